@@ -15,6 +15,8 @@ def main() -> None:
         run()
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+    finally:
+        gc.freeze()  # else the interpreter looks for cycles in all of it three times before it ends
 
 
 if __name__ == "__main__":

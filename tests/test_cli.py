@@ -35,6 +35,16 @@ def test_version_imports_nothing_heavy() -> None:
     assert all(name in light or name.startswith((b"cachedoctor.cli.", b"cachedoctor.__")) for name in ours)
 
 
+def test_analyze_imports_nothing_that_it_does_not_need(log: Path) -> None:
+    """A default that typer must convert brings pydantic, which takes longer than the log."""
+    command = [sys.executable, "-X", "importtime", "-m", "cachedoctor", "analyze", str(log), "-f", "json"]
+    done = subprocess.run(command, capture_output=True, check=True)
+    assert done.stdout.startswith(b'{"schema":"cachedoctor.report/1"')
+    imported = {line.split(b"|")[-1].strip().split(b".")[0] for line in done.stderr.splitlines()}
+    assert b"msgspec" in imported
+    assert not imported & {b"polars", b"rich", b"pydantic", b"jinja2"}
+
+
 @pytest.mark.sweep
 def test_text_report_of_a_file(log: Path) -> None:
     """Plain in a pipe, 80 columns, nothing on standard error."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from cachedoctor.model import ClientName, Judged
 
@@ -21,10 +22,11 @@ def asker(judged: Judged) -> ClientName | None:
     """Name the client; None where nothing tells."""
     if judged.asker is not None:
         return judged.asker
-    request = judged.request
-    return logged(request.endpoint, request.client)
+    asked = judged.request.seen.asked
+    return logged(asked.endpoint, asked.client)
 
 
+@lru_cache(maxsize=1024)  # a log has few clients
 def logged(path: str | None, address: str | None) -> ClientName | None:
     """Name the client by what the log says: what stands before the interface tells tenants apart behind one proxy."""
     found = _INTERFACE.fullmatch(path) if path is not None else None

@@ -44,11 +44,6 @@ def _open(row: AccountRow, code: str | None) -> bool:
     return row in ("undecided", "unexplained") or (row == "server" and code is None)
 
 
-def _is_plain(placed: list[Placed]) -> bool:
-    """Whether no row leaves a question; rows stand in their order."""
-    return not placed or placed[-1][0] in _PLAIN
-
-
 class Cell(msgspec.Struct, gc=False):
     """What requests have in one row."""
 
@@ -128,19 +123,18 @@ class Unexplained(msgspec.Struct):
     returns: int = 0
     """Requests for which the RAM cache brought back what another conversation had displaced."""
 
-    def add(self, judged: Judged, placed: list[Placed], sign: int) -> None:
+    def add(self, r: Request, sign: int) -> None:
         """Count a request, or take it back."""
-        r = judged.request
-        if not _is_plain(placed):
-            self._question(judged, placed, sign)
-        self.firsts += sign * (r.outcome == "cold" and bool(r.held_tokens))
-        if r.outcome == "cold" and (again := written_anew(r)):
-            self.anew += sign * again
-            self.anew_at = r.marks.get("select") or r.marks["start"]
+        if r.outcome == "cold":
+            self.firsts += sign * bool(r.held_tokens)
+            if again := written_anew(r):
+                self.anew += sign * again
+                self.anew_at = r.marks.get("select") or r.marks["start"]
         if r.thread_turn and r.text_lcp is None and (r.restored_from_ram or _displaced(r)):
             self.returns += sign
 
-    def _question(self, judged: Judged, placed: list[Placed], sign: int) -> None:
+    def question(self, judged: Judged, placed: list[Placed], sign: int) -> None:
+        """Count the rows of a request that leave a question, or take them back."""
         r = judged.request
         if not judged.verdict.named:
             self.lost += sign * sum(tokens for row, _, tokens in placed if row in ("server", "unexplained"))
@@ -228,9 +222,10 @@ class Ledger(msgspec.Struct):
         server = self.servers.get(r.session) or self._begin(r.session)
         found = None if r.thread is None else server.conversations.get(r.thread)
         (found or self._first_of(server, r.thread)).add(placed, sign)
-        server.unexplained.add(judged, placed, sign)
-        if _is_plain(placed):
+        server.unexplained.add(r, sign)
+        if not placed or placed[-1][0] in _PLAIN:  # rows stand in their order
             return placed
+        server.unexplained.question(judged, placed, sign)
         left = sum(tokens for row, code, tokens in placed if _open(row, code))
         if sign > 0 and left and (server.worst is None or left > server.worst.tokens):
             server.worst = Worst(left, r.index, r.marks.get("select") or r.marks["start"])

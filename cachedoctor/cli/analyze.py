@@ -165,14 +165,14 @@ def analyze(
         ),
     ] = None,
     every: Annotated[
-        float,
+        float | None,
         typer.Option(
             parser=terminal.seconds,
             metavar="TIME",
-            help="With --metrics URL and --for: ask so often.",
+            help="With --metrics URL and --for: ask so often.  [default: 10s]",
             rich_help_panel=EVIDENCE,
         ),
-    ] = "10s",  # type: ignore[assignment]  # as it is typed
+    ] = None,
     length: Annotated[
         float | None,
         typer.Option(

@@ -19,7 +19,12 @@ def is_address(text: str) -> bool:
 
 
 def asked(
-    metrics: list[str], every: float, length: float | None, prometheus: str | None, match: str | None, since: str | None
+    metrics: list[str],
+    every: float | None,
+    length: float | None,
+    prometheus: str | None,
+    match: str | None,
+    since: str | None,
 ) -> Asked | None:
     """Return what is to be asked of servers; None without an address."""
     from cachedoctor.model import CacheDoctorError
@@ -34,10 +39,10 @@ def asked(
             return None
     elif not is_address(prometheus):
         raise CacheDoctorError(f"--prometheus {prometheus}: is no address", "e.g. --prometheus http://localhost:9090")
-    from cachedoctor.doctor.extras.polled_metrics import RANGE_SECONDS, Asked
+    from cachedoctor.doctor.extras.polled_metrics import EVERY_SECONDS, RANGE_SECONDS, Asked
 
     past = RANGE_SECONDS if prometheus is None or since is None else terminal.seconds(since)
-    return Asked(urls, every, length, prometheus, past, match)
+    return Asked(urls, EVERY_SECONDS if every is None else every, length, prometheus, past, match)
 
 
 def heard(asking: Asked | None, quiet: bool, lonely: bool) -> Heard | None:

@@ -260,7 +260,10 @@ class Session(_Questions, msgspec.Struct):
 
     def file_of(self, line: int) -> LogFile:
         """Return the file in which one of its lines stands."""
-        return next((file for file in reversed(self.files) if line > file.before), LogFile(self.path))
+        for file in reversed(self.files):
+            if line > file.before:
+                return file
+        return LogFile(self.path)
 
     def since(self, version: str) -> bool | None:
         """Whether the server is of ``version`` or newer, for an engine with versions; None if that is open."""

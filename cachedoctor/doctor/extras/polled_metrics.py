@@ -12,7 +12,7 @@ from cachedoctor.metrics.dump import Dump
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.sources import http
 
-RANGE_SECONDS = 3600.0
+EVERY_SECONDS, RANGE_SECONDS = 10.0, 3600.0
 _METRICS = "/metrics"
 
 
@@ -21,7 +21,7 @@ class Asked(NamedTuple):
 
     metrics: Sequence[str] = ()
     """Addresses of servers."""
-    every: float = 10.0
+    every: float = EVERY_SECONDS
     """Seconds between two times."""
     length: float | None = None
     """Seconds from the first time to the last; None: once."""

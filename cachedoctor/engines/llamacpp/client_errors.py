@@ -12,6 +12,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import accumulate
 
+from cachedoctor.knowledge.later_pattern import LaterPattern
+
 _ROWS = 6
 """Rows over which a refusal is wrapped at most."""
 _SIGN = b"exceedstheavailablecontextsize"
@@ -23,10 +25,10 @@ _LEAD = (
     + rb"|(?:error|message|msg|err|detail|reason)=(?:" + _QUOTE + rb")?"
     + rb"|" + _NAMED + rb")(?:" + _NAMED + rb")?(?:\d{3}:?)?(?:\\{1,4}n)?)"
 )  # fmt: skip
-_NUMBERED = re.compile(
+_NUMBERED = LaterPattern(
     _LEAD + rb"request\((?P<tokens>\d{1,10})tokens\)exceedstheavailablecontextsize\((?P<limit>\d{1,10})tokens\)"
 )
-_TYPED = re.compile(
+_TYPED = LaterPattern(
     _LEAD + rb"therequestexceedstheavailablecontextsize[^{}]{1,60}exceed_context_size_error[^{}]{1,40}n_prompt_tokens"
     + _QUOTE + rb":(?P<tokens>\d{1,10})," + _QUOTE + rb"n_ctx" + _QUOTE + rb":(?P<limit>\d{1,10})"
 )  # fmt: skip
@@ -59,7 +61,7 @@ def refusals(lines: list[bytes]) -> dict[int, tuple[int, bytes]]:
 
 def _refusals(text: bytes) -> Iterator[re.Match[bytes]]:
     for pattern in (_NUMBERED, _TYPED):
-        yield from (hit for hit in pattern.finditer(text) if _held_by_an_error(text, hit))
+        yield from (hit for hit in pattern.compiled.finditer(text) if _held_by_an_error(text, hit))
 
 
 def _held_by_an_error(text: bytes, hit: re.Match[bytes]) -> bool:

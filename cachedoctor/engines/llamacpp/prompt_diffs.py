@@ -10,6 +10,7 @@ import re
 from typing import NamedTuple
 
 from cachedoctor.engines.catalogue.base import Message
+from cachedoctor.knowledge.later_pattern import LaterPattern
 
 CHANGED = Message("prompt_changed", "client", 0, 0, "P0", "", "")
 """A value of a prompt changed; of no build, so that it narrows none."""
@@ -33,10 +34,10 @@ _DATES = (
     _DAY,
     _CLOCK,
 )
-_KINDS: tuple[tuple[str, re.Pattern[bytes]], ...] = (
-    ("UUID", re.compile(rb"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b")),
-    ("date or time", re.compile(rb"\b(?:" + rb"|".join(_DATES) + rb")")),
-    ("random id", re.compile(rb"\b(?=[0-9a-f]{0,31}\d)(?=[0-9a-f]{0,31}[a-f])[0-9a-f]{8,64}\b")),
+_KINDS = (
+    ("UUID", LaterPattern(rb"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b")),
+    ("date or time", LaterPattern(rb"\b(?:" + rb"|".join(_DATES) + rb")")),
+    ("random id", LaterPattern(rb"\b(?=[0-9a-f]{0,31}\d)(?=[0-9a-f]{0,31}[a-f])[0-9a-f]{8,64}\b")),
 )
 _STANDS_FOR = b"\x00"
 
@@ -84,7 +85,8 @@ def _of_prompts(line: bytes) -> bool:
 
 def _value(before: bytes, after: bytes) -> tuple[str, bytes, bytes] | None:
     """(kind, what it was, what it is), where two lines are the same but for values of one kind."""
-    for kind, pattern in _KINDS:
+    for kind, later in _KINDS:
+        pattern = later.compiled
         was, is_now = pattern.findall(before), pattern.findall(after)
         same = pattern.sub(_STANDS_FOR, before) == pattern.sub(_STANDS_FOR, after) and len(was) == len(is_now)
         different = [(a, b) for a, b in zip(was, is_now, strict=True) if a != b] if same else []

@@ -27,10 +27,12 @@ _WHY = (
     "behind it can be reused. What a template puts before the system prompt, tools for one, still is."
 )
 
-_OFF = [
-    advice.client("claude-code/billing-header"),
-    Remedy("Or strip the system text that starts with x-anthropic-billing-header in a proxy before the server."),
-]
+
+def _off() -> list[Remedy]:
+    return [
+        advice.client("claude-code/billing-header"),
+        Remedy("Or strip the system text that starts with x-anthropic-billing-header in a proxy before the server."),
+    ]
 
 
 def inspect(session: Session) -> list[SessionFinding]:
@@ -67,7 +69,7 @@ def _note(session: Session, period: BatchPeriod, requests: Seen, proven: bool) -
         FindingText(
             f"{certain}, and {requests.count - 1:,} requests of up to {n(requests.largest)} tokens reused {reused} each",
             _WHY,
-            [*_OFF, *([] if proven else [compare_bodies(), log_requests()])],
+            [*_off(), *([] if proven else [compare_bodies(), log_requests()])],
             references=["https://github.com/sgl-project/sglang/pull/21064"],
         ),
         "",
