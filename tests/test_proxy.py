@@ -222,9 +222,9 @@ def posted(port: int) -> tuple[int, bytes]:
 def test_wrong_usage_is_one_line(options: list[str], words: str) -> None:
     from typer.testing import CliRunner
 
-    from cachedoctor.cli import app
+    from cachedoctor.cli import _with_one
 
-    found = CliRunner().invoke(app, ["proxy", *options])
+    found = CliRunner().invoke(_with_one(["proxy"]), ["proxy", *options])
     assert found.exit_code != 0
     said = (str(found.exception) + found.output).replace("\n", " ")
     assert words in said
