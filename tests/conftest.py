@@ -126,16 +126,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_unconfigure() -> None:
-    """Let extension modules see at the end of the interpreter that nothing is left of them."""
-    gc.unfreeze()
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Tests that draw have all examples with whole sweeps alone: 40 of 100 with --all, 25 without sweeps.
 
     The program is started hundreds of times: it is compiled once for all of them, whatever the environment says.
     """
+    # Extension modules see at the end of the interpreter that nothing is left of them; pytest looks for garbage before.
+    config.add_cleanup(gc.unfreeze)
     settings.load_profile("sweep" if _asks_for_sweeps(config) else "all" if config.getoption("--all") else "tests")
     if "PYTHONPYCACHEPREFIX" not in os.environ:
         folder = tempfile.mkdtemp(prefix="cachedoctor-compiled-")
