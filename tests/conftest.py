@@ -34,6 +34,8 @@ from cachedoctor.sources.file import FileSource
 for _name in [name for name in os.environ if name.startswith("CACHEDOCTOR_")]:
     del os.environ[_name]
 os.environ["CACHEDOCTOR_NO_CONFIG"] = "1"
+# Streams of commands are UTF-8 wherever tests run, on terminals as well.
+os.environ |= {"LC_ALL": "C.UTF-8", "PYTHONUTF8": "1"}
 
 # What looks at pages in a browser has an environment of its own (sh scripts/browser).
 collect_ignore = [] if importlib.util.find_spec("playwright") else ["browser"]
