@@ -136,7 +136,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Extension modules see at the end of the interpreter that nothing is left of them; pytest looks for garbage before.
     config.add_cleanup(gc.unfreeze)
     settings.load_profile("sweep" if _asks_for_sweeps(config) else "all" if config.getoption("--all") else "tests")
-    if "PYTHONPYCACHEPREFIX" not in os.environ:
+    if "PYTHONDONTWRITEBYTECODE" in os.environ and "PYTHONPYCACHEPREFIX" not in os.environ:
         folder = tempfile.mkdtemp(prefix="cachedoctor-compiled-")
         os.environ["PYTHONPYCACHEPREFIX"] = folder
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
