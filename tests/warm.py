@@ -35,7 +35,7 @@ that stays with the commands that need it."""
 
 
 def warm() -> None:
-    """Import all modules (none starts a thread, which a fork would lose) and compile what every log needs."""
+    """Import all modules (none starts a thread, which a fork would lose) and compile what most logs need."""
     sys.path.insert(0, os.getcwd())  # as -m does; -P kept the folder of this file away, whose modules have any name
     import cachedoctor
 
@@ -46,8 +46,13 @@ def warm() -> None:
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     from cachedoctor.doctor.catalogues import catalogue
+    from cachedoctor.report import secrets
 
-    catalogue()
+    for row in catalogue().rows:
+        row.prepare()
+    for context in secrets.CONTEXTS:
+        secrets.place(context)
+    secrets.shapes()
     gc.collect()
     gc.freeze()  # a collection in a child would copy every page
 
