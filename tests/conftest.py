@@ -56,8 +56,8 @@ settings.load_profile("sweep")
 gc.disable()  # until all is collected: nothing of it is garbage
 
 
-for _number in (signal.SIGINT, signal.SIGQUIT):
-    if signal.getsignal(_number) is signal.SIG_IGN:  # a shell ignores them for what it runs in the background
+for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(_number) is signal.SIG_IGN:  # by a shell for what it runs in the background, or by nohup
         signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
 
 
