@@ -235,6 +235,14 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def child_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tokenizers and templates are used in this process: their child is the matter of test_model_files.py."""
+    from in_process import answer_here
+
+    answer_here(monkeypatch)
+
+
+@pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """No variable says anything about colours and links."""
     for name in VARIABLES:

@@ -556,4 +556,4 @@ def test_bodies_are_unpacked_within_bounds() -> None:
     assert unpacked(b"abc", "identity") == b"abc"
     assert unpacked(b"abc", "br") is None
     assert unpacked(b"abc", "gzip") is None
-    assert unpacked(zlib.compress(bytes(65 << 20), 9), "deflate") is None
+    assert unpacked(zlib.compress(bytes(65 << 20), 1), "deflate") is None
