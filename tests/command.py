@@ -50,10 +50,6 @@ LOG = (FIRST + SECOND).encode()
 Started = subprocess.Popen[bytes] | Process
 
 
-UTF8 = {"LC_ALL": "C.UTF-8", "PYTHONUTF8": "1"}
-"""An environment in which streams are UTF-8 wherever tests run."""
-
-
 def start(
     *args: object,
     stdin: Stream = subprocess.PIPE,
@@ -66,7 +62,7 @@ def start(
     """Start cachedoctor, in ``folder``: forked from a warm process, unless something may change how it starts."""
     words = [os.fsdecode(os.fspath(arg)) for arg in args]  # type: ignore[call-overload]
     variables = dict(os.environ if env is None else env)
-    if FORKS and preexec_fn is None and early(variables) in (early(os.environ), early({**os.environ, **UTF8})):
+    if FORKS and preexec_fn is None and early(variables) == early(os.environ):
         return Process(words, folder or os.getcwd(), variables, stdin, stdout, stderr)
     return subprocess.Popen(
         [*PYTHON, *words], stdin=stdin, stdout=stdout, stderr=stderr, cwd=folder, env=variables,

@@ -34,6 +34,8 @@ from cachedoctor.sources.file import FileSource
 for _name in [name for name in os.environ if name.startswith("CACHEDOCTOR_")]:
     del os.environ[_name]
 os.environ["CACHEDOCTOR_NO_CONFIG"] = "1"
+# Streams of commands are UTF-8 wherever tests run, on terminals as well.
+os.environ |= {"LC_ALL": "C.UTF-8", "PYTHONUTF8": "1"}
 
 # What looks at pages in a browser has an environment of its own (sh scripts/browser).
 collect_ignore = [] if importlib.util.find_spec("playwright") else ["browser"]
@@ -54,8 +56,8 @@ settings.load_profile("sweep")
 gc.disable()  # until all is collected: nothing of it is garbage
 
 
-for _number in (signal.SIGINT, signal.SIGQUIT):
-    if signal.getsignal(_number) is signal.SIG_IGN:  # a shell ignores them for what it runs in the background
+for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(_number) is signal.SIG_IGN:  # by a shell for what it runs in the background, or by nohup
         signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
 
 
@@ -126,18 +128,15 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_unconfigure() -> None:
-    """Let extension modules see at the end of the interpreter that nothing is left of them."""
-    gc.unfreeze()
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Tests that draw have all examples with whole sweeps alone: 40 of 100 with --all, 25 without sweeps.
 
     The program is started hundreds of times: it is compiled once for all of them, whatever the environment says.
     """
+    # Extension modules see at the end of the interpreter that nothing is left of them; pytest looks for garbage before.
+    config.add_cleanup(gc.unfreeze)
     settings.load_profile("sweep" if _asks_for_sweeps(config) else "all" if config.getoption("--all") else "tests")
-    if "PYTHONPYCACHEPREFIX" not in os.environ:
+    if "PYTHONDONTWRITEBYTECODE" in os.environ and "PYTHONPYCACHEPREFIX" not in os.environ:
         folder = tempfile.mkdtemp(prefix="cachedoctor-compiled-")
         os.environ["PYTHONPYCACHEPREFIX"] = folder
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -233,6 +232,14 @@ def log(tmp_path: Path) -> Path:
     path = tmp_path / "server.log"
     path.write_bytes(LOG)
     return path
+
+
+@pytest.fixture
+def child_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tokenizers and templates are used in this process: their child is the matter of test_model_files.py."""
+    from in_process import answer_here
+
+    answer_here(monkeypatch)
 
 
 @pytest.fixture

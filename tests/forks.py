@@ -42,6 +42,8 @@ class Server:
     """The warm process. It ends when this side of its socket is closed, however this process ends."""
 
     def __init__(self, env: dict[str, str]) -> None:
+        self._ended: set[str] = set()
+        """First words of command lines of which one ended with all that belongs to the end of an interpreter."""
         self._requests, theirs = socket.socketpair()
         with theirs:
             script = str(Path(__file__).with_name("warm.py"))
@@ -60,7 +62,10 @@ class Server:
         """Start a command; returns the socket on which its process id and then its status come."""
         ours, theirs = socket.socketpair()
         with theirs:
-            body = json.dumps({"args": args, "folder": folder, "env": env}).encode()
+            command = next(iter(args), "")
+            whole = command not in self._ended
+            self._ended.add(command)
+            body = json.dumps({"args": args, "folder": folder, "env": env, "whole": whole}).encode()
             socket.send_fds(self._requests, [HEADER.pack(len(body))], [*streams, theirs.fileno()])
             self._requests.sendall(body)
         return ours

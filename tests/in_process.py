@@ -1,14 +1,18 @@
-"""Chat templates rendered in the process of the tests: a child per test would take most of their time."""
+"""Chat templates and tokenizers used in the process of the tests: a child per test would take most of their time."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts import model_files
-from cachedoctor.prompts.confined.child import FailedError
+from cachedoctor.prompts.confined import limits
+from cachedoctor.prompts.confined.child import Child, FailedError
+from cachedoctor.prompts.confined.pipe_messages import Message
+from cachedoctor.prompts.confined_worker import Worker
 from cachedoctor.prompts.prompt import CHAT, Prompt
 from cachedoctor.prompts.render.render import chat_template, with_template
 
@@ -26,3 +30,18 @@ def render_here(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
             raise FailedError(error.message, error.hint) from error
 
     monkeypatch.setattr(model_files.ModelFiles, "rendered", rendered)
+
+
+def answer_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the worker of every child answer in this process, without its limits; a message is what a pipe carries."""
+
+    def exchange(self: Child, _: object, request: Message) -> Message:
+        worker: Worker = vars(self).setdefault("worker", Worker())
+        return piped(worker.answer(piped(request)))
+
+    def piped(message: Message) -> Message:
+        return Message(json.loads(json.dumps(message.head)), message.data)
+
+    monkeypatch.setattr(limits, "allow", lambda _: None)
+    monkeypatch.setattr(Child, "_started", lambda _: None)
+    monkeypatch.setattr(Child, "_exchange", exchange)

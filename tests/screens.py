@@ -13,7 +13,7 @@ import termios
 import time
 from collections.abc import Callable, Iterator
 
-from command import UTF8, Started, start
+from command import Started, start
 
 PATIENCE = 120
 """Seconds after which a test gives up; nothing here measures."""
@@ -90,7 +90,7 @@ def on_terminal(
     name = os.ttyname(theirs)
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     keep = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")}
-    environment = {**keep, "TERM": "xterm-256color", **UTF8, "FORCE_HYPERLINK": "0"}
+    environment = {**keep, "TERM": "xterm-256color", "FORCE_HYPERLINK": "0"}
     if not forks:
         environment["PYTHONHASHSEED"] = "0"
     streams = {"stdin": theirs if stdin is None else stdin, "stdout": theirs, "stderr": theirs}

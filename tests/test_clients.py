@@ -1,13 +1,12 @@
 """The table of clients: each habit is named where its text and its client are, and a look-alike is not."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from prompt_forms import A1, A2, SYSTEM, U1, U2, U3, anthropic, between, chatml, openai, tool
+from scripts_here import checked
 
 from cachedoctor.knowledge import clients
 from cachedoctor.knowledge.clients import Client, Habit, known, printed, table
@@ -372,9 +371,7 @@ def test_the_table_is_sound():
 def test_the_page_is_up_to_date():
     """docs/clients.md is what scripts/make-clients-doc would write, and has every habit."""
     root = Path(__file__).parent.parent
-    script = [sys.executable, str(root / "scripts" / "make-clients-doc"), "--check"]
-    done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert checked("make-clients-doc") == (0, "")
     page = (root / "docs" / "clients.md").read_text("utf-8")
     assert all(f"- **{k.habit.name}**: {k.client.title} {k.habit.writes}." in page for k in clients._all())
 

@@ -14,6 +14,7 @@ from conftest import CASES, ROOT, log_of
 from test_frames import request
 
 import cachedoctor
+from cachedoctor.doctor.compare import bootstrap
 from cachedoctor.doctor.compare.compare import compare
 from cachedoctor.model import (
     Comparison,
@@ -34,6 +35,12 @@ VALIDATOR = jsonschema.Draft202012Validator(
     json.loads((ROOT / "docs/schemas/compare-v1.schema.json").read_text("utf-8"))
 )
 RULES = [RuleInfo(code, "a-rule", "", "") for code in ("CD101", "CD201", "CD902")]
+
+
+@pytest.fixture(autouse=True)
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No answer here is near its border; tests/test_intervals.py draws as often as the program."""
+    monkeypatch.setattr(bootstrap, "_DRAWS", 400)
 
 
 def finding(code: str = "CD101", count: int = 1, tokens: int = 500) -> Finding:

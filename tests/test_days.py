@@ -17,6 +17,7 @@ import day_causes
 import days
 import runs
 
+pytestmark = pytest.mark.usefixtures("child_here")
 FOLDER = ROOT / "fixtures" / "days"
 RUNS = runs.find(FOLDER)
 KNOWN: dict[str, dict[str, str]] = tomllib.loads((FOLDER / "known.toml").read_text(encoding="utf-8"))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from command import one_line, run
 from conftest import ROOT
 from rich.cells import cell_len
+from scripts_here import checked
 
 from cachedoctor.cli import completion
 from cachedoctor.knowledge import glossary
@@ -150,8 +149,6 @@ def test_the_shell_offers_words() -> None:
 
 def test_the_page_of_words_is_up_to_date() -> None:
     """docs/words.md is what scripts/make-words-doc would write, and has every word."""
-    script = [sys.executable, str(ROOT / "scripts" / "make-words-doc"), "--check"]
-    done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert checked("make-words-doc") == (0, "")
     page = Path(ROOT / "docs" / "words.md").read_text("utf-8")
     assert all(f"**{term.name}**" in page and term.meaning in page for term in glossary.terms())

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -60,11 +61,17 @@ def engine_of(report: dict[str, Any]) -> str:
     return next((s["engine"] for s in report["sessions"]), "llama.cpp")
 
 
+@cache
+def report_of_case(case: Path) -> dict[str, Any]:
+    """The report of a case, which nobody changes."""
+    return report_of(content_of(case), prompts_of(case), given_of(case))
+
+
 @pytest.mark.spread(9)
 @every_case
 def test_every_command_of_a_case_can_be_pasted(case: Path) -> None:
     """In the findings, and in what would show more: by a shell, and by the server of that build."""
-    report = report_of(content_of(case), prompts_of(case), given_of(case))
+    report = report_of_case(case)
     rows = [c for f in report["findings"] for remedy in f["remedies"] for c in remedy["commands"]]
     rows += [row for rule in report["not_evaluated"] for row in rule["enable"].split("\n")[1:]]
     rows += (report["restart"] or {"command": ""})["command"].split("\n")
@@ -78,7 +85,7 @@ def test_every_command_of_a_case_can_be_pasted(case: Path) -> None:
 @every_case
 def test_every_fix_of_a_case_in_every_form(case: Path) -> None:
     """Shell, YAML and units are read by their parsers; what is set exists in the build, and the build says so."""
-    report = report_of(content_of(case), prompts_of(case), given_of(case))
+    report = report_of_case(case)
     found = stored.read(json.dumps(report).encode(), "report")
     line = case_of(case).get("cmdline")
     for one in report["fix"]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
 
 import pytest
 import typer.main
 from conftest import ROOT
+from scripts_here import checked
 
 from cachedoctor.cli import app
 
@@ -19,10 +19,7 @@ TEXT = PAGE.read_text("utf-8")
 
 
 def test_it_is_up_to_date():
-    done = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "make-man", "--check"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    assert checked("make-man") == (0, "")
 
 
 def test_it_has_the_sections_of_a_manual_page():

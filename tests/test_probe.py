@@ -20,7 +20,7 @@ from command import LOG
 from fake_servers import Fake, raw, served
 from typer.testing import CliRunner
 
-from cachedoctor.cli import app
+from cachedoctor.cli import _with_one
 from cachedoctor.doctor import probing
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.probed import Probe, ProbeCause, ProbedServer, ProbeQuestion, State
@@ -30,12 +30,13 @@ from cachedoctor.probe.connection import Answer, Connection
 from cachedoctor.rules import names
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
+APP = _with_one(["probe"])
 WANTED = questioning.Wanted(None, 300, 20_000, False)
 
 
 def probed(url: str, *options: str, status: int = 0) -> dict[str, Any]:
     """The JSON of a probe, held against its schema."""
-    done = CliRunner().invoke(app, ["probe", url, "-f", "json", "-q", "--prompt-tokens", "300", *options])
+    done = CliRunner().invoke(APP, ["probe", url, "-f", "json", "-q", "--prompt-tokens", "300", *options])
     assert done.exit_code == status, (done.output, done.exception)
     found: dict[str, Any] = json.loads(done.stdout)
     schemas.schema_of("probe").validate(found)
@@ -168,7 +169,7 @@ def test_without_counts_the_time_tells(engine: str, reuses: bool, monkeypatch: p
 
 def test_without_counts_and_without_a_difference_nothing_can_be_known() -> None:
     with served(engine="other", counts=False) as (url, _):
-        done = CliRunner().invoke(app, ["probe", url, "--prompt-tokens", "300"])
+        done = CliRunner().invoke(APP, ["probe", url, "--prompt-tokens", "300"])
     assert done.exit_code == 3
     assert "Cannot know whether prompts are reused here." in done.stdout
     assert "up to 12 requests of about 300 tokens" in done.stderr
@@ -220,7 +221,7 @@ def test_a_cure_is_proved_against_the_stored_probe(tmp_path: Path) -> None:
         found = probed(url, "--against", before)
         assert found["cured"] is True
         assert {"name": "again", "before": "less", "after": "as expected"}.items() <= found["changes"][1].items()
-        text = CliRunner().invoke(app, ["probe", url, "-q", "--prompt-tokens", "300", "--against", before]).stdout
+        text = CliRunner().invoke(APP, ["probe", url, "-q", "--prompt-tokens", "300", "--against", before]).stdout
     assert "cured: what deviated before no longer does" in text
 
 
@@ -270,7 +271,7 @@ def test_that_the_stored_probe_is_of_another_build_stands_first(tmp_path: Path) 
     with served(reuses=False, build="b9000-old") as (url, _):
         probed(url, "--save", before)
     with served() as (url, _):
-        text = CliRunner().invoke(app, ["probe", url, "-q", "--prompt-tokens", "300", "--against", before]).stdout
+        text = CliRunner().invoke(APP, ["probe", url, "-q", "--prompt-tokens", "300", "--against", before]).stdout
     assert text.startswith("The stored probe is not of the same: build: b9000-old, now b11549-1234567.")
     assert "cured" not in text
     assert "against the stored probe: cannot tell" in text
@@ -280,7 +281,7 @@ def test_that_the_stored_probe_is_of_another_build_stands_first(tmp_path: Path) 
 def test_what_is_no_stored_probe_is_refused_before_anything_is_sent(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.json").write_bytes(content)
     with served() as (url, seen):
-        done = CliRunner().invoke(app, ["probe", url, "--against", str(tmp_path / "x.json")])
+        done = CliRunner().invoke(APP, ["probe", url, "--against", str(tmp_path / "x.json")])
     assert isinstance(done.exception, CacheDoctorError)
     assert "is no stored probe" in done.exception.message
     assert seen == []
@@ -290,7 +291,7 @@ def test_a_key_comes_from_a_variable_and_is_shown_nowhere(monkeypatch: pytest.Mo
     monkeypatch.setenv("PROBE_KEY", "open-sesame-77")
     with served(key="open-sesame-77", name="model of open-sesame-77") as (url, _):
         assert "--api-key-env" in fault(url).hint
-        done = CliRunner().invoke(app, ["probe", url, "--prompt-tokens", "300", "--api-key-env", "PROBE_KEY"])
+        done = CliRunner().invoke(APP, ["probe", url, "--prompt-tokens", "300", "--api-key-env", "PROBE_KEY"])
     assert done.exit_code == 0
     assert "open-sesame" not in done.output
 
@@ -422,7 +423,7 @@ def test_a_file_that_cannot_be_used_is_noticed_before_anything_is_sent(
     tmp_path: Path, option: str, name: str, words: str
 ) -> None:
     with served() as (url, seen):
-        done = CliRunner().invoke(app, ["probe", url, "-q", option, str(tmp_path / name)])
+        done = CliRunner().invoke(APP, ["probe", url, "-q", option, str(tmp_path / name)])
     assert isinstance(done.exception, CacheDoctorError)
     assert words in done.exception.message
     assert seen == []

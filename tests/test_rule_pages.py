@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from functools import cache
 from itertools import cycle, islice
 from pathlib import Path
@@ -12,6 +10,7 @@ from random import Random
 
 import pytest
 from conftest import CASES, MEASURED, ROOT, case_of, report_of
+from scripts_here import checked
 
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 from cachedoctor.knowledge.cmdline import parse
@@ -160,9 +159,7 @@ def test_other_rules_are_named_as_they_are_called(page: Path) -> None:
 
 def test_the_catalogue_of_rules_is_up_to_date() -> None:
     """docs/rules.md is what scripts/make-rules-doc would write."""
-    script = [sys.executable, str(ROOT / "scripts" / "make-rules-doc"), "--check"]
-    done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert checked("make-rules-doc") == (0, "")
 
 
 def test_the_catalogue_names_every_rule_once() -> None:

@@ -36,6 +36,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import days
 import runs
 
+pytestmark = pytest.mark.usefixtures("child_here")
 DAYS = ROOT / "fixtures" / "days"
 MENDED = runs.truth(DAYS / "dense-six_on_four_mended-b11549-default")
 ONE = Settings(build=9713, slots=1, context=8192, cache_ram_mib=0, kv_unified=False)

@@ -26,6 +26,7 @@ from cachedoctor.model.whatif import Placed
 from cachedoctor.replay.block_cache import SentPrompt
 from cachedoctor.report.words import whatif_words
 
+pytestmark = pytest.mark.usefixtures("child_here")
 MEASURED = ROOT / "fixtures" / "measured"
 BATCH, CLOCK = "batch-beside-agent", "clock-beside-healthy"
 GPU = BlockSetup("vllm", "0.32.0", 16, 16_000)

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from operator import methodcaller
 from typing import Any
 
@@ -23,6 +24,7 @@ _ALIGNED = NUMBERS - {"n"} | {"x"}
 """Kinds of holes that printf fills with blanks."""
 HOLE = re.compile(r"\{([A-Za-z_][\w.]*):(\w+)\}")
 """A hole of a template: its name and its kind."""
+_FUNC_NAME = re.compile(rb"(\S+?): ")
 GROUPS = ("slot", "srv", "bare")
 """Where in a line a message can stand, in the order of the last groups of a catalogue's pattern."""
 
@@ -202,6 +204,8 @@ class Message:
         self.heads = heads or (re.split(r"\{[A-Za-z_][\w.]*:", self._body, maxsplit=1)[0].strip(),)
         wild = HOLE.match(template) is not None and not self.has_func  # begins with a value: the heads are some of many
         self._heads = (b"",) if wild else tuple(head.encode() for head in self.heads)
+        self.first_bytes = {head[:1] for head in self._heads}
+        """First bytes with which the message may begin; an empty one where it may begin with anything."""
         self._prepared = False
         self.exact_match: Callable[[bytes, int], re.Match[bytes] | None] = lambda data, start: None
         self._loose_match: Callable[[bytes, int], re.Match[bytes] | None] | None = None
@@ -347,24 +351,36 @@ class Catalogue:
             return []
         slot, task, is_slot, is_other = found.groups()
         group = "slot" if is_slot is not None else "srv" if is_other is not None else "bare"
+        func = _FUNC_NAME.match(body, found.end())
+        places = self._beginning(group, body, found.end(), has_func=False)
+        if func is not None:
+            places |= self._beginning(group, body, func.end(), has_func=True)
         events = []
-        heads: dict[int, bytes] = {}  # what stands at an offset, its blanks collapsed: all rows begin at one of two
-        for row in self.rows:
-            if group_of(row) == group or (group == "srv" and group_of(row) == "bare"):
-                start, func = found.end(), None
-                if row.has_func:
-                    func = re.compile(rb"(\S+?): ").match(body, start)
-                    start = func.end() if func else start
-                if start not in heads:
-                    heads[start] = b" ".join(body[start : start + _LOOK].split())
-                if not row.may_begin(heads[start]):
-                    continue
-                fields = row.match(body, start)
-                if fields is not None and (func is not None) == row.has_func:
-                    if func is not None:
-                        fields = {row.template[1:].split(":")[0]: _text(func.group(1)), **fields}
-                    events.append(Event(row.id, row, fields, int(slot or -1), int(task or -1), 1, body, 0))
+        for place in sorted(places):
+            row = self.rows[place]
+            fields = row.match(body, func.end() if row.has_func and func else found.end())
+            if fields is not None:
+                if row.has_func and func:
+                    fields = {row.template[1:].split(":")[0]: _text(func.group(1)), **fields}
+                events.append(Event(row.id, row, fields, int(slot or -1), int(task or -1), 1, body, 0))
         return events
+
+    @cached_property
+    def _by_first(self) -> dict[tuple[str, bool], dict[bytes, list[int]]]:
+        """Indexes of the rows by the place in which they stand, whether they name a function, and their first byte."""
+        found: dict[tuple[str, bool], dict[bytes, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for place, row in enumerate(self.rows):
+            group = group_of(row)
+            for first in row.first_bytes:
+                for where in (group, "srv") if group == "bare" else (group,):  # reprinted under a server prefix
+                    found[where, row.has_func][first].append(place)
+        return found
+
+    def _beginning(self, group: str, body: bytes, start: int, *, has_func: bool) -> set[int]:
+        """Indexes of the rows of a group that may begin at an offset; ``has_func``: behind the name of a function."""
+        text = b" ".join(body[start : start + _LOOK].split())
+        rows = self._by_first[group, has_func]
+        return {place for first in (text[:1], b"") for place in rows.get(first, ()) if self.rows[place].may_begin(text)}
 
 
 def group_of(row: Message) -> str:

@@ -39,9 +39,10 @@ class LoggerCatalogue(Catalogue):
         """Every row that matches the single line ``body`` exactly (one, unless the catalogue is ambiguous)."""
         found = self._begin.match(body)
         start = found.end() if found is not None else 0
+        text = b" ".join(body[start:].split())
         events = []
         for row in self.rows:
-            if row.may_begin(b" ".join(body[start:].split())):
+            if row.may_begin(text):
                 fields = row.match(body, start)
                 if fields is not None:
                     events.append(Event(row.id, row, fields, -1, -1, 1, body, 0))

@@ -115,11 +115,11 @@ def _fitted(
         line: without its wrapper.
         start: where its known prefix ends.
     """
-    tries = list(tries)
     if headed:
-        tries.append((headed, start))
+        tries = [*tries, (headed, start)]
         separators = _SEPARATOR.finditer(line, start, start + _NEAREST_MAX)
         tries += [(headed, at.end()) for at in islice(separators, _SEPARATORS_MAX)]
+    tries = [(_beginning(some, line, at), at) for some, at in tries]
     ways: list[tuple[_Fit, bytes]] = [
         (_whole, line),
         (_begun, _LEFT_OUT.sub(b"", line)),
@@ -170,6 +170,14 @@ def _words(line: bytes, start: int) -> bytes:
 def _literal(row: Message) -> bool:
     """Whether the message begins with words of its own."""
     return (bool(row.heads[0]) and not row.template.startswith("{")) or row.has_func
+
+
+def _beginning(rows: list[Message], line: bytes, start: int) -> list[Message]:
+    """The rows of which any way of fitting may make something: a look at their first byte, as there are hundreds."""
+    named = _FUNC.match(line, start)
+    bare = {b"", _words(line, start)[:1]}
+    behind = bare if named is None else {b"", _words(line, named.end())[:1]}
+    return [row for row in rows if not row.first_bytes.isdisjoint(behind if row.has_func else bare)]
 
 
 def _places(row: Message, line: bytes, start: int) -> tuple[int, bytes] | None:

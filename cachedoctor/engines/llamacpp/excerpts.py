@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -89,6 +90,13 @@ class Fitted(NamedTuple):
     hit: RowMatch
 
 
+@cache
+def _heads(catalogue: Catalogue, wanted: frozenset[str]) -> tuple[bytes, ...]:
+    """First words of the messages that somebody listens to."""
+    heads = {head[:MIN_HEAD].strip() for row in catalogue.rows if row.id in wanted for head in row.heads}
+    return tuple(head.encode() for head in sorted(heads) if head)
+
+
 class _EveryLine(Scanner):
     """Gives every line that a scanner reads, also those that are repeated for one task."""
 
@@ -103,10 +111,9 @@ class ExcerptReader:
         """``plan``: what the scanner of whole logs delivers."""
         self._catalogue = catalogue
         self._plan = plan
-        heads = {head[:MIN_HEAD].strip() for row in catalogue.rows if row.id in plan.wanted for head in row.heads}
-        self._heads = [head.encode() for head in sorted(heads) if head]
-        self._long_heads = [head for head in self._heads if len(head) >= _TELLING]
-        self._dashed = tuple(head for head in self._heads if head.startswith(b"- "))
+        self._heads: Sequence[bytes] = ()
+        """First words of messages that stand in the open segment."""
+        self._dashed = tuple(head for head in _heads(catalogue, plan.wanted) if head.startswith(b"- "))
         """First words of messages that begin like an item of a list."""
         self._prefixed = False
         """Lines stand here as the server printed them: what else looks like one may be prose about them."""
@@ -133,6 +140,8 @@ class ExcerptReader:
         """Give the records of a segment, whose lines these are."""
         scanned, to_the_end = self._read_by_scanner(segment, lines)
         self._prefixed = any(PREFIXED.match(lines[at]) for at in to_the_end)
+        text = b" ".join(segment.data.split())
+        self._heads = [head for head in _heads(self._catalogue, self._plan.wanted) if head in text]
         widest = self._columns(lines, to_the_end)
         refused = refusals(lines)
         change = first_change(lines)
@@ -199,7 +208,8 @@ class ExcerptReader:
 
     def _has_head(self, line: bytes) -> bool:
         text = b" ".join(line[:LINE_MAX].split())
-        return any(head in text for head in (self._heads if b" task " in text else self._long_heads))
+        shortest = 1 if b" task " in text else _TELLING
+        return any(head in text for head in self._heads if len(head) >= shortest)
 
     def _whole(self, line: bytes, *, bare: bool = False) -> bool:
         """Whether the scanner reads the line as it stands; ``bare``: or would, with the prefix that it lost."""
