@@ -30,7 +30,7 @@ def healthy(page: Page, report: Report) -> None:
 
 def cannot_tell(page: Page, report: Report, told: coverage.CannotTell, verbose: bool) -> None:
     """Write that nothing can be told, what was seen, and what would make it possible."""
-    share = ": reuse is what two requests share"
+    share = ": reuse is what two requests share" if told.alone else ""
     _keyed(page, "cannot tell", f"{told.why}{share}")
     seen(page, report)
     _keyed(page, "to be sure", told.give.removeprefix("To be sure, "))
