@@ -101,6 +101,8 @@ def last(page: Page, report: Report) -> None:
 def _open(report: Report) -> str:
     if coverage.cannot_tell(report) is None:
         return ""
+    if not report.totals.requests and any(session.answers for session in report.sessions):
+        return "Cannot tell. Do now: give the responses with their usage (--responses)."
     what = "the last two turns" if report.totals.requests else "some minutes with traffic"
     return f"Cannot tell. Do now: give {what}, better the whole log."
 
