@@ -106,8 +106,8 @@ KOBOLD = (
     "Total:3.18s\n"
 )
 LMCACHE = (
-    "[2025-08-15 18:55:27,555] LMCache INFO: Reqid: chatcmpl-{}, Total tokens {}, LMCache hit tokens: {}, need to load: {}"
-    " (vllm_v1_adapter.py:739:lmcache.integration.vllm.vllm_v1_adapter)\n"
+    "[2025-08-15 18:55:27,555] LMCache INFO: Reqid: chatcmpl-{}, Total tokens {}, LMCache hit tokens: {}, need to "
+    "load: {} (vllm_v1_adapter.py:739:lmcache.integration.vllm.vllm_v1_adapter)\n"
 )
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from answered import numbers, sessions_of
 
 HIT = "Llama.generate: {} prefix-match hit, remaining {} prompt tokens to eval\n"
-TIMED = "llama_perf_context_print: prompt eval time =     431.44 ms /    {} tokens (   17.98 ms per token,    55.63 tokens per second)\n"
+TIMED = (
+    "llama_perf_context_print: prompt eval time =     431.44 ms /    {} tokens (   17.98 ms per token,    55.63 tokens "
+    "per second)\n"
+)
 SUMMARY = (
-    "[2025-07-19 20:33:33][DEBUG] Looking for non-prefix contiguous prompt sequences of size >= 256 to reuse from cache\n"
+    "[2025-07-19 20:33:33][DEBUG] Looking for non-prefix contiguous prompt sequences of size >= 256 to reuse from "
+    "cache\n"
     "Cache reuse summary: {}/{} of prompt ({}%), {} prefix, {} non-prefix\nTotal prompt tokens: {}\n"
 )
 

@@ -202,8 +202,8 @@ def test_lmcache_says_what_each_request_reused() -> None:
 
 
 OLD_LOOKUP = (
-    b"(EngineCore_DP0 pid=349) [2026-02-04 13:55:39,651] LMCache INFO: Reqid: chatcmpl-%b, Total tokens %d, LMCache hit "
-    b"tokens: %d, need to load: %d (vllm_v1_adapter.py:1602:lmcache.integration.vllm.vllm_v1_adapter)\n"
+    b"(EngineCore_DP0 pid=349) [2026-02-04 13:55:39,651] LMCache INFO: Reqid: chatcmpl-%b, Total tokens %d, LMCache "
+    b"hit tokens: %d, need to load: %d (vllm_v1_adapter.py:1602:lmcache.integration.vllm.vllm_v1_adapter)\n"
 )
 SHORT = (
     b"(VllmWorker rank=4 engine_index=0 pid=31778)[2025-06-21 20:59:57,675] LMCache ERROR:Num retrieved tokens: 0, num "

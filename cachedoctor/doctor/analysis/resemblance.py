@@ -65,7 +65,7 @@ _SIGNS = tuple(
         ),
         (
             rb"^(?:\S{0,40} ?)?[WE]? ?find_slot: non-consecutive token position \d",
-            "warnings of the library of llama.cpp about the positions of an image's tokens, which say nothing of the cache",
+            "warnings of the library of llama.cpp about positions of images, which say nothing of the cache",
         ),
         (
             rb"\bllama_(?:print_timings|perf_context_print): ",

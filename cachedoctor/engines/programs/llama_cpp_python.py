@@ -40,7 +40,9 @@ class Tracker(AnswerTracker):
             self._hit = True
             known = "reused" in fields
             self.answered(
-                event.line, fields["reused"] + fields["computed"] if known else None, fields["reused"] if known else None
+                event.line,
+                fields["reused"] + fields["computed"] if known else None,
+                fields["reused"] if known else None,
             )
             return
         if not self._hit and self.session is not None:
