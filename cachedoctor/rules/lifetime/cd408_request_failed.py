@@ -75,6 +75,8 @@ _OTHER = _Fault(
     "The line has the server's words, which its client got as well. What the slot held before stays, so far as the request did not touch it.",
     (Remedy("Look at what the line says; the lines above it may say more."),),
 )
+_RETRIES = 3
+"""Batches that were tried again: the first smaller one mostly finds room."""
 _RETRIED = _Fault(
     "retried",
     (),
@@ -119,7 +121,7 @@ def alone(session: Session) -> list[SessionFinding]:
     if not unfinished(session):
         return []
     tried = stated(session, "no_room")
-    if found is None and tried is not None and "purged" not in session.incidents:
+    if found is None and tried is not None and tried.count >= _RETRIES and "purged" not in session.incidents:
         said = _text(_RETRIED, session, "it was tried again in smaller pieces")
         return [SessionFinding(said, _RETRIED.key, [(tried.mark, "no free cells")], confidence="medium")]
     if found is None:
