@@ -105,7 +105,7 @@ class Life:
         self._clears_idle = None
 
     def first_sight(self, row: Message, *, whole: bool = True) -> None:
-        """A wording seen for the first time narrows the build, unless fields are missing: other wordings may have been."""
+        """A wording seen for the first time narrows the build; not where fields are missing: others fit as well."""
         self.rows.add(row)
         facts = self.facts
         self._before.shows_ram |= "ram_search" in row.shows
