@@ -39,7 +39,9 @@ def rows() -> list[tuple[Engine, Message]]:
 
 
 def test_all_are_there() -> None:
-    known = {"ollama", "lmstudio-mlx", "koboldcpp", "tabbyapi", "ik_llama.cpp"}
+    known = {
+        "ollama", "lmstudio-mlx", "lmstudio", "koboldcpp", "tabbyapi", "ik_llama.cpp", "llama-cpp-python",
+    }  # fmt: skip
     assert known <= NAMES
     assert len(OURS) == len(NAMES) == len(list((Path(programs.__file__).parent).glob("[!_]*.py")))
 
@@ -59,7 +61,10 @@ def test_a_line_that_proves_the_program_is_looked_at(engine: Engine) -> None:
     """Each program has at least one; of the fork of llama-server, only lines that llama-server has not."""
     seen = [row.id for row in reader(engine).catalogue.rows if engine.looks.search(row.sample.encode() + b"\n")]
     assert seen
-    if engine.fork or engine.name == "tabbyapi":  # its other lines stand behind one that proves it
+    if engine.fork or engine.name in (
+        "tabbyapi",
+        "llama-cpp-python",
+    ):  # its other lines stand behind one that proves it
         assert not {"timing", "computed", "released", "rest"} & set(seen)
     else:
         assert seen == [row.id for row in reader(engine).catalogue.rows]

@@ -73,7 +73,7 @@ def test_rows_are_in_order() -> None:
 
 def test_a_sample_says_its_level() -> None:
     """The word that Python's logger prints; a row with two levels shows one of them."""
-    words = {"I": "INFO", "W": "WARNING", "D": "DEBUG"}
+    words = {"I": "INFO", "W": "WARNING", "D": "DEBUG", "E": "ERROR"}
     for row in ROWS:
         assert any(words[part[0]] in row.sample for part in row.levels.split()), row.sample
 

@@ -60,7 +60,8 @@ def test_the_status_is_that_of_nothing_checked(log: str) -> None:
         SGLANG_ONCE + SGLANG.format(19, 1),
         SGLANG.format(18, 3),
         "INFO 11-20 23:45:48 [api_server.py:1395] vLLM API server version 0.9.1\n",
-        IDLE,
+        "INFO 11-20 23:45:48 [core.py:70] Initializing a V1 LLM engine (v0.9.1) with config: model='m', "
+        "enable_prefix_caching=True\n" + IDLE,
     ],
 )
 def test_two_can_be_compared_and_without_any_the_settings_are_checked(log: str) -> None:
@@ -89,3 +90,56 @@ def test_a_finding_is_said_all_the_same() -> None:
     assert [finding.code for finding in report.findings] == ["CD503"]
     assert "Cannot tell" not in shown(report, "text")
     assert status(report, False) == 0
+
+
+V0 = (
+    "INFO 08-20 02:39:{} metrics.py:411] Avg prompt throughput: {} tokens/s, Avg generation throughput: 88.1 tokens/s, "
+    "Running: 1 reqs, Swapped: 0 reqs, Pending: 0 reqs, GPU KV cache usage: 0.2%, CPU KV cache usage: 0.0%.\n"
+)
+V0_RATE = "INFO 08-20 02:39:{} metrics.py:418] Prefix cache hit rate: GPU: 63.00%, CPU: 0.00%\n"
+DECODE = (
+    "[2025-12-12 08:43:59 TP0] Decode batch, #running-req: 6, #token: 1920, token usage: 0.94, cuda graph: True, "
+    "gen throughput (token/s): 446.45, #queue-req: 5,\n"
+)
+KOBOLD = (
+    "[19:46:34] CtxLimit:3893/49152, Amt:150/150, Init:0.01s, Process:0.01s (76.92T/s), Generate:3.17s (47.39T/s), "
+    "Total:3.18s\n"
+)
+LMCACHE = (
+    "[2025-08-15 18:55:27,555] LMCache INFO: Reqid: chatcmpl-{}, Total tokens {}, LMCache hit tokens: {}, need to "
+    "load: {} (vllm_v1_adapter.py:739:lmcache.integration.vllm.vllm_v1_adapter)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "why"),
+    [
+        (IDLE * 3, "no prompt was computed in these lines"),
+        (DECODE * 3, "no prompt was computed in these lines"),
+        (V0.format(37, 871.4) + V0.format(42, 883.5), "no line prints a hit rate"),
+        (KOBOLD * 3, "no line says how much was reused"),
+        (LMCACHE.format("1a", 3335, 0, 0), "no line says how much was reused"),
+    ],
+)
+def test_lines_that_tell_nothing_of_reuse_are_no_all_clear(log: str, why: str) -> None:
+    said = shown(report_of(log), "text")
+    assert "no findings" not in said.lower()
+    assert why in said
+    assert "reuse is what two requests share" not in said
+    assert status(report_of(log), False) == NOTHING
+
+
+def test_lines_that_say_what_was_reused_are_checked() -> None:
+    rated = V0.format(37, 871.4) + V0_RATE.format(37) + V0.format(42, 883.5) + V0_RATE.format(42)
+    for log in (rated, LMCACHE.format("1a", 713, 512, 500), "Processing Prompt (24 / 24 tokens)\n" + KOBOLD):
+        assert "no line" not in shown(report_of(log), "text")
+
+
+def test_the_first_token_of_every_prompt_is_no_reuse() -> None:
+    """Random prompts all begin with the same token: 0.3 % reused is nothing, 5 % is something."""
+    batch = SGLANG.replace("#cached-token: 0", "#cached-token: {}")
+    few = "".join(batch.format(18 + at, 9, 12) for at in range(4))
+    said = shown(report_of(few), "text")
+    assert "cannot tell" in said
+    assert "16,384 tokens computed, 48 more reused" in said
+    assert "cannot tell" not in shown(report_of("".join(batch.format(18 + at, 9, 215) for at in range(4))), "text")

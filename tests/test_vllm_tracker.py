@@ -201,6 +201,33 @@ def test_lmcache_says_what_each_request_reused() -> None:
     assert (answers["requests"], answers["prompt_tokens"], answers["cached_tokens"]) == (2, 6670, 3840)
 
 
+OLD_LOOKUP = (
+    b"(EngineCore_DP0 pid=349) [2026-02-04 13:55:39,651] LMCache INFO: Reqid: chatcmpl-%b, Total tokens %d, LMCache "
+    b"hit tokens: %d, need to load: %d (vllm_v1_adapter.py:1602:lmcache.integration.vllm.vllm_v1_adapter)\n"
+)
+SHORT = (
+    b"(VllmWorker rank=4 engine_index=0 pid=31778)[2025-06-21 20:59:57,675] LMCache ERROR:Num retrieved tokens: 0, num "
+    b"expected tokens: 253 (vllm_v1_adapter.py:558:lmcache.integration.vllm.vllm_v1_adapter)\n"
+)
+
+
+def test_an_engine_that_has_more_than_lmcache_is_told_by_what_is_left_to_load() -> None:
+    """512 + 192 of 713, as its maintainers read the line; nothing to load may be anything."""
+    log = START + OLD_LOOKUP % (b"a", 713, 512, -192) + OLD_LOOKUP % (b"b", 713, 0, 0)
+    (answers,) = report_of(log)["sessions"][0]["answers"]
+    assert [a["cached_tokens"] for a in answers["each"]] == [704, None]
+    assert (answers["requests"], answers["told"], answers["cached_tokens"]) == (2, 1, 704)
+
+
+def test_what_lmcache_could_not_load_is_not_reused() -> None:
+    """The line names no request: of the last ones the reuse is unknown, of others it stays."""
+    log = START + b"".join(OLD_LOOKUP % (b"%032d" % at, 263, 256, 256) for at in range(20)) + SHORT + SHORT
+    (answers,) = report_of(log)["sessions"][0]["answers"]
+    assert [a["cached_tokens"] for a in answers["each"]] == [256] * 4 + [None] * 16
+    assert (answers["requests"], answers["told"], answers["cached_tokens"]) == (20, 4, 1024)
+    assert report_of(START + SHORT)["sessions"][0]["answers"] == []
+
+
 HOSTILE = [
     stats("23:50:00", "9" * 400, "0.0"),
     stats("23:50:00", "inf", "0.0"),

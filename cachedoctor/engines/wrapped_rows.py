@@ -15,10 +15,11 @@ from cachedoctor.model import Segment
 
 _BEGINS = re.compile(
     rb"[ \t]*(?:\([\w.:-]{1,60}[^()]{0,80}\) ){0,3}\[?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)(?::[ \t]|\s{1,4}\d\d-\d\d )"
-    rb"|\[(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d"
+    rb"|(?:\([\w.:-]{1,60}[^()]{0,80}\) ?){0,3}\[(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d"
     rb"|(?:INFO|WARN|VERB|ERR) +\[|slot |srv |={8} "
 )
-"""A row that begins a record: of vLLM, of uvicorn, of SGLang; or of a llama-server in the same log."""
+"""A row that begins a record: of vLLM, of uvicorn, of SGLang, of LMCache behind the name of its process; or of a
+llama-server in the same log."""
 _ROWS = 80
 """Rows of one record: the settings that vLLM prints at its start fill some forty of 80 columns."""
 _EVIDENCE = 3

@@ -106,6 +106,11 @@ TABLE = (
         + _LEVEL
         + rb"\] (?:\[llamacpp[^\]]{0,32}\]|jan-llama-worker:)(?: |$)",
     ),
+    _row(
+        "LocalAI",
+        b"0123456789",
+        rb"\d{1,2}:\d\d[AP]M (?:DBG|INF|WRN|ERR) GRPC\((?P<origin>[^\s()]{1,250})\): std(?:err|out)(?: |$)",
+    ),
     _row("level", b"[", rb"\[" + _LEVEL + rb"\] (?=" + SHAPED + rb")"),
     _row("model in brackets", b"[", _BRACKET + rb"(?=" + SHAPED + rb")", _BRACKET),
     _row("model in angles", b"<", _ANGLE + rb"(?=" + SHAPED + rb")", _ANGLE),

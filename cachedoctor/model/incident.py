@@ -14,6 +14,7 @@ IncidentName = Literal[
     "batch_refused",  # the same, because its positions do not fit the memory
     "checkpoint_failed",  # a checkpoint could not be restored, and no search for one is under way
     "evicted",  # a prompt left the RAM prompt cache: size in MiB
+    "no_room",  # a batch found no free cells and is tried again in smaller pieces
     "overflow",  # a prompt did not fit into the context: tokens, limit
     "header",  # the billing header of a client, with other values than where it stood before
     "oversize",  # a prompt is larger than the RAM prompt cache: size, limit in MiB

@@ -14,25 +14,25 @@ _FUNCTIONS = """
     INFO ~Server ~llama_context adapters_lora_are_same add_media add_prompt_mixed add_text add_waiting_tasks alloc
     alloc_compute_meta apply_checkpoint attach_threadpool build build_info cancel_tasks clear clear_adapter_lora
     clear_slot clip_ctx clip_encode clip_model_loader common_chat_templates_apply_jinja common_context_can_seq_rm
-    common_fit_params common_init common_init_from_params common_init_result common_memory_breakdown_print common_param
-    common_params_fit_impl common_params_print_info common_sampler_init common_speculative_init
+    common_fit_params common_init common_init_from_params common_init_result common_memory_breakdown_print
+    common_param common_params_fit_impl common_params_print_info common_sampler_init common_speculative_init
     common_speculative_is_compat create_check create_checkpoint create_memory create_tensor decode
-    done_getting_tensors encode_mtmd_chunk eval_llama_cmd find_slot get_available_slot get_dummy_batch ggml_cuda_init
-    ggml_metal_init ggml_vulkan graph_reserve handle_last_ handle_sleeping_state init init_listener init_routes
-    init_sampler init_tokenizer kv_cache_clear launch_slot_with_task launch_slots llama_context
+    done_getting_tensors encode_mtmd_chunk eval_llama_cmd find_slot get_available_slot get_dummy_batch
+    ggml_cuda_init ggml_metal_init ggml_vulkan graph_reserve handle_last_ handle_sleeping_state init init_listener
+    init_routes init_sampler init_tokenizer kv_cache_clear launch_slot_with_task launch_slots llama_context
     llama_graph_n_input_tensors llama_kv_cache llama_kv_cache_dsa_iswa llama_kv_cache_iswa llama_kv_cache_recurrent
     llama_kv_cache_unified llama_kv_cache_unified_iswa llama_memory_breakdown_print llama_memory_hybrid
     llama_memory_recurrent llama_model_load llama_model_load_from_file_impl llama_model_loader llama_params_fit
-    llama_params_fit_impl llama_server load load_hparams load_model load_slot_checkpoints load_tensors log_info
-    log_server_request main make_llama_cmpl_schema message_spans mtmd_batch_encode_impl mtmd_group_mergeable_bitmaps
-    mtmd_helper_decode_image_chunk mtmd_helper_eval_chunk_single normalize_anthropic_billing_header on_line operator()
-    params_from_json_cmpl post post_decode pre_decode print_info print_timing print_timings print_timings_pp
-    print_timings_tg process_chunk process_mtmd_chunk process_new_tasks process_single_task process_token prompt_clear
-    prompt_get_n_before_user prompt_load prompt_save proxy_request release remove remove_waiting_task_id
-    reserve_compute_meta reset resolve_fused_ops run save_slot_checkpoints sched_reserve send send_error server_stream
-    set_abort_callback set_adapters_lora set_embeddings slot_save_and_clear start start_loop state_read_meta stop
-    system_info try_clear_idle_slots unload unload_all unload_lru update update_batch update_chat_ update_slots warmup
-    yield_to_queue
+    llama_params_fit_impl llama_perf_context_print llama_print_timings llama_server load load_hparams load_model
+    load_slot_checkpoints load_tensors log_info log_server_request main make_llama_cmpl_schema message_spans
+    mtmd_batch_encode_impl mtmd_group_mergeable_bitmaps mtmd_helper_decode_image_chunk mtmd_helper_eval_chunk_single
+    normalize_anthropic_billing_header on_line operator() params_from_json_cmpl post post_decode pre_decode
+    print_info print_timing print_timings print_timings_pp print_timings_tg process_chunk process_mtmd_chunk
+    process_new_tasks process_single_task process_token prompt_clear prompt_get_n_before_user prompt_load
+    prompt_save proxy_request release remove remove_waiting_task_id reserve_compute_meta reset resolve_fused_ops run
+    save_slot_checkpoints sched_reserve send send_error server_stream set_abort_callback set_adapters_lora
+    set_embeddings slot_save_and_clear start start_loop state_read_meta stop system_info try_clear_idle_slots unload
+    unload_all unload_lru update update_batch update_chat_ update_slots warmup yield_to_queue
 """
 FUNCTIONS = _words(_FUNCTIONS) | frozenset(word[:12] for word in _words(_FUNCTIONS))
 """Functions that print a line; behind ``slot`` and ``srv`` they are cut to 12 characters."""

@@ -38,6 +38,43 @@ _KINDS = tuple(
         (rb"(?:\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d|\[?(?:DEBUG|INFO|WARN|ERROR)\b)", "the log of another program"),
     )
 )
+_SIGNS = tuple(
+    (re.compile(rb"(?m)" + pattern), words)
+    for pattern, words in (
+        (
+            rb"^(?:# (?:HELP|TYPE) )?(?:vllm|sglang):\w{3,80}(?:\{| +\w|[ \t]*$)",
+            "a dump of /metrics: cachedoctor analyze --metrics FILE reads its counters",
+        ),
+        (rb"\[TensorRT-LLM\]|\[TRT-LLM\]", "the log of TensorRT-LLM, which cachedoctor does not read"),
+        (
+            rb"\btext_generation_(?:launcher|router)\b",
+            "the log of text-generation-inference, which cachedoctor does not read",
+        ),
+        (
+            rb"\bupdate_slots : |^(?:\S{1,80} +\| +)?slot \d{1,3} ?: (?:kv cache rm|in cache:)"
+            rb"|\| tid=\"\w+\" timestamp=\d{10}\b",
+            "the log of a llama-server of 2023 or 2024; those of b5311 (May 2025) and newer are read",
+        ),
+        (
+            rb"\bCtxLimit:\d|^Processing Prompt |^Starting Kobold API on port |^Active Modules: ",
+            "a part of KoboldCpp's log; the whole lines with CtxLimit: behind each reply have the numbers",
+        ),
+        (
+            rb"\[(?:ModelKit|CacheWrapper)\]\[[A-Z]+\]",
+            "the log of LM Studio's MLX engine; its lines 'Prompt cache restore' in the developer log have the numbers",
+        ),
+        (
+            rb"^(?:\S{0,40} ?)?[WE]? ?find_slot: non-consecutive token position \d",
+            "warnings of the library of llama.cpp about positions of images, which say nothing of the cache",
+        ),
+        (
+            rb"\bllama_(?:print_timings|perf_context_print): ",
+            "timings of the library of llama.cpp, which do not say what was reused",
+        ),
+        (rb"\btoken_to_kv_pool_allocator\b", "an error of SGLang, without the lines of its scheduler"),
+    )
+)
+"""Lines of programs and versions that are not read, or of which what is read is missing, and what is said of them."""
 _KERNEL = re.compile(rb"\[ {0,5}\d{1,9}\.\d{6}\] ")
 _MARKS = re.compile(r"(?m)^(?:#{1,6} |```|\* |- |> )")
 
@@ -56,6 +93,9 @@ def resemblance(begin: bytes, size: int = 0) -> str | None:
         return _BODIES
     if begin[:1] in (b"[", b"{") and (json := _json(begin)) is not None:
         return json
+    for sign, words in _SIGNS:
+        if sign.search(begin):
+            return words
     if _PAGE.match(begin):
         return "a page of the web, not the text in it"
     for pattern, words in _KINDS:

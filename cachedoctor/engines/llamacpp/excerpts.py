@@ -35,7 +35,7 @@ _WRAPS = 4
 _COLOUR = re.compile(rb"\[(?:\d{1,3}(?:;\d{1,3}){0,4})?m")
 """A colour that lost its ESC byte."""
 _LEADING = re.compile(rb"[ \t]*(?:(?:[-*+>]|\xe2\x80\xa2|\d{1,3}[.)])[ \t]+)?`{0,3}[ \t]*")
-_NO_ID = re.compile(rb"(" + STAMP + rb")slot +(?:[a-z_]{3,20}: +)(?!id +\d)")
+_NO_ID = re.compile(rb"(" + STAMP + rb")slot +(?:[a-z_()]{3,20}: +)(?!id +\d)")
 """The prefix of a slot's line without slot and task."""
 PREFIXED = re.compile(
     rb"[ \t]*" + STAMP + rb"(?:slot|srv|que|res|cmn|spec) +[\w<>.:()]+ |"
@@ -254,7 +254,7 @@ class ExcerptReader:
         """The event of a line that only a lenient reader understands; None for others."""
         if self._whole(line):
             return None
-        fitted = self.fitted(line)
+        fitted = self.fitted(line.lstrip(b" \t"))
         if fitted is None:
             return None
         text, _, reading, hit = fitted

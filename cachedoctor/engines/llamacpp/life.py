@@ -104,15 +104,15 @@ class Life:
                 setattr(self.session, name, value)
         self._clears_idle = None
 
-    def first_sight(self, row: Message) -> None:
-        """A wording seen for the first time narrows the build."""
+    def first_sight(self, row: Message, *, whole: bool = True) -> None:
+        """A wording seen for the first time narrows the build; not where fields are missing: others fit as well."""
         self.rows.add(row)
         facts = self.facts
         self._before.shows_ram |= "ram_search" in row.shows
         self._before.makes_checkpoints |= "makes_checkpoints" in row.shows
         self.learn(seen=facts.seen | {row.id}, shows=facts.shows.union(row.shows))
         known = (facts.build is not None and facts.build_source != "paste") or self._forked
-        if known or row.component in ("bare", "lib", "log", "error"):
+        if not whole or known or row.component in ("bare", "lib", "log", "error"):
             return
         if row.has_func or row.id in _WRAPPERS_PRINT:  # with and without a function's name, the text is the same
             return

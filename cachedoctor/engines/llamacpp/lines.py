@@ -348,8 +348,7 @@ def _prompt_changed(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
 
 def _kv_full(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     """Up to b5353 the batch fails; later builds try again with smaller ones."""
-    if b"failed to decode the batch" in mark.text:
-        life.state("batch_failed", mark)
+    life.state("batch_failed" if b"failed to decode the batch" in mark.text else "no_room", mark)
 
 
 def _no_image(life: Life, slot: Slot, event: Event, mark: Mark) -> None:

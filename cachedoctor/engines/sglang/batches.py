@@ -21,6 +21,9 @@ _SHARE = re.compile(r"\d{1,3}(?:\.\d{1,6})?", re.ASCII)
 _LONGEST_SHARE = 10
 _PRESSED = 0.9
 """Share of the KV pool from which a chunk may be smaller than it should be, because no more fits."""
+_NO_TREE = "0.00%"
+"""Reused share of all prompts since the start, up to 0.4.2: without a radix tree it stays there, and ``#cached-token``
+counts the chunks before of the same prompts (``ChunkCache``)."""
 _MOST_SHARE = 2.0
 """A share above is no share."""
 
@@ -82,6 +85,8 @@ def read(pairs: Mapping[str, str], batch: PrefillBatch) -> PrefillBatch:
     batch.new_seqs = count(pairs, "#new-seq")
     batch.new_tokens = count(pairs, "#new-token")
     batch.cached_tokens = count(pairs, "#cached-token")
+    if batch.cached_tokens and pairs.get("cache hit rate") == _NO_TREE:
+        batch.cached_tokens = 0
     batch.running = count(pairs, "#running-req")
     batch.queue = count(pairs, "#queue-req")
     batch.pending_tokens = count(pairs, "#pending-token")

@@ -11,6 +11,7 @@ _OFF = " Nothing is reused: every prompt is computed from its first token."
 MEANINGS: dict[str, str] = {
     # batches
     "prefill": "Prompt tokens that are computed together, of one request or several: a batch is neither a request nor a prompt. #cached-token is what the requests that were admitted in it reuse; the further chunks of a long prompt print 0 there. Sums of #new-token and #cached-token over a time are right, a single line is only about one request if #new-seq is 1 and it is no chunk.",
+    "fill": "A batch of prompts in the words of early 2024: what was reused and computed of all prompts in it, and the share of all since the start.",
     "decode": "Requests that write their answers, every 40 steps (--decode-log-interval). Its usage tells how much of the memory running requests hold; what only the cache holds is not in it.",
     # start
     "server_args": "The settings of the server, as far as they are resolved at that time. disable_radix_cache=False does not yet mean that the cache is on: the model or another option may switch it off behind this line.",

@@ -17,6 +17,9 @@ ROWS: list[R] = [
       "[2026-07-04 04:31:24] Prefill batch [8], #new-seq: 1, #new-token: 310, #cached-token: 9344, token usage: 0.05, #running-req: 0, #queue-req: 0, "),
     R("prefill", "sglang", 504, 523, "I504", "Prefill batch, {more:pairs}",
       "[2026-07-04 04:31:24 DP0 TP0 EP0] Prefill batch, #new-seq: 1, #new-token: 310, #cached-token: 9344, full token usage: 0.07, mamba usage: 0.21, #running-req: 0, #queue-req: 0, #pending-token: 0, cuda graph: False, input throughput (token/s): 2758.64"),
+    # up to about 0.2.5, of which nothing else was read: entered as the oldest version that was
+    R("fill", "sglang", 403, 403, "I403", "new fill batch. #seq: {seqs:count}. #cached_token: {cached:count}. #new_token: {new:count}. #remaining_req: {waiting:count}. #running_req: {running:count}. tree_cache_hit_rate: {rate:percent}%.",
+      "new fill batch. #seq: 1. #cached_token: 757. #new_token: 1. #remaining_req: 4. #running_req: 2. tree_cache_hit_rate: 80.83%."),
     R("decode", "sglang", 403, 503, "I403", "Decode batch. {more:pairs}",
       "[2026-07-04 04:31:24 TP0] Decode batch. #running-req: 1, #token: 9000, token usage: 0.05, cuda graph: True, gen throughput (token/s): 397.65, #queue-req: 0"),
     R("decode", "sglang", 504, 523, "I504", "Decode batch [{iteration:d}], {more:pairs}",

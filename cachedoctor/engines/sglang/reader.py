@@ -9,8 +9,9 @@ from cachedoctor.engines.sglang.messages import ROWS
 from cachedoctor.engines.sglang.ranks import HEAD
 from cachedoctor.engines.sglang.tracker import Tracker
 
-PREFIX = rb"(?!(?:Receive|Finish): |\{)[^\n\[\"']*+(?:\[(?!" + HEAD + rb")[^\n\[\"']*+)*+\[" + HEAD
-"""Up to ``[2026-07-04 04:31:24 DP0 TP0] ``, with a progress bar glued before it.
+_CLOCK = rb"(?!(?:Receive|Finish): |\{)[^\n\[\"']*+(?:\[(?!" + HEAD + rb")[^\n\[\"']*+)*+\[" + HEAD
+PREFIX = rb"(?:\[gpu(?:_id)?=\d{1,3}\] |" + _CLOCK + rb")"
+"""Up to ``[2026-07-04 04:31:24 DP0 TP0] ``, with a progress bar glued before it; ``[gpu=0] `` in the middle of 2024.
 
 Behind a quote stands text of a user: requests are logged without a prefix in 0.5.8 to 0.5.11, and a prompt may hold
 a log.

@@ -21,7 +21,7 @@ _ANYONES = frozenset({"access", "sigterm", "prompt_truncated", "weights_update",
 _STARTS = frozenset({"server_args", "capacity", "tree_cache", "no_buffer_page_one"})
 """Lines of a start; so are those that begin with one of ``_START_HEADS``. A server that runs prints none of them."""
 _START_HEADS = ("off_", "overlap_off_", "extra_buffer_", "radix_on_")
-_RUNS = frozenset({"ready", "prefill", "decode"})
+_RUNS = frozenset({"ready", "prefill", "fill", "decode"})
 _MOST_STREAMS = 1024
 """Data-parallel ranks of a server."""
 _MOST_SHAPES = 64
@@ -139,6 +139,20 @@ class Tracker:
             stream.take(batch, Mark(event.line, text[:_MOST_TEXT]), _chunks(session))
             self._keep(batch)
 
+    def _filled(self, session: Session, event: Event) -> None:
+        """Take a batch in the words of early 2024."""
+        said = event.fields
+        event.fields = {
+            "more": {
+                "#new-seq": str(said["seqs"]),
+                "#new-token": str(said["new"]),
+                "#cached-token": str(said["cached"]),
+                "#running-req": str(said["running"]),
+                "#queue-req": str(said["waiting"]),
+            }
+        }
+        self._prefill(session, event)
+
     def _decode(self, session: Session, event: Event) -> None:
         pairs, text = event.fields["more"], event.text
         writer = writer_of(text)
@@ -202,6 +216,7 @@ def _chunks(session: Session) -> Chunks:
 
 _HANDLERS: dict[str, Callable[[Tracker, Session, Event], None]] = {
     "prefill": Tracker._prefill,
+    "fill": Tracker._filled,
     "decode": Tracker._decode,
     "retracted": Tracker._retracted,
     "flushed": Tracker._flushed,

@@ -1,7 +1,8 @@
 """Requests that LMCache looked up: the only lines of a vLLM log with numbers of one request.
 
 ``Reqid: ..., Total tokens 3335, ...`` is one request. Reuse is what the engine had by itself and what LMCache gave on
-top; LMCache before 0.3.15 prints the first only where something was loaded.
+top. LMCache before 0.3.15 prints no number of the first: it follows where something was loaded, or where the engine had
+more than LMCache, which makes ``need to load`` negative (LMCache issues 2574, 2703).
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from cachedoctor.model import Answer, Answers, Session
 
 _RECENT = 256
 """Requests that may be looked up again before they are admitted; each counts once."""
+_STEP = 16
+"""Requests that may be loaded in one step of the engine."""
 _MOST = 10_000
 """Answers that are kept of one server; of more only the sums are."""
 
@@ -24,6 +27,19 @@ class Lookups:
         self._path = path
         self._answers: Answers | None = None
         self._recent: OrderedDict[str, Answer] = OrderedDict()
+
+    def failed(self) -> None:
+        """Something was not loaded after all; the line names no request, so that it may be any of the last."""
+        answers = self._answers
+        for request in list(self._recent)[-_STEP:]:
+            answer = self._recent[request]
+            if answers is None or answer.cached_tokens is None:
+                continue
+            unsure = self._recent[request] = Answer(answer.prompt_tokens, None, answer.line)
+            _count(answers, answer, -1)
+            _count(answers, unsure, 1)
+            if answer in answers.each[-_STEP:]:
+                answers.each[len(answers.each) - 1 - answers.each[::-1].index(answer)] = unsure
 
     def take(self, session: Session, event: Event) -> None:
         """Take a line; the last one about a request counts."""
@@ -50,7 +66,7 @@ def _cached(fields: dict[str, int]) -> int | None:
     """Tokens that were not computed: ``load`` is what LMCache has beyond the engine's own cache."""
     if "gpu_tokens" in fields:
         return fields["gpu_tokens"] + max(0, fields["load"])
-    return fields["hit"] if fields["load"] > 0 else None
+    return fields["hit"] - min(fields["load"], 0) if fields["load"] else None
 
 
 def _count(answers: Answers, answer: Answer, sign: int) -> None:

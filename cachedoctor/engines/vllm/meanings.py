@@ -100,5 +100,6 @@ MEANINGS: dict[str, str] = {
     "lmcache_start": "LMCache runs inside vLLM; the line has the versions of both.",
     "lmcache_config": "The configuration of LMCache: where it keeps KV cache, how much of it, and in chunks of how many tokens.",
     "stored": "LMCache has copied a request's KV cache.",
+    "retrieve_short": "LMCache has loaded less than it said it had: the rest is computed, or wrong. No request is named.",
     "retrieved": "LMCache has loaded KV cache for a request, which is not computed again.",
 }  # fmt: skip

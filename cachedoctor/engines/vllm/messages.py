@@ -325,4 +325,6 @@ ROWS: list[R] = [
       "[2025-09-11 10:12:01,470] LMCache INFO: Retrieved 2816 out of 2816 out of total 3328 tokens (cache_engine.py:591:lmcache.v1.cache_engine)"),
     R("retrieved", "lmcache", 315, 506, "I315", "[req_id={request:word}] Retrieved {retrieved:count} out of {required:count} out of total {total:count} tokens ({source:word})",
       "(Worker pid=221) [2026-11-20 10:12:01,470] LMCache INFO: [req_id=chatcmpl-ab7f5a71] Retrieved 2816 out of 2816 out of total 3328 tokens (cache_engine.py:1146:lmcache.v1.cache_engine)"),
+    R("retrieve_short", "lmcache", 300, 506, "E300", "Num retrieved tokens: {retrieved:count}, num expected tokens: {required:count} ({source:word})",
+      "(VllmWorker rank=4 pid=31778) [2025-06-21 20:59:57,675] LMCache ERROR: Num retrieved tokens: 0, num expected tokens: 253 (vllm_v1_adapter.py:558:lmcache.integration.vllm.vllm_v1_adapter)"),
 ]

@@ -10,8 +10,9 @@ from cachedoctor.engines.vllm.tracker import Tracker
 
 _FILE = rb"[^\n.]*+(?:\.(?!py:\d)[^\n.]*+)*+\.py:\d{1,5}\] "
 """Up to ``[loggers.py:335] ``, whatever stands before: process, level, time, a progress bar, text of the user's own."""
-_LMCACHE = rb"[^\n\]]*+(?:\](?! LMCache )[^\n\]]*+)*+\] LMCache [A-Z]{4,8}: "
-"""Up to ``[2026-11-20 10:12:01,455] LMCache INFO: ``: LMCache names file and line behind the message."""
+_LMCACHE = rb"[^\n\]]*+(?:\](?! LMCache )[^\n\]]*+)*+\] LMCache [A-Z]{4,8}: ?"
+"""Up to ``[2026-11-20 10:12:01,455] LMCache INFO: ``: LMCache names file and line behind the message.
+With its colours the blank is lost at times."""
 _ACCESS = rb"INFO: {1,6}[^\s\"]{1,64} - \""
 _UVICORN = rb"[^\nI]*+(?:I(?!" + _ACCESS[1:] + rb")[^\nI]*+)*+(?=" + _ACCESS + rb")"
 """Up to uvicorn's ``INFO:     127.0.0.1:40782 - "POST ...``: from 0.10.1 to 0.30 the process is named before it.

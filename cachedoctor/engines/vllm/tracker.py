@@ -17,7 +17,7 @@ from cachedoctor.model import CacheSample, Mark, Session, Setting
 
 _STARTS = frozenset({"version", "args", "args_given", "engine_start", "api_servers"})
 """Messages of a start-up; after traffic they are those of another life of the server."""
-_SILENT = frozenset({"access", "request_added", "lookup_pending", "storing", "stored", "retrieved"})
+_SILENT = frozenset({"access", "request_added", "lookup_pending", "storing", "stored", "retrieved", "retrieve_short"})
 """Messages that other programs write, too: they make no session."""
 _READY = frozenset({"ready", "engine_ready"})
 _STATS = frozenset({"stats", "stats_v0"})
@@ -68,6 +68,8 @@ class Tracker:
             self._prompts.take(session, event)
         elif event.message == "lookup":
             self._lookups.take(session, event)
+        elif event.message == "retrieve_short":
+            self._lookups.failed()
         elif event.message in _READY:
             self._intervals.ready(prefix.read(event.text).time)
         facts.note(session, event)

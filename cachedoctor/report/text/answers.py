@@ -30,7 +30,7 @@ def healthy(page: Page, report: Report) -> None:
 
 def cannot_tell(page: Page, report: Report, told: coverage.CannotTell, verbose: bool) -> None:
     """Write that nothing can be told, what was seen, and what would make it possible."""
-    share = ": reuse is what two requests share"
+    share = ": reuse is what two requests share" if told.alone else ""
     _keyed(page, "cannot tell", f"{told.why}{share}")
     seen(page, report)
     _keyed(page, "to be sure", told.give.removeprefix("To be sure, "))
@@ -101,6 +101,8 @@ def last(page: Page, report: Report) -> None:
 def _open(report: Report) -> str:
     if coverage.cannot_tell(report) is None:
         return ""
+    if not report.totals.requests and any(session.answers for session in report.sessions):
+        return "Cannot tell. Do now: give the responses with their usage (--responses)."
     what = "the last two turns" if report.totals.requests else "some minutes with traffic"
     return f"Cannot tell. Do now: give {what}, better the whole log."
 

@@ -39,6 +39,8 @@ class CannotTell(NamedTuple):
     """What was found in what could be looked at; empty without any."""
     partly: bool = False
     """It can be told of other requests."""
+    alone: bool = True
+    """Because there is nothing to compare with: reuse is what two requests share."""
 
 
 def undecided(report: Report) -> str:
@@ -50,7 +52,8 @@ def undecided(report: Report) -> str:
     if found is None:
         return ""
     missing = f" Missing here: {'; '.join(found.missing)}." if found.missing else ""
-    said = f"Cannot tell{' of' if found.partly else ':'} {found.why}; reuse is what two requests share. {found.give}"
+    share = "; reuse is what two requests share" if found.alone else ""
+    said = f"Cannot tell{' of' if found.partly else ':'} {found.why}{share}. {found.give}"
     return " ".join(filter(None, (said + missing, found.others)))
 
 
@@ -76,26 +79,40 @@ def cannot_tell(report: Report) -> CannotTell | None:
 
 
 def too_little(report: Report) -> bool:
-    """Whether all that was measured is one interval or batch for each engine: reuse is what several requests share."""
+    """Whether nothing was measured that tells of reuse: one interval or batch, which is nothing to compare, or none
+    with traffic, and no start of a server whose settings could be checked; or only requests with unknown reuse."""
     if report.totals.requests or not report.sessions:
         return False
-    if any(s.engine == LLAMA or s.counters or s.answers or s.kv_events for s in report.sessions):
+    if any(s.engine == LLAMA or s.counters or s.kv_events for s in report.sessions):
         return False
-    amounts = [_amount(period) for s in report.sessions for period in s.periods]
-    return max(amounts, default=0) == 1
+    answers = [a for s in report.sessions for a in s.answers]
+    if answers:
+        return not any(a.told for a in answers) and not any(s.periods for s in report.sessions)
+    periods = [period for s in report.sessions for period in s.periods]
+    if not periods:
+        return False
+    most = max(map(_amount, periods))
+    return most == 1 or (not most and not any(s.settings for s in report.sessions)) or _no_rates(report)
+
+
+def _no_rates(report: Report) -> bool:
+    """Whether vLLM had traffic, and no line of it prints how much was reused."""
+    samples = [period for s in report.sessions for period in s.periods if isinstance(period, SamplePeriod)]
+    return any(period.busy for period in samples) and not any(period.rates for period in samples)
 
 
 def _nothing_reused(report: Report) -> CannotTell | None:
-    """Return that batches of several long prompts reused nothing at all, of which no rule could say why."""
+    """Return that batches of several long prompts reused next to nothing, of which no rule could say why."""
     periods = [period for s in report.sessions for period in s.periods if isinstance(period, BatchPeriod)]
     if report.totals.requests or any(s.counters or s.answers or s.kv_events for s in report.sessions):
         return None
-    computed = sum(period.new_tokens for period in periods)
+    computed, reused = sum(period.new_tokens for period in periods), sum(period.cached_tokens for period in periods)
     many = sum(period.seqs for period in periods) >= _MANY and computed >= _MUCH
-    if not many or any(period.cached_tokens for period in periods):
+    if not many or reused > _LITTLE * (computed + reused):
         return None
+    little = f"{number(reused)} more reused" if reused else "none of them reused"
     return CannotTell(
-        f"{looked_at(report.sessions)}, {number(computed)} tokens, none of them reused",
+        f"{looked_at(report.sessions)}, {number(computed)} tokens{' computed' if reused else ''}, {little}",
         "To be sure, give the log from the start of the server, which says whether the cache is on, and the request "
         "bodies: prompts that share no beginning reuse nothing, and nothing is wrong with that.",
         [],
@@ -109,18 +126,22 @@ def _amount(period: Period) -> int:
 
 
 def _incomparable(report: Report) -> CannotTell:
-    """Say that there is nothing to compare, what was looked at all the same, and what would help."""
+    """Say that nothing tells of reuse, what was looked at all the same, and what would help."""
     engines = dict.fromkeys(session.engine for session in report.sessions)
     what = ", ".join(looked_at([s for s in report.sessions if s.engine == engine]) for engine in engines)
     blind = len({rule.code for rule in report.not_evaluated})
     left = f", {count(blind, 'rule')} could not be evaluated" if blind else ""
-    return CannotTell(
-        f"{what}, and nothing to compare it with",
-        "To be sure, give some minutes of the log with traffic in them, better the whole log, or dumps of /metrics "
-        "before and after.",
-        [],
-        f"What is there was looked at: {checked(report)} and found nothing{left}.",
-    )
+    looked = checked(report)
+    others = "" if looked.startswith("No rule") else f"What is there was looked at: {looked} and found nothing{left}."
+    if any(s.answers for s in report.sessions):
+        return CannotTell(f"{what}, and no line says how much was reused", _USAGE, [], others, alone=False)
+    if _no_rates(report):
+        why = f"{what}, and no line prints a hit rate; vLLM V0 does on rows of their own, while prefix caching is on"
+        return CannotTell(why, _TRAFFIC, [], others, alone=False)
+    if not any(_amount(period) for s in report.sessions for period in s.periods):
+        what = "no prompt was computed in these lines, so that nothing could be reused"
+        return CannotTell(what, _TRAFFIC, [], others, alone=False)
+    return CannotTell(f"{what}, and nothing to compare it with", _TRAFFIC, [], others)
 
 
 def _missing(report: Report) -> list[str]:
@@ -150,10 +171,17 @@ def _lacking(row: RequestRow) -> list[Wanted]:
 
 _MANY = 4
 """Requests: the first is always cold, and two or three more may each begin a conversation of their own."""
+_LITTLE = 0.01
+"""Share of the prompt tokens: the first token or two of every prompt are the same, and reusing these is nothing."""
 _MUCH = 10_000
 """Tokens: less computed in all costs too little to ask why."""
 _LEFT_OPEN = 0.1
 """Share of the requests of which nothing can be told: with more of them the rest says little about the server."""
+_TRAFFIC = (
+    "To be sure, give some minutes of the log with traffic in them, better the whole log, or dumps of /metrics "
+    "before and after."
+)
+_USAGE = "To be sure, give lines that say it, or the responses with their usage (--responses)."
 _GIVE = (
     'To be sure, give the last two turns: from the line "selected slot" before the previous answer to the end, better '
     "the whole log."

@@ -75,6 +75,16 @@ _OTHER = _Fault(
     "The line has the server's words, which its client got as well. What the slot held before stays, so far as the request did not touch it.",
     (Remedy("Look at what the line says; the lines above it may say more."),),
 )
+_RETRIES = 3
+"""Batches that were tried again: the first smaller one mostly finds room."""
+_RETRIED = _Fault(
+    "retried",
+    (),
+    "the KV memory had no room for a batch",
+    "The server empties an idle slot, if there is one, or takes smaller pieces, down to single tokens; where these find no cells either, the requests "
+    "fail. What became of them is not in these lines.",
+    (Remedy("Or let fewer requests run at once: a smaller --parallel."),),
+)
 
 
 def _fault(mark: Mark) -> _Fault:
@@ -96,7 +106,7 @@ def prove(s: RuleContext, match: Match) -> Proof:
 
 def _text(fault: _Fault, session: Session, what: str) -> FindingText:
     room = advice.more_context(session, "Raise the context: it is the size of the pool.", pool=True)
-    remedies = [*([room] if fault.key == "room" else []), *fault.remedies]
+    remedies = [*([room] if fault.key in ("room", "retried") else []), *fault.remedies]
     return FindingText(f"{fault.claim}: {what}", fault.why, remedies)
 
 
@@ -108,7 +118,13 @@ def say(g: Group) -> FindingText:
 def alone(session: Session) -> list[SessionFinding]:
     """Say it of the line alone."""
     found = stated(session, "batch_failed") or stated(session, "refused")
-    if found is None or not unfinished(session):
+    if not unfinished(session):
+        return []
+    tried = stated(session, "no_room")
+    if found is None and tried is not None and tried.count >= _RETRIES and "purged" not in session.incidents:
+        said = _text(_RETRIED, session, "it was tried again in smaller pieces")
+        return [SessionFinding(said, _RETRIED.key, [(tried.mark, "no free cells")], confidence="medium")]
+    if found is None:
         return []
     fault = _fault(found.mark)
     return [

@@ -1,0 +1,33 @@
+"""LM Studio's llama.cpp engine of 2025, which it embeds: newer ones print the lines of llama-server.
+
+Source: a developer log of LM Studio 0.3.18 (its bug tracker, issue 778).
+"""
+
+from __future__ import annotations
+
+from cachedoctor.engines.answering import AnswerTracker, Program
+from cachedoctor.engines.catalogue.base import Event
+from cachedoctor.engines.catalogue.base import Message as R
+from cachedoctor.engines.looks import Literals
+
+ROWS: list[R] = [
+    R("summary", "lmstudio", 0, 0, "D0", "Cache reuse summary: {reused:count}/{prompt:count} of prompt ({share:f}%), {prefix:count} prefix, {moved:count} non-prefix",
+      "Cache reuse summary: 939/939 of prompt (100%), 939 prefix, 0 non-prefix"),
+]  # fmt: skip
+
+PREFIX = rb"(?:\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\]?+ ?\[[A-Z]{4,8}\] ?|[ \t]{1,8}+)"
+
+
+class Tracker(AnswerTracker):
+    """Feeds on the events of one origin. The last token of a prompt is computed even where all of it was kept."""
+
+    engine = "lmstudio"
+    program = "LM Studio"
+
+    def read(self, event: Event) -> None:
+        """Take the next event."""
+        prompt = event.fields["prompt"]
+        self.answered(event.line, prompt, min(event.fields["reused"], prompt - 1))
+
+
+PROGRAM = Program(Tracker, Literals(b"Cache reuse summary: "), ROWS, PREFIX)
