@@ -59,7 +59,8 @@ def place(judged: Judged) -> list[Placed]:
         return [("reused", None, cached), *new] if cached else new
     client, server, undecided = _decided(judged, split)
     if _OWN_WISH in judged.verdict.codes:
-        client, server = client + server, 0
+        wished = client + server
+        client, server, undecided = (0, 0, undecided + wished) if judged.verdict.guessed else (wished, 0, undecided)
     unexplained = 0
     expected = judged.verdict.expected_cached
     if expected is not None and expected - cached > SMALL:

@@ -161,7 +161,7 @@ def _nearly_nothing(session: Session, found: Undecided) -> SessionFinding:
             ),
         ],
     )
-    return _note(words, found)
+    return _note(words, found, unless=("CD109",))  # whose prompts were in their slots
 
 
 def _named(found: Undecided) -> list[RuledOut]:
