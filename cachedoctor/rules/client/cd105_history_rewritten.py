@@ -62,7 +62,7 @@ def decide(s: RuleContext) -> Match | None:
     if first is not None:
         return _in_prompts(s, first)
     r = s.request
-    if s.known or s.client_lost < MIN_LOST or s.own_slot is False or s.lcp is None or r.shifted:
+    if s.known or s.client_lost < MIN_LOST or s.own_slot is False or s.lcp is None or r.shifted or s.forked:
         return None
     earlier = s.said_before("CD105")
     again = not _wanted(s) and (sum(earlier) >= 2 or earlier[-1:] == [True])

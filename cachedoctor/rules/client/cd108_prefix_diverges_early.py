@@ -57,7 +57,9 @@ def _perhaps_erased(s: RuleContext) -> bool:
     """Whether a program may have emptied its slot over the API: not even the frame of a message was reused, and neither
     that nor the kind of memory is in the log."""
     r = s.request
-    return r.cached_tokens == 0 and s.lcp is None and s.facts.memory is None and s.own_slot is True and not r.ram_refused
+    return (
+        r.cached_tokens == 0 and s.lcp is None and s.facts.memory is None and s.own_slot is True and not r.ram_refused
+    )
 
 
 def decide(s: RuleContext) -> Match | None:

@@ -46,14 +46,18 @@ def prove(s: RuleContext, _: Match) -> Proof:
     return Proof(primary, related, {"visible": _shows_forcing(s.facts), "told": told})
 
 
-_HIDDEN = "not excluded: memory that goes back to saved states alone reuses nothing without one, and this level hides both"
+_HIDDEN = (
+    "not excluded: memory that goes back to saved states alone reuses nothing without one, and this level hides both"
+)
 _ON_THE_SERVER = "On the server: drop --no-cache-prompt (and LLAMA_ARG_CACHE_PROMPT=0)"
 
 
 def _tell_apart(g: Group) -> Remedy:
     words, changes = advice.show_accounting(g.session)
     return Remedy(
-        f"To tell them apart, look at the request bodies, or at more of the log: {words}.", options=changes, purpose="look"
+        f"To tell them apart, look at the request bodies, or at more of the log: {words}.",
+        options=changes,
+        purpose="look",
     )
 
 
