@@ -1,7 +1,7 @@
 """Prompts of one length that several slots computed at the same time: perhaps one prompt that was sent twice.
 
 No line tells what another slot computes. One length may be chance, or that of a template; several lengths, each of them
-seen only so, are what a client leaves that sends its requests twice: ``4,037 and 4,037``, ``5,572 and 5,572``, ... Drafts
+seen only so, are what a client leaves that sends its requests twice: ``4,037 and 4,037``, ``5,572 and 5,572``. Drafts
 of one message have one length as well; their conversation goes on with none of them.
 """
 
