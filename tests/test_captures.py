@@ -36,7 +36,6 @@ COUNTS = [(131, 0), (187, 130), (224, 12)]
 CHATS = ["traffic.har", "llama-swap.json", "litellm-standard.jsonl", "litellm-spend.json", "otel-spans.jsonl"]
 SGLANG = ["sglang.log", "sglang-json.log"]
 VLLM = ["vllm.log", "vllm-debug.log"]
-STARTS = {"start": Mark(1, b"start")}
 
 
 def load(name: str) -> list[Prompt]:
@@ -361,8 +360,10 @@ def test_simulate_takes_a_recording_alone(name: str) -> None:
     ]
 
 
-def asked(tokens: int) -> Any:
-    return made.request(last_line=9, marks=STARTS, slot=0, prompt_tokens=tokens, thread=0)
+def asked(tokens: int, line: int = 1) -> Any:
+    """A request that begins at this line."""
+    marks = {"start": Mark(line, b"start")}
+    return made.request(last_line=line + 8, marks=marks, slot=0, prompt_tokens=tokens, thread=0)
 
 
 def test_prompts_find_their_requests_by_the_counts_of_their_answers() -> None:
@@ -370,7 +371,7 @@ def test_prompts_find_their_requests_by_the_counts_of_their_answers() -> None:
     prompts = GivenPrompts([str(FOLDER / "traffic.har")])
     assert prompts.turn(asked(131)) is not None
     assert prompts.turn(asked(150)) is None, "a plausible length, but its answer counts another"
-    turn = prompts.turn(asked(224))
+    turn = prompts.turn(asked(224, line=10))
     assert turn is not None
     assert turn.difference is not None
     assert (prompts.matched, turn.difference.b.path.rpartition("#")[2]) == (2, "3")

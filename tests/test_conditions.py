@@ -7,6 +7,7 @@ from typing import Any
 import made
 import pytest
 
+from cachedoctor.account.twins import SameLengths
 from cachedoctor.model import (
     Answer,
     Answers,
@@ -122,10 +123,39 @@ def test_what_was_computed_together_is_what_was_not_reused() -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [{"outcome": "reprocessed"}, {"cached_tokens": 2600}, {"cached_tokens": None}, {"prompt_tokens": None}]
+    "other", [{"outcome": "cancelled"}, {"cached_tokens": 2600}, {"cached_tokens": None}, {"prompt_tokens": None}]
 )
 def test_what_was_not_computed_together(other: dict[str, Any]) -> None:
     assert cd312.decide(first(**other)) is None
+
+
+def test_a_turn_that_was_sent_twice_is_its_new_text_once_more() -> None:
+    """It reused its own conversation; what came behind that was computed by the other as well."""
+    found = cd312.decide(first(thread_turn=1, outcome="reused", cached_tokens=1600, together_tokens=2820))
+    assert found is not None
+    assert (found.tokens, found.key) == (1220, "twice")
+
+
+# ---- prompts of one length at once
+
+
+def lengths(*of: tuple[int, int, int, int]) -> list[int]:
+    """Lengths that may have been sent twice, of requests (slot, prompt tokens, first line, last line)."""
+    seen = SameLengths()
+    for index, (slot, tokens, first_line, last_line) in enumerate(of):
+        known = asked(
+            index=index, slot=slot, prompt_tokens=tokens, processed_tokens=tokens, first_line=first_line,
+            last_line=last_line, marks={"start": Mark(first_line, b"launch")}, thread=None,
+        )  # fmt: skip
+        seen.add(known.request)
+    return [twins.length for twins in seen.twins()]
+
+
+def test_prompts_of_one_length_that_were_at_work_at_once() -> None:
+    assert lengths((0, 4037, 1, 9), (1, 4037, 2, 10), (0, 5572, 11, 20), (1, 5572, 21, 30)) == [4037]
+    assert lengths((0, 4037, 1, 9), (0, 4037, 2, 10)) == []
+    assert lengths((0, 4037, 1, 9), (1, 4037, 2, 10), (0, 4037, 11, 20)) == [], "they come again"
+    assert lengths((0, 40, 1, 9), (1, 40, 2, 10)) == [], "short ones have one length by chance"
 
 
 # ---- CD701: the MLX runner goes back to a multiple of its stride
@@ -265,7 +295,7 @@ def open_(**fields: Any) -> list[SessionFinding]:
 
 def test_much_of_a_log_is_open() -> None:
     (found,) = open_()
-    assert (found.severity, found.confidence, found.unless) == ("note", "low", ())
+    assert (found.severity, found.confidence, found.unless) == ("note", "low", ("CD109",))
     assert found.words.claim.startswith("10,000 of 40,000 prompt tokens were reused, and this log does not tell why")
     assert found.evidence == [(LINE, "of the request with the most of them")]
 

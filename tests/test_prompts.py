@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from cachedoctor.doctor.extras.prompt_matching import GivenPrompts, TextTurn
 from cachedoctor.model import Mark, PromptDiff, Request
 from cachedoctor.prompts.tokenizers import tokenize
 
-START = {"start": Mark(1, b"start")}
+NUMBERS = count(1)
 TINY = str(FIXTURES / "tokenizers" / "tiny.json")
 TEMPLATE = str(FIXTURES / "prompts" / "template.jinja")
 HEAD = "You are the clerk of a small harbour office. " * 40
@@ -48,8 +49,11 @@ def given(folder: Path, *values: object, tokenizer: str | None = None, template:
 
 
 def asked(tokens: int | None, thread: int | None = 0, slot: int = 0, **more: Any) -> Request:
-    """A finished request of the log."""
-    return made.request(last_line=9, marks=START, slot=slot, prompt_tokens=tokens, thread=thread, **more)
+    """A finished request of the log, behind those asked for before."""
+    line = 10 * next(NUMBERS)
+    marks = {"start": Mark(line, b"start")}
+    known = {"last_line": line + 8, "marks": marks, "slot": slot, "prompt_tokens": tokens, "thread": thread}
+    return made.request(**{**known, **more})
 
 
 def pieces(body: dict[str, Any]) -> int:

@@ -59,7 +59,8 @@ def place(judged: Judged) -> list[Placed]:
         return [("reused", None, cached), *new] if cached else new
     client, server, undecided = _decided(judged, split)
     if _OWN_WISH in judged.verdict.codes:
-        client, server = client + server, 0
+        wished = client + server
+        client, server, undecided = (0, 0, undecided + wished) if judged.verdict.guessed else (wished, 0, undecided)
     unexplained = 0
     expected = judged.verdict.expected_cached
     if expected is not None and expected - cached > SMALL:
@@ -159,9 +160,12 @@ def begins_alike(r: Request) -> bool:
 def is_level(r: Request) -> bool:
     """Whether a prompt has the head of what its slot held, and its length, less a reply.
 
-    So do all prompts of a client that cuts its history to one length, behind a system prompt.
+    So do all prompts of a client that cuts its history to one length, behind a system prompt; or without one, where the
+    reply before ended because the context was full.
     """
-    return (r.common_prefix_tokens or 0) > HEAD and _as_long(r.prompt_tokens or 0, r.held_tokens or 0, LEVEL)
+    held, context = r.held_tokens or 0, r.facts.n_ctx_slot
+    full = context is not None and held >= context - 1
+    return ((r.common_prefix_tokens or 0) > HEAD or full) and _as_long(r.prompt_tokens or 0, held, LEVEL)
 
 
 def _as_long(prompt: int, held: int, longer: float) -> bool:

@@ -12,6 +12,7 @@ import msgspec
 
 from cachedoctor.account.asking import asker
 from cachedoctor.account.from_numbers import Placed, begins_alike, place, written_anew
+from cachedoctor.account.twins import SameLengths
 from cachedoctor.model import (
     Account,
     AccountEntry,
@@ -21,6 +22,7 @@ from cachedoctor.model import (
     Judged,
     Mark,
     Request,
+    Twins,
     Undecided,
 )  # fmt: skip
 
@@ -183,6 +185,7 @@ class Server(msgspec.Struct):
     clients: dict[str, Sum] = msgspec.field(default_factory=dict)
     unexplained: Unexplained = msgspec.field(default_factory=Unexplained)
     worst: Worst | None = None
+    lengths: SameLengths = msgspec.field(default_factory=SameLengths)
 
     def whole(self) -> Sum:
         """Add up all of its requests."""
@@ -199,6 +202,7 @@ class Server(msgspec.Struct):
         for client, found in more.clients.items():
             self.clients.setdefault(client, Sum()).merge(found)
         self.unexplained.merge(more.unexplained)
+        self.lengths.merge(more.lengths)
         if more.worst is not None:
             self.worst = msgspec.structs.replace(more.worst, request=more.worst.request + requests)
 
@@ -223,6 +227,8 @@ class Ledger(msgspec.Struct):
         found = None if r.thread is None else server.conversations.get(r.thread)
         (found or self._first_of(server, r.thread)).add(placed, sign)
         server.unexplained.add(r, sign)
+        if sign > 0:
+            server.lengths.add(r)
         if not placed or placed[-1][0] in _PLAIN:  # rows stand in their order
             return placed
         server.unexplained.question(judged, placed, sign)
@@ -273,6 +279,11 @@ class Ledger(msgspec.Struct):
         for name, found in more.clients.items():
             self._of_client(name).merge(found)
         self.kept += more.kept
+
+    def twins(self, session: int) -> list[Twins]:
+        """What one life of a server may have computed twice at once, by length of the prompts."""
+        server = self.servers.get(session)
+        return [] if server is None else server.lengths.twins()
 
     def undecided(self, session: int) -> Undecided | None:
         """What one life of a server computed and nothing explains."""

@@ -49,7 +49,7 @@ from cachedoctor.model.request import Outcome, Request
 from cachedoctor.model.row import CheckpointRow, Counted, RequestRow, counted, read_rows
 from cachedoctor.model.sample import CacheSample
 from cachedoctor.model.sent_bodies import SentBodies
-from cachedoctor.model.session import Facts, Given, Memory, Server, Session, Setting, Sizes, Undecided, release
+from cachedoctor.model.session import Facts, Given, Memory, Server, Session, Setting, Sizes, Twins, Undecided, release
 from cachedoctor.model.slow_turn import SlowTurn
 from cachedoctor.model.stats import By, MeasuredRow, Stats, StatsInput, StatsRow, StatsTable
 from cachedoctor.model.terms import MarkName, SettingName, Shows
@@ -166,6 +166,7 @@ __all__ = [
     "Threshold",
     "Totals",
     "TrialAnswer",
+    "Twins",
     "Undecided",
     "UnknownShape",
     "Verdict",

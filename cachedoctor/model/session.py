@@ -101,6 +101,18 @@ class Undecided(msgspec.Struct):
     """First prompts on slots that held something."""
 
 
+class Twins(msgspec.Struct):
+    """Prompts of one length that were computed at once on several slots."""
+
+    length: int
+    mark: Mark
+    """Line of one that began while another was at work."""
+    requests: int = 0
+    """Those beside the first of them."""
+    tokens: int = 0
+    """Computed of these; were they one prompt, all of them again."""
+
+
 class _Known(Protocol):
     """What the questions are about."""
 
@@ -253,6 +265,8 @@ class Session(_Questions, msgspec.Struct):
     that it shares most with; at most 256."""
     undecided: Undecided | None = None
     """Tokens of which the log does not tell why they were computed; None without any."""
+    twins: list[Twins] = msgspec.field(default_factory=list)
+    """Prompts that may have been sent twice, by their length."""
     callers: dict[ClientName, int] = msgspec.field(default_factory=dict)
     """Of vLLM and SGLang: answered requests by who sent them, where access lines say it."""
     sent: SentBodies | None = None

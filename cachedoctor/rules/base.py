@@ -7,7 +7,7 @@ why.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, Protocol, TypeGuard
 
 import msgspec
 
@@ -46,6 +46,8 @@ LRU_MOST = 0.1
 """Share of a prompt that any slot holds at most when one is chosen for its age: the default threshold (b6628 and newer)."""
 SHORT = 0.25
 """Share of a conversation's length that a side request has at most."""
+FRAME = 24
+"""Tokens: the opening of the next message, which stands behind the end of any turn."""
 EARLY = 0.5
 """Share: a common prefix below this share of reference and prompt ends early."""
 
@@ -78,11 +80,21 @@ Line = tuple[Mark, str]
 """A line of the log, and what it shows."""
 
 
+class Remembered(Protocol):
+    """What else the server did of late."""
+
+    def beside(self, request: Request) -> list[Request]:
+        """Give what other slots served while this request was at work."""
+
+    def ended_at(self, length: int, slack: int, before: int) -> bool:
+        """Whether a request with a number below ``before`` left a slot at this length, or up to ``slack`` below it."""
+
+
 class RuleContext:
     """A finished request, its server, what came before it, and the numbers that every rule asks for."""
 
     __slots__ = (
-        "_history", "_replayed", "before", "beside", "client_lost", "difference", "early", "facts", "first", "known", "late",
+        "_history", "_remembered", "_replayed", "before", "client_lost", "difference", "early", "facts", "first", "known", "late",
         "lcp", "lcp_at_most", "lost", "min_prompt", "own_slot", "pinned", "request", "rough", "server_lost", "setup",
         "slot_before", "slot_taken", "steals", "text_alone", "threads", "whole",
     )  # fmt: skip
@@ -97,7 +109,7 @@ class RuleContext:
         steals: int,
         options: Options = DEFAULTS,
         difference: PromptDiff | None = None,
-        beside: Sequence[Request] = (),
+        remembered: Remembered | None = None,
     ) -> None:
         """Work out the numbers.
 
@@ -110,7 +122,7 @@ class RuleContext:
             steals: requests of the session so far whose slot held another thread's prompt and that lost by it.
             options: thresholds.
             difference: what changed from the thread's previous prompt, when both were given beside the log.
-            beside: what other slots served at the same time as ``slot_before``, where that was a first prompt.
+            remembered: what else the server did.
         """
         r = request
         self.request = r
@@ -118,7 +130,7 @@ class RuleContext:
         self.facts: Server = setup.facts
         self.before = before
         self.slot_before = slot_before
-        self.beside = beside
+        self._remembered = remembered
         self.threads = threads
         self.steals = steals
         self.difference = difference
@@ -164,11 +176,28 @@ class RuleContext:
         self.server_lost: int = (r.lost_server or 0) if self.lost else 0
         """Tokens of the common prefix that the server did not reuse."""
         back = r.restored_from_ram or _came_back(r)
-        self.slot_taken = bool(self.lost and self.own_slot is False and r.thread_turn and not back)
+        self.slot_taken = bool(self.lost and self.own_slot is False and r.thread_turn and not back and not self.forked)
         """A known thread came back to a slot with another's content, nothing from RAM helped, and it lost by it."""
 
         self.text_alone = r.outcome == "unknown" and bool(r.old_text and r.new_text) and not self.known and not r.error
         """The log does not tell what was lost, but has the text where the prompts diverge."""
+
+    def beside(self, request: Request) -> list[Request]:
+        """Give what other slots served while an earlier request was at work."""
+        return [] if self._remembered is None else self._remembered.beside(request)
+
+    @property
+    def forked(self) -> bool:
+        """Whether it may go on from where several prompts of one length, which were computed at once, had parted: drafts of
+        one message. What those had behind that place is no history of its own."""
+        if self.lcp is None or not self.before or self._remembered is None or self.known:
+            return False
+        last = self.before[-1].request
+        length = last.prompt_tokens or 0
+        alike = (
+            one for one in self.beside(last) if one.parent is None and abs((one.prompt_tokens or 0) - length) < MIN_LOST
+        )
+        return any(alike) and self._remembered.ended_at(self.lcp, FRAME, last.index)
 
     @property
     def history(self) -> list[Request]:

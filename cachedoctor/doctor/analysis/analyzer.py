@@ -396,6 +396,7 @@ class Analyzer:
         for session in asked:
             # what a rule that is switched off would name is not left open
             session.undecided = None if self._ignored else self._ledger.undecided(session.index)
+            session.twins = self._ledger.twins(session.index)
         found += self._diagnosis.inspect(asked, ended=ended)
         found += [finding for path in unknown if (finding := self._diagnosis.unknown_input(path)) is not None]
         return sorted(found, key=lambda finding: -SEVERITY_ORDER[finding.severity])

@@ -155,9 +155,8 @@ class Diagnosis:
             return judged
         before, served = memory.before(request)
         setup = self._setup_of(request.facts)
-        beside = memory.beside(served) if served is not None and served.outcome == "cold" else []
         s = RuleContext(
-            request, setup, before, served, len(memory.known), memory.steals, self._options, difference, beside
+            request, setup, before, served, len(memory.known), memory.steals, self._options, difference, memory
         )
         codes = self._fired(s, session, memory)
         if s.slot_taken:

@@ -77,6 +77,11 @@ class History(msgspec.Struct):
         served = (judged.request for slot, queue in self.slots.items() if slot != request.slot for judged in queue)
         return [r for r in served if r.first_line < request.last_line and request.first_line < r.last_line]
 
+    def ended_at(self, length: int, slack: int, before: int) -> bool:
+        """Whether a request with a number below ``before`` left a slot at this length, or up to ``slack`` below it."""
+        served = (judged.request for queue in self.slots.values() for judged in queue)
+        return any(r.index < before and 0 <= length - (r.released_tokens or 0) <= slack for r in served)
+
 
 def _insert(queue: deque[Judged], judged: Judged) -> None:
     """Add a request in its place: nearly always the last."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -69,7 +70,7 @@ class TextTurn(NamedTuple):
     difference: PromptDiff | None
     """What changed from the prompt before it; None for the first, and where the tokenizer fails."""
     together: int = 0
-    """Tokens of the beginning of a first prompt that another request computed at the same time, and none had before."""
+    """Tokens of its beginning that another request computed at the same time, and none had before."""
 
 
 class _Told(msgspec.Struct):
@@ -185,8 +186,12 @@ class GivenPrompts:
         if request.thread is None or not prompt.is_whole:
             return None  # of a prompt of which parts are missing nothing tells what it goes on with, and what changed
         current = outline(_sent(prompt))
-        before = _before(prompt, current, texts.recent) or _repeated(prompt, texts.recent)
-        ended, earlier = request.last_line, list(texts.recent) if before is None else []
+        began = request.marks["start"].line
+        answered = [told for told in texts.recent if told.ended <= began]  # nobody goes on with what is still at work
+        before = _before(prompt, current, answered) or _repeated(prompt, answered)
+        ended, together = request.last_line, 0
+        if len(answered) < len(texts.recent):
+            together = self._together(prompt, request, list(texts.recent))
         if before is None:
             told = _Told(prompt, current, request.released_tokens, _number(request.thread, texts), 0, ended)
         else:
@@ -198,11 +203,11 @@ class GivenPrompts:
         if held not in (None, told.thread) and _continues_its_slot(request):
             return None  # the bodies of requests at once came in another order than they are in the log
         if before is None:
-            return TextTurn(told.thread, 0, held, None, None, self._together(prompt, request, earlier))
+            return TextTurn(told.thread, 0, held, None, None, together)
         found = self._compare(before.prompt, _sent(prompt))
         if found is not None:
             found = mode_switches.told(found, before.prompt, prompt, _modes_before(texts, told.thread, before.prompt))
-        return TextTurn(told.thread, told.turn, held, before.total, found)
+        return TextTurn(told.thread, told.turn, held, before.total, found, together)
 
     def _together(self, prompt: Prompt, request: Request, earlier: list[_Told]) -> int:
         """Tokens that a prompt shares with those at work when it began, beyond what it shares with any before them."""
@@ -316,7 +321,7 @@ def _without_stale(found: list[Prompt]) -> list[Prompt]:
     return fresh
 
 
-def _before(prompt: Prompt, current: Outline, recent: deque[_Told]) -> _Told | None:
+def _before(prompt: Prompt, current: Outline, recent: Iterable[_Told]) -> _Told | None:
     """The prompt that one goes on with: that which it shares most turns with, or else the longest that it begins with,
     of several the latest; None for a new one."""
     best: tuple[tuple[int, int, int], _Told] | None = None
@@ -336,7 +341,7 @@ def _before(prompt: Prompt, current: Outline, recent: deque[_Told]) -> _Told | N
     return None if best is None else best[1]
 
 
-def _repeated(prompt: Prompt, recent: deque[_Told]) -> _Told | None:
+def _repeated(prompt: Prompt, recent: Sequence[_Told]) -> _Told | None:
     """The prompt of whose text another one is made by half or more, behind another beginning: a client that dropped the
     oldest sends it again, or that put something before it. None for new text, and for a prompt that begins alike."""
     text = _sent(prompt).text

@@ -37,6 +37,8 @@ _OPENING = ("messages[0]", "messages[1]", "input[0]", "input[1]")
 """Places in a request of the first message of a user."""
 SAME_PLACE = 16
 """Tokens: common prefixes that differ by no more end at the same place."""
+SAME_LENGTH = 2
+"""Tokens by which prompts of one form differ."""
 AGAIN = 64
 """Bytes: what two texts have in common by chance."""
 LATE = 0.75
@@ -62,11 +64,13 @@ def decide(s: RuleContext) -> Match | None:
     if first is not None:
         return _in_prompts(s, first)
     r = s.request
-    if s.known or s.client_lost < MIN_LOST or s.own_slot is False or s.lcp is None or r.shifted:
+    if s.known or s.client_lost < MIN_LOST or s.own_slot is False or s.lcp is None or r.shifted or s.forked:
         return None
     earlier = s.said_before("CD105")
     again = not _wanted(s) and (sum(earlier) >= 2 or earlier[-1:] == [True])
     tokens = cost_of_change(s) if again else 0  # a single edit or compaction was wanted: no fix would have saved it
+    if again and _one_length(s):  # separate prompts look the same, of which nobody could have reused more
+        return Match(0, "low", at_most=s.client_lost, severity="note", undecided=True)
     sure = s.own_slot and not r.other_candidates and not _others(s) and (again or not _in_first_prompt(s))
     return Match(tokens, "medium" if sure else "low")
 
@@ -133,9 +137,26 @@ def _others(s: RuleContext) -> bool:
     """Whether conversations with one system prompt have these lengths: in turn, or each new, so that prompts do not grow."""
     if not s.history or not _in_first_prompt(s):
         return False
-    lengths = [turn.prompt_tokens or 0 for turn in s.history] + [s.request.prompt_tokens or 0]
+    lengths = _lengths(s)
     stands = any(after <= before + SAME_PLACE for before, after in pairwise(lengths))
     return stands or (ram.goes_on_earlier(s) and not _same_place(s))
+
+
+def _one_length(s: RuleContext) -> bool:
+    """Whether all prompts have one length and part at one place in the first: texts in one form behind one instruction.
+
+    A client that drops old messages leaves prompts of different lengths.
+    """
+    if not s.history or not _in_first_prompt(s):
+        return False
+    lengths = _lengths(s)
+    return max(lengths) - min(lengths) <= SAME_LENGTH and all(
+        abs((turn.common_prefix_tokens or 0) - (s.lcp or 0)) <= SAME_PLACE for turn in s.history[1:]
+    )
+
+
+def _lengths(s: RuleContext) -> list[int]:
+    return [turn.prompt_tokens or 0 for turn in s.history] + [s.request.prompt_tokens or 0]
 
 
 def _same_place(s: RuleContext) -> bool:

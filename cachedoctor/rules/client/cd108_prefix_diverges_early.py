@@ -30,6 +30,8 @@ def _confidence(s: RuleContext) -> Confidence:
     r = s.request
     if s.by_the_book is False:
         return "low"  # the server did not even reuse what it had to: more than a changed head is at work
+    if _perhaps_erased(s):
+        return "low"
     # the first turn that is in the log may have been another conversation's
     repeated = s.said_before("CD108")[-1:] == [True] and s.history[-1].thread_turn > 0
     if r.new_text and " | " in r.new_text:
@@ -49,6 +51,15 @@ def _confidence(s: RuleContext) -> Confidence:
     if r.lcp_exact and alone and nothing_in_ram:
         return "high"
     return "medium" if alone or nothing_in_ram else "low"
+
+
+def _perhaps_erased(s: RuleContext) -> bool:
+    """Whether a program may have emptied its slot over the API: not even the frame of a message was reused, and neither
+    that nor the kind of memory is in the log."""
+    r = s.request
+    return (
+        r.cached_tokens == 0 and s.lcp is None and s.facts.memory is None and s.own_slot is True and not r.ram_refused
+    )
 
 
 def decide(s: RuleContext) -> Match | None:
@@ -135,7 +146,7 @@ def prove(s: RuleContext, match: Match) -> Proof:
         "first": _second(s) or (match.confidence == "low" and not s.setup.ram_keeps_all),
         "new": match.undecided and not r.cut,
         "compared": s.difference is not None,
-        "nothing": r.cached_tokens == 0 and s.lcp is None and s.facts.memory is None,
+        "erased": _perhaps_erased(s),
         "sure": r.lcp_exact or s.lcp == r.cached_tokens or r.reference_lcp is not None,
     }
     return Proof(primary, related[:3], numbers, s.difference)
@@ -174,8 +185,7 @@ def _left_open(f: dict[str, Any]) -> list[RuledOut]:
     if f["evicted"]:
         return [_TAKEN, RuledOut("cache-ram-too-small", "not excluded: a prompt left the full RAM cache just then")]
     taken = [_TAKEN] if f["own"] is None or f["first"] else []
-    erased = [_ERASED] if f["nothing"] and f["own"] is True else []
-    return [*taken, *erased, *([_NEW] if f["new"] else [])]
+    return [*taken, *([_ERASED] if f["erased"] else []), *([_NEW] if f["new"] else [])]
 
 
 def say(g: Group) -> FindingText:
@@ -201,13 +211,21 @@ def say(g: Group) -> FindingText:
                 f"all {f['beyond']} checkpoints {lie.format(n(f['most']))}: no threshold could have used them",
             )
         )
-    return FindingText(
-        f"the prompt differs from the one before it {where}: {recomputed(g)} over {times(g.count)}",
-        (
-            f"The slot held {length(r, 'held_tokens')} tokens, and the new prompt of {length(r, 'prompt_tokens')} shares only its first tokens with them. "
-            if r.held_tokens
-            else ""
+    claim = f"the prompt differs from the one before it {where}"
+    shared = (
+        f"The slot held {length(r, 'held_tokens')} tokens, and the new prompt of {length(r, 'prompt_tokens')} shares only its first tokens with them. "
+        if r.held_tokens
+        else ""
+    )
+    if f["erased"]:
+        claim = f"its slot held no more than the first {n(f['most'])} tokens of the prompt, and none was reused"
+        shared = (
+            f"The request before left {length(r, 'held_tokens')} tokens in the slot, and next to none of the new prompt of "
+            f"{length(r, 'prompt_tokens')} was there: its head changed, or a program erased the slot. "
         )
+    return FindingText(
+        f"{claim}: {recomputed(g)} over {times(g.count)}",
+        shared
         + _WHOSE[f["own"]]
         + "Candidates: a billing header (billing-header), a date or id in the system prompt (volatile-prefix), a changed tool list "
         "(tools-changed), an early message that changed (history-rewritten).",
@@ -215,7 +233,7 @@ def say(g: Group) -> FindingText:
             g.session,
             [
                 *([advice.cache_ram(g.session)] if f["turns"] else []),
-                advice.show_text(g.session, compared=f["compared"]),
+                advice.see_more(g.session) if f["erased"] else advice.show_text(g.session, compared=f["compared"]),
                 advice.client(
                     "claude-code/billing-header", "With Claude Code, first rule out its billing header.", sure=False
                 ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.model import Remedy, RuledOut, Server, left_out
+from cachedoctor.rules import advice
 from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
 
 
@@ -27,9 +28,10 @@ def decide(s: RuleContext) -> Match | None:
         return None  # f_keep is rounded and the memory hidden: only a row of such requests says something
     if visible and kept_all and s.facts.memory != "attention" and r.checks:
         return None
-    sure = visible and (s.facts.memory == "attention" or kept_all) and not r.checks
-    sure &= "adapters" in s.facts.shows  # other adapters clear the slot just so (b9294 and newer say it at trace level)
-    return Match(s.lost, "high" if sure else "medium" if visible or chosen else "low")
+    # other adapters clear the slot just so: b9294 and newer say it at trace level; bodies tell as well
+    told = "adapters" in s.facts.shows or s.difference is not None
+    sure = visible and told and (s.facts.memory == "attention" or kept_all) and not r.checks
+    return Match(s.lost, "high" if sure else "medium" if told and (visible or chosen) else "low")
 
 
 def prove(s: RuleContext, _: Match) -> Proof:
@@ -40,10 +42,23 @@ def prove(s: RuleContext, _: Match) -> Proof:
         ("cached", "nothing reused"),
         ("timing", "tokens recomputed"),
     )
-    return Proof(primary, related, {"visible": _shows_forcing(s.facts)})
+    told = "adapters" in s.facts.shows or s.difference is not None
+    return Proof(primary, related, {"visible": _shows_forcing(s.facts), "told": told})
 
 
+_HIDDEN = (
+    "not excluded: memory that goes back to saved states alone reuses nothing without one, and this level hides both"
+)
 _ON_THE_SERVER = "On the server: drop --no-cache-prompt (and LLAMA_ARG_CACHE_PROMPT=0)"
+
+
+def _tell_apart(g: Group) -> Remedy:
+    words, changes = advice.show_accounting(g.session)
+    return Remedy(
+        f"To tell them apart, look at the request bodies, or at more of the log: {words}.",
+        options=changes,
+        purpose="look",
+    )
 
 
 def say(g: Group) -> FindingText:
@@ -51,7 +66,7 @@ def say(g: Group) -> FindingText:
     f, r = g.numbers, g.worst_request
     told = g.session.setting("cache_prompt") is False
     out = [RuledOut("prefix-diverges-early", f"similarity {r.similarity:.3f}: the slot held this prompt's beginning")]
-    if "adapters" not in g.session.shows:
+    if not f["told"]:
         out.append(
             RuledOut(
                 "lora-changed",
@@ -60,10 +75,14 @@ def say(g: Group) -> FindingText:
         )
     if f["visible"]:
         out.append(RuledOut("no-usable-checkpoint", "the server would have printed that it forces re-processing"))
+    elif g.session.memory is None:
+        out.append(RuledOut("checkpoints-disabled", _HIDDEN))
     return FindingText(
         f"nothing was reused although the slot held {100 * (r.similarity or 0):.1f} % of the prompt: {n(g.tokens)} tokens recomputed over {times(g.count)}",
-        "That is what cache_prompt=false does: the server starts at token 0 without looking at what it holds.",
+        "That is what cache_prompt=false does: the server starts at token 0 without looking at what it holds."
+        + ("" if f["told"] else " At this level other causes leave the same lines."),
         [
+            *([] if f["told"] else [_tell_apart(g)]),
             Remedy('In the client: drop "cache_prompt": false from the request body (the default is true).'),
             *(
                 []

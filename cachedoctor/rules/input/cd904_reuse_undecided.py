@@ -103,7 +103,7 @@ def _level(session: Session, found: Undecided) -> SessionFinding:
     """Say that the client may send only so much of its conversations, or prompts that are of one length by themselves."""
     words = FindingText(
         f"{n(found.level)} prompt tokens over {found.level_requests:,} requests were new, or changed by the client: this log does not tell",
-        "These prompts are as long as the one before them on their slot, and share no more than a head with it. A client that cuts its "
+        "These prompts are as long as the one before them on their slot, and share no more than a head with it, if that. A client that cuts its "
         "conversation to one length sends the rest at another place each time. Separate prompts of one length look the same, and nothing is "
         "wrong with them.",
         _deciding(session)[:1],
@@ -161,7 +161,7 @@ def _nearly_nothing(session: Session, found: Undecided) -> SessionFinding:
             ),
         ],
     )
-    return _note(words, found)
+    return _note(words, found, unless=("CD109",))  # whose prompts were in their slots
 
 
 def _named(found: Undecided) -> list[RuledOut]:
