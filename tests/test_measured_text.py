@@ -184,8 +184,10 @@ def test_several_servers_each_in_its_unit() -> None:
          "1 rule for vLLM checked 3 intervals with traffic; 2 rules could not be evaluated."),
         (report(vllm(periods=[intervals(busy=0)]), rules=RULES),
          "2 rules for vLLM checked 4 intervals without traffic."),
-        (report(Session(0, "o", engine="ollama", answers=[Answers("o", "log", 2)]), rules=RULES),
+        (report(Session(0, "o", engine="ollama", answers=[Answers("o", "log", 2, 2, 900, 800)]), rules=RULES),
          "No findings. No rule is about ollama (2 responses)."),
+        (report(Session(0, "o", engine="ollama", answers=[Answers("o", "log", 2)]), rules=RULES),
+         "cannot tell 2 responses, and no line says how much was reused"),
         (report(rules=RULES), "No requests in it: nothing was checked."),
     ],
 )  # fmt: skip

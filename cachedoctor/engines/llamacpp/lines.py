@@ -10,6 +10,7 @@ from collections.abc import Callable
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.llamacpp.life import Life
 from cachedoctor.engines.llamacpp.overlong import overlong
+from cachedoctor.engines.llamacpp.partly import Partly
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.engines.llamacpp.startup import STARTUP, Line
 from cachedoctor.model import Check, IncidentName, Mark
@@ -26,6 +27,12 @@ def read(life: Life, event: Event) -> None:
         handler(life, slot, event, Mark(event.line, event.text))
     if event.message in STARTUP:
         life.start(Line(event.message, event.fields, event.slot, event.line, event.text))
+
+
+def is_whole(event: Event) -> bool:
+    """Whether a line has all fields of its row: one that was cut, or was written by a fork, may lack some."""
+    row, fields = event.row, event.fields
+    return row is None or not isinstance(fields, Partly) or fields.keys() == set(row.names)
 
 
 def answered(life: Life, event: Event) -> None:

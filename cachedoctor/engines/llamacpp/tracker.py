@@ -16,7 +16,7 @@ from cachedoctor.engines.llamacpp import blocks, fused, lines
 from cachedoctor.engines.llamacpp.client_addresses import ANSWERED, Clients
 from cachedoctor.engines.llamacpp.forked import Fork
 from cachedoctor.engines.llamacpp.life import Life
-from cachedoctor.engines.llamacpp.partly import LacksFieldError, Partly
+from cachedoctor.engines.llamacpp.partly import LacksFieldError
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS, STARTUP
 from cachedoctor.model import Request, Session
@@ -145,8 +145,7 @@ class Tracker:
         elif event.message == "launch" and self.life.restarts(event.task, event.stamp):
             self._restart_at_launch(event)
         if event.row not in self.life.rows:
-            lacks = isinstance(event.fields, Partly) and event.fields.keys() != set(event.row.names)
-            self.life.first_sight(event.row, whole=not lacks)
+            self.life.first_sight(event.row, whole=lines.is_whole(event))
         lines.read(self.life, event)
 
     def feed_partly(self, event: Event) -> None:

@@ -30,8 +30,6 @@ def _confidence(s: RuleContext) -> Confidence:
     r = s.request
     if s.by_the_book is False:
         return "low"  # the server did not even reuse what it had to: more than a changed head is at work
-    if _perhaps_erased(s):
-        return "low"
     # the first turn that is in the log may have been another conversation's
     repeated = s.said_before("CD108")[-1:] == [True] and s.history[-1].thread_turn > 0
     if r.new_text and " | " in r.new_text:
@@ -165,7 +163,7 @@ _TAKEN = RuledOut("slot-held-other-prompt", "not excluded: the log does not show
 
 _ERASED = RuledOut(
     "slot-erased",
-    "not excluded: nothing at all was reused, and this level hides both the kind of memory and a slot that a program erased over the API",
+    "not excluded: this level hides the kind of memory, and a slot that a program erased over the API, which a server with --slot-save-path allows",
 )
 
 _NEW = RuledOut(
@@ -211,20 +209,18 @@ def say(g: Group) -> FindingText:
                 f"all {f['beyond']} checkpoints {lie.format(n(f['most']))}: no threshold could have used them",
             )
         )
-    claim = f"the prompt differs from the one before it {where}"
     shared = (
         f"The slot held {length(r, 'held_tokens')} tokens, and the new prompt of {length(r, 'prompt_tokens')} shares only its first tokens with them. "
         if r.held_tokens
         else ""
     )
     if f["erased"]:
-        claim = f"its slot held no more than the first {n(f['most'])} tokens of the prompt, and none was reused"
         shared = (
             f"The request before left {length(r, 'held_tokens')} tokens in the slot, and next to none of the new prompt of "
-            f"{length(r, 'prompt_tokens')} was there: its head changed, or a program erased the slot. "
+            f"{length(r, 'prompt_tokens')} was there: its head changed, or, with --slot-save-path, a program may have erased the slot. "
         )
     return FindingText(
-        f"{claim}: {recomputed(g)} over {times(g.count)}",
+        f"the prompt differs from the one before it {where}: {recomputed(g)} over {times(g.count)}",
         shared
         + _WHOSE[f["own"]]
         + "Candidates: a billing header (billing-header), a date or id in the system prompt (volatile-prefix), a changed tool list "
@@ -233,7 +229,7 @@ def say(g: Group) -> FindingText:
             g.session,
             [
                 *([advice.cache_ram(g.session)] if f["turns"] else []),
-                advice.see_more(g.session) if f["erased"] else advice.show_text(g.session, compared=f["compared"]),
+                advice.show_text(g.session, compared=f["compared"]),
                 advice.client(
                     "claude-code/billing-header", "With Claude Code, first rule out its billing header.", sure=False
                 ),

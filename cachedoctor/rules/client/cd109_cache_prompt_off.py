@@ -31,7 +31,7 @@ def decide(s: RuleContext) -> Match | None:
     # other adapters clear the slot just so: b9294 and newer say it at trace level; bodies tell as well
     told = "adapters" in s.facts.shows or s.difference is not None
     sure = visible and told and (s.facts.memory == "attention" or kept_all) and not r.checks
-    return Match(s.lost, "high" if sure else "medium" if told and (visible or chosen) else "low")
+    return Match(s.lost, "high" if sure else "medium" if visible or chosen else "low")
 
 
 def prove(s: RuleContext, _: Match) -> Proof:
@@ -82,8 +82,8 @@ def say(g: Group) -> FindingText:
         "That is what cache_prompt=false does: the server starts at token 0 without looking at what it holds."
         + ("" if f["told"] else " At this level other causes leave the same lines."),
         [
-            *([] if f["told"] else [_tell_apart(g)]),
             Remedy('In the client: drop "cache_prompt": false from the request body (the default is true).'),
+            *([] if f["told"] else [_tell_apart(g)]),
             *(
                 []
                 if g.session.at_least(7827) is False
