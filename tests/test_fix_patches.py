@@ -10,6 +10,7 @@ import yaml
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
+from cachedoctor.doctor.fixing import patches
 from cachedoctor.doctor.fixing.patches import patch
 from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.launchers import text_files, yaml_file
@@ -319,6 +320,20 @@ def test_a_unit_keeps_its_rows() -> None:
     )
     with pytest.raises(CacheDoctorError, match="ExecStart"):
         text_files.unit("[Service]\n", CHANGES)
+
+
+def test_a_unit_whose_quote_stays_open_is_refused() -> None:
+    """What is added would stand inside of it."""
+    unit = "[Service]\nExecStart=/usr/bin/llama-server \\\n  \"-m 'a b' -np 1\n"
+    with pytest.raises(CacheDoctorError, match="cannot be read for sure"):
+        patches.edited(unit, "llama.service", "systemd", Asked(CHANGES, low=8672, high=8672))
+
+
+def test_a_command_that_plain_yaml_cannot_hold_is_quoted() -> None:
+    """A dash and a blank begin a list."""
+    text = "services:\n  a:\n    image: ghcr.io/ggml-org/llama.cpp:server\n    command: -</s>m /m/q.gguf -np 1\n"
+    new = edited(text, "compose", as_typed("--parallel 4"))
+    assert '    command: "- --parallel 4 </s>m /m/q.gguf -np 1"\n' in new
 
 
 # ---- the patch

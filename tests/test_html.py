@@ -397,3 +397,9 @@ def test_the_worst_rulers_are_kept() -> None:
         memory.add(one)
     assert [r.row.lost_tokens for r in memory.draw()] == list(range(1000, 980, -1))
     assert memory.total == 1000
+
+
+def test_a_stored_report_may_hold_a_request_twice() -> None:
+    """Rows that lost as much at the same place are not compared any further."""
+    twice = [row(3, lost_tokens=500), row(3, lost_tokens=500)]
+    assert len(page_of(report(twice)).data["rows"]) == 2

@@ -272,11 +272,18 @@ def _command(text: str, node: Any, changes: list[OptionChange]) -> Iterator[Cut]
     new = changed(node.value, changes)
     if node.style is None and "\n" not in raw:
         plain = changed(raw, changes)
-        same = yaml().safe_load(f"a: {plain}\n")
-        if same == {"a": new}:
+        if _reads_as(plain, new):
             yield Cut(start, end, plain)
             return
     yield Cut(start, end, quoted(new))
+
+
+def _reads_as(plain: str, value: str) -> bool:
+    """Whether a scalar without quotes means this text."""
+    try:
+        return bool(yaml().safe_load(f"a: {plain}\n") == {"a": value})
+    except yaml().YAMLError:
+        return False
 
 
 def _list(text: str, node: Any, changes: list[OptionChange]) -> Iterator[Cut]:

@@ -87,6 +87,15 @@ def edited(text: str, path: str, launcher: Launcher | None, asked: Asked) -> str
         raise CacheDoctorError(f"--file: there is no file to patch for {launcher}", "leave --file out")
     if launcher is None:
         launcher = by_name(path, text)
+    new = _edited(text, launcher, asked)
+    if _edited(new, launcher, asked) != new:  # what was written does not read as what was meant: quotes left open
+        raise CacheDoctorError(
+            "--file: the command in it cannot be read for sure", "change it by hand: leave --file out"
+        )
+    return new
+
+
+def _edited(text: str, launcher: Launcher, asked: Asked) -> str:
     if launcher in _YAML:
         return yaml_file.edited(text, launcher, asked)
     if launcher == "systemd":

@@ -69,7 +69,8 @@ class Table:
         self.total = 0
         self.timed = False
         self._paths: dict[str, int] = {}
-        self._kept: list[tuple[int, int, Row]] = []
+        self._kept: list[tuple[int, int, int, Row]] = []
+        """What was lost, place in the log, place in the report (a stored one may hold a request twice), and the row."""
 
     def add(self, row: RequestRow) -> None:
         """Take a request."""
@@ -78,8 +79,8 @@ class Table:
         full = len(self._kept) >= MOST
         if full and (lost, -row.index) < self._kept[0][:2]:
             return
-        entry = (lost, -row.index, self._row(row))
-        self.timed |= entry[2].when is not None
+        entry = (lost, -row.index, self.total, self._row(row))
+        self.timed |= entry[3].when is not None
         if full:
             heapq.heapreplace(self._kept, entry)
         else:
@@ -107,11 +108,11 @@ class Table:
     def plain(self) -> list[list[str]]:
         """Return the cells of the rows that need no script, in the order of the log."""
         worst = heapq.nlargest(PLAIN, self._kept, key=lambda entry: entry[:2])
-        return [_cells(row, self.lanes.names) for _, _, row in sorted(worst, key=lambda entry: -entry[1])]
+        return [_cells(row, self.lanes.names) for *_, row in sorted(worst, key=lambda entry: -entry[1])]
 
     def data(self, names: dict[str, str]) -> str:
         """Return all kept rows as JSON that can stand in a script element. ``names``: of rules, by their codes."""
-        rows = [row for _, _, row in sorted(self._kept, key=lambda entry: -entry[1])]
+        rows = [row for *_, row in sorted(self._kept, key=lambda entry: -entry[1])]
         found = {code for row in rows for code in row.codes}
         return embedded(
             {
