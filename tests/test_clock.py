@@ -145,3 +145,10 @@ def test_requests_at_once_have_a_client_only_when_all_answers_agree() -> None:
 def test_a_request_without_an_answer_leaves_the_next_ones_open() -> None:
     """Nothing is guessed while an answer is missing."""
     assert asked(request(1) + request(2) + answer("10.0.0.1")) == [(None, None)] * 2
+
+
+def test_the_stamp_of_syslog_stands_before_a_date_of_the_message() -> None:
+    line = b"Nov 20 12:00:00 box llama[12]: old: ... 2026-11-21T13:30:00Z stderr P "
+    assert wall_time(line) == "--11-20T12:00:00"
+    assert wall_time(b"2026-11-21T13:30:00Z box: Nov 20 12:00:00 x") == "2026-11-21T13:30:00Z"
+    assert wall_time(b"Foo 20 12:00:00 box 2026-11-21T13:30:00Z x") == "2026-11-21T13:30:00Z", "no month"

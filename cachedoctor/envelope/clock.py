@@ -27,14 +27,16 @@ def wall_time(stored: bytes) -> str | None:
         if _DATE.search(head.decode("latin-1")) is None:
             head = stored[:_HEAD]
     text = head.decode("latin-1")
-    if found := _DATE.search(text):
-        zone = found["zone"] or ""
-        offset = "Z" if zone in ("Z", "UTC") else f"{zone[:3]}:{zone[-2:]}" if zone else ""
-        return f"{found['date'].replace('/', '-')}T{_clock(found)}{offset}"
-    found = _MONTH.search(text)
-    if found is None or found["month"] not in _MONTHS:
+    dated = _DATE.search(text)
+    # A date behind a stamp of syslog may be the message's.
+    found = _MONTH.search(text, 0, dated.start() if dated else len(text))
+    if found is not None and found["month"] in _MONTHS:
+        return f"--{_MONTHS.index(found['month']) + 1:02d}-{int(found['day']):02d}T{_clock(found)}"
+    if dated is None:
         return None
-    return f"--{_MONTHS.index(found['month']) + 1:02d}-{int(found['day']):02d}T{_clock(found)}"
+    zone = dated["zone"] or ""
+    offset = "Z" if zone in ("Z", "UTC") else f"{zone[:3]}:{zone[-2:]}" if zone else ""
+    return f"{dated['date'].replace('/', '-')}T{_clock(dated)}{offset}"
 
 
 def ends(stored: bytes) -> bytes:
