@@ -234,3 +234,16 @@ def test_a_restore_that_failed_is_no_wrong_comparison() -> None:
     found = {f["code"]: f for f in findings(log)}
     assert found.keys() & {"CD201", "CD203", "CD204", "CD205", "CD208", "CD901"} == set()
     assert (found["CD213"]["confidence"], found["CD213"]["tokens"]) == ("high", 1588)
+
+
+def test_a_slot_that_held_at_least_so_much_bounds_no_cost_from_above() -> None:
+    """Checkpoints tell the least that it held; of the 28,367 computed tokens all but the common ones may be repeated."""
+    log = (
+        "checking checkpoint with [1972, 1972] against 3...\n"
+        "checking checkpoint with [1460, 1460] against 3...\n"
+        f"{FORCED}\n"
+        "prompt eval time = 301603.16 ms / 28367 tokens (10.63 ms per token, 94.05 tokens per second)\n"
+    )
+    (found,) = (f for f in findings(log) if f["code"] == "CD108")
+    assert found["confidence"] == "low"
+    assert "at most 28,364 tokens recomputed" in found["claim"]

@@ -259,7 +259,10 @@ class RuleContext:
             (0, self.lcp_at_most or 0) if self.lcp is None else r.prefix_between or (self.lcp, self.lcp)
         )
         low, high = r.between.get("prompt_tokens", (r.prompt_tokens or 0, r.prompt_tokens))
-        most = reference if high is None else min(reference, high)
+        if r.between.get("held_tokens") == (reference, None):  # it may have been any number more
+            most = high if high is not None else max(reference, r.processed_tokens or 0)
+        else:
+            most = reference if high is None else min(reference, high)
         return max(0, min(reference, low) - lcp_most), max(0, most - lcp_least)
 
     def changed(self, *kinds: str) -> First | None:
