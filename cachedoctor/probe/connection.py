@@ -1,28 +1,24 @@
-"""Asks over HTTP: every answer bounded in bytes and seconds, no redirect followed, no key ever quoted.
-
-Knows the standard library's http.client. Knows no endpoint.
-"""
+"""Asks a server over HTTP within the time of the whole probe; no key is ever quoted. Knows no endpoint."""
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import socket
 import ssl
-import threading
 import time
 import zlib
+from email.message import Message
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from cachedoctor import http_requests
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text.text_safe import clipped
 
 MOST_BYTES = 8 << 20
 """Of an answer; /metrics of a large vLLM has 1 MB."""
-_PIECE = 64 << 10
 _QUOTED = 160
 """Cells of a server's own words."""
 MODELS, CHAT = "/v1/models", "/v1/chat/completions"
@@ -73,54 +69,31 @@ class Connection:
         end = min(self._end, time.monotonic() + most_seconds)
         if end <= time.monotonic():
             raise self._late()
-        opened = self._open(end)
         begun = time.monotonic()
-        watch: threading.Timer | None = None
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity", "Connection": "close"}
+        headers |= {"Content-Type": "application/json"} if body is not None else {}
+        headers |= {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        opened = http_requests.connection(urlsplit(self.url), end - begun)
         try:
-            opened.connect()
-            watch = threading.Timer(end - begun, _cut, [opened.sock])
-            watch.start()
-            headers = {"Accept": "application/json", "Accept-Encoding": "identity", "Connection": "close"}
-            headers |= {"Content-Type": "application/json"} if body is not None else {}
-            headers |= {"Authorization": f"Bearer {self._key}"} if self._key else {}
-            opened.request(method, self.path + path, body, headers)
-            response = opened.getresponse()
-            raw = self._read(response)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            late = isinstance(error, TimeoutError) or time.monotonic() >= end
-            raise (self._late() if late else self._failed(error)) from None
-        finally:
-            if watch is not None:
-                watch.cancel()
-            opened.close()
-        if time.monotonic() >= end:  # what is left of an answer that was cut may look whole
-            raise self._late()
+            answer = http_requests.ask(
+                opened, method, self.path + path, body, headers, seconds=end - begun, most_bytes=MOST_BYTES
+            )
+        except http_requests.TooLargeError:
+            raise self._too_large() from None
+        except TimeoutError:
+            raise self._late() from None
+        except http_requests.FAULTS as error:
+            raise self._failed(error) from None
+        seconds = time.monotonic() - begun
+        raw = self._unpacked(answer.body, answer.headers.get("Content-Encoding", "").strip().lower())
         if path in (MODELS, CHAT):
-            self._refuse(response)
-        return Answer(response.status, _json(raw), raw, time.monotonic() - begun)
+            self._refuse(answer.status, answer.headers)
+        return Answer(answer.status, _json(raw), raw, seconds)
 
     def quote(self, text: object) -> str:
         """Give the words of a server so that they can be shown: short, masked, on one line."""
         words = str(text).replace(self._key, "<key>") if self._key else str(text)
         return clipped(hidden(" ".join(words[:4096].split())), _QUOTED)
-
-    def _open(self, end: float) -> http.client.HTTPConnection:
-        left = max(end - time.monotonic(), 0.01)
-        if self.scheme == "https":
-            return http.client.HTTPSConnection(self.host, self.port, timeout=left, context=ssl.create_default_context())
-        return http.client.HTTPConnection(self.host, self.port, timeout=left)
-
-    def _read(self, response: http.client.HTTPResponse) -> bytes:
-        parts, size = [], 0
-        while piece := response.read1(_PIECE):
-            parts.append(piece)
-            size += len(piece)
-            if size > MOST_BYTES:
-                raise CacheDoctorError(f"{self.url}: an answer has more than {MOST_BYTES >> 20} MiB", _NO_API)
-        wanted = response.getheader("Content-Length", "")
-        if wanted.isdecimal() and size < int(wanted):
-            raise http.client.IncompleteRead(b"", int(wanted) - size)
-        return self._unpacked(b"".join(parts), response.getheader("Content-Encoding", "").strip().lower())
 
     def _unpacked(self, raw: bytes, coding: str) -> bytes:
         """Undo what a gateway packs although it was asked not to."""
@@ -134,17 +107,20 @@ class Connection:
         except zlib.error:
             raise CacheDoctorError(f"{self.url}: the answer is no {coding}, as it says", _NO_PACKING) from None
         if packed.unconsumed_tail:
-            raise CacheDoctorError(f"{self.url}: an answer has more than {MOST_BYTES >> 20} MiB", _NO_API)
+            raise self._too_large()
         return found
 
-    def _refuse(self, response: http.client.HTTPResponse) -> None:
-        if response.status in (401, 403):
+    def _refuse(self, status: int, headers: Message) -> None:
+        if status in (401, 403):
             said = "refuses the key" if self._key else "asks for a key"
             hint = "put the key into a variable and name it: --api-key-env NAME"
-            raise CacheDoctorError(f"{self.url}: the server {said} ({response.status})", hint)
-        if response.status in _REDIRECTS:
-            where = self.quote(response.getheader("Location", "another address"))
+            raise CacheDoctorError(f"{self.url}: the server {said} ({status})", hint)
+        if status in _REDIRECTS:
+            where = self.quote(headers.get("Location", "another address"))
             raise CacheDoctorError(f"{self.url}: the server redirects to {where}", "give that address instead")
+
+    def _too_large(self) -> CacheDoctorError:
+        return CacheDoctorError(f"{self.url}: an answer has more than {MOST_BYTES >> 20} MiB", _NO_API)
 
     def _late(self) -> CacheDoctorError:
         what = f"{self.url}: no whole answer came in the time that was given ({self.limit:g} s in all)"
@@ -168,12 +144,6 @@ class Connection:
 
 _NO_PACKING = "ask the server itself, or switch packing off in the gateway: the probe asks for plain answers"
 _NO_API = "give the address of an OpenAI-compatible server, http://127.0.0.1:8080"
-
-
-def _cut(sock: socket.socket) -> None:
-    """End an answer whose time is over, however slowly it drips."""
-    with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)
 
 
 def _json(raw: bytes) -> Any:
