@@ -68,6 +68,11 @@ def test_tune_prints_one_set_of_options_that_can_be_copied() -> None:
         (["tune", ROOT / "README.md"], 3, "no request of llama-server"),
         (["simulate", "missing.log"], 2, "no such file"),
         (["simulate", DAY / "requests.jsonl", LOG], 2, "beside a log"),
+        (
+            ["export", ROOT / "fixtures/measured/sglang-busy.log", "-f", "mooncake", "-o", "-"],
+            3,
+            "SGLang: a trace needs the request bodies",
+        ),
         (["export", ROOT / "README.md", "-f", "mooncake", "-o", "-"], 3, "no request of llama-server"),
     ],
     ids=lambda words: str(words)[-30:],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,10 +41,11 @@ class Watching(Analyzer):
         return self._sessions[self.requests[-1].session]
 
 
-def _watched(case: str, build: int | None) -> Watching:
+def _watched(case: str | Path, build: int | None) -> Watching:
     watching = Watching(build)
-    watching.open(str(CASES / case / "server.log"))
-    watching.feed((CASES / case / "server.log").read_bytes())
+    log = CASES / case / "server.log"
+    watching.open(str(log))
+    watching.feed(log.read_bytes())
     watching.finish()
     return watching
 
@@ -109,6 +111,18 @@ def test_a_log_alone_gives_what_the_server_reused(case: str, build: int | None) 
     built = from_log.build(watching.requests)
     served = serve(built.traffic, recorded(watching.last_session(), watching.requests).settings)
     assert [one.reused for one in served] == [one.cached_tokens or 0 for one in built.requests]
+
+
+def test_a_prompt_for_which_no_idle_slot_was_chosen_goes_on_from_none_of_them() -> None:
+    """Eight people begin; by their lengths alone each prompt could be the next turn of the one before."""
+    day = FIXTURES / "days/dense-eight_auto_ram_small-b11549-default"
+    truth = json.loads((day / "truth.json").read_text("utf-8"))["requests"]
+    watching = _watched(day, 11549)
+    built = from_log.build(watching.requests)
+    first = [at for at, row in enumerate(truth) if row["previous"] is None]
+    assert first == list(range(8))
+    assert [built.traffic.ideal[at].tokens for at in first] == [0] * 8
+    assert not built.assumed & set(first)
 
 
 def _completion(text: str) -> Prompt:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import operator
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -16,11 +18,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from schemas import schema_of
 
+from cachedoctor.doctor.replaying.mooncake import BLOCK
 from cachedoctor.doctor.whatif.block_answers import simulate, tune
 from cachedoctor.doctor.whatif.block_evidence import BlockAsking, BlockEvidence, from_sessions
 from cachedoctor.doctor.whatif.block_replay import BlockReplay
 from cachedoctor.doctor.whatif.block_setup import BlockSetup, changed, command_line
-from cachedoctor.doctor.whatif.evidence import Asking, gather_any
+from cachedoctor.doctor.whatif.block_trace import BlockTraffic
+from cachedoctor.doctor.whatif.evidence import Asking, gather_any, gather_trace
+from cachedoctor.doctor.whatif.trace import write
 from cachedoctor.model import CacheDoctorError, Session, Setting
 from cachedoctor.model.whatif import Placed
 from cachedoctor.replay.block_cache import SentPrompt
@@ -94,6 +99,34 @@ def test_the_replay_is_what_the_responses_say(name: str, model: Path) -> None:
     fit = BlockReplay(of(name, model)).fit()
     assert fit.equal >= 0.97 * fit.requests
     assert fit.wrong_tokens <= 0.002 * fit.prompt_tokens
+
+
+def test_a_trace_of_vllm_has_the_lengths_of_the_responses_and_one_id_for_one_beginning(model: Path) -> None:
+    asking = given_files(CLOCK, model)
+    trace = gather_trace(asking)
+    assert isinstance(trace, BlockTraffic)
+    out = io.BytesIO()
+    notes = write(trace, out)
+    rows = [json.loads(line) for line in out.getvalue().splitlines()]
+    said = [json.loads(line) for line in Path(asking.responses[0]).read_text("utf-8").splitlines()]
+    assert [row["input_length"] for row in rows] == [one["usage"]["prompt_tokens"] for one in said]
+    sent = [list(one.tokens) for one in of(CLOCK, model).prompts]
+    for row, tokens in zip(rows, sent, strict=True):
+        whole = len(tokens) // BLOCK
+        for other, others in zip(rows, sent, strict=True):
+            same = sum(tokens[: end * BLOCK] == others[: end * BLOCK] for end in range(1, whole + 1))
+            assert sum(map(operator.eq, row["hash_ids"][:whole], other["hash_ids"])) == same
+    assert any("timestamps are their order" in note for note in notes)
+    assert any("what the client sent back of the reply" in note for note in notes)
+
+
+def test_salted_prompts_of_a_trace_share_no_id(model: Path, tmp_path: Path) -> None:
+    asking, target = given_files("salted", model), tmp_path / "trace.jsonl"
+    said = ("--requests", asking.prompts[0], "--tokenizer", model, "--template", asking.template)
+    assert run("export", asking.paths[0], *said, "-f", "mooncake", "-o", target).returncode == 0
+    ids = [name for line in target.read_text("utf-8").splitlines() for name in json.loads(line)["hash_ids"]]
+    assert len(ids) > 20
+    assert len(ids) == len(set(ids))
 
 
 @pytest.mark.sweep

@@ -16,6 +16,7 @@ from cachedoctor.cli.started import started
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
+    from cachedoctor.doctor.whatif.block_trace import BlockTraffic
     from cachedoctor.doctor.whatif.evidence import Asking, Evidence
     from cachedoctor.report.base import Look
 
@@ -93,15 +94,15 @@ def evidence(paths: list[str], progress: Progress, beside: Beside) -> Evidence |
     return gather_any(_asking(paths, beside), progress.read)
 
 
-def traffic(paths: list[str], progress: Progress, beside: Beside) -> Evidence:
-    """Read everything of a llama-server.
+def traffic(paths: list[str], progress: Progress, beside: Beside) -> Evidence | BlockTraffic:
+    """Read everything for a trace.
 
     Raises:
         CacheDoctorError: it cannot be read, or cannot be replayed.
     """
-    from cachedoctor.doctor.whatif.evidence import gather
+    from cachedoctor.doctor.whatif.evidence import gather_trace
 
-    return gather(_asking(paths, beside), progress.read)
+    return gather_trace(_asking(paths, beside), progress.read)
 
 
 def _bodies(beside: Beside) -> list[str]:

@@ -32,7 +32,8 @@ class Recalled(msgspec.Struct):
 def build(requests: Iterable[Request]) -> Recalled:
     """Make traffic of the requests of one server, whatever the order in which they come."""
     order = log_order(requests)
-    recall, asked, found = _Recall(), list[Asked](), list[Request]()
+    similar = any(request.selected_by == "lcp" for request in order.requests)
+    recall, asked, found = _Recall(similar=similar), list[Asked](), list[Request]()
     for request in order.requests:
         recall.begin(request.session)
         one = recall.asked(request, order.moments(request), len(asked))
@@ -47,11 +48,15 @@ def build(requests: Iterable[Request]) -> Recalled:
 class _Recall:
     """What slots and conversations last held, as ids of the tree."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, similar: bool) -> None:
+        """Start empty. ``similar``: the server is known to choose slots for what they hold."""
         self.tree = PromptTree()
         self.assumed: set[int] = set()
+        self._similar = similar
         self._session = -1
         self._slots: dict[int, int] = {}
+        self._left: dict[int, tuple[int, int]] = {}
+        """What each slot still holds for sure, and since when."""
         self._threads: dict[tuple[int, int], int] = {}
         self._lengths: dict[int, int] = {}
 
@@ -60,15 +65,22 @@ class _Recall:
         if session != self._session:
             self._session = session
             self._slots.clear()
+            self._left.clear()
 
     def asked(self, request: Request, moments: tuple[int, int], number: int) -> Asked | None:
         """The request with its prompt in the tree; None where its length is not known."""
+        if not request.marks.keys().isdisjoint(("slept", "slot_erased", "slot_file")):
+            self._left.clear()
+        idle = [content for content, ended in self._left.values() if ended < moments[0]]
+        if request.facts.setting("kv_unified") is not False:
+            self._left.clear()  # idle slots may be cleared when a request begins
+        self._left.pop(request.slot, None)
         length = request.prompt_tokens or request.error_tokens
         if length is None and request.cancelled:
             length = request.released_tokens
         if not length or request.parent is not None:
             return None
-        of, common = self._beginning(request, length, number)
+        of, common = self._beginning(request, length, number, idle)
         prompt = self.tree.branch(of, common, length)
         held = request.released_tokens
         if request.error is not None:
@@ -79,6 +91,7 @@ class _Recall:
             content = self.tree.branch(prompt, length, held or length)
         if request.error is None:
             self._slots[request.slot] = self._lengths[self.tree.length(content)] = content
+            self._left[request.slot] = content, moments[1]
             if request.thread is not None:
                 self._threads[request.session, request.thread] = content
         return Asked(
@@ -94,8 +107,8 @@ class _Recall:
             refused=request.error is not None,
         )
 
-    def _beginning(self, request: Request, length: int, number: int) -> tuple[int | None, int]:
-        """What the prompt begins like, and for how many tokens."""
+    def _beginning(self, request: Request, length: int, number: int, idle: Sequence[int]) -> tuple[int | None, int]:
+        """What the prompt begins like, and for how many tokens; ``idle``: what idle slots held then."""
         own = None if request.thread is None else self._threads.get((request.session, request.thread))
         own = None if own is None else self._of_length(request.reference_tokens, [own])
         held = self._held(request)
@@ -106,12 +119,16 @@ class _Recall:
             return (held, shared) if held is not None else (None, 0)
         if request.reference_lcp is not None:
             known = request.reference_lcp
-        elif request.ram_refused:
+        elif request.ram_refused or (own in idle and self._unlike(request)):
             known = shared
         else:
             known = min(self.tree.length(own), length)
             self.assumed.add(number)
         return (own, known) if known >= shared or held is None else (held, shared)
+
+    def _unlike(self, request: Request) -> bool:
+        """Whether no idle slot held enough of the prompt to be chosen for it; up to b6628 the measure was another."""
+        return self._similar and request.selected_by == "lru" and request.facts.at_least(6751) is True
 
     def _held(self, request: Request) -> int | None:
         """What the slot held when the prompt was looked at: by its length, where that is known."""

@@ -76,10 +76,23 @@ def from_sessions(asking: BlockAsking, sessions: Sequence[Session]) -> BlockEvid
     Raises:
         CacheDoctorError: it is of several servers or runs, of a kind that is not replayed, or something is missing.
     """
-    session = _one(asking.path, sessions)
+    session = one_run(asking.path, sessions)
+    _refuse_unlike(session)
     setup, assumed = _setup(session)
+    prompts, requests, placed = read_bodies(asking, session, "a what-if")
+    reused, sums = _said(asking, session, requests)
+    placed.sizes_known = True
+    return BlockEvidence(setup, assumed, requests, reused, sums, _numbers(prompts), placed)
+
+
+def read_bodies(asking: BlockAsking, session: Session, what: str) -> tuple[list[Prompt], list[SentPrompt], Placed]:
+    """Read the bodies and cut them with the model's tokenizer; ``what`` needs them.
+
+    Raises:
+        CacheDoctorError: bodies or tokenizer are missing or cannot be used, or a body has images.
+    """
     if not asking.bodies:
-        raise _refused("a what-if needs the request bodies", "--requests BODIES.jsonl --tokenizer DIR", session)
+        raise _refused(f"{what} needs the request bodies", "--requests BODIES.jsonl --tokenizer DIR", session)
     sent = [found for path in asking.bodies for found in inputs.load_sent(path)]
     prompts = [one for one in sent if one is not None]
     if any(one.images for one in prompts):
@@ -87,15 +100,13 @@ def from_sessions(asking: BlockAsking, sessions: Sequence[Session]) -> BlockEvid
     files = ModelFiles(asking.tokenizer, asking.template)
     try:
         if not files.cutter.exact:
-            raise _refused("a what-if needs the model's tokenizer", "--tokenizer DIR (or tokenizer.json)", session)
+            raise _refused(f"{what} needs the model's tokenizer", "--tokenizer DIR (or tokenizer.json)", session)
         requests = _sent_prompts(prompts, files)
     finally:
         files.close()
-    reused, sums = _said(asking, session, requests)
     placed = Placed(len(requests), len(sent), True)
     placed.bodies_left_out = len(sent) - len(requests)
-    placed.sizes_known = True
-    return BlockEvidence(setup, assumed, requests, reused, sums, _numbers(prompts), placed)
+    return prompts, requests, placed
 
 
 def _refused(what: str, hint: str, session: Session) -> CacheDoctorError:
@@ -105,20 +116,27 @@ def _refused(what: str, hint: str, session: Session) -> CacheDoctorError:
 # ---- the server
 
 
-def _one(path: str, sessions: Sequence[Session]) -> Session:
+def one_run(path: str, sessions: Sequence[Session]) -> Session:
+    """Give the run that a log is of.
+
+    Raises:
+        CacheDoctorError: it is of several.
+    """
     known = [one for one in sessions if one.engine in NAMES]
     busy = [one for one in known if one.periods or one.answers] or known
     if len(busy) > 1:
         raise CacheDoctorError(
             f"{path}: holds {len(busy):,} runs of servers", "give the log of one: each has a cache of its own", REFUSED
         )
-    session = busy[0]
+    return busy[0]
+
+
+def _refuse_unlike(session: Session) -> None:
     for reason, there in _unlike(session):
         if there:
             raise _refused(f"{reason} is not replayed", "the replay knows plain attention on one engine", session)
     if any(one.since == "reset" for one in session.periods):
         raise _refused("the cache was emptied on the way", "give the part of the log between two resets", session)
-    return session
 
 
 def _line_of(session: Session, name: str) -> object:
@@ -214,15 +232,27 @@ def _said(
     if asking.responses:
         given = load([], asking.responses, source_of, asking.max_unpacked).given
         return _paired([one for file in given for one in file.answers.each], requests, session), None
-    sums = None if session.engine == "vllm" and len(requests) > _ROLLING else _sums(session)
+    sums = compared(session, requests)
     if sums is None:
         hint = "give the responses of the same requests: --responses FILE (vLLM: --enable-prompt-tokens-details)"
         raise _refused("the log does not say how much was reused", hint, session)
+    return [None] * len(requests), sums
+
+
+def compared(session: Session, requests: Sequence[SentPrompt]) -> SaidTokens | None:
+    """Give the sums of the log that the bodies were held against; None where it has none.
+
+    Raises:
+        CacheDoctorError: the bodies have more or fewer prompt tokens.
+    """
+    sums = None if session.engine == "vllm" and len(requests) > _ROLLING else _sums(session)
+    if sums is None:
+        return None
     (prompt, within, reused), ours = sums, sum(len(one.tokens) for one in requests)
     if abs(ours - prompt) > within + _FIT * prompt:
         hint = "are they complete and of this server, and is it the model's tokenizer?"
         raise _refused(f"the bodies have {ours:,} prompt tokens, the log {prompt:,}", hint, session)
-    return [None] * len(requests), SaidTokens(prompt, reused)
+    return SaidTokens(prompt, reused)
 
 
 def _paired(each: Sequence[Answer], requests: Sequence[SentPrompt], session: Session) -> list[int | None]:

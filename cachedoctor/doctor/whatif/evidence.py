@@ -6,8 +6,8 @@ Out of a log, a log with the bodies beside it, or bodies alone.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, NoReturn, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from cachedoctor.doctor.replaying import from_bodies, from_log
 from cachedoctor.doctor.replaying.recorded_settings import recorded
 from cachedoctor.doctor.whatif.block_evidence import BlockAsking, BlockEvidence, from_sessions
 from cachedoctor.doctor.whatif.block_setup import NAMES
+from cachedoctor.doctor.whatif.block_trace import BlockTraffic, traced
 from cachedoctor.knowledge.cmdline import settings as said_by
 from cachedoctor.model import CacheDoctorError, Finding, Given, Judged, Request, Session
 from cachedoctor.model.whatif import Placed
@@ -37,9 +38,10 @@ _GOES_ON = 0.5
 """Share of an earlier prompt with which another one goes on with it."""
 _SLOTS, _ROUND = 4, 4096
 """Without a log the context is taken to have room for as many of the longest prompt, rounded up to so many tokens."""
-_ONLY_LLAMA = "llama-server's logs can be exported"
 _HEAD = 1 << 26
 """Bytes of the first line that is looked at: a body of one long conversation has a megabyte or two."""
+
+_Blocks = TypeVar("_Blocks")
 
 
 class Asking(NamedTuple):
@@ -99,18 +101,31 @@ def gather(asking: Asking, told: Told = unheard) -> Evidence:
     Raises:
         CacheDoctorError: it cannot be read, holds no requests, is of several servers, or of one that is not replayed.
     """
-    found = gather_any(asking, told, blocks=False)
-    if isinstance(found, BlockEvidence):
-        raise AssertionError("asked for traffic of a llama-server")
-    return found
+    return _gather(asking, told, _no_blocks)
 
 
-def gather_any(asking: Asking, told: Told = unheard, *, blocks: bool = True) -> Evidence | BlockEvidence:
-    """Read what was given; ``blocks``: logs of vLLM and SGLang can be used as well.
+def gather_any(asking: Asking, told: Told = unheard) -> Evidence | BlockEvidence:
+    """Read what was given for a what-if, of vLLM and SGLang as well.
 
     Raises:
         CacheDoctorError: it cannot be read, holds no requests, is of several servers, or of one that is not replayed.
     """
+    return _gather(asking, told, from_sessions)
+
+
+def gather_trace(asking: Asking, told: Told = unheard) -> Evidence | BlockTraffic:
+    """Read what was given for a trace, of vLLM and SGLang as well.
+
+    Raises:
+        CacheDoctorError: it cannot be read, holds no requests, is of several servers, or something is missing.
+    """
+    return _gather(asking, told, traced)
+
+
+def _gather(
+    asking: Asking, told: Told, of_blocks: Callable[[BlockAsking, Sequence[Session]], _Blocks]
+) -> Evidence | _Blocks:
+    """Read what was given; ``of_blocks`` takes the sessions of vLLM and SGLang."""
     bodies = [path for path in asking.paths if is_bodies(path)]
     if bodies and len(bodies) < len(asking.paths):
         raise CacheDoctorError(f"{bodies[0]}: holds request bodies, beside a log", "give it with --requests")
@@ -124,20 +139,21 @@ def gather_any(asking: Asking, told: Told = unheard, *, blocks: bool = True) -> 
         raise errors[0]
     others = sorted({one.engine for one in report.sessions} & set(NAMES))
     if others and not hearing.requests:
-        if blocks:
-            return _of_blocks(asking, report.sessions)
-        names = " and ".join(NAMES[name] for name in others)
-        raise CacheDoctorError(f"{asking.paths[0]}: a trace of {names} logs is not there yet", _ONLY_LLAMA, 3)
+        return of_blocks(_beside(asking), report.sessions)
     _refuse_several(asking, hearing)
     session = hearing.sessions[max(one.session for one in hearing.requests)]
     return _from_log(asking, hearing.requests, session)
 
 
-def _of_blocks(asking: Asking, sessions: Sequence[Session]) -> BlockEvidence:
-    beside = BlockAsking(
+def _beside(asking: Asking) -> BlockAsking:
+    return BlockAsking(
         asking.paths[0], asking.prompts, asking.tokenizer, asking.template, asking.responses, asking.max_unpacked
     )
-    return from_sessions(beside, sessions)
+
+
+def _no_blocks(asking: BlockAsking, sessions: Sequence[Session]) -> NoReturn:
+    names = " and ".join(sorted({NAMES[one.engine] for one in sessions if one.engine in NAMES}))
+    raise CacheDoctorError(f"{asking.path}: is a log of {names}", "what is asked is about a llama-server", 3)
 
 
 def is_bodies(path: str) -> bool:

@@ -9,6 +9,7 @@ from typing import IO
 import msgspec
 
 from cachedoctor.doctor.replaying.mooncake import rows
+from cachedoctor.doctor.whatif.block_trace import BlockTraffic
 from cachedoctor.doctor.whatif.evidence import Evidence
 
 _APART = 1000
@@ -17,7 +18,7 @@ _LEAST_OUTPUT = 1
 """Tokens: what a server generates at least."""
 
 
-def write(evidence: Evidence, out: IO[bytes]) -> list[str]:
+def write(evidence: Evidence | BlockTraffic, out: IO[bytes]) -> list[str]:
     """Write one line per request; give, in words, what of it is not measured."""
     notes = []
     if evidence.placed.bodies is None:
@@ -32,6 +33,8 @@ def write(evidence: Evidence, out: IO[bytes]) -> list[str]:
     unknown = sum(tokens is None for tokens in evidence.generated)
     if unknown:
         notes.append(f"of {unknown:,} requests nothing says how long the reply was: output_length is {_LEAST_OUTPUT}")
+    if isinstance(evidence, BlockTraffic) and unknown < len(outputs):
+        notes.append(f"of {len(outputs) - unknown:,} requests output_length is what the client sent back of the reply")
     left_out = evidence.placed.requests_without_length + evidence.placed.bodies_left_out
     if left_out:
         notes.append(f"{left_out:,} requests or bodies could not be placed and are left out")
