@@ -254,7 +254,7 @@ class ExcerptReader:
         """The event of a line that only a lenient reader understands; None for others."""
         if self._whole(line):
             return None
-        fitted = self.fitted(line.lstrip(b" \t"))
+        fitted = self.fitted(line)
         if fitted is None:
             return None
         text, _, reading, hit = fitted
@@ -272,6 +272,7 @@ class ExcerptReader:
         """The message of a line that only a lenient reader understands, if it is sure enough to be judged by."""
         from cachedoctor.engines.catalogue.reading import read  # most inputs have no such line
 
+        line = line.lstrip(b" \t")
         found = _NO_ID.match(line)
         text = line if found is None else found[1] + line[found.end() :]
         reading = read(self._catalogue.rows, text)
