@@ -147,6 +147,11 @@ def test_a_request_without_an_answer_leaves_the_next_ones_open() -> None:
     assert asked(request(1) + request(2) + answer("10.0.0.1")) == [(None, None)] * 2
 
 
+def test_a_date_in_the_text_of_a_prompt_is_no_time() -> None:
+    assert wall_time(b" old: ...2026-11-20T12:00:00Z stderr P ") is None
+    assert wall_time(b"2026-11-21T13:30:00Z box old: ... 2026-11-20T12:00:00Z |") == "2026-11-21T13:30:00Z"
+
+
 def test_the_stamp_of_syslog_stands_before_a_date_of_the_message() -> None:
     line = b"Nov 20 12:00:00 box llama[12]: old: ... 2026-11-21T13:30:00Z stderr P "
     assert wall_time(line) == "--11-20T12:00:00"

@@ -13,6 +13,8 @@ _ZONE = r" ?(?P<zone>Z\b|UTC\b|[+-]\d\d:?\d\d(?!\d))?"
 _DATE = re.compile(r"(?<!\d)(?P<date>\d{4}[-/](?:0\d|1[0-2])[-/][0-3]\d)[ T]" + _CLOCK + _ZONE)
 _NANOS = re.compile(r"[.,]\d{6}(\d{1,3})")
 _TIME = re.compile(_DATE.pattern + r"|\d{9,20}(?:\.\d{1,9})?")
+_PROMPT = re.compile(r"\b(?:old|new): ")
+"""Behind it llama-server prints text of prompts."""
 _MONTH = re.compile(rf"(?:^|[ >|])(?P<month>[A-Z][a-z]{{2}}) (?P<day>[ 0-3]\d) {_CLOCK} ")
 
 
@@ -26,7 +28,9 @@ def wall_time(stored: bytes) -> str | None:
         head = stored[-_HEAD:]
         if _DATE.search(head.decode("latin-1")) is None:
             head = stored[:_HEAD]
-    text = head.decode("latin-1")
+        text = head.decode("latin-1")
+    else:
+        text = _PROMPT.split(head.decode("latin-1"), maxsplit=1)[0]
     dated = _DATE.search(text)
     # A date behind a stamp of syslog may be the message's.
     found = _MONTH.search(text, 0, dated.start() if dated else len(text))
