@@ -51,7 +51,7 @@ class SameLengths(msgspec.Struct):
     def add(self, r: Request) -> None:
         """Take a request when it ends; one that is judged again is known."""
         length, processed = r.prompt_tokens, r.processed_tokens
-        if length is None or processed is None or length < LEAST or r.revision or r.parent is not None:
+        if length is None or processed is None or length < LEAST or r.revision:
             return
         self._follow(r, length)
         before = self.recent.pop(length, None)

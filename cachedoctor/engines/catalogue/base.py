@@ -24,7 +24,8 @@ _ALIGNED = NUMBERS - {"n"} | {"x"}
 """Kinds of holes that printf fills with blanks."""
 HOLE = re.compile(r"\{([A-Za-z_][\w.]*):(\w+)\}")
 """A hole of a template: its name and its kind."""
-_FUNC_NAME = re.compile(rb"(\S+?): ")
+FUNC_NAME = re.compile(rb"(\S+?): ")
+"""The function that is named in front of a message."""
 GROUPS = ("slot", "srv", "bare")
 """Where in a line a message can stand, in the order of the last groups of a catalogue's pattern."""
 
@@ -351,7 +352,7 @@ class Catalogue:
             return []
         slot, task, is_slot, is_other = found.groups()
         group = "slot" if is_slot is not None else "srv" if is_other is not None else "bare"
-        func = _FUNC_NAME.match(body, found.end())
+        func = FUNC_NAME.match(body, found.end())
         places = self._beginning(group, body, found.end(), has_func=False)
         if func is not None:
             places |= self._beginning(group, body, func.end(), has_func=True)

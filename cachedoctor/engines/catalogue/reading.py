@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cachedoctor.engines.catalogue.base import CLOCK, Message, group_of
+from cachedoctor.engines.catalogue.base import CLOCK, FUNC_NAME, Message, group_of
 from cachedoctor.engines.catalogue.logger_vocabulary import Vocabulary
 
 _PREFIX = re.compile(
@@ -23,7 +23,6 @@ _PREFIX = re.compile(
     rb"(?:(?:(?P<slot>slot) +)?(?:(?P<slot_func>[^\s:|]*): *)?id +(?P<id>\d+) *\| *task +(?P<task>-?\d+) *\| *"
     rb"|(?P<other>srv|que|res|cmn|spec) +(?:(?P<other_func>[^\s:]*): *)?)?[ \t]*"
 )
-_FUNC = re.compile(rb"(\S+?): ")
 _LEFT_OUT = re.compile(
     rb"(?<![ \t])[ \t]*(?:\[\.\.\. [\d,]+ characters \.\.\.\].*|\.\.\.|\xe2\x80\xa6)[ \t]*\Z", re.DOTALL
 )
@@ -174,7 +173,7 @@ def _literal(row: Message) -> bool:
 
 def _beginning(rows: list[Message], line: bytes, start: int) -> list[Message]:
     """The rows of which any way of fitting may make something: a look at their first byte, as there are hundreds."""
-    named = _FUNC.match(line, start)
+    named = FUNC_NAME.match(line, start)
     bare = {b"", _words(line, start)[:1]}
     behind = bare if named is None else {b"", _words(line, named.end())[:1]}
     return [row for row in rows if not row.first_bytes.isdisjoint(behind if row.has_func else bare)]
@@ -184,7 +183,7 @@ def _places(row: Message, line: bytes, start: int) -> tuple[int, bytes] | None:
     """Where the words of ``row`` begin, and the function named before them; None when it names none but should."""
     if not row.has_func:
         return start, b""
-    named = _FUNC.match(line, start)
+    named = FUNC_NAME.match(line, start)
     return None if named is None else (named.end(), named.group(1))
 
 

@@ -12,6 +12,12 @@ def _shows_forcing(facts: Server) -> bool:
     return "forcing" in facts.shows
 
 
+def _tells_adapters(s: RuleContext) -> bool:
+    """Whether a change of adapters would show, which clears the slot just so: b9294 and newer print it at trace level,
+    bodies tell as well."""
+    return "adapters" in s.facts.shows or s.difference is not None
+
+
 def decide(s: RuleContext) -> Match | None:
     """Fire when nothing is reused although the slot holds nearly the whole prompt and nothing forced that."""
     r = s.request
@@ -28,9 +34,7 @@ def decide(s: RuleContext) -> Match | None:
         return None  # f_keep is rounded and the memory hidden: only a row of such requests says something
     if visible and kept_all and s.facts.memory != "attention" and r.checks:
         return None
-    # other adapters clear the slot just so: b9294 and newer say it at trace level; bodies tell as well
-    told = "adapters" in s.facts.shows or s.difference is not None
-    sure = visible and told and (s.facts.memory == "attention" or kept_all) and not r.checks
+    sure = visible and _tells_adapters(s) and (s.facts.memory == "attention" or kept_all) and not r.checks
     return Match(s.lost, "high" if sure else "medium" if visible or chosen else "low")
 
 
@@ -42,8 +46,7 @@ def prove(s: RuleContext, _: Match) -> Proof:
         ("cached", "nothing reused"),
         ("timing", "tokens recomputed"),
     )
-    told = "adapters" in s.facts.shows or s.difference is not None
-    return Proof(primary, related, {"visible": _shows_forcing(s.facts), "told": told})
+    return Proof(primary, related, {"visible": _shows_forcing(s.facts), "told": _tells_adapters(s)})
 
 
 _HIDDEN = (
