@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import gzip
 import io
 import json
@@ -23,15 +24,18 @@ import pytest
 from command import FIRST, LOG, PATIENCE, one_line, run, start, wait_for
 from conftest import FIXTURES
 
+from cachedoctor.cli import fleet as command_fleet
+from cachedoctor.cli import main
 from cachedoctor.doctor.analysis import analyzer
 from cachedoctor.doctor.compare.compare import compare, report_of
-from cachedoctor.doctor.fleet import dask_engine
+from cachedoctor.doctor.fleet import chosen_engine, dask_engine
 from cachedoctor.doctor.fleet.chosen_engine import engine
 from cachedoctor.doctor.fleet.dask_engine import DaskEngine
 from cachedoctor.doctor.fleet.engine import Lost
 from cachedoctor.doctor.fleet.fleet import Fleet
 from cachedoctor.doctor.fleet.fleet_inputs import logs_at, part_of
 from cachedoctor.doctor.fleet.log_task import LogResult, LogTask, run_log
+from cachedoctor.doctor.fleet.ray_engine import RayEngine
 from cachedoctor.doctor.fleet.result_folder import ResultFolder
 from cachedoctor.doctor.stored_fleet import StoredFleet
 from cachedoctor.doctor.tables.statistics import Gathering
@@ -48,9 +52,10 @@ class Here:
 
     width = 3
 
-    def __init__(self, kills: dict[str, int] | None = None) -> None:
+    def __init__(self, kills: dict[str, int] | None = None, fault: Exception | None = None) -> None:
         self.read: list[str] = []
-        self._kills = kills or {}
+        self._kills, self._fault = kills or {}, fault
+        """What ends the engine once it has read a log."""
         self._tasks: list[LogTask] = []
 
     def submit(self, task: LogTask) -> None:
@@ -58,6 +63,8 @@ class Here:
         self._tasks.append(task)
 
     def wait(self) -> list[tuple[LogTask, LogResult | Lost]]:
+        if self.read and self._fault is not None:
+            raise self._fault
         task = self._tasks.pop(0)
         name = os.path.basename(task.log.name)
         self.read.append(name)
@@ -499,6 +506,83 @@ def test_dask_does_not_wait_for_ever_for_what_it_lost(tmp_path: Path, monkeypatc
     assert next(clock) == 420
 
 
+class RpcError(Exception):
+    """As gRPC has it, of a client of ``ray://``."""
+
+    __module__ = "grpc._channel"
+
+
+class RayError(Exception):
+    """As Ray has it."""
+
+
+class LocalRayletDiedError(RayError):
+    """As Ray has it, of each task when the machine that we are connected to is gone."""
+
+
+class WorkerCrashedError(RayError):
+    """As Ray has it, of a task whose process was killed."""
+
+
+class Ray:
+    """What the library does with one task: each of ``faults`` by the call that raises it."""
+
+    exceptions = SimpleNamespace(
+        RayError=RayError,
+        LocalRayletDiedError=LocalRayletDiedError,
+        OutOfMemoryError=type("OutOfMemoryError", (RayError,), {}),
+    )
+
+    def __init__(self, **faults: Exception) -> None:
+        self._faults = faults
+
+    def _do(self, call: str) -> None:
+        if call in self._faults:
+            raise self._faults[call]
+
+    def remote(self, **_: object) -> Callable[[object], object]:
+        return lambda _: SimpleNamespace(remote=lambda _: self._do("submit") or "task")
+
+    def cluster_resources(self) -> dict[str, float]:
+        self._do("width")
+        return {"CPU": 2.0}
+
+    def wait(self, tasks: list[object], num_returns: int, timeout: float) -> tuple[list[object], list[object]]:
+        self._do("wait")
+        return tasks[:num_returns], []
+
+    def get(self, _: object) -> None:
+        self._do("get")
+
+
+def went_through_ray(log: Path, ray: Ray) -> list[tuple[LogTask, LogResult | Lost]]:
+    [found], _ = logs_at([str(log)], "")
+    running = RayEngine(ray)
+    assert running.width == 4
+    running.submit(LogTask(found, None, LIMIT))
+    return running.wait()
+
+
+@pytest.mark.parametrize(
+    ("call", "fault"),
+    [
+        ("width", ConnectionError()),
+        ("submit", RpcError()),
+        ("wait", RayError()),
+        ("get", LocalRayletDiedError()),
+    ],
+)
+def test_a_cluster_of_ray_that_is_gone_is_no_fault_of_the_logs(tmp_path: Path, call: str, fault: Exception) -> None:
+    (tmp_path / "a.log").write_bytes(LOG)
+    with pytest.raises(CacheDoctorError, match=rf"Ray: the cluster is gone \({type(fault).__name__}\)") as error:
+        went_through_ray(tmp_path, Ray(**{call: fault}))
+    assert "start the same command again" in error.value.hint
+    [(_, lost)] = went_through_ray(tmp_path, Ray(get=WorkerCrashedError()))
+    assert isinstance(lost, Lost)
+    with pytest.raises(KeyError):
+        went_through_ray(tmp_path, Ray(wait=KeyError("a fault of ours")))
+
+
 @pytest.mark.sweep
 def test_the_command_reads_in_processes_of_its_own(logs: Path, tmp_path: Path) -> None:
     (logs / "broken.log.gz").write_bytes(gzip.compress(LOG)[:-9])
@@ -564,6 +648,54 @@ def test_an_interrupted_run_shows_what_is_done_and_goes_on(tmp_path: Path) -> No
     again = run("fleet", tmp_path, "-o", out, "-j", "2")
     assert again.returncode == 0
     assert again.stdout.decode().startswith(f"60 logs: {60 - done} read, {done} known from an earlier run.\n")
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (
+            CacheDoctorError("Dask: the scheduler is gone", "start it again"),
+            "error: Dask: the scheduler is gone (hint:",
+        ),
+        (KeyError("x"), "internal error: KeyError: 'x'"),
+    ],
+)
+def test_an_engine_that_fails_midway_leaves_a_page_of_what_is_done(
+    logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
+    fault: Exception, words: str,
+) -> None:  # fmt: skip
+    engines = iter([Here(fault=fault), Here()])
+    monkeypatch.setattr(chosen_engine, "engine", lambda *_: contextlib.nullcontext(next(engines)))
+    out = tmp_path / "out"
+    monkeypatch.setattr(sys, "argv", ["cachedoctor", "fleet", str(logs), "-o", str(out), "--no-reports", "-q"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert words in capfd.readouterr().err
+    assert len({row["log"] for row in table(out, "files")}) == 1
+    first = (out / "index.html").read_text()
+    assert "Still to be read: 1 log." in first
+    assert "2 requests" in first
+    assert len(list(StoredFleet(str(out)).report().requests)) == 2
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    page = (out / "index.html").read_text()
+    assert "Still to be read" not in page
+    assert "4 requests" in page
+    assert len({row["log"] for row in table(out, "files")}) == 2
+
+
+def test_the_page_is_kept_up_while_logs_are_read(logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([100.0, 101.0, 120.0, 200.0, 200.0])
+    monkeypatch.setattr(command_fleet, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    with ResultFolder(str(tmp_path / "out")).opened() as folder:
+        fleet = Fleet([str(logs)], folder, None, LIMIT, reports=False)
+        due, index = fleet.due(), command_fleet._Index(fleet, folder)
+        written = []
+        monkeypatch.setattr(folder, "put_page", written.append)
+        fleet.read(due, Here(), paused=index.refresh)
+        assert [b"Still to be read: 1 log." in page for page in written] == [True], "a page took a second"
+        index.refresh()
+        assert [b"Still to be read" in page for page in written] == [True, False]
 
 
 @pytest.mark.sweep

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -16,10 +18,15 @@ from cachedoctor.cli.read_progress import Progress
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.fleet.fleet import Fleet, FleetRun
+    from cachedoctor.doctor.fleet.result_folder import ResultFolder
     from cachedoctor.model.fleet_shown import FleetPage
 
 _NAMED = 3
 """Logs that are named where something is wrong with them; the table ``files`` has all."""
+_EVERY = 30.0
+"""Seconds between two pages."""
+_SHARE = 50
+"""Times as long as the last page took: all pages take a fiftieth of the run at most."""
 
 
 def fleet(
@@ -67,15 +74,52 @@ def fleet(
         raise CacheDoctorError("--address: is that of a cluster", "give --engine ray or --engine dask with it")
     with ResultFolder(output).opened() as folder:
         found = Fleet(paths, folder, build, max_unpacked or MAX_BYTES, reports=reports)
-        interrupted = _read(found, engine, jobs or os.cpu_count() or 1, address, quiet)
-        page = found.page()
-        folder.put_page(_written(page))
+        index = _Index(found, folder)
+        try:
+            interrupted = _read(found, engine, jobs or os.cpu_count() or 1, address, quiet, index.refresh)
+        finally:  # a cluster that goes away takes nothing of what is done
+            page = index.write()
     if not quiet:
         _tell(found.run, page, output)
     raise typer.Exit(INTERRUPTED if interrupted else _status(found.run, page, output))
 
 
-def _read(fleet: Fleet, engine: Literal["local", "ray", "dask"], jobs: int, address: str | None, quiet: bool) -> bool:
+class _Index:
+    """The page of the whole, written now and then: Ray ends a process whose cluster is gone, and memory may end."""
+
+    def __init__(self, fleet: Fleet, folder: ResultFolder) -> None:
+        self._fleet, self._folder = fleet, folder
+        self._shown: int | None = None
+        """Logs that were still to be read when it was written."""
+        self._next = 0.0
+
+    def refresh(self) -> None:
+        """Write it when it is time to, and there is something new."""
+        began = time.monotonic()
+        if began >= self._next and self._fleet.run.waiting != self._shown:
+            self.write()
+            ended = time.monotonic()
+            self._next = ended + max(_EVERY, _SHARE * (ended - began))
+
+    def write(self) -> FleetPage:
+        """Write it; gives what it shows."""
+        from cachedoctor.report.html import fleet_page
+
+        page, out = self._fleet.page(), io.BytesIO()
+        fleet_page.write(page, out)
+        self._folder.put_page(out.getvalue())
+        self._shown = self._fleet.run.waiting
+        return page
+
+
+def _read(
+    fleet: Fleet,
+    engine: Literal["local", "ray", "dask"],
+    jobs: int,
+    address: str | None,
+    quiet: bool,
+    paused: Callable[[], None],
+) -> bool:
     """Read what is due; gives whether that was interrupted."""
     from cachedoctor.doctor.fleet import chosen_engine
 
@@ -86,20 +130,12 @@ def _read(fleet: Fleet, engine: Literal["local", "ray", "dask"], jobs: int, addr
     progress = Progress([], quiet, sum(task.log.size for task in due))
     try:
         with chosen_engine.engine(engine, min(jobs, len(due)), address) as running, Interrupts():
-            fleet.read(due, running, progress.read)
+            fleet.read(due, running, progress.read, paused)
     except KeyboardInterrupt:
         return True
     finally:
         progress.close()
     return False
-
-
-def _written(page: FleetPage) -> bytes:
-    from cachedoctor.report.html import fleet_page
-
-    out = io.BytesIO()
-    fleet_page.write(page, out)
-    return out.getvalue()
 
 
 def _tell(run: FleetRun, page: FleetPage, output: str) -> None:
@@ -112,6 +148,8 @@ def _tell(run: FleetRun, page: FleetPage, output: str) -> None:
     if run.again:
         words.append(f"{run.again:,} given out again, as their process was killed")
     lines = [f"{count(run.counts.total() + run.done_before, 'log')}: {', '.join(words) or 'none'}."]
+    if run.waiting:
+        lines.append(f"{count(run.waiting, 'log')} not read yet; start the same command again: it goes on.")
     sums = page.sums
     if sums.requests:
         share = percent(sums.cached_tokens or 0, sums.prompt_tokens) if sums.prompt_tokens else None

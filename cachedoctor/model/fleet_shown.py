@@ -103,3 +103,5 @@ class FleetPage(msgspec.Struct):
     days: list[FleetGroup]
     amiss: list[FleetFile]
     all_amiss: int
+    waiting: int = 0
+    """Logs that are still to be read: the run goes on, or ended early."""

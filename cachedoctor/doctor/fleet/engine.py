@@ -25,7 +25,7 @@ class Engine(Protocol):
         """Take a task."""
 
     def wait(self) -> list[tuple[LogTask, LogResult | Lost]]:
-        """Wait until at least one of its tasks ended; gives those that did."""
+        """Wait until one of its tasks ended, or for some seconds; gives those that did."""
 
 
 def missing(name: str) -> CacheDoctorError:

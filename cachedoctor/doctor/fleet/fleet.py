@@ -7,7 +7,7 @@ waits for it.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -41,6 +41,8 @@ class FleetRun(msgspec.Struct):
     """Logs by what became of them."""
     done_before: int = 0
     """Logs that are as they were when an earlier run read them."""
+    waiting: int = 0
+    """Logs that are still to be read."""
     again: int = 0
     """Logs that were given out once more, as their process was killed."""
     amiss: list[Amiss] = msgspec.field(default_factory=list)
@@ -77,7 +79,7 @@ class Fleet:
         self._forget(done)
         tasks = [LogTask(log, *self._terms) for log in self.logs]
         due = [task for task in tasks if not is_done(task, done.get(task.log.part, []))]
-        self.run.done_before = len(tasks) - len(due)
+        self.run.done_before, self.run.waiting = len(tasks) - len(due), len(due)
         return sorted(due, key=lambda task: -task.log.size)
 
     def _forget(self, done: dict[str, list[dict[str, Any]]]) -> None:
@@ -87,8 +89,17 @@ class Fleet:
             if part in done and all(row["size"] is None for row in done[part]):
                 self._folder.forget(part)
 
-    def read(self, due: list[LogTask], engine: Engine, told: Told = unheard) -> None:
-        """Have all of them read; ``told`` hears of the bytes of a log when it is done."""
+    def read(
+        self, due: list[LogTask], engine: Engine, told: Told = unheard, paused: Callable[[], None] = lambda: None
+    ) -> None:
+        """Have all of them read.
+
+        Args:
+            due: the logs.
+            engine: reads them.
+            told: hears of the bytes of a log when it is done.
+            paused: is called now and then, between two logs.
+        """
         waiting, tries, running = deque(due), Counter[str](), 0
         while waiting or running:
             while waiting and running < engine.width:
@@ -104,7 +115,9 @@ class Fleet:
                         continue
                     outcome = failed(task, f"{outcome.reason}, twice; it may need more memory than there is")
                 self._take(outcome)
+                self.run.waiting -= 1
                 told(outcome.size)
+            paused()
 
     def note_unfound(self) -> None:
         """Give each path that leads nowhere its row."""
@@ -114,7 +127,9 @@ class Fleet:
     def page(self) -> FleetPage:
         """Sum up all that lies in the folder, of earlier runs as well."""
         tables = {name: parts(self._folder.path, name) for name in FLEET}
-        return fleet_sums.page(cachedoctor.__version__, tables)
+        page = fleet_sums.page(cachedoctor.__version__, tables)
+        page.waiting = self.run.waiting
+        return page
 
     def _take(self, result: LogResult) -> None:
         self._folder.put(result)

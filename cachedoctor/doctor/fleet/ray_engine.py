@@ -19,6 +19,8 @@ _STORE = 256 << 20
 
 _ASK = 5.0
 """Seconds between two questions for the size of the cluster: each takes 2 ms of all processes."""
+_PATIENCE = 5.0
+"""Seconds without a result, after which others may do what is due."""
 
 
 class RayEngine:
@@ -38,21 +40,43 @@ class RayEngine:
         """Twice the cores, so that one that is done need not wait for us; a cluster may grow and shrink."""
         now = time.monotonic()
         if now - self._asked >= _ASK:
-            self._width, self._asked = max(2, 2 * int(self._ray.cluster_resources().get("CPU", 1))), now
+            with self._in_reach():
+                cores = int(self._ray.cluster_resources().get("CPU", 1))
+            self._width, self._asked = max(2, 2 * cores), now
         return self._width
 
     def submit(self, task: LogTask) -> None:
         """Take a task."""
-        self._busy[self._task.remote(task)] = task
+        with self._in_reach():
+            self._busy[self._task.remote(task)] = task
 
     def wait(self) -> list[tuple[LogTask, LogResult | Lost]]:
-        """Wait until at least one of its tasks ended."""
-        done, _ = self._ray.wait(list(self._busy), num_returns=1)
-        return [(self._busy.pop(one), self._result(one)) for one in done]
+        """Wait a little for tasks that end. Where the cluster's head is gone Ray ends this process after a minute.
+
+        Raises:
+            CacheDoctorError: the cluster is gone.
+        """
+        with self._in_reach():
+            done, _ = self._ray.wait(list(self._busy), num_returns=1, timeout=_PATIENCE)
+            return [(self._busy.pop(one), self._result(one)) for one in done]
+
+    @contextlib.contextmanager
+    def _in_reach(self) -> Iterator[None]:
+        """Say in one line that the cluster is gone; a client of ``ray://`` raises what gRPC does."""
+        try:
+            yield
+        except Exception as fault:
+            of_grpc = type(fault).__module__.partition(".")[0] == "grpc"
+            if of_grpc or isinstance(fault, (OSError, self._ray.exceptions.RayError)):
+                what = f"Ray: the cluster is gone ({type(fault).__name__})"
+                raise CacheDoctorError(what, "start the same command again when it is back: it goes on") from fault
+            raise
 
     def _result(self, one: Any) -> LogResult | Lost:
         try:
             result: LogResult = self._ray.get(one)
+        except self._ray.exceptions.LocalRayletDiedError:  # of each task that is left, and no fault of any
+            raise
         except self._ray.exceptions.OutOfMemoryError:
             return Lost("the process that read it was killed, as the machine ran out of memory")
         except self._ray.exceptions.RayError as error:

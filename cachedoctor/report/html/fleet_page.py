@@ -69,7 +69,8 @@ def _lead(page: FleetPage) -> str:
     for status, said in (("cut", "not read to the end"), ("failed", "not read"), ("no log", "no log of a server")):
         if page.files.get(status):
             words.append(f"{page.files[status]:,} {said}")
-    return ", ".join(words) + "."
+    missing = f" Still to be read: {count(page.waiting, 'log')}." if page.waiting else ""
+    return ", ".join(words) + "." + missing
 
 
 def _log(log: FleetLog) -> FleetLog:
