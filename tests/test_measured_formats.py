@@ -151,7 +151,9 @@ def test_a_session_is_told_before_its_first_sample_and_a_sample_behind_its_line(
 @pytest.mark.parametrize("name", FORMATS)
 def test_secrets_in_names_are_hidden_in_every_format(name: str) -> None:
     session = vllm(model=f"m-{KEY}", periods=[intervals(engine=KEY)] * 2, counters=[COUNTERS])
-    session.counters = [type(COUNTERS)("m", None, "vllm", engine=KEY, model=KEY, config={"x": KEY})]
+    session.counters = [
+        type(COUNTERS)("m", None, "vllm", engine=KEY, model=KEY, config={"x": KEY}, cached_by_tier={KEY: 1})
+    ]
     session.settings["chat_template"] = type(session.settings["kv_tokens"])(f"/t/{KEY}", 3, f"text {KEY}".encode())
     rows = GivenRows([CacheSample(0, "vllm.log", 40, KEY, hit_rate=0.5, computed_tokens=1)])
     for of in (report(session, samples=rows), stored(report(session, samples=rows))):

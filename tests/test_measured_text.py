@@ -103,6 +103,12 @@ def test_batches_of_sglang_are_neither_requests_nor_prompts() -> None:
          "m since the start of the server: 0 tokens looked up, although 4,000 prompt tokens came"),
         (vllm(counters=[Counters("m", None, "vllm")]), "metrics",
          "m since the start of the server: nothing of the prefix cache in it"),
+        (vllm(counters=[Counters("m", None, "vllm", reused=9, cached_external=7, cached_by_tier=
+              {"device": 9, "host": 4, "disk": 0, "p2p": 1, "external_unspecified": 2, "moon": 5})]), "metrics",
+         "m since the start of the server: 9 reused, found 9 in the memory of the GPU, 4 in host memory, 1 with "
+         "another server, 2 outside, unsaid where, 5 in moon"),
+        (vllm(counters=[Counters("m", None, "vllm", reused=9, cached_by_tier={"device": 9, "host": 0})]), "metrics",
+         "m since the start of the server: 9 reused"),
         (sglang(counters=[Counters("m", "l", "sglang", prompt_tokens=4000, reused=1000, preemptions=2)]), "metrics",
          "m since l: 4,000 prompt tokens, 1,000 reused (25.0 %), 2 retractions"),
     ],

@@ -50,6 +50,7 @@ def test_one_dump_counts_since_the_start():
     assert (counted.looked_up, counted.reused, counted.prompt_tokens) == (52_727, 48_000, 52_727)
     assert counted.computed == 52_727 - 48_000
     assert (counted.requests, counted.preemptions) == (26, 0)
+    assert counted.cached_by_tier == {"device": 48_000, "host": 0, "p2p": 0, "disk": 0, "external_unspecified": 0}
     assert (counted.external_looked_up, counted.external_reused, counted.evicted) == (0, 0, None)
     facts = ("enable_prefix_caching", "block_size", "num_gpu_blocks", "kv_cache_size_tokens", "mamba_cache_mode")
     assert [counted.config[name] for name in facts] == ["True", "128", "8192", "1048576", "none"]
@@ -65,6 +66,20 @@ def test_differences_are_what_the_responses_say():
     # The 32 of the billing header reuse all that is reused; 26 others, of which no dump was made, came before them.
     assert (later.requests, later.reused) == (32 + 26, 31 * 896)
     assert later.computed == later.looked_up - later.reused
+
+
+def by_tier(**tokens: int) -> str:
+    return made("vllm", *(f'prompt_tokens_cached_by_source_total{{source="{at}"}} {n}' for at, n in tokens.items()))
+
+
+def test_reused_tokens_by_the_memory_that_they_were_found_in():
+    one, two = by_tier(device=100, host=40), by_tier(device=130, host=45, disk=7, elsewhere=2)
+    (counted,) = only(("a", one), ("b", two))
+    assert counted.cached_by_tier == {"device": 30, "host": 5, "disk": 7, "elsewhere": 2}
+    (counted,) = only(("a", made("vllm", "prompt_tokens_total 5")), ("b", two + made("vllm", "prompt_tokens_total 9")))
+    assert counted.cached_by_tier == {}, "the first does not tell them"
+    (many,) = only(("m", by_tier(**{f"t{at}": at for at in range(40)})))
+    assert len(many.cached_by_tier) == 16
 
 
 def test_the_order_is_found_by_what_was_counted():
@@ -241,6 +256,7 @@ def test_sglang():
     (counted,) = only(("m", made("sglang", *series)))
     expected = Counters("m", None, "sglang", model="m", reused=4500, prompt_tokens=8_128_902, computed=70)
     expected.requests, expected.preemptions, expected.evicted = 12, 5, 704
+    expected.cached_by_tier = {"device": 4000, "host": 500}
     assert counted == expected
 
 

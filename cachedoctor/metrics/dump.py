@@ -15,6 +15,10 @@ import msgspec
 from cachedoctor.metrics.prometheus import Exposition, Sample
 from cachedoctor.model.bounds import MOST
 
+MAX_TIERS = 16
+"""Kinds of memory; vLLM has five, SGLang three, with a name for each storage."""
+_TIER = 64
+"""Characters of the name of one."""
 START = "process_start_time_seconds"
 """When the process began, seconds since 1970; not there where several processes answer /metrics together."""
 MAX_BARS = 64
@@ -32,6 +36,8 @@ class EngineCounts(msgspec.Struct):
     """What the dump does not say is not in it."""
     buckets: dict[str, dict[float, int]] = msgspec.field(default_factory=dict)
     """Histograms by name: requests of at most so many tokens, those of smaller bars among them."""
+    tiers: dict[str, int] = msgspec.field(default_factory=dict)
+    """Reused tokens by the memory that they were found in."""
     config: dict[str, str] = msgspec.field(default_factory=dict)
 
 
@@ -40,6 +46,10 @@ class EngineKey(NamedTuple):
 
     engine: str | None
     model: str | None
+
+
+Sums = dict[EngineKey, int | None]
+"""Of samples, by engine."""
 
 
 class Dump(msgspec.Struct):
@@ -116,9 +126,9 @@ def whole(value: float) -> int | None:
     return round(value) if 0 <= value <= MOST else None
 
 
-def total(samples: Iterable[Sample], by: Callable[[Sample], EngineKey]) -> dict[EngineKey, int | None]:
+def total(samples: Iterable[Sample], by: Callable[[Sample], EngineKey]) -> Sums:
     """Add up samples by engine; one that is no count leaves the sum unknown."""
-    sums: dict[EngineKey, int | None] = {}
+    sums: Sums = {}
     for sample in samples:
         key, value = by(sample), whole(sample.value)
         before = sums.get(key, 0)
@@ -141,7 +151,22 @@ def histogram(samples: Iterable[Sample], by: Callable[[Sample], EngineKey]) -> d
     return found
 
 
-def put(readings: dict[EngineKey, EngineCounts], name: str, sums: dict[EngineKey, int | None]) -> None:
+def put_tiers(
+    readings: dict[EngineKey, EngineCounts], samples: Iterable[Sample], label: str, sums: Callable[[list[Sample]], Sums]
+) -> None:
+    """Enter reused tokens by tier, which ``label`` of each sample names; a sample without a name is left out."""
+    by_tier: dict[str, list[Sample]] = {}
+    for sample in samples:
+        tier = sample.labels.get(label, "")[:_TIER]
+        if tier and (tier in by_tier or len(by_tier) < MAX_TIERS):
+            by_tier.setdefault(tier, []).append(sample)
+    for tier, found in by_tier.items():
+        for key, value in sums(found).items():
+            if value is not None:
+                readings.setdefault(key, EngineCounts()).tiers[tier] = value
+
+
+def put(readings: dict[EngineKey, EngineCounts], name: str, sums: Sums) -> None:
     """Enter what is known of a value into the readings of its engines."""
     for key, value in sums.items():
         if value is not None:

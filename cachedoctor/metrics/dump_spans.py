@@ -109,6 +109,10 @@ def _counted(dump: Dump, before: Dump | None, key: EngineKey, reading: EngineCou
             setattr(counted, name, value)
         elif (name in base.values or name in dump.late) and value >= base.values.get(name, 0):
             setattr(counted, name, value - base.values.get(name, 0))
+    if base is None or base.tiers or "reused" in dump.late:  # else the earlier dump does not tell them
+        earlier_tiers = {} if base is None else base.tiers
+        grown = {tier: value - earlier_tiers.get(tier, 0) for tier, value in reading.tiers.items()}
+        counted.cached_by_tier = {tier: tokens for tier, tokens in grown.items() if tokens >= 0}
     for name, bars in reading.buckets.items():
         earlier = {} if base is None else base.buckets.get(name, {})
         if base is None or earlier.keys() == bars.keys():

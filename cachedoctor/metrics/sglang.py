@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from cachedoctor.metrics.dump import EngineCounts, EngineKey, Series, put, total
+from cachedoctor.metrics.dump import EngineCounts, EngineKey, Series, put, put_tiers, total
 from cachedoctor.metrics.prometheus import Sample
 
 _COUNTERS = {
@@ -42,6 +42,7 @@ def readings(series: Series) -> dict[EngineKey, EngineCounts]:
     key = _by_rank if ranked else _as_a_whole
     for name, counter in _COUNTERS.items():
         put(found, name, _sums(series.counter(counter), key))
+    put_tiers(found, series.counter(_COUNTERS["reused"]), "cache_source", lambda samples: _sums(samples, key))
     realtime = [s for s in series.counter(_REALTIME) if s.labels.get("mode") == "prefill_compute"]
     put(found, "computed", _sums(series.of(_COMPUTED) or realtime, key))
     return found

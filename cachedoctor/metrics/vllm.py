@@ -7,7 +7,7 @@ which, and without it they stay unknown.
 
 from __future__ import annotations
 
-from cachedoctor.metrics.dump import EngineCounts, EngineKey, Series, histogram, put, total
+from cachedoctor.metrics.dump import EngineCounts, EngineKey, Series, histogram, put, put_tiers, total
 from cachedoctor.metrics.prometheus import Sample
 
 _COUNTERS = {
@@ -22,6 +22,8 @@ _LOOKUPS = {"looked_up": "queries", "reused": "hits"}
 _BY_SOURCE = "prompt_tokens_by_source"
 """Since 0.16."""
 _SOURCES = {"cached_local": "local_cache_hit", "cached_external": "external_kv_transfer"}
+_BY_TIER = "prompt_tokens_cached_by_source"
+"""Since 0.32 (PR 56318): device, host, disk, p2p, external_unspecified, counted at admission as hits are."""
 _COMPUTED = "request_prefill_kv_computed_tokens_sum"
 """Since 0.13; of requests that ended."""
 _HISTOGRAMS = {
@@ -41,7 +43,7 @@ MAX_FACT = 200
 def names() -> set[str]:
     """Every series that is read, without ``_total`` or ``_created``."""
     lookups = {f"{before}prefix_cache_{kind}" for before in ("", "gpu_") for kind in _LOOKUPS.values()}
-    return {*_COUNTERS.values(), *lookups, _BY_SOURCE, _COMPUTED, _TAKEN, *_HISTOGRAMS.values(), _INFO}
+    return {*_COUNTERS.values(), *lookups, _BY_SOURCE, _BY_TIER, _COMPUTED, _TAKEN, *_HISTOGRAMS.values(), _INFO}
 
 
 def readings(series: Series) -> dict[EngineKey, EngineCounts]:
@@ -57,6 +59,7 @@ def readings(series: Series) -> dict[EngineKey, EngineCounts]:
     by_source = series.counter(_BY_SOURCE)
     for name, source in _SOURCES.items():
         put(found, name, total([s for s in by_source if s.labels.get("source") == source], _key))
+    put_tiers(found, series.counter(_BY_TIER), "source", lambda samples: total(samples, _key))
     computed = [s for s in by_source if s.labels.get("source") == "local_compute"]
     put(found, "computed", total(computed or series.of(_COMPUTED), _key))
     put(found, "blocks_taken", total(series.of(_TAKEN), _key))

@@ -52,6 +52,12 @@ class Counters(msgspec.Struct):
     """Prompt tokens that came from the cache of the engine, by their source (vLLM 0.16 and newer)."""
     cached_external: Amount | None = None
     """Prompt tokens that came from a cache beside it, by their source."""
+    cached_by_tier: dict[str, Amount] = msgspec.field(default_factory=dict)
+    """Reused prompt tokens by the memory that they were found in, as the server calls it; empty where it does not say.
+
+    ``device``, ``host``, ``disk``, ``p2p``, ``external_unspecified`` of vLLM 0.32; ``device``, ``host`` and ``storage``
+    of SGLang 0.5.9.
+    """
     blocks_taken: Amount | None = None
     """Blocks that requests took over from earlier ones, as far as vLLM samples them; unfilled ones are among them."""
     computed_per_request: list[Bucket] = msgspec.field(default_factory=list)

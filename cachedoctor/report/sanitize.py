@@ -270,7 +270,8 @@ def measured(shown: CacheSample | PrefillBatch) -> CacheSample | PrefillBatch:
 def _counters(shown: Counters) -> Counters:
     words = {field: value and hidden(value) for field in ("engine", "model") for value in [getattr(shown, field)]}
     config = {hidden(key): hidden(value) for key, value in shown.config.items()}
-    return msgspec.structs.replace(shown, config=config, **words)
+    tiers = {name(tier): tokens for tier, tokens in shown.cached_by_tier.items()}
+    return msgspec.structs.replace(shown, config=config, cached_by_tier=tiers, **words)
 
 
 def comparison(shown: Comparison) -> Comparison:

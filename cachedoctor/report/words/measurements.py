@@ -228,7 +228,8 @@ def _counted(c: Counters) -> str:
         found.append(f"although {count(c.prompt_tokens, 'prompt token')} came")
     if c.computed is not None:
         found.append(f"{number(c.computed)} computed")
-    if c.cached_external:
+    found += _tiers(c)
+    if c.cached_external and not c.cached_by_tier:
         found.append(f"{number(c.cached_external)} came from a cache outside")
     if c.external_looked_up:
         found.append(f"{number(c.external_looked_up)} looked up outside")
@@ -239,6 +240,26 @@ def _counted(c: Counters) -> str:
         found.append(count(c.preemptions, "retraction" if c.source == "sglang" else "preemption"))
     said = ", ".join(found) or "nothing of the prefix cache in it"
     return f"{c.path} {since}{_engine(c.engine)}: {said}"
+
+
+_TIERS = {
+    "device": "in the memory of the GPU",
+    "host": "in host memory",
+    "disk": "on disk",
+    "p2p": "with another server",
+    "external_unspecified": "outside, unsaid where",
+    "storage": "in storage",
+}
+"""Where reused tokens were found, by the name that the server gives to it."""
+
+
+def _tiers(c: Counters) -> list[str]:
+    """Where reused tokens were found, unless all were in the memory of the GPU, as they are without other tiers."""
+    known = {tier: tokens for tier, tokens in c.cached_by_tier.items() if tokens}
+    if not known.keys() - {"device"}:
+        return []
+    first, *others = (f"{number(tokens)} {_TIERS.get(tier, f'in {tier}')}" for tier, tokens in known.items())
+    return [f"found {first}", *others]
 
 
 _ROWS = {
