@@ -6,6 +6,8 @@ import io
 import json
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -296,6 +298,9 @@ class Publisher:
         self.replay = f"tcp://127.0.0.1:{self.router.bind_to_random_port('tcp://127.0.0.1')}"
         self.sent: list[list[bytes]] = []
         self.left_out: set[int] = set()
+        self.ended = threading.Event()
+        self.beat: object = None
+        """What is published again and again: a listener hears no more than what comes after it."""
 
     def publish(self, *events: object) -> None:
         message = kv.frames(len(self.sent), *events)
@@ -303,10 +308,24 @@ class Publisher:
         if len(self.sent) - 1 not in self.left_out:
             self.pub.send_multipart(message)
 
-    def answer(self) -> None:
-        """Answer what is asked, for a while."""
-        while self.router.poll(1000):
-            self.answer_one()
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Answer what is asked in the block, then close."""
+        thread = threading.Thread(target=self._answer)
+        thread.start()
+        try:
+            yield
+        finally:
+            self.ended.set()
+            thread.join()
+            self.context.destroy(linger=0)
+
+    def _answer(self) -> None:
+        while not self.ended.is_set():
+            if self.router.poll(300):
+                self.answer_one()
+            elif self.beat is not None:
+                self.publish(self.beat)
 
     def answer_one(self) -> None:
         client, _, start = self.router.recv_multipart()
@@ -321,9 +340,7 @@ def test_what_was_missed_is_asked_for() -> None:
     publisher, out = Publisher(), io.BytesIO()
     publisher.left_out = {2}
     publisher.publish(kv.stored("a", "b"))
-    answering = threading.Thread(target=publisher.answer)
-    answering.start()
-    with KvSubscription([publisher.endpoint], replay=[publisher.replay]) as subscription:
+    with publisher.answering(), KvSubscription([publisher.endpoint], replay=[publisher.replay]) as subscription:
         recorder = KvRecorder([publisher.endpoint], out, lambda message, hint: None, Blinder(KEY))
         deadline = time.monotonic() + 20
 
@@ -334,11 +351,89 @@ def test_what_was_missed_is_asked_for() -> None:
             return recorder.messages >= 4 or time.monotonic() > deadline
 
         recorder.run(subscription, stop)
-    answering.join()
-    publisher.context.destroy(linger=0)
     lines = list(kv_recording.lines([out.getvalue()], "kv.jsonl"))
     assert [line.number for line in lines if isinstance(line, KvMessage)] == [0, 1, 2, 3]
     assert rows(KvFold("x").take(lines)) == {"new": 3, "evicted": 1}
+
+
+class SglangPublisher(Publisher):
+    """As SGLang's: a topic in front, and none in what it sends again."""
+
+    def publish(self, *events: object) -> None:
+        payload = msgspec.msgpack.encode([1795218226.5, list(events), 0])
+        self.sent.append([len(self.sent).to_bytes(8, "big"), payload])
+        self.pub.send_multipart([b"kv@10.0.0.1:8000@m", *self.sent[-1]])
+
+    def answer_one(self) -> None:
+        client, _, start = self.router.recv_multipart()
+        for message in self.sent[int.from_bytes(start, "big") :]:
+            self.router.send_multipart([client, b"", *message])
+        self.router.send_multipart([client, b"", b"\xff" * 8, b""])
+
+
+A, B, X, Y = -8_123_456_789_012_345_678, 7_000_000_000_000_000_001, 4, 5
+"""Hashes: signed, of 64 bits."""
+TOKENS = [11, 12, 13, 14], [21, 22, 23, 24], [31, 32, 33, 34]
+
+
+def old_array(blocks: list[int], parent: int | None, tokens: list[int]) -> list[object]:
+    return ["BlockStored", blocks, parent, tokens, kv.SIZE, None]
+
+
+def array(blocks: list[int], parent: int | None, tokens: list[int]) -> list[object]:
+    return [*old_array(blocks, parent, tokens), "GPU"]
+
+
+def salted_array(blocks: list[int], parent: int | None, tokens: list[int]) -> list[object]:
+    return [*array(blocks, parent, tokens), {"cache_salt": "tenant-a"}]
+
+
+def a_map(blocks: list[int], parent: int | None, tokens: list[int]) -> dict[str, object]:
+    return {
+        "type": "BlockStored", "block_hashes": blocks, "parent_block_hash": parent, "token_ids": tokens,
+        "block_size": kv.SIZE, "lora_id": None, "medium": "GPU", "cache_salt": "tenant-a", "session_id": "s-1",
+    }  # fmt: skip
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize(
+    ("stored", "removed"),
+    [
+        (old_array, ["BlockRemoved", [B]]),
+        (array, ["BlockRemoved", [B], "GPU"]),
+        (salted_array, ["BlockRemoved", [B], "GPU"]),
+        (a_map, {"type": "BlockRemoved", "block_hashes": [B], "medium": "GPU"}),
+    ],
+)
+def test_what_sglang_publishes_is_recorded(tmp_path: Path, stored: Any, removed: object) -> None:
+    """Over a socket, in each encoding that it has had: what came before the recorder is asked for."""
+    publisher, out = SglangPublisher(), tmp_path / "kv.jsonl"
+    publisher.beat = {"type": "AllBlocksCleared"} if isinstance(removed, dict) else ["AllBlocksCleared"]
+    first, second, third = TOKENS
+    publisher.publish(stored([A, B], None, first + second))
+    publisher.publish(removed)
+    publisher.publish(stored([B], A, second), stored([X, Y], None, third + second))
+    with publisher.answering():
+        done = run("record-kv", publisher.endpoint, "--replay", publisher.replay, "-o", out, "--for", "1s")
+    assert done.returncode == 0, done.stderr
+    found = read(out.read_bytes())
+    assert found.messages > 3
+    assert found.complete
+    assert rows(found) == {"new": 3, "evicted": 1, "changed": 1}
+    assert not [word for word in (b"tenant-a", b"s-1", str(A).encode(), b"10.0.0.1") if word in out.read_bytes()]
+
+
+def test_layers_that_sglang_tells_apart_are_of_several_kinds() -> None:
+    """A window that moves on gives up its blocks, and the full layers keep theirs: no eviction."""
+    full, window, other = ({"component_type": name} for name in ("full", "swa", "newest"))
+    assert rows(said(kv.stored("a", **full), kv.removed("a", **full), kv.stored("a", **full))) == {
+        "new": 1,
+        "evicted": 1,
+    }
+    for kind in (window, other):
+        found = said(kv.stored("a", **full), kv.stored("a", **kind), kv.removed("a", **kind), kv.stored("a", **kind))
+        assert found.doubt == "groups"
+        assert set(rows(found)) == {"new"}
 
 
 def test_an_answer_that_came_too_late_is_not_taken_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -472,12 +567,9 @@ def test_record_kv_writes_a_file_that_analyze_reads(tmp_path: Path) -> None:
     publisher, out = Publisher(), tmp_path / "kv.jsonl"
     for event in (kv.stored("a"), kv.removed("a"), kv.stored("a")):
         publisher.publish(event)
-    answering = threading.Thread(target=publisher.answer)
-    answering.start()
     args = ["record-kv", publisher.endpoint, "--replay", publisher.replay, "-o", out]
-    done = run(*args, "--for", "1s")
-    answering.join()
-    publisher.context.destroy(linger=0)
+    with publisher.answering():
+        done = run(*args, "--for", "1s")
     assert done.returncode == 0, done.stderr
     assert b"3 messages recorded" in done.stderr
     assert rows(read(out.read_bytes())) == {"new": 1, "evicted": 1}

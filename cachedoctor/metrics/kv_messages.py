@@ -4,7 +4,8 @@ A message is ``[topic, number (8 bytes, big endian), msgpack]``; the payload ``[
 versions of vLLM before 0.32 a map of them. Events are arrays with their name first (vLLM and SGLang of 2025), or maps
 with ``type`` (both of 2026). Newer versions append fields,
 and may add events: what is not known is passed over. Source: vllm/distributed/kv_events.py of 0.10.1 and 0.32.0,
-sglang/srt/disaggregation/kv_events.py of 0.5.23.
+sglang/srt/disaggregation/kv_events.py of 0.5.23 (arrays), of 2026-09 (maps, PR 37482) and mem_cache/events.py
+(component_type).
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _STORED = (
 _FIELDS = {"BlockStored": _STORED, "BlockRemoved": ("block_hashes", "medium", "group_idx"), "AllBlocksCleared": ()}
 """In the order in which arrays have them."""
 _GPU = (None, "GPU", "gpu")
+_COMPONENTS = (None, "full", "swa", "mamba")
+"""Kinds of layers whose blocks SGLang names apart where it is asked to; of groups, as vLLM numbers them."""
 _NUMBER_BYTES = 8
 _ID_BYTES = 8
 """Of a hash: with a million blocks two have one id with a chance of one to 10^7."""
@@ -85,7 +88,7 @@ class Blinder:
         known = [one for one in ids if one is not None]
         if len(known) < len(ids):
             return False, None
-        group, medium = _whole(fields.get("group_idx")) or 0, fields.get("medium")
+        group, medium = _group(fields), fields.get("medium")
         medium = None if medium in _GPU else str(medium)[:_WORD]
         if name == "BlockRemoved":
             return True, RemovedBlocks(known, medium, group)
@@ -124,6 +127,14 @@ def _joined(before: _Event, event: _Event) -> bool:
     if alike:
         before.ids += event.ids
     return alike
+
+
+def _group(fields: dict[str, Any]) -> int:
+    """Which of several kinds of layers a block is of; 0 where there is one."""
+    component = fields.get("component_type")
+    if component in _COMPONENTS:
+        return _whole(fields.get("group_idx")) or max(0, _COMPONENTS.index(component) - 1)
+    return len(_COMPONENTS)
 
 
 def _unpacked(payload: bytes) -> object:
