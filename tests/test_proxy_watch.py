@@ -211,6 +211,16 @@ def test_without_a_terminal_a_line_for_each_request(written: dict[str, bytes], t
     assert b"\n#1          3     1,620        59     2,942  2 x billing-header in messages[0]." in out
 
 
+@pytest.mark.parametrize("kind", ["records", "lines"])
+def test_a_pipe_of_a_proxy_is_known_by_its_first_line(written: dict[str, bytes], kind: str) -> None:
+    done = run("watch", "-", stdin=written[kind])
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"\n#1          3     1,620        59     2,942  2 x billing-header in messages[0]." in done.stdout
+    refused = run("watch", "-", "--launcher", "compose", stdin=written[kind])
+    assert refused.returncode == 2
+    one_line(refused, "--launcher", "go with logs of a server")
+
+
 def test_options_of_logs_are_refused(written: dict[str, bytes], tmp_path: Path) -> None:
     path = tmp_path / "requests.jsonl"
     path.write_bytes(written["lines"])

@@ -469,3 +469,15 @@ def test_the_help_fits(width: int, height: int) -> None:
     assert len(rows) == height
     assert max(row.cell_len for row in rows) <= width
     assert rows[-1].plain.startswith("? goes back")
+
+
+@pytest.mark.sweep
+def test_advice_has_the_form_of_what_starts_the_server() -> None:
+    """As analyze gives it."""
+    log = FIXTURES / "cases" / "cache-ram-off-hybrid" / "server.log"
+    watched = run("watch", "-", "--launcher", "compose", stdin=log.read_bytes()).stdout
+    told = [line for line in run("analyze", log, "--launcher", "compose").stdout.splitlines() if b"compose" in line]
+    assert told
+    assert set(told) <= set(watched.splitlines())
+    without = run("watch", "-", stdin=log.read_bytes()).stdout
+    assert not set(told) <= set(without.splitlines())

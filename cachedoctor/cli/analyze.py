@@ -63,7 +63,7 @@ from cachedoctor.cli.live import FORMATS as LIVE_FORMATS
 from cachedoctor.cli.live import Live
 from cachedoctor.cli.read_progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
-from cachedoctor.cli.started import Started, started
+from cachedoctor.cli.started import started
 from cachedoctor.report.base import FORMATS, FormatName, Look, write
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ def analyze(
         max_unpacked,
         quiet,
         wanted_requests(task, slot, since, until, chosen.format),
-        _told(start),
+        start.told,
         _unknown_lines(chosen.format) if unknown else None,
     )
     beside_paths = (*bodies, tokenizer, template)
@@ -288,14 +288,6 @@ def _unknown_lines(format: FormatName) -> UnknownLines:
     from cachedoctor.doctor.redact.unknown_lines import UnknownLines
 
     return UnknownLines()
-
-
-def _told(start: Started) -> Told | None:
-    if start.launcher is None and start.line is None:
-        return None
-    from cachedoctor.doctor.fixing.fixes import Told
-
-    return Told(start.launcher, start.line, start.file)
 
 
 def _beside(paths: list[str], tokenizer: str | None, template: str | None, *, hashed: bool) -> GivenPrompts | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from cachedoctor.cli import terminal
@@ -19,12 +20,22 @@ if TYPE_CHECKING:
     from cachedoctor.proxy.exchange import Seen
     from cachedoctor.proxy.passed_requests import PassedRequests
     from cachedoctor.report.live.screen import Screenful
+    from cachedoctor.sources.base import Source
+    from cachedoctor.sources.begun import BegunSource
 
 _HEAD = 1 << 13
 
 
-def is_of_proxy(path: str) -> bool:
-    """Whether a file was written by a proxy, or will be: one that is empty and is called like its records."""
+def is_of_proxy(path: str, pipe: BegunSource | None = None) -> bool:
+    """Whether a file was written by a proxy, or will be: one that is empty and is called like its records.
+
+    Of a ``pipe`` the first line is waited for.
+    """
+    from cachedoctor.proxy.passed_requests import is_passed
+
+    if pipe is not None:
+        head = pipe.head(_HEAD, _say_that_it_waits)
+        return head.startswith(b"{") and is_passed(head)
     if not os.path.isfile(path):
         return False
     try:
@@ -34,13 +45,16 @@ def is_of_proxy(path: str) -> bool:
         return False
     if not head.startswith(b"{"):
         return not head and path.endswith((".jsonl", ".ndjson"))
-    from cachedoctor.proxy.passed_requests import is_passed
-
     return is_passed(head)
 
 
-def run(path: str, sink: Sink, look: Look, interrupts: Interrupts) -> int:
-    """Show what passes until a signal comes; gives the exit status.
+def _say_that_it_waits() -> None:
+    if sys.stdout is not None and sys.stdout.isatty():
+        terminal.tell("waiting for the first line")
+
+
+def run(path: str, pipe: BegunSource | None, sink: Sink, look: Look, interrupts: Interrupts) -> int:
+    """Show what passes until a signal comes, or until the ``pipe`` ends; gives the exit status.
 
     Raises:
         CacheDoctorError: the file cannot be read.
@@ -51,15 +65,18 @@ def run(path: str, sink: Sink, look: Look, interrupts: Interrupts) -> int:
     passed = PassedRequests(path)
     is_screen = sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     shown = _Screen(passed, look, interrupts) if is_screen else _Lines(sink, look)
+    code = INTERRUPTED
     try:
-        with shown, interrupts.deferred() as stop:
-            for chunk in FollowSource(path, stop=stop).chunks():
+        with shown, ExitStack() as following:
+            source: Source = pipe or FollowSource(path, stop=following.enter_context(interrupts.deferred()))
+            for chunk in source.chunks():
                 with interrupts.held():
                     shown.take(passed.take(chunk), silent=not chunk)
+            code = INTERRUPTED if pipe is None else 0
     except KeyboardInterrupt:
         pass
     _end(passed, sink, terminal.fitted(look))
-    return INTERRUPTED
+    return code
 
 
 class _Screen:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from cachedoctor.cli.common_options import LauncherName
+    from cachedoctor.doctor.fixing.fixes import Told
     from cachedoctor.model import Given
 
 _OTHERS = re.compile(r"(?:^|[\s/])(?:vllm\s+serve|vllm\.entrypoints|sglang(?:\.launch_server|\s+serve))\b")
@@ -41,6 +42,15 @@ class Started(NamedTuple):
             what = "--cmdline is about llama-server: options of vLLM and SGLang are not checked"
             raise CacheDoctorError(what, "their logs say at the start how they were resolved")
         return parse(self.line)
+
+    @property
+    def told(self) -> Told | None:
+        """The same for fixes; None where nothing was said."""
+        if self.launcher is None and self.line is None:
+            return None
+        from cachedoctor.doctor.fixing.fixes import Told
+
+        return Told(self.launcher, self.line, self.file)
 
 
 def started(cmdline: str | None, launcher: LauncherName | None = None) -> Started:

@@ -18,6 +18,7 @@ from cachedoctor.cli.common_options import (
     ColorOption,
     Config,
     Ignore,
+    Launcher,
     MinPromptTokens,
     NoConfig,
     Select,
@@ -27,15 +28,16 @@ from cachedoctor.cli.common_options import (
 from cachedoctor.cli.ending import INTERRUPTED, complain, conclude, has_content, status
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.sink import Sink
-from cachedoctor.cli.started import started
+from cachedoctor.cli.started import Started, started
 from cachedoctor.report.base import Look, write
 
 if TYPE_CHECKING:
     from cachedoctor.cli.live_screen import Screen
     from cachedoctor.cli.plain import Lines
     from cachedoctor.doctor.analysis.analyzer import Analyzer
-    from cachedoctor.model import Given, Options, Report
+    from cachedoctor.model import Options, Report
     from cachedoctor.sources.base import SourceError
+    from cachedoctor.sources.begun import BegunSource
 
 
 def watch(
@@ -48,6 +50,7 @@ def watch(
     ] = None,
     build: Build = None,
     cmdline: Cmdline = None,
+    launcher: Launcher = None,
     select: Select = None,
     ignore: Ignore = None,
     min_prompt_tokens: MinPromptTokens = None,
@@ -69,14 +72,21 @@ def watch(
     """
     chosen = settings.resolve(ctx, config, no_config)
     chosen.announce()
-    path = given_or_piped(ctx, log)
+    from cachedoctor.doctor.analysis.run import begun_pipe
+
+    path, start = given_or_piped(ctx, log), started(cmdline, launcher)
     with Interrupts() as interrupts, Sink(None) as sink:
         look = terminal.look(False, chosen.color)
-        if proxy_watch.is_of_proxy(path):
-            _refuse(build, cmdline, select, ignore, min_prompt_tokens, warn_tokens)
-            raise typer.Exit(proxy_watch.run(path, sink, look, interrupts))
-        code = _run(path, build, started(cmdline).given, chosen.options, sink, look, interrupts)
+        pipe = begun_pipe(path)
+        if not _is_pasted(path) and proxy_watch.is_of_proxy(path, pipe):
+            _refuse(build, cmdline, launcher, select, ignore, min_prompt_tokens, warn_tokens)
+            raise typer.Exit(proxy_watch.run(path, pipe, sink, look, interrupts))
+        code = _run(path, pipe, build, start, chosen.options, sink, look, interrupts)
     raise typer.Exit(code)
+
+
+def _is_pasted(path: str) -> bool:
+    return path == "-" and terminal.typed()
 
 
 def _refuse(*given: object) -> None:
@@ -85,13 +95,16 @@ def _refuse(*given: object) -> None:
         from cachedoctor.model import CacheDoctorError
 
         hint = "without them: cachedoctor watch requests.jsonl"
-        raise CacheDoctorError("--build, --cmdline, --select, --ignore and thresholds go with logs of a server", hint)
+        raise CacheDoctorError(
+            "--build, --cmdline, --launcher, --select, --ignore and thresholds go with logs of a server", hint
+        )
 
 
 def _run(
     path: str,
+    pipe: BegunSource | None,
     build: int | None,
-    given: list[Given],
+    start: Started,
     options: Options,
     sink: Sink,
     look: Look,
@@ -100,8 +113,10 @@ def _run(
     from cachedoctor.cli.stepwise import Stepwise
 
     shown = _view(path, sink, look, interrupts)
-    analyzer = shown.analyzer = Stepwise(interrupts, (shown,), shown.listener, build, None, given, options=options)
-    errors, interrupted = _feed(analyzer, path, shown, interrupts)
+    analyzer = shown.analyzer = Stepwise(
+        interrupts, (shown,), shown.listener, build, None, start.given, options=options, told=start.told
+    )
+    errors, interrupted = _feed(analyzer, path, pipe, shown, interrupts)
 
     def end(report: Report) -> None:
         if has_content(report):
@@ -117,19 +132,19 @@ def _view(path: str, sink: Sink, look: Look, interrupts: Interrupts) -> Screen |
     if sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
         from cachedoctor.cli.live_screen import Screen
 
-        return Screen(look, interrupts, keys=not (path == "-" and terminal.typed()))
+        return Screen(look, interrupts, keys=not _is_pasted(path))
     from cachedoctor.cli.plain import Lines
 
     return Lines(sink, look)
 
 
 def _feed(
-    analyzer: Analyzer, path: str, shown: Screen | Lines, interrupts: Interrupts
+    analyzer: Analyzer, path: str, pipe: BegunSource | None, shown: Screen | Lines, interrupts: Interrupts
 ) -> tuple[list[SourceError], bool]:
     from cachedoctor.doctor.analysis.run import drive_growing
 
     try:
         with shown:
-            return drive_growing(analyzer, path, interrupts.deferred())
+            return drive_growing(analyzer, path, pipe, interrupts.deferred())
     except KeyboardInterrupt:
         return [], True

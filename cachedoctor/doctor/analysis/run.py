@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
     from cachedoctor.metrics.dump import Dump
+    from cachedoctor.sources.begun import BegunSource
 
 
 class Beside(NamedTuple):
@@ -72,15 +73,21 @@ def drive_followed(
         return [] if error is None else [error], stop()
 
 
-def drive_growing(
-    analyzer: Analyzer, path: str, until: AbstractContextManager[Callable[[], bool]]
-) -> tuple[list[SourceError], bool]:
-    """Feed a log that is still written: a pipe as it comes, a file as ``drive_followed`` does."""
+def begun_pipe(path: str) -> BegunSource | None:
+    """Return what reads the pipe or the standard input at ``path`` and can be looked at before; None of a file."""
+    from cachedoctor.sources.begun import BegunSource
     from cachedoctor.sources.file import is_stream
 
-    if path != "-" and not is_stream(path):
+    return BegunSource(source_of(path, MAX_BYTES)) if path == "-" or is_stream(path) else None
+
+
+def drive_growing(
+    analyzer: Analyzer, path: str, pipe: BegunSource | None, until: AbstractContextManager[Callable[[], bool]]
+) -> tuple[list[SourceError], bool]:
+    """Feed a log that is still written: a ``pipe`` as it comes, a file as ``drive_followed`` does."""
+    if pipe is None:
         return drive_followed(analyzer, path, until)
-    error = drive(analyzer, source_of(path, MAX_BYTES))
+    error = drive(analyzer, pipe)
     return [] if error is None else [error], False
 
 
