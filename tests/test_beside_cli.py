@@ -336,7 +336,12 @@ def test_what_no_prompt_was_looked_up_for_is_off():
 @pytest.mark.parametrize("line", ["vllm serve m --max-num-seqs 4", "python3 -m sglang.launch_server --model m"])
 def test_a_command_line_of_another_server_is_not_passed_over(line):
     """Nobody checks its options: silence would look like approval."""
-    one_line(run("analyze", REAL / "vllm032_dense_healthy.log", "--cmdline", line), "llama-server")
+    log = REAL / "vllm032_dense_healthy.log"
+    said = run("analyze", log, "--cmdline", line).stderr.decode()
+    assert said.startswith("cachedoctor: note: --cmdline: options of vLLM and SGLang are not checked")
+    assert said.count("\n") == 1
+    assert run("analyze", log, "--cmdline", line, "-q").stderr == b""
+    one_line(run("simulate", "-", "--cmdline", line, "--set", "parallel=2", stdin=LOG), "llama-server")
 
 
 @pytest.mark.sweep

@@ -19,11 +19,12 @@ from conftest import FIXTURES, ROOT, case_of, content_of, every_case, given_of, 
 from printed_commands import BLANK, as_command, in_rows, in_step, is_read, ours_read, servers_take, shell_reads
 from reports import written
 
+import cachedoctor
 from cachedoctor.doctor.fixing.fixes import Told, fixes
 from cachedoctor.doctor.fixing.merged_options import Wish, chosen, merged
 from cachedoctor.engines.llamacpp.pasted_issue import read_issue
 from cachedoctor.envelope.delivery import delivered_by
-from cachedoctor.knowledge import clients, flags
+from cachedoctor.knowledge import clients, cmdline, flags
 from cachedoctor.launchers.asked_options import Asked
 from cachedoctor.launchers.form import form
 from cachedoctor.model import (
@@ -419,6 +420,50 @@ def test_the_command_line_that_was_given_comes_back_changed() -> None:
     assert [row for row in found.splitlines() if not row.startswith("#")] == [
         "LLAMA_ARG_X=1 llama-server -m ~/m.gguf --parallel 4 --ctx-size 65536 --cache-ram 8192"
     ]
+
+
+@pytest.mark.parametrize(
+    ("log", "line", "fixed"),
+    [
+        ("vllm-v0-preemption", "vllm serve m -tp 2", "vllm serve m -tp 2 --gpu-memory-utilization 0.95"),
+        ("vllm-v0-preemption", "llama-server -m q.gguf", None),
+        ("vllm-v0-preemption", "docker run lmsysorg/sglang --model-path m", None),
+        ("sglang-retraction", "python3 -m sglang.launch_server --model-path m",
+         "python3 -m sglang.launch_server --model-path m --schedule-conservativeness 1.3"),
+        ("sglang-retraction", "python -m vllm.entrypoints.openai.api_server --model m", None),
+    ],
+)  # fmt: skip
+def test_a_line_that_starts_another_server_is_left_out(log: str, line: str, fixed: str | None) -> None:
+    report = cachedoctor.analyze(FIXTURES / "measured" / f"{log}.log")
+    (fix,) = fixes(report.findings, report.sessions, report.inputs, Told(None, line))
+    text = " ".join(" ".join(step.commands) for step in fix.steps)
+    if fixed is None:
+        assert line not in text
+        assert "the command line that was given starts another server, and is left out" in fix.notes
+    else:
+        assert text.startswith(fixed)
+        assert not any("another server" in note for note in fix.notes)
+
+
+@pytest.mark.parametrize(
+    ("line", "engine"),
+    [
+        ("sudo /opt/vllm/bin/vllm serve m", "vllm"),
+        ("python3 -m vllm.entrypoints.openai.api_server --model m", "vllm"),
+        ("docker run --gpus all -p 8000:8000 vllm/vllm-openai:v0.9 --model m", "vllm"),
+        ("python -m sglang.launch_server --model-path m", "sglang"),
+        ("docker run lmsysorg/sglang:latest python3 -m sglang.launch_server", "sglang"),
+        ("llama-server -m /models/vllm/serve.gguf", "llama.cpp"),
+        ("docker run -v /vllm:/models ghcr.io/ggml-org/llama.cpp:server -m q.gguf", "llama.cpp"),
+        ("-c 4096 -np 2", None),
+        ("docker run mine --model sglang", None),
+        ("llama-server 'unclosed", None),
+    ],
+)
+def test_which_server_a_line_starts(line: str, engine: str | None) -> None:
+    assert cmdline.engine_of(line) == engine
+    assert cmdline.is_for(line, "ik_llama.cpp") == (engine in (None, "llama.cpp"))
+    assert cmdline.is_for(line, "sglang") == (engine in (None, "sglang"))
 
 
 def test_a_pasted_command_line_is_one_command() -> None:

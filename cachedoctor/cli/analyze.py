@@ -249,6 +249,8 @@ def analyze(
     bodies = [*(slots or []), *(prompts or []), *(requests or [])]
     beside = _beside(bodies, tokenizer, template, hashed=hash_clients)
     start = started(cmdline, launcher)
+    if not quiet:
+        start.say_what_is_not_checked()
     paths = _expanded(_paths(ctx, logs or [], follow, alone), quiet)
     counters = heard(asking, quiet, lonely=not (paths or follow or files or responses or kv_events))
     job = _Job(

@@ -19,7 +19,7 @@ from cachedoctor.cli.common_options import (
 from cachedoctor.cli.ending import FAULT, NOTHING, SERVERS, UNWRITTEN
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.sink import Sink
-from cachedoctor.cli.started import started, starts_another
+from cachedoctor.cli.started import started
 
 if TYPE_CHECKING:
     from cachedoctor.model import Fix, Given, Report
@@ -66,10 +66,9 @@ def fix(
     from cachedoctor.report.forms import fix_forms
 
     start = started(cmdline, launcher)
-    given = [] if start.line is None or starts_another(start.line) else start.given
     path = given_or_piped(ctx, log)
     with Interrupts():
-        report = _report(path, build, given, max_unpacked)
+        report = _report(path, build, start.given, max_unpacked)
         if not any(info.recognised for info in report.inputs):
             terminal.complain(f"nothing in the input was recognised as a log of {SERVERS}", UNWRITTEN)
             raise typer.Exit(NOTHING)

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING, NamedTuple
+
+from cachedoctor.cli import terminal
 
 if TYPE_CHECKING:
     from cachedoctor.cli.common_options import LauncherName
     from cachedoctor.doctor.fixing.fixes import Told
     from cachedoctor.model import Given
-
-_OTHERS = re.compile(r"(?:^|[\s/])(?:vllm\s+serve|vllm\.entrypoints|sglang(?:\.launch_server|\s+serve))\b")
-"""What starts a server whose options nobody reads here."""
-
-
-def starts_another(line: str) -> bool:
-    """Whether a command line starts vLLM or SGLang."""
-    return _OTHERS.search(line) is not None
 
 
 class Started(NamedTuple):
@@ -32,16 +25,33 @@ class Started(NamedTuple):
 
     @property
     def given(self) -> list[Given]:
-        """The options of the line that are checked; raises ``CacheDoctorError`` where it is not llama-server's."""
-        if self.line is None:
+        """The options of the line that are checked: of vLLM and SGLang none are."""
+        if self.line is None or self.is_of_another:
             return []
         from cachedoctor.knowledge.cmdline import parse
-        from cachedoctor.model import CacheDoctorError
 
-        if starts_another(self.line):
-            what = "--cmdline is about llama-server: options of vLLM and SGLang are not checked"
-            raise CacheDoctorError(what, "their logs say at the start how they were resolved")
         return parse(self.line)
+
+    @property
+    def is_of_another(self) -> bool:
+        """Whether the line starts vLLM or SGLang."""
+        from cachedoctor.knowledge.cmdline import engine_of
+
+        return self.line is not None and engine_of(self.line) in ("vllm", "sglang")
+
+    def say_what_is_not_checked(self) -> None:
+        """Say so where nobody looks at the options: silence would look like approval."""
+        if self.is_of_another:
+            what = "--cmdline: options of vLLM and SGLang are not checked, fixes have the form of the line"
+            terminal.complain(what, "their logs say at the start how options were resolved", "note")
+
+    def demand_llama_server(self) -> None:
+        """Raise ``CacheDoctorError`` where the line starts something else."""
+        if self.is_of_another:
+            from cachedoctor.model import CacheDoctorError
+
+            what = "--cmdline is about llama-server: settings of vLLM and SGLang are not taken from it"
+            raise CacheDoctorError(what, "their logs say at the start how they were resolved")
 
     @property
     def told(self) -> Told | None:

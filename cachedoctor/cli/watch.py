@@ -75,6 +75,7 @@ def watch(
     from cachedoctor.doctor.analysis.run import begun_pipe
 
     path, start = given_or_piped(ctx, log), started(cmdline, launcher)
+    start.say_what_is_not_checked()
     with Interrupts() as interrupts, Sink(None) as sink:
         look = terminal.look(False, chosen.color)
         pipe = begun_pipe(path)

@@ -113,6 +113,7 @@ def _asking(paths: list[str], beside: Beside) -> Asking:
     from cachedoctor.doctor.whatif.evidence import Asking
     from cachedoctor.sources.unpack import MAX_BYTES
 
-    given, limit = started(beside.cmdline).given, beside.max_unpacked or MAX_BYTES
+    start, limit = started(beside.cmdline), beside.max_unpacked or MAX_BYTES
+    start.demand_llama_server()
     said = beside.responses or []
-    return Asking(paths, _bodies(beside), beside.tokenizer, beside.template, beside.build, given, limit, said)
+    return Asking(paths, _bodies(beside), beside.tokenizer, beside.template, beside.build, start.given, limit, said)

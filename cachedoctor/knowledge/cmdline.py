@@ -19,6 +19,8 @@ from cachedoctor.knowledge.server_options import Option, Value
 from cachedoctor.model import CacheDoctorError, Given
 
 _PROGRAM = re.compile(r"(?:^|[/\\:=])(?:llama-server|server)(?:\.exe)?$|llama-server\.exe$", re.IGNORECASE)
+_OTHERS = re.compile(r"(?:^|[\s/])(?:(vllm)(?:\s+serve|\.entrypoints)|(sglang)(?:\.launch_server|\s+serve))\b")
+_OTHER_IMAGES = re.compile(r"(vllm)|(sglang)", re.IGNORECASE)
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
 _ALONE = frozenset(
     f"--{name}"
@@ -67,6 +69,31 @@ def parse(line: str) -> list[Given]:
 def is_program(word: str) -> bool:
     """Whether a word names the server, with or without its path."""
     return _PROGRAM.search(word) is not None
+
+
+def engine_of(line: str) -> str | None:
+    """Which server a command line starts, as sessions name it; None where that is not to be seen."""
+    other = _OTHERS.search(line)
+    if other is not None:
+        return "vllm" if other[1] else "sglang"
+    try:
+        words = _words(line)
+    except CacheDoctorError:
+        return None
+    if any(map(is_program, words)):
+        return "llama.cpp"
+    container = container_at(words)
+    if container is None:
+        return None
+    behind = words[container + 1 :]
+    image = _OTHER_IMAGES.search(" ".join(behind[(at := image_at(behind)[0]) : at + 1]))
+    return None if image is None else "vllm" if image[1] else "sglang"
+
+
+def is_for(line: str, engine: str) -> bool:
+    """Whether a command line may have started a server of ``engine``, forks of llama.cpp among them."""
+    started = engine_of(line)
+    return started in (None, engine) or (started == "llama.cpp" and engine not in ("vllm", "sglang"))
 
 
 def _starts(word: str) -> bool:

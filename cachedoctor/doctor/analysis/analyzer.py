@@ -31,6 +31,7 @@ from cachedoctor.doctor.naming import printable
 from cachedoctor.engines.llamacpp.settle import follow
 from cachedoctor.engines.llamacpp.tracker import Tracker
 from cachedoctor.envelope.delivery import delivered_by
+from cachedoctor.knowledge.cmdline import is_for
 from cachedoctor.knowledge.rotations import base_name
 from cachedoctor.model import (
     SEVERITY_ORDER,
@@ -206,7 +207,7 @@ class Analyzer:
         """Say of a server what started it: advice goes by that."""
         told = self._told_start
         session.launcher = (told and told.launcher) or launcher
-        if told is not None and told.line is not None:
+        if told is not None and told.line is not None and is_for(told.line, session.engine):
             session.cmdline = told.line
 
     def _read_excerpt(self, segments: list[Segment]) -> None:

@@ -200,6 +200,6 @@ def _prompts(beside: Beside) -> GivenPrompts | None:
 def _given(beside: Beside) -> list[Given]:
     if beside.cmdline is None:
         return []
-    from cachedoctor.knowledge.cmdline import parse
+    from cachedoctor.knowledge.cmdline import engine_of, parse
 
-    return parse(beside.cmdline)
+    return [] if engine_of(beside.cmdline) in ("vllm", "sglang") else parse(beside.cmdline)

@@ -63,13 +63,17 @@ def fixes(
         session = _session(sessions, path, origin)
         start = starts.get(path or "")
         line = told.line or (session.cmdline if session is not None else None)
+        is_anothers = line is not None and session is not None and not cmdline.is_for(line, session.engine)
+        line = None if is_anothers else line
         launcher = _launcher(session, start, told._replace(line=line))
         if line is not None and not whole and launcher not in _UNSHOWN and hidden(line) != line:
             line = None
         # The wrapper of another launcher names its own things: a port, a container.
         name = _place(origin, launcher) if start is not None and start == launcher else None
         one = _fix(wishes, session, (path, origin), launcher, name, line)
-        if told.file is not None and one.options and path not in (None, "-"):
+        if is_anothers:
+            one.notes.append("the command line that was given starts another server, and is left out")
+        if told.file is not None and one.options and path not in (None, "-") and not is_anothers:
             one.notes.append(f"as a patch: cachedoctor fix {shlex.quote(path)} --file {told.file}")
         if launcher is not None and not _foreign(session):
             asked = _asked([], session, name)._replace(line=line)
