@@ -102,7 +102,7 @@ def test_a_prompt_that_does_not_fit_its_slot_is_in_no_sum() -> None:
     assert (found.replay.too_long, found.changed.too_long) == (0, 2)  # those of 300 tokens
     assert found.changed.prompt_tokens == found.replay.prompt_tokens - 2 * 300
     assert [row.prompt_tokens for row in found.conversations] == [300, 300]
-    said = whatif_words.verdict(found.replay, found.changed, found.placed)
+    said = whatif_words.verdict(found.replay, found.changed, found.placed, found.fit)
     assert said == "2 requests do not fit the context of a slot any more: the sums are of different requests."
 
 
@@ -376,6 +376,53 @@ def test_bodies_alone_have_a_server_with_room_and_defaults(tmp_path: Path) -> No
     answer = simulate(found, ["memory=recurrent", "parallel=1"], [str(bodies)])
     assert (answer.fit, answer.server, answer.replay.prompt_ms) == (None, None, None)
     assert {row.name: row.changed for row in answer.settings}["memory"] == "recurrent"
+
+
+def recorded_day(name: str, folder: Path, more: int = 0) -> Path:
+    """Bodies of a day, each with the answer of the real server; ``more`` is added to its count of prompt tokens."""
+    bodies, answers = (
+        [json.loads(line) for line in (DAYS / name / f"{kind}.jsonl").read_text("utf-8").splitlines()]
+        for kind in ("requests", "responses")
+    )
+    for one in answers:
+        one["usage"]["prompt_tokens"] += more
+    path = folder / "recorded.jsonl"
+    rows = [
+        {"request": one["body"], "response": {"usage": answer["usage"]}}
+        for one, answer in zip(bodies, answers, strict=True)
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    return path
+
+
+def test_counts_that_were_recorded_with_bodies_are_held_against_the_replay(models: Path, tmp_path: Path) -> None:
+    """The day ran with settings of its own: with the defaults the replay is another server's, with them it is exact."""
+    name = "dense-six_on_four-b11549-lv4"
+    truth, path = runs.truth(DAYS / name), recorded_day(name, tmp_path)
+    asking = Asking([str(path)], [], str(models / "dense.gguf"), None, truth["build"])
+    unlike = simulate(gather(asking), ["cache-ram=0"], [str(path)])
+    assert unlike.server is not None
+    assert unlike.server.reused_tokens == truth["total"]["reused"]
+    assert unlike.fit is not None
+    assert unlike.fit.wrong_tokens > unlike.fit.prompt_tokens / 2
+    assert "is no llama-server: what a change would do on it is not known" in whatif_words.fit(unlike.fit)
+    said = whatif_words.verdict(unlike.replay, unlike.changed, unlike.placed, unlike.fit)
+    assert said.startswith("In the replay, which is not what the server did: ")
+    given = parse("llama-server " + " ".join(truth["options"]))
+    found = simulate(gather(asking._replace(given=given)), ["cache-ram=8192"], [str(path)])
+    assert found.fit is not None
+    assert (found.fit.equal, found.fit.wrong_tokens, found.fit.requests) == (30, 0, 30)
+    assert "no llama-server" not in whatif_words.fit(found.fit)
+    assert {row.name for row in found.settings if not row.assumed} >= {"parallel", "ctx-size", "cache-ram"}
+
+
+def test_counts_of_another_tokenizer_say_nothing_of_reuse(models: Path, tmp_path: Path) -> None:
+    path = recorded_day("dense-six_on_four-b11549-lv4", tmp_path, more=7)
+    found = gather(Asking([str(path)], [], str(models / "dense.gguf")))
+    answer = simulate(found, ["parallel=1"], [str(path)])
+    assert (answer.fit, answer.server, answer.placed.answers_unlike) == (None, None, 30)
+    (note,) = [one for one in whatif_words.notes(answer.placed, answer.settings) if "recorded answer" in one]
+    assert note.startswith("30 recorded answers counted another length")
 
 
 def test_logs_and_bodies_are_told_apart(tmp_path: Path) -> None:

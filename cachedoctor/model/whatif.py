@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+MOST_WRONG = 0.05
+"""Share of the prompt tokens by which the replay may be off, request by request, under the recorded settings.
+
+What a setting saves is a difference of two replays and can be no surer than each of them; settings that matter save a
+fifth of the prompt tokens and more, and with a twentieth their order is still right. Real servers that are replayed
+with their own settings stay below a hundredth."""
+
 
 class ReplayFit(msgspec.Struct):
     """How far the replay, under the recorded settings, agrees with what the server said that it reused."""
@@ -44,6 +51,8 @@ class Placed(msgspec.Struct):
     """The log prints what a saved prompt takes; else every prompt is taken to fit into the RAM cache."""
     images: int = 0
     """Requests with images, each of which is taken to have as many tokens as the others."""
+    answers_unlike: int = 0
+    """Of bodies alone: requests whose recorded answer counts another length; what it says of reuse is left out."""
 
 
 class ReplaySetting(msgspec.Struct):
@@ -93,10 +102,10 @@ class Simulation(msgspec.Struct):
     inputs: list[str]
     placed: Placed
     fit: ReplayFit | None
-    """None without a log: there is nothing to hold the replay against."""
+    """None without a log and without recorded counts: there is nothing to hold the replay against."""
     settings: list[ReplaySetting]
     server: ReplayAccount | None
-    """As the log says, of the requests in ``fit``."""
+    """As the log or the recorded answers say, of the requests in ``fit``."""
     replay: ReplayAccount
     """By the replay, under the recorded settings."""
     changed: ReplayAccount

@@ -56,8 +56,8 @@ def span_ms(speed: PromptSpeed, start: int, end: int) -> float:
 
 
 def server_account(evidence: Evidence) -> ReplayAccount | None:
-    """Sum up what the server said, of the requests of which it did; None without a log."""
-    if not evidence.from_log:
+    """Sum up what the server said, of the requests of which it did; None where nothing does."""
+    if not evidence.is_counted:
         return None
     found = ReplayAccount(0, 0, 0, 0, None, None, None)
     times = list[float | None]()
@@ -75,8 +75,8 @@ def server_account(evidence: Evidence) -> ReplayAccount | None:
 
 
 def fit(evidence: Evidence, served: Sequence[Served]) -> ReplayFit | None:
-    """Hold the replay under the recorded settings against what the server said; None without a log."""
-    if not evidence.from_log:
+    """Hold the replay under the recorded settings against what the server said; None where nothing does."""
+    if not evidence.is_counted:
         return None
     found = ReplayFit(0, 0, 0, 0, 0, 0)
     for asked, one, reused in zip(evidence.traffic.asked, served, evidence.reused, strict=True):

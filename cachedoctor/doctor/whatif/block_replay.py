@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from cachedoctor.doctor.whatif.block_evidence import REFUSED, BlockEvidence
 from cachedoctor.doctor.whatif.block_setup import NAMES, OPTIONS, BlockSetup, listed
-from cachedoctor.doctor.whatif.replayed import LEAST_COUNTED, MOST_WRONG
+from cachedoctor.doctor.whatif.replayed import LEAST_COUNTED
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.model.whatif import ReplayAccount, ReplayedConversation, ReplayFit, ReplaySetting
+from cachedoctor.model.whatif import MOST_WRONG, ReplayAccount, ReplayedConversation, ReplayFit, ReplaySetting
 from cachedoctor.replay import sglang_radix, vllm_blocks
 from cachedoctor.replay.prompt_tree import PromptTree
 from cachedoctor.replay.traffic import Asked, Traffic

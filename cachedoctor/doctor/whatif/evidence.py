@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 
@@ -15,6 +15,7 @@ from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.listener import Listener
 from cachedoctor.doctor.analysis.run import feed_all
 from cachedoctor.doctor.diagnosis.prompt_speed import PromptSpeed
+from cachedoctor.doctor.extras import told_counts
 from cachedoctor.doctor.extras.extra_inputs import is_recording
 from cachedoctor.doctor.replaying import from_bodies, from_log
 from cachedoctor.doctor.replaying.recorded_settings import recorded
@@ -78,6 +79,11 @@ class Evidence(msgspec.Struct):
     placed: Placed
     speed: PromptSpeed
     from_log: bool
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether anything says what the server reused: a log, or the answers that were recorded with bodies."""
+        return self.from_log or any(one is not None for one in self.reused)
 
 
 class _Hearing(Listener):
@@ -301,7 +307,7 @@ def _evidence(
 def _from_bodies(asking: Asking) -> Evidence:
     sent = [found for path in asking.prompts for found in inputs.load_sent(path)]
     files = ModelFiles(asking.tokenizer, asking.template)
-    base = Settings() if asking.build is None else Settings(build=asking.build)
+    base, said = _told_settings(asking)
     try:
         built = from_bodies.build([from_bodies.Sent(one) for one in sent], files, base.build)
         exact = files.cutter.exact
@@ -311,20 +317,50 @@ def _from_bodies(asking: Asking) -> Evidence:
     if not count:
         raise CacheDoctorError(f"{asking.paths[0]}: holds no prompts", inputs.SHAPES)
     tree = built.traffic.tree
-    longest = max(tree.length(one.content) for one in built.traffic.asked)
-    base = msgspec.structs.replace(base, context=_SLOTS * (longest // _ROUND + 1) * _ROUND)
+    if "context" not in said:
+        longest = max(tree.length(one.content) for one in built.traffic.asked)
+        base = msgspec.structs.replace(base, context=_SLOTS * (longest // _ROUND + 1) * _ROUND)
     placed = Placed(count, sum(one is not None for one in sent), exact)
     placed.bodies_left_out = sum(one is None for one in sent)
     placed.images = sum(one.images for one in built.traffic.asked)
     by_body = _threads(sent)
     threads = _numbered([None if at is None else by_body[at] for at in built.sent])
     nothing: list[None] = [None] * count
-    said = {"window"} | ({"build"} if asking.build is not None else set())
+    reused: list[int | None] = _answered(built, sent, placed) if exact else [*nothing]
     assumed = frozenset(set(Settings.__struct_fields__) - said)
     return Evidence(
-        built.traffic, base, assumed, [*nothing], [*nothing], threads, [*nothing], [*nothing], placed, PromptSpeed(),
-        False,
-    )  # fmt: skip
+        built.traffic, base, assumed, reused, [*nothing], threads, [*nothing], [*nothing], placed, PromptSpeed(), False
+    )
+
+
+def _told_settings(asking: Asking) -> tuple[Settings, set[str]]:
+    """What a command line says of a server without a log, the defaults for the rest; and the fields that were said."""
+    own = {"n_slots": "slots", "n_ctx": "context"}
+    said: dict[str, Any] = {own.get(name, name): value for name, value in said_by(list(asking.given)).items()}
+    similarity = {one.option: one.value for one in asking.given}.get("slot_prompt_similarity")
+    if isinstance(similarity, int | float):
+        said["slot_prompt_similarity"] = float(similarity)
+    if asking.build is not None:
+        said["build"] = asking.build
+    known = {name: value for name, value in said.items() if name in Settings.__struct_fields__}
+    return Settings(**known), {"window", *known}
+
+
+def _answered(built: from_bodies.Built, sent: Sequence[Prompt | None], placed: Placed) -> list[int | None]:
+    """What the recorded answers say was reused, of those whose prompt is as long as it is here.
+
+    Where most are not they are of another model, or counted by a gateway: then none says anything of this replay.
+    """
+    prompts = [None if at is None else sent[at] for at in built.sent]
+    told = [told_counts.Counts(None, None) if one is None else told_counts.of_prompt(one) for one in prompts]
+    lengths = [built.traffic.tree.length(one.prompt) for one in built.traffic.asked]
+    same = [one.prompt_tokens == length for one, length in zip(told, lengths, strict=True)]
+    counted = sum(one.prompt_tokens is not None for one in told)
+    if sum(same) < _LEAST_MATCHED * counted:
+        placed.answers_unlike = counted
+        return [None] * len(told)
+    placed.answers_unlike = counted - sum(same)
+    return [one.cached_tokens if fits else None for one, fits in zip(told, same, strict=True)]
 
 
 # ---- conversations

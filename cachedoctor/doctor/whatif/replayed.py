@@ -11,17 +11,11 @@ from cachedoctor.doctor.whatif.server_names import FIELDS, changed, listed
 from cachedoctor.knowledge import flags
 from cachedoctor.knowledge.server_options import lacking
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.model.whatif import ReplayFit, ReplaySetting
+from cachedoctor.model.whatif import MOST_WRONG, ReplayFit, ReplaySetting
 from cachedoctor.replay.llamacpp.served import Served
 from cachedoctor.replay.llamacpp.server import serve
 from cachedoctor.replay.llamacpp.server_settings import Settings
 
-MOST_WRONG = 0.05
-"""Share of the prompt tokens by which the replay may be off, request by request, under the recorded settings.
-
-What a setting saves is a difference of two replays and can be no surer than each of them; settings that matter save a
-fifth of the prompt tokens and more, and with a twentieth their order is still right. Real servers that are replayed
-with their own settings stay below a hundredth."""
 LEAST_COUNTED = 0.5
 """Share of the requests of which the log must say what was reused."""
 _REFUSED = 3
@@ -35,14 +29,14 @@ class Base(NamedTuple):
 
 
 def replay_base(evidence: Evidence) -> Base:
-    """Replay under the recorded settings.
+    """Replay under the recorded settings. Of bodies alone nearly all of these are assumed: there the fit is only said.
 
     Raises:
         CacheDoctorError: the replay does not explain the log, or the log says too little to know.
     """
     served = serve(evidence.traffic, evidence.settings)
     found = fit(evidence, served)
-    if found is not None:
+    if found is not None and evidence.from_log:
         _refuse(evidence, found)
     return Base(served, found)
 

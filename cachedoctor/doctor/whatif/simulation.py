@@ -62,7 +62,7 @@ def _conversations(
     for at, number in enumerate(evidence.conversations):
         if not both[at] or evidence.traffic.asked[at].refused:
             continue
-        row = rows.setdefault(number, ReplayedConversation(number, 0, 0, 0 if evidence.from_log else None, 0, 0))
+        row = rows.setdefault(number, ReplayedConversation(number, 0, 0, 0 if evidence.is_counted else None, 0, 0))
         row.requests += 1
         row.prompt_tokens += evidence.traffic.tree.length(evidence.traffic.asked[at].prompt)
         row.replay_reused_tokens += old[at].reused

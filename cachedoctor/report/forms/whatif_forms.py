@@ -99,7 +99,7 @@ def write_simulation(form: Form, shown: Simulation, out: IO[bytes], look: Look) 
         if left_out:
             page.prose([], f"and {left_out:,} more, in which less changes: -f json has all.", 0)
     page.gap()
-    page.prose([], words.verdict(shown.replay, shown.changed, shown.placed), 2)
+    page.prose([], words.verdict(shown.replay, shown.changed, shown.placed, shown.fit), 2)
     out.write(look.encode(text.getvalue()))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cachedoctor.model.whatif import (
+    MOST_WRONG,
     Candidate,
     Placed,
     ReplayAccount,
@@ -39,7 +40,7 @@ def _bodies(number_of: int) -> str:
 def fit(found: ReplayFit | None) -> str:
     """Say how far the replay agrees with the server under the recorded settings."""
     if found is None:
-        return "no log is there to hold the replay against: its error is not known"
+        return "no log and no counts are there to hold the replay against: its error is not known"
     off = percent(found.wrong_tokens, found.prompt_tokens) if found.prompt_tokens else "0 %"
     if not found.requests:
         return (
@@ -50,7 +51,21 @@ def fit(found: ReplayFit | None) -> str:
     return (
         f"{found.equal:,} of {count(found.requests, 'request')} equal; it reuses "
         f"{count(found.replay_reused_tokens, 'token')}, the server {number(found.server_reused_tokens)}; "
-        f"request by request off by {off} of the prompt tokens"
+        f"request by request off by {off} of the prompt tokens{_unlike(found)}"
+    )
+
+
+def _is_unlike(found: ReplayFit | None) -> bool:
+    return found is not None and found.wrong_tokens > MOST_WRONG * found.prompt_tokens
+
+
+def _unlike(found: ReplayFit) -> str:
+    """Say so where the replay is not what the server did; of a log that is refused before."""
+    if not _is_unlike(found):
+        return ""
+    return (
+        ". The server ran with other settings than are taken here, or is no llama-server: what a change would do on "
+        "it is not known (--cmdline says how it was started, --set memory=hybrid what the model is)"
     )
 
 
@@ -68,6 +83,9 @@ def notes(placed: Placed, settings: Sequence[ReplaySetting]) -> list[str]:
         found.append(f"{turns} taken to go on with all of the turn before, as no line says what they share")
     if placed.bodies_left_out:
         found.append(f"{_bodies(placed.bodies_left_out)} not placed: no request of the log fits, or there is no prompt")
+    if placed.answers_unlike:
+        unlike = count(placed.answers_unlike, "recorded answer")
+        found.append(f"{unlike} counted another length than the tokenizer: what it says of reuse is left out")
     if placed.requests_without_body:
         found.append(f"{count(placed.requests_without_body, 'request')} without a body, taken to share nothing")
     if placed.requests_without_length:
@@ -151,8 +169,17 @@ def conversations(found: Sequence[ReplayedConversation]) -> tuple[list[Row], int
     return cells, len(found) - len(order)
 
 
-def verdict(replay: ReplayAccount, changed: ReplayAccount, placed: Placed) -> str:
+def verdict(replay: ReplayAccount, changed: ReplayAccount, placed: Placed, found: ReplayFit | None) -> str:
     """Say in a sentence what the change would have done."""
+    words = _verdict(replay, changed, placed)
+    return (
+        f"In the replay, which is not what the server did: {words[0].lower()}{words[1:]}"
+        if _is_unlike(found)
+        else words
+    )
+
+
+def _verdict(replay: ReplayAccount, changed: ReplayAccount, placed: Placed) -> str:
     saved = replay.computed_tokens - changed.computed_tokens
     if changed.too_long != replay.too_long:
         fewer = count(abs(changed.too_long - replay.too_long), "request")
