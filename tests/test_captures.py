@@ -224,6 +224,78 @@ def test_a_span_that_used_tools_and_lists_none_is_not_whole() -> None:
     assert (prompt.body or {})["messages"] == [{"role": "tool", "tool_call_id": "c", "content": '{"a": 1}'}]
 
 
+MESSAGES = {
+    "openinference.span.kind": "LLM", "llm.system": "openai", "llm.model_name": "otter-8b", "session.id": "s-4",
+    "llm.input_messages.0.message.role": "system", "llm.input_messages.0.message.content": "Be short.",
+    "llm.input_messages.1.message.role": "user",
+    "llm.input_messages.1.message.contents.0.message_content.type": "text",
+    "llm.input_messages.1.message.contents.0.message_content.text": "What is it?",
+    "llm.input_messages.1.message.contents.1.message_content.type": "image",
+    "llm.input_messages.1.message.contents.1.message_content.image.image.url": "http://x/a.png",
+    "llm.input_messages.2.message.role": "assistant",
+    "llm.input_messages.2.message.contents.0.message_content.type": "reasoning",
+    "llm.input_messages.2.message.contents.0.message_content.text": "Look.",
+    "llm.input_messages.2.message.tool_calls.0.tool_call.id": "c",
+    "llm.input_messages.2.message.tool_calls.0.tool_call.function.name": "look",
+    "llm.input_messages.2.message.tool_calls.0.tool_call.function.arguments": '{"at": 1}',
+    "llm.input_messages.3.message.role": "tool", "llm.input_messages.3.message.tool_call_id": "c",
+    "llm.input_messages.3.message.content": "a boat", "llm.tools.0.tool.json_schema":
+    '{"type": "function", "function": {"name": "look"}}', "llm.output_messages.0.message.content": "A boat.",
+    "llm.token_count.prompt": 229, "llm.token_count.prompt_details.cache_read": 128,
+}  # fmt: skip
+"""A span of OpenInference, as its specification has it."""
+
+
+def test_spans_of_openinference() -> None:
+    agent = {"attributes": attributes(**{"openinference.span.kind": "AGENT", "input.value": "What is it?"})}
+    (prompt,) = parse(spans(agent, {"attributes": attributes(**MESSAGES), "parentSpanId": "0"}))
+    body = prompt.body or {}
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": '{"at": 1}'}}
+    parts = [
+        {"type": "text", "text": "What is it?"}, {"type": "image_url", "image_url": {"url": "http://x/a.png"}},
+    ]  # fmt: skip
+    assert body["messages"] == [
+        {"role": "system", "content": "Be short."}, {"role": "user", "content": parts},
+        {"role": "assistant", "content": "", "reasoning_content": "Look.", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "a boat"},
+    ]  # fmt: skip
+    assert body["tools"] == [{"type": "function", "function": {"name": "look"}}]
+    assert (body["model"], body["conversation_id"]) == ("otter-8b", "s-4")
+    assert told([prompt]) == [(229, 128)]
+    assert prompt.is_whole
+
+
+def test_what_openinference_has_as_it_was_sent_comes_first() -> None:
+    sent = {"model": "m", "messages": [{"role": "user", "content": "Hi", "name": "kim"}], "tools": []}
+    (prompt,) = parse(spans({"attributes": attributes(**MESSAGES, **{"input.value": json.dumps(sent)})}))
+    assert {name: (prompt.body or {})[name] for name in sent} == sent
+    chain = json.dumps({"messages": [[{"lc": 1, "kwargs": {"content": "Hi"}}]]})  # LangChain's own form
+    (prompt,) = parse(spans({"attributes": attributes(**MESSAGES, **{"input.value": chain})}))
+    assert len((prompt.body or {})["messages"]) == 4
+
+
+@pytest.mark.parametrize(
+    "span",
+    [
+        {"attributes": attributes(**{k: v for k, v in MESSAGES.items() if ".0.message." not in k})},
+        {"attributes": attributes(**MESSAGES), "droppedAttributesCount": 3},
+    ],
+)
+def test_messages_that_a_limit_of_attributes_left_out_are_said(span: dict[str, Any]) -> None:
+    (prompt,) = parse(spans(span))
+    assert not prompt.is_whole
+    assert prompt.recorded is not None
+    assert "1 of its requests lost messages to a limit of attributes" in prompt.recorded.note
+
+
+def test_messages_that_openinference_hides_are_none() -> None:
+    hidden = MESSAGES | {"llm.input_messages.0.message.content": "__REDACTED__", "input.value": "__REDACTED__"}
+    error = fails(spans({"attributes": attributes(**hidden)}))
+    assert "1 of its requests have no messages" in error.message
+    embedding = {"attributes": attributes(**{"openinference.span.kind": "EMBEDDING", "input.value": "x"})}
+    assert "holds no prompts" in fails(spans(embedding)).message
+
+
 def test_spans_without_content_say_so() -> None:
     error = fails(spans({"attributes": attributes(gen_ai__operation__name="chat", gen_ai__usage__input_tokens=5)}))
     assert "1 of its requests have no messages" in error.message

@@ -2,7 +2,7 @@
 
 Shapes: opentelemetry-proto's JSON mapping; semantic-conventions docs/gen-ai (gen-ai-spans.md, gen-ai-events.md and the
 JSON schemas of messages): ``gen_ai.input.messages`` on the span or on its event, up to 1.36 an event for each message;
-``gen_ai.prompt.0.role`` as OpenLLMetry wrote before.
+``gen_ai.prompt.0.role`` as OpenLLMetry wrote before. Spans of OpenInference have attributes of their own.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from cachedoctor.captures import otel_messages
+from cachedoctor.captures import openinference, otel_messages
 from cachedoctor.captures.captured import Capture, Captured, counts
 
 LOOKS = re.compile(rb'\A\s*\[?\s*\{\s*"resource(?:Spans|Logs)"\s*:')
 _AGENTS = ("invoke_agent", "create_agent", "execute_tool", "invoke_workflow", "embeddings", "retrieval")
 """Operations that are no request to a model for a reply."""
-_PROMPT_TOKENS = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")
+_PROMPT_TOKENS = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", openinference.PROMPT_TOKENS)
 _CACHED_TOKENS = (
     "gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens", "gen_ai.usage.input_tokens.cached",
+    openinference.CACHED_TOKENS,
 )  # fmt: skip
+_MODEL = ("gen_ai.response.model", "gen_ai.request.model", openinference.MODEL)
 _DEEPEST = 64
 """Spans around a span that are looked at."""
 _HINT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT, or the gateway's own option, puts messages into spans"
@@ -41,22 +43,27 @@ def read(values: list[Any]) -> Capture | None:
     asking = [span for span in spans if _asks_model(span.attributes)]
     outer = _around(asking, {span.key: span for span in spans})
     found = Capture("OpenTelemetry spans", [], hint=_HINT)
-    silent = toolless = 0
+    silent = toolless = lossy = 0
     for span in asking:
         if span.key in outer:
             continue
         said = span.events + events.get(span.key, [])
-        body = otel_messages.body_of(span.attributes, said)
+        body, has_all = otel_messages.body_of(span.attributes, said), True
+        if body is None:
+            body, has_all = openinference.body_of(span.attributes, dropped=span.dropped)
         silent += body is None
-        is_whole = body is None or "tools" in body or not otel_messages.uses_tools(body)
+        lossy += not has_all
+        is_whole = has_all and (body is None or "tools" in body or not otel_messages.uses_tools(body))
         toolless += body is not None and "tools" not in body
         answer = counts(
             _first(span.attributes, _PROMPT_TOKENS), _first(span.attributes, _CACHED_TOKENS),
-            span.attributes.get("gen_ai.response.model", span.attributes.get("gen_ai.request.model")),
+            _first(span.attributes, _MODEL),
         )  # fmt: skip
         found.requests.append(Captured(body, "", answer, span.start, is_whole))
     if silent:
         found.notes.append(f"{silent:,} of its requests have no messages")
+    if lossy:
+        found.notes.append(f"{lossy:,} of its requests lost messages to a limit of attributes")
     if toolless:
         found.notes.append(f"{toolless:,} of its requests have no tool definitions: whether they had tools is not told")
     return found.in_order()
@@ -69,6 +76,8 @@ class _Seen:
         self.key = (str(raw.get("traceId", "")), str(raw.get("spanId", "")))
         self.parent = (self.key[0], str(raw.get("parentSpanId") or ""))
         self.attributes = attributes_of(raw)
+        self.dropped = bool(raw.get("droppedAttributesCount"))
+        """A limit (OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT, 128) left out some of them."""
         self.start = nanoseconds(raw.get("startTimeUnixNano"))
         self.events = [event for event in map(_event, _list(raw, "events")) if event is not None]
 
@@ -117,7 +126,8 @@ def _asks_model(attributes: Attributes) -> bool:
     operation = attributes.get("gen_ai.operation.name")
     if operation in _AGENTS:
         return False
-    return operation is not None or "gen_ai.request.model" in attributes or "gen_ai.input.messages" in attributes
+    named = "gen_ai.request.model" in attributes or "gen_ai.input.messages" in attributes
+    return operation is not None or named or openinference.asks_model(attributes)
 
 
 def _around(asking: list[_Seen], spans: dict[tuple[str, str], _Seen]) -> set[tuple[str, str]]:
