@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from e2e.fleet.logs import ROOT, Started, WrongError, demand, digests, fleet, folder_of_logs, rows
+from e2e.fleet.ray_cluster import RayCluster
 from e2e.fleet.stores import STORES, Store
 
 LOGS, SIZE = 16, "2M"
@@ -72,6 +73,26 @@ def interrupted(ground: Ground, _: str) -> None:
     demand(len(kept) == len(before), "what was done is not done again")
     demand(digests(out) == ground.expected, "other tables than at once")
     print(f"  {run.out.splitlines()[0]}", flush=True)
+
+
+def gone(ground: Ground, engine: str) -> None:
+    """A cluster that goes away blames no log, leaves a page of what is done, and another run goes on."""
+    out = ground.folder / f"{engine}-gone"
+    with RayCluster() as cluster:
+        started = Started(ground.logs, "-o", out, "--engine", engine, "--address", cluster.address, env=cluster.env)
+        while len(list((out / "files").glob("*.parquet"))) < 3 and started.process.poll() is None:
+            time.sleep(0.05)
+        cluster.kill("/raylet/raylet")
+        run = started.ended()
+    done = rows(out, "files")
+    demand(run.status == 2, f"status {run.status}: {run.error}")
+    demand("Ray: the cluster is gone" in run.error, run.error)
+    demand({row["status"] for row in done} == {"read"}, f"a log is blamed: {done}")
+    demand("Still to be read: " in (out / "index.html").read_text(), "the page says what is done")
+    print(f"  {run.error.strip().splitlines()[-1]}", flush=True)
+    run = fleet(ground.logs, "-o", out, "-j", 2)
+    demand(run.status == 0 and "known from an earlier run" in run.out, f"{run.out} {run.error}")
+    demand(digests(out) == ground.expected, "other tables than at once")
 
 
 def out_of_memory(ground: Ground, engine: str) -> None:
@@ -192,6 +213,7 @@ TRIALS: dict[str, tuple[Callable[[Ground, str], None], str]] = {
     "ray": (same_tables, "ray"),
     "ray-killed": (killed, "ray"),
     "ray-memory": (out_of_memory, "ray"),
+    "ray-gone": (gone, "ray"),
     "dask": (same_tables, "dask"),
     "dask-killed": (killed, "dask"),
     "s3": (in_objects, "s3"),
