@@ -163,13 +163,11 @@ def judged(name: str | None, at: int) -> Judged:
 
 def test_fifty_thousand_clients_stay_few_rows() -> None:
     """The table has its rows, one for all others and one for the unknown; nothing is lost, and little is remembered."""
-    ledger, placed = Ledger(), Ledger().add(judged(None, 0))
-    for at in range(50_000):
-        ledger.add_client(judged(f"user-{at}", 0), placed)
-    for _ in range(3):
-        ledger.add_client(judged("user-7", 0), placed)
-        ledger.add_client(judged(None, 0), placed)
-    assert len(ledger.clients) <= KEPT + 2
+    ledger = Ledger()
+    for name in [f"user-{at}" for at in range(50_000)] + ["user-7", None] * 3:
+        one = judged(name, 0)
+        ledger.add_client(one, ledger.add(one))
+    assert len(ledger.clients) <= KEPT + 1
     rows = ledger.by_client({})
     assert len(rows) == SHOWN + 2
     assert [row.by for row in rows[-2:]] == ["other", "unknown"]

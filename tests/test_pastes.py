@@ -8,6 +8,7 @@ import textwrap
 from typing import Any
 
 import pytest
+from conftest import FIXTURES, content_of
 from test_vllm_tracker import report_of
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
@@ -207,6 +208,16 @@ def test_which_build_is_named(said: list[str], build: int | None) -> None:
 def test_a_version_names_a_build(said: list[str], build: int | None) -> None:
     """By the number beside it; a release alone where its build is known, below the heading."""
     assert read_issue([line.encode() for line in said]).build == build
+
+
+@pytest.mark.parametrize(("between", "codes"), [([], ["CD404"]), (["```", "", "Bad:", "", "```"], [])])
+def test_runs_in_fences_of_their_own_are_no_restart(between: list[str], codes: list[str]) -> None:
+    """A good run and a bad one, as issues show them; in one fence the second life follows the first."""
+    log = content_of(FIXTURES / "cases" / "server-restarted-b9713").decode().splitlines()
+    start = next(at for at, line in enumerate(log) if at and "build_info" in line)
+    found = report("### Problem", "", "Good:", "", "```", *log[:start], *between, *log[start:], "```")
+    assert len(found["sessions"]) == 2
+    assert [finding["code"] for finding in found["findings"]] == codes
 
 
 def test_the_log_knows_its_build_better() -> None:

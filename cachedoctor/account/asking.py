@@ -23,7 +23,7 @@ def asker(judged: Judged) -> ClientName | None:
     if judged.asker is not None:
         return judged.asker
     asked = judged.request.seen.asked
-    return logged(asked.endpoint, asked.client)
+    return None if asked.endpoint is None and asked.client is None else logged(asked.endpoint, asked.client)
 
 
 @lru_cache(maxsize=1024)  # a log has few clients

@@ -74,14 +74,14 @@ class Sum(msgspec.Struct):
             cell.tokens += sign * tokens
             cell.requests += sign
 
-    def merge(self, more: Sum) -> None:
-        """Count the requests of another part."""
-        self.requests += more.requests
-        self.not_placed += more.not_placed
+    def merge(self, more: Sum, sign: int = 1) -> None:
+        """Count the requests of another part, or take them out."""
+        self.requests += sign * more.requests
+        self.not_placed += sign * more.not_placed
         for key, found in more.cells.items():
             cell = self.cells.setdefault(key, Cell())
-            cell.tokens += found.tokens
-            cell.requests += found.requests
+            cell.tokens += sign * found.tokens
+            cell.requests += sign * found.requests
 
     @property
     def counts(self) -> bool:
@@ -255,7 +255,7 @@ class Ledger(msgspec.Struct):
         r = judged.request
         if r.parent is not None:
             return
-        self._of_client(asker(judged) or _UNKNOWN).add(placed, 1)
+        self._count_client(judged, placed)
         if r.client is None:
             return
         clients = self.servers[r.session].clients
@@ -266,9 +266,14 @@ class Ledger(msgspec.Struct):
             clients[r.client] = Sum()
         clients[r.client].add(placed, 1)
 
+    def _count_client(self, judged: Judged, placed: list[Placed]) -> None:
+        name = asker(judged)
+        if name is not None:
+            self._of_client(name).add(placed, 1)
+
     def _of_client(self, name: ClientName) -> Sum:
         """Return the sum of a client, or that of all who came too late to be remembered."""
-        if name not in self.clients and len(self.clients) >= KEPT and name.by != "unknown":
+        if name not in self.clients and len(self.clients) >= KEPT:
             name = _OTHER
         return self.clients.setdefault(name, Sum())
 
@@ -354,13 +359,14 @@ class Ledger(msgspec.Struct):
             whole.clients.setdefault(name, Sum()).merge(found)
         for one, rows_of_it in recent:
             if one.request.parent is None:
-                whole._of_client(asker(one) or _UNKNOWN).add(rows_of_it, 1)
+                whole._count_client(one, rows_of_it)
+        unknown = self._of_nobody(whole.clients.values())
         for counted in callers:
             for name, requests in counted.items():
                 whole._of_client(name).not_placed += requests
-        known = [(name, found) for name, found in whole.clients.items() if name not in (_OTHER, _UNKNOWN)]
-        if not known and _OTHER not in whole.clients:
+        if not whole.clients:
             return []
+        known = [(name, found) for name, found in whole.clients.items() if name != _OTHER]
         known.sort(key=_rank)
         rest = whole.clients.get(_OTHER, Sum())
         others = len(known) - SHOWN if len(known) > SHOWN else 0
@@ -369,9 +375,18 @@ class Ledger(msgspec.Struct):
         rows = [_client_account(name, 1, found, names) for name, found in known[:SHOWN]]
         if rest.requests or rest.not_placed:
             rows.append(_client_account(_OTHER, others, rest, names))
-        if _UNKNOWN in whole.clients:
-            rows.append(_client_account(_UNKNOWN, 0, whole.clients[_UNKNOWN], names))
+        if unknown.counts:
+            rows.append(_client_account(_UNKNOWN, 0, unknown, names))
         return rows
+
+    def _of_nobody(self, clients: Iterable[Sum]) -> Sum:
+        """What all servers have and none of these clients: in most logs all of it, which is not counted twice."""
+        rest = Sum()
+        for server in self.servers.values():
+            rest.merge(server.whole())
+        for found in clients:
+            rest.merge(found, -1)
+        return rest
 
 
 class _Entry(NamedTuple):

@@ -120,3 +120,16 @@ ENGINES = (
     ),
     *map(_program, programs.load()),
 )
+_STRANGE = re.compile(rb"\n(?!\d++\.\d\d\.\d\d\d\.\d\d\d |slot (?!apply_checkp)|srv )[^\n]*")
+"""A line that does not begin as those of llama-server do, with its uptime, ``slot`` or ``srv``."""
+
+
+def written_by(data: bytes) -> set[str]:
+    """Engines of which a block of lines may hold some, by name; of nearly every block of nearly every log none.
+
+    A line of llama-server is none of another engine, whatever stands in it. To look for all of them in the few other
+    lines alone takes an eighth of the time; in a log of another engine all are other lines.
+    """
+    lines = b"\n" + data
+    strange = lines if _STRANGE.match(lines) else b"".join(_STRANGE.findall(lines))
+    return {engine.name for engine in ENGINES if engine.looks.search(strange) is not None} if strange else set()

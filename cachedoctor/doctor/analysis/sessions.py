@@ -37,10 +37,10 @@ class Sessions:
         """Make one of llama-server."""
         before = self.sessions[-_LATEST:]
         follows = self.follows and origin is None and len(self.sessions) < _LATEST
-        session = self.begin(path, origin)
-        if follows or any(s.path == path and s.origin == origin and s.n_requests for s in before):
+        session, issue = self.begin(path, origin), self.issue
+        apart = issue is not None and issue.blocks > 1  # a good run and a bad one are no restart
+        if follows or (not apart and any(s.path == path and s.origin == origin and s.n_requests for s in before)):
             session.settings["restarted"] = Setting(True, None)
-        issue = self.issue
         add_cmdline_facts(session, self._given or ([] if issue is None else issue.given))
         if issue is not None:
             session.cmdline = None if self._given else issue.cmdline

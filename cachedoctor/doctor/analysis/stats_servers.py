@@ -13,7 +13,7 @@ from cachedoctor.doctor.analysis.line_order import Step
 from cachedoctor.doctor.faults import Faults
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.scanner import Scanner
-from cachedoctor.engines.detect import ENGINES, Engine, Row, Tracker
+from cachedoctor.engines.detect import ENGINES, Engine, Row, Tracker, written_by
 from cachedoctor.engines.looks import Found
 from cachedoctor.engines.wrapped_rows import joined
 from cachedoctor.model import Segment, Session
@@ -59,6 +59,8 @@ class StatsServers:
         self._servers: dict[tuple[str, str | None], _Server] = {}
         self._forks: dict[str | None, Engine] = {}
         """The fork of llama-server that writes, by origin."""
+        self._asked: set[str] = set()
+        """Engines of which the segments that were divided last may have lines."""
         self._joined: Counter[str] = Counter()
         """Rows of the open input that went on with the one before, by engine."""
 
@@ -88,6 +90,7 @@ class StatsServers:
         """Divide segments at the first line of a fork of llama-server: what comes before it, and the rest."""
         before: list[Segment] = []
         behind: list[Segment] = []
+        self._asked = set().union(*(written_by(segment.data) for segment in segments))
         for segment in segments:
             head, tail = (None, segment) if segment.origin in self._forks else self._fork(segment)
             before += [head] if head is not None else []
@@ -100,7 +103,8 @@ class StatsServers:
 
     def _fork(self, segment: Segment) -> tuple[Segment | None, Segment | None]:
         for engine in ENGINES:
-            if engine.fork and (found := engine.looks.search(segment.data)) is not None:
+            asked = engine.fork and engine.name in self._asked
+            if asked and (found := engine.looks.search(segment.data)) is not None:
                 self._forks[segment.origin] = engine
                 return _divided(segment, found)
         return segment, None
@@ -122,7 +126,7 @@ class StatsServers:
         """The lines that are read for an engine: from the first that only it writes."""
         if (engine.name, segment.origin) in self._servers:
             return segment
-        found = engine.looks.search(segment.data)
+        found = engine.looks.search(segment.data) if engine.name in self._asked else None
         return None if found is None else _divided(segment, found)[1]
 
     @property

@@ -75,7 +75,8 @@ class History(msgspec.Struct):
     def beside(self, request: Request) -> list[Request]:
         """Give what other slots served while this request was at work."""
         served = (judged.request for slot, queue in self.slots.items() if slot != request.slot for judged in queue)
-        return [r for r in served if r.first_line < request.last_line and request.first_line < r.last_line]
+        # nearly all had ended before it began
+        return [r for r in served if request.first_line < r.last_line and r.first_line < request.last_line]
 
     def ended_at(self, length: int, slack: int, before: int) -> bool:
         """Whether a request with a number below ``before`` left a slot at this length, or up to ``slack`` below it."""

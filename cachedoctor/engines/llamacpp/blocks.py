@@ -44,7 +44,7 @@ class Block(msgspec.Struct, gc=False):
 
 def block_of(event: Event, match: re.Match[bytes]) -> Block:
     """The lines of an event that stands for several."""
-    groups = (b"", *match.groups())
+    groups = (b"",) + match.groups()  # noqa: RUF005  # unpacking them takes twice as long, and this is hot
     return Block(groups, match.lastindex or 0, event.whole.split(b"\n"), event.lines, event.slot, event.task)
 
 

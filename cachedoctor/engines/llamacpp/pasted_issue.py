@@ -60,6 +60,8 @@ class Issue(msgspec.Struct, frozen=True):
     """Index of the first line of the command."""
     cmdline: str | None = None
     """The command on one row; None where a shell would do more than start it, as anybody may have written it."""
+    blocks: int = 0
+    """Fences with lines of a server's log. Each may be of another run, of another build as well."""
 
 
 class _Given(msgspec.Struct, frozen=True):
@@ -79,18 +81,33 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 def read_issue(lines: list[bytes]) -> Issue:
-    """Read the lines of an input up to its log."""
-    above = list(_above_log(lines[:_LINES_MAX]))
+    """Read the lines of an input up to its log, and count the fences in which it stands."""
+    above, blocks = list(_above_log(lines[:_LINES_MAX])), _blocks(lines)
     build, build_at = _build(above)
     command = _given(above)
     if command is None:
-        return Issue(build, build_at)
-    return Issue(build, build_at, command.options, command.at, command.plain)
+        return Issue(build, build_at, blocks=blocks)
+    return Issue(build, build_at, command.options, command.at, command.plain, blocks)
+
+
+def _blocks(lines: list[bytes]) -> int:
+    """Count the fences with a line of a server's log."""
+    count, inside, waits = 0, False, False
+    for line in lines:
+        if _is_fence(line):
+            inside = waits = not inside
+        elif waits and PREFIXED.match(line[:_LINE_MAX]):
+            count, waits = count + 1, False
+    return count
+
+
+def _is_fence(line: bytes) -> bool:
+    return line.strip(b"> \t").startswith((b"```", b"~~~"))
 
 
 def _above_log(lines: list[bytes]) -> Iterator[_Line]:
     """Give the lines above the first one of a server's log; of a quote in the prose, if the log itself is fenced."""
-    fences = [at for at, line in enumerate(lines) if line.strip(b"> \t").startswith((b"```", b"~~~"))]
+    fences = [at for at, line in enumerate(lines) if _is_fence(line)]
     logged = [at for at, line in enumerate(lines) if PREFIXED.match(line[:_LINE_MAX])]
     fenced = [at for at in logged if sum(fence < at for fence in fences) % 2]
     section, inside = "", False
