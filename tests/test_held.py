@@ -172,6 +172,12 @@ def test_a_slot_whose_share_is_negative_holds_nothing() -> None:
         assert report_of(first + second)["requests"][1]["held_tokens"] == held
 
 
+def test_a_prompt_on_a_slot_of_unknown_content_is_not_known_to_be_cold() -> None:
+    """The log begins behind the start: the slot may have held this conversation, changed at its head."""
+    (request,) = report_of(turn(9, 3000, 0, choice="selected slot by LRU, t_last = 919996079"))["requests"]
+    assert (request["outcome"], request["held_tokens"]) == ("unknown", None)
+
+
 def test_a_batch_in_front_of_which_the_log_begins_may_be_any() -> None:
     """The line stands there for every batch of a prompt, and only the first one says what was reused."""
     log = turn(9, 3000, 2048).partition("n_keep = 0, task.n_tokens = 3000\n")[2]

@@ -126,8 +126,9 @@ def settle(
     found: Marks = seen.marks
     if seen.fresh or seen.n_past is not None:
         held, held_before, found = _printed_content(seen, held, numbers)
-    printed = swapped or seen.n_past is not None or seen.reused_chunks  # chunks count as common, or it is printed
-    other = None if printed else _other_content(held, numbers.prompt, file="slot_files" in facts.shows)
+    other = None
+    if choice.selected_by == "lcp" and not (swapped or seen.n_past is not None or seen.reused_chunks):
+        other = _other_content(held, numbers.prompt, file="slot_files" in facts.shows)
     if other is not None:
         held, found, moved = _fill(seen, held, other, past, found)
         revised = judge_again(moved, seen.index, talk, slots)
