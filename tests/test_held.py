@@ -204,6 +204,22 @@ def test_a_slot_that_works_holds_its_conversation() -> None:
     assert threads == {0: 0, 9: 0, 20: 1}
 
 
+def test_a_turn_of_what_an_idle_slot_still_held_costs_what_an_earlier_one_left() -> None:
+    """Two chats in turn, whose slots are emptied at each launch: 2,005 and 2,105 tokens are lost.
+
+    Lengths alone make one chat of them; but an idle slot still held each turn before, when another one was chosen.
+    """
+    log = head_of_b11549() + "srv    load_model: initializing, n_slots = 2, n_ctx_slot = 16384, kv_unified = 'true'\n"
+    for task, prompt in enumerate((2000, 2100, 2350, 2450)):
+        choice = OLDEST if task < 2 else OLDEST.replace("-1", "99")
+        log += turn(10 * task, prompt, 0, choice=choice).replace("id  0", f"id  {task % 2}")
+    (finding,) = report_of(log)["findings"]
+    assert (finding["code"], finding["count"]) == ("CD901", 3)
+    least, most = 2005 + 2005, 2005 + 2105 + 2355
+    assert least <= 2005 + 2105 <= most
+    assert (finding["cost"]["tokens"], finding["cost"]["at_most"]) == (least, most)
+
+
 def test_a_conversation_whose_head_changes_goes_on_changing() -> None:
     """5,005 tokens of another conversation could go on with 5,100 as well; that one has not changed its head before."""
     log = head(OLD) + turn(0, 5000, 0, choice=OLDEST)
