@@ -23,7 +23,7 @@ from cachedoctor.rules.base import (
     times,
 )
 from cachedoctor.rules.checkpoints import held_whole, serves
-from cachedoctor.rules.client.changes import beside_change, is_servers, why_beside
+from cachedoctor.rules.client.changes import is_servers, why_beside
 
 
 def _confidence(s: RuleContext) -> Confidence:
@@ -78,7 +78,11 @@ def decide(s: RuleContext) -> Match | None:
     if (s.own_slot is None and not s.history and not s.facts.starts_cold) or (by_lengths and _begins(s)):
         # what came before is not in the log: it may be a new one
         return Match(_cost(s), "low", severity="note", undecided=True) if s.whole >= s.min_prompt else None
-    return None if by_lengths else Match(_cost(s), _confidence(s), beside=beside_change(s, _cost(s)))
+    if by_lengths:
+        return None
+    cost = _cost(s)
+    own = s.client_lost if is_servers(s) else cost
+    return Match(own, _confidence(s), beside=cost - own)
 
 
 def _begins(s: RuleContext) -> bool:
@@ -95,8 +99,6 @@ def _cost(s: RuleContext) -> int:
     lcp = s.lcp
     if lcp is None or s.server_lost < MIN_LOST:
         return s.lost
-    if is_servers(s):
-        return s.client_lost
     at_hand = held_whole(s) or any(serves(check, lcp, s) for check in s.request.checks)
     return s.client_lost if at_hand and s.request.forced else s.lost
 

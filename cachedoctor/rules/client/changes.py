@@ -14,13 +14,16 @@ MOST = 0.25
 def cost_of_change(s: RuleContext) -> int:
     """Tokens that a change by the client cost: not those of a long common prefix, which the server had and did not give
     back. Before a change near the head hardly any are: all that was lost counts."""
-    large = s.client_lost >= MOST * (s.request.reference_tokens or 0)
-    return s.lost if s.server_lost < MIN_LOST or (large and not is_servers(s)) else s.client_lost
+    return s.lost if s.server_lost < MIN_LOST or (_is_large(s) and not is_servers(s)) else s.client_lost
 
 
 def beside_change(s: RuleContext, tokens: int) -> int:
     """Tokens that an unchanged history would have saved beside those that a change cost, which are ``tokens``."""
-    return s.lost - tokens if tokens and is_servers(s) else 0
+    return s.lost - tokens if tokens and is_servers(s) and _is_large(s) else 0
+
+
+def _is_large(s: RuleContext) -> bool:
+    return s.client_lost >= MOST * (s.request.reference_tokens or 0)
 
 
 def is_servers(s: RuleContext) -> bool:
@@ -32,9 +35,10 @@ def from_prompts(s: RuleContext, first: First, tokens: int | None = None) -> Mat
     """Report a difference that the prompts given beside the log prove."""
     sure: Confidence = "high" if s.difference is not None and s.difference.exact else "medium"
     key = first.client.habit if first.client is not None else ""
-    if tokens is None:
-        tokens = s.client_lost if is_servers(s) else s.lost
-    return Match(tokens, sure, key, found=first, beside=beside_change(s, tokens))
+    if tokens is not None:
+        return Match(tokens, sure, key, found=first, beside=beside_change(s, tokens))
+    own = s.client_lost if is_servers(s) else s.lost
+    return Match(own, sure, key, found=first, beside=s.lost - own)
 
 
 def prompts_prove(s: RuleContext, match: Match) -> Proof:
@@ -91,13 +95,13 @@ def why_client(g: Group) -> str:
 
 def why_beside(g: Group) -> str:
     """Say what else an unchanged history would have saved, to follow a sentence; empty where that is nothing."""
-    beside = g.worst.beside
-    if not beside:
+    lost = g.worst_request.lost_server
+    if not g.worst.beside or not lost:
         return ""
     end = g.worst_request.restored_at
     why = "" if end is None else f", as the checkpoint that was restored ends at token {n(end[1] + 1)}"
     return (
-        f" Another {n(beside)} tokens before that place were the same, and the server did not give them back{why}: that is its part, and an "
+        f" Another {n(lost)} tokens before that place were the same, and the server did not give them back{why}: that is its part, and an "
         "unchanged prompt spares it as well."
     )
 
