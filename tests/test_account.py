@@ -161,6 +161,13 @@ def test_what_lies_behind_the_checkpoint_that_was_restored_is_rounding() -> None
     assert rows(turn(**far, restored_at=(699, 699)), "CD105", **said) == {**found, "reused": 700, "server": 963}
 
 
+def test_what_came_back_from_ram_is_the_conversation_itself() -> None:
+    """The slot had held another one's text; the copy that came back shares all of the turn before."""
+    back = {"cached_tokens": 1500, "held_thread": 1, "lost_tokens": 500, "outcome": "partial"}
+    assert rows(turn(**back, restored_from_ram=True)) == {"reused": 1500, "new": 300, "server": 500}
+    assert rows(turn(**back, restored_from_ram=False)) == {"reused": 1500, "new": 300, "undecided": 500}
+
+
 def test_a_first_prompt_is_new() -> None:
     first = turn(cached_tokens=8, thread_turn=0, held_thread=1, outcome="cold", lost_tokens=None)
     assert rows(first) == {"reused": 8, "new": 2292}
