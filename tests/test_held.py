@@ -220,6 +220,25 @@ def test_a_turn_of_what_an_idle_slot_still_held_costs_what_an_earlier_one_left()
     assert (finding["cost"]["tokens"], finding["cost"]["at_most"]) == (least, most)
 
 
+@pytest.mark.parametrize(("last", "found"), [(1734, {"CD105": 6}), (58, {"CD105": 5, "CD108": 1})])
+def test_a_change_stays_one_finding_as_the_conversation_grows_behind_it(last: int, found: dict[str, int]) -> None:
+    """Notes at the end of a system prompt, one more each turn: what is common was most of the prompt at first.
+
+    A change before it is another one.
+    """
+    log = head_of_b11549() + turn(0, 1709, 0, choice=OLDEST)
+    for number, common in enumerate((1379, 1450, 1521, 1592, 1663, last), 1):
+        prompt, held = 1709 + 407 * number, 1714 + 407 * (number - 1)
+        choice = f"selected slot by LCP similarity, sim_best = {common / prompt:.3f} (> 0.010 thold)"
+        log += turn(10 * number, prompt, common, choice=f"{choice}, f_keep = {common / held:.3f}")
+    findings = report_of(log)["findings"]
+    assert {finding["code"]: finding["count"] for finding in findings} == found
+    if last == 1734:  # the first change may have been wanted
+        assert findings[0]["cost"]["tokens"] == (2121 - 1450) + (2528 - 1521) + (2935 - 1592) + (3342 - 1663) + (
+            3749 - last
+        )
+
+
 def test_a_conversation_whose_head_changes_goes_on_changing() -> None:
     """5,005 tokens of another conversation could go on with 5,100 as well; that one has not changed its head before."""
     log = head(OLD) + turn(0, 5000, 0, choice=OLDEST)
