@@ -157,6 +157,14 @@ def test_what_lies_behind_the_checkpoint_that_was_restored_is_rounding() -> None
     ):
         assert rows(turn(**back, **other), "CD105", **said) == {**found, "server": 470}
     assert rows(turn(**back, restored_at=(1192, 1192)), "CD105", "CD203", **said) == {**found, "server": 470}
+    other = {**back, "held_thread": 1, "text_lcp": 2100, "restored_at": (1192, 1192)}  # the slot held another's text
+    assert rows(turn(**other), "CD105", **said) == {
+        "reused": 1193,
+        "new": 402,
+        "client": 1242,
+        "rounding": 470,
+        "server": 437,
+    }
     far = {**back, "cached_tokens": 700, "lost_tokens": 2642, "lost_server": 963}
     assert rows(turn(**far, restored_at=(699, 699)), "CD105", **said) == {**found, "reused": 700, "server": 963}
 

@@ -66,12 +66,13 @@ def test_adapters_that_only_the_bodies_show(place: str, fires: bool) -> None:
 # ---- CD310: whose slot was cleared
 
 
-def cleared(*left: int, passed_over: tuple[int, ...]) -> tuple[int, int | None] | None:
+def cleared(*left: int, passed_over: tuple[int, ...], text_lcp: int | None = None) -> tuple[int, int | None] | None:
     """Tokens that CD310 names of a turn behind others that left so many: 2,140 by its length, none reused."""
     facts = Facts(0, "x", settings={"ram_evictions": Setting(2, 5)})
     request = made.request(
         thread=0, thread_turn=len(left), outcome="reprocessed", prompt_tokens=2168, cached_tokens=0,
-        reference_tokens=2140, lost_tokens=2140, passed_over=passed_over, marks={"idle_cleared": LINE, "start": LINE},
+        reference_tokens=2140, lost_tokens=2140, passed_over=passed_over, text_lcp=text_lcp,
+         marks={"idle_cleared": LINE, "start": LINE},
     )  # fmt: skip
     before = [Judged(made.request(thread=0, released_tokens=tokens)) for tokens in left]
     found = cd310.decide(RuleContext(request, Setup(facts), before, None, 1, 0))
@@ -83,6 +84,7 @@ def test_a_slot_that_still_held_the_last_turn_was_not_the_one_cleared() -> None:
     assert cleared(1840, 1940, 2040, 2140, passed_over=()) == (2140, None)
     assert cleared(1840, 1940, 2040, 2140, passed_over=(0,)) == (1840, 2140)
     assert cleared(1840, 1940, 2040, 2140, passed_over=(1,)) == (2140, None)
+    assert cleared(1840, 2140, passed_over=(0,), text_lcp=2140) == (2140, None), "its text is known"
     assert cleared(2140, passed_over=(0,)) is None, "there is no other"
 
 

@@ -72,7 +72,8 @@ def place(judged: Judged) -> list[Placed]:
     if small:
         client, server, undecided, unexplained = 0, 0, 0, 0
     elif not unexplained and server and _first(codes, client=False) is None and is_behind_checkpoint(r):
-        rounding, server = server, 0
+        rounding = min(server, (r.common_prefix_tokens or 0) - cached)
+        server -= rounding
     rows: tuple[Placed, ...] = (
         ("reused", None, cached),
         ("new", None, computed - client - server - undecided - rounding - together),

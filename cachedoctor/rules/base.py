@@ -209,12 +209,12 @@ class RuleContext:
     @property
     def earlier(self) -> int | None:
         """Least tokens that an earlier turn left which this one may go on from, where it cannot be the last one: an idle
-        slot still held that when another was chosen. None where it may, 0 where no other turn is known.
+        slot still held that when another was chosen. None where it may, or the texts tell, 0 where no other turn is known.
 
         Conversations that grow in turn, and whose slots are emptied, are told from one by nothing else.
         """
         r = self.request
-        if r.thread is None or r.thread not in r.seen.passed_over:
+        if r.text_lcp is not None or r.thread is None or r.thread not in r.seen.passed_over:
             return None
         return min((turn.released_tokens or 0 for turn in self.history[:-1]), default=0)
 
