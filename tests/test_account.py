@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cachedoctor.account.from_numbers import place
 from cachedoctor.account.ledger import Ledger
-from cachedoctor.model import Judged, Mark, Request, Verdict
+from cachedoctor.model import Dropped, Judged, Mark, Request, Verdict
 
 COUNT = st.none() | st.integers(0, 5000)
 START = {"start": Mark(1, b"start")}
@@ -139,6 +139,41 @@ def test_a_request_that_failed_lost_nothing() -> None:
 
 def test_the_last_tokens_are_rounding() -> None:
     assert rows(turn(cached_tokens=1990, lost_tokens=10)) == {"reused": 1990, "new": 300, "rounding": 10}
+
+
+def test_what_lies_behind_the_checkpoint_that_was_restored_is_rounding() -> None:
+    """Memory of an agent whose notes change behind token 1,663: the server goes back to 1,193, and nobody is to blame
+    for the 470 tokens between."""
+    back = {"prompt_tokens": 3744, "reference_tokens": 3342, "common_prefix_tokens": 1663, "cached_tokens": 1193,
+            "lost_tokens": 2149, "lost_client": 1679, "lost_server": 470, "outcome": "partial"}  # fmt: skip
+    found = {"reused": 1193, "new": 402, "client": 1679}
+    said = {"avoidable_tokens": 1679}
+    assert rows(turn(**back, restored_at=(1192, 1192)), "CD105", **said) == {**found, "rounding": 470}
+    for other in (
+        {"restored_at": None},  # no line says what was restored
+        {"restored_at": (991, 991)},  # it ends before what was reused
+        {"restored_at": (1192, 1192), "forced": True},
+        {"restored_at": (1192, 1192), "dropped": Dropped(1600, 1599, 1599, None, 32, False, False, 1, b"x")},
+    ):
+        assert rows(turn(**back, **other), "CD105", **said) == {**found, "server": 470}
+    assert rows(turn(**back, restored_at=(1192, 1192)), "CD105", "CD203", **said) == {**found, "server": 470}
+    other = {**back, "held_thread": 1, "text_lcp": 2100, "restored_at": (1192, 1192)}  # the slot held another's text
+    assert rows(turn(**other), "CD105", **said) == {
+        "reused": 1193,
+        "new": 402,
+        "client": 1242,
+        "rounding": 470,
+        "server": 437,
+    }
+    far = {**back, "cached_tokens": 700, "lost_tokens": 2642, "lost_server": 963}
+    assert rows(turn(**far, restored_at=(699, 699)), "CD105", **said) == {**found, "reused": 700, "server": 963}
+
+
+def test_what_came_back_from_ram_is_the_conversation_itself() -> None:
+    """The slot had held another one's text; the copy that came back shares all of the turn before."""
+    back = {"cached_tokens": 1500, "held_thread": 1, "lost_tokens": 500, "outcome": "partial"}
+    assert rows(turn(**back, restored_from_ram=True)) == {"reused": 1500, "new": 300, "server": 500}
+    assert rows(turn(**back, restored_from_ram=False)) == {"reused": 1500, "new": 300, "undecided": 500}
 
 
 def test_a_first_prompt_is_new() -> None:

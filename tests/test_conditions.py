@@ -28,6 +28,7 @@ from cachedoctor.rules.client import cd111_lora_changed as cd111
 from cachedoctor.rules.input import cd904_reuse_undecided as cd904
 from cachedoctor.rules.programs import cd701_restore_cut as cd701
 from cachedoctor.rules.setup import Setup
+from cachedoctor.rules.slots import cd310_idle_slots_cleared as cd310
 from cachedoctor.rules.slots import cd311_ram_entry_consumed as cd311
 from cachedoctor.rules.slots import cd312_computed_together as cd312
 from cachedoctor.rules.vllm import cd514_drafting_finds_nothing as cd514
@@ -60,6 +61,31 @@ def test_adapters_that_only_the_bodies_show(place: str, fires: bool) -> None:
     assert (found is not None) is fires
     if found is not None:
         assert found.confidence == "high"
+
+
+# ---- CD310: whose slot was cleared
+
+
+def cleared(*left: int, passed_over: tuple[int, ...], text_lcp: int | None = None) -> tuple[int, int | None] | None:
+    """Tokens that CD310 names of a turn behind others that left so many: 2,140 by its length, none reused."""
+    facts = Facts(0, "x", settings={"ram_evictions": Setting(2, 5)})
+    request = made.request(
+        thread=0, thread_turn=len(left), outcome="reprocessed", prompt_tokens=2168, cached_tokens=0,
+        reference_tokens=2140, lost_tokens=2140, passed_over=passed_over, text_lcp=text_lcp,
+         marks={"idle_cleared": LINE, "start": LINE},
+    )  # fmt: skip
+    before = [Judged(made.request(thread=0, released_tokens=tokens)) for tokens in left]
+    found = cd310.decide(RuleContext(request, Setup(facts), before, None, 1, 0))
+    return None if found is None else (found.tokens, found.at_most)
+
+
+def test_a_slot_that_still_held_the_last_turn_was_not_the_one_cleared() -> None:
+    """Four chats in turn of 1,840 to 2,140 tokens; the last one's slot was not cleared yet: it is another."""
+    assert cleared(1840, 1940, 2040, 2140, passed_over=()) == (2140, None)
+    assert cleared(1840, 1940, 2040, 2140, passed_over=(0,)) == (1840, 2140)
+    assert cleared(1840, 1940, 2040, 2140, passed_over=(1,)) == (2140, None)
+    assert cleared(1840, 2140, passed_over=(0,), text_lcp=2140) == (2140, None), "its text is known"
+    assert cleared(2140, passed_over=(0,)) is None, "there is no other"
 
 
 # ---- CD311: another conversation took the copy

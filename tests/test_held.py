@@ -172,6 +172,12 @@ def test_a_slot_whose_share_is_negative_holds_nothing() -> None:
         assert report_of(first + second)["requests"][1]["held_tokens"] == held
 
 
+def test_a_prompt_on_a_slot_of_unknown_content_is_not_known_to_be_cold() -> None:
+    """The log begins behind the start: the slot may have held this conversation, changed at its head."""
+    (request,) = report_of(turn(9, 3000, 0, choice="selected slot by LRU, t_last = 919996079"))["requests"]
+    assert (request["outcome"], request["held_tokens"]) == ("unknown", None)
+
+
 def test_a_batch_in_front_of_which_the_log_begins_may_be_any() -> None:
     """The line stands there for every batch of a prompt, and only the first one says what was reused."""
     log = turn(9, 3000, 2048).partition("n_keep = 0, task.n_tokens = 3000\n")[2]
@@ -196,6 +202,41 @@ def test_a_slot_that_works_holds_its_conversation() -> None:
     log = head_of_b11549() + start + first + running[0] + beside + "slot print_timing" + running[1]
     threads = {request["task"]: request["thread"] for request in report_of(log)["requests"]}
     assert threads == {0: 0, 9: 0, 20: 1}
+
+
+def test_a_turn_of_what_an_idle_slot_still_held_costs_what_an_earlier_one_left() -> None:
+    """Two chats in turn, whose slots are emptied at each launch: 2,005 and 2,105 tokens are lost.
+
+    Lengths alone make one chat of them; but an idle slot still held each turn before, when another one was chosen.
+    """
+    log = head_of_b11549() + "srv    load_model: initializing, n_slots = 2, n_ctx_slot = 16384, kv_unified = 'true'\n"
+    for task, prompt in enumerate((2000, 2100, 2350, 2450)):
+        choice = OLDEST if task < 2 else OLDEST.replace("-1", "99")
+        log += turn(10 * task, prompt, 0, choice=choice).replace("id  0", f"id  {task % 2}")
+    (finding,) = report_of(log)["findings"]
+    assert (finding["code"], finding["count"]) == ("CD901", 3)
+    least, most = 2005 + 2005, 2005 + 2105 + 2355
+    assert least <= 2005 + 2105 <= most
+    assert (finding["cost"]["tokens"], finding["cost"]["at_most"]) == (least, most)
+
+
+@pytest.mark.parametrize(("last", "found"), [(1734, {"CD105": 6}), (58, {"CD105": 5, "CD108": 1})])
+def test_a_change_stays_one_finding_as_the_conversation_grows_behind_it(last: int, found: dict[str, int]) -> None:
+    """Notes at the end of a system prompt, one more each turn: what is common was most of the prompt at first.
+
+    A change before it is another one.
+    """
+    log = head_of_b11549() + turn(0, 1709, 0, choice=OLDEST)
+    for number, common in enumerate((1379, 1450, 1521, 1592, 1663, last), 1):
+        prompt, held = 1709 + 407 * number, 1714 + 407 * (number - 1)
+        choice = f"selected slot by LCP similarity, sim_best = {common / prompt:.3f} (> 0.010 thold)"
+        log += turn(10 * number, prompt, common, choice=f"{choice}, f_keep = {common / held:.3f}")
+    findings = report_of(log)["findings"]
+    assert {finding["code"]: finding["count"] for finding in findings} == found
+    if last == 1734:  # the first change may have been wanted
+        assert findings[0]["cost"]["tokens"] == (2121 - 1450) + (2528 - 1521) + (2935 - 1592) + (3342 - 1663) + (
+            3749 - last
+        )
 
 
 def test_a_conversation_whose_head_changes_goes_on_changing() -> None:

@@ -6,6 +6,7 @@ A finding must go with the line that proves it; a log that lost lines must not m
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from conftest import FIXTURES, content_of, json_of, report_of
 
@@ -135,7 +136,31 @@ def test_a_checkpoint_dropped_before_a_slot_file_was_read_is_not_missed() -> Non
     assert "CD203" not in codes(text)
 
 
+def rows(text: str, *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(request[name] for name in names) for request in report_of(text)["requests"]]
+
+
+def test_a_slot_that_holds_what_another_request_left_holds_a_file() -> None:
+    """``f_keep = 1.000`` of 1,793 common tokens, where the last request left 2,093: the other chat was read again."""
+    found = rows(log("slot-files-in-turn-b11549"), "thread", "outcome", "reference_tokens", "held_tokens")
+    lengths = [1793, 2093, 2079, 2379, 2365, 2665, 2651, 2951]
+    assert found[:2] == [(0, "cold", 0, 0), (1, "cold", 1793, 1793)]
+    assert found[2:] == [(at % 2, "reused", length, length) for at, length in enumerate(lengths)]
+
+
+def test_a_file_of_an_earlier_turn_takes_a_conversation_back() -> None:
+    """Saved at 1,913 tokens, restored behind a turn that left 1,983: what was not in the file cannot be missed."""
+    found = rows(log("slot-saved-erased-restored"), "thread", "outcome", "reference_tokens", "held_tokens")
+    assert found[-2:] == [(0, "reprocessed", 1913, 0), (0, "reused", 1913, 1913)], "the erased slot was its own"
+
+
 # ---- idle slots
+
+
+def test_an_idle_slot_that_was_not_emptied_holds_what_it_held() -> None:
+    """``--no-cache-idle-slots`` is not in the log; ``f_keep = 1.000`` of 1,840 common tokens is."""
+    found = rows(log("idle-slots-kept-b11549"), "thread", "outcome", "held_tokens")
+    assert found[4:8] == [(0, "reused", 1840), (1, "reused", 1940), (2, "reused", 2040), (3, "reused", 2140)]
 
 
 def test_a_copy_that_was_not_pushed_out_is_not_missed() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
+from cachedoctor.knowledge.decision import EVERY
 from cachedoctor.model import AccountRow, Judged, Request
 from cachedoctor.model.terms import OF_CLIENTS, OF_INPUT
 
@@ -65,11 +66,14 @@ def place(judged: Judged) -> list[Placed]:
     expected = judged.verdict.expected_cached
     if expected is not None and expected - cached > SMALL:
         unexplained = min(expected - cached, server)
+    codes = judged.verdict.codes
     small = 0 < client + server + undecided <= SMALL
     rounding = client + server + undecided if small else 0
     if small:
         client, server, undecided, unexplained = 0, 0, 0, 0
-    codes = judged.verdict.codes
+    elif not unexplained and server and _first(codes, client=False) is None and is_behind_checkpoint(r):
+        rounding = min(server, (r.common_prefix_tokens or 0) - cached)
+        server -= rounding
     rows: tuple[Placed, ...] = (
         ("reused", None, cached),
         ("new", None, computed - client - server - undecided - rounding - together),
@@ -81,6 +85,17 @@ def place(judged: Judged) -> list[Placed]:
         ("undecided", None, undecided),
     )
     return [placed for placed in rows if placed[2]]
+
+
+def is_behind_checkpoint(r: Request) -> bool:
+    """Whether a request went on from the checkpoint that was restored, in the latter half of its common prefix and no
+    farther from its end than checkpoints lie apart: memory that goes back to checkpoints only comes no closer."""
+    back, cached, shared = r.restored_at, r.cached_tokens, r.common_prefix_tokens
+    if back is None or cached is None or shared is None or r.dropped is not None or r.forced or r.reused_chunks:
+        return False
+    step = r.facts.setting("checkpoint_min_step")
+    apart = EVERY if step is None else int(step)
+    return abs(back[1] + 1 - cached) <= 1 and 2 * cached >= shared and shared - cached <= apart
 
 
 @lru_cache(maxsize=1024)  # a log has few combinations of causes

@@ -148,6 +148,8 @@ class Observed(msgspec.Struct, gc=False):
     """The log begins, or ends, inside it."""
     parent: int | None = None
     """Task of which this is one of the ``n > 1`` choices; -1 until that is launched."""
+    passed_over: tuple[int, ...] = ()
+    """Conversations that idle slots held when this one was chosen, and that were emptied at its launch."""
     prompt_tokens: int | None = None
     cut_prompt: bool = False
     """The prompt did not fit, and the server cut it (up to b6628)."""

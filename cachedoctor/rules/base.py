@@ -206,6 +206,18 @@ class RuleContext:
             self._history = [judged.request for judged in self.before]
         return self._history
 
+    @property
+    def earlier(self) -> int | None:
+        """Least tokens that an earlier turn left which this one may go on from, where it cannot be the last one: an idle
+        slot still held that when another was chosen. None where it may, or the texts tell, 0 where no other turn is known.
+
+        Conversations that grow in turn, and whose slots are emptied, are told from one by nothing else.
+        """
+        r = self.request
+        if r.text_lcp is not None or r.thread is None or r.thread not in r.seen.passed_over:
+            return None
+        return min((turn.released_tokens or 0 for turn in self.history[:-1]), default=0)
+
     def said_before(self, code: str) -> list[bool]:
         """Whether a rule, which asks about itself, fired on each request of the history."""
         return [code in judged.verdict.codes for judged in self.before]
@@ -312,7 +324,7 @@ class Match(msgspec.Struct):
     """A rule fired on one request."""
 
     tokens: int
-    """Tokens that the fix would have saved."""
+    """Tokens that the fix would have saved, without those that are another cause's."""
     confidence: Confidence
     key: str = ""
     """Matches with the same key are one finding."""
@@ -326,6 +338,13 @@ class Match(msgspec.Struct):
     """Where it is not that of its rule."""
     undecided: bool = False
     """Something else may be at work, or nothing be wrong: the tokens are not summed as avoidable."""
+    beside: int = 0
+    """Tokens that the fix would have saved as well, and that are named with another cause, or with none."""
+
+    @property
+    def saves(self) -> int:
+        """All tokens that the fix would have saved."""
+        return self.tokens + self.beside
 
 
 class Proof(msgspec.Struct):
@@ -350,6 +369,8 @@ class Group(msgspec.Struct):
     """Of the worst; None where its rule failed to prove it."""
     count: int = 0
     tokens: int = 0
+    beside: int = 0
+    """Tokens that the fix would have saved as well, and that are named with another cause, or with none."""
     at_most: int = 0
     """Upper bound of them, where it is above them."""
     ns: int = 0

@@ -74,6 +74,13 @@ def of_share(part: Between, share: float | None) -> Between | None:
     return max(part[0], math.ceil(part[0] / (share + HALF))), high
 
 
+def of_prompt(length: int | None, similarity: float | None) -> tuple[int, int] | None:
+    """Bounds of what a slot shares with a prompt of known length, by that share."""
+    if not length or similarity is None:
+        return None
+    return max(0, math.ceil((similarity - HALF) * length)), math.floor((similarity + HALF) * length)
+
+
 def prompt(seen: Observed, prefix: Between | None, similarity: float | None, cached: int | None) -> Between | None:
     """Bounds of the prompt's length, where no line prints it: from what it shares, and from its progress."""
     shared = None if prefix is None else of_share(prefix, similarity) or (prefix[0], None)

@@ -410,6 +410,7 @@ class Life:
         if self._clears_idle:
             for slot in self.slots.values():
                 if slot is not taken and slot.idle:
+                    taken.passed_over(slot.thread)
                     slot.clear_silently()
 
     def prompt(self, slot: Slot, task: int, tokens: int, context: int, mark: Mark) -> None:

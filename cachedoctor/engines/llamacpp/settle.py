@@ -24,6 +24,8 @@ from cachedoctor.model.observed import Choice, Known, Observed
 
 Marks = Mapping[MarkName, Mark]
 
+_CLOSE = 2
+"""Tokens by which a length may differ from what rounded shares make of it."""
 MAX_LENGTHS = 256
 """Lengths that slots had after a request, to know one that comes back from a file."""
 SAVED_BELOW = 0.5
@@ -124,6 +126,12 @@ def settle(
     found: Marks = seen.marks
     if seen.fresh or seen.n_past is not None:
         held, held_before, found = _printed_content(seen, held, numbers)
+    other = None
+    if choice.selected_by == "lcp" and not (swapped or seen.n_past is not None or seen.reused_chunks):
+        other = _other_content(held, numbers.prompt, file="slot_files" in facts.shows)
+    if other is not None:
+        held, found, moved = _fill(seen, held, other, past, found)
+        revised = judge_again(moved, seen.index, talk, slots)
     if swapped and seen.shows_ram:
         held, moved = _swap(seen, held, numbers.prompt, past)
         revised = judge_again(moved, seen.index, talk, slots)
@@ -146,6 +154,8 @@ def settle(
     # Content of unknown origin may have been this conversation's: a log cut at its start shows no first request.
     cold = thread is None and numbers.prompt is not None and (held.tokens == 0 or held.thread is not None)
     turn, reference = (0, held.tokens) if thread is None else (thread.turns, thread.total)
+    if other is not None and thread is not None and thread.id == held.thread:
+        reference = held.tokens  # a file takes a conversation back to the turn at which it was saved
     outcome, lost, client, server = accounting.judge(
         seen.error, seen.cancelled, numbers.prompt, numbers.cached, prefix.tokens, reference, cold=cold
     )
@@ -158,7 +168,7 @@ def settle(
     found = _since_then(seen, thread, past, found)
     if swapped and held.thread is not None and (thread is None or thread.id != held.thread) and "ram" in found:
         talk.take_copy(held.thread, prefix.tokens or numbers.cached or 0, found["ram"])
-    same = (prefix.exact or (thread is not None and thread.id == held.thread)) and not swapped
+    same = (prefix.exact or (thread is not None and thread.id == held.thread)) and not swapped and other is None
     recorded = _is_turn(seen, numbers, shifted=shifted)
     if recorded and thread is None:
         thread = talk.open(seen.slot)
@@ -277,14 +287,53 @@ def _swap(seen: Observed, held: Held, prompt: int | None, past: Past) -> tuple[H
         return held, []
     total = held.tokens or similarity * prompt / keep
     slack = 1 if held.tokens else 2 + 0.001 * prompt / keep
-    moved: list[Moved] = []
-    thread = past.conversations.by_total(total, slack, seen.first_line)
-    if thread is None:
-        thread, moved = past.conversations.split(total, slack, seen.first_line)
+    thread, moved = _owner(total, slack, seen, past, file=False)
     past.ram.forget(None if thread is None else thread.total)  # which one is gone may be unknown
     if thread is not None:
         held = replace(held, thread=thread.id, tokens=thread.total)
     return held, moved
+
+
+def _other_content(held: Held, prompt: int | None, *, file: bool) -> tuple[int, int] | None:
+    """Bounds of what the slot held by the shares of its choice, where its last request cannot have left that there.
+
+    ``file``: the server has read slot files; a slot of unknown content holds one.
+    """
+    if (held.tokens is None and not file) or held.f_keep is None:
+        return None
+    shared = intervals.of_prompt(prompt, held.similarity) if held.prefix is None else (held.prefix, held.prefix)
+    span = None if shared is None else intervals.of_share(shared, held.f_keep)
+    if span is None or span[1] is None:
+        return None
+    own = held.tokens is not None and span[0] - _CLOSE <= held.tokens <= span[1] + _CLOSE
+    return None if own else (span[0], span[1])
+
+
+def _fill(
+    seen: Observed, held: Held, span: tuple[int, int], past: Past, marks: Marks
+) -> tuple[Held, Marks, list[Moved]]:
+    """A slot holds what its last request did not leave there, and no line says where that is from.
+
+    It is from a file; or the slot was not emptied, as it was thought to be. Returns what it held, the marks, and the
+    requests that were judged as turns of that conversation and belong to another.
+    """
+    middle, slack = sum(span) / 2, (span[1] - span[0]) / 2 + 1
+    file = held.tokens != 0
+    thread, moved = _owner(middle, slack, seen, past, file=file)
+    if thread is None and held.tokens and span[0] - NEAR <= held.tokens <= span[1] + NEAR:
+        return held, marks, []  # so near that its own length may have been mistaken
+    if held.tokens and any(abs(length - middle) <= slack for length in past.lengths):
+        marks = {**marks, "slot_file": marks["select"]}
+    if thread is not None:
+        return replace(held, tokens=thread.total, thread=thread.id), marks, moved
+    earlier = past.conversations.by_turn(middle, slack, seen.first_line) if file else None
+    return replace(held, tokens=None, thread=None if earlier is None else earlier.id), marks, moved
+
+
+def _owner(total: float, slack: float, seen: Observed, past: Past, *, file: bool) -> tuple[Thread | None, list[Moved]]:
+    """The conversation that left so many tokens, and the requests that were judged as its next turns until now."""
+    thread = past.conversations.by_total(total, slack, seen.first_line)
+    return (thread, []) if thread is not None else past.conversations.split(total, slack, seen.first_line, file=file)
 
 
 def _came_unseen(seen: Observed, held: Held, numbers: Counts) -> bool:

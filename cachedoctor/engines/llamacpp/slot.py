@@ -259,6 +259,11 @@ class Slot(msgspec.Struct):
         self.open.prompt_tokens = choice.n_prompt
         self.used, self.released = True, False
 
+    def passed_over(self, thread: int | None) -> None:
+        """An idle slot held this conversation when this one was chosen, and is emptied now."""
+        if self.open is not None and thread is not None:
+            self.open.passed_over = (*self.open.passed_over, thread)
+
     def child(self) -> None:
         """Its request is one of several choices of a request that is launched next."""
         if self.open is not None:

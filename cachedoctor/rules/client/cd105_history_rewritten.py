@@ -21,11 +21,13 @@ from cachedoctor.rules.base import (
     token,
 )
 from cachedoctor.rules.client.changes import (
+    beside_change,
     by_difference,
     cost_of_change,
     from_prompts,
     prompts_prove,
     references,
+    why_beside,
     why_client,
 )
 
@@ -59,7 +61,9 @@ def decide(s: RuleContext) -> Match | None:
     if asked is not None and s.lost:
         return from_prompts(s, asked)
     first = s.changed("message-edited", "message-removed", "message-inserted", "message-moved", "compacted")
-    if not s.lost or (s.early and (first is None or (s.own_slot is False and not ram.copy_refused(s)))):
+    if not s.lost or (
+        s.early and not _goes_on(s) and (first is None or (s.own_slot is False and not ram.copy_refused(s)))
+    ):
         return None
     if first is not None:
         return _in_prompts(s, first)
@@ -72,7 +76,14 @@ def decide(s: RuleContext) -> Match | None:
     if again and _one_length(s):  # separate prompts look the same, of which nobody could have reused more
         return Match(0, "low", at_most=s.client_lost, severity="note", undecided=True)
     sure = s.own_slot and not r.other_candidates and not _others(s) and (again or not _in_first_prompt(s))
-    return Match(tokens, "medium" if sure else "low")
+    return Match(tokens, "medium" if sure else "low", beside=beside_change(s, tokens))
+
+
+def _goes_on(s: RuleContext) -> bool:
+    """Whether the place of a change that was said before has only become early, as the conversation grew behind it."""
+    if not s.own_slot or s.lcp is None or s.said_before("CD105")[-1:] != [True]:
+        return False
+    return s.lcp >= (s.history[-1].common_prefix_tokens or 0) - SAME_PLACE
 
 
 def _wanted(s: RuleContext) -> bool:
@@ -202,6 +213,7 @@ def say(g: Group) -> FindingText:
             if f.get("fixed")
             else ""
         )
+        + why_beside(g)
         + why_client(g),
         by_difference(g, [_APPEND, _BY_HAND, advice.show_text(g.session, compared=f.get("compared", True))]),
         [
@@ -216,8 +228,11 @@ def say(g: Group) -> FindingText:
 def _not_the_head(g: Group) -> str:
     """What excludes an unknown change of the head: a long common prefix, or prompts that show the change."""
     f, r = g.numbers, g.worst_request
-    if f.get("place") and (r.common_prefix_tokens or 0) < EARLY * (r.prompt_tokens or 0):
+    lcp, prompt = r.common_prefix_tokens or 0, r.prompt_tokens or 0
+    if f.get("place") and lcp < EARLY * prompt:
         return "the prompts themselves show which message changed"
+    if lcp < EARLY * min(prompt, r.reference_tokens or prompt):
+        return "the change lay behind most of the prompt at first; the conversation grew behind it"
     return f"{n(f['lcp']).replace('~', 'about ')} of {n(r.prompt_tokens)} tokens match"
 
 

@@ -15,6 +15,7 @@ from cachedoctor.rules.base import (
     length,
     marked,
     n,
+    recomputed,
     times,
 )
 
@@ -35,7 +36,10 @@ def decide(s: RuleContext) -> Match | None:
         return None
     if s.lcp is not None and 2 * (r.cached_tokens or 0) >= s.lcp:
         return None  # an older checkpoint was used: the normal grain of such memory
-    return Match(left, "low")
+    earlier = s.earlier
+    if earlier is None:
+        return Match(left, "low")
+    return Match(max(0, min(left, earlier - (r.cached_tokens or 0))), "low", at_most=left)
 
 
 def _thrown_away(s: RuleContext) -> tuple[int, int] | None:
@@ -77,7 +81,7 @@ def say(g: Group) -> FindingText:
     if g.numbers["symptom"]:
         return _symptom(g)
     return FindingText(
-        f"reuse was lost, and this log cannot show why: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        f"reuse was lost, and this log cannot show why: {recomputed(g)} over {times(g.count)}",
         "Left open: the client changed the prompt (prefix-diverges-early, history-rewritten), the memory could not go back (no-usable-checkpoint, checkpoints-disabled), "
         + ("caching was off (cache-prompt-off), " if (r.similarity or 0) > 0.5 else "")
         + ("the slot had been erased over the API, which this log does not show, " if r.selected_by == "lru" else "")

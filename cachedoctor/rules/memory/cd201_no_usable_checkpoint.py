@@ -49,9 +49,10 @@ def _listed(s: RuleContext) -> bool:
     """Whether every checkpoint that was looked at stands in the log.
 
     Builds that print no checks (up to b8156) could have refused a checkpoint unseen, unless its creation would stand
-    here; where the beginning of the request is missing, the checks may be missing with it.
+    here; where the beginning of the request is missing, the checks may be missing with it, and from b9873 on the
+    default level hides them.
     """
-    return s.facts.at_least(PRINTS_CHECKS) is True and not s.request.partial
+    return s.facts.at_least(PRINTS_CHECKS) is True and s.request.checkpoints_shown and not s.request.partial
 
 
 def prove(s: RuleContext, _: Match) -> Proof:
@@ -73,6 +74,7 @@ def prove(s: RuleContext, _: Match) -> Proof:
         "held": len(r.checks) if listed and r.forced else r.held_checkpoints,  # a search that fails lists all
         "listed": listed,
         "made": "checkpoints" in s.facts.shows,
+        "drops": "dropped_checkpoints" in s.facts.shows,
     }
     return Proof(primary, related[:4], numbers)
 
@@ -106,6 +108,14 @@ def _look_alikes(g: Group) -> list[RuledOut]:
     f = g.numbers
     if f["checks"] or f["listed"] or f["made"] or g.session.at_least(6751) is False:
         return [RuledOut("swa-threshold-misfire", "no checkpoint at or below the common prefix was refused")]
+    if f["drops"]:
+        return [
+            RuledOut(
+                "checkpoint-evicted",
+                "not excluded: checkpoints were dropped from a full list, and this level hides which were left",
+            ),
+            RuledOut("swa-threshold-misfire", "not excluded: this level hides the lines on each checkpoint looked at"),
+        ]
     return [
         RuledOut("checkpoints-disabled", "not excluded: no line of this log says whether checkpoints are made at all"),
         RuledOut("checkpoint-evicted", "not excluded: no line of this log says whether one was dropped"),

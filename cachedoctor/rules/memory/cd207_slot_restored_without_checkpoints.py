@@ -25,7 +25,7 @@ def decide(s: RuleContext) -> Match | None:
 
 def _fresh(s: RuleContext) -> bool:
     """Whether the slot had served no request since the start."""
-    return s.request.marks["slot_file"] is s.request.marks.get("select")
+    return s.request.seen.fresh
 
 
 def prove(s: RuleContext, _: Match) -> Proof:

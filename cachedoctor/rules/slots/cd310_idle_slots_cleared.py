@@ -5,7 +5,18 @@ from __future__ import annotations
 from cachedoctor.knowledge import flags
 from cachedoctor.model import RuledOut
 from cachedoctor.rules import advice
-from cachedoctor.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n, times
+from cachedoctor.rules.base import (
+    FindingText,
+    Group,
+    Match,
+    Proof,
+    RequestRule,
+    RuleContext,
+    marked,
+    n,
+    recomputed,
+    times,
+)
 
 
 def decide(s: RuleContext) -> Match | None:
@@ -17,7 +28,12 @@ def decide(s: RuleContext) -> Match | None:
         return None
     if s.lcp is not None and 2 * s.lcp > s.whole:
         return None  # the slot that it got holds most of it: nothing was missing
-    return Match(s.lost, "medium")
+    earlier = s.earlier
+    if earlier is None:
+        return Match(s.lost, "medium")
+    if not earlier:
+        return None  # the slot of the only turn that it may go on from was not cleared yet
+    return Match(max(0, min(s.lost, earlier - (r.cached_tokens or 0))), "medium", at_most=s.lost)
 
 
 def prove(s: RuleContext, _: Match) -> Proof:
@@ -46,8 +62,8 @@ def say(g: Group) -> FindingText:
     f, session = g.numbers, g.session
     limit = f" of {n(f['limit'])} MiB" if f["limit"] else ""
     return FindingText(
-        f"an idle slot was cleared and the RAM prompt cache{limit} did not keep its {n(f['reference'])} tokens: {n(g.tokens)} tokens "
-        f"recomputed over {times(g.count)}",
+        f"an idle slot was cleared and the RAM prompt cache{limit} did not keep its {n(f['reference'])} tokens: {recomputed(g)} "
+        f"over {times(g.count)}",
         "From b8664 on, with a KV cache shared by all slots, every launch saves the idle slots to RAM and clears them. That costs nothing while "
         "the RAM cache has room. This one throws out its oldest prompts, or does not take large ones (first at line "
         f"{f['line']}); by their number this copy was gone when the conversation came back.",

@@ -106,6 +106,12 @@ def _left(request: Request, turn: Turn) -> bool:
     return (request.common_prefix_tokens or request.cached_tokens or 0) < 0.5 * turn.total
 
 
+def _compared(request: Request) -> bool:
+    """Whether a slot still held text when a request came: the frame of a message is common to all prompts, but none
+    has a beginning in common with a slot that was erased."""
+    return "slot_erased" not in request.marks and bool(request.common_prefix_tokens or request.cached_tokens)
+
+
 def _at_end(prompt: int | None, length: float) -> bool:
     """Whether so much ends just before the end of a prompt, where a server with checkpoints has its last one."""
     return prompt is not None and 0 <= prompt - length <= UNSEEN
@@ -170,6 +176,16 @@ class Conversations:
         near = [t for t in self._threads.values() if abs(t.total - total) <= slack and t.ended < before]
         return max(near, key=lambda t: t.last, default=None)
 
+    def by_turn(self, total: float, slack: float, before: int) -> Thread | None:
+        """Return the thread of which one of the last turns had ended near ``total`` tokens before line ``before``."""
+        turns = (
+            (turn.request.index, thread)
+            for thread in self._threads.values()
+            for turn in thread.recent
+            if abs(turn.total - total) <= slack and turn.request.last_line < before
+        )
+        return max(turns, key=lambda found: found[0], default=(0, None))[1]
+
     def by_reuse(self, cached: int, before: int) -> Thread | None:
         """Return the newest thread of which so much could be reused: all, or up to the end of its last prompt."""
         found = self.by_total(cached, UNSEEN, before)
@@ -189,11 +205,12 @@ class Conversations:
         return self.split(cached, UNSEEN, before, reused=True)[1]
 
     def split(
-        self, total: float, slack: float, before: int, *, reused: bool = False
+        self, total: float, slack: float, before: int, *, reused: bool = False, file: bool = False
     ) -> tuple[Thread | None, list[Moved]]:
         """Divide a conversation from one that was taken for it: RAM gave back what it held before.
 
         ``reused``: ``total`` is what was reused of it, which may end at a checkpoint before its reply.
+        ``file``: a file gave it back, for which no server searches: the slot may have been erased in between.
         Returns the thread that ended near ``total`` tokens before line ``before``, and the requests that were judged as
         its next turns.
         """
@@ -204,6 +221,7 @@ class Conversations:
             if (abs(turn.total - total) <= slack or (reused and _at_end(turn.request.prompt_tokens, total)))
             and turn.request.last_line < before
             and _left(following.request, turn)
+            and (not file or _compared(following.request))
         ]
         if not near:
             return None, []
