@@ -324,7 +324,7 @@ class Match(msgspec.Struct):
     """A rule fired on one request."""
 
     tokens: int
-    """Tokens that the fix would have saved, without those that are another cause's."""
+    """Tokens that the fix would have saved."""
     confidence: Confidence
     key: str = ""
     """Matches with the same key are one finding."""
@@ -338,13 +338,6 @@ class Match(msgspec.Struct):
     """Where it is not that of its rule."""
     undecided: bool = False
     """Something else may be at work, or nothing be wrong: the tokens are not summed as avoidable."""
-    beside: int = 0
-    """Tokens that the fix would have saved as well, and that are named with another cause, or with none."""
-
-    @property
-    def saves(self) -> int:
-        """All tokens that the fix would have saved."""
-        return self.tokens + self.beside
 
 
 class Proof(msgspec.Struct):
@@ -369,8 +362,6 @@ class Group(msgspec.Struct):
     """Of the worst; None where its rule failed to prove it."""
     count: int = 0
     tokens: int = 0
-    beside: int = 0
-    """Tokens that the fix would have saved as well, and that are named with another cause, or with none."""
     at_most: int = 0
     """Upper bound of them, where it is above them."""
     ns: int = 0

@@ -209,19 +209,18 @@ class Diagnosis:
     # ---- what the report needs
 
     def findings(self) -> list[Finding]:
-        """All findings, the one first whose fix saves most."""
+        """All findings, the costliest first."""
         by_code = {rule.code: rule for rule in self._rules if isinstance(rule, RequestRule)}
-        found: list[tuple[Finding, int]] = []
+        found = []
         for key, group in self.groups.items():
             if key[0] in self._options.ignored or group.proof is None:
                 continue
             rule = by_code[key[0]]
             words = self._say(rule, group)
             if words is not None:
-                said = _finding(rule, words, group, group.proof, key, self._options.warn_tokens)
-                found.append((said, group.tokens + group.beside))
-        found.sort(key=lambda one: (-SEVERITY_ORDER[one[0].severity], -one[1], one[0].code))
-        return [said for said, _ in found]
+                found.append(_finding(rule, words, group, group.proof, key, self._options.warn_tokens))
+        found.sort(key=lambda finding: (-SEVERITY_ORDER[finding.severity], -finding.cost.tokens, finding.code))
+        return found
 
     def _say(self, rule: RequestRule, group: Group) -> FindingText | None:
         try:

@@ -44,8 +44,6 @@ class _Cost(msgspec.Struct):
     rule: RequestRule
     match: Match
     ns: int
-    saved_ns: int
-    """Time of all tokens that the fix would have saved, nanoseconds."""
     at_depth: bool
     context: RuleContext | None
     """For its proof; None where it cannot become the worst of its group."""
@@ -87,8 +85,6 @@ class Groups:
         computed = request.processed_tokens
         if computed is not None and match.tokens > computed:
             match.tokens = computed
-        if computed is not None:
-            match.beside = min(match.beside, computed - match.tokens)
         said = self._waiting.get(request.index)
         if said is None:
             if len(self._waiting) >= REVISABLE:
@@ -102,10 +98,7 @@ class Groups:
         entry.waiting += 1
         worse = entry.group is None or _rank(match) > _rank(entry.group.worst)
         ms, at_depth = speed.cost(request, match.tokens)
-        saved_ms = speed.cost(request, match.saves)[0] if match.beside else ms
-        said.costs.append(
-            _Cost(entry, rule, match, round(ms * 1e6), round(saved_ms * 1e6), at_depth, context if worse else None)
-        )
+        said.costs.append(_Cost(entry, rule, match, round(ms * 1e6), at_depth, context if worse else None))
         return new
 
     def retract(self, index: int) -> None:
@@ -195,11 +188,11 @@ class Groups:
         for cost in said.costs:
             if cost.rule.code in self._ignored or cost.match.undecided or cost.rule.code.startswith(OF_INPUT):
                 continue
-            if costliest is None or cost.match.saves > costliest.match.saves:
+            if costliest is None or cost.match.tokens > costliest.match.tokens:
                 costliest = cost
         if costliest is None:
             return 0, 0, None
-        return costliest.match.saves, costliest.saved_ns, costliest.rule.code
+        return costliest.match.tokens, costliest.ns, costliest.rule.code
 
     def _counted(self, group: Group | None, cost: _Cost, said: _Costs) -> Group:
         """Count a match into its group, which shows the match from now on if that is the worst."""
@@ -212,7 +205,6 @@ class Groups:
         group.at_depth = cost.at_depth
         group.count += 1
         group.tokens += match.tokens
-        group.beside += match.beside
         group.at_most += match.tokens if match.at_most is None else match.at_most
         group.ns += cost.ns
         if len(group.first) < FIRST:
@@ -242,7 +234,6 @@ def _join(group: Group, later: Group) -> None:
     group.at_depth = later.at_depth
     group.count += later.count
     group.tokens += later.tokens
-    group.beside += later.beside
     group.at_most += later.at_most
     group.ns += later.ns
     group.first = [*group.first, *later.first][:FIRST]

@@ -20,12 +20,11 @@ from cachedoctor.rules.base import (
     token,
 )
 from cachedoctor.rules.client.changes import (
-    beside_change,
     cost_of_change,
     from_prompts,
     prompts_prove,
     references,
-    why_beside,
+    why_before,
     why_client,
     with_client,
 )
@@ -59,8 +58,7 @@ def decide(s: RuleContext) -> Match | None:
     since = [h for h in s.history if (h.prompt_tokens or 0) > end]
     if not since or not all(h.outcome == "reused" for h in since):
         return None  # the turns in between must have kept that reply
-    tokens = cost_of_change(s)
-    return Match(tokens, "medium", beside=beside_change(s, tokens))
+    return Match(cost_of_change(s), "medium")
 
 
 def prove(s: RuleContext, match: Match) -> Proof:
@@ -116,7 +114,7 @@ def say(g: Group) -> FindingText:
         f"the history changed where an earlier reply begins ({token(f['lcp'])}), and {n(f['changed'])} tokens of old turns are gone, "
         f"{n(g.tokens)} tokens recomputed over {times(g.count)}",
         "The turns before reused everything; then the prefix ends right at the start of an earlier reply. That is what dropped "
-        f"reasoning looks like: template or client leave it out once a new user message follows.{why_beside(g)}{why_client(g)}",
+        f"reasoning looks like: template or client leave it out once a new user message follows.{why_before(g)}{why_client(g)}",
         with_client(g, remedies),
         [
             RuledOut("retokenised-tail", f"{n(f['changed'])} tokens changed, more than re-tokenisation explains"),

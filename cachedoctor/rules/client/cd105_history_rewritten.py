@@ -21,13 +21,12 @@ from cachedoctor.rules.base import (
     token,
 )
 from cachedoctor.rules.client.changes import (
-    beside_change,
     by_difference,
     cost_of_change,
     from_prompts,
     prompts_prove,
     references,
-    why_beside,
+    why_before,
     why_client,
 )
 
@@ -76,7 +75,7 @@ def decide(s: RuleContext) -> Match | None:
     if again and _one_length(s):  # separate prompts look the same, of which nobody could have reused more
         return Match(0, "low", at_most=s.client_lost, severity="note", undecided=True)
     sure = s.own_slot and not r.other_candidates and not _others(s) and (again or not _in_first_prompt(s))
-    return Match(tokens, "medium" if sure else "low", beside=beside_change(s, tokens))
+    return Match(tokens, "medium" if sure else "low")
 
 
 def _goes_on(s: RuleContext) -> bool:
@@ -213,7 +212,7 @@ def say(g: Group) -> FindingText:
             if f.get("fixed")
             else ""
         )
-        + why_beside(g)
+        + why_before(g)
         + why_client(g),
         by_difference(g, [_APPEND, _BY_HAND, advice.show_text(g.session, compared=f.get("compared", True))]),
         [

@@ -23,7 +23,6 @@ from cachedoctor.rules.base import (
     times,
 )
 from cachedoctor.rules.checkpoints import held_whole, serves
-from cachedoctor.rules.client.changes import is_servers, why_beside
 
 
 def _confidence(s: RuleContext) -> Confidence:
@@ -78,11 +77,7 @@ def decide(s: RuleContext) -> Match | None:
     if (s.own_slot is None and not s.history and not s.facts.starts_cold) or (by_lengths and _begins(s)):
         # what came before is not in the log: it may be a new one
         return Match(_cost(s), "low", severity="note", undecided=True) if s.whole >= s.min_prompt else None
-    if by_lengths:
-        return None
-    cost = _cost(s)
-    own = s.client_lost if is_servers(s) else cost
-    return Match(own, _confidence(s), beside=cost - own)
+    return None if by_lengths else Match(_cost(s), _confidence(s))
 
 
 def _begins(s: RuleContext) -> bool:
@@ -229,7 +224,7 @@ def say(g: Group) -> FindingText:
         shared
         + _WHOSE[f["own"]]
         + "Candidates: a billing header (billing-header), a date or id in the system prompt (volatile-prefix), a changed tool list "
-        "(tools-changed), an early message that changed (history-rewritten)." + why_beside(g),
+        "(tools-changed), an early message that changed (history-rewritten).",
         advice.cheapest_first(
             g.session,
             [

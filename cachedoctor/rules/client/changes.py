@@ -12,33 +12,16 @@ MOST = 0.25
 
 
 def cost_of_change(s: RuleContext) -> int:
-    """Tokens that a change by the client cost: not those of a long common prefix, which the server had and did not give
-    back. Before a change near the head hardly any are: all that was lost counts."""
-    return s.lost if s.server_lost < MIN_LOST or (_is_large(s) and not is_servers(s)) else s.client_lost
-
-
-def beside_change(s: RuleContext, tokens: int) -> int:
-    """Tokens that an unchanged history would have saved beside those that a change cost, which are ``tokens``."""
-    return s.lost - tokens if tokens and is_servers(s) and _is_large(s) else 0
-
-
-def _is_large(s: RuleContext) -> bool:
-    return s.client_lost >= MOST * (s.request.reference_tokens or 0)
-
-
-def is_servers(s: RuleContext) -> bool:
-    """Whether what was lost before the change is the server's: a long common prefix with the conversation itself."""
-    return s.late and s.own_slot is True and s.server_lost >= MIN_LOST and s.client_lost >= MIN_LOST
+    """Tokens that an unchanged history would have saved."""
+    large = s.client_lost >= MOST * (s.request.reference_tokens or 0)
+    return s.lost if large or s.server_lost < MIN_LOST else s.client_lost
 
 
 def from_prompts(s: RuleContext, first: First, tokens: int | None = None) -> Match:
     """Report a difference that the prompts given beside the log prove."""
     sure: Confidence = "high" if s.difference is not None and s.difference.exact else "medium"
     key = first.client.habit if first.client is not None else ""
-    if tokens is not None:
-        return Match(tokens, sure, key, found=first, beside=beside_change(s, tokens))
-    own = s.client_lost if is_servers(s) else s.lost
-    return Match(own, sure, key, found=first, beside=s.lost - own)
+    return Match(s.lost if tokens is None else tokens, sure, key, found=first)
 
 
 def prompts_prove(s: RuleContext, match: Match) -> Proof:
@@ -93,16 +76,20 @@ def why_client(g: Group) -> str:
     return f" {found.client.title} {found.habit.writes} ({found.habit.versions}).{fixed}"
 
 
-def why_beside(g: Group) -> str:
-    """Say what else an unchanged history would have saved, to follow a sentence; empty where that is nothing."""
-    lost = g.worst_request.lost_server
-    if not g.worst.beside or not lost:
+def why_before(g: Group) -> str:
+    """Say how many of the tokens stood before the change, to follow a sentence; empty where hardly any did.
+
+    The fix saves them, too; that an unchanged beginning was computed again is the server's part.
+    """
+    r = g.worst_request
+    before = g.worst.tokens - (r.lost_client or 0)
+    if before < MIN_LOST or before > (r.lost_server or 0):
         return ""
-    end = g.worst_request.restored_at
+    end = r.restored_at
     why = "" if end is None else f", as the checkpoint that was restored ends at token {n(end[1] + 1)}"
     return (
-        f" Another {n(lost)} tokens before that place were the same, and the server did not give them back{why}: that is its part, and an "
-        "unchanged prompt spares it as well."
+        f" {n(before)} of the tokens recomputed at worst stood before that place and were the same: the server did not give them back{why}. "
+        "An unchanged prompt spares them as well."
     )
 
 
