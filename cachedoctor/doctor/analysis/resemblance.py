@@ -42,6 +42,10 @@ _SIGNS = tuple(
     (re.compile(rb"(?m)" + pattern), words)
     for pattern, words in (
         (
+            rb"^(?:# (?:HELP|TYPE) )?llamacpp:\w{3,80}(?:\{| +\w|[ \t]*$)",
+            "/metrics of llama-server, which does not count what was reused; its log does",
+        ),
+        (
             rb"^(?:# (?:HELP|TYPE) )?(?:vllm|sglang):\w{3,80}(?:\{| +\w|[ \t]*$)",
             "a dump of /metrics: cachedoctor analyze --metrics FILE reads its counters",
         ),
