@@ -79,6 +79,8 @@ _SIGNS = tuple(
     )
 )
 """Lines of programs and versions that are not read, or of which what is read is missing, and what is said of them."""
+_SECONDS = re.compile(rb"(?m)^\[1\d{9}\] ")
+"""Unix time in front of the lines of a llama.cpp of 2023 or 2024."""
 _KERNEL = re.compile(rb"\[ {0,5}\d{1,9}\.\d{6}\] ")
 _MARKS = re.compile(r"(?m)^(?:#{1,6} |```|\* |- |> )")
 
@@ -88,7 +90,7 @@ def resemblance(begin: bytes, size: int = 0) -> str | None:
 
     A page, ``an array of JSON objects with "id", "name"``, ``the access log of a web server`` ...
     """
-    begin = begin[:BEGIN].removeprefix(b"\xef\xbb\xbf").lstrip()
+    begin = _SECONDS.sub(b"", begin[:BEGIN].removeprefix(b"\xef\xbb\xbf").lstrip())
     if _KERNEL.match(begin):
         return "the log of the kernel"
     if size > MOST and re.match(rb"\[\s*+\{", begin):
