@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from conftest import report_of
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 
@@ -124,6 +125,11 @@ def findings(log: str) -> list[dict[str, Any]]:
             "CD408", "error", "high", 1, "the KV memory had no room left",
         ),
         (
+            "srv                send_error: task 40 | error = the request exceeds the available context size. try increasing "
+            "the context size or enable context shift\n",
+            "CD401", "error", "high", 1, "context",
+        ),
+        (
             "srv    send_error: task id = 1310, error: Compute error.\n",
             "CD408", "error", "high", 1, "the model could not compute a batch: 1 request failed",
         ),
@@ -172,12 +178,21 @@ def test_a_line_speaks_for_itself(log: str, code: str, severity: str, confidence
         WHOLE + POSITIONS,  # of a draft model, as no request failed
         "srv  update_slots: failed to find free space in the KV cache, retrying with smaller batch size, i = 0, n_batch = 64, ret = 1\n",
         "/src/common/common.cpp:2093: checkpoint size mismatch: expected 73924608, got 512\n",  # one that was being made
+        WHOLE + "find_slot: non-consecutive token position 1864 after 1863 for sequence 0 with 16 new tokens\n",
         'The docs say: "' + OVERFLOW + '" is printed when the prompt is too long.\n',
         "srv          stop: cancel task, id_task = 1310\n",
     ],
 )
 def test_what_looks_like_it_is_silent(log: str) -> None:
     assert findings(log) == []
+
+
+def test_what_the_library_says_in_any_program_is_no_log_of_a_server() -> None:
+    line = "find_slot: non-consecutive token position 4 after 4 for sequence 0 with 512 new tokens\n"
+    assert [info["recognised"] for info in report_of(line * 3)["inputs"]] == [0]
+    (whole,) = report_of(WHOLE)["inputs"]
+    (both,) = report_of(WHOLE + line * 3)["inputs"]
+    assert both["recognised"] == whole["recognised"]
 
 
 def test_a_request_that_is_cut_is_not_whole() -> None:

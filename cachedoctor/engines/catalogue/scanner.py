@@ -93,6 +93,7 @@ class Scanner:
                     continue
                 row = other
             elif group == bare_group and row.id not in self._plan.wanted:
+                seen -= row.quoted
                 continue
             elif row.integers:
                 fields = dict(zip(row.names, map(int, match.groups())))  # noqa: B905  # same length by construction, and hot
