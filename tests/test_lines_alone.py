@@ -195,6 +195,17 @@ def test_what_the_library_says_in_any_program_is_no_log_of_a_server() -> None:
     assert both["recognised"] == whole["recognised"]
 
 
+PROGRESS = "slot print_timing: id  0 | task 9 | prompt processing, n_tokens =  72791, progress = 1.00\n"
+
+
+@pytest.mark.parametrize("progress", ["", PROGRESS])
+def test_a_prompt_has_at_least_what_was_computed_of_it(progress: str) -> None:
+    timing = "prompt eval time =   31213.84 ms / 72795 tokens (    0.43 ms per token,  2332.14 tokens per second)"
+    (request,) = report_of(f"{progress}slot print_timing: id  0 | task 9 | {timing}\n")["requests"]
+    assert (request["prompt_tokens"], request["cached_tokens"], request["processed_tokens"]) == (None, None, 72_795)
+    assert request["at_least"] == {"prompt_tokens": 72_795}
+
+
 def test_a_request_that_is_cut_is_not_whole() -> None:
     """Its lines do not tell whether what was thrown away came back."""
     cut = "0.51.220.100 W srv  try_clear_id: purging slot 3 with 18422 tokens\n" + "".join(WHOLE.splitlines(True)[:3])
