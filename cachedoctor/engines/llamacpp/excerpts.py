@@ -1,4 +1,4 @@
-"""Reads lines of excerpts that the scanner does not: quoted, cut, wrapped, without prefix, with fields left out.
+"""Reads lines of excerpts that the scanner does not: quoted, cut, wrapped, run together, without prefix or some fields.
 
 ``* n_past = 30118, slot.prompt.tokens.size() = 31007, ...`` in a list, ``forcing full prompt re-processing due to lack
 of cache data (...)`` in a chat. For a few hundred lines: each is fitted to all messages, as somebody would who asks
@@ -19,6 +19,7 @@ from cachedoctor.engines.catalogue.scanner import Plan, Scanner
 from cachedoctor.engines.llamacpp.client_errors import refusals
 from cachedoctor.engines.llamacpp.partly import Partly
 from cachedoctor.engines.llamacpp.prompt_diffs import CHANGED, Change, first_change
+from cachedoctor.engines.llamacpp.run_together import parts
 from cachedoctor.engines.llamacpp.unknown_words import Unknown, unknown
 from cachedoctor.model import Segment
 
@@ -121,8 +122,12 @@ class ExcerptReader:
     def read(self, segment: Segment) -> Excerpt:
         """Mend what can be mended; what the scanner reads as it stands is left to it."""
         lines = segment.data.removesuffix(b"\n").split(b"\n")
+        several = parts(lines, self._catalogue)
+        if several:
+            segment = _parted(segment, lines, several)
+            lines = segment.data.removesuffix(b"\n").split(b"\n")
         out: list[bytes] = []
-        events, mended, left, joined = [], False, 0, 0
+        events, mended, left, joined = [], bool(several), 0, 0
         for record in self.records(segment, lines):
             if record.event is not None:
                 events.append(record.event)
@@ -297,6 +302,13 @@ class ExcerptReader:
         known = any(len(head) >= MIN_HEAD for head in row.heads) or "id" in reading.prefix or not reading.cut
         said = bool(_DIGITS.search(behind)) or not row.names or any(_begins(h.encode(), behind) for h in row.heads)
         return row if known and said and len(behind) >= MIN_HEAD else None
+
+
+def _parted(segment: Segment, lines: list[bytes], several: dict[int, list[bytes]]) -> Segment:
+    """The segment with every part of a row on a line of its own, which has the number of the row."""
+    rows = [(piece, segment.number(at)) for at, line in enumerate(lines) for piece in several.get(at, (line,))]
+    data = b"\n".join(piece for piece, _ in rows) + b"\n"
+    return msgspec.structs.replace(segment, data=data, numbers=[number for _, number in rows])
 
 
 def _changed(change: Change, segment: Segment) -> Event:
