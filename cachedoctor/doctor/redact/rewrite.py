@@ -17,7 +17,7 @@ _PROCESS = re.compile(
     rb"(?:APIServer|ApiServer|EngineCore|EngineCoreProc|Worker|VllmWorker|VllmWorkerProcess|MainProcess|ProcessWrapper"
     rb"|DPCoordinator|RayWorkerProc)(?:[_-](?:DP|PP|TP|EP|CP|DCP|PCP)?\d{1,5}){0,5}"
 )
-_PLACE = re.compile(rb"([^\s\[\]]+)(:\d{1,5}\] ?)\Z")
+_PLACE = re.compile(rb"(?<![^\s\[\]])([^\s\[\]]+)(:\d{1,5}\] ?)\Z")
 
 
 class EngineLineRewriter:
