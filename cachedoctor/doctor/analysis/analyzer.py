@@ -242,7 +242,7 @@ class Analyzer:
         found[LLAMA] = self._servers.recognised
         found.update(self._servers.recognised_of_forks())
         info = self._inputs[-1]
-        info.recognised = min(found.total(), info.lines)  # a row may hold several records
+        info.recognised = found.total()
         if len(found) > 1 and not any(tracker.session.n_requests for tracker in self._servers.trackers):
             del found[LLAMA]  # lines of its library, which others load, too
         info.engine = found.most_common(1)[0][0] if info.recognised else None

@@ -60,7 +60,7 @@ class Excerpt(msgspec.Struct):
     unknown: int = 0
     """Lines of a slot that state something in words that are not known."""
     joined: int = 0
-    """Lines that go on with the record before them."""
+    """Lines that go on with the record before them, less the records beyond the first of a row."""
 
 
 class Record(NamedTuple):
@@ -127,7 +127,8 @@ class ExcerptReader:
             segment = _parted(segment, lines, several)
             lines = segment.data.removesuffix(b"\n").split(b"\n")
         out: list[bytes] = []
-        events, mended, left, joined = [], bool(several), 0, 0
+        events, mended, left = [], bool(several), 0
+        joined = -sum(self._records(pieces) - 1 for pieces in several.values())
         for record in self.records(segment, lines):
             if record.event is not None:
                 events.append(record.event)
@@ -140,6 +141,13 @@ class ExcerptReader:
         numbers = segment.numbers or list(range(segment.first, segment.first + len(lines)))
         data = b"\n".join(out) + b"\n"
         return Excerpt(msgspec.structs.replace(segment, data=data, numbers=numbers), events, True, left, joined)
+
+    def _records(self, pieces: list[bytes]) -> int:
+        """How many of the parts of a row the scanner counts."""
+        scanner = _EveryLine(self._catalogue, self._plan)
+        for _ in scanner.scan(Segment(None, b"\n".join(pieces) + b"\n", 0)):
+            pass
+        return scanner.recognised
 
     def records(self, segment: Segment, lines: list[bytes]) -> Iterator[Record]:
         """Give the records of a segment, whose lines these are."""

@@ -13,7 +13,7 @@ from cachedoctor.engines.catalogue.base import CLOCK, HOLE, Catalogue, Message
 _MOST = 1 << 14
 """Bytes of a row."""
 _NAMED = rb"(?:slot|srv|que|res|cmn) +[a-z_]{3,14}(?:\(\))?: +"
-_TIMES = rb"(?:prompt eval|(?<!prompt )eval|total) time +=|\| +prompt eval time +="
+_TIMES = rb"(?:prompt eval|(?<!prompt )eval|total) time +="
 _BEFORE = re.compile(rb"(?<=\S)[ \t]+(?=" + _NAMED + rb"|" + _TIMES + rb")")
 _BEFORE_CLOCK = re.compile(rb"(?<=\S)[ \t]+(?=" + CLOCK + rb" +[IWED] +(?:" + _NAMED + rb"|\S))")
 _CLOCK = re.compile(CLOCK + rb" +[IWED] ")
@@ -29,7 +29,7 @@ def parts(lines: list[bytes], catalogue: Catalogue) -> dict[int, list[bytes]]:
     clocked = any(_CLOCK.match(line) for line in lines)
     found = {}
     for at, line in enumerate(lines):
-        if len(line) > _MOST:
+        if len(line) > _MOST or _is_whole(line, catalogue):
             continue
         pieces = _parts(line, _BEFORE_CLOCK if clocked else _BEFORE, catalogue)
         if len(pieces) > 1:
@@ -39,7 +39,8 @@ def parts(lines: list[bytes], catalogue: Catalogue) -> dict[int, list[bytes]]:
 
 def _parts(line: bytes, before: re.Pattern[bytes], catalogue: Catalogue) -> list[bytes]:
     """The records of a row, as far as each is whole; what follows the last of these stays together."""
-    found, begin = [], 0
+    found: list[bytes] = []
+    begin = 0
     for blank in before.finditer(line):
         if not _is_whole(line[begin : blank.start()], catalogue):
             break
