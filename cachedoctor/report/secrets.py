@@ -71,7 +71,8 @@ class Region(NamedTuple):
 
 def hidden(text: str) -> str:
     """Return ``text`` with whatever looks like a secret replaced by what it is, ``<key>``, ``<user>`` ..."""
-    parts, end = [], 0
+    parts: list[str] = []
+    end = 0
     for region in _regions(text):
         parts += text[end : region.start], region.shown
         end = region.end

@@ -535,7 +535,7 @@ ROWS: list[R] = [
       meaning="A request failed; the text is what its client got."),
     # llama-box, the server of GPUStack up to 2025
     R("task_error", "srv", 5311, 11549, "E5311", "task {id_task:task} | error = {error:text}",
-      "9.16.412.167 E srv                send_error: task 40 | error = the request exceeds the available context size. try increasing the context size or enable context shift"),
+      "9.16.412.167 E srv                send_error: task 40 | error = the request exceeds the available context size. try increasing the context size or enable context shift", heads=tuple(f"task {digit}" for digit in range(10))),
     # mtmd
     R("img_processed", "srv", 5353, 9538, "I5353", "{kind:word} processed in {took_ms:d} ms",
       "0.01.124.381 I srv  process_chun: image processed in 78 ms",
