@@ -26,12 +26,12 @@ _PLAIN = re.compile(rb"[\w .>?/-]{1,400}")
 
 def parts(lines: list[bytes], catalogue: Catalogue) -> dict[int, list[bytes]]:
     """Return the parts of each row that has several, by its index."""
-    clocked = any(_CLOCK.match(line) for line in lines)
+    before = _BEFORE_CLOCK if any(_CLOCK.match(line) for line in lines) else _BEFORE
     found = {}
     for at, line in enumerate(lines):
-        if len(line) > _MOST or _is_whole(line, catalogue):
+        if len(line) > _MOST or before.search(line) is None or _is_whole(line, catalogue):
             continue
-        pieces = _parts(line, _BEFORE_CLOCK if clocked else _BEFORE, catalogue)
+        pieces = _parts(line, before, catalogue)
         if len(pieces) > 1:
             found[at] = pieces
     return found
