@@ -195,6 +195,7 @@ def test_what_the_library_says_in_any_program_is_no_log_of_a_server() -> None:
     assert both["recognised"] == whole["recognised"]
 
 
+FRESH = "slot get_availabl: id  0 | task -1 | selected slot by LRU, t_last = -1\n"
 PROGRESS = "slot print_timing: id  0 | task 9 | prompt processing, n_tokens =  72791, progress = 1.00\n"
 
 
@@ -276,3 +277,23 @@ def test_a_slot_that_held_at_least_so_much_bounds_no_cost_from_above() -> None:
     (found,) = (f for f in findings(log) if f["code"] == "CD108")
     assert found["confidence"] == "low"
     assert "1,969 to 28,364 tokens recomputed" in found["claim"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "reused", "outcome"),
+    [("", 0, "unknown"), ("", 900, "unknown"), (FRESH, 0, "cold")],
+    ids=["nothing reused", "something reused", "a fresh slot"],
+)
+def test_a_request_is_cold_only_where_its_slot_held_nothing(chosen: str, reused: int, outcome: str) -> None:
+    """A log that begins with it does not say what was there before."""
+    log = (
+        f"{chosen}slot launch_slot_: id  0 | task 1 | processing task\n"
+        "slot update_slots: id  0 | task 1 | new prompt, n_ctx_slot = 8192, n_keep = 0, task.n_tokens = 2300\n"
+        f"slot update_slots: id  0 | task 1 | n_tokens = {reused}, memory_seq_rm [{reused}, end)\n"
+        "slot print_timing: id  0 | task 1 |\n"
+        f"prompt eval time =  205.77 ms / {2300 - reused} tokens (    0.10 ms per token, 10254.17 tokens per second)\n"
+        "       eval time =    1.64 ms /     5 tokens (    0.33 ms per token,  3048.78 tokens per second)\n"
+        "slot      release: id  0 | task 1 | stop processing: n_tokens = 2304, truncated = 0\n"
+    )
+    (request,) = report_of(log)["requests"]
+    assert request["outcome"] == outcome
