@@ -13,7 +13,11 @@ import pytest
 from conftest import FIXTURES, json_of
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.catalogues import catalogue
+from cachedoctor.engines.llamacpp.excerpts import ExcerptReader
 from cachedoctor.engines.llamacpp.quoted_again import without_repeats
+from cachedoctor.engines.llamacpp.tracker import PLAN
+from cachedoctor.model import Segment
 from cachedoctor.report.base import Look, write
 
 FOLDER = FIXTURES / "excerpts"
@@ -157,3 +161,12 @@ def test_a_log_that_an_answer_quotes_is_read_once() -> None:
     assert without_repeats(again) == again
     assert without_repeats(b"a\n" * 2000) == b"a\n" * 2000
     assert without_repeats((last * 3).encode()) == (last * 3).encode()  # a log of two runs, not an answer
+
+
+@pytest.mark.parametrize(("end", "size"), [("81.8", None), ("81.896 Mi", 81.896)], ids=["in a number", "behind it"])
+def test_a_number_that_a_cut_may_have_shortened_is_not_believed(end: str, size: float | None) -> None:
+    fields = "pos_min = 9675, pos_max = 9675, n_tokens = 9676, n_past = 9676"
+    line = f"slot update_slots: id  0 | task 9 | restored context checkpoint ({fields}, size = {end}"
+    (event,) = ExcerptReader(catalogue(), PLAN).read(Segment(None, f"{line}\n".encode(), 1)).events
+    assert event.fields["n_past"] == 9676
+    assert event.fields.get("size") == size
