@@ -274,8 +274,9 @@ class ExcerptReader:
         row = hit.row
         fields = {name: row.value(name, raw) for name, raw in hit.fields if raw is not None and name in row.names}
         if reading.cut and _ends_in_number(text):
-            last = next((name for name, raw in reversed(hit.fields) if raw is not None), None)
-            fields.pop(last or "", None)  # there may have been more digits
+            last, raw = next(((name, raw) for name, raw in reversed(hit.fields) if raw is not None), ("", b""))
+            if re.search(rb"(?<![\d.])" + re.escape(raw) + rb"\s*\Z", text):
+                fields.pop(last, None)  # there may have been more digits
         slot, task = (int(reading.prefix.get(name, b"-1")) for name in ("id", "task"))
         if not -1 <= slot < _SLOTS or not -1 <= task < _TASKS:
             return None
