@@ -12,7 +12,7 @@ import re
 import re._constants as op
 import re._parser as parser
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,17 +83,25 @@ def _parsed(pattern: re.Pattern[Any]) -> Any:
 
 def searched(name: str) -> bool:
     """Whether the pattern is looked for anywhere in a text, and not only at one place of it."""
-    if name.startswith("secrets by"):
+    if name == "the catalogue" or name.startswith("secrets by"):
         return True
-    last = re.split(r"[.\[]", name.split("[")[0])[-1]
-    return name == "the catalogue" or last in _looked_for()
+    module, _, last = name.split("[")[0].rpartition(".")
+    return last in _looked_for(module)
+
+
+@cache
+def _looked_for(module: str) -> set[str]:
+    """Names of patterns that a module, or one that imports from it, looks for anywhere in a text."""
+    own = Path(cachedoctor.__file__).parent.joinpath(*module.split(".")).with_suffix(".py")
+    sources = [own.read_text("utf-8")] if own.exists() else []
+    sources += [text for text in _sources() if f"from cachedoctor.{module} import" in text]
+    called = re.compile(r"\b(\w+)(?:\.compiled)?(?=\.(?:search|finditer|findall|sub|split)\b)")
+    return {name for text in sources for name in called.findall(text)}
 
 
 @lru_cache(maxsize=1)
-def _looked_for() -> set[str]:
-    """Names of patterns that the source looks for anywhere in a text."""
-    source = "\n".join(path.read_text("utf-8") for path in Path(cachedoctor.__file__).parent.rglob("*.py"))
-    return set(re.findall(r"\b(\w+)(?=\.(?:search|finditer|findall|sub|split)\b)", source))
+def _sources() -> list[str]:
+    return [path.read_text("utf-8") for path in Path(cachedoctor.__file__).parent.rglob("*.py")]
 
 
 def attacks(pattern: re.Pattern[Any]) -> list[Attack]:

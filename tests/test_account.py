@@ -94,6 +94,9 @@ def test_what_the_build_had_to_reuse_is_unexplained() -> None:
     lost = turn(cached_tokens=0, lost_tokens=2000, outcome="reprocessed")
     found = rows(lost, "CD202", expected_cached=1500)
     assert found == {"new": 300, "server": 500, "unexplained": 1500}
+    less = turn(cached_tokens=0, common_prefix_tokens=1500, lost_tokens=2000, outcome="reprocessed")
+    found = rows(less, "CD202", expected_cached=1900)
+    assert found == {"new": 300, "undecided": 500, "unexplained": 1500}, "no more than the server lost"
 
 
 def test_a_slot_that_another_conversation_held() -> None:
@@ -130,6 +133,7 @@ def test_the_copy_in_the_ram_cache_tells_who_changed_what() -> None:
 def test_a_slot_whose_content_came_back_from_ram_was_not_taken() -> None:
     back = turn(cached_tokens=58, common_prefix_tokens=58, held_thread=1, lost_tokens=1942, restored_from_ram=True)
     assert rows(back, "CD101", avoidable_tokens=1942) == {"reused": 58, "new": 300, "client": 1942}
+    assert rows(back, "CD302", slot_lost=True) == {"reused": 58, "new": 300, "undecided": 1942}
 
 
 def test_a_request_that_failed_lost_nothing() -> None:

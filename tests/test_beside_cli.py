@@ -11,6 +11,7 @@ import pytest
 from command import LOG, one_line, run
 
 import cachedoctor
+from cachedoctor.cli.given_dumps import dumps_in
 from cachedoctor.doctor.extras import extra_inputs
 from cachedoctor.doctor.extras.extra_inputs import ExtraInputs, attach
 from cachedoctor.metrics.responses import Given
@@ -187,10 +188,48 @@ def test_odd_files(option, content, words, tmp_path):
 
 @pytest.mark.sweep
 def test_a_log_that_is_none_of_ours():
-    for file, option in ((metrics(BILLING), "--metrics"), (usage(BILLING), "--responses")):
-        done = run("analyze", file, "-q")
-        assert done.returncode == 3
-        assert f"cachedoctor analyze {option} {file}" in done.stderr.decode()
+    done = run("analyze", usage(BILLING), "-q")
+    assert done.returncode == 3
+    assert f"cachedoctor analyze --responses {usage(BILLING)}" in done.stderr.decode()
+
+
+def test_a_dump_in_the_place_of_a_log():
+    done = run("analyze", "-f", "json", metrics(BILLING))
+    assert done.returncode == 0
+    assert f"note: {metrics(BILLING)}: read as with --metrics" in done.stderr.decode()
+    (server,) = json.loads(done.stdout)["sessions"]
+    assert (server["path"], server["engine"]) == (str(metrics(BILLING)), "vllm")
+
+
+COUNTED = "vllm:prefix_cache_queries_total 48211\nvllm:prefix_cache_hits_total 0\nvllm:prompt_tokens_total 48211\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        (COUNTED, True),
+        (f"```\n{COUNTED}```\n", True),
+        (f"```text\n# TYPE vllm:prompt_tokens_total counter\n{COUNTED}```\n", True),
+        (f"{COUNTED}slot update_slots: id  0 | task 9 | prompt done, n_tokens = 100\n", False),
+        (f"Nothing is reused:\n{COUNTED}", False),
+        ("vllm:request_params_n_count 1\n", False),
+        ("# HELP llamacpp:prompt_tokens_total Number\nllamacpp:prompt_tokens_total 812\n", False),
+        ("", False),
+    ],
+    ids=[
+        "bare",
+        "in a fence",
+        "with a language",
+        "with a log",
+        "with prose",
+        "nothing to read",
+        "llama-server",
+        "empty",
+    ],
+)
+def test_what_is_only_a_dump(text, is_one, tmp_path):
+    (tmp_path / "pasted.txt").write_text(text)
+    assert bool(dumps_in([str(tmp_path / "pasted.txt"), str(tmp_path), "-"])) == is_one
 
 
 @pytest.mark.sweep

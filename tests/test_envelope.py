@@ -46,6 +46,7 @@ def test_unwrapped_block_is_one_segment_without_numbers() -> None:
         ("[pod/llama-7d9f/server] 2026-11-20T12:00:00.013123Z ", "llama-7d9f/server"),
         ("[53409] ", "53409"),
         ("[ 8081] ", "8081"),
+        ("[1707364943] ", None),
         ("llama-1  | [53409] ", "llama-1/53409"),
         ("Nov 20 12:00:00 gpubox llama-server[4242]: [53409] ", "53409"),
     ],
@@ -64,6 +65,18 @@ def test_certain_prefix_comes_off_every_line(prefix: str, origin: str | None) ->
         ("[2026-11-20 12:00:00] ", None),
         ("2026-11-20 12:00:00,123 INFO ", None),
         ("2026-11-20 12:00:00,123 - INFO - ", None),
+        ("[12:34:56] ", None),
+        ("[12:34:56.123 PM] ", None),
+        ("[Nov 20 12:34:56] ", None),
+        ("[20/Nov/2026:12:34:56 +0000] ", None),
+        ("[20261120 12:34:56] ", None),
+        ("[1707364943123] ", None),
+        ("[1707364943.123456] ", None),
+        ("[+12.5s] ", None),
+        ("12:34:56 ", None),
+        ("1:34:56,123 PM ", None),
+        ("[1707364943.gguf] ", "1707364943.gguf"),
+        ("[12:34] ", "12:34"),
         ("[model.gguf] ", "model.gguf"),
         ("[my model] | ", "my model"),
         ("<tiny> ", "tiny"),
@@ -95,6 +108,8 @@ def test_uncertain_prefix_comes_off_once_a_server_line_has_shown_it(prefix: str,
         "(EngineCore pid=42) INFO 11-20 12:00:00 [loggers.py:123] Engine 000: Avg prompt throughput: 1.0 tokens/s",
         'INFO [ release_slots] slot released | tid="1" timestamp=1 id_slot=0',
         "2026-11-20 12:00:00 a diary entry",
+        "12:00:00 a diary entry",
+        "[12:00:00 TP0] Prefill batch. #new-seq: 1, #new-token: 8192, #cached-token: 0",
         "<|im_start|>user",
         "<think> slot machines",
         "12: the twelfth",
@@ -267,3 +282,9 @@ def test_progress_goes_only_where_a_server_line_follows() -> None:
     text = f"10%\r20%\r{UP}\n10%\r20%\nllama-1  | 10%\r{UP}\n{SRV}: a\rb\n{SRV}\r{SLOT}\n"
     kept = [(1, UP), (2, "10%\r20%"), (4, f"{SRV}: a\rb"), (5, f"{SRV}\r{SLOT}")]
     assert unwrap(text) == {None: kept, "llama-1": [(3, UP)]}
+
+
+def test_a_date_before_a_line_of_vllm_comes_off_and_its_own_stays() -> None:
+    line = "INFO 07-08 07:17:34 metrics.py:334] Avg prompt throughput: 6501.4 tokens/s"
+    for date in ("[2024-07-08 15:17:34] ", "2024-07-08 15:17:34,123 "):
+        assert unwrap(f"{date}{line}\n") == {None: [(1, line)]}

@@ -13,7 +13,11 @@ import pytest
 from conftest import FIXTURES, json_of
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.catalogues import catalogue
+from cachedoctor.engines.llamacpp.excerpts import ExcerptReader
 from cachedoctor.engines.llamacpp.quoted_again import without_repeats
+from cachedoctor.engines.llamacpp.tracker import PLAN
+from cachedoctor.model import Segment
 from cachedoctor.report.base import Look, write
 
 FOLDER = FIXTURES / "excerpts"
@@ -157,3 +161,20 @@ def test_a_log_that_an_answer_quotes_is_read_once() -> None:
     assert without_repeats(again) == again
     assert without_repeats(b"a\n" * 2000) == b"a\n" * 2000
     assert without_repeats((last * 3).encode()) == (last * 3).encode()  # a log of two runs, not an answer
+
+
+@pytest.mark.parametrize(
+    ("fields", "read"),
+    [
+        (
+            "pos_min = 9675, pos_max = 9675, n_tokens = 9676, size = 81.8",
+            {"n_tokens": 9676},
+        ),
+        ("pos_min = 9675, ..., n_tokens = 96", {}),
+    ],
+    ids=["the size", "what it covers"],
+)
+def test_a_number_that_a_cut_may_have_shortened_is_not_believed(fields: str, read: dict[str, int]) -> None:
+    line = f"slot update_slots: id  0 | task 9 | erasing context checkpoint too close to an earlier one ({fields}"
+    (event,) = ExcerptReader(catalogue(), PLAN).read(Segment(None, f"{line}\n".encode(), 1)).events
+    assert {name: value for name, value in event.fields.items() if name[0] != "p"} == read

@@ -239,6 +239,17 @@ def test_a_change_stays_one_finding_as_the_conversation_grows_behind_it(last: in
         )
 
 
+@pytest.mark.parametrize(("build", "keeps"), [(7964, True), (8671, True), (8672, False)])
+def test_a_launch_elsewhere_clears_idle_slots_from_b8672_on(build: int, keeps: bool) -> None:
+    """Unified memory, and a RAM cache by default; else the slot still holds the 2,005 tokens of its last request."""
+    start = f"build: {build} (8ad7b3e6) with GNU 13.3.0 for Linux x86_64\n"
+    start += "init: n_parallel is set to auto, using n_parallel = 4 and kv_unified = true\n"
+    beside = turn(9, 4000, 0, choice=OLDEST).replace("id  0", "id  1")
+    log = start + turn(0, 2000, 0, choice=OLDEST) + beside + turn(20, 900, 0, choice=OLDEST.replace("-1", "99"))
+    held = {request["task"]: request["held_tokens"] for request in report_of(log)["requests"]}
+    assert (held[20] == 2005) == keeps
+
+
 def test_a_conversation_whose_head_changes_goes_on_changing() -> None:
     """5,005 tokens of another conversation could go on with 5,100 as well; that one has not changed its head before."""
     log = head(OLD) + turn(0, 5000, 0, choice=OLDEST)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from conftest import report_of
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 
@@ -124,6 +125,11 @@ def findings(log: str) -> list[dict[str, Any]]:
             "CD408", "error", "high", 1, "the KV memory had no room left",
         ),
         (
+            "srv                send_error: task 40 | error = the request exceeds the available context size. try increasing "
+            "the context size or enable context shift\n",
+            "CD401", "error", "high", 1, "context",
+        ),
+        (
             "srv    send_error: task id = 1310, error: Compute error.\n",
             "CD408", "error", "high", 1, "the model could not compute a batch: 1 request failed",
         ),
@@ -172,12 +178,33 @@ def test_a_line_speaks_for_itself(log: str, code: str, severity: str, confidence
         WHOLE + POSITIONS,  # of a draft model, as no request failed
         "srv  update_slots: failed to find free space in the KV cache, retrying with smaller batch size, i = 0, n_batch = 64, ret = 1\n",
         "/src/common/common.cpp:2093: checkpoint size mismatch: expected 73924608, got 512\n",  # one that was being made
+        WHOLE + "find_slot: non-consecutive token position 1864 after 1863 for sequence 0 with 16 new tokens\n",
         'The docs say: "' + OVERFLOW + '" is printed when the prompt is too long.\n',
         "srv          stop: cancel task, id_task = 1310\n",
     ],
 )
 def test_what_looks_like_it_is_silent(log: str) -> None:
     assert findings(log) == []
+
+
+def test_what_the_library_says_in_any_program_is_no_log_of_a_server() -> None:
+    line = "find_slot: non-consecutive token position 4 after 4 for sequence 0 with 512 new tokens\n"
+    assert [info["recognised"] for info in report_of(line * 3)["inputs"]] == [0]
+    (whole,) = report_of(WHOLE)["inputs"]
+    (both,) = report_of(WHOLE + line * 3)["inputs"]
+    assert both["recognised"] == whole["recognised"]
+
+
+FRESH = "slot get_availabl: id  0 | task -1 | selected slot by LRU, t_last = -1\n"
+PROGRESS = "slot print_timing: id  0 | task 9 | prompt processing, n_tokens =  72791, progress = 1.00\n"
+
+
+@pytest.mark.parametrize("progress", ["", PROGRESS])
+def test_a_prompt_has_at_least_what_was_computed_of_it(progress: str) -> None:
+    timing = "prompt eval time =   31213.84 ms / 72795 tokens (    0.43 ms per token,  2332.14 tokens per second)"
+    (request,) = report_of(f"{progress}slot print_timing: id  0 | task 9 | {timing}\n")["requests"]
+    assert (request["prompt_tokens"], request["cached_tokens"], request["processed_tokens"]) == (None, None, 72_795)
+    assert request["at_least"] == {"prompt_tokens": 72_795}
 
 
 def test_a_request_that_is_cut_is_not_whole() -> None:
@@ -237,7 +264,10 @@ def test_a_restore_that_failed_is_no_wrong_comparison() -> None:
 
 
 def test_a_slot_that_held_at_least_so_much_bounds_no_cost_from_above() -> None:
-    """Checkpoints tell the least that it held; of the 28,367 computed tokens all but the common ones may be repeated."""
+    """Checkpoints tell the least that it held; of the 28,367 computed tokens all but the common ones may be repeated.
+
+    The checkpoint ends at position 1972, so it held 1,973; 3 or 4 are common, which a threshold of 3 leaves open.
+    """
     log = (
         "checking checkpoint with [1972, 1972] against 3...\n"
         "checking checkpoint with [1460, 1460] against 3...\n"
@@ -246,4 +276,24 @@ def test_a_slot_that_held_at_least_so_much_bounds_no_cost_from_above() -> None:
     )
     (found,) = (f for f in findings(log) if f["code"] == "CD108")
     assert found["confidence"] == "low"
-    assert "at most 28,364 tokens recomputed" in found["claim"]
+    assert "1,969 to 28,364 tokens recomputed" in found["claim"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "reused", "outcome"),
+    [("", 0, "unknown"), ("", 900, "unknown"), (FRESH, 0, "cold")],
+    ids=["nothing reused", "something reused", "a fresh slot"],
+)
+def test_a_request_is_cold_only_where_its_slot_held_nothing(chosen: str, reused: int, outcome: str) -> None:
+    """A log that begins with it does not say what was there before."""
+    log = (
+        f"{chosen}slot launch_slot_: id  0 | task 1 | processing task\n"
+        "slot update_slots: id  0 | task 1 | new prompt, n_ctx_slot = 8192, n_keep = 0, task.n_tokens = 2300\n"
+        f"slot update_slots: id  0 | task 1 | n_tokens = {reused}, memory_seq_rm [{reused}, end)\n"
+        "slot print_timing: id  0 | task 1 |\n"
+        f"prompt eval time =  205.77 ms / {2300 - reused} tokens (    0.10 ms per token, 10254.17 tokens per second)\n"
+        "       eval time =    1.64 ms /     5 tokens (    0.33 ms per token,  3048.78 tokens per second)\n"
+        "slot      release: id  0 | task 1 | stop processing: n_tokens = 2304, truncated = 0\n"
+    )
+    (request,) = report_of(log)["requests"]
+    assert request["outcome"] == outcome

@@ -9,6 +9,8 @@ from functools import cache
 import patterns
 import pytest
 
+from cachedoctor.knowledge import repeats
+
 compiled = cache(patterns.compiled)
 SIZE = 300
 """Repetitions: a cube of it would be felt, an exponential never end."""
@@ -71,3 +73,22 @@ def test_methods_and_modules_are_no_patterns() -> None:
     patterns._collect("x", types.ModuleType("x"), found, 0)
     patterns._collect("x", "text".join, found, 0)
     assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "is_searched"),
+    [
+        ("probe.identity._LABEL", True),
+        ("metrics.prometheus._LABEL", False),
+        ("engines.llamacpp.excerpts.PREFIXED", False),
+        ("envelope.shapes._NEXT_SHAPED", True),
+    ],
+)
+def test_one_name_in_two_modules_is_two_patterns(name: str, is_searched: bool) -> None:
+    assert patterns.searched(name) == is_searched
+
+
+def test_a_text_without_the_end_of_a_piece_takes_one_look() -> None:
+    """A second would be some 10^11 steps."""
+    assert repeats.pieces(b"a" * 1_000_000) == {}
+    assert sum(repeats.pieces(b"a" * 30 + b"." + b"a" * 1_000_000).values()) == 31

@@ -203,3 +203,16 @@ def test_prompts_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch
     for _ in range(50):
         assert given_in.give("abc" * 20) == "*" * 60
     assert len(given_in._recent) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[gpu=0] Prefill batch. #new-seq: 1, #new-token: 3, #cached-token: 3, cache hit rate: 23.08%, #running-req: 0, "
+        "#queue-req: 0",
+        "srv    send_error: task id = 12, error: input is too large to process, please increase the physical batch "
+        "size",
+    ],
+)
+def test_a_line_with_nothing_to_hide_stays(line: str) -> None:
+    assert redacted(f"{line}\n") == f"{line}\n"

@@ -129,6 +129,18 @@ def test_lines_that_tell_nothing_of_reuse_are_no_all_clear(log: str, why: str) -
     assert status(report_of(log), False) == NOTHING
 
 
+def test_one_response_that_reused_nothing_has_nothing_to_compare() -> None:
+    line = (
+        'time=2026-01-25T14:40:29.858Z level=DEBUG source=cache.go:142 msg="loading cache slot" '
+        "id=0 cache={0} prompt=6800 used={0} remaining=68\n"
+    )
+    first, second = line.format(0), line.format(6732)
+    assert "1 response, and not the one before it" in shown(report_of(first), "text")
+    assert status(report_of(first), False) == NOTHING
+    for log in (second, first + second, first + first):
+        assert "cannot tell" not in shown(report_of(log), "text").lower()
+
+
 def test_lines_that_say_what_was_reused_are_checked() -> None:
     rated = V0.format(37, 871.4) + V0_RATE.format(37) + V0.format(42, 883.5) + V0_RATE.format(42)
     for log in (rated, LMCACHE.format("1a", 713, 512, 500), "Processing Prompt (24 / 24 tokens)\n" + KOBOLD):

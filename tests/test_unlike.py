@@ -56,6 +56,15 @@ PROSE = (
         (b"it says\nProcessing Prompt [BATCH] (512 / 2397 tokens)\n", "a part of KoboldCpp's log"),
         (b" CtxLimit:40960/40960\n", "a part of KoboldCpp's log"),
         (b"[2025-03-09 19:29:57][DEBUG][ModelKit][INFO] Loading model\n", "the log of LM Studio's MLX engine"),
+        (
+            b'{"function":"update_slots","level":"INFO","line":1574,"msg":"idle","tid":"1"}\n',
+            "the log of a llama-server of 2023",
+        ),
+        (
+            b"10.05.4 W slt   update_slots: rid 106683551524 | id 00 | task 47 | input\n",
+            "the log of llama-box",
+        ),
+        (b"# HELP llamacpp:prompt_tokens_total Number\n", "/metrics of llama-server, which does not count"),
         (b"find_slot: non-consecutive token position 99 after 98 for sequence 0\n", "warnings of the library"),
         (b"2.1 W find_slot: non-consecutive token position 9 after 9 for sequence\n", "warnings of the library"),
         (b"llama_print_timings:        load time =   907.71 ms\n", "timings of the library of llama.cpp"),

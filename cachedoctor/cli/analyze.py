@@ -58,6 +58,7 @@ from cachedoctor.cli.ending import (
     has_content,
     status,
 )
+from cachedoctor.cli.given_dumps import dumps_in
 from cachedoctor.cli.interrupts import Interrupts
 from cachedoctor.cli.live import FORMATS as LIVE_FORMATS
 from cachedoctor.cli.live import Live
@@ -251,7 +252,8 @@ def analyze(
     start = started(cmdline, launcher)
     if not quiet:
         start.say_what_is_not_checked()
-    paths = _expanded(_paths(ctx, logs or [], follow, alone), quiet)
+    paths, dumps = _without_dumps(_expanded(_paths(ctx, logs or [], follow, alone), quiet), quiet)
+    files += dumps
     counters = heard(asking, quiet, lonely=not (paths or follow or files or responses or kv_events))
     job = _Job(
         paths,
@@ -340,6 +342,14 @@ def _expanded(paths: list[str], quiet: bool) -> list[str]:
                 f"{path}: no lines of a server, not read: {_named(others)}", "name them to read them", "note"
             )
     return found
+
+
+def _without_dumps(paths: list[str], quiet: bool) -> tuple[list[str], list[str]]:
+    """Tell dumps of /metrics that were given as logs from the logs; they are named."""
+    dumps = dumps_in(paths)
+    if dumps and not quiet:
+        terminal.complain(f"{_named(dumps)}: read as with --metrics: a dump of /metrics", kind="note")
+    return [path for path in paths if path not in dumps], dumps
 
 
 def _explained(error: CacheDoctorError) -> CacheDoctorError:

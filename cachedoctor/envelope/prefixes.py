@@ -47,6 +47,22 @@ def _row(name: str, starts: bytes, strict: bytes, loose: bytes | None = None) ->
 HEADER = re.compile(_DATED + rb" ?\[" + _LEVEL + rb"\](?:\[(?P<logger>[^\]]*)\])?[ \t]*")
 """A line of LM Studio that holds nothing but date and level: the text of the record is on the lines below."""
 
+_TIME_OF_DAY = rb"\d{1,2}:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?[AP]M)?"
+_DAY = (
+    rb"(?:(?:"
+    + WEEKDAYS
+    + rb",? )?(?:\d{1,2}[/ -]"
+    + MONTHS
+    + rb"(?:[/ -]\d{4})?|"
+    + MONTHS
+    + rb" {1,2}\d{1,2}(?:,? \d{4})?"
+    rb"|\d{8}|\d{4}[/.-]\d\d[/.-]\d\d|\d\d[/.-]\d\d[/.-]\d{2,4}))"
+)
+_TIME = (
+    rb"(?:(?:" + _DAY + rb",?[ T:])?" + _TIME_OF_DAY + rb"(?: ?" + _ZONE + rb")?"
+    rb"|1\d{9}(?:\d{3}|\d{6}|\d{9})?(?:\.\d{1,9})?|\+?\d{1,9}(?:\.\d{1,9})?m?s)"
+)
+"""What a terminal or a script puts into brackets in front of a line: a time in any form, which names no model."""
 _MARKS = _DATED + rb"(?: ?(?:[|-]|\[?" + _LEVEL + rb"\]?:?))*+ "
 _SERVICE = rb"(?P<origin>[A-Za-z0-9][\w.@-]{0,254})"
 _BRACKET = rb"\[(?P<origin>[^\[\]]{1,200})\](?: \|)? "
@@ -89,8 +105,18 @@ TABLE = (
     ),
     _row("syslog priority", b"<", rb"<\d{1,3}>(?=" + HEAD + rb")"),
     _row("llama-server router", b"[", rb"\[(?P<origin> {4}\d| {3}\d\d|  \d{3}| \d{4}|\d{5})\](?: |$)"),
+    _row("unix seconds of llama.cpp's log files, 2023 and 2024", b"[", rb"\[1\d{9}\](?: |$)"),
+    _row("time in brackets", b"[", rb"\[" + _TIME + rb"\] (?=" + SHAPED + rb")", rb"\[" + _TIME + rb"\](?: |$)"),
+    _row("time of day", b"012", _TIME_OF_DAY + rb" (?=" + SHAPED + rb")", _TIME_OF_DAY + rb"(?: |$)"),
     _row("kubectl --prefix", b"[", rb"\[pod/(?P<origin>[^\]\s]{1,400})\](?: |$)"),
     _row("kubectl --timestamps, aws logs tail", b"12", ISO + rb"(?: " + _STREAM + rb")?(?: |$)"),
+    _row(
+        "date before vLLM's own",
+        b"[12",
+        _DATED
+        + rb" (?=(?:\([\w.-]{1,60}[^()\n]{0,80}\) )?"
+        + rb"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d )",
+    ),
     _row(
         "date",
         b"[12",

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_PIECE = re.compile(rb"(?s).{24,}?[\n.;}e7\x81\x8f\x9c\xa5\xb3]")
+_PIECE = re.compile(rb"(?s)(.{24,}?[\n.;}e7\x81\x8f\x9c\xa5\xb3])|.++")
 """At least 24 bytes up to one that is common in texts, code, numbers and UTF-8: some 35 bytes, which unrelated texts
-seldom have in common."""
+seldom have in common. What is left without one is taken at once: no piece begins in it."""
 _MOST = 1 << 20
 """Pieces that are remembered: some 35 MB of text; what comes later is found in these alone."""
 
@@ -25,9 +25,13 @@ class Repeat(NamedTuple):
     """Index of the one that has most of it, the latest where several have as much; None where none has any."""
 
 
+def _cut(text: bytes, start: int = 0) -> list[bytes]:
+    return [piece for piece in _PIECE.findall(text, start) if piece]
+
+
 def pieces(text: bytes) -> dict[int, int]:
     """Cut a text; returns bytes by number of piece."""
-    return {hash(piece): len(piece) for piece in _PIECE.findall(text)}
+    return {hash(piece): len(piece) for piece in _cut(text)}
 
 
 class Repeats:
@@ -41,7 +45,7 @@ class Repeats:
     def of(self, text: bytes, start: int = 0) -> Repeat:
         """Say how much of a text from byte ``start`` on stood in an earlier one."""
         found, by_owner = 0, dict[int, int]()
-        for piece in _PIECE.findall(text, start):
+        for piece in _cut(text, start):
             owner = self._owners.get(hash(piece))
             if owner is not None:
                 found += len(piece)
@@ -51,7 +55,7 @@ class Repeats:
 
     def add(self, text: bytes) -> None:
         """Remember a text; the first one has index 0."""
-        for piece in _PIECE.findall(text):
+        for piece in _cut(text):
             if len(self._owners) >= _MOST:
                 break
             self._owners[hash(piece)] = self._count

@@ -9,7 +9,7 @@ from cachedoctor.launchers.asked_options import Asked, divided
 from cachedoctor.launchers.command_words import changed, image_at, words
 from cachedoctor.model import FixStep, option_rows
 
-_ROW_ENDS = re.compile(r"[ \t]*(?:[\^`]\r?\n|(?<!\\)\r?\n)\s*")
+_ROW_ENDS = re.compile(r"(?:(?<![ \t])[ \t]++)?(?:[\^`]\r?\n|(?<!\\)\r?\n)\s*")
 """Ends of rows that no POSIX shell goes on behind: cmd's, PowerShell's, and those of a paste."""
 
 

@@ -21,8 +21,8 @@ _ITS_OWN = re.compile(r"LLAMA_\w+=")
 """Variables of llama-server; others may hold secrets, and say nothing of the cache."""
 _EXPORTED = re.compile(r"^[ \t]*(?:export[ \t]+)?(LLAMA_\w+=.*)$", re.MULTILINE)
 _SET_BY_UNIT = re.compile(r"^Environment=(.*)$", re.MULTILINE)
-_GOES_ON = re.compile(r"[ \t]*\\\n\s*")
-_AROUND = re.compile(r"^exec\s+|\s+\"?\$[@*]\"?$")
+_GOES_ON = re.compile(r"(?:(?<![ \t])[ \t]++)?\\\n\s*")
+_AROUND = re.compile(r"^exec\s+|(?<!\s)\s++\"?\$[@*]\"?$")
 """What belongs to a script and not to its command: pasted into a shell ``exec`` would end that."""
 _IMAGES = (
     (re.compile(r"llama[-_.]?(?:cpp|server)", re.IGNORECASE), ["llama-server"]),

@@ -36,6 +36,12 @@ def servers(chunks: Iterable[bytes], path: str) -> list[Dump]:
     raise CacheDoctorError(f"{path}: a dump of /metrics without the counters of vLLM or SGLang", _CURL)
 
 
+def is_only_dump(data: bytes) -> bool:
+    """Whether a text is a dump from which something can be read, bare or in a fence, and nothing else."""
+    exposition = read([data], "", _wanted)
+    return exposition is not None and not exposition.bad and bool(of(exposition, ""))
+
+
 def of(exposition: Exposition, path: str) -> list[Dump]:
     """Return a dump for each server in what was read."""
     return [

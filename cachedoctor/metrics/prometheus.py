@@ -22,6 +22,8 @@ MAX_KEPT = 16 * 1024 * 1024
 _DOUBTED = 1_000
 """Lines that do not fit before a dump without more lines that do is no dump."""
 
+_FENCE = b"```"
+"""Around what somebody pasted."""
 _NAME = rb"[a-zA-Z_:][a-zA-Z0-9_:]*+"
 _QUOTED = rb'"(?:[^"\\]|\\.)*+"'
 _NUMBER = rb"[+-]?(?:(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d{1,4})?|(?i:NaN|Inf(?:inity)?))"
@@ -89,7 +91,7 @@ def read(chunks: Iterable[bytes], path: str, wanted: Callable[[str], bool]) -> E
             found.bad += 1
         elif line.lstrip(b" \t").startswith(b"#"):
             kept += _note(found, line, wanted)
-        elif line.strip():
+        elif line.strip() and not line.lstrip().startswith(_FENCE):
             kept += _take(found, line, wanted)
         if found.bad > _DOUBTED and found.bad > found.good:
             return None

@@ -21,7 +21,7 @@ _RUNNING = re.compile(
     re.MULTILINE,
 )
 _CONFIG = re.compile(rb"^vllm:cache_config_info\{([^\n]{0,16384})\}", re.MULTILINE)
-_LABEL = re.compile(rb'(\w+)="(\w*)"')
+_LABEL = re.compile(rb'\b(\w++)="(\w*)"')
 _BLOCKS = ("block_size", "effective_attention_block_size", "cache_hit_alignment_tokens")
 """Labels of vLLM 0.32; the largest decides, unless ``prefix_match_unit`` is set (vllm/config/cache.py)."""
 _FINISHED = re.compile(

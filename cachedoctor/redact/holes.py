@@ -66,7 +66,7 @@ _ERRORS = re.compile(
     rb"|the request exceeds the available context size(?:, try increasing it"
     rb"|\. try increasing the context size or enable context shift)"
     rb"|input is (?:larger than the max context size\. skipping"
-    rb"|too large to process\. increase the physical batch size)"
+    rb"|too large to process(?:\.|, please) increase the physical batch size)"
     rb"|failed to process (?:image|mtmd chunk)|Context size has been exceeded\.|Compute error\.|Invalid input batch\."
 )
 _TOO_LONG = re.compile(

@@ -14,6 +14,8 @@ from cachedoctor.redact.known_words import FUNCTIONS, HEADER_FIELDS
 from cachedoctor.redact.printed import Printed
 from cachedoctor.redact.tokens import Tokens
 
+OTHER = "other"
+"""The kind of a value that stands with its name in a line, and is not known."""
 UNKNOWN = b"<line>"
 """Stands for all that is not understood; it has no number, as there is no end of such lines."""
 _FUNCTION, _LIBRARY = b"function", b"init"
@@ -62,8 +64,13 @@ class LineRedactor:
 
         ``message`` is empty where the line only begins like one.
         """
-        parts, done = [_NAME.sub(self._function, line[:at])], at
+        parts, done, others = [_NAME.sub(self._function, line[:at])], at, 0
         for span in spans:
+            if span.kind == OTHER:
+                others += 1
+                parts += line[done : span.start], b"other_%d = 0" % others
+                done = span.end
+                continue
             if span.kind in PLAIN and span.end - span.start <= DIGITS_MAX and line[span.end - 1 : span.end] != b")":
                 continue
             parts.append(line[done : span.start])

@@ -71,9 +71,12 @@ class Region(NamedTuple):
 
 def hidden(text: str) -> str:
     """Return ``text`` with whatever looks like a secret replaced by what it is, ``<key>``, ``<user>`` ..."""
-    for region in reversed(_regions(text)):
-        text = text[: region.start] + region.shown + text[region.end :]
-    return text
+    parts: list[str] = []
+    end = 0
+    for region in _regions(text):
+        parts += text[end : region.start], region.shown
+        end = region.end
+    return "".join([*parts, text[end:]])
 
 
 def parted(pieces: list[str]) -> list[str]:

@@ -38,9 +38,14 @@ _KINDS = tuple(
         (rb"(?:\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d|\[?(?:DEBUG|INFO|WARN|ERROR)\b)", "the log of another program"),
     )
 )
+_OLD = "the log of a llama-server of 2023 or 2024; those of b5311 (May 2025) and newer are read"
 _SIGNS = tuple(
     (re.compile(rb"(?m)" + pattern), words)
     for pattern, words in (
+        (
+            rb"^(?:# (?:HELP|TYPE) )?llamacpp:\w{3,80}(?:\{| +\w|[ \t]*$)",
+            "/metrics of llama-server, which does not count what was reused; its log does",
+        ),
         (
             rb"^(?:# (?:HELP|TYPE) )?(?:vllm|sglang):\w{3,80}(?:\{| +\w|[ \t]*$)",
             "a dump of /metrics: cachedoctor analyze --metrics FILE reads its counters",
@@ -51,9 +56,10 @@ _SIGNS = tuple(
             "the log of text-generation-inference, which cachedoctor does not read",
         ),
         (
-            rb"\bupdate_slots : |^(?:\S{1,80} +\| +)?slot \d{1,3} ?: (?:kv cache rm|in cache:)"
+            rb'\{"function":"\w{3,40}","level":"[A-Z]{3,8}","line":\d{1,5},'
+            rb"|\bupdate_slots : |^(?:\S{1,80} +\| +)?slot \d{1,3} ?: (?:kv cache rm|in cache:)"
             rb"|\| tid=\"\w+\" timestamp=\d{10}\b",
-            "the log of a llama-server of 2023 or 2024; those of b5311 (May 2025) and newer are read",
+            _OLD,
         ),
         (
             rb"\bCtxLimit:\d|^Processing Prompt |^Starting Kobold API on port |^Active Modules: ",
@@ -71,10 +77,16 @@ _SIGNS = tuple(
             rb"\bllama_(?:print_timings|perf_context_print): ",
             "timings of the library of llama.cpp, which do not say what was reused",
         ),
+        (
+            rb"\b(?:slt|srv) +\w{3,40}: rid \d{4,20} \| ",
+            "the log of llama-box, of which only refused requests are read",
+        ),
         (rb"\btoken_to_kv_pool_allocator\b", "an error of SGLang, without the lines of its scheduler"),
     )
 )
 """Lines of programs and versions that are not read, or of which what is read is missing, and what is said of them."""
+_SECONDS = re.compile(rb"(?m)^\[1\d{9}\] ")
+"""Unix time in front of the lines of a llama.cpp of 2023 or 2024."""
 _KERNEL = re.compile(rb"\[ {0,5}\d{1,9}\.\d{6}\] ")
 _MARKS = re.compile(r"(?m)^(?:#{1,6} |```|\* |- |> )")
 
@@ -84,18 +96,18 @@ def resemblance(begin: bytes, size: int = 0) -> str | None:
 
     A page, ``an array of JSON objects with "id", "name"``, ``the access log of a web server`` ...
     """
-    begin = begin[:BEGIN].removeprefix(b"\xef\xbb\xbf").lstrip()
+    begin = _SECONDS.sub(b"", begin[:BEGIN].removeprefix(b"\xef\xbb\xbf").lstrip())
     if _KERNEL.match(begin):
         return "the log of the kernel"
     if size > MOST and re.match(rb"\[\s*+\{", begin):
         return f"a JSON array of more than {MOST >> 20} MiB, which has to be one record per line: jq -c '.[]' FILE"
     if begin[:1] in (b"[", b"{") and _BODY.search(begin) and b'"model"' in begin:
         return _BODIES
-    if begin[:1] in (b"[", b"{") and (json := _json(begin)) is not None:
+    found = next((words for sign, words in _SIGNS if sign.search(begin)), None)
+    if begin[:1] in (b"[", b"{") and found != _OLD and (json := _json(begin)) is not None:
         return json
-    for sign, words in _SIGNS:
-        if sign.search(begin):
-            return words
+    if found is not None:
+        return found
     if _PAGE.match(begin):
         return "a page of the web, not the text in it"
     for pattern, words in _KINDS:

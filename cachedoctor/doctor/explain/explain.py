@@ -142,7 +142,7 @@ def _builds(first: int, last: int) -> str:
 
 
 def _levels(row: Message) -> list[Level]:
-    if row.quoted:
+    if row.component == "client":
         return [Level(row.first, row.last, "no log line", "text of a client, pasted or printed in a prompt")]
     return [
         Level(p.first, p.last, verbosity.WORDS[p.level], _level_text(p))

@@ -34,6 +34,7 @@ UNKNOWN = "unknown"
 _HEAD = 1 << 16
 """Bytes at the beginning of a file that tell what it is."""
 _DUMP = re.compile(rb"# (?:HELP|TYPE) [a-zA-Z_:]")
+_LLAMA = re.compile(rb"# (?:HELP|TYPE) llamacpp:")
 _RESPONSE = re.compile(rb"(?:[{\[]|data:)")
 _SAYS = re.compile(rb'"(?:usage|meta_info)"\s*:')
 _RECORDING = re.compile(rb'\{"type":"head","format":"cachedoctor\.kv/')
@@ -136,9 +137,10 @@ def hint(path: str) -> str | None:
         return f"it holds recorded requests: cachedoctor lint {path}, or analyze LOG --requests {path}"
     try:
         with open(path, "rb") as file:
-            option = _option(file.read(_HEAD).lstrip())
+            head = file.read(_HEAD).lstrip()
     except (OSError, ValueError):
         return None
+    option = None if _LLAMA.match(head) else _option(head)  # llama-server does not count what was reused
     return None if option is None else f"it holds {_WHAT[option]}: cachedoctor analyze --{option} {path}"
 
 

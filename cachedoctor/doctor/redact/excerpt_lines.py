@@ -13,6 +13,7 @@ from cachedoctor.doctor.catalogues import catalogue, fork_lines
 from cachedoctor.engines.catalogue.base import HOLE
 from cachedoctor.engines.llamacpp.excerpts import LINE_MAX, ExcerptReader, Fitted, Record, leading, plain_of
 from cachedoctor.engines.llamacpp.prompt_diffs import CHANGED
+from cachedoctor.engines.llamacpp.run_together import parts
 from cachedoctor.engines.llamacpp.tracker import PLAN, of_fork
 from cachedoctor.engines.llamacpp.unknown_words import CLEARED, REFUSED
 from cachedoctor.model import Segment
@@ -64,7 +65,8 @@ class ExcerptLines:
 
     def __init__(self, lines: LineRedactor, *, fork: bool) -> None:
         """``fork``: a fork of llama-server wrote them."""
-        self._reader = ExcerptReader(fork_lines(), of_fork(PLAN)) if fork else ExcerptReader(catalogue(), PLAN)
+        self._catalogue = fork_lines() if fork else catalogue()
+        self._reader = ExcerptReader(self._catalogue, of_fork(PLAN) if fork else PLAN)
         self._lines = lines
 
     def write(self, data: bytes, others: frozenset[int], write: Callable[[bytes], bytes]) -> bytes:
@@ -85,6 +87,8 @@ class ExcerptLines:
         for record in found:
             span = slice(record.at, record.at + record.used)
             written[span] = self._record(record, lines[span], written[span])
+        for at, pieces in parts(lines, self._catalogue).items():
+            written[at] = b" ".join(write(b"\n".join(pieces) + b"\n").removesuffix(b"\n").split(b"\n"))
         return b"\n".join(written) + b"\n"
 
     def _record(self, record: Record, lines: list[bytes], written: list[bytes]) -> list[bytes]:

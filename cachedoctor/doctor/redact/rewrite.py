@@ -17,7 +17,9 @@ _PROCESS = re.compile(
     rb"(?:APIServer|ApiServer|EngineCore|EngineCoreProc|Worker|VllmWorker|VllmWorkerProcess|MainProcess|ProcessWrapper"
     rb"|DPCoordinator|RayWorkerProc)(?:[_-](?:DP|PP|TP|EP|CP|DCP|PCP)?\d{1,5}){0,5}"
 )
-_PLACE = re.compile(rb"([^\s\[\]]+)(:\d{1,5}\] ?)\Z")
+_PLACE = re.compile(rb"(?<![^\s\[\]])([^\s\[\]]+)(:\d{1,5}\] ?)\Z")
+_GPU = re.compile(rb"\[gpu(?:_id)?=\d{1,3}\] ?")
+"""What SGLang of 2024 writes in front of its lines."""
 
 
 class EngineLineRewriter:
@@ -60,6 +62,8 @@ class EngineLineRewriter:
             unknown = unknown[: place.start()] if place is not None else unknown
         if parts.get("process") and not _PROCESS.fullmatch(parts["process"]):
             known = known.replace(parts["process"], b"Process", 1)
+        if _GPU.fullmatch(unknown):
+            return unknown + known
         before = self._tokens.give("text", unknown)
         return (before + b" " if before else b"") + b"".join(self._places(reader, known))
 

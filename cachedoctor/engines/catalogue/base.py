@@ -214,8 +214,8 @@ class Message:
         self.names: tuple[str, ...] = ()
         self.integers = False
         """All fields are integers: the scanner converts them without running Python code per field."""
-        self.quoted = component == "client"
-        """Words of a client that stand in any text: a line with them is no line of a server's log."""
+        self.quoted = component in ("client", "embedded")
+        """Words of a client that stand in any text, or of the library in any program: no line of a server's log."""
         self.repeats = False
         """Printed again and again for one task; set by the scanner's plan."""
 

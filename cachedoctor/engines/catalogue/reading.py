@@ -17,6 +17,7 @@ import msgspec
 
 from cachedoctor.engines.catalogue.base import CLOCK, FUNC_NAME, Message, group_of
 from cachedoctor.engines.catalogue.logger_vocabulary import Vocabulary
+from cachedoctor.engines.catalogue.named_fields import by_name
 
 _PREFIX = re.compile(
     rb"(?:(?P<stamp>" + CLOCK + rb") +)?(?:(?P<level>[IWEDT]) +)?"
@@ -123,6 +124,7 @@ def _fitted(
         (_whole, line),
         (_begun, _LEFT_OUT.sub(b"", line)),
         (_longer, line),
+        (_with_others, line),
         (_elided, line),
     ]
     for fit, text in ways:
@@ -226,6 +228,16 @@ def _longer(row: Message, line: bytes, start: int) -> RowMatch | None:
     if match is None:
         return None
     return RowMatch(row, _fields(row, place[1], match.groups()), place[0], place[1], line[match.end() :].strip())
+
+
+def _with_others(row: Message, line: bytes, start: int) -> RowMatch | None:
+    """Fit a message that has all its fields by their names, among others that are not known."""
+    place = _places(row, line, start)
+    found = None if place is None or not _literal(row) else by_name(row, line, place[0])
+    if place is None or found is None:
+        return None
+    fields: list[tuple[str, bytes | None]] = [(name, line[slice(*found.fields[name])]) for name in row.names]
+    return RowMatch(row, fields, place[0], place[1], b", ".join(line[slice(*other)] for other in found.others))
 
 
 def _elided(row: Message, line: bytes, start: int) -> RowMatch | None:

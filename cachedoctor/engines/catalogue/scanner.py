@@ -1,8 +1,9 @@
 """Finds the messages of a catalogue in blocks of lines. The hot path: most lines never become an object.
 
 A dictionary from head to rows gives the few rows that may fit; the one that fitted last is tried first, as a log has
-one build. When none fits, a second round lets unknown text follow, because newer builds append fields. Standard
-``re`` is used: the ``regex`` package takes about twice as long on this kind of pattern.
+one build. When none fits, a second round lets unknown text follow, because newer builds append fields, and a third
+reads fields by their names, because forks put others between them. Standard ``re`` is used: the ``regex`` package takes
+about twice as long on this kind of pattern.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import msgspec
 
 from cachedoctor.engines.catalogue.base import GROUPS, Catalogue, Event, Message
+from cachedoctor.engines.catalogue.named_fields import WithOthers, furthest
 from cachedoctor.model import Segment
 
 _NO_FIELDS: dict[str, Any] = {}
@@ -91,6 +93,7 @@ class Scanner:
                     continue
                 row = other
             elif group == bare_group and row.id not in self._plan.wanted:
+                seen -= row.quoted
                 continue
             elif row.integers:
                 fields = dict(zip(row.names, map(int, match.groups())))  # noqa: B905  # same length by construction, and hot
@@ -166,4 +169,8 @@ class Scanner:
             fields = row.match(data, start, loose=True)
             if fields is not None:
                 return row, fields
-        return None, {}
+        named = furthest(rows, data, start)
+        if named is None:
+            return None, {}
+        row, places = named[0], named[1].fields
+        return row, WithOthers({name: row.value(name, data[at.start : at.end]) for name, at in places.items()})

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cachedoctor.engines.catalogue.base import GROUPS, HOLE, Catalogue, Message
+from cachedoctor.engines.catalogue.named_fields import OTHER, Named, furthest
 
 _MAX_SPELLINGS = 4096
 """Spellings of heads that are remembered: they differ in blanks only, and hostile text must not fill the memory."""
@@ -81,7 +82,8 @@ class Spans:
             match = self._pattern(row).match(data, at, stop)
             if match is not None:
                 return Recognised(start, at, match.end(), stop, row, self._holes(row, match))
-        return None
+        named = furthest(rows, data, at)
+        return None if named is None else Recognised(start, at, named[1].end, stop, named[0], _among_others(*named))
 
     def _pattern(self, row: Message) -> re.Pattern[bytes]:
         pattern = self._loose.get(row)
@@ -95,3 +97,10 @@ class Spans:
             named = HOLE.findall(row.template)
             kinds = self._kinds[row] = named[1:] if row.has_func else named
         return [Hole(name, kind, *match.span(i)) for i, (name, kind) in enumerate(kinds, 1)]
+
+
+def _among_others(row: Message, found: Named) -> list[Hole]:
+    """The holes of a line in which pairs stand that are not known, in their order; these have the kind ``OTHER``."""
+    kinds = dict(HOLE.findall(row.template))
+    holes = [Hole(name, kinds[name], *place) for name, place in found.fields.items()]
+    return sorted([*holes, *(Hole("", OTHER, *place) for place in found.others)], key=lambda hole: hole.start)

@@ -1,4 +1,4 @@
-"""Reads lines of excerpts that the scanner does not: quoted, cut, wrapped, without prefix, with fields left out.
+"""Reads lines of excerpts that the scanner does not: quoted, cut, wrapped, run together, without prefix or some fields.
 
 ``* n_past = 30118, slot.prompt.tokens.size() = 31007, ...`` in a list, ``forcing full prompt re-processing due to lack
 of cache data (...)`` in a chat. For a few hundred lines: each is fitted to all messages, as somebody would who asks
@@ -19,6 +19,7 @@ from cachedoctor.engines.catalogue.scanner import Plan, Scanner
 from cachedoctor.engines.llamacpp.client_errors import refusals
 from cachedoctor.engines.llamacpp.partly import Partly
 from cachedoctor.engines.llamacpp.prompt_diffs import CHANGED, Change, first_change
+from cachedoctor.engines.llamacpp.run_together import parts
 from cachedoctor.engines.llamacpp.unknown_words import Unknown, unknown
 from cachedoctor.model import Segment
 
@@ -59,7 +60,7 @@ class Excerpt(msgspec.Struct):
     unknown: int = 0
     """Lines of a slot that state something in words that are not known."""
     joined: int = 0
-    """Lines that go on with the record before them."""
+    """Lines that go on with the record before them, less the records beyond the first of a row."""
 
 
 class Record(NamedTuple):
@@ -121,8 +122,13 @@ class ExcerptReader:
     def read(self, segment: Segment) -> Excerpt:
         """Mend what can be mended; what the scanner reads as it stands is left to it."""
         lines = segment.data.removesuffix(b"\n").split(b"\n")
+        several = parts(lines, self._catalogue)
+        if several:
+            segment = _parted(segment, lines, several)
+            lines = segment.data.removesuffix(b"\n").split(b"\n")
         out: list[bytes] = []
-        events, mended, left, joined = [], False, 0, 0
+        events, mended, left = [], bool(several), 0
+        joined = -sum(self._records(pieces) - 1 for pieces in several.values())
         for record in self.records(segment, lines):
             if record.event is not None:
                 events.append(record.event)
@@ -135,6 +141,13 @@ class ExcerptReader:
         numbers = segment.numbers or list(range(segment.first, segment.first + len(lines)))
         data = b"\n".join(out) + b"\n"
         return Excerpt(msgspec.structs.replace(segment, data=data, numbers=numbers), events, True, left, joined)
+
+    def _records(self, pieces: list[bytes]) -> int:
+        """How many of the parts of a row the scanner counts."""
+        scanner = _EveryLine(self._catalogue, self._plan)
+        for _ in scanner.scan(Segment(None, b"\n".join(pieces) + b"\n", 0)):
+            pass
+        return scanner.recognised
 
     def records(self, segment: Segment, lines: list[bytes]) -> Iterator[Record]:
         """Give the records of a segment, whose lines these are."""
@@ -261,8 +274,9 @@ class ExcerptReader:
         row = hit.row
         fields = {name: row.value(name, raw) for name, raw in hit.fields if raw is not None and name in row.names}
         if reading.cut and _ends_in_number(text):
-            last = next((name for name, raw in reversed(hit.fields) if raw is not None), None)
-            fields.pop(last or "", None)  # there may have been more digits
+            last, raw = next(((name, raw) for name, raw in reversed(hit.fields) if raw is not None), ("", b""))
+            if re.search(rb"(?<![\d.])" + re.escape(raw) + rb"\s*\Z", text):
+                fields.pop(last, None)  # there may have been more digits
         slot, task = (int(reading.prefix.get(name, b"-1")) for name in ("id", "task"))
         if not -1 <= slot < _SLOTS or not -1 <= task < _TASKS:
             return None
@@ -297,6 +311,13 @@ class ExcerptReader:
         known = any(len(head) >= MIN_HEAD for head in row.heads) or "id" in reading.prefix or not reading.cut
         said = bool(_DIGITS.search(behind)) or not row.names or any(_begins(h.encode(), behind) for h in row.heads)
         return row if known and said and len(behind) >= MIN_HEAD else None
+
+
+def _parted(segment: Segment, lines: list[bytes], several: dict[int, list[bytes]]) -> Segment:
+    """The segment with every part of a row on a line of its own, which has the number of the row."""
+    rows = [(piece, segment.number(at)) for at, line in enumerate(lines) for piece in several.get(at, (line,))]
+    data = b"\n".join(piece for piece, _ in rows) + b"\n"
+    return msgspec.structs.replace(segment, data=data, numbers=[number for _, number in rows])
 
 
 def _changed(change: Change, segment: Segment) -> Event:

@@ -246,6 +246,9 @@ FIELDS: dict[str, Field] = {
     "expected": F("bytes", "size of the checkpoint"),
     "got": F("bytes", "what was loaded of it", {0.0: "nothing"}),
     "err_exceed.n_batch": F("tokens", "batch size (-b)"),
+    "position_gap.pos": F("position", "the last position of the new tokens"),
+    "position_gap.last_pos": F("position", "the last position that the state holds"),
+    "position_gap.n_tokens": F("tokens", "new tokens"),
     "find_slot_fail.n_tokens": F("tokens", "size of the batch for which the KV cache has no room"),
     # images and audio
     "kind": F("", "image or audio"),

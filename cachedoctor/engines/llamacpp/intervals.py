@@ -82,10 +82,12 @@ def of_prompt(length: int | None, similarity: float | None) -> tuple[int, int] |
 
 
 def prompt(seen: Observed, prefix: Between | None, similarity: float | None, cached: int | None) -> Between | None:
-    """Bounds of the prompt's length, where no line prints it: from what it shares, and from its progress."""
+    """Bounds of the prompt's length, where no line prints it: from what it shares, its progress, what was computed."""
     shared = None if prefix is None else of_share(prefix, similarity) or (prefix[0], None)
     said = seen.progress
-    return shared if said is None else narrowed(_by_progress(said, cached), shared)
+    found = shared if said is None else narrowed(_by_progress(said, cached), shared)
+    computed = None if not seen.processed_tokens or seen.parent is not None else (seen.processed_tokens, None)
+    return narrowed(computed, found)
 
 
 def _by_progress(said: Progressed, cached: int | None) -> Between:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cachedoctor.engines.catalogue.base import Event
+from cachedoctor.engines.catalogue.named_fields import WithOthers
 from cachedoctor.engines.llamacpp.life import Life
 from cachedoctor.engines.llamacpp.overlong import overlong
 from cachedoctor.engines.llamacpp.partly import Partly
@@ -30,8 +31,10 @@ def read(life: Life, event: Event) -> None:
 
 
 def is_whole(event: Event) -> bool:
-    """Whether a line has all fields of its row: one that was cut, or was written by a fork, may lack some."""
+    """Whether a line has all fields of its row and no others: one that was cut may lack some, a fork's have more."""
     row, fields = event.row, event.fields
+    if isinstance(fields, WithOthers):
+        return False
     return row is None or not isinstance(fields, Partly) or fields.keys() == set(row.names)
 
 

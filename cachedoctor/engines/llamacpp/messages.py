@@ -486,6 +486,10 @@ ROWS: list[R] = [
     R("find_slot_fail", "lib", 5772, 11549, "W5772", "{func:func}: failed to find a memory slot for batch of size {n_tokens:count}",
       "0.12.345.678 W print_info: failed to find a memory slot for batch of size 5120",
       meaning="The KV cache has no room for the batch; the server makes room or takes smaller batches."),
+    # src/llama-memory-recurrent.cpp; tokens of images share positions (M-RoPE) and jump behind them
+    R("position_gap", "embedded", 5311, 11549, "W5311", "{func:func}: non-consecutive token position {pos:d} after {last_pos:d} for sequence {seq_id:d} with {n_tokens:count} new tokens",
+      "0.00.706.462 W find_slot: non-consecutive token position 1864 after 1863 for sequence 0 with 16 new tokens",
+      meaning="Tokens go into the state of a recurrent or hybrid model at a position that does not follow its last one. Normal for images, whose tokens share positions: it says nothing of what is reused. Without images the state is of another place in the text, and replies may be wrong."),
     R("kv_full", "srv", 5311, 5353, "E5311", "failed to decode the batch: KV cache is full - try increasing it via the context size, i = {i:d}, n_batch = {n_batch:count}, ret = {ret:d}",
       "srv  update_slots: failed to decode the batch: KV cache is full - try increasing it via the context size, i = 1, n_batch = 1, ret = 1",
       meaning="The KV cache has no room for the batch; idle slots are emptied (b7079 and newer), then smaller batches are tried."),
@@ -529,6 +533,9 @@ ROWS: list[R] = [
     R("task_error", "srv", 5311, 11549, "E5311", "task id = {id_task:task}, error: {error:text}",
       "0.03.829.031 E srv    send_error: task id = 1310, error: request (3731 tokens) exceeds the available context size (2048 tokens), try increasing it",
       meaning="A request failed; the text is what its client got."),
+    # llama-box, the server of GPUStack up to 2025
+    R("task_error", "srv", 5311, 11549, "E5311", "task {id_task:task} | error = {error:text}",
+      "9.16.412.167 E srv                send_error: task 40 | error = the request exceeds the available context size. try increasing the context size or enable context shift", heads=tuple(f"task {digit}" for digit in range(10))),
     # mtmd
     R("img_processed", "srv", 5353, 9538, "I5353", "{kind:word} processed in {took_ms:d} ms",
       "0.01.124.381 I srv  process_chun: image processed in 78 ms",

@@ -8,7 +8,7 @@ from cachedoctor.prompts.recognisers.base import Difference, Recognition, shown
 from cachedoctor.prompts.recognisers.edited_messages import Histories, histories
 from cachedoctor.prompts.recognisers.turns import Turn, head
 
-_TOOLS = re.compile(r"\s*(?:#+ Tools\b|<tools>|\[AVAILABLE_TOOLS\]|#+ Functions\b|<functions>)")
+_TOOLS = re.compile(r"(?<!\s)\s*+(?:(?<!#)#++ Tools\b|<tools>|\[AVAILABLE_TOOLS\]|(?<!#)#++ Functions\b|<functions>)")
 """What templates write into the system message behind the client's own text."""
 
 

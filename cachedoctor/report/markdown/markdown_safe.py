@@ -24,7 +24,7 @@ _PLAIN = re.compile(
 )
 _BULLET = re.compile(r"[-+=]|\d+[.)]")
 """What begins a list or underlines a heading, where it comes first."""
-_BARS = re.compile(r"(\\*)\|")
+_BARS = re.compile(r"(?<!\\)(\\*+)\|")
 """A bar ends a cell, even within code, unless an odd number of backslashes stands before it."""
 _AUTOLINK = re.compile(r"[a-z]+-\d|gh-|[0-9a-f]{7,}\Z", re.I)
 """Numbers of issues, and of commits."""

@@ -80,14 +80,16 @@ def cannot_tell(report: Report) -> CannotTell | None:
 
 def too_little(report: Report) -> bool:
     """Whether nothing was measured that tells of reuse: one interval or batch, which is nothing to compare, or none
-    with traffic, and no start of a server whose settings could be checked; or only requests with unknown reuse."""
+    with traffic, and no start of a server whose settings could be checked; or only requests with unknown reuse, or a
+    single one that reused nothing."""
     if report.totals.requests or not report.sessions:
         return False
     if any(s.engine == LLAMA or s.counters or s.kv_events for s in report.sessions):
         return False
     answers = [a for s in report.sessions for a in s.answers]
     if answers:
-        return not any(a.told for a in answers) and not any(s.periods for s in report.sessions)
+        first = sum(a.requests for a in answers) == 1 and not any(a.cached_tokens for a in answers)
+        return (first or not any(a.told for a in answers)) and not any(s.periods for s in report.sessions)
     periods = [period for s in report.sessions for period in s.periods]
     if not periods:
         return False
@@ -133,6 +135,8 @@ def _incomparable(report: Report) -> CannotTell:
     left = f", {count(blind, 'rule')} could not be evaluated" if blind else ""
     looked = checked(report)
     others = "" if looked.startswith("No rule") else f"What is there was looked at: {looked} and found nothing{left}."
+    if any(a.told for s in report.sessions for a in s.answers):
+        return CannotTell(f"{what}, and not the one before it", _BEFORE, [], others)
     if any(s.answers for s in report.sessions):
         return CannotTell(f"{what}, and no line says how much was reused", _USAGE, [], others, alone=False)
     if _no_rates(report):
@@ -177,6 +181,7 @@ _MUCH = 10_000
 """Tokens: less computed in all costs too little to ask why."""
 _LEFT_OPEN = 0.1
 """Share of the requests of which nothing can be told: with more of them the rest says little about the server."""
+_BEFORE = "To be sure, give the log from the request before it on, better the whole log."
 _TRAFFIC = (
     "To be sure, give some minutes of the log with traffic in them, better the whole log, or dumps of /metrics "
     "before and after."
