@@ -14,7 +14,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -650,6 +650,15 @@ def test_an_interrupted_run_shows_what_is_done_and_goes_on(tmp_path: Path) -> No
     assert again.stdout.decode().startswith(f"60 logs: {60 - done} read, {done} known from an earlier run.\n")
 
 
+@pytest.fixture
+def pipes() -> Iterator[None]:
+    """The command lets SIGPIPE end it; in this process other tests have servers whose clients leave."""
+    before = signal.getsignal(signal.SIGPIPE)
+    yield
+    signal.signal(signal.SIGPIPE, before)
+
+
+@pytest.mark.usefixtures("pipes")
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
