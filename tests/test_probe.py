@@ -602,7 +602,7 @@ def test_a_stored_answer_tells_nothing_of_the_cache() -> None:
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("budget", ["400", "800", "1200"])
+@pytest.mark.parametrize("budget", ["500", "800", "1200"])
 def test_a_budget_for_a_few_questions_gives_no_cause_and_no_traceback(budget: str) -> None:
     with served() as (url, _):
         assert probed(url, "--budget", budget)["causes"] == []
