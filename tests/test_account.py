@@ -248,6 +248,13 @@ def test_what_several_requests_computed_at_once() -> None:
     assert rows(turn(**{**burst, "prompt_tokens": 2000})) == {"together": 2000}
 
 
+def test_what_was_computed_at_once_is_lost_by_nobody_else() -> None:
+    """A draft beside another one: of 2,000 tokens of the turn before, 1,500 were being computed for the other."""
+    draft = {"cached_tokens": 100, "text_lcp": 2000, "lost_tokens": 1900, "outcome": "partial"}
+    assert rows(turn(**draft, together_tokens=1600)) == {"reused": 100, "new": 300, "server": 400, "together": 1500}
+    assert rows(turn(**draft, together_tokens=2100)) == {"reused": 100, "new": 200, "together": 2000}
+
+
 def test_a_child_has_no_prompt_of_its_own() -> None:
     assert rows(turn(parent=3)) == {}
 
@@ -300,7 +307,7 @@ def test_the_rows_add_up(
     request = turn(
         prompt_tokens=prompt, cached_tokens=cached, reference_tokens=reference, common_prefix_tokens=prefix,
         text_lcp=text, held_thread=held, thread_turn=number, other_candidates=others, outcome=outcome,
-        together_tokens=together if outcome == "cold" and text == 0 else 0, held_tokens=shared,
+        together_tokens=together, held_tokens=shared,
         reference_lcp=copy,
     )  # fmt: skip
     placed = place(Judged(request, Verdict(tuple(codes), expected, (), avoidable)))

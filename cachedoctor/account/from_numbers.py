@@ -58,7 +58,7 @@ def place(judged: Judged) -> list[Placed]:
     if split is _NOTHING and not together:  # as most are
         new: list[Placed] = [("new", None, computed)] if computed else []
         return [("reused", None, cached), *new] if cached else new
-    client, server, undecided = _decided(judged, split)
+    client, server, undecided = _behind(together, _decided(judged, split))
     if _OWN_WISH in judged.verdict.codes:
         wished = client + server
         client, server, undecided = (0, 0, undecided + wished) if judged.verdict.guessed else (wished, 0, undecided)
@@ -85,6 +85,14 @@ def place(judged: Judged) -> list[Placed]:
         ("undecided", None, undecided),
     )
     return [placed for placed in rows if placed[2]]
+
+
+def _behind(together: int, split: _Split) -> _Split:
+    """What is left of a split behind tokens that several computed at once: both begin where reuse ends."""
+    server = max(0, split.server - together)
+    rest = max(0, together - split.server)
+    undecided, client = max(0, split.undecided - rest), max(0, split.client - max(0, rest - split.undecided))
+    return _Split(client, server, undecided)
 
 
 def is_behind_checkpoint(r: Request) -> bool:
