@@ -84,7 +84,7 @@ def test_a_sample_is_explained_by_its_row_with_all_its_fields(row: Message) -> N
         assert [reading.name for reading in found.fields] == [name for name, _ in HOLES.findall(row.template)]
     assert found.meaning.endswith(".")
     assert all(reading.meaning and reading.text is not None for reading in found.fields)
-    if row.quoted:  # a client's words: no build prints them, at no level
+    if row.component == "client":  # no build prints a client's words, at no level
         assert [(level.first, level.last, level.level) for level in found.levels] == [
             (row.first, row.last, "no log line")
         ]
