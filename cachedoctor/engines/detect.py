@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import NamedTuple, Protocol, cast
 
 from cachedoctor.engines import programs
@@ -124,12 +124,13 @@ _STRANGE = re.compile(rb"\n(?!\d++\.\d\d\.\d\d\d\.\d\d\d |slot (?!apply_checkp)|
 """A line that does not begin as those of llama-server do, with its uptime, ``slot`` or ``srv``."""
 
 
-def written_by(data: bytes) -> set[str]:
-    """Engines of which a block of lines may hold some, by name; of nearly every block of nearly every log none.
+def written_by(data: bytes, known: Set[str]) -> set[str]:
+    """Engines but those ``known`` of which a block of lines may hold some, by name; nearly always none.
 
     A line of llama-server is none of another engine, whatever stands in it. To look for all of them in the few other
     lines alone takes an eighth of the time; in a log of another engine all are other lines.
     """
     lines = b"\n" + data
     strange = lines if _STRANGE.match(lines) else b"".join(_STRANGE.findall(lines))
-    return {engine.name for engine in ENGINES if engine.looks.search(strange) is not None} if strange else set()
+    asked = [engine for engine in ENGINES if engine.name not in known] if strange else []
+    return {engine.name for engine in asked if engine.looks.search(strange) is not None}

@@ -60,7 +60,7 @@ class StatsServers:
         self._forks: dict[str | None, Engine] = {}
         """The fork of llama-server that writes, by origin."""
         self._asked: set[str] = set()
-        """Engines of which the segments that were divided last may have lines."""
+        """Engines that are new in the segments that were divided last, as far as a look tells."""
         self._joined: Counter[str] = Counter()
         """Rows of the open input that went on with the one before, by engine."""
 
@@ -90,12 +90,16 @@ class StatsServers:
         """Divide segments at the first line of a fork of llama-server: what comes before it, and the rest."""
         before: list[Segment] = []
         behind: list[Segment] = []
-        self._asked = set().union(*(written_by(segment.data) for segment in segments))
+        self._asked = set().union(*(written_by(segment.data, self._known(segment.origin)) for segment in segments))
         for segment in segments:
             head, tail = (None, segment) if segment.origin in self._forks else self._fork(segment)
             before += [head] if head is not None else []
             behind += [tail] if tail is not None else []
         return before, behind
+
+    def _known(self, origin: str | None) -> set[str]:
+        """Engines that write at an origin already."""
+        return {name for name, place in self._servers if place == origin}
 
     def fork(self, origin: str | None) -> str:
         """Return the fork of llama-server that writes at an origin, by its name."""

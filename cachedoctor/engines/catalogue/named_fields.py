@@ -93,5 +93,8 @@ def _shape(row: Message) -> _Shape | None:
 
 def furthest(rows: list[Message], data: bytes, start: int) -> tuple[Message, Named] | None:
     """The row of which most fields stand in the message, and where; None where none has all of its fields there."""
+    end = data.find(b"\n", start)
+    if data.find(b"=", start, end if end >= 0 else len(data)) < 0:
+        return None  # as nearly every line of an engine that logs no such fields
     found = [(row, named) for row in rows if (named := by_name(row, data, start)) is not None]
     return max(found, key=lambda one: len(one[1].fields), default=None)
