@@ -395,7 +395,7 @@ def a_map(blocks: list[int], parent: int | None, tokens: list[int]) -> dict[str,
     }  # fmt: skip
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("stored", "removed"),
     [
