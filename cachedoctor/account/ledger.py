@@ -5,7 +5,7 @@ Whole numbers, so that the ledgers of two parts of a log add up to that of the w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
 import msgspec
@@ -347,7 +347,7 @@ class Ledger(msgspec.Struct):
         self,
         names: Mapping[str, str],
         recent: Iterable[tuple[Judged, list[Placed]]] = (),
-        callers: Iterable[Mapping[ClientName, int]] = (),
+        callers: Sequence[Mapping[ClientName, int]] = (),
     ) -> list[ClientAccount]:
         """The clients that computed most again, then all others together, then requests of nobody that is known.
 
@@ -360,12 +360,12 @@ class Ledger(msgspec.Struct):
         for one, rows_of_it in recent:
             if one.request.parent is None:
                 whole._count_client(one, rows_of_it)
+        if not whole.clients and not any(callers):
+            return []
         unknown = self._of_nobody(whole.clients.values())
         for counted in callers:
             for name, requests in counted.items():
                 whole._of_client(name).not_placed += requests
-        if not whole.clients:
-            return []
         known = [(name, found) for name, found in whole.clients.items() if name != _OTHER]
         known.sort(key=_rank)
         rest = whole.clients.get(_OTHER, Sum())
@@ -380,7 +380,7 @@ class Ledger(msgspec.Struct):
         return rows
 
     def _of_nobody(self, clients: Iterable[Sum]) -> Sum:
-        """What all servers have and none of these clients: in most logs all of it, which is not counted twice."""
+        """What all servers have and none of these clients."""
         rest = Sum()
         for server in self.servers.values():
             rest.merge(server.whole())

@@ -86,7 +86,8 @@ def engine_of(line: str) -> str | None:
     if container is None:
         return None
     behind = words[container + 1 :]
-    image = _OTHER_IMAGES.search(" ".join(behind[(at := image_at(behind)[0]) : at + 1]))
+    at, _ = image_at(behind)
+    image = _OTHER_IMAGES.search(behind[at]) if at < len(behind) else None
     return None if image is None else "vllm" if image[1] else "sglang"
 
 

@@ -46,8 +46,10 @@ class Named(NamedTuple):
 class _Shape(NamedTuple):
     """What of a template is words, and what are fields with names."""
 
-    words: Message
-    """What stands before the fields, as a message of its own."""
+    words: re.Pattern[bytes]
+    """Of what stands before the fields."""
+    names: tuple[str, ...]
+    """Of the groups of that."""
     fields: dict[bytes, tuple[str, re.Pattern[bytes]]]
     """The name in the row, and the pattern, of each field by its printed name."""
 
@@ -58,11 +60,11 @@ def by_name(row: Message, data: bytes, start: int) -> Named | None:
     A name that stands there twice is no field: lines of two writers run together like that.
     """
     shape = _shape(row)
-    words = None if shape is None else re.compile(shape.words.text_pattern()).match(data, start, start + _LINE_MAX)
+    words = None if shape is None else shape.words.match(data, start, start + _LINE_MAX)
     listed = None if words is None else _PAIRS.match(data, words.end(), start + _LINE_MAX)
     if shape is None or words is None or listed is None:
         return None
-    fields = {name: Place(*words.span(at)) for at, name in enumerate(shape.words.names, 1)}
+    fields = {name: Place(*words.span(at)) for at, name in enumerate(shape.names, 1)}
     others, seen = [], set()
     for pair in _ONE.finditer(data, *listed.span(1)):
         if pair[1] in seen:
@@ -88,7 +90,8 @@ def _shape(row: Message) -> _Shape | None:
     patterns = {name: pattern for _, name, pattern in row.pieces()}
     named = re.findall(r"(\w+) = \{(\w+):", found["fields"])
     fields = {printed.encode(): (hole, re.compile(patterns[hole])) for printed, hole in named}
-    return _Shape(Message(row.id, row.component, row.first, row.last, row.levels, found["words"], ""), fields)
+    words = Message(row.id, row.component, row.first, row.last, row.levels, found["words"], "")
+    return _Shape(re.compile(words.text_pattern()), words.names, fields)
 
 
 def furthest(rows: list[Message], data: bytes, start: int) -> tuple[Message, Named] | None:
