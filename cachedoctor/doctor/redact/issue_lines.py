@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 
-from cachedoctor.engines.llamacpp.pasted_issue import read_issue
+from cachedoctor.engines.llamacpp.pasted_issue import FENCE, read_issue
 from cachedoctor.knowledge import flags
 from cachedoctor.model import Given
 from cachedoctor.redact.known_words import TYPES
 from cachedoctor.redact.redact_lines import UNKNOWN
 from cachedoctor.redact.tokens import Tokens
 
-_FENCE = re.compile(rb"[> \t]*(?:```|~~~)")
 _QUOTE = re.compile(rb"[> \t]*")
 
 
@@ -24,7 +23,7 @@ def with_issue(lines: list[bytes], written: list[bytes], tokens: Tokens) -> list
     if len(lines) != len(written):
         return written  # a document of records, which holds no issue
     issue, out = read_issue(lines), list(written)
-    kept: dict[int, bytes] = {at: fence[0] for at, line in enumerate(lines) if (fence := _FENCE.match(line))}
+    kept: dict[int, bytes] = {at: fence[0] for at, line in enumerate(lines) if (fence := FENCE.match(line))}
     if issue.build is not None and issue.build_at is not None:
         kept[issue.build_at] = b"version: %d (0000000)" % issue.build
     if issue.given and issue.given_at is not None:

@@ -17,7 +17,8 @@ from cachedoctor.model import CacheDoctorError, Given
 
 _LINE_MAX = 1 << 12
 _LINES_MAX = 300
-_FENCES = ("```", "~~~")
+FENCE = re.compile(rb"[> \t]*(?:```|~~~)")
+"""The beginning of a line that opens or closes a block, quoted as well."""
 _HEADING = re.compile(r"(?:#{1,6} |\*\*)[ *]*([^#*\n]{1,80})")
 _FORM = frozenset(
     {"name and version", "operating systems", "ggml backends", "hardware", "models", "first bad commit", "command line",
@@ -94,28 +95,24 @@ def _blocks(lines: list[bytes]) -> int:
     """Count the fences with a line of a server's log."""
     count, inside, waits = 0, False, False
     for line in lines:
-        if _is_fence(line):
+        if FENCE.match(line):
             inside = waits = not inside
         elif waits and PREFIXED.match(line[:_LINE_MAX]):
             count, waits = count + 1, False
     return count
 
 
-def _is_fence(line: bytes) -> bool:
-    return line.strip(b"> \t").startswith((b"```", b"~~~"))
-
-
 def _above_log(lines: list[bytes]) -> Iterator[_Line]:
     """Give the lines above the first one of a server's log; of a quote in the prose, if the log itself is fenced."""
-    fences = [at for at, line in enumerate(lines) if _is_fence(line)]
+    fences = [at for at, line in enumerate(lines) if FENCE.match(line)]
     logged = [at for at, line in enumerate(lines) if PREFIXED.match(line[:_LINE_MAX])]
     fenced = [at for at in logged if sum(fence < at for fence in fences) % 2]
     section, inside = "", False
     for at, line in enumerate(lines[: (fenced or logged or [len(lines)])[0]]):
-        text = line[:_LINE_MAX].decode("utf-8", "replace").strip("> \t\r")
-        if text.startswith(_FENCES):
+        if FENCE.match(line):
             inside = not inside
             continue
+        text = line[:_LINE_MAX].decode("utf-8", "replace").strip("> \t\r")
         heading = None if inside else _HEADING.match(text)
         if heading is not None or (not inside and text.lower() in _FORM):
             section = (text if heading is None else heading[1]).lower()

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 
 from cachedoctor.engines.catalogue.base import CLOCK
+from cachedoctor.engines.llamacpp.pasted_issue import FENCE
 
 _LEAST = 3
 """Lines of a run; fewer may be quoted to point at them, and cost nothing."""
 _ONCE = re.compile(CLOCK + rb" +[IWEDT] |.{0,80}?prompt eval time = +\d")
 _QUOTE = b"> \t\r"
-_FENCES = (b"```", b"~~~")
 
 
 def without_repeats(data: bytes) -> bytes:
@@ -27,7 +27,7 @@ def without_repeats(data: bytes) -> bytes:
         above = first.setdefault(plain[at], at) if _ONCE.match(plain[at]) else at
         begin, end = _run(plain, above, at, after) if above < at else (at, at)
         if end - begin >= _LEAST:
-            if not plain[begin - 1] or plain[begin - 1].startswith(_FENCES):
+            if not plain[begin - 1] or FENCE.match(plain[begin - 1]):
                 lines[begin:end] = [b""] * (end - begin)
             at = after = end
         else:
