@@ -373,7 +373,7 @@ def test_dry_run_says_what_the_fix_then_keeps() -> None:
 
 
 def fix(body: bytes, names: list[str]) -> Fixed:
-    return BodyFixer(names).fix(body, CHAT)
+    return BodyFixer(names).fix(body, CHAT, b"")
 
 
 BLOCK = '{"type": "text", "text": "%s"}'

@@ -14,17 +14,21 @@ from aiohttp import ClientSession, web
 from conftest import ROOT
 from yarl import URL
 
+from cachedoctor.proxy import known_conversation
 from cachedoctor.proxy.body_fixes import NAMES, BodyFixer, Fixed
+from cachedoctor.proxy.exact_json import Number
 from cachedoctor.proxy.exchange import Asked, Exchange
 from cachedoctor.proxy.held_bytes import Held
 from cachedoctor.proxy.json_spans import inside, items, top
-from cachedoctor.proxy.known_conversation import EACH, MOST, KnownConversation, KnownConversations
+from cachedoctor.proxy.known_conversation import EACH, MOST, KnownConversations, Thought
 from cachedoctor.proxy.looking import Looking
 from cachedoctor.proxy.relay import Relay
 from cachedoctor.proxy.reply_copy import ReplyCopy
-from cachedoctor.proxy.turn_trail import trail
+from cachedoctor.proxy.turn_trail import TurnTrail, trail
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
+ME = b"me"
+"""Digest of the one client of a test."""
 CASES = ROOT / "fixtures" / "cases"
 NOW = 'You are Marlow.\nIt is %s.\nRules: \u00e9\u5e74 \U0001f642 \\n "quoted".'
 
@@ -48,7 +52,7 @@ def tool(name: str, **more: Any) -> dict[str, Any]:
 def fixed(names: str, *bodies: Any, path: str = CHAT) -> list[Fixed]:
     """Each body as the fixes leave it, one request after the other."""
     fixer = BodyFixer(names.split())
-    return [fixer.fix(body if isinstance(body, bytes) else json.dumps(body).encode(), path) for body in bodies]
+    return [fixer.fix(body if isinstance(body, bytes) else json.dumps(body).encode(), path, ME) for body in bodies]
 
 
 def talk(head: str, *turns: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -146,16 +150,16 @@ def test_reasoning_that_an_answer_had_is_put_back() -> None:
     said = {"role": "assistant", "content": None, "reasoning_content": 'Let me "see"', "tool_calls": [call]}
     again = call | {"id": "c2", "function": {"name": "read", "arguments": '{"a":1}'}}
     fixer = BodyFixer(["keep-reasoning"])
-    first = fixer.fix(json.dumps(talk("Be kind", user("Hi"))).encode(), CHAT)
-    first.replied(said)
+    first = fixer.fix(json.dumps(talk("Be kind", user("Hi"))).encode(), CHAT, ME)
+    fixer.replied(first, said)
     result = {"role": "tool", "tool_call_id": "c2", "content": "1"}
     sent = talk("Be kind", user("Hi"), {"role": "assistant", "tool_calls": [again], "content": ""}, result)
-    found = fixer.fix(json.dumps(sent).encode(), CHAT)
+    found = fixer.fix(json.dumps(sent).encode(), CHAT, ME)
     message = json.loads(found.body)["messages"][2]
     assert message == {"role": "assistant", "tool_calls": [again], "content": "", "reasoning_content": 'Let me "see"'}
     assert found.edits == ("keep-reasoning: put the reasoning of 1 reply back",)
     other = talk("Be kind", user("Hi"), reply("Something else"), user("And?"))
-    assert fixer.fix(json.dumps(other).encode(), CHAT).edits == ()
+    assert fixer.fix(json.dumps(other).encode(), CHAT, ME).edits == ()
 
 
 def test_thinking_blocks_stand_in_front_with_their_signature() -> None:
@@ -239,25 +243,46 @@ def test_the_same_body_again_is_fixed_the_same() -> None:
 
 def test_memory_is_bounded() -> None:
     known = KnownConversations()
+    begun = [user("Hi"), reply("Ho"), user("And?")]
     for n in range(MOST + 20):
-        found = trail(talk("Be kind", user(f"Hi {n}"), reply("Ho"), user("And?")))
-        assert found is not None
-        known.keep(known.follow(found))
+        known.keep(known.follow(trailed(talk("Be kind", user(f"Hi {n}"), *begun)), ME))
     assert len(known._kept) == MOST
-    first = trail(talk("Be kind", user("Hi 0"), reply("Ho"), user("And?"), reply("No"), user("So")))
-    last = trail(talk("Be kind", user(f"Hi {n}"), reply("Ho"), user("And?"), reply("No"), user("So")))
-    assert first is not None
-    assert last is not None
-    assert known.follow(first).prefixes == first.prefixes  # forgotten, so a new one
+    first, last = (trailed(talk("Be kind", user(f"Hi {n}"), *begun, reply("No"), user("So"))) for n in (0, MOST + 19))
     before = [one for one, _ in known._kept.values()]
-    assert known.follow(last) in before
-    assert known.follow(first) not in before
-    assert trail({"input": ["to be embedded"]}) is None
-    long = KnownConversation(last)
-    long.tools = {"a": "x" * (EACH + 1)}
-    known.keep(long)
-    assert (long.is_off, long.tools) == (True, None)
+    assert known.follow(first, ME) not in before  # forgotten, so a new one
+    found = known.follow(last, ME)
+    assert found in before
+    assert known.follow(last, b"another") not in before
+    found.tools = {"a": "x" * (EACH + 1)}
+    known.keep(found)
+    assert (found.is_off, found.tools) == (True, None)
     assert known._size == sum(size for _, size in known._kept.values())
+
+
+def test_what_waits_and_where_requests_ended_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_conversation, "ENDS", 10)
+    known = KnownConversations()
+    one = known.follow(trailed(talk("Be kind", user("Hi"))), ME)
+    known.keep(one)
+    for n in range(40):
+        known.note(one, n, Thought(content="x" * (1 << 20)))
+    for n in range(30):
+        known.follow(trailed(talk("Be kind", user(f"Hi {n}"))), ME)
+    assert len(known._ends) == 10
+    assert 1 < len(one.thoughts) < 9
+    assert known._size == one.size > 1 << 20
+    known.keep(one)  # more than one conversation may have
+    assert (one.is_off, known._size) == (True, 0)
+
+
+def trailed(body: dict[str, Any]) -> TurnTrail:
+    found = trail(body)
+    assert found is not None
+    return found
+
+
+def test_texts_that_are_to_be_embedded_are_no_conversation() -> None:
+    assert trail({"input": ["to be embedded"]}) is None
 
 
 def test_places_in_strings_count_escapes() -> None:
@@ -298,7 +323,9 @@ def test_a_stream_of_blocks_is_a_message_too() -> None:
     copy.add("".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events).encode())
     thought = {"type": "thinking", "thinking": "Hm", "signature": "s"}
     assert copy.is_over
-    assert copy.message() == reply("", content=[thought, {"type": "tool_use", "name": "x", "input": {"a": 1}}])
+    assert copy.message() == reply(
+        "", content=[thought, {"type": "tool_use", "name": "x", "input": {"a": Number("1")}}]
+    )
 
 
 @pytest.mark.parametrize(
@@ -360,10 +387,10 @@ def test_no_body_breaks_a_fix() -> None:
             roles = ["system", "user", "assistant"]
             messages = [part | {"role": chance.choice(roles)} if isinstance(part, dict) else part for part in parts]
             body = odd | ({"messages": messages} if chance.random() < 0.8 else {})
-            found = fixer.fix(json.dumps(body).encode(), path)
+            found = fixer.fix(json.dumps(body).encode(), path, ME)
             assert isinstance(json.loads(found.body), dict)
             assert found.edits or found.body == json.dumps(body).encode()
-    assert fixer.fix(b'{"messages":' + b"[" * 100_000, CHAT).edits == ()
+    assert fixer.fix(b'{"messages":' + b"[" * 100_000, CHAT, ME).edits == ()
 
 
 def test_the_list_of_tools_keeps_what_stands_between_them() -> None:

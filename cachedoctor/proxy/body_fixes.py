@@ -14,11 +14,11 @@ from cachedoctor.prompts.recognisers.billing_header import NAME
 from cachedoctor.proxy.edited_body import EditedBody, FollowedRequest, RequestText
 from cachedoctor.proxy.frozen_clock import freeze_clock
 from cachedoctor.proxy.json_spans import Edit, JsonSpan, applied, items, members, top
-from cachedoctor.proxy.kept_reasoning import keep_reasoning
+from cachedoctor.proxy.kept_reasoning import keep_reasoning, reply_thought
 from cachedoctor.proxy.kept_tools import keep_tools, tool_name
 from cachedoctor.proxy.known_conversation import KnownConversation, KnownConversations
 from cachedoctor.proxy.pinned_system import pin_mid_system
-from cachedoctor.proxy.turn_trail import trail
+from cachedoctor.proxy.turn_trail import TurnTrail, extended, trail
 
 _HEADER = re.compile(re.escape(NAME) + r"(?:[ \t]*[A-Za-z_][\w-]*=[^;\s\\\"]*;)+")
 """The header in the text of JSON: its last field ends with a semicolon, too, so that no half of one is dropped."""
@@ -37,11 +37,6 @@ class Fixed(NamedTuple):
     prefix: int = 0
     """Hash of its turns."""
 
-    def replied(self, message: dict[str, Any]) -> None:
-        """Remember the answer to the request, as a client would send it back."""
-        if self.known is not None:
-            self.known.replies.append((self.prefix, message))
-
 
 class BodyFixer:
     """Applies the fixes that were asked for, and remembers what they need of each conversation."""
@@ -52,8 +47,20 @@ class BodyFixer:
         self._conversations = KnownConversations()
         self._lock = threading.Lock()
 
-    def fix(self, body: bytes, path: str) -> Fixed:
-        """Apply them one after the other, in the order of ``NAMES``; may be called from several threads."""
+    def replied(self, fixed: Fixed, message: dict[str, Any]) -> None:
+        """Remember the answer to a request, as a client would send it back."""
+        thought = None if fixed.known is None else reply_thought(message)
+        if fixed.known is not None and thought is not None:
+            self._conversations.note(fixed.known, extended(fixed.prefix, message), thought)
+
+    def fix(self, body: bytes, path: str, sender: bytes) -> Fixed:
+        """Apply them one after the other, in the order of ``NAMES``; may be called from several threads.
+
+        Args:
+            body: as the client sent it.
+            path: of the request's address.
+            sender: digest of who sent it: what one sender said is put into no request of another.
+        """
         plain = [name for name in self._plain if _PLAIN[name][0] in body]
         if not plain and not (self._following and _MESSAGES.search(body)):
             return Fixed(body)
@@ -67,15 +74,17 @@ class BodyFixer:
             request = _edited(request, fixes, words)
             return Fixed(request.text.encode() if words else body, tuple(words))
         with self._lock:
-            return self._followed(body, request, fixes, words)
+            return self._followed(body, request, fixes, words, sender)
 
-    def _followed(self, body: bytes, request: RequestText, fixes: list[_Named], words: list[str]) -> Fixed:
+    def _followed(
+        self, body: bytes, request: RequestText, fixes: list[_Named], words: list[str], sender: bytes
+    ) -> Fixed:
         """Apply the fixes that remember as well, where the conversation is known to have borne them."""
-        found = trail({key: part.value for key, part in request.body.items()})
+        found = _trail(request)
         if found is None:
             request = _edited(request, fixes, words)
             return Fixed(request.text.encode() if words else body, tuple(words))
-        followed = FollowedRequest(found, self._conversations.follow(found))
+        followed = FollowedRequest(found, self._conversations.follow(found, sender))
         if not followed.known.is_off:
             fixes += [(name, _with(_FOLLOWING[name], followed)) for name in self._following]
             request = _edited(request, fixes, words)
@@ -86,6 +95,13 @@ class BodyFixer:
 _Fix = Callable[[RequestText], EditedBody | None]
 _Named = tuple[str, _Fix]
 _MESSAGES = re.compile(rb'"(?:messages|input)"')
+
+
+def _trail(request: RequestText) -> TurnTrail | None:
+    try:
+        return trail({key: part.value for key, part in request.body.items()})
+    except ValueError:  # nested too deeply
+        return None
 
 
 def _request(text: str, path: str) -> RequestText:

@@ -49,6 +49,8 @@ class Exchange(msgspec.Struct):
     """The answer as the message that clients send back, JSON; where fixes are only tried and it is whole."""
     unfixed: str = ""
     """Why the body was sent on unchanged although a fix had changed it, empty where it was not."""
+    sender: bytes = b""
+    """Keyed digest of who sent it; goes into no line and no record."""
 
 
 class Change(msgspec.Struct, omit_defaults=True):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from cachedoctor.proxy.exact_json import decode_at
+
 _BLANK = re.compile(r"[ \t\r\n]*")
-_DECODER = json.JSONDecoder()
 _ESCAPE = re.compile(r"\\(?:u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|.)")
 """One character of a string that is written with several; two halves of a surrogate pair are one."""
 
@@ -20,6 +20,7 @@ class JsonSpan(NamedTuple):
     end: int
     """Offset behind its last character."""
     value: Any
+    """As ``exact_json`` gives it."""
 
 
 class Edit(NamedTuple):
@@ -46,8 +47,12 @@ def items(text: str, start: int) -> list[JsonSpan]:
 
 
 def top(text: str) -> dict[str, JsonSpan]:
-    """Values of the object that a whole text is; raises ValueError where it is none."""
-    return members(text, _after(text, 0))
+    """Values of the object that a whole text is; raises ValueError where it is none, or more stands behind it."""
+    start = _after(text, 0)
+    _, end = decode_at(text, start)
+    if _after(text, end) != len(text):
+        raise ValueError("more than one value")
+    return members(text, start)
 
 
 def applied(text: str, edits: list[Edit]) -> str:
@@ -93,10 +98,7 @@ def _parts(text: str, start: int, opening: str, closing: str) -> Iterator[tuple[
 
 
 def _value(text: str, start: int) -> JsonSpan:
-    try:
-        value, end = _DECODER.raw_decode(text, start)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+    value, end = decode_at(text, start)
     return JsonSpan(start, end, value)
 
 

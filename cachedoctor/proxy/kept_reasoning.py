@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from cachedoctor.proxy.edited_body import EditedBody, FollowedRequest, RequestText
+from cachedoctor.proxy.exact_json import decode, encode
 from cachedoctor.proxy.json_spans import Edit, JsonSpan, items, members
 from cachedoctor.proxy.known_conversation import Thought
-from cachedoctor.proxy.turn_trail import extended, reply_turn
+from cachedoctor.proxy.turn_trail import reply_turn
 
 _FIELDS = ("reasoning_content", "reasoning", "thinking")
 _BLOCKS = ("thinking", "redacted_thinking")
@@ -17,12 +17,6 @@ _BLOCKS = ("thinking", "redacted_thinking")
 def keep_reasoning(request: RequestText, followed: FollowedRequest) -> EditedBody | None:
     """Put back what an answer or an earlier request had in front of the same turn of the same conversation."""
     messages, trail, known = request.messages(), followed.trail, followed.known
-    while known.replies:
-        prefix, message = known.replies.popleft()
-        text = json.dumps(message)
-        thought = _thought(text, JsonSpan(0, len(text), message))
-        if thought is not None:
-            known.thoughts[extended(prefix, reply_turn(message))] = thought
     edits: list[Edit] = []
     turns = 0
     for turn, place, prefix in zip(trail.turns, trail.places, trail.prefixes, strict=True):
@@ -38,6 +32,15 @@ def keep_reasoning(request: RequestText, followed: FollowedRequest) -> EditedBod
     if not edits:
         return None
     return EditedBody(edits, f"put the reasoning of {turns} {'reply' if turns == 1 else 'replies'} back")
+
+
+def reply_thought(message: dict[str, Any]) -> Thought | None:
+    """The reasoning of an answer; None where it has none, or none that can be sent as JSON."""
+    try:
+        text = encode(message)
+        return _thought(text, JsonSpan(0, len(text), decode(text)))
+    except ValueError:
+        return None
 
 
 def _thought(text: str, message: JsonSpan) -> Thought | None:

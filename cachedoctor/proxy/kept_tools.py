@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 from cachedoctor.proxy.edited_body import EditedBody, FollowedRequest, RequestText
+from cachedoctor.proxy.exact_json import decode
 from cachedoctor.proxy.json_spans import Edit, JsonSpan, items
 
 MOST = 256
@@ -56,4 +55,4 @@ def _tools(request: RequestText) -> dict[str, JsonSpan]:
 
 def _settled(old: str, tool: JsonSpan | None, new: str) -> str:
     """The old writing of a tool that says the same; a tool that says something else as it is now."""
-    return old if tool is None or old == new or json.loads(old) == tool.value else new
+    return old if tool is None or old == new or decode(old) == tool.value else new

@@ -20,6 +20,7 @@ from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.proxy import body_digests
 from cachedoctor.proxy.body_fixes import BodyFixer
 from cachedoctor.proxy.earlier_prompts import Earlier, EarlierPrompts
+from cachedoctor.proxy.exact_json import decode
 from cachedoctor.proxy.exchange import (
     Asked,
     Change,
@@ -115,7 +116,7 @@ class Looking:
         """Compare with the request before it; what may be recorded of the difference is given."""
         size = len(exchange.body or b"")
         prompt = run_diff.rendered(prompt, self._ask, self._files)
-        reply = json.loads(exchange.reply) if exchange.reply else None
+        reply = decode(exchange.reply.decode()) if exchange.reply else None
         new = Earlier(prompt, exchange.sent, size, 0, seen.prompt_tokens, [], self._tried(exchange, seen), reply)
         before = self._earlier.follow(new)
         seen.conversation = new.conversation
@@ -137,9 +138,9 @@ class Looking:
         body = unpacked(exchange.body or b"", exchange.coding)
         if self._fixer is None or body is None:
             return None
-        fixed = self._fixer.fix(body, exchange.path)
+        fixed = self._fixer.fix(body, exchange.path, exchange.sender)
         if exchange.reply:
-            fixed.replied(json.loads(exchange.reply))
+            self._fixer.replied(fixed, decode(exchange.reply.decode()))
         seen.edits += fixed.edits
         seen.dry_run = bool(fixed.edits)
         found = _parsed(fixed.body, exchange.path) if fixed.edits else None

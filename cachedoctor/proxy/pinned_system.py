@@ -6,10 +6,10 @@ that each new one changes the head. In chat completions its role stays: servers 
 
 from __future__ import annotations
 
-import json
 from typing import NamedTuple
 
 from cachedoctor.proxy.edited_body import EditedBody, FollowedRequest, RequestText
+from cachedoctor.proxy.exact_json import encode
 from cachedoctor.proxy.json_spans import Edit, JsonSpan, members
 from cachedoctor.proxy.known_conversation import PinnedMessage
 from cachedoctor.proxy.turn_trail import leading, role
@@ -67,7 +67,7 @@ def _standing(messages: list[JsonSpan], places: tuple[int, ...]) -> list[_Standi
     found = []
     for index, message in enumerate(messages):
         if index >= first and role(message.value) in _SYSTEM:
-            said = json.dumps(message.value.get("content"), sort_keys=True)
+            said = encode(message.value.get("content"))
             found.append(_Standing(index, sum(place < index for place in places), said))
     return found
 

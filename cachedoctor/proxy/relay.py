@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import re
 import threading
 import time
@@ -34,10 +33,12 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from cachedoctor.proxy.body_fixes import BodyFixer, Fixed
+from cachedoctor.proxy.exact_json import encode
 from cachedoctor.proxy.exchange import Asked, Exchange
 from cachedoctor.proxy.held_bytes import AnswerCopy, BodyCopy, Held
 from cachedoctor.proxy.hop_headers import passing, went_through
 from cachedoctor.proxy.reply_copy import ReplyCopy
+from cachedoctor.proxy.sender_digest import SenderDigest
 
 _CONNECT = 30.0
 """Seconds for a connection to the server; for its answer there is no limit, as a direct client may have none."""
@@ -65,6 +66,7 @@ class Relay:
         """``name``: by which this proxy knows its own requests, should they come back."""
         self._upstream, self._name, self._asked, self._ended = upstream, name, asked, ended
         self._fixer = BodyFixer(asked.fixes) if asked.fixes and not asked.dry_run else None
+        self._senders = SenderDigest()
         self.held = Held()
         self.running = 0
         """Requests under way."""
@@ -97,7 +99,8 @@ class Relay:
             return _refused(502, "the upstream of this proxy is the proxy itself: give --upstream the server")
         if self.is_closing:
             return _refused(503, "the proxy is about to end")
-        passage = _Passage(request, self.held, self._asked, self._fixer)
+        sender = self._senders.of(request.raw_headers, request.raw_path, request.remote or "")
+        passage = _Passage(request, self.held, self._asked, self._fixer, sender)
         self.running += 1
         try:
             return await self._passed(passage)
@@ -142,9 +145,12 @@ class Relay:
 class _Passage:
     """One request on its way."""
 
-    def __init__(self, request: web.BaseRequest, held: Held, asked: Asked, fixer: BodyFixer | None = None) -> None:
+    def __init__(
+        self, request: web.BaseRequest, held: Held, asked: Asked, fixer: BodyFixer | None = None, sender: bytes = b""
+    ) -> None:
         self.request, self.copy, self._held, self._asked, self._fixer = request, BodyCopy(held), held, asked, fixer
         self.fault = ""
+        self._sender = sender
         self._sent, self._begun = time.time(), time.perf_counter()
         self._status = 0
         self._first_byte: float | None = None
@@ -180,7 +186,7 @@ class _Passage:
         whole = self.copy.whole() or b""
         begun.clear()
         path = _path(self.request).partition("?")[0]
-        self._fixed = await _aside(lambda: fixer.fix(whole, path))
+        self._fixed = await _aside(lambda: fixer.fix(whole, path, self._sender))
         return _pieces(self._fixed.body), None if size is None else len(self._fixed.body)
 
     def is_refused(self, status: int) -> bool:
@@ -252,8 +258,8 @@ class _Passage:
         if self._reply is None or self._message is not None:
             return
         self._message = self._reply.message()
-        if self._message is not None and self._fixed is not None:
-            self._fixed.replied(self._message)
+        if self._message is not None and self._fixed is not None and self._fixer is not None:
+            self._fixer.replied(self._fixed, self._message)
 
     def failed(self, error: Exception, upstream: URL) -> web.StreamResponse:
         """Say that the server does not answer; an answer that broke off breaks off for the client, too."""
@@ -276,13 +282,15 @@ class _Passage:
         """What passed."""
         seconds = time.perf_counter() - self._begun
         body, edits = (self.copy.whole(), ()) if self._fixed is None else (self._fixed.body, self._fixed.edits)
-        is_tried = self._asked.dry_run and self._message is not None
-        reply = json.dumps(self._message).encode() if is_tried else b""
+        reply = b""
+        if self._asked.dry_run and self._message is not None:
+            with contextlib.suppress(ValueError):  # nested too deeply
+                reply = encode(self._message).encode()
         return Exchange(
             self._sent, self.request.method, _sound(_path(self.request).partition("?")[0]), self._status, seconds,
             self._first_byte, body, _sound(self.request.headers.get(hdrs.CONTENT_ENCODING, "")),
             b"" if self._answer is None else self._answer.told(), _sound(self._answer_coding), edits, self.fault,
-            self.copy.untold, reply, self._unfixed,
+            self.copy.untold, reply, self._unfixed, self._sender,
         )  # fmt: skip
 
 

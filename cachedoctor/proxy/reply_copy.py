@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
 
+from cachedoctor.proxy.exact_json import decode
 from cachedoctor.proxy.held_bytes import Held
 
 MOST = 256 << 10
@@ -67,7 +67,7 @@ class ReplyCopy:
         for (index, field), pieces in self._pieces.items():
             said = "".join(pieces)
             try:
-                found[index][field] = json.loads(said) if field == "input" else found[index].get(field, "") + said
+                found[index][field] = decode(said) if field == "input" else found[index].get(field, "") + said
             except (KeyError, TypeError, ValueError):
                 return None
         return {"role": "assistant", "content": list(found.values())}
@@ -96,8 +96,10 @@ class ReplyCopy:
             return
         try:
             event = msgspec.json.decode(line[5:])
+            if "content_block" in event:  # the only event that has values of a call
+                event["content_block"] = decode(line[5:].decode())["content_block"]
             self._take(event)
-        except (msgspec.DecodeError, AttributeError, KeyError, TypeError, RecursionError):
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
             self._is_odd = True
 
     def _take(self, event: dict[str, Any]) -> None:
@@ -133,8 +135,8 @@ class ReplyCopy:
 def _of_whole(data: bytes) -> dict[str, Any] | None:
     """The message of an answer that is one JSON object."""
     try:
-        answer = json.loads(data)
-    except (ValueError, RecursionError):
+        answer = decode(data.decode())
+    except ValueError:
         return None
     if not isinstance(answer, dict):
         return None

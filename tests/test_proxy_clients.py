@@ -1,0 +1,119 @@
+"""Fixes that remember a conversation put nothing of one client, or of one conversation, into the request of another."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from proxy_clients import CHAT, Sending, passed, requests
+
+from cachedoctor.proxy.body_fixes import NAMES
+
+ONE = {"Authorization": "Bearer sk-one"}
+
+
+def sent(*sendings: Sending, fixes: tuple[str, ...] = NAMES) -> list[bytes]:
+    return asyncio.run(passed(sendings, fixes))[0]
+
+
+def raw(body: Any) -> bytes:
+    return json.dumps(body).encode()
+
+
+@pytest.mark.sample(10)
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"Authorization": "Bearer sk-two"},
+        {},
+        {**ONE, "x-api-key": "two"},
+        {**ONE, "api-key": "two"},
+        {**ONE, "X-Goog-Api-Key": "two"},
+        {**ONE, "Cookie": "login=two"},
+        {**ONE, "Proxy-Authorization": "Basic dHdv"},
+        {**ONE, "X-Forwarded-For": "10.0.0.2"},
+        {**ONE, "OpenAI-Organization": "two"},
+        {**ONE, "X-Session-Id": "two"},
+    ],
+)
+@pytest.mark.parametrize("fix", ["freeze-clock", "keep-tools", "keep-reasoning", "pin-mid-system"])
+def test_another_key_is_another_client(fix: str, other: dict[str, str]) -> None:
+    first, second = requests("abra"), requests("babel", minute=30)
+    sendings = [Sending(first[0], ONE), Sending(first[1], ONE), Sending(second[1], other), Sending(second[2], other)]
+    found = sent(*sendings, fixes=(fix,))
+    assert found[2] == raw(second[1])
+    assert b"abra" not in found[2] + found[3]
+
+
+def test_a_conversation_of_one_client_is_fixed() -> None:
+    bodies = requests("abra")
+    found = [json.loads(body) for body in sent(*(Sending(body, ONE) for body in bodies))]
+    for body, times in zip(found, ("10:00",) * 3, strict=True):
+        assert times in body["messages"][0]["content"]
+    assert found[2]["tools"][: len(found[0]["tools"])] == found[0]["tools"]
+    assert found[1]["messages"][2] == bodies[0]["messages"][2]
+    assert [one.get("reasoning_content") for one in found[1]["messages"]].count("Thinks of abra-b0") == 1
+
+
+@pytest.mark.parametrize("query", ["?key=one", "/sk-one"])
+def test_keys_in_the_address_distinguish_clients(query: str) -> None:
+    place = f"{CHAT}{query}" if query.startswith("?") else f"{query}{CHAT}"
+    first, second = requests("abra"), requests("babel", minute=30)
+    mine = [Sending(body, {}, path=place) for body in first[:2]]
+    found = sent(*mine, Sending(second[1], {}, path=place.replace("one", "two")))
+    assert found[2] == raw(second[1])
+    assert found[1] != raw(first[1])
+
+
+@pytest.mark.parametrize("field", ["user", "session_id", "prompt_cache_key", "cache_salt", "api_key"])
+def test_users_that_a_body_names_are_clients_of_their_own(field: str) -> None:
+    first = [body | {field: "one"} for body in requests("abra")]
+    second = requests("babel", minute=30)[1] | {field: "two"}
+    assert sent(*(Sending(body, ONE) for body in first[:2]), Sending(second, ONE))[2] == raw(second)
+    named = [body | {"metadata": {"user_id": "one", "turn": n}} for n, body in enumerate(requests("abra"))]
+    other = requests("babel", minute=30)[1] | {"metadata": {"user_id": "two", "turn": 1}}
+    found = sent(*(Sending(body, ONE) for body in named[:2]), Sending(other, ONE))
+    assert found[2] == raw(other)
+    assert found[1] != raw(named[1])
+
+
+def test_without_a_key_the_address_distinguishes_clients() -> None:
+    first, second = requests("abra"), requests("babel", minute=30)
+    sendings = [Sending(first[0], {}), Sending(first[1], {}), Sending(second[1], {}, "127.0.0.2")]
+    found = sent(*sendings)
+    assert found[1] != raw(first[1])
+    assert found[2] == raw(second[1])
+    # A key that moves to another address is not trusted either.
+    sendings = [Sending(first[0], ONE), Sending(first[1], ONE), Sending(second[1], ONE, "127.0.0.2")]
+    assert sent(*sendings)[2] == raw(second[1])
+
+
+@pytest.mark.parametrize("known", [0, 1, 2])
+def test_what_may_continue_either_of_two_conversations_stays(known: int) -> None:
+    """``known``: requests of the first conversation that passed before the second one begins."""
+    first, second = requests("abra"), requests("babel", minute=30)
+    before = [Sending(body, ONE) for body in first[:known]]
+    found = sent(*before, Sending(second[0], ONE), Sending(first[0], ONE), Sending(second[1], ONE))
+    assert found[-1] == raw(second[1])
+
+
+def test_the_second_conversation_of_a_client_takes_nothing_from_a_longer_one() -> None:
+    """All that it has in common are turns that the first one has left behind."""
+    first, second = requests("abra"), requests("babel", minute=30)
+    found = sent(*(Sending(body, ONE) for body in first[:2]), Sending(second[1], ONE))
+    assert found[2] == raw(second[1])
+
+
+def test_each_of_two_conversations_goes_on_once_it_says_its_own() -> None:
+    first, second = requests("abra", turns=4), requests("babel", minute=30, turns=4)
+    found = sent(*(Sending(body, ONE) for pair in zip(first, second, strict=True) for body in pair))
+    assert [found[n] == raw(first[n // 2]) for n in (0, 2)] == [True, True]
+    for n, (mine, other) in enumerate([(b"abra", b"babel"), (b"babel", b"abra")] * 4):
+        assert other not in found[n]
+        assert mine in found[n]
+    for n, bodies in ((6, first), (7, second)):  # the third request is known by what only this conversation says
+        body = json.loads(found[n])
+        assert body["tools"] != bodies[3]["tools"]
+        assert len(body["messages"]) > len(bodies[3]["messages"])
