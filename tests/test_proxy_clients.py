@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from typing import Any
 
 import pytest
-from proxy_clients import CHAT, Sending, passed, requests
+from proxy_talks import CHAT, Sending, clock, foreign, passed, requests
 
+from cachedoctor.proxy import known_conversation
 from cachedoctor.proxy.body_fixes import NAMES
 
 ONE = {"Authorization": "Bearer sk-one"}
@@ -40,7 +42,7 @@ def raw(body: Any) -> bytes:
 )
 @pytest.mark.parametrize("fix", ["freeze-clock", "keep-tools", "keep-reasoning", "pin-mid-system"])
 def test_another_key_is_another_client(fix: str, other: dict[str, str]) -> None:
-    first, second = requests("abra"), requests("babel", minute=30)
+    first, second = requests("abra"), requests("babel", number=9)
     sendings = [Sending(first[0], ONE), Sending(first[1], ONE), Sending(second[1], other), Sending(second[2], other)]
     found = sent(*sendings, fixes=(fix,))
     assert found[2] == raw(second[1])
@@ -50,8 +52,7 @@ def test_another_key_is_another_client(fix: str, other: dict[str, str]) -> None:
 def test_a_conversation_of_one_client_is_fixed() -> None:
     bodies = requests("abra")
     found = [json.loads(body) for body in sent(*(Sending(body, ONE) for body in bodies))]
-    for body, times in zip(found, ("10:00",) * 3, strict=True):
-        assert times in body["messages"][0]["content"]
+    assert all(clock(0, 0) in body["messages"][0]["content"] for body in found)
     assert found[2]["tools"][: len(found[0]["tools"])] == found[0]["tools"]
     assert found[1]["messages"][2] == bodies[0]["messages"][2]
     assert [one.get("reasoning_content") for one in found[1]["messages"]].count("Thinks of abra-b0") == 1
@@ -60,7 +61,7 @@ def test_a_conversation_of_one_client_is_fixed() -> None:
 @pytest.mark.parametrize("query", ["?key=one", "/sk-one"])
 def test_keys_in_the_address_distinguish_clients(query: str) -> None:
     place = f"{CHAT}{query}" if query.startswith("?") else f"{query}{CHAT}"
-    first, second = requests("abra"), requests("babel", minute=30)
+    first, second = requests("abra"), requests("babel", number=9)
     mine = [Sending(body, {}, path=place) for body in first[:2]]
     found = sent(*mine, Sending(second[1], {}, path=place.replace("one", "two")))
     assert found[2] == raw(second[1])
@@ -70,17 +71,17 @@ def test_keys_in_the_address_distinguish_clients(query: str) -> None:
 @pytest.mark.parametrize("field", ["user", "session_id", "prompt_cache_key", "cache_salt", "api_key"])
 def test_users_that_a_body_names_are_clients_of_their_own(field: str) -> None:
     first = [body | {field: "one"} for body in requests("abra")]
-    second = requests("babel", minute=30)[1] | {field: "two"}
+    second = requests("babel", number=9)[1] | {field: "two"}
     assert sent(*(Sending(body, ONE) for body in first[:2]), Sending(second, ONE))[2] == raw(second)
     named = [body | {"metadata": {"user_id": "one", "turn": n}} for n, body in enumerate(requests("abra"))]
-    other = requests("babel", minute=30)[1] | {"metadata": {"user_id": "two", "turn": 1}}
+    other = requests("babel", number=9)[1] | {"metadata": {"user_id": "two", "turn": 1}}
     found = sent(*(Sending(body, ONE) for body in named[:2]), Sending(other, ONE))
     assert found[2] == raw(other)
     assert found[1] != raw(named[1])
 
 
 def test_without_a_key_the_address_distinguishes_clients() -> None:
-    first, second = requests("abra"), requests("babel", minute=30)
+    first, second = requests("abra"), requests("babel", number=9)
     sendings = [Sending(first[0], {}), Sending(first[1], {}), Sending(second[1], {}, "127.0.0.2")]
     found = sent(*sendings)
     assert found[1] != raw(first[1])
@@ -93,7 +94,7 @@ def test_without_a_key_the_address_distinguishes_clients() -> None:
 @pytest.mark.parametrize("known", [0, 1, 2])
 def test_what_may_continue_either_of_two_conversations_stays(known: int) -> None:
     """``known``: requests of the first conversation that passed before the second one begins."""
-    first, second = requests("abra"), requests("babel", minute=30)
+    first, second = requests("abra"), requests("babel", number=9)
     before = [Sending(body, ONE) for body in first[:known]]
     found = sent(*before, Sending(second[0], ONE), Sending(first[0], ONE), Sending(second[1], ONE))
     assert found[-1] == raw(second[1])
@@ -101,13 +102,13 @@ def test_what_may_continue_either_of_two_conversations_stays(known: int) -> None
 
 def test_the_second_conversation_of_a_client_takes_nothing_from_a_longer_one() -> None:
     """All that it has in common are turns that the first one has left behind."""
-    first, second = requests("abra"), requests("babel", minute=30)
+    first, second = requests("abra"), requests("babel", number=9)
     found = sent(*(Sending(body, ONE) for body in first[:2]), Sending(second[1], ONE))
     assert found[2] == raw(second[1])
 
 
 def test_each_of_two_conversations_goes_on_once_it_says_its_own() -> None:
-    first, second = requests("abra", turns=4), requests("babel", minute=30, turns=4)
+    first, second = requests("abra", turns=4), requests("babel", number=9, turns=4)
     found = sent(*(Sending(body, ONE) for pair in zip(first, second, strict=True) for body in pair))
     assert [found[n] == raw(first[n // 2]) for n in (0, 2)] == [True, True]
     for n, (mine, other) in enumerate([(b"abra", b"babel"), (b"babel", b"abra")] * 4):
@@ -117,3 +118,27 @@ def test_each_of_two_conversations_goes_on_once_it_says_its_own() -> None:
         body = json.loads(found[n])
         assert body["tools"] != bodies[3]["tools"]
         assert len(body["messages"]) > len(bodies[3]["messages"])
+
+
+@pytest.mark.parametrize("alike", [0, 2, 4])
+def test_nothing_of_forgotten_conversations_is_mixed_up(alike: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two clients' conversations that all begin alike, only a few are remembered at a time."""
+    monkeypatch.setattr(known_conversation, "MOST", 5)
+    chance = random.Random(alike)
+    order = [number for number in range(16) for _ in range(4)]
+    chance.shuffle(order)
+    order += [number for number in range(16) for _ in range(2)]  # two at a time of each, so that some are remembered
+    waiting = {number: requests(_word(number), number, 6, alike) for number in range(16)}
+    sendings = [Sending(waiting[number].pop(0), _key(number)) for number in order]
+    found = sent(*sendings)
+    assert [foreign(body, _word(number), number) for number, body in zip(order, found, strict=True)] == [[]] * 96
+    changed = sum(body != raw(sending.body) for body, sending in zip(found, sendings, strict=True))
+    assert changed > 16
+
+
+def _word(number: int) -> str:
+    return f"{('one', 'two')[number % 2]}-{number:04d}"
+
+
+def _key(number: int) -> dict[str, str]:
+    return {"Authorization": f"Bearer sk-{number % 2}"}

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from proxy_clients import CHAT, MESSAGES, Sending, passed
+from proxy_talks import CHAT, MESSAGES, Sending, passed
 
 from cachedoctor.proxy.body_fixes import NAMES
 from cachedoctor.proxy.exact_json import decode, encode
