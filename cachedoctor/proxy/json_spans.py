@@ -49,10 +49,11 @@ def items(text: str, start: int) -> list[JsonSpan]:
 def top(text: str) -> dict[str, JsonSpan]:
     """Values of the object that a whole text is; raises ValueError where it is none, or more stands behind it."""
     start = _after(text, 0)
-    _, end = decode_at(text, start)
-    if _after(text, end) != len(text):
+    found = members(text, start)
+    closing = _after(text, max((value.end for value in found.values()), default=start + 1))
+    if _after(text, closing + 1) != len(text):
         raise ValueError("more than one value")
-    return members(text, start)
+    return found
 
 
 def applied(text: str, edits: list[Edit]) -> str:
@@ -93,6 +94,8 @@ def _parts(text: str, start: int, opening: str, closing: str) -> Iterator[tuple[
         at = _after(text, found.end)
         if text[at : at + 1] == ",":
             at = _after(text, at + 1)
+            if text[at : at + 1] == closing:
+                raise ValueError("no JSON")
         elif text[at : at + 1] != closing:
             raise ValueError("no JSON")
 

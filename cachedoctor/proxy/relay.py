@@ -99,7 +99,9 @@ class Relay:
             return _refused(502, "the upstream of this proxy is the proxy itself: give --upstream the server")
         if self.is_closing:
             return _refused(503, "the proxy is about to end")
-        sender = self._senders.of(request.raw_headers, request.raw_path, request.remote or "")
+        sender = b""
+        if self._asked.fixes:
+            sender = self._senders.of(request.raw_headers, request.raw_path, request.remote or "")
         passage = _Passage(request, self.held, self._asked, self._fixer, sender)
         self.running += 1
         try:
