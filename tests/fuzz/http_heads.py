@@ -63,7 +63,9 @@ def response_head(data: bytes) -> None:
     """An answer's head is written as it was read, or refused."""
     for message in _messages(HttpResponseParser, data):
         if is_writable([message.reason or ""], message.raw_headers):
-            _same(f"HTTP/1.1 {message.code} {message.reason or ''}", message.reason or "", message, data)
+            # A folded field goes on one line, as RFC 9112 (5.2) asks of a proxy.
+            unfolded = re.sub(rb"\r?\n(?=[ \t])", b"", data)
+            _same(f"HTTP/1.1 {message.code} {message.reason or ''}", message.reason or "", message, unfolded)
 
 
 def _check(request: Any) -> bool:
