@@ -5,6 +5,9 @@ usage: proxy_fuzz.py [--exchanges 2000] [--first 0] [--jobs 4]
 What a client is given (status, reason, fields in their order, body, whether it is whole) and what the server is sent
 (method, target, fields, body) must be the same; only fields about one connection and Via may differ, and an answer that
 is no HTTP becomes a 502 of one line. Exit status 1 when anything else does. The server is ``tests/proxy_exchanges.py``.
+
+As many exchanges follow whose heads hold any of the 256 byte values (``tests/proxy_heads.py``): they arrive byte for
+byte, or are refused with 400 or 502.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+import proxy_heads
 from proxy_exchanges import Server, differences, free_port
 
 
@@ -60,8 +64,14 @@ def main() -> int:
     with proxy(f"http://127.0.0.1:{server.port}") as port, ThreadPoolExecutor(given.jobs) as pool:
         found = [line for lines in pool.map(lambda part: differences(server, port, part), parts) for line in lines]
     server.close()
+    counts: dict[str, int] = {}
+    heads = proxy_heads.HeadServer()
+    with proxy(f"http://127.0.0.1:{heads.port}") as port:
+        found += proxy_heads.differences(heads, port, seeds, counts)
+    heads.close()
     print("\n".join(found[:40]))
-    print(f"{given.exchanges:,} exchanges, {len(found)} differences, {time.monotonic() - begun:.0f} s")
+    print("heads of any bytes:", ", ".join(f"{count:,} {what}" for what, count in sorted(counts.items())))
+    print(f"2 x {given.exchanges:,} exchanges, {len(found)} differences, {time.monotonic() - begun:.0f} s")
     return bool(found)
 
 

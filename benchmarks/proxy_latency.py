@@ -28,7 +28,10 @@ from proxy_exchanges import free_port
 from proxy_fuzz import proxy
 
 BODY = b'{"messages":[{"role":"user","content":"' + b"word " * 2000 + b'"}],"stream":true}'
-HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+HEAD = (
+    b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+    b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+)
 EVENTS, PAUSE = 16, 0.25
 CONFIG = """
 defaults

@@ -28,7 +28,8 @@ SAID = {"role": "assistant", "content": "Ho", "reasoning_content": "Let me think
 ANSWER = json.dumps({"id": "x", "choices": [{"index": 0, "message": SAID}], "usage": USAGE}).encode()
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(ANSWER)
 REQUEST = (
-    b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+    b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 )
 CLIENTS, TURNS, MARKS, MOST = 8, 12, 20, 2.0
 

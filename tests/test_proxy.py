@@ -104,14 +104,17 @@ def test_bytes_that_are_no_http_are_quoted_nowhere_and_stop_nothing(server: Serv
             client.sendall(head + b" HTTP/1.1\r\n\r\n")
             assert b" 400 " in client.recv(99)
     with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as client:
-        head = b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Encoding: \xff\r\nContent-Length: 2\r\n\r\n{}" % CHAT.encode()
+        head = (
+            b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: \xff\r\nContent-Length: 2\r\n\r\n{}"
+            % CHAT.encode()
+        )
         client.sendall(head)
-        assert client.recv(9) == b"HTTP/1.1 "
+        assert b" 400 " in client.recv(99)
 
 
 def test_it_drains_and_says_what_it_saw(server: Server, proxy: Proxy) -> None:
     client = socket.create_connection(("127.0.0.1", proxy.port))
-    client.sendall(b"POST /v1/x HTTP/1.1\r\nHost: x\r\nX-Seed: 5\r\nContent-Length: 2\r\n\r\n{")
+    client.sendall(b"POST /v1/x HTTP/1.1\r\nHost: localhost\r\nX-Seed: 5\r\nContent-Length: 2\r\n\r\n{")
     time.sleep(0.2)
     proxy.process.send_signal(signal.SIGTERM)
     time.sleep(0.2)
@@ -127,7 +130,6 @@ def test_it_drains_and_says_what_it_saw(server: Server, proxy: Proxy) -> None:
     faults = {told.get("fault", "") for told in map(json.loads, out.splitlines())}
     assert "the client left" in faults
     assert "Bearer" not in out
-    assert "\\\\udcff" in out  # what follows it was still looked at
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", proxy.port))
 
@@ -155,7 +157,9 @@ def test_told_twice_it_ends_at_once(server: Server) -> None:
     try:
         for path, sent in ((b"/endless", b"{}"), (b"/v1/x", body)):
             clients.append(socket.create_connection(("127.0.0.1", found.port)))
-            clients[-1].sendall(b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (path, len(sent)) + sent)
+            clients[-1].sendall(
+                b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (path, len(sent)) + sent
+            )
         assert clients[0].recv(9) == b"HTTP/1.1 "
         found.process.send_signal(signal.SIGINT)
         with pytest.raises(subprocess.TimeoutExpired):

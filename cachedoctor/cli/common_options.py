@@ -47,6 +47,26 @@ Cmdline = Annotated[
         rich_help_panel=EVIDENCE,
     ),
 ]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-host",
+        metavar="NAME",
+        help="Accept this name in Host as well; on loopback only localhost and IP addresses pass. Repeatable.",
+    ),
+]
+
+
+def allowed_hosts(names: list[str] | None) -> tuple[str, ...]:
+    """Return what was given to --allow-host."""
+    from cachedoctor.named_hosts import host_names
+
+    try:
+        return host_names(names or ())
+    except ValueError as fault:
+        raise typer.BadParameter(
+            f"--allow-host {str(fault)!r} is not the name of a host; leave port and path out"
+        ) from None
 
 
 def given_or_piped(ctx: typer.Context, path: str | None) -> str:

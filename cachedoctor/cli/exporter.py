@@ -15,7 +15,17 @@ import typer
 
 from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.cli import settings, terminal
-from cachedoctor.cli.common_options import Config, Ignore, MinPromptTokens, NoConfig, Quiet, Select, WarnTokens
+from cachedoctor.cli.common_options import (
+    AllowHost,
+    Config,
+    Ignore,
+    MinPromptTokens,
+    NoConfig,
+    Quiet,
+    Select,
+    WarnTokens,
+    allowed_hosts,
+)
 from cachedoctor.cli.ending import INTERRUPTED
 from cachedoctor.cli.interrupts import Interrupts
 
@@ -23,6 +33,7 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.exporter.counter_state import SavedState
     from cachedoctor.doctor.exporter.many_logs import ManyLogs
     from cachedoctor.model import Options
+    from cachedoctor.named_hosts import NamedHosts
 
 PORT = 19931
 """Above 9100 to 9999, which the list of exporters has given out, and below the ports that systems lend."""
@@ -47,6 +58,7 @@ def exporter(
         typer.Option(metavar="DIR", help="Folder of logs, new ones included, or /var/log/pods; repeatable."),
     ] = None,
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where /metrics is served.")] = f"127.0.0.1:{PORT}",
+    allow_host: AllowHost = None,
     state: Annotated[
         str | None,
         typer.Option(
@@ -79,13 +91,16 @@ def exporter(
     if not logs and not follow:
         ctx.fail("give logs, or --follow DIR")
     _require_library()
+    from cachedoctor.named_hosts import NamedHosts
+
     host, port = _address(listen)
+    hosts = NamedHosts(host, allowed_hosts(allow_host))
     target = state or _default_state(port)
     # those who read the page may go away while it is written
     with Interrupts() as interrupts, pipes_may_break(), _held(target, is_ours=state is None):
         many = _many(logs or [], follow or [], label_values, chosen.options, _read_state(target))
         try:
-            end = _served(many, host, port, quiet)
+            end = _served(many, (host, port), hosts, quiet)
             try:
                 with interrupts.deferred() as stop:
                     _run(many, _Saver(many, target, is_ours=state is None), stop)
@@ -178,12 +193,14 @@ def _many(logs: list[str], folders: list[str], most: int, options: Options, save
     )
 
 
-def _served(many: ManyLogs, host: str, port: int, quiet: bool) -> Callable[[], None]:
-    from cachedoctor.cli.metrics_page import Page, serve
+def _served(many: ManyLogs, address: tuple[str, int], hosts: NamedHosts, quiet: bool) -> Callable[[], None]:
+    from cachedoctor.cli.metrics_page import Page
+    from cachedoctor.cli.scrape_server import serve
     from cachedoctor.model import CacheDoctorError
 
+    host, port = address
     try:
-        port, end = serve(host, port, Page(lambda: many.shown))
+        port, end = serve(host, port, Page(lambda: many.shown), hosts)
     except OSError as fault:
         what = f"--listen {host}:{port}: cannot be used ({fault.strerror or fault})"
         raise CacheDoctorError(what, "give another address or port") from fault

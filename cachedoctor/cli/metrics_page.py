@@ -1,19 +1,14 @@
-"""The page that Prometheus reads, served by its own client library. Knows names of metrics; knows no log.
+"""The page that Prometheus reads, made with its own client library. Knows names of metrics; knows no log.
 
 Imported when an exporter starts: the library is an extra.
 """
 
 from __future__ import annotations
 
-import socket
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from socketserver import TCPServer, ThreadingMixIn
 from typing import NamedTuple
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -106,43 +101,3 @@ def _counters(counts: Counts) -> Iterator[Metric]:
         values = [getattr(series, label) for label in counter.labels]
         families[series.metric].add_metric(values, amount / counter.scale if counter.scale != 1 else amount)
     yield from families.values()
-
-
-class _Server(ThreadingMixIn, WSGIServer):
-    """Answers each reader in a thread of its own, which does not keep the process from ending."""
-
-    daemon_threads = True
-
-    def server_bind(self) -> None:
-        """Take the address; the standard library would ask for its name, for seconds where no DNS answers."""
-        TCPServer.server_bind(self)
-        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
-        self.setup_environ()
-
-
-class _ServerOfSix(_Server):
-    address_family = socket.AF_INET6
-
-
-class _Handler(WSGIRequestHandler):
-    timeout = 10
-    """Seconds that a reader may be silent."""
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing of each reader."""
-
-
-def serve(host: str, port: int, page: Page) -> tuple[int, Callable[[], None]]:
-    """Serve the page in a thread; returns the port, and what ends it. Raises ``OSError``."""
-    registry = CollectorRegistry()
-    registry.register(page)
-    server = make_server(
-        host, port, make_wsgi_app(registry), _ServerOfSix if ":" in host else _Server, handler_class=_Handler
-    )
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
-
-    def end() -> None:
-        server.shutdown()
-        server.server_close()
-
-    return server.server_port, end

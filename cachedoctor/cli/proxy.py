@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
+from cachedoctor.cli.common_options import AllowHost, allowed_hosts
 from cachedoctor.cli.ending import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _FIXES = ("strip-billing-header", "sort-tools", "freeze-clock", "keep-tools", "k
 def proxy(
     upstream: Annotated[str, typer.Option(metavar="URL", help="The server, e.g. http://127.0.0.1:8080.")],
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where clients connect.")] = _LISTEN,
+    allow_host: AllowHost = None,
     format: Annotated[Literal["text", "jsonl"], typer.Option("--format", "-f", help="Format of the lines.")] = "text",
     record: Annotated[
         str | None, typer.Option(metavar="FILE", help="Append a record of each prompt: digests and counts.")
@@ -73,10 +75,11 @@ def proxy(
 
     path = None if record is None else os.path.abspath(record)
     asked = Asked(path, keep_text, record_size, tuple(dict.fromkeys(fix or [])), dry_run, tokenizer, template)
+    hosts = allowed_hosts(allow_host)
     where, metrics = _address(listen, "--listen"), None
     if metrics_listen is not None:
         metrics = _address(metrics_listen, "--metrics-listen")
-    cut = serve(Plan(upstream, where, metrics, asked, _teller(format), _ready(upstream, where, metrics)))
+    cut = serve(Plan(upstream, where, metrics, asked, _teller(format), _ready(upstream, where, metrics), hosts))
     if cut:
         raise typer.Exit(INTERRUPTED)
 
@@ -115,7 +118,7 @@ def _address(text: str, option: str) -> Address:
 
 def _ready(upstream: str, *asked: Address | None) -> Callable[[Address, Address | None], None]:
     """What says where it listens; ``asked``: the addresses as they were given, a name of which may be several."""
-    from cachedoctor.proxy.serving import is_loopback
+    from cachedoctor.named_hosts import is_loopback
 
     def tell(listening: Address, metrics: Address | None) -> None:
         terminal.complain(f"http://{listening} passes to {upstream}", "Ctrl-C ends it", "note")

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 Fields = list[tuple[bytes, bytes]]
+
+LONGEST_LINE = 1 << 16
+"""Bytes of a line of a head."""
+_CONTROL = re.compile(rb"[\0-\x08\x0a-\x1f\x7f]")
 
 _HOP = frozenset(
     {b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
@@ -33,3 +38,21 @@ def went_through(fields: Iterable[tuple[bytes, bytes]], name: str) -> bool:
         for part in value.decode("latin-1").split(",")
     )
     return any(word == [name] for word in words)
+
+
+def is_writable(start: Iterable[str], fields: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a head can be written again byte for byte: aiohttp writes UTF-8, and names in ASCII.
+
+    ``start``: words of the first line as aiohttp gives them, with surrogates for bytes that are not UTF-8.
+    """
+    fields = list(fields)
+    values = [*(word.encode("utf-8", "surrogateescape") for word in start), *(value for _, value in fields)]
+    return all(name.isascii() for name, _ in fields) and all(map(_is_text, values))
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return _CONTROL.search(value) is None

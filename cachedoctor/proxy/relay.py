@@ -36,7 +36,7 @@ from cachedoctor.proxy.body_fixes import BodyFixer, Fixed
 from cachedoctor.proxy.exact_json import encode
 from cachedoctor.proxy.exchange import Asked, Exchange
 from cachedoctor.proxy.held_bytes import AnswerCopy, BodyCopy, Held
-from cachedoctor.proxy.hop_headers import passing, went_through
+from cachedoctor.proxy.hop_headers import LONGEST_LINE, is_writable, passing, went_through
 from cachedoctor.proxy.reply_copy import ReplyCopy
 from cachedoctor.proxy.sender_digest import SenderDigest
 
@@ -68,7 +68,7 @@ class Relay:
         self._fixer = BodyFixer(asked.fixes) if asked.fixes and not asked.dry_run else None
         self._senders = SenderDigest()
         self.held = Held()
-        self.running = 0
+        self.running: set[_Passage] = set()
         """Requests under way."""
         self.is_closing = False
         self.is_cut = False
@@ -83,8 +83,8 @@ class Relay:
             auto_decompress=False,
             timeout=ClientTimeout(total=None, connect=None, sock_connect=_CONNECT, sock_read=None),
             skip_auto_headers=(hdrs.USER_AGENT, hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE),
-            max_line_size=1 << 16,
-            max_field_size=1 << 16,
+            max_line_size=LONGEST_LINE,
+            max_field_size=LONGEST_LINE,
             read_bufsize=1 << 18,
         )
 
@@ -93,8 +93,17 @@ class Relay:
         if self._session is not None:
             await self._session.close()
 
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Changes when a request ends, and when bytes of one that is under way pass."""
+        return len(self.running), sum(passage.passed for passage in self.running)
+
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Pass a request on, and its answer back."""
+        if not _can_be_sent(request):
+            return _refused(
+                400, "the head has bytes that are not UTF-8, control characters or a target that is no path"
+            )
         if went_through(request.raw_headers, self._name):
             return _refused(502, "the upstream of this proxy is the proxy itself: give --upstream the server")
         if self.is_closing:
@@ -103,14 +112,14 @@ class Relay:
         if self._asked.fixes:
             sender = self._senders.of(request.raw_headers, request.raw_path, request.remote or "")
         passage = _Passage(request, self.held, self._asked, self._fixer, sender)
-        self.running += 1
+        self.running.add(passage)
         try:
             return await self._passed(passage)
         except BaseException as error:
             passage.fault = passage.fault or (_CUT if self.is_cut else _cause(error))
             raise
         finally:
-            self.running -= 1
+            self.running.discard(passage)
             self._ended(passage.exchange(), passage.room)
 
     async def _passed(self, passage: _Passage) -> web.StreamResponse:
@@ -123,6 +132,7 @@ class Relay:
                 passage.take_back(refusal, answer.status)
                 return await passage.back(answer)
         except (ClientError, OSError, ValueError) as error:
+            passage.fault = _CUT if self.is_cut else ""
             return passage.failed(error, self._upstream)
 
     def _sent(
@@ -141,7 +151,10 @@ class Relay:
 
     def _target(self, request: web.BaseRequest) -> URL:
         """The address as the client wrote it, behind that of the server."""
-        return URL(str(self._upstream).rstrip("/") + _path(request), encoded=True)
+        # All of it as the path: of a query yarl would drop an empty one, and what stands behind "#".
+        up = self._upstream
+        path = up.raw_path.rstrip("/") + _path(request)
+        return URL.build(scheme=up.scheme, authority=up.raw_authority, path=path, encoded=True)
 
 
 class _Passage:
@@ -153,6 +166,8 @@ class _Passage:
         self.request, self.copy, self._held, self._asked, self._fixer = request, BodyCopy(held), held, asked, fixer
         self.fault = ""
         self._sender = sender
+        self.passed = 0
+        """Bytes of its body and its answer."""
         self._sent, self._begun = time.time(), time.perf_counter()
         self._status = 0
         self._first_byte: float | None = None
@@ -213,10 +228,15 @@ class _Passage:
     async def _arriving(self) -> AsyncIterator[bytes]:
         while part := await self.request.content.readany():
             self.copy.add(part)
+            self.passed += len(part)
             yield part
 
     async def back(self, answer: ClientResponse) -> web.StreamResponse:
         """Pass the answer to the client."""
+        if not is_writable([answer.reason or ""], answer.raw_headers):
+            return self._refuse(
+                "answered with a head that has bytes that are not UTF-8 or control characters", answer.url
+            )
         self._status = answer.status
         out = web.StreamResponse(status=answer.status, reason=answer.reason or "")
         fields = _decoded(passing(answer.raw_headers))
@@ -249,6 +269,7 @@ class _Passage:
         if self._first_byte is None:
             self._first_byte = time.perf_counter() - self._begun
         self._answer.add(part)
+        self.passed += len(part)
         if self._reply is not None:
             self._reply.add(part)
             if is_last or self._reply.is_over:  # before the client has all of it, and asks again
@@ -271,9 +292,12 @@ class _Passage:
             if transport is not None:
                 transport.close()
             return self._out or web.Response(status=502)
-        self.fault = _words(error)
+        return self._refuse(_words(error), upstream)
+
+    def _refuse(self, words: str, upstream: URL) -> web.Response:
+        self.fault = self.fault or words
         self._status = 502
-        return _refused(502, f"{upstream.origin()}: {self.fault}")
+        return _refused(502, f"{upstream.origin()}: {words}")
 
     @property
     def room(self) -> int:
@@ -304,6 +328,12 @@ def _path(request: web.BaseRequest) -> str:
     """The path and what stands behind it, without the name and password that a whole address may hold."""
     path = _ORIGIN.sub("", request.raw_path)
     return path if path.startswith("/") else f"/{path}"
+
+
+def _can_be_sent(request: web.BaseRequest) -> bool:
+    """Whether its head can be written again as it is; the target of a CONNECT or of ``OPTIONS *`` is no path."""
+    is_path = request.method != hdrs.METH_CONNECT and request.raw_path != "*"
+    return is_path and is_writable([_path(request)], request.raw_headers)
 
 
 def _sound(text: str) -> str:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import logging
 import os
 import secrets
 import signal
-import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
+from aiohttp.typedefs import Handler, Middleware
 from yarl import URL
 
 from cachedoctor.model import CacheDoctorError
+from cachedoctor.named_hosts import REFUSAL, NamedHosts
+from cachedoctor.proxy.connections import Connection, Limits, OpenHeads
 from cachedoctor.proxy.exchange import Asked, Exchange, Seen
 from cachedoctor.proxy.looking_process import LookingProcess, blind
 from cachedoctor.proxy.relay import Relay, as_sent
@@ -26,11 +26,6 @@ from cachedoctor.report.secrets import hidden
 
 if TYPE_CHECKING:
     from cachedoctor.proxy.proxy_metrics import ProxyMetrics
-
-_LONGEST_HEAD = 1 << 16
-"""Bytes of a line of a request's head."""
-_IDLE = 3630.0
-"""Seconds after which a connection without requests is closed: longer than the servers behind would keep it."""
 
 
 class Address(NamedTuple):
@@ -52,6 +47,9 @@ class Plan(NamedTuple):
     asked: Asked
     tell: Callable[[Seen], None]
     ready: Callable[[Address, Address | None], None]
+    hosts: tuple[str, ...] = ()
+    """Names that clients may call it by, beside localhost and the one that it listens on."""
+    limits: Limits = Limits()
 
 
 def upstream_url(text: str) -> URL:
@@ -123,29 +121,31 @@ class _Serving:
 
     async def run(self) -> bool:
         self._loop = asyncio.get_running_loop()
-        runners = [web.AppRunner(
-            self._app(), handler_cancellation=True, access_log=None, auto_decompress=False, keepalive_timeout=_IDLE,
-            max_line_size=_LONGEST_HEAD, max_field_size=_LONGEST_HEAD, shutdown_timeout=0.1, logger=_silent(),
-        )]  # fmt: skip
+        heads, runners = OpenHeads(self._plan.limits), []
+        listening: list[_Listening] = []
         try:
             await self._relay.open()
-            listening = await _listen(runners[0], self._plan.listen, "--listen")
-            metrics = None
-            if self._metrics is not None and self._plan.metrics is not None:
-                runners.append(
-                    web.AppRunner(self._metrics.app(), access_log=None, shutdown_timeout=0.1, logger=_silent())
-                )
-                metrics = await _listen(runners[1], self._plan.metrics, "--metrics-listen")
+            for address, app, option in self._pages():
+                app.middlewares.insert(0, _guard(NamedHosts(address.host, self._plan.hosts)))
+                runners.append(web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1))
+                listening.append(await _listen(runners[-1], heads, address, option))
             self._catch_signals()
-            self._plan.ready(listening, metrics)
+            self._plan.ready(listening[0].address, listening[1].address if listening[1:] else None)
             await self._asked_to_end.wait()
-            await self._drain(runners[0])
+            await self._drain(listening[0].server)
         finally:
+            for one in listening:
+                one.server.close()
             for runner in runners:
                 await runner.cleanup()
             await self._relay.close()
             self._leave_signals()
         return self._cut.is_set()
+
+    def _pages(self) -> Iterator[tuple[Address, web.Application, str]]:
+        yield self._plan.listen, self._app(), "--listen"
+        if self._metrics is not None and self._plan.metrics is not None:
+            yield self._plan.metrics, self._metrics.app(), "--metrics-listen"
 
     def _app(self) -> web.Application:
         @web.middleware
@@ -204,15 +204,17 @@ class _Serving:
             self._cut.set()
         self._asked_to_end.set()
 
-    async def _drain(self, runner: web.AppRunner) -> None:
-        """Let requests end that are under way, until a second signal."""
+    async def _drain(self, server: asyncio.Server) -> None:
+        """Let requests end that are under way, until a second signal, or until none of them gets on any more."""
         self._relay.is_closing = True
-        for site in list(runner.sites):
-            await site.stop()
-        while self._relay.running and not self._cut.is_set():
+        server.close()
+        progress, since = self._relay.progress, self._loop.time()
+        while self._relay.running and not self._cut.is_set() and self._loop.time() - since < self._plan.limits.drain:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._cut.wait(), 0.05)
-        self._relay.is_cut = self._cut.is_set()
+            if progress != self._relay.progress:
+                progress, since = self._relay.progress, self._loop.time()
+        self._relay.is_cut = bool(self._relay.running)
 
 
 def _metrics() -> ProxyMetrics:
@@ -222,30 +224,38 @@ def _metrics() -> ProxyMetrics:
     return ProxyMetrics()
 
 
-def _silent() -> logging.Logger:
-    """What aiohttp may write to: it quotes lines of a request that is no HTTP, which may hold a key."""
-    logger = logging.Logger("cachedoctor.proxy")
-    logger.disabled = True
-    return logger
+class _Listening(NamedTuple):
+    server: asyncio.Server
+    address: Address
 
 
-async def _listen(runner: web.AppRunner, address: Address, option: str) -> Address:
+async def _listen(runner: web.AppRunner, heads: OpenHeads, address: Address, option: str) -> _Listening:
     await runner.setup()
-    site = web.TCPSite(runner, address.host, address.port, backlog=1024)
+    manager = runner.server
+    if manager is None:
+        raise RuntimeError("the runner is not set up")
     try:
-        await site.start()
+        server = await asyncio.get_running_loop().create_server(
+            lambda: Connection(manager, heads), address.host, address.port, backlog=1024
+        )
     except OSError as error:
         taken = error.errno == errno.EADDRINUSE
         why = "the port is taken" if taken else (os.strerror(error.errno) if error.errno else str(error))
         raise CacheDoctorError(f"{option} {address}: {why}", f"give another address with {option}") from error
-    found = runner.addresses[0]
-    return Address(str(found[0]), int(found[1]))
+    found = server.sockets[0].getsockname()
+    return _Listening(server, Address(str(found[0]), int(found[1])))
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    try:
-        found = {info[4][0] for info in socket.getaddrinfo(host, None)}
-    except OSError:
-        return False
-    return all(str(address).startswith("127.") or address == "::1" for address in found)
+def _guard(hosts: NamedHosts) -> Middleware:
+    """What every request passes first: its head is complete, and must name this machine."""
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not isinstance(request.protocol, Connection):
+            raise TypeError("a connection of another server")
+        async with request.protocol.request():
+            if not hosts.allow(request.headers.getall("Host", ()), request.raw_path):
+                return web.Response(status=403, text=f"cachedoctor proxy: {REFUSAL}\n")
+            return await handler(request)
+
+    return guard
