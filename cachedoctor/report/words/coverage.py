@@ -168,7 +168,7 @@ def _lacking(row: RequestRow) -> list[Wanted]:
         "choice": row.selected_by is None and row.common_prefix_tokens is None,
         "prompt": row.prompt_tokens is None,
         "reused": row.cached_tokens is None,
-        "end": row.outcome == "cancelled",
+        "end": row.outcome == "cancelled" and row.prompt_ms is None and row.processed_tokens is None,
     }
     return [wanted for wanted, is_lacking in lacks.items() if is_lacking]
 
