@@ -208,6 +208,39 @@ def test_texts_of_a_server_without_a_clock_are_read_and_counted() -> None:
     assert passed(*lines) == (lines, 1)
 
 
+def _bare(task: int, *bodies: str) -> list[str]:
+    return [f"slot update_slots: id  0 | task {task} | {body}" for body in bodies]
+
+
+OLD_TEXT, NEW_TEXT, FORCED = "old: ... a | b", "new: ... a | c", "n_tokens = 100, memory_seq_rm [100, end)"
+ROWS_OF_IDS = "     23      17", "     65      22"
+
+
+@pytest.mark.parametrize("size", [0, 1])
+@pytest.mark.parametrize("texts", [(OLD_TEXT, NEW_TEXT), (OLD_TEXT,)])
+def test_a_text_of_a_post_without_rows_of_ids_ends_at_a_row_of_its_request(texts: tuple[str, ...], size: int) -> None:
+    """The server's lines that come then are none that a prompt holds, nor are those of the next request."""
+    lines = []
+    for task in range(7, 70, 9):
+        lines += [*_bare(task, *texts, FORCED), LINE, *_bare(task, "prompt done, n_tokens = 9, batch.n_tokens = 9")]
+    assert passed(*lines, size=size) == (lines, 0)
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_rows_of_ids_that_come_after_all_show_that_the_text_went_on(size: int) -> None:
+    """Who writes a prompt may know slot and task, and end the text with a row of the request, or with another text."""
+    forged = [*_bare(7, FORCED), LINE]
+    rows = _bare(7, *ROWS_OF_IDS)
+    begin = _bare(7, OLD_TEXT, NEW_TEXT)
+    assert passed(*begin, *forged, *rows, LINE, size=size)[1] == 2
+    before = [*_bare(7, OLD_TEXT), *forged, *_bare(7, NEW_TEXT), *rows, LINE]
+    assert passed(*before, size=size)[1] == 2
+    other = [*begin, *forged, *_bare(900, OLD_TEXT, NEW_TEXT), *rows, LINE]
+    assert passed(*other, size=size)[1] >= 2
+    whole = [*begin, *forged, *_bare(900, OLD_TEXT, NEW_TEXT, *ROWS_OF_IDS), LINE, *rows, LINE]
+    assert passed(*whole, size=size)[1] >= 3
+
+
 def test_bodies_are_looked_for_where_the_server_logs_at_the_debug_level() -> None:
     """Which is noticed at the same line, however the log is cut."""
     info, debug = ["0.09.000.000 I x"] * 500, ["0.09.000.000 D x"] * 15_000
