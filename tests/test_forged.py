@@ -227,6 +227,24 @@ def test_a_text_of_a_post_without_rows_of_ids_ends_at_a_row_of_its_request(texts
 
 
 @pytest.mark.parametrize("size", [0, 1])
+def test_a_line_with_a_clock_in_a_text_of_a_server_without_one_is_of_the_text(size: int) -> None:
+    """Rows that are due with it as well: they do not end the text. Behind the text another server may have a clock."""
+    clocked = [f"0.10.000.000 I {line}" for line in (LINE, *_bare(7, FORCED, NEW_TEXT, *ROWS_OF_IDS))]
+    rows = _bare(7, *ROWS_OF_IDS)
+    begin, new = _bare(7, OLD_TEXT, NEW_TEXT)
+    lines = [begin, *clocked, new, *clocked, *rows, LINE, clocked[0]]
+    read = [begin, *[""] * 5, new, *[""] * 5, *rows, LINE, clocked[0]]
+    assert passed(*lines, size=size) == (read, 10)
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("case", forgeries.UNCLOCKED)
+def test_no_forgery_with_a_clock_changes_the_report_of_a_log_without_clocks(case: str) -> None:
+    row = forged.changed(case, some(forgeries.with_clocks(case)))
+    assert row.ratio == 0, row.measured
+
+
+@pytest.mark.parametrize("size", [0, 1])
 def test_rows_of_ids_that_come_after_all_show_that_the_text_went_on(size: int) -> None:
     """Who writes a prompt may know slot and task, and end the text with a row of the request, or with another text."""
     forged = [*_bare(7, FORCED), LINE]

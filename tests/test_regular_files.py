@@ -133,7 +133,9 @@ def test_a_file_that_grows_while_it_is_read(tmp_path: Path, grown: int, monkeypa
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("command", [("simulate", "--set", "parallel=2"), ("tune",), ("export", "-f", "mooncake", "-o", "-")])
+@pytest.mark.parametrize(
+    "command", [("simulate", "--set", "parallel=2"), ("tune",), ("export", "-f", "mooncake", "-o", "-")]
+)
 @pytest.mark.parametrize("kind", ["pipe", "device"])
 def test_what_is_read_twice_is_a_file(command: tuple[str, ...], kind: str, tmp_path: Path) -> None:
     """A pipe is empty the second time, and one that nobody writes to never begins; a device never ends."""

@@ -4,8 +4,9 @@ llama-server prints text of users as it is: ``old: ... a | b``, bodies of reques
 stands behind such a line without one, or with one that does not go on, belongs to the text up to the next line whose
 clock goes on; so does whatever has a wrapper that the line had not. Such lines are emptied, so that all others keep
 their numbers, and those that looked like lines of a server are counted. Lines with a clock that does not go on wait for
-one that does: only without one a killed or suspended server wrote them. Without a clock nothing tells lines of a text
-apart for sure: they are counted and read. Knows the order of stored lines; reads no message.
+one that does: only without one a killed or suspended server wrote them. Where the line that begins a text has no
+clock, a line with one belongs to the text; of the others nothing tells for sure: they are counted and read. Knows the
+order of stored lines; reads no message.
 """
 
 from __future__ import annotations
@@ -324,7 +325,10 @@ class PromptText:
         if body is None:
             out.append(line)
             return end
-        if self._is_due(text, body):
+        if not text.left and printed_text.clock(body.lstrip(b" \t")) is not None:
+            self._inside.append(body + b"\n")  # this server's lines have none
+            line = b"\n"
+        elif self._is_due(text, body):
             text.due.pop(0)
             self._betrayed(text.opening[2:])
             text.left = not text.due  # the rows of a text before it may still come
