@@ -259,6 +259,12 @@ def test_rows_of_ids_that_come_after_all_show_that_the_text_went_on(size: int) -
     assert passed(*whole, size=size)[1] >= 3
 
 
+def test_a_row_of_spaces_takes_time_like_its_length() -> None:
+    """It looks like a list of token ids up to its end; 300 KB took ten minutes."""
+    row = _bare(7, " " * 300_000 + "x")
+    assert passed(*_bare(7, OLD_TEXT), *row) == ([*_bare(7, OLD_TEXT), *row], 1)
+
+
 def test_bodies_are_looked_for_where_the_server_logs_at_the_debug_level() -> None:
     """Which is noticed at the same line, however the log is cut."""
     info, debug = ["0.09.000.000 I x"] * 500, ["0.09.000.000 D x"] * 15_000

@@ -13,7 +13,7 @@ from cachedoctor.engines.catalogue.base import STAMP
 
 _STAMP = rb"(\d{1,9})\.(\d\d)\.(\d{3})\.(\d{3}) "
 _COMMON = rb"[ \t]{0,8}" + STAMP
-_SLOT = rb"slot +[^\s:|]*: *id +(?P<slot>\d{1,3}) *\| *task +(?P<task>-?\d{1,18}) *\| *"
+_SLOT = rb"slot ++[^\s:|]*+: *+id ++(?P<slot>\d{1,3}) *+\| *+task ++(?P<task>-?\d{1,18}) *+\| *+"
 _OPENS = re.compile(
     _COMMON
     + rb"(?:"
