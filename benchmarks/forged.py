@@ -5,9 +5,9 @@ usage: forged.py
 The forgeries are those of tests/forgeries.py: lines of llama-server with and without a clock, in records of other
 programs, and lines of other engines, in texts behind ``old:`` and ``new:``, in bodies and logged prompts. A report is
 changed when it differs from that of the same log with prose in their place in anything but bytes and the count of such
-lines. Where the server's lines have no clock, nothing tells forged lines apart: there it counts whether the report
-says how many there are. Prints a row for each kind of log; exits 1 when a report of a log with clocks changed, or
-one of a log without is silent.
+lines. Where the server's lines have no clock, nothing tells forged lines without a clock apart: there it counts whether
+the report says how many there are. Prints a row for each kind of log; exits 1 when a report changed where lines can be
+told apart, or is silent where they cannot.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ def rows(plan: Plan | None = None) -> Iterator[Row]:
         yield changed(f"{engine}, logged prompt", islice(forgeries.in_logged_prompts(engine), 0, None, step))
     for case in forgeries.UNCLOCKED:
         yield silent(f"{case}, no clock", islice(forgeries.forgeries(case), 0, None, step))
+        yield changed(f"{case}, no clock, forged with one", islice(forgeries.with_clocks(case), 0, None, step))
 
 
 def changed(case: str, made: Iterable[forgeries.Forgery]) -> Row:

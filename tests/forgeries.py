@@ -191,8 +191,7 @@ class Forgery(NamedTuple):
 def _planted(place: Place) -> Iterator[tuple[str, list[str]]]:
     """Everything that may be planted, by name."""
     for (body, of), (clock, behind) in product(BODIES.items(), CLOCKS.items()):
-        if place.clock is not None or clock == "without a clock":
-            yield f"{body}, {clock}", [written for line in of(place.task) for written in behind(place, line)]
+        yield f"{body}, {clock}", [written for line in of(place.task) for written in behind(place, line)]
     near = "" if place.clock is None else f"{stamp(place.clock + 20)} I "  # nobody can know it, and it does not help
     for (body, of), (record, around) in product(BODIES.items(), RECORDS.items()):
         if body in ("restart", "request", "all reused"):
@@ -222,6 +221,12 @@ def forgeries(case: str, around: str = "as it is") -> Iterator[Forgery]:
                 _wrapped([*log[:at], *prose, *log[at:]], around),
                 len(lines),
             )
+
+
+def with_clocks(case: str) -> Iterator[Forgery]:
+    """Those whose lines have a clock of llama-server and no wrapper."""
+    clocks = [f", {clock}, " for clock in CLOCKS if clock != "without a clock"]
+    return (forgery for forgery in forgeries(case) if any(clock in forgery.name for clock in clocks))
 
 
 def _wrapped(log: list[str], around: str) -> str:

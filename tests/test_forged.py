@@ -208,6 +208,63 @@ def test_texts_of_a_server_without_a_clock_are_read_and_counted() -> None:
     assert passed(*lines) == (lines, 1)
 
 
+def _bare(task: int, *bodies: str) -> list[str]:
+    return [f"slot update_slots: id  0 | task {task} | {body}" for body in bodies]
+
+
+OLD_TEXT, NEW_TEXT, FORCED = "old: ... a | b", "new: ... a | c", "n_tokens = 100, memory_seq_rm [100, end)"
+ROWS_OF_IDS = "     23      17", "     65      22"
+
+
+@pytest.mark.parametrize("size", [0, 1])
+@pytest.mark.parametrize("texts", [(OLD_TEXT, NEW_TEXT), (OLD_TEXT,)])
+def test_a_text_of_a_post_without_rows_of_ids_ends_at_a_row_of_its_request(texts: tuple[str, ...], size: int) -> None:
+    """The server's lines that come then are none that a prompt holds, nor are those of the next request."""
+    lines = []
+    for task in range(7, 70, 9):
+        lines += [*_bare(task, *texts, FORCED), LINE, *_bare(task, "prompt done, n_tokens = 9, batch.n_tokens = 9")]
+    assert passed(*lines, size=size) == (lines, 0)
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_line_with_a_clock_in_a_text_of_a_server_without_one_is_of_the_text(size: int) -> None:
+    """Rows that are due with it as well: they do not end the text. Behind the text another server may have a clock."""
+    clocked = [f"0.10.000.000 I {line}" for line in (LINE, *_bare(7, FORCED, NEW_TEXT, *ROWS_OF_IDS))]
+    rows = _bare(7, *ROWS_OF_IDS)
+    begin, new = _bare(7, OLD_TEXT, NEW_TEXT)
+    lines = [begin, *clocked, new, *clocked, *rows, LINE, clocked[0]]
+    read = [begin, *[""] * 5, new, *[""] * 5, *rows, LINE, clocked[0]]
+    assert passed(*lines, size=size) == (read, 10)
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("case", forgeries.UNCLOCKED)
+def test_no_forgery_with_a_clock_changes_the_report_of_a_log_without_clocks(case: str) -> None:
+    row = forged.changed(case, some(forgeries.with_clocks(case)))
+    assert row.ratio == 0, row.measured
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_rows_of_ids_that_come_after_all_show_that_the_text_went_on(size: int) -> None:
+    """Who writes a prompt may know slot and task, and end the text with a row of the request, or with another text."""
+    forged = [*_bare(7, FORCED), LINE]
+    rows = _bare(7, *ROWS_OF_IDS)
+    begin = _bare(7, OLD_TEXT, NEW_TEXT)
+    assert passed(*begin, *forged, *rows, LINE, size=size)[1] == 2
+    before = [*_bare(7, OLD_TEXT), *forged, *_bare(7, NEW_TEXT), *rows, LINE]
+    assert passed(*before, size=size)[1] == 2
+    other = [*begin, *forged, *_bare(900, OLD_TEXT, NEW_TEXT), *rows, LINE]
+    assert passed(*other, size=size)[1] >= 2
+    whole = [*begin, *forged, *_bare(900, OLD_TEXT, NEW_TEXT, *ROWS_OF_IDS), LINE, *rows, LINE]
+    assert passed(*whole, size=size)[1] >= 3
+
+
+def test_a_row_of_spaces_takes_time_like_its_length() -> None:
+    """It looks like a list of token ids up to its end; 300 KB took ten minutes."""
+    row = _bare(7, " " * 300_000 + "x")
+    assert passed(*_bare(7, OLD_TEXT), *row) == ([*_bare(7, OLD_TEXT), *row], 1)
+
+
 def test_bodies_are_looked_for_where_the_server_logs_at_the_debug_level() -> None:
     """Which is noticed at the same line, however the log is cut."""
     info, debug = ["0.09.000.000 I x"] * 500, ["0.09.000.000 D x"] * 15_000

@@ -166,5 +166,8 @@ def failed(error: Exception) -> int:
     if isinstance(error, OSError):  # the spool of requests, most likely: its folder is full or gone
         complain(str(error), "check the free space, also where temporary files go (TMPDIR)")
         return 2
+    if isinstance(error, MemoryError):
+        complain("there is not enough memory", "allow more (ulimit -v, the limit of the container), or give less")
+        return 2
     complain(f"{type(error).__name__}: {error}", _BUG, "internal error")
     return 2

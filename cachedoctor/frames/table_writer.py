@@ -44,6 +44,31 @@ def schema_of(table: Table) -> pl.Schema:
     return pl.Schema({column.name: types[column.kind] for column in table.columns})
 
 
+def fits(table: Table, data: bytes) -> bool:
+    """Whether these bytes are a table in parquet whose columns have the types of ``table``, as far as it has them."""
+    import polars as pl
+
+    try:
+        found = pl.read_parquet_schema(io.BytesIO(data))
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        return False
+    known = schema_of(table)
+    return bool(found) and all(known.get(name, kind) == kind for name, kind in found.items())
+
+
+def texts(data: bytes, column: str, most: int) -> list[str | None]:
+    """Return a column of text of a table in parquet of at most ``most`` rows; none of a longer or damaged one."""
+    import polars as pl
+
+    try:
+        lazy = pl.scan_parquet(io.BytesIO(data))
+        if lazy.select(pl.len()).collect().item() > most:
+            return []
+        return lazy.select(column).collect()[column].to_list()
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        return []
+
+
 def write(table: Table, rows: Iterable[bytes], out: IO[bytes], ending: Ending) -> None:
     """Write ``rows``, JSON objects that have all columns in their order; memory does not grow with their number.
 

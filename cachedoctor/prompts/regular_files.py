@@ -42,17 +42,33 @@ def read_file(path: str | os.PathLike[str], most: int, hint: str, *, pipes: bool
         OSError: it cannot be read.
     """
     with open_file(path, hint, pipes=pipes) as file:
-        if os.fstat(file.fileno()).st_size > most:  # nothing of it has to be read
-            raise _too_large(str(os.fspath(path)), most, hint)
         return read_all(file, str(os.fspath(path)), most, hint)
 
 
 def read_all(file: BinaryIO, name: str, most: int, hint: str) -> bytes:
-    """Read an open file to its end; raises ``CacheDoctorError`` where that is behind ``most`` bytes."""
-    data = file.read(most + 1)
-    if len(data) > most:
+    """Read an open file to its end; raises ``CacheDoctorError`` if it is larger than ``most`` bytes.
+
+    Memory is asked for by the size that the file has. Pipes and files of ``/proc`` have none, and a log may grow: what
+    comes after that size is read in pieces.
+    """
+    size = _size_of(file)
+    if size > most:  # nothing of it has to be read
         raise _too_large(name, most, hint)
-    return data
+    parts, done = [], 0
+    while data := file.read(min(size + 1 - done if done < size else MIB, most + 1 - done)):
+        parts.append(data)
+        done += len(data)
+        if done > most:
+            raise _too_large(name, most, hint)
+    return b"".join(parts)
+
+
+def _size_of(file: BinaryIO) -> int:
+    """Return the size of a file in bytes, 0 where it has none: a pipe, or a stream without a descriptor."""
+    try:
+        return os.fstat(file.fileno()).st_size
+    except OSError:
+        return 0
 
 
 def _too_large(name: str, most: int, hint: str) -> CacheDoctorError:

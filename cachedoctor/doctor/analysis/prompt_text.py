@@ -4,8 +4,9 @@ llama-server prints text of users as it is: ``old: ... a | b``, bodies of reques
 stands behind such a line without one, or with one that does not go on, belongs to the text up to the next line whose
 clock goes on; so does whatever has a wrapper that the line had not. Such lines are emptied, so that all others keep
 their numbers, and those that looked like lines of a server are counted. Lines with a clock that does not go on wait for
-one that does: only without one a killed or suspended server wrote them. Without a clock nothing tells lines of a text
-apart for sure: they are counted and read. Knows the order of stored lines; reads no message.
+one that does: only without one a killed or suspended server wrote them. Where the line that begins a text has no
+clock, a line with one belongs to the text; of the others nothing tells for sure: they are counted and read. Knows the
+order of stored lines; reads no message.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import itertools
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -41,6 +43,8 @@ _STRIDE = 64 << 10
 _LOOK = 4 << 10
 """Bytes of one look."""
 _HEADED = re.compile(HEAD)
+_EARLIER = frozenset({"launch", "new_prompt", "diff_old", "diff_new"})
+"""Messages of a request that come before the list of token ids, if they come at all."""
 
 
 class _Text(msgspec.Struct):
@@ -58,6 +62,8 @@ class _Text(msgspec.Struct):
     """Whether the line of the server that was passed on last goes on in the next record."""
     inside: bool = False
     """The same of the line that was looked at last."""
+    left: bool = False
+    """Without a clock: a row of the same request came, which ends the text unless what is due comes after all."""
 
     def times(self, block: bytes, at: int) -> Iterator[tuple[int, int]]:
         """Offset and clock of the lines behind these wrappers that have one, from ``at`` on; each is asked for once."""
@@ -72,6 +78,17 @@ class _Text(msgspec.Struct):
                 if begins and (time := printed_text.clock(body)) is not None:
                     yield at, time
             at = end
+
+
+class _Left(NamedTuple):
+    """A text that ended at a row of its request."""
+
+    ids: tuple[object, ...]
+    """Slot and task."""
+    at: int
+    """Where it ended."""
+    lines: list[bytes]
+    """What came after it, up to the end of the next one."""
 
 
 class PromptText:
@@ -90,6 +107,8 @@ class PromptText:
         """Whether a line of the debug level was seen, at which whole prompts are printed."""
         self._passed = 0
         """Bytes before the block."""
+        self._left: list[_Left] = []
+        """Texts of the last ``_BYTES`` that were left without the rows that were due."""
         self._ended: tuple[tuple[object, ...], int] = ((), 0)
         """The last texts of a server without a clock: slot and task, and where they ended."""
 
@@ -292,28 +311,59 @@ class PromptText:
     # ---- without one
 
     def _without_clock(self, text: _Text, block: bytes, at: int, out: list[bytes]) -> int:
-        """Read one line behind a text."""
+        """Read one line behind a text.
+
+        Posts leave out the rows of token ids: there a text ends at a row of the same request. What comes from then on
+        is counted only where such a list follows after all.
+        """
         end = _line_end(block, at)
         line = block[at:end]
         body = text.chain.body(line.removesuffix(b"\n"))
         text.size += len(line)
         if text.size > _BYTES:
-            self._text = None
+            self._text, self._left = None, []
         if body is None:
             out.append(line)
             return end
-        if self._is_due(text, body):
+        if not text.left and printed_text.clock(body.lstrip(b" \t")) is not None:
+            self._inside.append(body + b"\n")  # this server's lines have none
+            line = b"\n"
+        elif self._is_due(text, body):
             text.due.pop(0)
-            self._text = text if text.due else None
+            self._betrayed(text.opening[2:])
+            text.left = not text.due  # the rows of a text before it may still come
+            self._text = text if text.due or self._left else None
             self._ended = text.opening[2:], self._passed + end
+        elif text.left and self._open(line.removesuffix(b"\n"), self._passed + at, out):
+            return end
         else:
-            self._inside.append(body + b"\n")
+            self._keep(text, body, self._passed + at)
             line = b"\n" if unwrapped(body)[0] else line
         out.append(line)
         return end
 
+    def _keep(self, text: _Text, body: bytes, at: int) -> None:
+        """Keep a line for the count of those that look like the server's."""
+        if self._left and (found := printed_text.ids_of(body)) is not None:
+            self._betrayed(found[2:])
+        if not text.left and _leaves(text, body):
+            text.left = True
+            self._left = [one for one in self._left if at - one.at < _BYTES]
+            self._left.append(_Left(text.opening[2:], at, []))
+        (self._left[-1].lines if text.left and self._left else self._inside).append(body + b"\n")
+
+    def _betrayed(self, ids: tuple[object, ...]) -> None:
+        """Count what came after a text of this slot and task was left: its rows have come, so that it went on."""
+        for number, left in enumerate(self._left):
+            if left.ids == ids:
+                self._inside += [line for one in self._left[number:] for line in one.lines]
+                del self._left[number:]
+                return
+
     @staticmethod
     def _is_due(text: _Text, body: bytes) -> bool:
+        if not text.due:
+            return False
         if text.due[0] == b"new":
             return _follows(text.opening, printed_text.opening(body))
         found = printed_text.ids_of(body)
@@ -323,6 +373,15 @@ class PromptText:
 def _follows(old: Opening, new: Opening | None) -> bool:
     """Whether ``new`` is the other text of the same request."""
     return new is not None and new.side == b"new" and new[2:] == old[2:]
+
+
+def _leaves(text: _Text, body: bytes) -> bool:
+    """Whether a line is a row of the request whose text goes on, and none that comes before the text."""
+    row = printed_text.row_of(body)
+    if row is None or row[2:] != text.opening[2:]:
+        return False
+    found = {event.message for event in single_lines().recognise(body)}
+    return bool(found) and found.isdisjoint(_EARLIER)
 
 
 def _line_end(block: bytes, at: int) -> int:

@@ -20,6 +20,7 @@ from cachedoctor.metrics import dump_spans, dumps, kv_recording, responses
 from cachedoctor.metrics.dump import Dump
 from cachedoctor.metrics.responses import Given
 from cachedoctor.model import CacheDoctorError, Counters, KvEvents, Session, Setting
+from cachedoctor.prompts.regular_files import open_file
 from cachedoctor.sources.base import Source
 
 MAX_DUMP = 64 * 1024 * 1024
@@ -135,22 +136,23 @@ def hint(path: str) -> str | None:
     """Say how a file that was given as a log is to be given, when it is a dump or holds requests or responses."""
     if is_recording(path):
         return f"it holds recorded requests: cachedoctor lint {path}, or analyze LOG --requests {path}"
-    try:
-        with open(path, "rb") as file:
-            head = file.read(_HEAD).lstrip()
-    except (OSError, ValueError):
-        return None
+    head = _begin(path, _HEAD).lstrip()
     option = None if _LLAMA.match(head) else _option(head)  # llama-server does not count what was reused
     return None if option is None else f"it holds {_WHAT[option]}: cachedoctor analyze --{option} {path}"
 
 
 def is_recording(path: str) -> bool:
     """Whether a file begins like what another program recorded, in JSON."""
+    return recognise.looks(_begin(path, recognise.HEAD))
+
+
+def _begin(path: str, most: int) -> bytes:
+    """Return the first bytes of a file; of a pipe, a device and what cannot be read none."""
     try:
-        with open(path, "rb") as file:
-            return recognise.looks(file.read(recognise.HEAD))
-    except (OSError, ValueError):
-        return False
+        with open_file(path, "") as file:
+            return file.read(most)
+    except (CacheDoctorError, OSError, ValueError):
+        return b""
 
 
 # ---- which server it is of

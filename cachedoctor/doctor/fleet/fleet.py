@@ -17,6 +17,7 @@ from cachedoctor.doctor.fleet.engine import Engine, Lost
 from cachedoctor.doctor.fleet.fleet_inputs import Log, Unfound, logs_at, part_of
 from cachedoctor.doctor.fleet.log_task import LogResult, LogTask, failed, unfound
 from cachedoctor.doctor.fleet.result_folder import ResultFolder, is_done
+from cachedoctor.doctor.fleet.returned import checked
 from cachedoctor.doctor.stored_fleet import CUT, FAILED, parts
 from cachedoctor.frames import fleet_sums
 from cachedoctor.frames.columns import FLEET
@@ -114,9 +115,10 @@ class Fleet:
                         waiting.appendleft(task)
                         continue
                     outcome = failed(task, f"{outcome.reason}, twice; it may need more memory than there is")
-                self._take(outcome)
+                result = checked(task, outcome)
+                self._take(result)
                 self.run.waiting -= 1
-                told(outcome.size)
+                told(result.size)
             paused()
 
     def note_unfound(self) -> None:

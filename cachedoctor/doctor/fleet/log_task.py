@@ -83,14 +83,14 @@ def failed(task: LogTask, reason: str, seconds: float | None = None, *, is_bug: 
     infos = [InputInfo(printable(file.path), error=reason) for file in task.log.files]
     rows = _file_rows(task, infos, seconds, known=False)
     return LogResult(
-        task.log.part, task.log.name, FAILED, _said(reason), task.log.size, {FILES.name: parquet(FILES, rows)}, None,
+        task.log.part, task.log.name, FAILED, said(reason), task.log.size, {FILES.name: parquet(FILES, rows)}, None,
         is_bug,
     )  # fmt: skip
 
 
 def unfound(path: Unfound, part: str) -> LogResult:
     """Return the result of a path that leads to no file."""
-    row = _blank(path.path, path.path, part) | {"status": FAILED, "reason": _said(path.reason)}
+    row = _blank(path.path, path.path, part) | {"status": FAILED, "reason": said(path.reason)}
     return LogResult(part, path.path, FAILED, row["reason"], 0, {FILES.name: parquet(FILES, [row])}, None)
 
 
@@ -235,7 +235,7 @@ def _file_row(task: LogTask, file: StoredFile, info: InputInfo, seconds: float |
         reason = _changed(file) or (None if status == READ else _UNKNOWN if info.bytes else "is empty")
     return _blank(file.path, task.log.name, task.log.part) | {
         "status": status,
-        "reason": _said(reason),
+        "reason": said(reason),
         "size": file.size,
         "stamp": file.stamp,
         "bytes": info.bytes,
@@ -272,6 +272,6 @@ def _changed(file: StoredFile) -> str | None:
     return f"had {file.size:,} bytes when it was found and {now.size:,} when it was read; the next run reads it again"
 
 
-def _said(reason: str | None) -> str | None:
+def said(reason: str | None) -> str | None:
     """A reason as it may be shown: one line, without secrets."""
     return None if reason is None else hidden(printable(" ".join(reason.split())))[:_MISSED]

@@ -7,6 +7,7 @@ that was killed goes on where it ended.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -52,8 +53,7 @@ class ResultFolder:
             self.put_head()
             lock = os.open(os.path.join(self.path, ".lock"), os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
-            what = f"{self.path}: cannot be written ({error.strerror})"
-            raise CacheDoctorError(what, "give a folder that you may write, with -o DIR") from error
+            raise self._unwritable(error) from error
         try:
             if scratch.HAS_LOCKS and not scratch.lock(lock):
                 raise CacheDoctorError(f"{self.path}: another run writes to it", "wait for its end, or give another -o")
@@ -109,10 +109,18 @@ class ResultFolder:
             with open(new, "xb") as file:
                 file.write(data)
             os.replace(new, target)
-        except BaseException:
+        except BaseException as error:
             with contextlib.suppress(OSError):
                 os.unlink(new)
+            if isinstance(error, OSError):
+                raise self._unwritable(error) from error
             raise
+
+    def _unwritable(self, error: OSError) -> CacheDoctorError:
+        hint = "give a folder that you may write, with -o DIR"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            hint = "free some space, then run it again: it goes on"
+        return CacheDoctorError(f"{self.path}: cannot be written ({error.strerror or error})", hint)
 
 
 def is_done(task: LogTask, rows: list[dict[str, Any]]) -> bool:

@@ -28,6 +28,7 @@ from cachedoctor.model.whatif import Placed
 from cachedoctor.prompts import conversations, inputs
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt
+from cachedoctor.prompts.regular_files import open_file
 from cachedoctor.replay.llamacpp.server_settings import Settings
 from cachedoctor.replay.traffic import Traffic
 from cachedoctor.sources.base import Told, unheard
@@ -163,15 +164,19 @@ def _no_blocks(asking: BlockAsking, sessions: Sequence[Session]) -> NoReturn:
 
 
 def is_bodies(path: str) -> bool:
-    """Whether there are request bodies at ``path``, or prompts that the server wrote to a folder; ``-`` is a log."""
+    """Whether there are request bodies at ``path``, or prompts that the server wrote to a folder; ``-`` is a log.
+
+    Raises:
+        CacheDoctorError: it is a pipe or a device, which cannot be read a second time.
+    """
     if path == "-":
         return False
     if os.path.isdir(path):
         return True
     try:
-        with open(path, "rb") as file:
+        with open_file(path, "give a file; a log in a pipe is read as -") as file:
             line = file.readline(_HEAD).lstrip()
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a name that holds NUL
         return False
     if not line.startswith((b"{", b"[")):
         return False

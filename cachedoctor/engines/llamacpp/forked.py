@@ -174,7 +174,7 @@ class Fork:
     def _sum(self, event: Event) -> None:
         """No line has the length of a prompt: what was reused, and what was computed."""
         life = self._life()
-        slot = life.timing if event.slot < 0 else life.slots.get(event.slot)
+        slot = life.timed() if event.slot < 0 else life.slots.get(event.slot)
         seen = None if slot is None else slot.open
         computed = event.fields.get("n_prompt_processed")
         if slot is None or seen is None or computed is None:  # an excerpt may have cut it off

@@ -234,6 +234,21 @@ class Life:
         """The slot that works on this task."""
         return next((slot for slot in self.slots.values() if slot.serves(task)), None)
 
+    def timed(self, computed: int | None = None) -> Slot | None:
+        """The slot of a timing line without slot and task: that of the header above it, else of the only open request.
+
+        Posts leave the header out. Of several open requests it is the one with ``computed`` tokens left to compute, and
+        for the reply the one whose prompt was timed; None where that does not decide, or where the log was cut inside
+        the block.
+        """
+        owner = self.timing or self.serving(-1)
+        if owner is not None and owner.open is not None:
+            return owner
+        working = [slot for slot in self.slots.values() if slot.open is not None]
+        if len(working) > 1:
+            working = [slot for slot in working if slot.awaits(computed)]
+        return working[0] if len(working) == 1 else None
+
     # ---- from the choice to the launch
 
     def look(self, slot: Slot, line: int, lcp: int, n_prompt: int) -> None:

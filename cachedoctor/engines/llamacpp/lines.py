@@ -282,12 +282,11 @@ def _timing_head(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
 
 
 def _timed(life: Life, slot: Slot, event: Event, mark: Mark) -> Slot | None:
-    """The slot that a timing line is about: those without prefix belong to the header above them, if it was pasted."""
+    """The slot that a timing line is about; None for one without prefix whose request is not known."""
     if event.slot >= 0:
         life.attend(slot, event.task, mark)
         return slot
-    owner = life.timing or life.serving(-1)
-    return owner if owner is not None and owner.open is not None else None  # else a log cut inside the block
+    return life.timed(event.fields.get("n_prompt_processed"))
 
 
 def _timing_prompt(life: Life, slot: Slot, event: Event, mark: Mark) -> None:

@@ -13,7 +13,7 @@ from cachedoctor.engines.catalogue.base import STAMP
 
 _STAMP = rb"(\d{1,9})\.(\d\d)\.(\d{3})\.(\d{3}) "
 _COMMON = rb"[ \t]{0,8}" + STAMP
-_SLOT = rb"slot +[^\s:|]*: *id +(?P<slot>\d{1,3}) *\| *task +(?P<task>-?\d{1,18}) *\| *"
+_SLOT = rb"slot ++[^\s:|]*+: *+id ++(?P<slot>\d{1,3}) *+\| *+task ++(?P<task>-?\d{1,18}) *+\| *+"
 _OPENS = re.compile(
     _COMMON
     + rb"(?:"
@@ -24,6 +24,7 @@ _OPENS = re.compile(
     + rb"|(?:[^\s:]{1,80}: )?Parsing (?:PEG )?input with format )"
 )
 _TOKENS = re.compile(_COMMON + _SLOT + rb"(?:[-\d \t]*)(?:\n|\Z)")
+_ROW = re.compile(_COMMON + _SLOT)
 _CLOCKED = re.compile(_STAMP)
 _NEXT_CLOCKED = re.compile(rb"\n" + _STAMP)  # led by a literal, for which sre then scans
 ALWAYS = (b"| old: ...",)
@@ -75,4 +76,10 @@ def _microseconds(found: re.Match[bytes]) -> int:
 def ids_of(body: bytes) -> Opening | None:
     """Read a list of token ids, of which two follow the texts; None for any other line."""
     found = _TOKENS.match(body)
+    return None if found is None else Opening(clock(body), None, found["slot"], found["task"])
+
+
+def row_of(body: bytes) -> Opening | None:
+    """Read whose row a line without wrappers is; None for a line that is of no slot."""
+    found = _ROW.match(body)
     return None if found is None else Opening(clock(body), None, found["slot"], found["task"])

@@ -484,6 +484,14 @@ class Slot(msgspec.Struct):
             self.open.prompt_ms = ms
             self.open.marks["timing"] = mark
 
+    def awaits(self, computed: int | None) -> bool:
+        """Whether a timing line with so many prompt tokens fits what is open; None: whether the reply's line does."""
+        seen = self.open
+        if seen is None or computed is None:
+            return seen is not None and seen.processed_tokens is not None and seen.generated_tokens is None
+        known = seen.prompt_tokens is not None and seen.cached_tokens is not None
+        return known and seen.processed_tokens is None and seen.prompt_tokens == (seen.cached_tokens or 0) + computed
+
     def answer(self, task: int, line: int) -> None:
         """The head of the timing block; ``grep slot`` leaves its lines out, which have no prefix (up to b9093)."""
         if self.open is not None and self.open.task == task:

@@ -103,7 +103,7 @@ class Child:
     def _fault(self, subject: str, answer: Message | None) -> FailedError:
         """Say why the child ended."""
         if answer is not None:
-            return FailedError(f"{subject}: needs more than {limits.MEMORY_MIB} MiB of memory", _HINT)
+            return FailedError(f"{subject}: needs more than {limits.memory_mib():,} MiB of memory", _HINT)
         assert self._process is not None  # noqa: S101 - it was asked
         if self._seconds <= 0:
             return FailedError(f"{subject}: took longer than {limits.WALL_SECONDS:.0f} s", _HINT)

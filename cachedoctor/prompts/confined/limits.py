@@ -37,6 +37,16 @@ def confine() -> None:
     allow(0)
 
 
+def memory_mib() -> int:
+    """Return the memory that a child may take, in MiB: less than ``MEMORY_MIB`` where the user has a lower limit."""
+    if sys.platform == "win32":
+        return MEMORY_MIB
+    import resource
+
+    hard = (resource.getrlimit(limit)[1] for limit in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+    return min([MEMORY_MIB, *(limit >> 20 for limit in hard if limit != resource.RLIM_INFINITY)])
+
+
 def allow(chars: int) -> None:
     """Set the processor time for texts of so many characters in all; a limit of the user's own stays."""
     if sys.platform == "win32":

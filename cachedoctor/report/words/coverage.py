@@ -168,9 +168,14 @@ def _lacking(row: RequestRow) -> list[Wanted]:
         "choice": row.selected_by is None and row.common_prefix_tokens is None,
         "prompt": row.prompt_tokens is None,
         "reused": row.cached_tokens is None,
-        "end": row.outcome == "cancelled",
+        "end": row.outcome == "cancelled" and not _is_timed(row),
     }
     return [wanted for wanted, is_lacking in lacks.items() if is_lacking]
+
+
+def _is_timed(row: RequestRow) -> bool:
+    """Whether the row with its prompt time was read; it prints nan for a prompt of which nothing was computed."""
+    return row.prompt_ms is not None or (row.processed_tokens is not None and "processed_tokens" not in row.derived)
 
 
 _MANY = 4
