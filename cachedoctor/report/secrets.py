@@ -73,7 +73,7 @@ def hidden(text: str) -> str:
     """Return ``text`` with whatever looks like a secret replaced by what it is, ``<key>``, ``<user>`` ..."""
     parts: list[str] = []
     end = 0
-    for region in _regions(text):
+    for region in regions(text):
         parts += text[end : region.start], region.shown
         end = region.end
     return "".join([*parts, text[end:]])
@@ -83,10 +83,10 @@ def parted(pieces: list[str]) -> list[str]:
     """Return the pieces of a text as they may be shown; a secret that lies in several is hidden in each of them."""
     shown, found, begin = list(pieces), [], 0
     for piece in pieces:  # by itself a piece begins and ends a word
-        found += [r._replace(start=r.start + begin, end=r.end + begin) for r in _regions(piece)]
+        found += [r._replace(start=r.start + begin, end=r.end + begin) for r in regions(piece)]
         begin += len(piece)
-    found += _regions("".join(pieces))
-    for region in reversed(_merged(found)):  # what stands before a change keeps its place
+    found += regions("".join(pieces))
+    for region in reversed(merged(found)):  # what stands before a change keeps its place
         new, begin = region.shown, 0
         for at, piece in enumerate(pieces):
             first, last = max(region.start - begin, 0), min(region.end - begin, len(piece))
@@ -135,7 +135,8 @@ def _is_part_of_key(piece: str) -> bool:
 # ---- where secrets are
 
 
-def _regions(text: str) -> list[Region]:
+def regions(text: str) -> list[Region]:
+    """Return where secrets stand in ``text``, in order, none of them overlapping."""
     view = decoded(text)
     if view is None:
         found = list(_found(text))
@@ -144,10 +145,10 @@ def _regions(text: str) -> list[Region]:
         # a path of Windows, or a password, is no text with escapes, and what nobody sees may stand between two words
         if "\\" in text or not text.isascii():
             found = [*_found(text, words=not text.isascii()), *found]
-    return _merged(found) if found else found
+    return merged(found) if found else found
 
 
-def _merged(found: list[Region]) -> list[Region]:
+def merged(found: list[Region]) -> list[Region]:
     """Join regions that overlap; the widest says what they are, of equally wide ones the first."""
     out: list[Region] = []
     widest = 0
@@ -229,10 +230,37 @@ def _is_drawn(value: str) -> bool:
 
 
 @cache
-def shapes() -> re.Pattern[str]:
+def shapes(before: str = r"(?<![A-Za-z0-9])") -> re.Pattern[str]:
     """Compile all credentials into one pattern; the number of the last group says which one fits."""
     rows = (f"(?P<_{number}>{row.begin}){row.rest}" for number, row in enumerate(CREDENTIALS))
-    return re.compile(r"(?<![A-Za-z0-9])(?:" + "|".join(rows) + ")", re.ASCII)
+    return re.compile(before + "(?:" + "|".join(rows) + ")", re.ASCII)
+
+
+_GLUED = r"(?<=[A-Za-z0-9])"
+_MAY_BE_GLUED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{20}")
+_GLUED_REST = 16
+"""Characters that a key must have behind its begin where a letter stands in front: ``tshpat_...``, but no ``task-1``."""
+
+
+def _glued(text: str, start: int, end: int) -> Iterator[Region]:
+    """Find credentials that a letter or a digit stands in front of."""
+    if _MAY_BE_GLUED.search(text, start, end) is None or _HEX_ONLY.fullmatch(text, start, end) is not None:
+        return
+    at = start
+    while (found := shapes(_GLUED).search(text, at, end)) is not None:
+        begin = found[found.lastgroup or 0]
+        rest = text[found.start() + len(begin) : found.end()]
+        if len(begin) >= 3 and len(rest) >= _GLUED_REST and _is_glued_key(begin, rest):
+            yield from _with_bar(text, Region(*found.span(), f"{begin}<key>", "<key>"))
+            at = found.end()
+        else:
+            at = found.start() + 1
+
+
+def _is_glued_key(begin: str, rest: str) -> bool:
+    if len(begin) > 4 and not begin[-1].isalnum():  # shpat_, glpat-: no word ends so
+        return _DIGIT.search(rest) is not None and not rest.isdigit()
+    return any(is_random_short(piece, _GLUED_REST) for piece in _PIECE.findall(rest))
 
 
 def _in_word(text: str, start: int, end: int) -> Iterator[Region]:
@@ -243,6 +271,7 @@ def _in_word(text: str, start: int, end: int) -> Iterator[Region]:
         rest = text[found.start() + len(begin) : found.end()]
         if _fits(CREDENTIALS[int((found.lastgroup or "_0")[1:])].must_be, rest):
             yield from _with_bar(text, Region(*found.span(), f"{begin}<key>", "<key>"))
+    yield from _glued(text, start, end)
     for pattern in (_BASE64, _HEX):
         for found in pattern.finditer(text, start, end):
             if all(kind.search(found[0]) for kind in _KINDS[pattern]):
