@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import io
 import json
-import random
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
-from cachedoctor.prompts import compare_prompts
+import msgspec
+
+from cachedoctor import lint
+from cachedoctor.model import CacheDoctorError
+from cachedoctor.prompts import compare_prompts, run_diff
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.tokenizers import tokenize
 from cachedoctor.proxy import request_lines
 from cachedoctor.proxy.exchange import Asked, Exchange
 from cachedoctor.proxy.looking import Looking
+from cachedoctor.proxy.passed_requests import PassedRequests
+from cachedoctor.report import sanitize
 from cachedoctor.report.text import diff_text
 from cachedoctor.report.wire import diff_v1
 
@@ -50,16 +58,16 @@ def diffs(text: str, other: str) -> Iterator[tuple[str, str, str]]:
             yield f"{way}, {context} tokens around", "diff json", wire.getvalue().decode()
 
 
-def bodies(text: str) -> Iterator[tuple[str, str, dict[str, object]]]:
+def bodies(text: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """(where, path, body) of requests with a credential where words of the API stand."""
-    said = [{"role": "user", "content": "hello"}]
+    said: list[dict[str, Any]] = [{"role": "user", "content": "hello"}]
     path = "/v1/chat/completions"
     yield "path", f"/{text}{path}", {"messages": said}
     yield "segment of the path", f"/proxy/{text}/chat/completions", {"messages": said}
     yield "role", path, {"messages": [{"role": text, "content": "hello"}, *said]}
     yield "model", path, {"model": text, "messages": said}
     yield "model behind a name", path, {"model": f"org/{text}", "messages": said}
-    yield "type", path, {"messages": [{"role": "user", "content": [{"type": text, "text": "hello"}]}]}
+    yield "type", path, {"messages": [{"role": "user", "content": [{"type": text, "text": "hello"}]}, *said]}
     yield "type of a tool", path, {"messages": said, "tools": [{"type": text, "function": {"name": "f"}}]}
     yield "tool_choice", path, {"messages": said, "tool_choice": text}
     yield "type of tool_choice", path, {"messages": said, "tool_choice": {"type": text, "name": text}}
@@ -71,33 +79,35 @@ def bodies(text: str) -> Iterator[tuple[str, str, dict[str, object]]]:
     yield "stop", path, {"messages": said, "stop": [text], "user": text, "metadata": {text: text}}
 
 
-def passed(text: str, record: str) -> Iterator[tuple[str, str, str]]:
-    """(where, output, text) of the proxy's rows, lines and records; ``record`` is a new file."""
-    from pathlib import Path
+def passed(text: str) -> Iterator[tuple[str, str, str]]:
+    """(where, output, text) of the proxy's rows, lines, records and screen, and of lint and diff of the same bodies."""
+    for where, path, body in bodies(text):
+        yield from ((where, output, said) for output, said in _passed(path, body))
 
-    looking = Looking(Asked(record=record))
-    for number, (where, path, body) in enumerate(bodies(text)):
-        answer = json.dumps({
-            "model": body.get("model", "m"), "choices": [],
-            "usage": {"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 0}},
-        }).encode()  # fmt: skip
+
+def _passed(path: str, body: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    with tempfile.TemporaryDirectory() as folder:
+        record, bare = f"{folder}/record.jsonl", Path(folder, "bodies.jsonl")
+        looking, screen = Looking(Asked(record=record)), PassedRequests("record.jsonl")
+        rows = []
         for turn in range(2):
-            if turn and isinstance(body["messages"], list):
-                body["messages"][-1] = {**body["messages"][-1], "content": "other"}
-            raw = json.dumps(body).encode()
-            seen = looking.at(Exchange(float(number), "POST", path, 200, 0.1, 0.1, raw, answer=answer))
-            yield where, "proxy row", request_lines.line(seen)
-            yield where, "proxy line", json.dumps(_builtins(seen))
-    looking.close()
-    yield "any", "proxy record", Path(record).read_text()
-
-
-def _builtins(value: object) -> object:
-    import msgspec
-
-    return msgspec.to_builtins(value)
-
-
-def drawn(kind: object, seed: int) -> random.Random:
-    """A source for one kind."""
-    return random.Random(f"{kind} {seed}")
+            body["messages"][-1]["content"] = f"hello {turn} " * 9
+            rows.append(json.dumps(body))
+            answer = json.dumps({"model": body.get("model", "m"), "usage": {"prompt_tokens": 9}}).encode()
+            seen = looking.at(Exchange(turn, "POST", path, 200, 0.1, 0.1, rows[-1].encode(), answer=answer))
+            yield "proxy row", request_lines.line(seen)
+            yield "proxy line", json.dumps(msgspec.to_builtins(seen))
+        looking.close()
+        recorded = Path(record).read_bytes()
+        yield "proxy record", recorded.decode()
+        bare.write_text("\n".join(rows))
+        screen.take(recorded)
+        yield "watch", "\n".join(json.dumps(msgspec.to_builtins(row)) for row in screen.view().conversations)
+        try:
+            wire, found = io.BytesIO(), run_diff.answer(str(bare), None, run_diff.Ask())
+        except CacheDoctorError as error:
+            yield "error", f"{error.message} {error.hint}"
+            return
+        diff_v1.render(found, wire, "0")
+        yield "diff of bodies", wire.getvalue().decode()
+        yield "lint", json.dumps(msgspec.to_builtins(sanitize.lint(lint(str(bare)))))

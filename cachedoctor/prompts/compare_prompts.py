@@ -27,7 +27,7 @@ from cachedoctor.prompts.tokenizers.base import Tokenizer, Tokens
 
 SHOWN = 6
 """Tokens of each side that the first difference quotes."""
-_AROUND = 1 << 16
+_AROUND = 1 << 14
 """Code points on each side of what is shown in which secrets are looked for: more than a key takes."""
 DEFAULT_WINDOW = 1024
 """Tokens; only SWA models have a window, and its size is theirs."""

@@ -17,7 +17,7 @@ from cachedoctor.model import CacheDoctorError, PromptDiff
 from cachedoctor.prompts import compare_prompts, mode_switches, request_bodies, run_diff
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt
-from cachedoctor.proxy import body_digests
+from cachedoctor.proxy import body_digests, harmless_words
 from cachedoctor.proxy.body_fixes import BodyFixer
 from cachedoctor.proxy.earlier_prompts import Earlier, EarlierPrompts
 from cachedoctor.proxy.exchange import (
@@ -79,8 +79,9 @@ class Looking:
         """Say what is to be said of a request, and record it."""
         answered = _answered(exchange)
         seen = Seen(
-            exchange.sent, exchange.path, exchange.status, exchange.seconds, exchange.method, exchange.first_byte,
-            answered.model, None, answered.prompt_tokens, answered.cached_tokens, edits=list(exchange.edits),
+            exchange.sent, harmless_words.path(exchange.path), exchange.status, exchange.seconds,
+            harmless_words.word(exchange.method, "method"), exchange.first_byte,
+            answered.model and harmless_words.model(answered.model), None, answered.prompt_tokens, answered.cached_tokens, edits=list(exchange.edits),
             fault=exchange.fault, untold=exchange.untold, is_prompt=True, unfixed=exchange.unfixed,
         )  # fmt: skip
         found = self._read(exchange, seen)
@@ -88,7 +89,7 @@ class Looking:
             return seen
         model = found.body.get("model")
         if seen.model is None and isinstance(model, str):
-            seen.model = model[: responses.MAX_MODEL]
+            seen.model = harmless_words.model(model)
         recorded: PromptDiff | None = None
         if len(found.prompts) == 1 and found.prompts[0].text:
             try:
@@ -102,7 +103,7 @@ class Looking:
         """The prompts of the body; None where there are none, or it cannot be read."""
         body = None if exchange.body is None else unpacked(exchange.body, exchange.coding)
         if body is None:
-            seen.untold = seen.untold or f"the body is {exchange.coding[:20]}, which is not unpacked here"
+            seen.untold = seen.untold or f"the body is {harmless_words.word(exchange.coding, 'coding')}, which is not unpacked here"
             return None
         found = _parsed(body, exchange.path)
         if found is None:
