@@ -255,7 +255,9 @@ def hashed(diff: PromptDiff) -> PromptDiff:
     first = msgspec.structs.replace(
         diff.first, a=digest(diff.first.a), b=digest(diff.first.b), field=field, place=place
     )
-    return msgspec.structs.replace(diff, first=first, explanation=explanation, excerpt=None, around=None, settings=settings)
+    return msgspec.structs.replace(
+        diff, first=first, explanation=explanation, excerpt=None, around=None, settings=settings
+    )
 
 
 def hashed_place(place: str) -> str:

@@ -14,9 +14,9 @@ from cachedoctor.report.secrets import hidden
 
 _WORDS = {
     "role": "user assistant system developer tool function",
-    "type": "text message function custom tool image image_url input_text output_text input_image input_file input_audio"
-    " audio audio_url video video_url input_video document file file_url refusal tool_use tool_result server_tool_use"
-    " mcp_tool_use mcp_tool_result web_search_tool_result thinking redacted_thinking reasoning reasoning_text"
+    "type": "text message function custom tool image image_url input_text output_text input_image input_file"
+    " input_audio audio audio_url video video_url input_video document file file_url refusal tool_use"
+    " tool_result server_tool_use mcp_tool_use mcp_tool_result web_search_tool_result thinking redacted_thinking reasoning reasoning_text"
     " summary_text function_call function_call_output custom_tool_call custom_tool_call_output computer_call"
     " computer_call_output local_shell local_shell_call local_shell_call_output shell apply_patch item_reference"
     " json_object json_schema structural_tag grammar regex ephemeral enabled disabled adaptive base64 url content"
@@ -31,9 +31,9 @@ _WORDS = {
     "method": "GET HEAD POST PUT PATCH DELETE OPTIONS",
     "coding": "gzip x-gzip deflate br zstd compress identity",
     "path": "v1 v1beta v2 v3 api openai openai_compat anthropic deployments engines models chat completions completion"
-    " messages count_tokens responses input_tokens compact cancel input_items embeddings embedding embed rerank reranking"
-    " rerankings score classify pooling infill tokenize detokenize apply-template props slots health metrics ping version"
-    " lora-adapters generate generate_stream tags show ps pull push copy create delete blobs realtime audio"
+    " messages count_tokens responses input_tokens compact cancel input_items embeddings embedding embed rerank"
+    " reranking rerankings score classify pooling infill tokenize detokenize apply-template props slots health"
+    " metrics ping version lora-adapters generate generate_stream tags show ps pull push copy create delete blobs realtime audio"
     " transcriptions translations speech images generations edits moderations files batches invocations load unload"
     " get_model_info get_server_info server_info model_info flush_cache encode v0 lmstudio ui favicon.ico index.html",
 }
@@ -73,7 +73,7 @@ def word(text: str, place: str) -> str:
 
 
 def path(text: str) -> str:
-    """Return a path with a hash for each segment that is not of an API; ``/v1/models/x`` is ``/v1/models/#2d711642``."""
+    """Return a path with a hash for each segment that is not of an API: ``/v1/models/#2d711642``."""
     first, *more = text.split("/")
     if len(more) > _SEGMENTS:
         more = [*more[:2], "/".join(more[2:-_SEGMENTS]), *more[-_SEGMENTS:]]

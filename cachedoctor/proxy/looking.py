@@ -81,7 +81,8 @@ class Looking:
         seen = Seen(
             exchange.sent, harmless_words.path(exchange.path), exchange.status, exchange.seconds,
             harmless_words.word(exchange.method, "method"), exchange.first_byte,
-            answered.model and harmless_words.model(answered.model), None, answered.prompt_tokens, answered.cached_tokens, edits=list(exchange.edits),
+            answered.model and harmless_words.model(answered.model), None,
+            answered.prompt_tokens, answered.cached_tokens, edits=list(exchange.edits),
             fault=exchange.fault, untold=exchange.untold, is_prompt=True, unfixed=exchange.unfixed,
         )  # fmt: skip
         found = self._read(exchange, seen)
@@ -103,7 +104,10 @@ class Looking:
         """The prompts of the body; None where there are none, or it cannot be read."""
         body = None if exchange.body is None else unpacked(exchange.body, exchange.coding)
         if body is None:
-            seen.untold = seen.untold or f"the body is {harmless_words.word(exchange.coding, 'coding')}, which is not unpacked here"
+            seen.untold = (
+                seen.untold
+                or f"the body is {harmless_words.word(exchange.coding, 'coding')}, which is not unpacked here"
+            )
             return None
         found = _parsed(body, exchange.path)
         if found is None:

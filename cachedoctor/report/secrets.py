@@ -16,7 +16,7 @@ from cachedoctor.report.hiding import own
 from cachedoctor.report.hiding.contexts import CONTEXTS, Context, MustBe
 from cachedoctor.report.hiding.credentials import CREDENTIALS
 from cachedoctor.report.hiding.decoding import decoded
-from cachedoctor.report.hiding.randomness import is_random, is_random_short, is_word
+from cachedoctor.report.hiding.randomness import changes, is_random, is_random_short, is_word
 
 _BAR = re.compile(r" \| ([\w.-]+)", re.ASCII)
 """A server that prints where two prompts diverge may print its bar inside a key."""
@@ -238,8 +238,11 @@ def shapes(before: str = r"(?<![A-Za-z0-9])") -> re.Pattern[str]:
 
 _GLUED = r"(?<=[A-Za-z0-9])"
 _MAY_BE_GLUED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{20}")
-_GLUED_REST = 16
-"""Characters that a key must have behind its begin where a letter stands in front: ``tshpat_...``, but no ``task-1``."""
+_GLUED_REST, _GLUED_LONG, _GLUED_SHARE = 12, 40, 0.15
+"""Characters that a key must have behind its begin where a letter stands in front (``tshpat_...``, but no ``task-1``);
+those from which on this share of them must be of another class than the one before."""
+_WORD_IN_SK = re.compile(r"(?<![A-Za-z])(?:ta|di|ri|de|ma|a|hu|du|whi|fla|sub-?ta|multi-?ta)\Z", re.I)
+"""Begin of a word that ends in ``sk``."""
 
 
 def _glued(text: str, start: int, end: int) -> Iterator[Region]:
@@ -250,7 +253,8 @@ def _glued(text: str, start: int, end: int) -> Iterator[Region]:
     while (found := shapes(_GLUED).search(text, at, end)) is not None:
         begin = found[found.lastgroup or 0]
         rest = text[found.start() + len(begin) : found.end()]
-        if len(begin) >= 3 and len(rest) >= _GLUED_REST and _is_glued_key(begin, rest):
+        is_part = begin == "sk-" and _WORD_IN_SK.search(text, start, found.start()) is not None
+        if not is_part and len(begin) > 1 and len(rest) >= _GLUED_REST and _is_glued_key(begin, rest):
             yield from _with_bar(text, Region(*found.span(), f"{begin}<key>", "<key>"))
             at = found.end()
         else:
@@ -258,9 +262,14 @@ def _glued(text: str, start: int, end: int) -> Iterator[Region]:
 
 
 def _is_glued_key(begin: str, rest: str) -> bool:
-    if len(begin) > 4 and not begin[-1].isalnum():  # shpat_, glpat-: no word ends so
-        return _DIGIT.search(rest) is not None and not rest.isdigit()
-    return any(is_random_short(piece, _GLUED_REST) for piece in _PIECE.findall(rest))
+    is_mixed = any(not char.islower() for char in rest if char.isalnum())
+    if is_mixed and (len(begin) > 5 or (len(begin) > 3 and not begin[-1].isalnum())):  # shpat_: no word ends so
+        return True
+    if any(is_random_short(piece, 16) for piece in _PIECE.findall(rest)):
+        return True
+    if len(rest) >= _GLUED_LONG and _DIGIT.search(rest) is not None:
+        return changes(rest) >= _GLUED_SHARE * len(rest)
+    return len(rest) >= 24 and rest.upper() == rest and sum(char.isdigit() for char in rest) >= 3
 
 
 def _in_word(text: str, start: int, end: int) -> Iterator[Region]:

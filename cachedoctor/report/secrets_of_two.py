@@ -31,7 +31,7 @@ class Pair(NamedTuple):
     def without_parts(self, text: str) -> str:
         """Hide parts of the secrets in a text that quotes the two."""
         hits = [at for at in range(len(text) - _PART + 1) if text[at : at + _PART] in self.parts]
-        out, end = [], 0
+        out, end = list[str](), 0
         for start, stop in _joined([(at, at + _PART) for at in hits]):
             out += text[end:start], _INSTEAD
             end = stop
@@ -49,8 +49,8 @@ def in_both(a: str, b: str, common: int, spans_a: Sequence[Span], spans_b: Seque
         spans_b: what is shown of the second one.
     """
     found_a, found_b = _found(a, spans_a), _found(b, spans_b)
-    every_a = merged([*found_a, *(_of_other(region, common, a) for region in found_b if region.start < common)])
-    every_b = merged([*found_b, *(_of_other(region, common, b) for region in found_a if region.start < common)])
+    every_a = merged([*found_a, *(_of_other(region, common, a, b) for region in found_b if region.start < common)])
+    every_b = merged([*found_b, *(_of_other(region, common, b, a) for region in found_a if region.start < common)])
     parts = frozenset(_parts(a, found_a)) | frozenset(_parts(b, found_b))
     pair = Pair([], [], parts)
     return pair._replace(
@@ -67,17 +67,22 @@ def _found(text: str, spans: Sequence[Span]) -> list[Region]:
     return merged(found)
 
 
-def _of_other(region: Region, common: int, text: str) -> Region:
-    """What a secret of the other text is in this one: the same up to where they part, then the rest of the word."""
+def _of_other(region: Region, common: int, own: str, other: str) -> Region:
+    """What a secret of the other text is in this one: the same up to where they part, then the rest of the word.
+
+    Of a secret of several words, as much as the other text has.
+    """
     if region.end < common:
         return region
-    rest = _GOES_ON.match(text, common)
-    return region._replace(end=max(common, rest.end() if rest is not None else 0))
+    has_words = any(char.isspace() for char in other[region.start : region.end])
+    at = min(len(own), region.end if has_words else common)
+    rest = _GOES_ON.match(own, at)
+    return region._replace(end=max(at, rest.end() if rest is not None else 0))
 
 
 def _shown(text: str, found: Sequence[Region], span: Span) -> str:
     start, stop = span
-    out, end = [], start
+    out, end = list[str](), start
     for region in found:
         if region.start < stop and region.end > start:
             out += text[end : max(region.start, start)], region.shown if region.start >= start else region.rest

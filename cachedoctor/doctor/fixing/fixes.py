@@ -76,7 +76,9 @@ def fixes(
         one = _fix(wishes, session, (path, origin), launcher, name, line)
         if line is not None and hides.names and one.options:
             variables = " ".join(f"${name}" for name in hides.names)
-            one.notes.append(f"keys of the command line are not shown: set {variables}, or put the values in their place")
+            one.notes.append(
+                f"keys of the command line are not shown: set {variables}, or put the values in their place"
+            )
         if is_anothers:
             one.notes.append("the command line that was given starts another server, and is left out")
         if told.file is not None and one.options and path not in (None, "-") and not is_anothers:
