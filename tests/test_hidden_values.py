@@ -49,7 +49,7 @@ def test_a_variable_stands_for_a_key(line: str, shown: str, names: list[str]) ->
 @pytest.mark.parametrize(
     "line",
     [
-        "llama-server -m /home/me/x.gguf --ssl-key-file /etc/k.pem --api-key-file /k --slot-save-path /s -np 1",
+        "llama-server -m /opt/models/x.gguf --ssl-key-file /etc/k.pem --api-key-file /k --slot-save-path /s -np 1",
         "LLAMA_ARG_THREADS=4 llama-server --hf-repo org/model-GGUF:Q4_K_M --max-tokens 5",
         "vllm serve Qwen/Qwen3-8B --max-num-batched-tokens 8192 --ssl-keyfile /k",
     ],

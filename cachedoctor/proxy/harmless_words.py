@@ -16,13 +16,14 @@ _WORDS = {
     "role": "user assistant system developer tool function",
     "type": "text message function custom tool image image_url input_text output_text input_image input_file"
     " input_audio audio audio_url video video_url input_video document file file_url refusal tool_use"
-    " tool_result server_tool_use mcp_tool_use mcp_tool_result web_search_tool_result thinking redacted_thinking reasoning reasoning_text"
-    " summary_text function_call function_call_output custom_tool_call custom_tool_call_output computer_call"
-    " computer_call_output local_shell local_shell_call local_shell_call_output shell apply_patch item_reference"
-    " json_object json_schema structural_tag grammar regex ephemeral enabled disabled adaptive base64 url content"
-    " auto any none required allowed_tools web_search web_search_preview web_fetch file_search code_interpreter"
-    " code_execution computer computer_use_preview image_generation mcp bash text_editor memory search_result"
-    " approximate object array string number integer boolean null",
+    " tool_result server_tool_use mcp_tool_use mcp_tool_result web_search_tool_result thinking"
+    " redacted_thinking reasoning reasoning_text summary_text function_call function_call_output"
+    " custom_tool_call custom_tool_call_output computer_call computer_call_output local_shell"
+    " local_shell_call local_shell_call_output shell apply_patch item_reference json_object"
+    " json_schema structural_tag grammar regex ephemeral enabled disabled adaptive base64 url content"
+    " auto any none required allowed_tools web_search web_search_preview web_fetch file_search"
+    " code_interpreter code_execution computer computer_use_preview image_generation mcp bash"
+    " text_editor memory search_result approximate object array string number integer boolean null",
     "tool_choice": "auto none required any",
     "reasoning_effort": "none minimal low medium high xhigh max default",
     "finish_reason": "stop length tool_calls function_call content_filter end_turn max_tokens stop_sequence tool_use"
@@ -30,12 +31,13 @@ _WORDS = {
     "object": "list response chat.completion chat.completion.chunk text_completion embedding model thread",
     "method": "GET HEAD POST PUT PATCH DELETE OPTIONS",
     "coding": "gzip x-gzip deflate br zstd compress identity",
-    "path": "v1 v1beta v2 v3 api openai openai_compat anthropic deployments engines models chat completions completion"
-    " messages count_tokens responses input_tokens compact cancel input_items embeddings embedding embed rerank"
-    " reranking rerankings score classify pooling infill tokenize detokenize apply-template props slots health"
-    " metrics ping version lora-adapters generate generate_stream tags show ps pull push copy create delete blobs realtime audio"
-    " transcriptions translations speech images generations edits moderations files batches invocations load unload"
-    " get_model_info get_server_info server_info model_info flush_cache encode v0 lmstudio ui favicon.ico index.html",
+    "path": "v1 v1beta v2 v3 api openai openai_compat anthropic deployments engines models chat completions"
+    " completion messages count_tokens responses input_tokens compact cancel input_items embeddings"
+    " embedding embed rerank reranking rerankings score classify pooling infill tokenize detokenize"
+    " apply-template props slots health metrics ping version lora-adapters generate generate_stream"
+    " tags show ps pull push copy create delete blobs realtime audio transcriptions translations"
+    " speech images generations edits moderations files batches invocations load unload get_model_info"
+    " get_server_info server_info model_info flush_cache encode v0 lmstudio ui favicon.ico index.html",
 }
 """Words of each place; what a client may say there besides is its own."""
 _KNOWN = {place: frozenset(words.split()) for place, words in _WORDS.items()}

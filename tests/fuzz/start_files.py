@@ -20,7 +20,8 @@ _LAUNCHERS: tuple[Launcher, ...] = ("compose", "kubernetes", "llama-swap")
 _SCALARS = (
     "llama-server -np 1", "'-np'", '"1"', "-m", "~", "''", "1", "0x" + "f" * 5000, "1:2:3", ".nan", "2026-11-24",
     "!!int ''", "!!bool x", "!!timestamp x", "!!float ''", "!!binary x", "!!set {a}", "!x y", "name", "value",
-    "llama.cpp:server", "9" * 5000, "LLAMA_ARG_CACHE_RAM=1", "\u00e9", '"\\x00"', "<<", "0001-01-01 00:00:00 +23:00", "---", "|", ">-",
+    "llama.cpp:server", "9" * 5000, "LLAMA_ARG_CACHE_RAM=1", "\u00e9", '"\\x00"', "<<",
+    "0001-01-01 00:00:00 +23:00", "---", "|", ">-",
 )  # fmt: skip
 _KEYS = ("a", "<<", "command", "image", "name", "value", "environment", "containers", "env", "args", "1", "? [x]", "~")
 _NAMES = "abcd"
