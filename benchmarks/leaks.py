@@ -489,7 +489,7 @@ def seam_leaks(kinds: list[Kind], seed: int) -> tuple[Counter[str], list[Leak]]:
     for kind in kinds:
         source = random.Random(f"{kind.name} {seed}")
         (text, parts), (other, others) = kind.draw(source), kind.draw(source)
-        for way, name, output in (*leaks_seams.diffs(text, other), *leaks_seams.passed(text)):
+        for way, name, output in (*leaks_seams.diffs(text, other), *leaks_seams.passed(text, other)):
             asked[name] += 1
             shown = Output(output, set())
             if any(shown.shows(part) for part in (*parts, *others) if len(part) >= SHORTEST):

@@ -80,34 +80,42 @@ def bodies(text: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
     yield "stop", path, {"messages": said, "stop": [text], "user": text, "metadata": {text: text}}
 
 
-def passed(text: str) -> Iterator[tuple[str, str, str]]:
-    """(where, output, text) of the proxy's rows, lines, records and screen, and of lint and diff of the same bodies."""
-    for where, path, body in bodies(text):
-        yield from ((where, output, said) for output, said in _passed(path, body))
+def passed(text: str, other: str) -> Iterator[tuple[str, str, str]]:
+    """(where, output, text) of the proxy's rows, lines, records and screen, and of lint and diff of the same bodies.
+
+    The second request of each conversation holds the other credential in the place of the first one.
+    """
+    for (where, path, body), (_, next_path, after) in zip(bodies(text), bodies(other), strict=True):
+        for one in (body, after):
+            one["messages"][-1]["content"] = "hello to you, and how is it going today? " * 9
+        after["messages"] += [{"role": "assistant", "content": "well"}, {"role": "user", "content": "good"}]
+        yield from ((where, output, said) for output, said in _passed([(path, body), (next_path, after)]))
 
 
-def _passed(path: str, body: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _passed(requests: list[tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, str]]:
     with tempfile.TemporaryDirectory() as folder:
-        record, bare = f"{folder}/record.jsonl", Path(folder, "bodies.jsonl")
+        record = f"{folder}/record.jsonl"
         looking, screen = Looking(Asked(record=record)), PassedRequests("record.jsonl")
-        rows = []
-        for turn in range(2):
-            body["messages"][-1]["content"] = f"hello {turn} " * 9
-            rows.append(json.dumps(body))
+        for turn, (path, body) in enumerate(requests):
             answer = json.dumps({"model": body.get("model", "m"), "usage": {"prompt_tokens": 9}}).encode()
-            seen = looking.at(Exchange(turn, "POST", path, 200, 0.1, 0.1, rows[-1].encode(), answer=answer))
+            raw = json.dumps(body).encode()
+            seen = looking.at(Exchange(turn, "POST", path, 200, 0.1, 0.1, raw, answer=answer))
             yield "proxy row", request_lines.line(seen)
             yield "proxy line", json.dumps(msgspec.to_builtins(seen))
         looking.close()
         recorded = Path(record).read_bytes()
         yield "proxy record", recorded.decode()
-        bare.write_text("\n".join(rows))
         screen.take(recorded)
         yield "watch", "\n".join(json.dumps(msgspec.to_builtins(row)) for row in screen.view().conversations)
+        files = [Path(folder, name) for name in ("a.json", "b.json")]
+        for file, (_, body) in zip(files, requests, strict=True):
+            file.write_text(json.dumps(body))
         wire = io.BytesIO()
+        diff_v1.render(run_diff.answer(str(files[0]), str(files[1]), run_diff.Ask()), wire, "0")
+        yield "diff of bodies", wire.getvalue().decode().replace(folder, "")
         try:
-            diff_v1.render(run_diff.answer(str(bare), None, run_diff.Ask()), wire, "0")
-            yield "diff of bodies", wire.getvalue().decode()
-            yield "lint", json.dumps(msgspec.to_builtins(sanitize.lint(lint(map(json.loads, rows)))))
-        except CacheDoctorError as error:
-            yield "refused by diff", f"{error.message} {error.hint}"
+            found = lint(body for _, body in requests)
+        except CacheDoctorError as error:  # no two of a conversation
+            yield "refused by lint", f"{error.message} {error.hint}"
+            return
+        yield "lint", json.dumps(msgspec.to_builtins(sanitize.lint(found)))

@@ -13,9 +13,9 @@ from conftest import ROOT
 
 from cachedoctor.proxy import body_digests, request_lines
 from cachedoctor.proxy.exchange import Asked, Exchange
-from cachedoctor.proxy.harmless_words import field, hashed, model, path, word
 from cachedoctor.proxy.looking import Looking
 from cachedoctor.proxy.passed_requests import PassedRequests
+from cachedoctor.report.harmless_words import field, hashed, model, path, word
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import leaks
@@ -106,9 +106,25 @@ def test_records_of_older_versions_are_hidden_when_they_are_read() -> None:
 @pytest.mark.parametrize("name", ["OpenAI project", "Mistral, bare", "Shopify"])
 def test_nothing_that_passes_shows_a_key(name: str) -> None:
     kind = next(kind for kind in leaks.KINDS if kind.name == name)
-    text, parts = kind.draw(random.Random(name))
+    source = random.Random(name)
+    (text, parts), (other, more) = kind.draw(source), kind.draw(source)
     outputs = set()
-    for where, output, said in leaks_seams.passed(text):
+    for where, output, said in leaks_seams.passed(text, other):
         outputs.add(output)
-        assert not any(leaks.Output(said, set()).shows(part) for part in parts), (where, output, said)
+        assert not any(leaks.Output(said, set()).shows(part) for part in (*parts, *more)), (where, output, said)
     assert {"proxy row", "proxy line", "proxy record", "watch", "lint", "diff of bodies"} <= outputs
+
+
+def test_a_role_of_the_client_is_in_no_record_and_no_hashed_text(tmp_path: Path) -> None:
+    """The explanation of a record named both roles."""
+    looking = Looking(Asked(record=str(tmp_path / "r")))
+    said = [{"role": "user", "content": "hello to you, and how is it going today? " * 9}]
+    for turn, role in enumerate((KEY, KEY[::-1])):
+        body = {"messages": [{"role": role, "content": "be short"}, *said * (turn + 1)]}
+        raw = json.dumps(body).encode()
+        looking.at(Exchange(float(turn), "POST", "/v1/chat/completions", 200, 0.1, None, raw))
+    looking.close()
+    recorded = (tmp_path / "r").read_text()
+    assert '"kind":"message-edited"' in recorded
+    assert KEY[:8] not in recorded
+    assert KEY[::-1][:8] not in recorded

@@ -127,7 +127,7 @@ def test_the_benchmark_sees_what_is_shown(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(diff_v1.sanitize, "diff", lambda diff: diff)
     monkeypatch.setattr(sanitize, "hidden", lambda text: text)
     kinds = [kind for kind in leaks.KINDS if kind.name == "Shopify"]
-    monkeypatch.setattr(leaks_seams, "passed", lambda text: ())
+    monkeypatch.setattr(leaks_seams, "passed", lambda text, other: ())
     _, found = leaks.seam_leaks(kinds, 1)
     assert {"diff", "diff json"} <= {leak.format for leak in found}
     assert Path(leaks.__file__).is_file()

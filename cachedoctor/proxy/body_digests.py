@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any
 
 from cachedoctor.prompts.tokenizers.tokenize import pieces
-from cachedoctor.proxy import harmless_words
+from cachedoctor.report import harmless_words
 
 PIECE = 256
 """Code points that one hash stands for."""

@@ -17,7 +17,7 @@ from cachedoctor.model import CacheDoctorError, PromptDiff
 from cachedoctor.prompts import compare_prompts, mode_switches, request_bodies, run_diff
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt
-from cachedoctor.proxy import body_digests, harmless_words
+from cachedoctor.proxy import body_digests
 from cachedoctor.proxy.body_fixes import BodyFixer
 from cachedoctor.proxy.earlier_prompts import Earlier, EarlierPrompts
 from cachedoctor.proxy.exchange import (
@@ -33,6 +33,7 @@ from cachedoctor.proxy.exchange import (
 )
 from cachedoctor.proxy.record_file import RecordFile
 from cachedoctor.proxy.unpacked import unpacked
+from cachedoctor.report import harmless_words
 from cachedoctor.report.secrets import hidden
 
 _CUT_OFF = "the body is not JSON that can be read"

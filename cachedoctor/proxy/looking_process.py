@@ -18,8 +18,8 @@ from typing import Any
 import msgspec
 
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.proxy import harmless_words
 from cachedoctor.proxy.exchange import Asked, Exchange, Seen
+from cachedoctor.report import harmless_words
 
 _MOST_WAITING = 256
 """Requests that wait to be looked at."""

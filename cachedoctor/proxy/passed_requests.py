@@ -13,10 +13,10 @@ from cachedoctor.knowledge.texts import sound_json
 from cachedoctor.metrics.usage import Usage
 from cachedoctor.model.bounds import MOST
 from cachedoctor.model.passing_view import ConversationView, PassingView
-from cachedoctor.proxy import harmless_words
 from cachedoctor.proxy.exchange import Change, Seen
 from cachedoctor.proxy.record_file import MARK
 from cachedoctor.proxy.request_lines import FEW
+from cachedoctor.report import harmless_words
 from cachedoctor.report.secrets import hidden
 
 _LONGEST = 64 << 20

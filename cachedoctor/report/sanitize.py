@@ -42,6 +42,7 @@ from cachedoctor.model import (
     StatsRow,
     StatsTable,
 )
+from cachedoctor.report import harmless_words
 from cachedoctor.report.secrets import hidden, parted, without_cut_words
 from cachedoctor.report.secrets_of_two import in_both
 
@@ -159,7 +160,7 @@ def diff(shown: PromptDiff) -> PromptDiff:
     Secrets are looked for in all that stands around the difference, and parts of them in what quotes it.
     """
     replace = msgspec.structs.replace
-    settings = [replace(s, a=hidden(s.a)[:_SETTING], b=hidden(s.b)[:_SETTING]) for s in shown.settings]
+    settings = [replace(s, a=_setting(s.place, s.a), b=_setting(s.place, s.b)) for s in shown.settings]
     excerpt, first, around = shown.excerpt, _first(shown.first), shown.around
     explanation = hidden(shown.explanation)
     if around is not None and excerpt is not None and first is not None:
@@ -176,6 +177,10 @@ def diff(shown: PromptDiff) -> PromptDiff:
     return replace(
         shown, first=first, explanation=explanation, excerpt=excerpt, settings=settings, around=None,
     )  # fmt: skip
+
+
+def _setting(place: str, value: str) -> str:
+    return harmless_words.model(value) if place == "model" and value else hidden(value)[:_SETTING]
 
 
 def lint(shown: Lint) -> Lint:

@@ -265,6 +265,8 @@ def _is_glued_key(begin: str, rest: str) -> bool:
     is_mixed = any(not char.islower() for char in rest if char.isalnum())
     if is_mixed and (len(begin) > 5 or (len(begin) > 3 and not begin[-1].isalnum())):  # shpat_: no word ends so
         return True
+    if begin.isupper() and len(begin) > 3 and rest.upper() == rest and len(rest) >= 16:  # AKIA
+        return True
     if any(is_random_short(piece, 16) for piece in _PIECE.findall(rest)):
         return True
     if len(rest) >= _GLUED_LONG and _DIGIT.search(rest) is not None:
