@@ -1,6 +1,6 @@
 """How many credentials do reports show? Plants drawn ones into logs in many ways, analyses them, reads every format.
 
-usage: leaks.py [--every N] [--seed N] [--list]
+usage: leaks.py [--every N] [--seed N] [--seams] [--list]
 
 Each kind is planted in each way into a log whose finding quotes it: in the texts around the place where two prompts
 diverge, in the path of a model, in an error. Shown is a credential of which eight drawn characters in a row (all of a
@@ -24,6 +24,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 from urllib.parse import quote, unquote
+
+import leaks_seams
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.live.event_stream import EventStream
@@ -480,15 +482,34 @@ def leaks(kinds: list[Kind], seed: int) -> tuple[Counter[str], list[Leak]]:
     return asked, found
 
 
+def seam_leaks(kinds: list[Kind], seed: int) -> tuple[Counter[str], list[Leak]]:
+    """The same of what diff, lint and the proxy show of prompts and requests."""
+    asked: Counter[str] = Counter()
+    found = []
+    for kind in kinds:
+        source = random.Random(f"{kind.name} {seed}")
+        (text, parts), (other, others) = kind.draw(source), kind.draw(source)
+        for way, name, output in (*leaks_seams.diffs(text, other), *leaks_seams.passed(text, other)):
+            asked[name] += 1
+            shown = Output(output, set())
+            if any(shown.shows(part) for part in (*parts, *others) if len(part) >= SHORTEST):
+                found.append(Leak(kind, way, name))
+    return asked, found
+
+
 def main() -> int:
     """Count, and say what is shown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--every", type=int, default=1, metavar="N", help="only every Nth kind")
     parser.add_argument("--seed", type=int, default=int(time.time()), metavar="N")
+    parser.add_argument("--seams", action="store_true", help="diffs, lint and the proxy alone")
     parser.add_argument("--list", action="store_true", help="each kind and way that is shown")
     options = parser.parse_args()
     kinds = KINDS[:: options.every]
-    asked, found = leaks(kinds, options.seed)
+    asked, found = seam_leaks(kinds, options.seed)
+    if not options.seams:
+        more, others = leaks(kinds, options.seed)
+        asked, found = asked + more, [*found, *others]
     shown = Counter(leak.format for leak in found)
     print(f"{len(kinds)} kinds, {len(WAYS) + len(CUTS)} ways, seed {options.seed}")
     for name, times in asked.items():

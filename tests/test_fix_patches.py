@@ -16,6 +16,7 @@ from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.launchers import text_files, yaml_file
 from cachedoctor.launchers.asked_options import Asked
 from cachedoctor.launchers.command_words import changed, words
+from cachedoctor.launchers.started_commands import commands
 from cachedoctor.model import CacheDoctorError, Fix, Launcher, OptionChange, Session, as_typed, left_out
 
 CHANGES = as_typed("--parallel 4 --cache-ram 256")
@@ -254,19 +255,70 @@ def test_options_of_the_entrypoint_are_changed_there() -> None:
     assert list(new["environment"]) == ["LLAMA_ARG_CACHE_RAM"]
 
 
-@pytest.mark.parametrize("head", ["a: &a [*a]\n", "a: &a\n  b: *a\n"])
-def test_aliases_that_lead_back_are_followed_once(head: str) -> None:
-    new = yaml.safe_load(edited(head + SERVICE, "compose"))
-    assert new["services"]["llama"]["environment"]["LLAMA_ARG_CACHE_RAM"] == "256"
-    with pytest.raises(CacheDoctorError, match="no service, container"):
-        edited(f"kind: x\nspec: 1\n{head}", "kubernetes")
+@pytest.mark.parametrize("launcher", ["compose", "kubernetes", "llama-swap"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"a: &a [*a]\n{SERVICE}",
+        f"a: &a\n  b: *a\n{SERVICE}",
+        "services:\n  llama: &a\n    image: llama.cpp:server\n    x: *a\n",
+        f"{SERVICE}    x: &a\n      - *a\n",
+        f"{SERVICE}    command: &a [*a]\n",
+    ],
+)
+def test_an_alias_cycle_is_refused(text: str, launcher: Launcher) -> None:
+    """What reads these files refuses them as well; the search for the end of the server never came back."""
+    with pytest.raises(CacheDoctorError, match=r"\*a is part of what it names"):
+        edited(text, launcher)
+    with pytest.raises(CacheDoctorError, match=r"\*a is part of what it names"):
+        commands(text, launcher)
 
 
-def test_aliases_that_unfold_without_end_cost_nothing() -> None:
+@pytest.mark.parametrize(
+    ("first", "row"),
+    [("a: &a [x]", "[{0}]"), ("a: &a {{x: 1}}", "{{<<: [{0}]}}"), ("a: &a {{x: 1}}", "{{y: [{0}]}}")],
+)
+def test_aliases_that_unfold_into_very_much_are_refused(first: str, row: str) -> None:
     """Nine times nine ten times over: 3.5 thousand million items when they are walked one by one."""
-    rows = [f"{c}: &{c} [{', '.join([f'*{p}'] * 9)}]\n" for p, c in zip("abcdefghi", "bcdefghij", strict=True)]
-    new = edited("a: &a [x]\n" + "".join(rows) + SERVICE, "compose")
-    assert new.endswith('      LLAMA_ARG_CACHE_RAM: "256"\n')
+    pairs = zip("abcdefghi", "bcdefghij", strict=True)
+    rows = [f"{c}: &{c} {row.format(', '.join([f'*{p}'] * 9))}\n" for p, c in pairs]
+    for place in ("", "    command: [*j]\n", "    command: *j\n", "    image: *j\n"):
+        text = f"{first.format()}\n{''.join(rows)}{SERVICE}{place}"
+        with pytest.raises(CacheDoctorError, match="more than a million characters"):
+            edited(text, "compose")
+        with pytest.raises(CacheDoctorError, match="more than a million characters"):
+            commands(text, "compose")
+
+
+def test_an_alias_that_is_used_often_is_followed() -> None:
+    head = "x-log: &log {driver: json-file, options: {max-size: 10m}}\n"
+    more = "".join(f"  s{n}: {{image: x, logging: *log}}\n" for n in range(300))
+    new = yaml.safe_load(edited(f"{head}{SERVICE}    logging: *log\n    restart: always\n{more}", "compose"))
+    assert new["services"]["llama"]["environment"]["LLAMA_ARG_CACHE_RAM"] == "256"
+    assert new["services"]["s299"]["logging"] == {"driver": "json-file", "options": {"max-size": "10m"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "words_of_it"),
+    [
+        (f"{SERVICE}    x: !!int ''\n", "does not fit its tag"),
+        (f"{SERVICE}    x: !!bool x\n", "does not fit its tag"),
+        (f"{SERVICE}    x: !!timestamp x\n", "does not fit its tag"),
+        (f"{SERVICE}    command: {'[' * 400}{']' * 400}\n", "list or a mapping|no word"),
+        (f"{SERVICE}    command: [-np, [1]]\n", "list or a mapping|no word"),
+    ],
+)
+def test_values_that_are_none_are_refused(text: str, words_of_it: str) -> None:
+    """Each was a traceback, or a command with a list of Python in it."""
+    with pytest.raises(CacheDoctorError, match=words_of_it):
+        edited(text, "compose", as_typed("--no-such-option 1"))
+    with pytest.raises(CacheDoctorError, match=words_of_it):
+        commands(text, "compose")
+
+
+def test_a_number_that_python_does_not_print_is_refused() -> None:
+    with pytest.raises(CacheDoctorError, match="no word"):
+        commands(f"services:\n  llama:\n    image: 0x{'f' * 9000}\n", "compose")
 
 
 def test_a_value_behind_an_equals_sign_stays_there() -> None:
@@ -415,6 +467,29 @@ def test_a_name_with_blanks_and_a_file_above_are_applied_where_they_are(
     assert found.startswith("--- a/my run.sh\t\n+++ b/my run.sh\t\n")
     subprocess.run(["git", "apply", "-p1", "-"], input=found.encode(), check=True, cwd=tmp_path)
     assert patch([made()], sessions, "../my run.sh", None, None)[0] == ""
+
+
+def test_the_patch_of_a_symlink_changes_the_file_that_it_points_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither git apply nor patch change a symlink; also where a folder on the way is one."""
+    (tmp_path / "real" / "deep").mkdir(parents=True)
+    (tmp_path / "real" / "deep" / "run.sh").write_text("llama-server -m x\n")
+    (tmp_path / "link.sh").symlink_to("real/deep/run.sh")
+    (tmp_path / "folder").symlink_to("real/deep")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "out.sh").symlink_to("../real/deep/run.sh")
+    sessions = [Session(0, "server.log", build=8672)]
+    monkeypatch.chdir(tmp_path)
+    for name in ("link.sh", "folder/run.sh", str(tmp_path / "link.sh")):
+        found, _ = patch([made()], sessions, name, None, None)
+        assert found.startswith("--- a/real/deep/run.sh\n+++ b/real/deep/run.sh\n")
+    monkeypatch.chdir(tmp_path / "work")
+    found, notes = patch([made()], sessions, "out.sh", None, None)
+    assert "the patch is to be applied in the folder of ../real/deep/run.sh" in notes
+    subprocess.run(["git", "apply", "-p1", "-"], input=found.encode(), check=True, cwd=tmp_path / "real" / "deep")
+    assert patch([made()], sessions, "out.sh", None, None)[0] == ""
+    assert (tmp_path / "link.sh").is_symlink()
 
 
 @pytest.mark.parametrize(

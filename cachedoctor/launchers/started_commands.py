@@ -84,7 +84,7 @@ def _started(one: dict[str, Any], launcher: Launcher) -> str | None:
         return _line(variables, whole)
     line = shlex.join(given)
     if program_at(words(line)) is None:
-        image = str(one.get("image"))
+        image = _text(one.get("image"))
         program = next((program for known, program in _IMAGES if known.search(image)), None)
         if program is None:
             return None
@@ -98,7 +98,17 @@ def _words(part: Any) -> list[str]:
             return shlex.split(part)
         except ValueError as error:
             raise CacheDoctorError(f"--file: a command in it: {str(error).lower()}", "mend the file first") from None
-    return [str(word) for word in part] if isinstance(part, list) else []
+    return [_text(word) for word in part] if isinstance(part, list) else []
+
+
+def _text(value: Any) -> str:
+    """What stands in a file as one value; its lists, and whole numbers without end, are no words."""
+    try:
+        if not isinstance(value, (dict, list)):
+            return str(value)
+    except ValueError:
+        pass
+    raise CacheDoctorError("--file: a command in it holds what is no word", "mend the file first")
 
 
 def _environment(part: Any) -> Iterator[str]:
@@ -109,4 +119,4 @@ def _environment(part: Any) -> Iterator[str]:
         if isinstance(one, str) and "=" in one:
             yield one
         elif isinstance(one, dict) and isinstance(value := one.get("value"), (str, int, float)):
-            yield f"{one.get('name')}={str(value).lower() if isinstance(value, bool) else value}"
+            yield f"{_text(one.get('name'))}={_text(value).lower() if isinstance(value, bool) else _text(value)}"

@@ -10,11 +10,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from cachedoctor.launchers import yaml_aliases
 from cachedoctor.launchers.asked_options import Asked, divided
 from cachedoctor.launchers.command_words import Word, changed, given, program_at, words
 from cachedoctor.launchers.yaml_forms import quoted
 from cachedoctor.model import CacheDoctorError, Launcher, OptionChange
 
+_UNREADABLE = (RecursionError, ValueError, LookupError, AttributeError, TypeError, OverflowError)
+"""What PyYAML raises besides its own errors: of ``!!int ''``, ``!!bool x``, ``!!timestamp x``, of lists in lists."""
 _SERVER = re.compile(r"llama[-_.]?(?:cpp|server)|vllm|sglang", re.IGNORECASE)
 
 
@@ -93,9 +96,11 @@ def edited(text: str, launcher: Launcher, asked: Asked) -> str:
 def _loaded(text: str) -> list[Any]:
     module = yaml()
     try:
+        yaml_aliases.check(text, module)
         return list(module.safe_load_all(text))
-    except (module.YAMLError, RecursionError, ValueError) as error:
-        where = str(error).replace("\n", " ")[:120]
+    except (module.YAMLError, *_UNREADABLE) as error:
+        is_told = isinstance(error, (module.YAMLError, ValueError))
+        where = str(error).replace("\n", " ")[:120] if is_told else "a value does not fit its tag, or is too deep"
         raise CacheDoctorError(f"--file: is no sound YAML: {where}", "mend the file first") from None
 
 
@@ -157,9 +162,9 @@ def _begin(node: Any) -> str:
     parts = [_child(node, key) for key in ("image", "command", "entrypoint", "args", "cmd")]
     texts = []
     for part in parts:
-        if part is not None:
-            texts += [one.value for one in part.value if one.id == "scalar"] if part.id == "sequence" else [part.value]
-    return " ".join(str(text) for text in texts)
+        ones = [] if part is None else part.value if part.id == "sequence" else [part]
+        texts += [one.value for one in ones if one.id == "scalar"]
+    return " ".join(texts)
 
 
 _KEYS: dict[Launcher, tuple[tuple[str, ...], str]] = {
@@ -229,7 +234,9 @@ def _inside(node: Any, outer: Any) -> bool:
 
 
 def _items(node: Any) -> list[Word]:
-    return [Word(one.start_mark.index, one.end_mark.index, str(one.value)) for one in node.value]
+    if any(one.id != "scalar" for one in node.value):
+        raise CacheDoctorError("--file: a command in it holds a list or a mapping", "mend the file first")
+    return [Word(one.start_mark.index, one.end_mark.index, one.value) for one in node.value]
 
 
 def _has(node: Any, change: OptionChange) -> bool:
@@ -442,22 +449,16 @@ def _prove(old: str, new: str, place: Place, launcher: Launcher) -> None:
         found = _at(side, place)
         for key in (*commands, environment):
             found.pop(key, None)
-    if not _same(sides[0], sides[1], set()):
+    if not _same(*sides):
         raise CacheDoctorError("--file: cannot be changed safely", "change it by hand: leave --file out")
 
 
-def _same(one: Any, other: Any, known: set[tuple[int, int]]) -> bool:
-    """Whether two loaded texts are equal; pairs that aliases lead to again (``known``) are not compared again."""
-    if (id(one), id(other)) in known:
-        return True
+def _same(one: Any, other: Any) -> bool:
+    """Whether two loaded texts are equal."""
     if type(one) is not type(other):
         return False
-    if isinstance(one, (dict, list)):
-        known.add((id(one), id(other)))
-        if len(one) != len(other):
-            return False
     if isinstance(one, dict):
-        return list(one) == list(other) and all(_same(one[key], other[key], known) for key in one)
+        return list(one) == list(other) and all(_same(one[key], other[key]) for key in one)
     if isinstance(one, list):
-        return all(_same(a, b, known) for a, b in zip(one, other, strict=True))
+        return len(one) == len(other) and all(_same(a, b) for a, b in zip(one, other, strict=True))
     return bool(one == other) or one != one  # .nan is not equal to itself

@@ -18,7 +18,18 @@ from cachedoctor.model.comparison import (
     Piece,
 )
 from cachedoctor.model.counters import Answer, Answers, Bucket, Counters
-from cachedoctor.model.diff import Advice, Edit, Excerpt, First, KnownClient, Op, PromptDiff, RequestSetting, Side
+from cachedoctor.model.diff import (
+    Advice,
+    Around,
+    Edit,
+    Excerpt,
+    First,
+    KnownClient,
+    Op,
+    PromptDiff,
+    RequestSetting,
+    Side,
+)
 from cachedoctor.model.errors import CacheDoctorError
 from cachedoctor.model.explanation import Explanation, Level, Line, Part, Reading, Wording
 from cachedoctor.model.finding import (
@@ -67,6 +78,7 @@ __all__ = [
     "Advice",
     "Answer",
     "Answers",
+    "Around",
     "BatchPeriod",
     "Between",
     "Bucket",

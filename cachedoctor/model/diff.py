@@ -104,6 +104,18 @@ class Excerpt(msgspec.Struct):
     after_b: str
 
 
+class Around(msgspec.Struct):
+    """What stands around the first difference: secrets are looked for in it before anything of it is cut and shown."""
+
+    a: str
+    b: str
+    common: int
+    """Code points that both have in common at the start."""
+    spans_a: list[tuple[int, int]]
+    """Where ``before``, ``a`` and ``after_a`` of the excerpt stand in it, and ``a`` of the first difference."""
+    spans_b: list[tuple[int, int]]
+
+
 class Edit(msgspec.Struct):
     """One step of a script; ranges count tokens, from and to.
 
@@ -149,3 +161,5 @@ class PromptDiff(msgspec.Struct):
     """Of the last of several: the prompts that were compared with none, as none goes before or after them."""
     notes: list[str] = msgspec.field(default_factory=list)
     """Of the last of several: what the recordings that they were read from do not hold; nothing is said of that."""
+    around: Around | None = None
+    """Where there is an excerpt."""

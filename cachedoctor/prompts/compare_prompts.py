@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from bisect import bisect_right
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,7 +16,7 @@ from cachedoctor.knowledge import decision
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.knowledge.repeats import pieces
 from cachedoctor.knowledge.texts import common_prefix
-from cachedoctor.model import Excerpt, First, PromptDiff, Side
+from cachedoctor.model import Around, Excerpt, First, PromptDiff, Side
 from cachedoctor.prompts import request_settings, volatile
 from cachedoctor.prompts.align import align
 from cachedoctor.prompts.digest import digest
@@ -26,6 +27,8 @@ from cachedoctor.prompts.tokenizers.base import Tokenizer, Tokens
 
 SHOWN = 6
 """Tokens of each side that the first difference quotes."""
+_AROUND = 1 << 14
+"""Code points on each side of what is shown in which secrets are looked for: more than a key takes."""
 DEFAULT_WINDOW = 1024
 """Tokens; only SWA models have a window, and its size is theirs."""
 
@@ -55,6 +58,23 @@ class Options(msgspec.Struct):
     window: int = DEFAULT_WINDOW
 
 
+class _Cut(NamedTuple):
+    """A prompt in tokens."""
+
+    text: str
+    tokens: Tokens
+
+
+class _Parting(NamedTuple):
+    """Where two prompts part."""
+
+    token: int
+    start: int
+    """Code point at which that token begins."""
+    offset: int
+    """First code point that differs."""
+
+
 def compare(a: Prompt, b: Prompt, tokenizer: Tokenizer, options: Options) -> PromptDiff:
     """Compare ``a``, what the server holds, with ``b``, the new prompt."""
     found = tokenize.first_difference(tokenizer, a.text, b.text)
@@ -70,6 +90,8 @@ def compare(a: Prompt, b: Prompt, tokenizer: Tokenizer, options: Options) -> Pro
     edits = align.edit_script(tokens_a.ids, tokens_b.ids) if options.full else None
     lead = tokenizer.leading(b.text)
     start = found.start if found is not None else offset
+    parting = _Parting(token, start, offset)
+    excerpt, around = _excerpt(_Cut(a.text, tokens_a), _Cut(b.text, tokens_b), parting, options.context)
     return PromptDiff(
         equal=False,
         a=Side(a.path, a.kind, len(a.text), len(tokens_a) + lead),
@@ -84,7 +106,8 @@ def compare(a: Prompt, b: Prompt, tokenizer: Tokenizer, options: Options) -> Pro
         reusable=_reusable(a, tokens_a, token, lead, options, len(tokens_b) + lead),
         edits=edits,
         summary=None if edits is None else describe(align.summary(edits)),
-        excerpt=_excerpt(a.text, b.text, tokens_a, tokens_b, token, start, options.context),
+        excerpt=excerpt,
+        around=around,
         settings=settings,
         sent_again=_sent_again(a.text[offset:], b.text[offset:]),
     )
@@ -152,23 +175,32 @@ def _first(
 
 
 def _slice(text: str, tokens: Tokens, start: int, end: int) -> str:
-    count = len(tokens)
-    low = tokens.starts[start] if start < count else len(text)
-    high = tokens.starts[end] if end < count else len(text)
-    return text[low:high]
+    return text[_begin(text, tokens, start) : _begin(text, tokens, end)]
 
 
-def _excerpt(a: str, b: str, tokens_a: Tokens, tokens_b: Tokens, token: int, start: int, context: int) -> Excerpt:
-    low = tokens_a.starts[max(0, token - context)] if token and len(tokens_a) else 0
-    before = a[min(low, start) : start]
+def _begin(text: str, tokens: Tokens, token: int) -> int:
+    return tokens.starts[token] if token < len(tokens) else len(text)
+
+
+def _excerpt(a: _Cut, b: _Cut, place: _Parting, context: int) -> tuple[Excerpt, Around]:
+    """What is shown of the first difference, and what stands around it."""
+    low = a.tokens.starts[max(0, place.token - context)] if place.token and len(a.tokens) else 0
+    low = min(low, place.start)
     width = max(1, min(SHOWN, context))
-    return Excerpt(
-        before,
-        _slice(a, tokens_a, token, token + width),
-        _slice(b, tokens_b, token, token + width),
-        _slice(a, tokens_a, token + width, token + width + context),
-        _slice(b, tokens_b, token + width, token + width + context),
-    )
+    begin = max(0, low - _AROUND)
+    sides = []
+    for text, tokens in (a, b):
+        first, mark, after, shown = (
+            _begin(text, tokens, place.token + more) for more in (0, width, width + context, SHOWN)
+        )
+        spans = [(low, place.start), (first, mark), (mark, after), (first, shown)]
+        end = max(after, shown) + _AROUND
+        sides.append((text[begin:end], [(start - begin, stop - begin) for start, stop in spans]))
+    (around_a, spans_a), (around_b, spans_b) = sides
+    found = Around(around_a, around_b, place.offset - begin, spans_a, spans_b)
+    before, mark_a, after_a, _ = (around_a[start:stop] for start, stop in spans_a)
+    _, mark_b, after_b, _ = (around_b[start:stop] for start, stop in spans_b)
+    return Excerpt(before, mark_a, mark_b, after_a, after_b), found
 
 
 def _reusable(a: Prompt, tokens: Tokens, token: int, lead: int, options: Options, length: int) -> dict[str, int]:
@@ -223,7 +255,9 @@ def hashed(diff: PromptDiff) -> PromptDiff:
     first = msgspec.structs.replace(
         diff.first, a=digest(diff.first.a), b=digest(diff.first.b), field=field, place=place
     )
-    return msgspec.structs.replace(diff, first=first, explanation=explanation, excerpt=None, settings=settings)
+    return msgspec.structs.replace(
+        diff, first=first, explanation=explanation, excerpt=None, around=None, settings=settings
+    )
 
 
 def hashed_place(place: str) -> str:

@@ -24,8 +24,8 @@ WORDS = {
 }
 SECRET = ("cache_salt", "extra_key")
 """Values that are never shown: who knows a salt can tell what others asked."""
-_MOST = 80
-"""Code points of a value that are shown."""
+_MOST = 4096
+"""Code points of a value that are kept: more than are shown, as secrets are looked for before it is cut."""
 _IMAGES = 4
 """Images that are listed."""
 

@@ -14,13 +14,12 @@ from itertools import groupby
 from typing import Any
 
 from cachedoctor.prompts.tokenizers.tokenize import pieces
+from cachedoctor.report import harmless_words
 
 PIECE = 256
 """Code points that one hash stands for."""
 _TOKENS = 16
 """Token ids that one hash stands for."""
-_KEPT = frozenset({"role", "type", "model", "finish_reason", "reasoning_effort", "tool_choice", "object"})
-"""Keys whose strings are words of the API."""
 _MEDIA = frozenset({"data", "url", "image_url", "file_data"})
 """Keys whose strings are files or addresses: not read as text."""
 _FREE = frozenset(
@@ -31,7 +30,6 @@ _API_KEYS = frozenset(
     {"type", "text", "role", "content", "name", "id", "properties", "required", "items", "description", "enum"}
     | {"tool_calls", "function", "call_id", "output", "summary", "source", "data", "media_type", "image_url", "url"}
 )  # fmt: skip
-_SCHEMA_TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null", "function"})
 _MOST_DEPTH = 200
 
 
@@ -65,13 +63,15 @@ class _Digester:
         return found
 
     def _key(self, name: str, free: bool) -> str:
-        return name if not free or name in _API_KEYS else f"#{_short(name)[:8]}"
+        if name in _API_KEYS:
+            return name
+        return harmless_words.hashed(name) if free else harmless_words.field(name)
 
     def _string(self, text: str, key: str, free: bool) -> str:
-        if key in _KEPT and not free and len(text) <= PIECE:
-            return text
-        if key == "type" and text in _SCHEMA_TYPES:
-            return text
+        if key == "model" and not free:
+            return harmless_words.model(text)
+        if key in harmless_words.PLACES and (not free or key == "type"):
+            return harmless_words.word(text, key)
         if key in _MEDIA:
             return f"sha256:{_short(text)}"
         return self._text(text)

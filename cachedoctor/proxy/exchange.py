@@ -73,7 +73,7 @@ class Seen(msgspec.Struct, omit_defaults=True):
     sent: float
     """Seconds since 1970 when its head was read."""
     path: str
-    """Of its address, without what stands behind `?`."""
+    """Of its address, without what stands behind `?`; a segment that is not of an API is a hash, `#2d711642`."""
     status: int
     """Of the answer; 0 where there is none."""
     seconds: float
@@ -156,7 +156,7 @@ class Record(msgspec.Struct):
     sent: float
     """Seconds since 1970 when its head was read."""
     endpoint: str
-    """Path of its address."""
+    """Path of its address; a segment that is not of an API is a hash."""
     status: int
     """Of the answer; 0 where there is none."""
     seconds: float

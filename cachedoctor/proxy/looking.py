@@ -34,6 +34,7 @@ from cachedoctor.proxy.exchange import (
 )
 from cachedoctor.proxy.record_file import RecordFile
 from cachedoctor.proxy.unpacked import unpacked
+from cachedoctor.report import harmless_words
 from cachedoctor.report.secrets import hidden
 
 _CUT_OFF = "the body is not JSON that can be read"
@@ -80,8 +81,10 @@ class Looking:
         """Say what is to be said of a request, and record it."""
         answered = _answered(exchange)
         seen = Seen(
-            exchange.sent, exchange.path, exchange.status, exchange.seconds, exchange.method, exchange.first_byte,
-            answered.model, None, answered.prompt_tokens, answered.cached_tokens, edits=list(exchange.edits),
+            exchange.sent, harmless_words.path(exchange.path), exchange.status, exchange.seconds,
+            harmless_words.word(exchange.method, "method"), exchange.first_byte,
+            answered.model and harmless_words.model(answered.model), None,
+            answered.prompt_tokens, answered.cached_tokens, edits=list(exchange.edits),
             fault=exchange.fault, untold=exchange.untold, is_prompt=True, unfixed=exchange.unfixed,
         )  # fmt: skip
         found = self._read(exchange, seen)
@@ -89,7 +92,7 @@ class Looking:
             return seen
         model = found.body.get("model")
         if seen.model is None and isinstance(model, str):
-            seen.model = model[: responses.MAX_MODEL]
+            seen.model = harmless_words.model(model)
         recorded: PromptDiff | None = None
         if len(found.prompts) == 1 and found.prompts[0].text:
             try:
@@ -103,7 +106,10 @@ class Looking:
         """The prompts of the body; None where there are none, or it cannot be read."""
         body = None if exchange.body is None else unpacked(exchange.body, exchange.coding)
         if body is None:
-            seen.untold = seen.untold or f"the body is {exchange.coding[:20]}, which is not unpacked here"
+            seen.untold = (
+                seen.untold
+                or f"the body is {harmless_words.word(exchange.coding, 'coding')}, which is not unpacked here"
+            )
             return None
         found = _parsed(body, exchange.path)
         if found is None:

@@ -19,6 +19,7 @@ import msgspec
 
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.proxy.exchange import Asked, Exchange, Seen
+from cachedoctor.report import harmless_words
 
 _MOST_WAITING = 256
 """Requests that wait to be looked at."""
@@ -92,7 +93,8 @@ class LookingProcess:
 def blind(exchange: Exchange, why: str) -> Seen:
     """What is said of a request that nobody looked at."""
     return Seen(
-        exchange.sent, exchange.path, exchange.status, exchange.seconds, exchange.method, exchange.first_byte,
+        exchange.sent, harmless_words.path(exchange.path), exchange.status, exchange.seconds,
+        harmless_words.word(exchange.method, "method"), exchange.first_byte,
         edits=list(exchange.edits), fault=exchange.fault, untold=exchange.untold or why, is_prompt=True,
         unfixed=exchange.unfixed,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from cachedoctor.model.passing_view import ConversationView, PassingView
 from cachedoctor.proxy.exchange import Change, Seen
 from cachedoctor.proxy.record_file import MARK
 from cachedoctor.proxy.request_lines import FEW
+from cachedoctor.report import harmless_words
 from cachedoctor.report.secrets import hidden
 
 _LONGEST = 64 << 20
@@ -150,6 +151,8 @@ def read(line: bytes) -> Seen | None:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     counts = (seen.prompt_tokens, seen.cached_tokens, seen.recomputed, seen.conversation, seen.status)
+    seen.path, seen.method = harmless_words.path(seen.path), harmless_words.word(seen.method, "method")
+    seen.model = seen.model and harmless_words.model(seen.model)  # of records that older versions wrote
     is_sound = all(count is None or 0 <= count <= MOST for count in counts) and 0 <= seen.seconds < _LATEST
     return seen if is_sound and 0 <= seen.sent < _LATEST else None
 

@@ -42,7 +42,9 @@ from cachedoctor.model import (
     StatsRow,
     StatsTable,
 )
+from cachedoctor.report import harmless_words
 from cachedoctor.report.secrets import hidden, parted, without_cut_words
+from cachedoctor.report.secrets_of_two import in_both
 
 _SIDE = 64
 """Code points of a printed prompt that are shown on each side of the place where it parts from another."""
@@ -57,6 +59,8 @@ _PRINTED = re.compile(
 """What stands before text of a prompt, or its tokens."""
 _BAR = " | "
 _WORDS = ("version", "version_min", "version_max", "program")
+_SETTING = 80
+"""Code points of a setting of a request."""
 _FACT = 240
 """Code points of a fact in which two servers differ."""
 _Row = TypeVar("_Row", StatsRow, MeasuredRow)
@@ -151,24 +155,32 @@ def _option(shown: OptionChange) -> OptionChange:
 
 
 def diff(shown: PromptDiff) -> PromptDiff:
-    """Return a difference of prompts as it may be shown; the user gave the prompts, so their text stays."""
-    excerpt, first = shown.excerpt, shown.first
-    if excerpt is not None:
-        by_a = parted([excerpt.before, excerpt.a, excerpt.after_a])
-        by_b = parted([excerpt.before, excerpt.b, excerpt.after_b])
-        before = by_a[0] if by_a[0] != hidden(excerpt.before) else by_b[0]
-        if first is not None:
-            first = msgspec.structs.replace(
-                first, a=_like(first.a, excerpt.a, by_a[1]), b=_like(first.b, excerpt.b, by_b[1])
-            )
-        excerpt = msgspec.structs.replace(
-            excerpt, before=before, a=by_a[1], after_a=by_a[2], b=by_b[1], after_b=by_b[2]
-        )
+    """Return a difference of prompts as it may be shown; the user gave the prompts, so their text stays.
+
+    Secrets are looked for in all that stands around the difference, and parts of them in what quotes it.
+    """
+    replace = msgspec.structs.replace
+    settings = [replace(s, a=_setting(s.place, s.a), b=_setting(s.place, s.b)) for s in shown.settings]
+    excerpt, first, around = shown.excerpt, _first(shown.first), shown.around
     explanation = hidden(shown.explanation)
-    settings = [msgspec.structs.replace(s, a=hidden(s.a), b=hidden(s.b)) for s in shown.settings]
-    return msgspec.structs.replace(
-        shown, first=_first(first), explanation=explanation, excerpt=excerpt, settings=settings
-    )
+    if around is not None and excerpt is not None and first is not None:
+        pair = in_both(around.a, around.b, around.common, around.spans_a, around.spans_b)
+        before, a, after_a, first_a = pair.a
+        _, b, after_b, first_b = pair.b
+        excerpt = replace(excerpt, before=before, a=a, after_a=after_a, b=b, after_b=after_b)
+        first = replace(
+            first, a=first_a, b=first_b, place=first.place and pair.without_parts(first.place),
+            field=first.field and pair.without_parts(first.field),
+            advice=[replace(advice, text=pair.without_parts(advice.text)) for advice in first.advice],
+        )  # fmt: skip
+        explanation = pair.without_parts(explanation)
+    return replace(
+        shown, first=first, explanation=explanation, excerpt=excerpt, settings=settings, around=None,
+    )  # fmt: skip
+
+
+def _setting(place: str, value: str) -> str:
+    return harmless_words.model(value) if place == "model" and value else hidden(value)[:_SETTING]
 
 
 def lint(shown: Lint) -> Lint:
@@ -196,11 +208,6 @@ def lint(shown: Lint) -> Lint:
 
 def _advice(shown: list[Advice]) -> list[Advice]:
     return [msgspec.structs.replace(advice, text=hidden(advice.text)) for advice in shown]
-
-
-def _like(text: str, excerpt: str, shown: str) -> str:
-    """Hide what an excerpt of the same place hides because of the text around it."""
-    return text if shown == hidden(excerpt) else shown
 
 
 def line(shown: Line) -> Line:

@@ -16,7 +16,7 @@ from cachedoctor.report.hiding import own
 from cachedoctor.report.hiding.contexts import CONTEXTS, Context, MustBe
 from cachedoctor.report.hiding.credentials import CREDENTIALS
 from cachedoctor.report.hiding.decoding import decoded
-from cachedoctor.report.hiding.randomness import is_random, is_random_short, is_word
+from cachedoctor.report.hiding.randomness import changes, is_random, is_random_short, is_word
 
 _BAR = re.compile(r" \| ([\w.-]+)", re.ASCII)
 """A server that prints where two prompts diverge may print its bar inside a key."""
@@ -73,7 +73,7 @@ def hidden(text: str) -> str:
     """Return ``text`` with whatever looks like a secret replaced by what it is, ``<key>``, ``<user>`` ..."""
     parts: list[str] = []
     end = 0
-    for region in _regions(text):
+    for region in regions(text):
         parts += text[end : region.start], region.shown
         end = region.end
     return "".join([*parts, text[end:]])
@@ -83,10 +83,10 @@ def parted(pieces: list[str]) -> list[str]:
     """Return the pieces of a text as they may be shown; a secret that lies in several is hidden in each of them."""
     shown, found, begin = list(pieces), [], 0
     for piece in pieces:  # by itself a piece begins and ends a word
-        found += [r._replace(start=r.start + begin, end=r.end + begin) for r in _regions(piece)]
+        found += [r._replace(start=r.start + begin, end=r.end + begin) for r in regions(piece)]
         begin += len(piece)
-    found += _regions("".join(pieces))
-    for region in reversed(_merged(found)):  # what stands before a change keeps its place
+    found += regions("".join(pieces))
+    for region in reversed(merged(found)):  # what stands before a change keeps its place
         new, begin = region.shown, 0
         for at, piece in enumerate(pieces):
             first, last = max(region.start - begin, 0), min(region.end - begin, len(piece))
@@ -135,7 +135,8 @@ def _is_part_of_key(piece: str) -> bool:
 # ---- where secrets are
 
 
-def _regions(text: str) -> list[Region]:
+def regions(text: str) -> list[Region]:
+    """Return where secrets stand in ``text``, in order, none of them overlapping."""
     view = decoded(text)
     if view is None:
         found = list(_found(text))
@@ -144,10 +145,10 @@ def _regions(text: str) -> list[Region]:
         # a path of Windows, or a password, is no text with escapes, and what nobody sees may stand between two words
         if "\\" in text or not text.isascii():
             found = [*_found(text, words=not text.isascii()), *found]
-    return _merged(found) if found else found
+    return merged(found) if found else found
 
 
-def _merged(found: list[Region]) -> list[Region]:
+def merged(found: list[Region]) -> list[Region]:
     """Join regions that overlap; the widest says what they are, of equally wide ones the first."""
     out: list[Region] = []
     widest = 0
@@ -229,10 +230,48 @@ def _is_drawn(value: str) -> bool:
 
 
 @cache
-def shapes() -> re.Pattern[str]:
+def shapes(before: str = r"(?<![A-Za-z0-9])") -> re.Pattern[str]:
     """Compile all credentials into one pattern; the number of the last group says which one fits."""
     rows = (f"(?P<_{number}>{row.begin}){row.rest}" for number, row in enumerate(CREDENTIALS))
-    return re.compile(r"(?<![A-Za-z0-9])(?:" + "|".join(rows) + ")", re.ASCII)
+    return re.compile(before + "(?:" + "|".join(rows) + ")", re.ASCII)
+
+
+_GLUED = r"(?<=[A-Za-z0-9])"
+_MAY_BE_GLUED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{20}")
+_GLUED_REST, _GLUED_LONG, _GLUED_SHARE = 12, 40, 0.15
+"""Characters that a key must have behind its begin where a letter stands in front (``tshpat_...``, but no ``task-1``);
+those from which on this share of them must be of another class than the one before."""
+_WORD_IN_SK = re.compile(r"(?<![A-Za-z])(?:ta|di|ri|de|ma|a|hu|du|whi|fla|sub-?ta|multi-?ta)\Z", re.I)
+"""Begin of a word that ends in ``sk``."""
+
+
+def _glued(text: str, start: int, end: int) -> Iterator[Region]:
+    """Find credentials that a letter or a digit stands in front of."""
+    if _MAY_BE_GLUED.search(text, start, end) is None or _HEX_ONLY.fullmatch(text, start, end) is not None:
+        return
+    at = start
+    while (found := shapes(_GLUED).search(text, at, end)) is not None:
+        begin = found[found.lastgroup or 0]
+        rest = text[found.start() + len(begin) : found.end()]
+        is_part = begin == "sk-" and _WORD_IN_SK.search(text, start, found.start()) is not None
+        if not is_part and len(begin) > 1 and len(rest) >= _GLUED_REST and _is_glued_key(begin, rest):
+            yield from _with_bar(text, Region(*found.span(), f"{begin}<key>", "<key>"))
+            at = found.end()
+        else:
+            at = found.start() + 1
+
+
+def _is_glued_key(begin: str, rest: str) -> bool:
+    is_mixed = any(not char.islower() for char in rest if char.isalnum())
+    if is_mixed and (len(begin) > 5 or (len(begin) > 3 and not begin[-1].isalnum())):  # shpat_: no word ends so
+        return True
+    if begin.isupper() and len(begin) > 3 and rest.upper() == rest and len(rest) >= 16:  # AKIA
+        return True
+    if any(is_random_short(piece, 16) for piece in _PIECE.findall(rest)):
+        return True
+    if len(rest) >= _GLUED_LONG and _DIGIT.search(rest) is not None:
+        return changes(rest) >= _GLUED_SHARE * len(rest)
+    return len(rest) >= 24 and rest.upper() == rest and sum(char.isdigit() for char in rest) >= 3
 
 
 def _in_word(text: str, start: int, end: int) -> Iterator[Region]:
@@ -243,6 +282,7 @@ def _in_word(text: str, start: int, end: int) -> Iterator[Region]:
         rest = text[found.start() + len(begin) : found.end()]
         if _fits(CREDENTIALS[int((found.lastgroup or "_0")[1:])].must_be, rest):
             yield from _with_bar(text, Region(*found.span(), f"{begin}<key>", "<key>"))
+    yield from _glued(text, start, end)
     for pattern in (_BASE64, _HEX):
         for found in pattern.finditer(text, start, end):
             if all(kind.search(found[0]) for kind in _KINDS[pattern]):

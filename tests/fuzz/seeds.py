@@ -214,6 +214,7 @@ def launchers() -> list[bytes]:
         *(f"compose.yaml\n{compose}    {command}\n    environment:\n      - A=1\n" for command in given),
         f"pod.yaml\napiVersion: v1\nkind: Pod\nspec:\n  {pod}\n",
         'swap.yaml\nmodels:\n  "q":\n    cmd: |\n      llama-server -c ${C}\n      -m q.gguf\n    env: ["A=1"]\n',
+        f"compose.yaml\nx: &x [&y {{a: 1}}, *y]\n{compose}    command: [-np, '1']\n    labels: *x\n    <<: *y\n",
         f"llama.service\n[Unit]\nDescription=x\n{unit}Restart=always\n",
         'run.sh\n#!/bin/sh\nexport A=0\nexec llama-server -m "$HOME/m.gguf" \\\n  -np 1 --cache-ram 0 2>&1 | tee log\n',
         "run.sh\ndocker run --gpus all -e A=1 ghcr.io/ggml-org/llama.cpp:server -m x>log\n",

@@ -51,7 +51,7 @@ from cachedoctor.report.wire import diff_v1, line_v1, report_v1, stored
 from cachedoctor.sources.base import SourceError
 from cachedoctor.sources.byte_order import utf8
 from cachedoctor.sources.unpack import unpacked
-from fuzz import http_heads, planted, seeds
+from fuzz import http_heads, planted, seeds, start_files
 
 MOST = 200_000
 """Bytes of unpacked data in one run: enough for every path, little enough for many runs."""
@@ -438,6 +438,7 @@ TARGETS = {
     "template": Target(template, seeds.templates),
     "cmdline": Target(cmdline, seeds.cmdlines),
     "launcher": Target(launcher, seeds.launchers),
+    "fix_file": Target(start_files.check, lambda: _indices(6)),
     "settings": Target(settings, seeds.settings),
     "report": Target(report, lambda: _indices(6)),
     "request_head": Target(http_heads.request_head, http_heads.requests),

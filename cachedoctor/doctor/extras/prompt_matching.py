@@ -19,6 +19,7 @@ from cachedoctor.prompts.conversations import LOOK_BACK, Outline, outline, share
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt, notes_of
 from cachedoctor.prompts.tokenizers.base import Tokenizer
+from cachedoctor.report import sanitize
 
 AHEAD = 64
 """Prompts looked at to find the one that belongs to a request; those before it belong to requests not in the log."""
@@ -162,7 +163,10 @@ class GivenPrompts:
     def _compare(self, before: Prompt, prompt: Prompt) -> PromptDiff | None:
         """What changed between two prompts; None when the tokenizer fails."""
         try:
-            return compare_prompts.compare(before, prompt, self._cutter, compare_prompts.Options())
+            found = compare_prompts.compare(before, prompt, self._cutter, compare_prompts.Options())
+            if found.first is None or found.first.kind == "appended":  # nothing of the texts will be quoted
+                return msgspec.structs.replace(found, around=None)
+            return sanitize.diff(found)
         except FailedError as error:
             if self._cutter.name not in (path for path, _ in self.faults):
                 self.faults.append((self._cutter.name, error))

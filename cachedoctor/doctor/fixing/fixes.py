@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from cachedoctor.doctor.fixing.hidden_values import Masked, masked
 from cachedoctor.doctor.fixing.merged_options import Merged, Wish, chosen, key_of, merged
 from cachedoctor.knowledge import builds, cmdline
 from cachedoctor.launchers.asked_options import Asked
@@ -49,7 +50,7 @@ def fixes(
 
     Args:
         told: what somebody says of the start; without a line of it the one counts that stands in a pasted issue.
-        whole: give a command line with secrets in it; else it is left out, as with parts hidden it could not be pasted.
+        whole: give a command line with secrets in it, with variables in their place; else it is left out.
     """
     told = told or Told()
     by_server: dict[_Server, list[Wish]] = {}
@@ -66,11 +67,18 @@ def fixes(
         is_anothers = line is not None and session is not None and not cmdline.is_for(line, session.engine)
         line = None if is_anothers else line
         launcher = _launcher(session, start, told._replace(line=line))
-        if line is not None and not whole and launcher not in _UNSHOWN and hidden(line) != line:
-            line = None
+        hides = Masked("", [])
+        if line is not None and launcher not in _UNSHOWN:
+            hides = masked(line)
+            line = hides.line if whole else None if hidden(line) != line or hides.names else line
         # The wrapper of another launcher names its own things: a port, a container.
         name = _place(origin, launcher) if start is not None and start == launcher else None
         one = _fix(wishes, session, (path, origin), launcher, name, line)
+        if line is not None and hides.names and one.options:
+            variables = " ".join(f"${name}" for name in hides.names)
+            one.notes.append(
+                f"keys of the command line are not shown: set {variables}, or put the values in their place"
+            )
         if is_anothers:
             one.notes.append("the command line that was given starts another server, and is left out")
         if told.file is not None and one.options and path not in (None, "-") and not is_anothers:

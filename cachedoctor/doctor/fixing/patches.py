@@ -47,18 +47,18 @@ def patch(
     new = edited(text.replace("\r\n", "\n"), path, launcher, asked)
     new = new.replace("\n", "\r\n") if crlf else new
     notes += [*fix.notes, *(f"takes {cost}" for cost in fix.costs)]
-    name = _printable(path)
+    name = where = _printable(path)
     if new != text and os.path.basename(name) != name and name.startswith(os.pardir):
         name = os.path.basename(name)  # neither patch nor git apply leave the folder they run in
-        notes.append(f"the patch is to be applied in the folder of {path}")
+        notes.append(f"the patch is to be applied in the folder of {where}")
     name += "\t" * (" " in name)  # that is where a name with blanks ends, to patch and to git
     rows = difflib.unified_diff(_ROW.findall(text), _ROW.findall(new), f"a/{name}", f"b/{name}")
     return "".join(row if row.endswith("\n") else f"{row}\n\\ No newline at end of file\n" for row in rows), notes
 
 
 def _printable(path: str) -> str:
-    """The path as it is shown: relative, on one row."""
-    name = os.path.relpath(path) if os.path.isabs(path) else os.path.normpath(path)
+    """The path as it is shown: relative, on one row, of the file itself: patch and git apply change no symlink."""
+    name = os.path.relpath(os.path.realpath(path))
     if not name.isprintable():
         raise CacheDoctorError("--file: its name holds what cannot be printed", "rename it")
     return name

@@ -17,6 +17,7 @@ from cachedoctor.prompts.difference_advice import advise
 from cachedoctor.prompts.digest import digest
 from cachedoctor.prompts.prompt import CHAT, Prompt
 from cachedoctor.prompts.recognisers import generated_values, stamps
+from cachedoctor.report.secrets import hidden
 
 MAX_SHOWN = 80
 """Code points of a value that are shown."""
@@ -65,7 +66,7 @@ def hints(prompts: Iterable[Prompt], errors: list[LintError], hash_text: bool = 
             if key in found:
                 found[key].requests += 1
             elif (kind, place) not in said and len(found) < _MOST:
-                shown = digest(spot.text) if hash_text else spot.text[:MAX_SHOWN]
+                shown = digest(spot.text) if hash_text else hidden(spot.text)[:MAX_SHOWN]
                 advice: list[Advice] = advise(kind, "cch" if kind == "billing-header" else None)
                 found[key] = LintHint(spot.kind, prompt.path, place, words, shown, advice)
     return list(found.values())

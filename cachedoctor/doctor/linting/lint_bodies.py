@@ -17,6 +17,7 @@ from cachedoctor.prompts.digest import digest
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import notes_of
 from cachedoctor.prompts.tokenizers.remembering import Remembering
+from cachedoctor.report import sanitize
 
 _NO_PAIR = "holds no two requests of one conversation"
 _APART = ("cache-salt", "adapter")
@@ -108,6 +109,7 @@ class _Run:
         return compare_prompts.hashed(found) if self._ask.hash_text else found
 
     def _changed(self, earlier: int, later: int, found: PromptDiff) -> list[LintError]:
+        found = sanitize.diff(found)  # secrets are looked for before anything is cut
         first = found.first
         if first is None or run_diff.only_appended(found):
             return []

@@ -24,6 +24,9 @@ _REMINDER = re.compile(r"<system-reminder>[^<]*(?:<(?!/?system-reminder>)[^<]*)*
 _NAMES = {"": "a message", "tool": "a tool result", "function_call_output": "a tool result", "ipython": "a tool result"}
 
 
+_ROLES = frozenset({"user", "assistant", "system", "developer", "tool", "function", "model"})
+
+
 class Histories(msgspec.Struct):
     """The turns of both prompts."""
 
@@ -147,7 +150,7 @@ def message_edited(d: Difference) -> Recognition | None:
     old, new = h.a[h.at], h.b[h.at]
     a, b = snippet(d)
     if old.role != new.role:
-        text = f"message {h.at + 1} is by {new.role or 'nobody'} instead of {old.role or 'nobody'}"
+        text = f"message {h.at + 1} is by {_by(new.role)} instead of {_by(old.role)}"
         return Recognition("message-edited", a, b, text, "role", old.text == new.text)
     others = len({turn.key for turn in h.a[h.heads :]} & {turn.key for turn in h.b[h.heads :]})
     if h.at <= h.heads and not others and min(len(h.a), len(h.b)) - h.at > 1:
@@ -155,8 +158,13 @@ def message_edited(d: Difference) -> Recognition | None:
     if old.role in ("system", "developer"):
         what = "the system prompt changed"
     else:
-        what = f"{_NAMES.get(old.role, f'a message of role {old.role}')} changed: number {h.at + 1} of {len(h.a)}"
+        what = f"{_NAMES.get(old.role, f'a message of role {_by(old.role)}')} changed: number {h.at + 1} of {len(h.a)}"
     return Recognition("message-edited", a, b, what, _field(old, new))
+
+
+def _by(role: str) -> str:
+    """Name a role; one that is not of the APIs is the client's word, and quoted as such."""
+    return role if role in _ROLES else f"`{role}`" if role else "nobody"
 
 
 def other_conversation(d: Difference) -> Recognition | None:

@@ -195,4 +195,4 @@ def _words(what: str, names: list[str], at: int, tools: list[Tool]) -> str:
 
 
 def _quoted(name: str) -> str:
-    return f"`{name[:40]}`"
+    return f"`{name[:200]}`"

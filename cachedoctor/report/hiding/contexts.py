@@ -84,10 +84,10 @@ CONTEXTS = (
             _L + r"(?:[a-z_]{0,20}(?:sess(?:ion)?(?:id|[_-]id|[_-]token)|sid|csrf[_-]?token|_session))=(?!<)"
             r"(?P<hide>[A-Za-z0-9%_.+/=-]{12,})", "<secret>", must_be="drawn"),
     Context("said", (*_PASSES, "pin "),
-            r"(?:" + _PASS + r"|" + _L + r"(?:pin|pwd))(?: (?:for|of|to) [^\s:=]{1,40}| [^\s:=]{1,20}){0,2}(?: (?:is|was|ist|lautet|est|es|будет)\b:?| ?[:=])"
+            r"(?:" + _PASS + r"|" + _L + r"(?:pin|pwd))(?: (?:for|of|to) [^\s:=]{1,40}| [^\s:=]{1,20}){0,2}?(?: (?:is|was|ist|lautet|est|es|будет)\b:?| ?[:=])"
             r" {1,2}[\"'`]?(?!<)(?P<hide>[^\s\"'`,;<>]{4,})", "<secret>", must_be="unlike"),
     Context("key said", _KEYS,
-            r"(?:" + _STRONG + r"|" + _L + r"(?:token|key))(?: (?:for|of|to) \S{1,40}| \S{1,20}){0,2} (?:is|was|ist|lautet|est|es)"
+            r"(?:" + _STRONG + r"|" + _L + r"(?:token|key))(?: (?:for|of|to) \S{1,40}| \S{1,20}){0,2}? (?:is|was|ist|lautet|est|es)"
             r":? {0,2}[\"'`]?(?!<)(?P<hide>[^\s\"'`,;<>]{8,})", "<secret>", must_be="drawn"),
     Context("words of a wallet", ("mnemonic", "seed", "recovery"),
             r"(?:mnemonic|seed|recovery)(?:[ _-](?:phrase|words?|key))?[^\w<]{1,6}(?:is[^\w<]{1,3})?(?P<hide>(?:[a-z]{3,8}[ ,]{1,2}){9,23}[a-z]{3,8})",
