@@ -20,11 +20,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import cachedoctor
+from cachedoctor.diagnosis.replay.vllm_blocks import BlockSettings, SentPrompt, ServedPrompt, serve
 from cachedoctor.model import SamplePeriod, Session
 from cachedoctor.prompts import inputs, run_diff
 from cachedoctor.prompts.model_files import ModelFiles
-from cachedoctor.replay.block_cache import SentPrompt
-from cachedoctor.replay.vllm_blocks import BlockSettings, ServedPrompt, serve
 
 ENOUGH = 0.99
 

@@ -45,8 +45,8 @@ import runs
 from day_causes import GOING_BACK, NEAR, NO_CAUSE, SILENT, TERSE, nothing_to_mend, right
 
 import cachedoctor
+from cachedoctor.diagnosis.rules import registry
 from cachedoctor.model import Finding, Report
-from cachedoctor.rules import registry
 
 NAMES = {rule.name for rule in registry.load()[0]}
 HERE = Path(__file__).parent.parent

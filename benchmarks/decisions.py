@@ -31,10 +31,10 @@ from typing import NamedTuple
 
 import runs
 
+from cachedoctor.diagnosis.rules.base import RuleContext
+from cachedoctor.diagnosis.rules.setup import Setup
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Judged, Request, Session
-from cachedoctor.rules.base import RuleContext
-from cachedoctor.rules.setup import Setup
 
 KINDS = ("equal", "rounded", "explained", "DIFFERENT", "missing")
 

@@ -29,13 +29,13 @@ from rich.cells import cell_len
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 from cachedoctor.doctor.fixing.fixes import Told, fixes
+from cachedoctor.inputs.sources.file import FileSource
 from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.model import CacheDoctorError, Launcher, Report
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
 from cachedoctor.report.text.text_report import render
 from cachedoctor.report.words import do_now
 from cachedoctor.report.words.verdicts import leading
-from cachedoctor.sources.file import FileSource
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 FOLDERS = ("cases", "excerpts", "measured", "vllm", "days")

@@ -27,16 +27,16 @@ from table import Row
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.redact.redact import Redactor
-from cachedoctor.envelope import Unwrapper
-from cachedoctor.metrics import dumps, responses
+from cachedoctor.inputs.envelope import Unwrapper
+from cachedoctor.inputs.metrics import dumps, responses
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts import inputs
 from cachedoctor.prompts.align.align import edit_script
 from cachedoctor.prompts.conversations import common_prefix, walk
+from cachedoctor.prompts.difference_advice import recognise
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.request_bodies import kind_of, prompts_of
-from cachedoctor.prompts.volatile import recognise
-from cachedoctor.report.secrets import hidden
+from cachedoctor.redaction.secrets import hidden
 
 ROUNDS = 3
 LEAST_SECONDS = 0.02

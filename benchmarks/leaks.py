@@ -28,7 +28,7 @@ from urllib.parse import quote, unquote
 import leaks_seams
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
-from cachedoctor.doctor.live.event_stream import EventStream
+from cachedoctor.doctor.analysis.event_stream import EventStream
 from cachedoctor.doctor.redact.redact import Redactor
 from cachedoctor.report.base import FORMATS, Look, write
 

@@ -12,15 +12,15 @@ from typing import Any
 import msgspec
 
 from cachedoctor import lint
+from cachedoctor.live.proxy import passed_requests
+from cachedoctor.live.proxy.exchange import Asked, Exchange
+from cachedoctor.live.proxy.looking import Looking
+from cachedoctor.live.proxy.passed_requests import PassedRequests
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts import compare_prompts, run_diff
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.tokenizers import tokenize
-from cachedoctor.proxy import request_lines
-from cachedoctor.proxy.exchange import Asked, Exchange
-from cachedoctor.proxy.looking import Looking
-from cachedoctor.proxy.passed_requests import PassedRequests
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
 from cachedoctor.report.text import diff_text
 from cachedoctor.report.wire import diff_v1
 
@@ -100,7 +100,7 @@ def _passed(requests: list[tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, s
             answer = json.dumps({"model": body.get("model", "m"), "usage": {"prompt_tokens": 9}}).encode()
             raw = json.dumps(body).encode()
             seen = looking.at(Exchange(turn, "POST", path, 200, 0.1, 0.1, raw, answer=answer))
-            yield "proxy row", request_lines.line(seen)
+            yield "proxy row", passed_requests.line(seen)
             yield "proxy line", json.dumps(msgspec.to_builtins(seen))
         looking.close()
         recorded = Path(record).read_bytes()

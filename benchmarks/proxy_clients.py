@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from proxy_fuzz import running
 from proxy_talks import CHAT, EACH, MESSAGES, WORD, Server, foreign, listening, requests
 
-from cachedoctor.proxy.body_fixes import NAMES
+from cachedoctor.live.proxy.body_fixes import NAMES
 
 CLIENTS = ("one", "two")
 MOST = 24 * 3600 // EACH

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from proxy_exchanges import free_port
 from proxy_fuzz import running
 
-from cachedoctor.proxy.body_fixes import NAMES
+from cachedoctor.live.proxy.body_fixes import NAMES
 
 USAGE = {"prompt_tokens": 30, "prompt_tokens_details": {"cached_tokens": 10}}
 SAID = {"role": "assistant", "content": "Ho", "reasoning_content": "Let me think"}

@@ -19,9 +19,9 @@ from typing import Any
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.redact.redact import Redactor
+from cachedoctor.inputs.sources.base import SourceError
+from cachedoctor.inputs.sources.file import FileSource
 from cachedoctor.report.wire import report_v1
-from cachedoctor.sources.base import SourceError
-from cachedoctor.sources.file import FileSource
 
 _NAMES = ("*.log", "*.txt", "server.log*")
 

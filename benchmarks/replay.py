@@ -30,6 +30,10 @@ from typing import Any, NamedTuple
 
 import runs
 
+from cachedoctor.diagnosis.replay.llamacpp.content import Served
+from cachedoctor.diagnosis.replay.llamacpp.server import serve
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.traffic import Asked, Happened
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.replaying import from_bodies, from_log
 from cachedoctor.doctor.replaying.recorded_settings import recorded
@@ -37,10 +41,6 @@ from cachedoctor.knowledge import cmdline
 from cachedoctor.model import Judged, Request, Session
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.request_bodies import kind_of, prompts_of
-from cachedoctor.replay.llamacpp.served import Served
-from cachedoctor.replay.llamacpp.server import serve
-from cachedoctor.replay.llamacpp.server_settings import Settings
-from cachedoctor.replay.traffic import Asked, Happened
 
 BUILDS = {"0.2.0": 6301, "0.2.4": 6900, "0.2.8": 7551, "0.2.14": 8353}
 """Of wheels whose version does not say it."""

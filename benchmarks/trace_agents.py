@@ -28,15 +28,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cachedoctor.doctor.diagnosis.prompt_speed import PromptSpeed
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
+from cachedoctor.diagnosis.replay.traffic import Asked, Traffic
+from cachedoctor.diagnosis.replay.vllm_blocks import BlockServer, BlockSettings, SentPrompt, in_order
+from cachedoctor.doctor.findings.history import PromptSpeed
 from cachedoctor.doctor.whatif.evidence import Evidence
 from cachedoctor.doctor.whatif.tuning import tune
 from cachedoctor.model.whatif import Placed, ReplayAccount
-from cachedoctor.replay.block_cache import SentPrompt, in_order
-from cachedoctor.replay.llamacpp.server_settings import Settings
-from cachedoctor.replay.prompt_tree import PromptTree
-from cachedoctor.replay.traffic import Asked, Traffic
-from cachedoctor.replay.vllm_blocks import BlockServer, BlockSettings
 
 BLOCK = 64
 SECONDS = 1.0

@@ -33,7 +33,7 @@ from days import HERE, models_in
 from cachedoctor.doctor.whatif.evidence import Asking, gather
 from cachedoctor.doctor.whatif.server_names import FIELDS
 from cachedoctor.doctor.whatif.simulation import simulate
-from cachedoctor.knowledge import cmdline, flags
+from cachedoctor.knowledge import cmdline, server_options
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.model import CacheDoctorError
 
@@ -64,7 +64,7 @@ def pairs(folder: Path, only: str) -> list[tuple[Path, Path]]:
         if not (mended / "truth.json").is_file() or fields(run) != fields(mended):
             continue
         names = [word.partition("=")[0] for word in changes(runs.truth(run)["options"], runs.truth(mended)["options"])]
-        known = all(flags.BY_NAME[f"--{name}"][0].key in FIELDS for name in names)
+        known = all(server_options.BY_NAME[f"--{name}"][0].key in FIELDS for name in names)
         if names and known and counted(run) and counted(mended):
             found.append((run, mended))
     return found
@@ -107,8 +107,8 @@ def changes(old: list[str], new: list[str]) -> list[str]:
     found = []
     for key in sorted({*before, *after}):
         if before.get(key) != after.get(key):
-            default = next((value for _, value in reversed(flags.BY_KEY[key].defaults)), None)
-            found.append(f"{flags.BY_KEY[key].names[0].text.lstrip('-')}={after.get(key, default)}")
+            default = next((value for _, value in reversed(server_options.BY_KEY[key].defaults)), None)
+            found.append(f"{server_options.BY_KEY[key].names[0].text.lstrip('-')}={after.get(key, default)}")
     return found
 
 

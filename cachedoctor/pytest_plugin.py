@@ -98,9 +98,9 @@ def _said(found: Lint) -> str:
     """The errors as text."""
     import io
 
-    from cachedoctor.report import sanitize
-    from cachedoctor.report.text.lint_text import render
+    from cachedoctor.redaction import sanitize
+    from cachedoctor.report.forms.lint_forms import render_text
 
     text = io.StringIO()
-    render(sanitize.lint(found), text, 100)
+    render_text(sanitize.lint(found), text, 100)
     return f"requests are not cache-friendly\n{text.getvalue()}"

@@ -26,8 +26,8 @@ version = release = re.findall(r'__version__ = "(.+)"', (ROOT / "cachedoctor" / 
 extensions = ["myst_parser"]
 include_patterns = [
     "docs/**.md",
-    "cachedoctor/rules/*/cd*.md",
-    "cachedoctor/rules/blind.md",
+    "cachedoctor/diagnosis/rules/*/cd*.md",
+    "cachedoctor/diagnosis/rules/blind.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
 ]

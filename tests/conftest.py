@@ -24,11 +24,11 @@ from terminals import VARIABLES
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
+from cachedoctor.inputs.sources.file import FileSource
 from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.model import Given
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
 from cachedoctor.report.wire import report_v1
-from cachedoctor.sources.file import FileSource
 
 # No file of settings above the checkout, and no variable of the developer, has a say in a test.
 for _name in [name for name in os.environ if name.startswith("CACHEDOCTOR_")]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from cachedoctor.sources.follow import FollowSource
+from cachedoctor.inputs.sources.follow import FollowSource
 
 POLL = 0.01
 Step = Callable[[], object]

@@ -10,17 +10,7 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
 
-from cachedoctor.model import (
-    CheckpointRow,
-    Cost,
-    Evidence,
-    Finding,
-    Remedy,
-    Report,
-    RequestRow,
-    Session,
-    Totals,
-)
+from cachedoctor.model import CheckpointRow, Cost, Evidence, Finding, Remedy, Report, RequestRow, Session, Totals
 from cachedoctor.report.base import Look
 from cachedoctor.report.html import html_report
 

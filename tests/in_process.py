@@ -9,7 +9,7 @@ import pytest
 
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts import model_files
-from cachedoctor.prompts.confined import limits
+from cachedoctor.prompts.confined import pipe_messages
 from cachedoctor.prompts.confined.child import Child, FailedError
 from cachedoctor.prompts.confined.pipe_messages import Message
 from cachedoctor.prompts.confined_worker import Worker
@@ -42,6 +42,6 @@ def answer_here(monkeypatch: pytest.MonkeyPatch) -> None:
     def piped(message: Message) -> Message:
         return Message(json.loads(json.dumps(message.head)), message.data)
 
-    monkeypatch.setattr(limits, "allow", lambda _: None)
+    monkeypatch.setattr(pipe_messages, "allow", lambda _: None)
     monkeypatch.setattr(Child, "_started", lambda _: None)
     monkeypatch.setattr(Child, "_exchange", exchange)

@@ -15,8 +15,8 @@ import pytest
 from _pytest.runner import runtestprotocol
 from conftest import Analyzer, case_of
 
+from cachedoctor.diagnosis.rules import registry
 from cachedoctor.model import Evidence, Finding, Report
-from cachedoctor.rules import registry
 
 
 def _claim(finding: Finding) -> None:

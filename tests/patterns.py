@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import cachedoctor
 from cachedoctor.doctor.catalogues import catalogue
 from cachedoctor.engines.llamacpp.messages import ROWS
-from cachedoctor.knowledge.later_pattern import LaterPattern
-from cachedoctor.report import secrets
-from cachedoctor.report.hiding.contexts import CONTEXTS
+from cachedoctor.knowledge.texts import LaterPattern
+from cachedoctor.redaction import secrets
+from cachedoctor.redaction.contexts import CONTEXTS
 
 _REPEATS = (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT)
 _SAMPLES = [ord(c) for c in "a0 A_-.:=\t\"'<>[]{}()|/x9Z%,;\n\r"] + [0x1B, 0x80, 0xE9, 0x4E00, 0xF0001]

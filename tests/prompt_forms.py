@@ -3,9 +3,9 @@
 import pytest
 
 from cachedoctor.prompts.conversations import common_prefix
+from cachedoctor.prompts.difference_advice import recognise
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.request_bodies import kind_of, prompts_of
-from cachedoctor.prompts.volatile import recognise
 
 REST = "\nYou have access to the tools below. Use them with care.\n"
 

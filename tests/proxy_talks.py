@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from aiohttp import ClientSession, TCPConnector, web
 from yarl import URL
 
-from cachedoctor.proxy.exchange import Asked, Exchange
-from cachedoctor.proxy.relay import Relay
+from cachedoctor.live.proxy.exchange import Asked, Exchange
+from cachedoctor.live.proxy.relay import Relay
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 WORD = re.compile(r"\b(?:one|two)-\d{4}\b")

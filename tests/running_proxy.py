@@ -10,10 +10,10 @@ from typing import TypeVar, cast
 
 from proxy_exchanges import free_port
 
-from cachedoctor.proxy.connections import Limits
-from cachedoctor.proxy.exchange import Asked, Exchange, Seen
-from cachedoctor.proxy.looking_process import LookingProcess, blind
-from cachedoctor.proxy.serving import Address, Plan, _Serving, upstream_url
+from cachedoctor.live.proxy.connections import Limits
+from cachedoctor.live.proxy.exchange import Asked, Exchange, Seen
+from cachedoctor.live.proxy.looking_process import LookingProcess, blind
+from cachedoctor.live.proxy.serving import Address, Plan, _Serving, upstream_url
 
 T = TypeVar("T")
 

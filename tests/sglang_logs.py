@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cachedoctor.doctor.analysis.line_order import take_all
+from cachedoctor.doctor.analysis.servers import take_all
 from cachedoctor.doctor.analysis.stats_servers import StatsServers
 from cachedoctor.doctor.faults import Faults
 from cachedoctor.model import BatchPeriod, PrefillBatch, Segment, Session

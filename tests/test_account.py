@@ -12,8 +12,8 @@ from conftest import CASES, content_of, given_of, json_of, prompts_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cachedoctor.account.from_numbers import place
-from cachedoctor.account.ledger import Ledger
+from cachedoctor.diagnosis.account.from_numbers import place
+from cachedoctor.diagnosis.account.ledger import Ledger
 from cachedoctor.model import Dropped, Judged, Mark, Request, Verdict
 
 COUNT = st.none() | st.integers(0, 5000)

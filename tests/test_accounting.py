@@ -28,7 +28,7 @@ def prefix(
     seen = observed(**fields)
     numbers = Counts(seen.prompt_tokens, seen.cached_tokens, seen.processed_tokens, {})
     facts = Facts(0, "x", memory=memory, **(known or {}))  # type: ignore[arg-type]
-    held = accounting.held(seen)
+    held = accounting.held_content(seen)
     if seen.choice.found_keep is not None:  # the conversation that came back from RAM is found by its length
         held = replace(held, tokens=seen.held_tokens)
     return accounting.prefix(seen, held, numbers, facts, shown=shown), numbers

@@ -12,12 +12,12 @@ from conftest import report_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cachedoctor.diagnosis.replay.llamacpp.content import Served
+from cachedoctor.diagnosis.replay.llamacpp.server import serve
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
+from cachedoctor.diagnosis.replay.traffic import Asked, Traffic
 from cachedoctor.model.terms import OF_CLIENTS
-from cachedoctor.replay.llamacpp.served import Served
-from cachedoctor.replay.llamacpp.server import serve
-from cachedoctor.replay.llamacpp.server_settings import Settings
-from cachedoctor.replay.prompt_tree import PromptTree
-from cachedoctor.replay.traffic import Asked, Traffic
 
 REPLY = 5
 """Tokens of every reply that its slot keeps; one more was sampled."""

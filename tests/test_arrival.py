@@ -23,12 +23,12 @@ from conftest import CASES, FIXTURES, MEASURED, content_of, every_case, given_of
 from test_stream import last, lines_of, of, stream_of
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
-from cachedoctor.report import sanitize
+from cachedoctor.inputs.sources.base import Source
+from cachedoctor.inputs.sources.file import FileSource
+from cachedoctor.inputs.sources.follow import FollowSource
+from cachedoctor.inputs.sources.stdin import StdinSource
+from cachedoctor.redaction import sanitize
 from cachedoctor.report.wire import report_v1
-from cachedoctor.sources.base import Source
-from cachedoctor.sources.file import FileSource
-from cachedoctor.sources.follow import FollowSource
-from cachedoctor.sources.stdin import StdinSource
 
 LLAMA = ("server-restarted-b9713", "parallel-agents-unified", "wrapped-compose-two-services")
 MOST = 30_000

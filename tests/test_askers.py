@@ -13,13 +13,13 @@ from conftest import FIXTURES, content_of, report_of
 from made import request
 from msgspec.structs import replace
 
-from cachedoctor.account.asking import logged
-from cachedoctor.account.ledger import KEPT, SHOWN, Ledger
+from cachedoctor.diagnosis.account.asking import logged
+from cachedoctor.diagnosis.account.ledger import KEPT, SHOWN, Ledger
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 from cachedoctor.doctor.redact.redact import Redactor
 from cachedoctor.engines import callers
 from cachedoctor.model import ClientName, Judged, Session
-from cachedoctor.prompts import askers
+from cachedoctor.prompts import client_habits
 from cachedoctor.prompts.prompt import Prompt
 
 CASE = FIXTURES / "cases" / "shared-prefix-steal-bodies-b8672"
@@ -28,7 +28,7 @@ ASKS = {"role": "user", "content": "Hello."}
 
 
 def asker(**body: Any) -> ClientName | None:
-    return askers.asker(Prompt("x", "openai-chat", "", body={"messages": [SYSTEM, ASKS], **body}))
+    return client_habits.asker(Prompt("x", "openai-chat", "", body={"messages": [SYSTEM, ASKS], **body}))
 
 
 def test_the_surest_name_comes_first() -> None:
@@ -45,8 +45,8 @@ def test_the_surest_name_comes_first() -> None:
     family = asker()
     assert family is not None
     assert (family.by, "careful" in family.name) == ("system_prompt", False)
-    assert askers.asker(Prompt("x", "openai-chat", "", body={"messages": [ASKS]})) is None
-    assert askers.asker(Prompt("x", "slots", "")) is None
+    assert client_habits.asker(Prompt("x", "openai-chat", "", body={"messages": [ASKS]})) is None
+    assert client_habits.asker(Prompt("x", "slots", "")) is None
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,9 @@ def test_names_can_be_hashed() -> None:
     """The same client has the same hash, another one another."""
 
     def hashed(**body: Any) -> ClientName | None:
-        return askers.asker(Prompt("x", "openai-chat", "", body={"messages": [SYSTEM, ASKS], **body}), hashed=True)
+        return client_habits.asker(
+            Prompt("x", "openai-chat", "", body={"messages": [SYSTEM, ASKS], **body}), hashed=True
+        )
 
     alice = hashed(user="alice")
     assert alice == ClientName("user", "#" + hashlib.sha256(b"alice").hexdigest()[:12])

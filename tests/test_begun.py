@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from cachedoctor.sources.base import SourceError
-from cachedoctor.sources.begun import BegunSource
+from cachedoctor.inputs.sources.base import SourceError
+from cachedoctor.inputs.sources.stdin import BegunSource
 
 
 class Given:

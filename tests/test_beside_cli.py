@@ -11,10 +11,10 @@ import pytest
 from command import LOG, one_line, run
 
 import cachedoctor
-from cachedoctor.cli.given_dumps import dumps_in
+from cachedoctor.cli.asked_counters import dumps_in
 from cachedoctor.doctor.extras import extra_inputs
 from cachedoctor.doctor.extras.extra_inputs import ExtraInputs, attach
-from cachedoctor.metrics.responses import Given
+from cachedoctor.inputs.metrics.responses import Given
 from cachedoctor.model import Answers, CacheDoctorError, Counters, Session, Setting
 
 REAL = Path(__file__).parent.parent / "fixtures" / "vllm"

@@ -11,7 +11,7 @@ import pytest
 from test_vllm_lookalikes import access, report_of, start, stats
 
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
-from cachedoctor.knowledge.repeats import Repeats
+from cachedoctor.knowledge.texts import Repeats
 from cachedoctor.model import Answers, SentBodies, Session, Setting
 
 Body = dict[str, Any]

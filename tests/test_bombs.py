@@ -18,8 +18,8 @@ import typer
 from command import LOG, PYTHON, one_line, run
 
 from cachedoctor.cli.terminal import size
-from cachedoctor.sources.base import SourceError
-from cachedoctor.sources.file import FileSource
+from cachedoctor.inputs.sources.base import SourceError
+from cachedoctor.inputs.sources.file import FileSource
 
 zstd = importlib.import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
 

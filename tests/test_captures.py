@@ -17,17 +17,17 @@ from conftest import FIXTURES
 from prompt_files import fails
 from schemas import schema_of
 
-from cachedoctor.captures import recognise
-from cachedoctor.doctor.extras import told_counts
+from cachedoctor.doctor.extras import extra_inputs
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 from cachedoctor.doctor.linting.lint_bodies import LintAsk, lint_requests
 from cachedoctor.doctor.linting.sent_requests import from_dicts, read_files
 from cachedoctor.doctor.whatif import evidence
-from cachedoctor.metrics import responses
+from cachedoctor.inputs.captures import recognise
+from cachedoctor.inputs.metrics import responses
 from cachedoctor.model import CacheDoctorError, Mark
-from cachedoctor.prompts import askers, inputs
+from cachedoctor.prompts import client_habits, inputs
 from cachedoctor.prompts.prompt import Prompt
-from cachedoctor.report.words import lint_words
+from cachedoctor.report.forms import lint_forms
 
 FOLDER = FIXTURES / "recordings"
 BODIES: list[dict[str, Any]] = [json.loads(line) for line in (FOLDER / "bodies.jsonl").read_text("utf-8").splitlines()]
@@ -54,7 +54,7 @@ def rendered(body: dict[str, Any]) -> str:
 
 
 def told(prompts: list[Prompt]) -> list[tuple[int | None, int | None]]:
-    return [tuple(told_counts.of_prompt(prompt)) for prompt in prompts]  # type: ignore[misc]
+    return [tuple(extra_inputs.of_prompt(prompt)) for prompt in prompts]  # type: ignore[misc]
 
 
 # ---- what went in comes out
@@ -101,8 +101,8 @@ def test_responses_come_in_parts() -> None:
 
 def test_who_sent_it() -> None:
     """SGLang's session and salt, LiteLLM's session, OpenTelemetry's conversation, a transcript's session."""
-    by = {name: askers.asker(load(name)[0]) for name in ("sglang.log", "sglang-json.log", "transcript.jsonl")}
-    by |= {name: askers.asker(load(name)[0]) for name in ("otel-spans.jsonl", "litellm-standard.jsonl")}
+    by = {name: client_habits.asker(load(name)[0]) for name in ("sglang.log", "sglang-json.log", "transcript.jsonl")}
+    by |= {name: client_habits.asker(load(name)[0]) for name in ("otel-spans.jsonl", "litellm-standard.jsonl")}
     assert {name: (one.by, one.name) for name, one in by.items() if one is not None} == {
         "sglang.log": ("session", "desk-3"),
         "sglang-json.log": ("session", "desk-3"),
@@ -399,7 +399,7 @@ def test_lint_says_what_the_server_reused() -> None:
     (error,) = found.errors
     assert (error.kind, error.place, error.line) == ("message-edited", "messages[0].content", None)
     assert (error.answered_tokens, error.answered_reused) == (224, 12)
-    assert lint_words.cost(error, exact=True).endswith("; the server reused 12 of 224")
+    assert lint_forms.cost(error, exact=True).endswith("; the server reused 12 of 224")
     assert found.notes == []
 
 
@@ -415,8 +415,8 @@ def test_lines_of_a_proxys_records(tmp_path: Path, order: tuple[int, ...], lines
 def test_lint_of_a_transcript_concludes_nothing_about_the_head() -> None:
     found = lint_requests(read_files([str(FOLDER / "transcript.jsonl")]), LintAsk())
     assert found.append_only
-    assert lint_words.verdict(found).startswith("append-only as far as they are recorded: 3 requests")
-    assert "no system prompt, no tools" in lint_words.notes(found)[0]
+    assert lint_forms.lint_verdict(found).startswith("append-only as far as they are recorded: 3 requests")
+    assert "no system prompt, no tools" in lint_forms.notes(found)[0]
 
 
 def test_a_transcript_is_not_simulated() -> None:

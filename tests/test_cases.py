@@ -16,13 +16,13 @@ from conftest import CASES, case_of, content_of, every_case, given_of, json_of, 
 from findings_text import Expected, findings_text, first_command, summary
 from syrupy.assertion import SnapshotAssertion
 
+from cachedoctor.diagnosis.rules import registry
 from cachedoctor.doctor.analysis import servers
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.engines.catalogue.base import Catalogue
 from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.model import Report
 from cachedoctor.report.text import text_report as text
-from cachedoctor.rules import registry
 
 FIELDS = ("prompt", "cached", "processed")
 MEMORIES = {"attention", "swa", "hybrid", "recurrent"}

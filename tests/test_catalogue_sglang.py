@@ -9,12 +9,11 @@ from conftest import FIXTURES
 
 from cachedoctor.engines.catalogue.base import HOLE, Event, Message
 from cachedoctor.engines.catalogue.scanner import Scanner
-from cachedoctor.engines.sglang.fields import FIELDS, PAIRS, field
-from cachedoctor.engines.sglang.meanings import MEANINGS
+from cachedoctor.engines.sglang.fields import FIELDS, MEANINGS, PAIRS, field
 from cachedoctor.engines.sglang.messages import ROWS
 from cachedoctor.engines.sglang.reader import READER
 from cachedoctor.model import Segment
-from cachedoctor.redact.holes import PLAIN
+from cachedoctor.redaction.holes import PLAIN
 
 LINES = (FIXTURES / "lines" / "sglang_batch_lines_13_versions.txt").read_text("utf-8").splitlines()
 BATCHES = [line for line in LINES if line.startswith("[")]

@@ -22,10 +22,10 @@ from pathlib import Path
 import pytest
 from command import FIRST, HEAD, LOG, SECOND, THIRD, TURN, Started, one_line, run, start
 
-from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink
+from cachedoctor.inputs.sources.file import FileSource
 from cachedoctor.report.base import FORMATS
-from cachedoctor.sources.file import FileSource
 
 PATIENCE = 120
 """Seconds after which a test gives up; nothing here measures."""
@@ -290,7 +290,7 @@ def test_what_cannot_be_read_in_the_middle_of_a_list(tmp_path: Path, bad: Callab
 
 
 REFUSE = """\
-from cachedoctor.sources import file
+from cachedoctor.inputs.sources import file
 real = file.FileIO
 def refuse(name, mode):
     if name.endswith("b.log"):

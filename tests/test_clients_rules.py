@@ -132,7 +132,7 @@ def test_old_and_new_lines_name_the_client(tmp_path):
 
 def test_rules_take_the_settings_from_the_table():
     """One place for the words: the header's switch, and where small requests go."""
-    from cachedoctor.rules import advice
+    from cachedoctor.diagnosis.rules import advice
 
     header = known("claude-code/billing-header").habit
     assert advice.client("claude-code/billing-header").commands == header.commands

@@ -11,7 +11,7 @@ from wrapped import docker
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.intake import EXCERPT_LINES
-from cachedoctor.envelope.clock import ends, wall_time
+from cachedoctor.inputs.envelope.shapes import ends, wall_time
 
 LAUNCH = "slot launch_slot_: id  0 | task 7 | processing task"
 

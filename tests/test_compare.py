@@ -14,7 +14,7 @@ from conftest import CASES, ROOT, log_of
 from test_frames import request
 
 import cachedoctor
-from cachedoctor.doctor.compare import bootstrap
+from cachedoctor.doctor.compare import tally
 from cachedoctor.doctor.compare.compare import compare
 from cachedoctor.model import (
     Comparison,
@@ -28,8 +28,8 @@ from cachedoctor.model import (
     Session,
     Totals,
 )
+from cachedoctor.report.forms import compare_forms
 from cachedoctor.report.wire.stored import StoredRequests
-from cachedoctor.report.words import compare_words
 
 VALIDATOR = jsonschema.Draft202012Validator(
     json.loads((ROOT / "docs/schemas/compare-v1.schema.json").read_text("utf-8"))
@@ -40,7 +40,7 @@ RULES = [RuleInfo(code, "a-rule", "", "") for code in ("CD101", "CD201", "CD902"
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """No answer here is near its border; tests/test_intervals.py draws as often as the program."""
-    monkeypatch.setattr(bootstrap, "_DRAWS", 400)
+    monkeypatch.setattr(tally, "_DRAWS", 400)
 
 
 def finding(code: str = "CD101", count: int = 1, tokens: int = 500) -> Finding:
@@ -111,7 +111,7 @@ def test_the_same_report_twice_makes_no_difference() -> None:
         assert {m.difference for m in shown.measures} == {0.0}
         assert {m.verdict for m in shown.measures} == {"same"}
         assert shown.differences == []
-        assert "No difference" in compare_words.verdict(shown)
+        assert "No difference" in compare_forms.comparison_verdict(shown)
 
 
 @pytest.mark.sweep
@@ -129,7 +129,7 @@ def test_few_conversations_cannot_tell_however_many_requests_they_have() -> None
     assert shown.verdict == "unsure"
     assert shown.measures[0].low is None
     assert shown.why == "only 1 conversation on the side BEFORE, 5 are needed"
-    assert compare_words.verdict(shown).startswith("Cannot tell: ")
+    assert compare_forms.comparison_verdict(shown).startswith("Cannot tell: ")
 
 
 def test_what_is_alike_but_not_the_same_cannot_be_told_from_few_conversations() -> None:
@@ -144,14 +144,14 @@ def test_what_is_alike_but_not_the_same_cannot_be_told_from_few_conversations() 
 def test_what_rounds_to_nothing_has_no_sign() -> None:
     shown = both(report(turns(8, 500, prompt=100_000)), report(turns(8, 501, prompt=100_000))).measures[0]
     assert shown.difference == pytest.approx(1e-5)
-    assert compare_words.change(shown, shown.difference) == "0.0 points"
-    assert compare_words.change(shown, -0.0004) == "0.0 points"
-    assert compare_words.change(shown, -0.0006) == "-0.1 points"
+    assert compare_forms.change(shown, shown.difference) == "0.0 points"
+    assert compare_forms.change(shown, -0.0004) == "0.0 points"
+    assert compare_forms.change(shown, -0.0006) == "-0.1 points"
     tokens, times = both(report(turns(8, 500)), report(turns(8, 501))).measures[2:4]
-    assert compare_words.change(tokens, -0.4) == "0"
-    assert compare_words.change(tokens, 0.6) == "+1"
-    assert compare_words.change(times, 0.01) == "0.0 ms"
-    assert compare_words.change(times, 0.0) == "0 ms"
+    assert compare_forms.change(tokens, -0.4) == "0"
+    assert compare_forms.change(tokens, 0.6) == "+1"
+    assert compare_forms.change(times, 0.01) == "0.0 ms"
+    assert compare_forms.change(times, 0.0) == "0 ms"
 
 
 def test_what_may_be_chance_is_called_so() -> None:
@@ -164,7 +164,7 @@ def test_what_may_be_chance_is_called_so() -> None:
     assert high is not None
     assert low < 0 < high
     assert shown.verdict == "unsure"
-    assert "may be chance" in compare_words.verdict(shown)
+    assert "may be chance" in compare_forms.comparison_verdict(shown)
 
 
 def test_requests_without_conversation_decide_by_all() -> None:
@@ -256,16 +256,16 @@ def test_findings_of_whole_servers_are_no_share_of_requests() -> None:
     assert (found.change, found.sure) == ("went", True)
     assert found.before is not None
     assert found.before.of == "servers"
-    assert compare_words.finding(found) == "seen 3 times, 500 tokens"
+    assert compare_forms.finding(found) == "seen 3 times, 500 tokens"
 
 
 def test_children_are_among_the_requests_of_a_finding() -> None:
     """A finding counts them: never 12 of 10 requests."""
     rows = [*turns(1, 500), *[request(parent=2, **_alone()) for _ in range(2)]]
     (found,) = both(report(rows, [finding(count=4)]), report(turns(30, 500))).findings
-    assert compare_words.finding(found) == "4 of 5 requests, 500 tokens"
+    assert compare_forms.finding(found) == "4 of 5 requests, 500 tokens"
     (odd,) = both(report(turns(1, 500), [finding(count=12)]), report(turns(30, 500))).findings
-    assert compare_words.finding(odd) == "seen 12 times, 500 tokens"
+    assert compare_forms.finding(odd) == "seen 12 times, 500 tokens"
 
 
 def _alone() -> dict[str, Any]:

@@ -15,7 +15,7 @@ from conftest import CASES
 from cachedoctor.cli import live
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Cost, Evidence, Finding, InputInfo, Report, Session, Totals
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
 from cachedoctor.report.base import Look
 from cachedoctor.report.text import concise
 from cachedoctor.report.wire.stored import StoredRequests

@@ -7,7 +7,17 @@ from typing import Any
 import made
 import pytest
 
-from cachedoctor.account.twins import SameLengths
+from cachedoctor.diagnosis.account.from_numbers import SameLengths
+from cachedoctor.diagnosis.rules.base import RuleContext, SessionFinding
+from cachedoctor.diagnosis.rules.client import cd111_lora_changed as cd111
+from cachedoctor.diagnosis.rules.input import cd904_reuse_undecided as cd904
+from cachedoctor.diagnosis.rules.programs import cd701_restore_cut as cd701
+from cachedoctor.diagnosis.rules.setup import Setup
+from cachedoctor.diagnosis.rules.slots import cd310_idle_slots_cleared as cd310
+from cachedoctor.diagnosis.rules.slots import cd311_ram_entry_consumed as cd311
+from cachedoctor.diagnosis.rules.slots import cd312_computed_together as cd312
+from cachedoctor.diagnosis.rules.vllm import cd514_drafting_finds_nothing as cd514
+from cachedoctor.diagnosis.rules.vllm import cd515_window_flushed as cd515
 from cachedoctor.model import (
     Answer,
     Answers,
@@ -23,16 +33,6 @@ from cachedoctor.model import (
     Side,
     Undecided,
 )
-from cachedoctor.rules.base import RuleContext, SessionFinding
-from cachedoctor.rules.client import cd111_lora_changed as cd111
-from cachedoctor.rules.input import cd904_reuse_undecided as cd904
-from cachedoctor.rules.programs import cd701_restore_cut as cd701
-from cachedoctor.rules.setup import Setup
-from cachedoctor.rules.slots import cd310_idle_slots_cleared as cd310
-from cachedoctor.rules.slots import cd311_ram_entry_consumed as cd311
-from cachedoctor.rules.slots import cd312_computed_together as cd312
-from cachedoctor.rules.vllm import cd514_drafting_finds_nothing as cd514
-from cachedoctor.rules.vllm import cd515_window_flushed as cd515
 
 LINE = Mark(7, b"line")
 

@@ -15,10 +15,10 @@ import yaml
 from command import LOG, run
 from conftest import ROOT
 
-from cachedoctor.cli.metrics_page import Page
-from cachedoctor.doctor.exporter.many_logs import Numbers
+from cachedoctor.diagnosis.rules import names
+from cachedoctor.live.exporter.many_logs import Numbers
+from cachedoctor.live.exporter.metrics_page import Page
 from cachedoctor.model.terms import OF_INPUT
-from cachedoctor.rules import names
 
 MONITORING, PIPELINES = ROOT / "contrib" / "monitoring", ROOT / "contrib" / "pipelines"
 PROMTOOL = shutil.which("promtool")

@@ -9,7 +9,7 @@ import pytest
 from conftest import FIXTURES, report_of
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
-from cachedoctor.knowledge.deciding_lines import deciding
+from cachedoctor.knowledge.decision import deciding
 from cachedoctor.report.base import Look, write
 
 FORMATS = ("text", "markdown", "html")

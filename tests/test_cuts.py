@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cachedoctor.doctor.analysis import intake
-from cachedoctor.sources.byte_order import utf8
-from cachedoctor.sources.unpack import unpacked
+from cachedoctor.inputs.sources.unpack import unpacked, utf8
 
 LOGS = seeds.logs()
 SMALL = [log for log in LOGS if len(log) < 12_000]

@@ -8,8 +8,8 @@ import sys
 import pytest
 from conftest import CASES, ROOT, content_of
 
+from cachedoctor.diagnosis.rules import registry
 from cachedoctor.model import Confidence, Cost, Finding, RuledOut, Severity
-from cachedoctor.rules import registry
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import cutting

@@ -11,8 +11,7 @@ from rapidfuzz.distance import Levenshtein
 
 from cachedoctor.model import Edit
 from cachedoctor.prompts.align import anchors
-from cachedoctor.prompts.align.align import SMALL, apply, common_prefix, common_suffix, edit_script, summary
-from cachedoctor.prompts.align.edit_distance import equal_runs
+from cachedoctor.prompts.align.align import SMALL, apply, common_prefix, common_suffix, edit_script, equal_runs, summary
 
 # Few different tokens repeat a lot, many hardly ever: both ends of what anchors see.
 FEW = st.lists(st.integers(0, 3), max_size=60)

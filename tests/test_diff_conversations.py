@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prompt_files import one
 
-from cachedoctor.prompts import slots_dump
+from cachedoctor.prompts import inputs
 from cachedoctor.prompts.conversations import common_prefix, walk
 from cachedoctor.prompts.prompt import Prompt
 
@@ -73,5 +73,5 @@ def test_slots_are_paired_by_id_then_by_text():
 
     a = [slot(0, "main 1"), slot(1, "side x"), slot(2, "third")]
     b = [slot(5, "third more"), slot(0, "main 2"), slot(6, "side xy"), slot(7, "z")]
-    assert [(x.slot, y.slot) for x, y in slots_dump.pair(a, b)] == [(0, 0), (1, 6), (2, 5)]
-    assert [(x.slot, y.slot) for x, y in slots_dump.pair(a[:1], b[:1])] == [(0, 5)]
+    assert [(x.slot, y.slot) for x, y in inputs.pair(a, b)] == [(0, 0), (1, 6), (2, 5)]
+    assert [(x.slot, y.slot) for x, y in inputs.pair(a[:1], b[:1])] == [(0, 5)]

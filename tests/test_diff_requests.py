@@ -6,7 +6,7 @@ import pytest
 from command import run
 from prompt_forms import A1, A2, SYSTEM, U1, U2, U3, anthropic, between, body, chatml, llama, openai, tool
 
-from cachedoctor.prompts import compare_prompts, request_settings, run_diff
+from cachedoctor.prompts import compare_prompts, request_bodies, run_diff
 from cachedoctor.prompts.tokenizers import tokenize
 
 FIRST, SECOND = "The build takes a minute.", "Two files are open."
@@ -148,7 +148,7 @@ def test_the_name_of_a_model_alone_makes_no_difference():
     found = compared(openai(SYSTEM, U1, model="a"), openai(SYSTEM, U1, model="b"))
     assert found.equal
     assert [setting.place for setting in found.settings] == ["model"]
-    assert not request_settings.decides(found.settings)
+    assert not request_bodies.decides(found.settings)
 
 
 def test_images_that_differ_behind_the_first_difference():

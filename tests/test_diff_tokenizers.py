@@ -18,7 +18,7 @@ from cachedoctor.prompts.tokenizers.base import Tokens
 from cachedoctor.prompts.tokenizers.bpe import BYTE_LETTERS, SPACE
 from cachedoctor.prompts.tokenizers.from_path import from_path
 from cachedoctor.prompts.tokenizers.pretokens import TABLE, Cutter, Special, Specials
-from cachedoctor.prompts.tokenizers.remote import ServerTokenizer
+from cachedoctor.prompts.tokenizers.server_calls import ServerTokenizer
 
 
 @pytest.mark.sample(13)

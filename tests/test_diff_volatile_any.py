@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from prompt_forms import body, text
 
 from cachedoctor.prompts.conversations import common_prefix
+from cachedoctor.prompts.difference_advice import Recognised, recognise
 from cachedoctor.prompts.recognisers.base import MAX_SHOWN
-from cachedoctor.prompts.volatile import Recognised, recognise
 
 SCRAPS = st.sampled_from(
     [

@@ -18,10 +18,10 @@ import first_screen
 
 from cachedoctor.doctor.fixing.fixes import Told, fixes
 from cachedoctor.model import Cost, Finding, Launcher, OptionChange, Remedy, Report, RuledOut, Session, Totals
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
 from cachedoctor.report.text.text_report import render
 from cachedoctor.report.words import do_now
-from cachedoctor.report.words.cause_words import shared
+from cachedoctor.report.words.headlines import shared
 
 LOOK = Remedy("Look at it.", ["cachedoctor explain CD108"], purpose="look")
 MORE = Remedy("Give it more.", options=[OptionChange("--cache-ram", "8192")])

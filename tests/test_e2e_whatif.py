@@ -7,9 +7,9 @@ from e2e.whatif.__main__ import passed
 from e2e.whatif.asked import RECORDED, Answer, misplaced
 from e2e.whatif.questions import ALL, Question
 
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
 from cachedoctor.doctor.whatif.server_names import changed
 from cachedoctor.knowledge.builds import NEWEST
-from cachedoctor.replay.llamacpp.server_settings import Settings
 
 DAY = Question("eight_ram_small", "dense", ())
 """-np 4 -c 49152 --cache-ram 1 -lv 4."""

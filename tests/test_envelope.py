@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from wrapped import EVAL, LINES, LOG, SLOT, SRV, UP, docker, jsonl, unwrap
 
-from cachedoctor.envelope import Unwrapper
+from cachedoctor.inputs.envelope import Unwrapper
 
 
 def test_unwrapped_block_is_one_segment_without_numbers() -> None:

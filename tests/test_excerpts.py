@@ -15,7 +15,7 @@ from conftest import FIXTURES, json_of
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.catalogues import catalogue
 from cachedoctor.engines.llamacpp.excerpts import ExcerptReader
-from cachedoctor.engines.llamacpp.quoted_again import without_repeats
+from cachedoctor.engines.llamacpp.pasted_issue import without_repeats
 from cachedoctor.engines.llamacpp.tracker import PLAN
 from cachedoctor.model import Segment
 from cachedoctor.report.base import Look, write

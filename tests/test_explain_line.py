@@ -18,16 +18,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cachedoctor.doctor.explain.explain import explain
-from cachedoctor.doctor.explain.field_words import wording
+from cachedoctor.doctor.explain.versioned import wording
 from cachedoctor.engines.catalogue.base import Message
-from cachedoctor.engines.llamacpp.fields import FIELDS, field
-from cachedoctor.engines.llamacpp.meanings import MEANINGS
+from cachedoctor.engines.llamacpp.fields import FIELDS, MEANINGS, field
 from cachedoctor.engines.llamacpp.messages import ROWS
-from cachedoctor.knowledge import verbosity
+from cachedoctor.knowledge import log_levels
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.model import Explanation, Line
-from cachedoctor.redact.holes import PLAIN
-from cachedoctor.report.text import line_text
+from cachedoctor.redaction.holes import PLAIN
+from cachedoctor.report.text import explain_text
 from cachedoctor.report.wire import line_v1
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads((ROOT / "docs/schemas/line-v1.schema.json").read_text("utf-8")))
@@ -63,7 +62,7 @@ def shown(line: str | bytes, **look: Any) -> str:
     """The text for all of ``line``."""
     out = io.StringIO()
     for answer in explain(line.encode() if isinstance(line, str) else line):
-        line_text.render(answer, out, **look)
+        explain_text.render_line(answer, out, **look)
     return out.getvalue()
 
 
@@ -214,9 +213,9 @@ def test_the_parts_before_the_message() -> None:
 
 def test_levels_by_era() -> None:
     """A line of the library is hidden with the trace level, debug moves from -v over 4 to 5."""
-    assert [verbosity.needs("D", build) for build in (5311, 7079, 7376, 9093, 9294, NEWEST)] == [1, 1, 4, 4, 5, 5]
-    assert [verbosity.needs("L", build) for build in (5311, 9093, 9294, NEWEST)] == [None, None, 4, 4]
-    assert [verbosity.needs(letter, NEWEST) for letter in "IWEOT"] == [None, None, None, None, 4]
+    assert [log_levels.needs("D", build) for build in (5311, 7079, 7376, 9093, 9294, NEWEST)] == [1, 1, 4, 4, 5, 5]
+    assert [log_levels.needs("L", build) for build in (5311, 9093, 9294, NEWEST)] == [None, None, 4, 4]
+    assert [log_levels.needs(letter, NEWEST) for letter in "IWEOT"] == [None, None, None, None, 4]
 
 
 def test_the_builds_of_a_line() -> None:
@@ -346,7 +345,7 @@ DAMAGED = st.builds(lambda row, junk: row.sample.encode()[:-3] + junk, st.sample
 def test_no_bytes_raise(data: bytes) -> None:
     """Whatever is given, there is an answer, and it can be written in both formats."""
     for answer in explain(data):
-        line_text.render(answer, io.StringIO())
+        explain_text.render_line(answer, io.StringIO())
         SCHEMA.validate(msgspec.to_builtins(line_v1.document(answer, "0")))
 
 

@@ -12,18 +12,18 @@ from conftest import ROOT
 from rich.cells import cell_len
 from scripts_here import checked
 
-from cachedoctor.cli import completion
+from cachedoctor.cli import arguments
+from cachedoctor.diagnosis.rules import names
 from cachedoctor.knowledge import glossary
+from cachedoctor.report.text.explain_text import render_page
 from cachedoctor.report.text.page import Page
-from cachedoctor.report.text.rule_page import render
-from cachedoctor.rules import names
 
 PAGES = [*(path for code, _ in names.names() for path in names.pages(code)), names.BLIND]
 
 
 def printed(text: str, width: int, color: bool = False) -> str:
     out = io.StringIO()
-    render(text, Page(out, width, color))
+    render_page(text, Page(out, width, color))
     return out.getvalue()
 
 
@@ -142,9 +142,9 @@ def test_explain_prints_words_and_what_was_not_evaluated() -> None:
 
 def test_the_shell_offers_words() -> None:
     """Once something was typed: the list of rules is long enough."""
-    assert ("slot", "word") in completion.explained("sl")
-    assert ("blind", "rules that could not be evaluated") in completion.explained("bl")
-    assert completion.explained("") == completion.rule("")
+    assert ("slot", "word") in arguments.explained("sl")
+    assert ("blind", "rules that could not be evaluated") in arguments.explained("bl")
+    assert arguments.explained("") == arguments.rule("")
 
 
 def test_the_page_of_words_is_up_to_date() -> None:

@@ -19,7 +19,7 @@ from cachedoctor.engines.catalogue.base import HOLE, Message
 from cachedoctor.engines.sglang.messages import ROWS as SGLANG
 from cachedoctor.engines.vllm.messages import ROWS as VLLM
 from cachedoctor.model import Explanation
-from cachedoctor.report.text import line_text
+from cachedoctor.report.text import explain_text
 from cachedoctor.report.wire import line_v1
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads((ROOT / "docs/schemas/line-v1.schema.json").read_text("utf-8")))
@@ -52,7 +52,7 @@ def one(line: str) -> Explanation:
 def shown(line: str) -> str:
     out = io.StringIO()
     for answer in explain(line.encode()):
-        line_text.render(answer, out)
+        explain_text.render_line(answer, out)
     return out.getvalue()
 
 

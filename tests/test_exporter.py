@@ -24,14 +24,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import cachedoctor
 from cachedoctor.cli import exporter as exporter_command
-from cachedoctor.cli.metrics_page import Page
 from cachedoctor.doctor.analysis.analyzer import Analyzer
-from cachedoctor.doctor.exporter import many_logs, request_counts
-from cachedoctor.doctor.exporter.counter_state import SavedState, decoded, encoded
-from cachedoctor.doctor.exporter.label_values import LabelValues
-from cachedoctor.doctor.exporter.log_places import Places
-from cachedoctor.doctor.exporter.many_logs import ManyLogs
-from cachedoctor.doctor.exporter.request_counts import Counts, RequestCounts
+from cachedoctor.live.exporter import many_logs, request_counts
+from cachedoctor.live.exporter.followed_log import SavedState, decoded, encoded
+from cachedoctor.live.exporter.log_places import Places
+from cachedoctor.live.exporter.many_logs import ManyLogs
+from cachedoctor.live.exporter.metrics_page import Page
+from cachedoctor.live.exporter.request_counts import Counts, LabelValues, RequestCounts
 from cachedoctor.model import CacheDoctorError
 
 CASES = ROOT / "fixtures" / "cases"

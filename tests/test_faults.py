@@ -11,14 +11,14 @@ from command import LOG, SECOND
 from schemas import schema_of
 from sglang_logs import START
 
+from cachedoctor.diagnosis.rules import registry
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.engines.llamacpp.life import Life
 from cachedoctor.engines.llamacpp.tracker import Tracker as LlamaTracker
 from cachedoctor.engines.sglang.tracker import Tracker as SglangTracker
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
 from cachedoctor.report.wire import report_v1
-from cachedoctor.rules import registry
 
 OTHERS = "".join(f"{line}\n" for line in START).encode()
 

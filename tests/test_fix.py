@@ -20,13 +20,12 @@ from printed_commands import BLANK, as_command, in_rows, in_step, is_read, ours_
 from reports import written
 
 import cachedoctor
+from cachedoctor.diagnosis.rules.registry import load
 from cachedoctor.doctor.fixing.fixes import Told, fixes
 from cachedoctor.doctor.fixing.merged_options import Wish, chosen, merged
 from cachedoctor.engines.llamacpp.pasted_issue import read_issue
-from cachedoctor.envelope.delivery import delivered_by
-from cachedoctor.knowledge import clients, cmdline, flags
-from cachedoctor.launchers.asked_options import Asked
-from cachedoctor.launchers.form import form
+from cachedoctor.inputs.envelope.chain import delivered_by
+from cachedoctor.knowledge import clients, cmdline, server_options
 from cachedoctor.model import (
     Cost,
     Finding,
@@ -40,8 +39,8 @@ from cachedoctor.model import (
     as_typed,
     left_out,
 )
+from cachedoctor.report.launchers.forms import Asked, form
 from cachedoctor.report.wire import stored
-from cachedoctor.rules.registry import load
 
 LAUNCHERS = get_args(Launcher)
 
@@ -51,7 +50,7 @@ def options_exist(options: list[dict[str, Any]], low: int | None, high: int | No
     for option in options:
         if option["remove"]:
             continue
-        known, name, _ = flags.entry(option["name"])
+        known, name, _ = server_options.entry(option["name"])
         if option["name"].startswith("-"):
             assert name.exists(low, high) is not False, option
         assert (option["value"] is None) == (known.kind == "switch" and option["name"].startswith("-")), option

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from cachedoctor.doctor.fixing import patches
 from cachedoctor.doctor.fixing.patches import patch
 from cachedoctor.knowledge.cmdline import parse
-from cachedoctor.launchers import text_files, yaml_file
-from cachedoctor.launchers.asked_options import Asked
-from cachedoctor.launchers.command_words import changed, words
-from cachedoctor.launchers.started_commands import commands
 from cachedoctor.model import CacheDoctorError, Fix, Launcher, OptionChange, Session, as_typed, left_out
+from cachedoctor.report.launchers import text_files, yaml_file
+from cachedoctor.report.launchers.command_words import changed, words
+from cachedoctor.report.launchers.forms import Asked
+from cachedoctor.report.launchers.started_commands import commands
 
 CHANGES = as_typed("--parallel 4 --cache-ram 256")
 

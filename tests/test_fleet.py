@@ -39,10 +39,10 @@ from cachedoctor.doctor.fleet.ray_engine import RayEngine
 from cachedoctor.doctor.fleet.result_folder import ResultFolder
 from cachedoctor.doctor.stored_fleet import StoredFleet
 from cachedoctor.doctor.tables.statistics import Gathering
+from cachedoctor.inputs.sources.object_store import listed
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.model.fleet_shown import FleetPage
+from cachedoctor.model.stats import FleetPage
 from cachedoctor.report.html import fleet_page
-from cachedoctor.sources.object_store import listed
 
 LIMIT = 1 << 30
 

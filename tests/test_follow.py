@@ -20,11 +20,11 @@ from types import SimpleNamespace
 import pytest
 from following import POLL, Step, append, followed, one_by_one
 
-from cachedoctor.sources import arrivals, follow
-from cachedoctor.sources.base import SourceError
-from cachedoctor.sources.follow import FollowSource
-from cachedoctor.sources.order import in_time_order
-from cachedoctor.sources.stdin import StdinSource
+from cachedoctor.inputs.sources import follow, stdin
+from cachedoctor.inputs.sources.base import SourceError
+from cachedoctor.inputs.sources.follow import FollowSource
+from cachedoctor.inputs.sources.generations import in_time_order
+from cachedoctor.inputs.sources.stdin import StdinSource
 
 zstd = importlib.import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
 
@@ -248,7 +248,7 @@ def test_stdin_waits_a_fifth_of_a_second_before_it_says_that_it_is_idle(
             os.write(into, b"line\n")
         return select.select(fds, [], [], 0)
 
-    monkeypatch.setattr(arrivals, "select", SimpleNamespace(select=wait))
+    monkeypatch.setattr(stdin, "select", SimpleNamespace(select=wait))
     chunks = StdinSource(out).chunks()
     assert [next(chunks) for _ in range(4)] == [b"", b"line\n", b"", b"line\n"]
     assert waits == [0.2, None] * 2

@@ -19,10 +19,10 @@ from measured_reports import GivenRows, prefills, report, samples, sglang, vllm
 
 import cachedoctor
 from cachedoctor.doctor.tables.tables import Events, measured_rows, request_rows
-from cachedoctor.frames import table_writer
-from cachedoctor.frames.columns import BATCHES, ENDINGS, EVENTS, REQUESTS, SAMPLES, TABLES, Ending, Table
-from cachedoctor.frames.request_rows import Numbering
 from cachedoctor.model import CheckpointRow, RequestRow, Session
+from cachedoctor.report.tables import table_writer
+from cachedoctor.report.tables.columns import BATCHES, ENDINGS, EVENTS, REQUESTS, SAMPLES, TABLES, Ending, Table
+from cachedoctor.report.tables.request_rows import Numbering
 
 PAGE = (ROOT / "docs" / "tables.md").read_text("utf-8")
 LOGS = [log_of(folder) for folder in CASES]

@@ -8,11 +8,11 @@ import made
 import pytest
 from conftest import CASES, log_of, report_of
 
-from cachedoctor.doctor.analysis.cmdline_facts import PeakConversations
+from cachedoctor.diagnosis.rules import advice
+from cachedoctor.diagnosis.rules.lifetime import cd406_option_unknown, cd407_option_without_effect
+from cachedoctor.doctor.analysis.sessions import PeakConversations
 from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.model import Mark, Session, Setting, Sizes
-from cachedoctor.rules import advice
-from cachedoctor.rules.lifetime import cd406_option_unknown, cd407_option_without_effect
 
 LOADED = "0.00.006.179 I srv    load_model: loading model '/models/x.gguf'\n"
 TRACE = "0.00.043.101 I srv    load_model: context checkpoints enabled, max = 32, min spacing = 8192\n"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import made
 import pytest
 
-from cachedoctor.doctor.diagnosis.groups import Groups
-from cachedoctor.doctor.diagnosis.prompt_speed import PromptSpeed
+from cachedoctor.diagnosis.rules.base import FindingText, Match, Proof, RequestRule, RuleContext, marked
+from cachedoctor.diagnosis.rules.setup import Setup
+from cachedoctor.doctor.findings.groups import Groups
+from cachedoctor.doctor.findings.history import PromptSpeed
 from cachedoctor.model import Confidence, Facts, Mark, Request, Session
-from cachedoctor.rules.base import FindingText, Match, Proof, RequestRule, RuleContext, marked
-from cachedoctor.rules.setup import Setup
 
 SESSION = Session(0, "server.log")
 

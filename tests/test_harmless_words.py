@@ -11,11 +11,11 @@ import msgspec
 import pytest
 from conftest import ROOT
 
-from cachedoctor.proxy import body_digests, request_lines
-from cachedoctor.proxy.exchange import Asked, Exchange
-from cachedoctor.proxy.looking import Looking
-from cachedoctor.proxy.passed_requests import PassedRequests
-from cachedoctor.report.harmless_words import field, hashed, model, path, word
+from cachedoctor.live.proxy import body_digests, passed_requests
+from cachedoctor.live.proxy.exchange import Asked, Exchange
+from cachedoctor.live.proxy.looking import Looking
+from cachedoctor.live.proxy.passed_requests import PassedRequests
+from cachedoctor.redaction.harmless_words import field, hashed, model, path, word
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import leaks
@@ -92,7 +92,7 @@ def test_method_and_coding_are_words_of_the_client_as_well(tmp_path: Path) -> No
     looking = Looking(Asked(record=str(tmp_path / "r")))
     seen = looking.at(Exchange(0.0, KEY, f"/{KEY}", 200, 0.1, None, b"{}", KEY))
     looking.close()
-    assert KEY[:8] not in json.dumps(msgspec.to_builtins(seen)) + request_lines.line(seen)
+    assert KEY[:8] not in json.dumps(msgspec.to_builtins(seen)) + passed_requests.line(seen)
 
 
 def test_records_of_older_versions_are_hidden_when_they_are_read() -> None:

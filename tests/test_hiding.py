@@ -10,13 +10,11 @@ from itertools import pairwise
 import pytest
 from conftest import ROOT
 
-from cachedoctor.report import sanitize
-from cachedoctor.report.hiding import own
-from cachedoctor.report.hiding.contexts import CONTEXTS
-from cachedoctor.report.hiding.credentials import CREDENTIALS
-from cachedoctor.report.hiding.decoding import decoded
-from cachedoctor.report.hiding.randomness import is_random, is_random_short
-from cachedoctor.report.secrets import hidden, parted, without_cut_words
+from cachedoctor.redaction import own, sanitize
+from cachedoctor.redaction.contexts import CONTEXTS
+from cachedoctor.redaction.credentials import CREDENTIALS
+from cachedoctor.redaction.decoding import decoded, is_random, is_random_short
+from cachedoctor.redaction.secrets import hidden, parted, without_cut_words
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import leaks

@@ -14,8 +14,8 @@ from conftest import report_of
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.explain.explain import explain
 from cachedoctor.engines.llamacpp.messages import ROWS
-from cachedoctor.report import sanitize
-from cachedoctor.report.text import line_text
+from cachedoctor.redaction import sanitize
+from cachedoctor.report.text import explain_text
 from cachedoctor.report.text import text_report as text
 from cachedoctor.report.wire import report_v1, stored
 
@@ -89,7 +89,7 @@ def test_a_number_that_no_server_prints(value: str) -> None:
 def test_a_line_with_such_a_number_is_explained_or_is_not(value: str) -> None:
     for line in lines_with(value)[::40]:
         for answer in explain(line.encode()):
-            line_text.render(answer, io.StringIO())
+            explain_text.render_line(answer, io.StringIO())
 
 
 STAMPS = ["9" * 5000 + ".00.000.001 I ", "999999999.99.999.999 I ", "1.2.3.4.5.6.7.8 I ", "0.00.000.272 X "]

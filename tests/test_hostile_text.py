@@ -16,11 +16,11 @@ from conftest import report_of
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.explain.explain import explain
 from cachedoctor.doctor.tables.tables import request_rows, write
-from cachedoctor.frames.columns import REQUESTS
 from cachedoctor.prompts import compare_prompts, inputs
 from cachedoctor.prompts.tokenizers import tokenize
-from cachedoctor.report import sanitize
-from cachedoctor.report.text import diff_text, line_text, text_report
+from cachedoctor.redaction import sanitize
+from cachedoctor.report.tables.columns import REQUESTS
+from cachedoctor.report.text import diff_text, explain_text, text_report
 from cachedoctor.report.wire import diff_v1, line_v1, report_v1
 
 PAYLOADS = {
@@ -113,7 +113,7 @@ def test_the_json_report(payload: str) -> None:
 def test_a_line_explained(payload: str) -> None:
     line = f"slot update_slots: id  0 | task 9 | old: ... {payload} | x\nsrv x: {payload}\n"
     for answer in explain(line.encode()):
-        harmless(page(line_text.render, answer, width=60))
+        harmless(page(explain_text.render_line, answer, width=60))
         out = io.BytesIO()
         line_v1.render(answer, out, "0")
         assert not re.search(rb"[\x00-\x09\x0b-\x1f]", out.getvalue())

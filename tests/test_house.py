@@ -85,7 +85,7 @@ def test_what_is_known_and_settled_is_frozen(struct: type[msgspec.Struct]) -> No
 def test_facts_are_replaced_in_one_file() -> None:
     """What is known of a server is learnt in ``life.py``."""
     found = {folder(path) for path, call in calls("Facts(") if called(call) == "Facts"}
-    assert found == {"doctor/diagnosis/diagnosis.py", "engines/llamacpp/life.py"}, (
+    assert found == {"doctor/findings/diagnosis.py", "engines/llamacpp/life.py"}, (
         "the diagnosis begins with facts of no server"
     )
     replaced = {
@@ -160,7 +160,7 @@ def test_a_format_is_given_what_may_be_shown() -> None:
         for path, call in sorted((*calls("ShownReport("), *calls("sanitize.report(")), key=lambda found: found[0])
         if called(call) in ("ShownReport", "sanitize.report")
     ]
-    assert [place.partition(":")[0] for place in made] == ["report/base.py", "report/sanitize.py"]
+    assert [place.partition(":")[0] for place in made] == ["report/base.py", "redaction/sanitize.py"]
     for form in FORMATS.values():
         (function,) = (
             node
@@ -192,7 +192,7 @@ def test_an_event_is_known_in_few_files() -> None:
         ("ray", "doctor/fleet/ray_engine.py"),
         ("dask", "doctor/fleet/dask_engine.py"),
         ("distributed", "doctor/fleet/dask_engine.py"),
-        ("fsspec", "sources/object_store.py"),
+        ("fsspec", "inputs/sources/object_store.py"),
     ],
 )
 def test_an_optional_library_is_imported_in_one_place(library: str, place: str) -> None:

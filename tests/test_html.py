@@ -21,10 +21,8 @@ from cachedoctor.model import CheckpointRow, RequestRow, Session
 from cachedoctor.report.base import Look
 from cachedoctor.report.html import html_report, request_table
 from cachedoctor.report.html.checkpoints_chart import CheckpointsChart
-from cachedoctor.report.html.lanes import Lanes
-from cachedoctor.report.html.request_columns import MOST, Columns
+from cachedoctor.report.html.request_columns import MOST_COLUMNS, Columns, Lanes, Tokens, added, tokens
 from cachedoctor.report.html.reuse_chart import Speed, over_time
-from cachedoctor.report.html.token_split import Tokens, added, tokens
 from cachedoctor.report.wire.stored import read
 
 SOME = CASES[::3]
@@ -247,7 +245,7 @@ def test_ten_thousand_requests() -> None:
     assert len(plain) == 500
     assert "9,500 more need scripts" in page.by_id("shown").text
     for svg in page.tagged("svg"):
-        assert sum(svg in e.parents for e in page.all) < 3 * MOST
+        assert sum(svg in e.parents for e in page.all) < 3 * MOST_COLUMNS
     assert len(page.tagged("ol", **{"class": "rulers"})) == 2
     assert "20 of 9,888 whose positions are known" in page.by_id("memory").text  # every 90th lost nothing
     assert len([e for e in page.all if e.attrs.get("class") == "restart"]) == 1
@@ -327,13 +325,13 @@ def test_what_became_of_a_prompt(values: dict[str, Any], expected: Tokens | None
     assert tokens(row(0, **values)) == expected
 
 
-@pytest.mark.parametrize("count", [1, MOST, MOST + 1, 7 * MOST + 3])
+@pytest.mark.parametrize("count", [1, MOST_COLUMNS, MOST_COLUMNS + 1, 7 * MOST_COLUMNS + 3])
 def test_folding_columns_keeps_all_sums(count: int) -> None:
     lanes = Lanes([Session(0, "server.log")])
     columns = Columns(lanes)
     for i in range(count):
         columns.add(row(i, saved_to_ram=i % 3 == 0, lost_tokens=i % 100))
-    assert len(columns.all) <= MOST
+    assert len(columns.all) <= MOST_COLUMNS
     assert sum(c.count for c in columns.all) == count
     assert sum(c.events["created"] for c in columns.all) == count
     assert sum(c.events["saved"] for c in columns.all) == -(-count // 3)

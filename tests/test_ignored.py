@@ -10,12 +10,12 @@ import pytest
 from command import LOG
 from conftest import CASES, FIXTURES, content_of, given_of, prompts_of
 
+from cachedoctor.diagnosis.rules import names
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Options
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
 from cachedoctor.report.text import text_report
 from cachedoctor.report.wire import report_v1, stored
-from cachedoctor.rules import names
 
 EVICTED = FIXTURES / "cases" / "checkpoint-evicted-three-depths-b8672"
 INPUT = {"CD901", "CD902", "CD903", "CD904"}
@@ -73,7 +73,7 @@ def test_an_unknown_input_says_nothing_when_its_rule_is_switched_off():
 
 @pytest.mark.parametrize("step", ["decide", "prove", "say"])
 def test_a_rule_that_fails_does_not_matter_when_it_is_switched_off(monkeypatch, step):
-    from cachedoctor.rules import registry
+    from cachedoctor.diagnosis.rules import registry
 
     rules, _ = registry.load()
     broken = next(rule for rule in rules if rule.code == "CD101")

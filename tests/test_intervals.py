@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from cachedoctor.doctor.compare import bootstrap
-from cachedoctor.doctor.compare.bootstrap import FEWEST, RatioTerms, difference, ratio
+from cachedoctor.doctor.compare import tally
+from cachedoctor.doctor.compare.tally import FEWEST, RatioTerms, difference, ratio
 
 
 def conversations(chance: random.Random, count: int, reuse: float) -> list[RatioTerms]:
@@ -28,7 +28,7 @@ def test_the_interval_holds_the_truth_in_95_of_100_comparisons(
     counts: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The truth is 0.4; of 300 comparisons with a chance of 95 % fewer than 272 hit once in 500 times."""
-    monkeypatch.setattr(bootstrap, "_DRAWS", 400)
+    monkeypatch.setattr(tally, "_DRAWS", 400)
     chance, hits = random.Random(7), 0
     for _ in range(300):
         before, after = conversations(chance, counts[0], 0.4), conversations(chance, counts[1], 0.8)

@@ -19,15 +19,16 @@ import pytest
 from command import FIRST, HEAD, PATIENCE, PYTHON, SECOND, SIMILARITY, TURN, one_line, run, wait_for
 from conftest import CASES, content_of
 
+from cachedoctor.doctor.analysis import parallel
+from cachedoctor.doctor.analysis import parallel as cuts
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.run import feed_all
-from cachedoctor.doctor.parallel import cuts, parallel
+from cachedoctor.inputs.sources.unpack import MAX_BYTES
 from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.model import Given
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
 from cachedoctor.report.text import text_report
 from cachedoctor.report.wire import report_v1
-from cachedoctor.sources.unpack import MAX_BYTES
 
 ONE = HEAD + TURN.format(task=0, tokens=1900, similarity="", diff="")
 LIVES = FIRST + SECOND
@@ -201,7 +202,7 @@ def test_two_logs_of_one_request(folder: Path, format: str) -> None:
 STOPPED = """
 import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts in the background
-from cachedoctor.doctor.parallel import parallel
+from cachedoctor.doctor.analysis import parallel
 def stop(unit, terms, folder, work=parallel._work):
     if unit.paths[0].endswith("b.log"):
         {what}

@@ -20,16 +20,16 @@ from conftest import FIXTURES
 from e2e.server import free_port
 
 import cachedoctor
-from cachedoctor.account.from_kv_events import KvFold
-from cachedoctor.doctor.extras.kv_recorder import KvRecorder
-from cachedoctor.metrics import kv_recording
-from cachedoctor.metrics.kv_messages import Blinder
+from cachedoctor.diagnosis.account.from_kv_events import KvFold
+from cachedoctor.diagnosis.rules import kv_proof
+from cachedoctor.inputs.metrics import kv_messages
+from cachedoctor.inputs.metrics.kv_messages import Blinder
+from cachedoctor.inputs.sources import kv_subscription
+from cachedoctor.inputs.sources.kv_subscription import KvSubscription
+from cachedoctor.live.kv_recorder import KvRecorder
 from cachedoctor.model import CacheDoctorError, KvEvents, Session
 from cachedoctor.model.kv_events import KvHead, KvMessage, StoredBlocks
 from cachedoctor.report.words import measurements
-from cachedoctor.rules import kv_proof
-from cachedoctor.sources import kv_subscription
-from cachedoctor.sources.kv_subscription import KvSubscription
 
 KEY = b"k" * 32
 HEAD = msgspec.json.encode(KvHead("cachedoctor.kv/1", "0", ["tcp://x:1"])) + b"\n"
@@ -231,7 +231,7 @@ def test_neither_tokens_nor_names_of_the_server_are_recorded() -> None:
 
 
 def read(data: bytes) -> KvEvents:
-    return KvFold("kv.jsonl").take(kv_recording.lines([data[:40], data[40:]], "kv.jsonl"))
+    return KvFold("kv.jsonl").take(kv_messages.lines([data[:40], data[40:]], "kv.jsonl"))
 
 
 def recorded(*messages: list[bytes]) -> bytes:
@@ -351,7 +351,7 @@ def test_what_was_missed_is_asked_for() -> None:
             return recorder.messages >= 4 or time.monotonic() > deadline
 
         recorder.run(subscription, stop)
-    lines = list(kv_recording.lines([out.getvalue()], "kv.jsonl"))
+    lines = list(kv_messages.lines([out.getvalue()], "kv.jsonl"))
     assert [line.number for line in lines if isinstance(line, KvMessage)] == [0, 1, 2, 3]
     assert rows(KvFold("x").take(lines)) == {"new": 3, "evicted": 1}
 

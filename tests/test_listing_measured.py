@@ -8,7 +8,7 @@ from typing import Any
 from conftest import FIXTURES
 
 from cachedoctor.doctor.tables.events import Listing
-from cachedoctor.frames.columns import EVENTS
+from cachedoctor.report.tables.columns import EVENTS
 
 SGLANG = (
     "[2026-07-04 04:31:09] The server is fired up and ready to roll!\n"

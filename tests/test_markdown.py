@@ -15,7 +15,7 @@ from reports import FINDINGS, ODD, case_named, poisoned, report_of_case, written
 from test_hostile_text import PAYLOADS
 
 from cachedoctor.model import Report
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
 from cachedoctor.report.base import Look
 from cachedoctor.report.markdown import markdown_safe
 

@@ -14,7 +14,7 @@ from findings_text import Expected, findings_text
 from syrupy.assertion import SnapshotAssertion
 
 import cachedoctor
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
 from cachedoctor.report.wire import report_v1
 
 # With this scope the tests of one case follow each other, so that one worker has them all, and makes one report.

@@ -27,14 +27,14 @@ from measured_reports import (
 )
 from test_stream import VALIDATOR as STREAM
 
+from cachedoctor.diagnosis.rules import registry
 from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.analysis.event_stream import EventStream
+from cachedoctor.doctor.analysis.live_view import Observer
 from cachedoctor.doctor.analysis.run import analyze_paths
 from cachedoctor.doctor.compare.reports import tables_of, without_requests
-from cachedoctor.doctor.diagnosis.not_evaluated import not_evaluated
-from cachedoctor.doctor.live.event_stream import EventStream
-from cachedoctor.doctor.live.live_view import Observer
+from cachedoctor.doctor.findings.session_findings import not_evaluated
 from cachedoctor.doctor.tables.tables import measured_rows
-from cachedoctor.frames.columns import BATCHES, SAMPLES
 from cachedoctor.model import (
     Answer,
     Answers,
@@ -48,12 +48,12 @@ from cachedoctor.model import (
     Totals,
     View,
 )
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
 from cachedoctor.report.base import FORMATS
-from cachedoctor.report.html.series import Series
+from cachedoctor.report.html.reuse_chart import Series
 from cachedoctor.report.live.screen import draw
+from cachedoctor.report.tables.columns import BATCHES, SAMPLES
 from cachedoctor.report.words.measured_table import lowest
-from cachedoctor.rules import registry
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads((ROOT / "docs/schemas/report-v1.schema.json").read_text("utf-8")))
 KEY = "sk-proj-Zq81kkTTvv29sLLm0pQx"

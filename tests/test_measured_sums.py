@@ -12,11 +12,11 @@ from conftest import FIXTURES, ROOT
 from measured_reports import COUNTERS, GivenRows, intervals, report, sglang, vllm
 from test_measured_formats import STATS
 
-from cachedoctor.doctor.compare import bootstrap
-from cachedoctor.doctor.compare.bootstrap import RatioTerms
+from cachedoctor.doctor.compare import tally
 from cachedoctor.doctor.compare.compare import compare
-from cachedoctor.doctor.compare.measured import by_session, measured, runs
-from cachedoctor.doctor.tables.measured_sums import MeasuredSums
+from cachedoctor.doctor.compare.metrics import by_session, read_measured, runs
+from cachedoctor.doctor.compare.tally import RatioTerms
+from cachedoctor.doctor.tables.statistics import MeasuredSums
 from cachedoctor.model import Answer, Answers, CacheSample, Comparison, Counters, Report
 
 STATS_SCHEMA = jsonschema.Draft202012Validator(
@@ -45,7 +45,7 @@ def only(found: list[object] | None) -> object:
 
 def test_prefill_batches_are_summed_and_neighbours_put_together() -> None:
     """0 of 8,192, 0 of 1,000 and 9,152 of 9,280 tokens; three are put together by one (3 ** (1/3) = 1.44)."""
-    assert only(measured(report(sglang()))) == (
+    assert only(read_measured(report(sglang()))) == (
         "batch", 3, [RatioTerms(0, 8192), RatioTerms(0, 1000), RatioTerms(9152, 9280)],
     )  # fmt: skip
 
@@ -64,27 +64,27 @@ def test_intervals_tell_tokens_where_the_rate_gives_them_and_else_the_last_rate(
         CacheSample(0, "vllm.log", 60, computed_tokens=500),
     ])  # fmt: skip
     told = report(vllm(), samples=rows)
-    assert only(measured(told)) == ("interval", 2, [RatioTerms(600, 1000), RatioTerms(0, 100)])
-    assert only(measured(report(vllm()))) == ("rate", 1, [RatioTerms(0.91, 1)])
-    assert measured(report(vllm(periods=[intervals(busy=0)]))) is None
+    assert only(read_measured(told)) == ("interval", 2, [RatioTerms(600, 1000), RatioTerms(0, 100)])
+    assert only(read_measured(report(vllm()))) == ("rate", 1, [RatioTerms(0.91, 1)])
+    assert read_measured(report(vllm(periods=[intervals(busy=0)]))) is None
 
 
 def test_what_gives_an_interval_comes_before_what_is_more_exact() -> None:
     """One period of /metrics gives none; five responses, five runs, do. Of all that give one the most exact counts."""
     five = Answers("usage.jsonl", "responses", 5, each=[Answer(100, 10 * n) for n in range(5)])
-    assert [m.piece for m in measured(report(vllm(counters=[COUNTERS], answers=[five]))) or []] == ["response"]
-    assert [m.piece for m in measured(report(vllm(counters=[COUNTERS]))) or []] == ["metrics"]
-    both = measured(report(vllm(counters=[COUNTERS], answers=[five])), report(vllm(counters=[COUNTERS])))
+    assert [m.piece for m in read_measured(report(vllm(counters=[COUNTERS], answers=[five]))) or []] == ["response"]
+    assert [m.piece for m in read_measured(report(vllm(counters=[COUNTERS]))) or []] == ["metrics"]
+    both = read_measured(report(vllm(counters=[COUNTERS], answers=[five])), report(vllm(counters=[COUNTERS])))
     assert [m.piece for m in both or []] == ["metrics", "metrics"]
 
 
 def test_a_response_that_does_not_say_what_was_reused_is_no_zero() -> None:
-    assert only(measured(answered((100, 40), (200, None), (None, None)))) == ("response", 1, [RatioTerms(40, 100)])
+    assert only(read_measured(answered((100, 40), (200, None), (None, None)))) == ("response", 1, [RatioTerms(40, 100)])
 
 
 def test_counters_of_sglang_have_no_look_ups() -> None:
     counters = Counters("b.txt", None, "sglang", reused=30, prompt_tokens=120)
-    assert only(measured(report(sglang(periods=[], counters=[counters]), batches=None))) == (
+    assert only(read_measured(report(sglang(periods=[], counters=[counters]), batches=None))) == (
         "metrics", 1, [RatioTerms(30, 120)],
     )  # fmt: skip
 
@@ -180,10 +180,10 @@ def test_groups_are_those_of_servers() -> None:
 
 def test_an_interval_holds_the_ratio_and_is_the_same_each_time() -> None:
     terms = [RatioTerms(50 + at, 100) for at in range(20)]
-    low, high = bootstrap.interval(terms) or (1, 0)
+    low, high = tally.interval(terms) or (1, 0)
     assert low < 0.595 < high
-    assert bootstrap.interval(terms) == (low, high)
-    assert bootstrap.interval(terms[:4]) is None
+    assert tally.interval(terms) == (low, high)
+    assert tally.interval(terms[:4]) is None
 
 
 @pytest.mark.sweep

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cachedoctor.metrics.dump_spans import lives
-from cachedoctor.metrics.dumps import servers
+from cachedoctor.inputs.metrics.dump import lives
+from cachedoctor.inputs.metrics.dumps import servers
 from cachedoctor.model import CacheDoctorError, Counters
 
 REAL = Path(__file__).parent.parent / "fixtures" / "vllm"

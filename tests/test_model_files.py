@@ -18,7 +18,7 @@ from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts import inputs, run_diff
-from cachedoctor.prompts.confined import limits
+from cachedoctor.prompts.confined import pipe_messages
 from cachedoctor.prompts.confined.child import FailedError
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt
@@ -35,19 +35,19 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of memory, de
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes all time has less of it, for tests that need no proof of how much."""
-    monkeypatch.setattr(limits, "WALL_SECONDS", 1.0)
+    monkeypatch.setattr(pipe_messages, "WALL_SECONDS", 1.0)
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine may take its time, for tests of another limit than the clock."""
-    monkeypatch.setattr(limits, "WALL_SECONDS", 300.0)
+    monkeypatch.setattr(pipe_messages, "WALL_SECONDS", 300.0)
 
 
 @pytest.fixture
 def rushed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A quarter of that, where it matters only that there is an end: begun or not, within its memory or not."""
-    monkeypatch.setattr(limits, "WALL_SECONDS", 0.75)
+    monkeypatch.setattr(pipe_messages, "WALL_SECONDS", 0.75)
 
 
 def body(text: str = "hi") -> Prompt:

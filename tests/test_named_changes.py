@@ -9,8 +9,8 @@ import pytest
 from conftest import FIXTURES, content_of
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
-from cachedoctor.doctor.diagnosis.diagnosis import _changed
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
+from cachedoctor.doctor.findings.diagnosis import _changed
 from cachedoctor.report.base import Look, write
 
 CASE = FIXTURES / "cases" / "requests-tool-added"

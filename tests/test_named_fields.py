@@ -7,7 +7,7 @@ from conftest import report_of
 
 from cachedoctor.doctor.catalogues import catalogue
 from cachedoctor.doctor.redact.redact import Redactor
-from cachedoctor.engines.catalogue.named_fields import WithOthers
+from cachedoctor.engines.catalogue.reading import WithOthers
 from cachedoctor.engines.catalogue.scanner import Scanner
 from cachedoctor.engines.llamacpp.tracker import PLAN
 from cachedoctor.model import Segment

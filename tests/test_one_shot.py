@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.engines.llamacpp.conversations.one_shot import Heads, OneShot
+from cachedoctor.engines.llamacpp.conversations.interleaved import Heads, OneShot
 
 REPLY = 10
 

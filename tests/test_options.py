@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cachedoctor.knowledge import builds, flags
+from cachedoctor.knowledge import builds, server_options
 from cachedoctor.knowledge.cmdline import parse, settings
 from cachedoctor.knowledge.log_levels import restart, show_accounting, show_text
 from cachedoctor.knowledge.server_options import Name, by_build, lacking, name_for
-from cachedoctor.launchers.asked_options import variable
 from cachedoctor.model import CacheDoctorError, OptionChange, option_rows
+from cachedoctor.report.launchers.forms import variable
 
 # ---- names
 
@@ -22,20 +22,20 @@ from cachedoctor.model import CacheDoctorError, OptionChange, option_rows
 @pytest.mark.parametrize(
     ("option", "low", "high", "name"),
     [
-        (flags.CTX_CHECKPOINTS, 6180, 6628, "--swa-checkpoints"),
-        (flags.CTX_CHECKPOINTS, 6451, 6900, "--swa-checkpoints"),  # the old name stayed as an alias
-        (flags.CTX_CHECKPOINTS, 8672, 8672, "--ctx-checkpoints"),
-        (flags.CTX_CHECKPOINTS, 6123, 6123, None),
-        (flags.CACHE_RAM, 6628, 6628, None),
-        (flags.CACHE_RAM, 6751, None, "--cache-ram"),
-        (flags.CACHE_IDLE_SLOTS, 8672, 8672, "--clear-idle"),
-        (flags.CACHE_IDLE_SLOTS, 8700, 8700, None),  # between two samples: either
-        (flags.CACHE_IDLE_SLOTS, 8929, 9093, "--cache-idle-slots"),
-        (flags.CHECKPOINT_EVERY, 9294, 9294, "--checkpoint-every-n-tokens"),
-        (flags.CHECKPOINT_EVERY, 9538, 9538, None),
-        (flags.REASONING, 9873, None, "--reasoning-preserve"),
-        (flags.CACHE_REUSE, None, None, "--cache-reuse"),
-        (flags.SWA_FULL, None, None, None),
+        (server_options.CTX_CHECKPOINTS, 6180, 6628, "--swa-checkpoints"),
+        (server_options.CTX_CHECKPOINTS, 6451, 6900, "--swa-checkpoints"),  # the old name stayed as an alias
+        (server_options.CTX_CHECKPOINTS, 8672, 8672, "--ctx-checkpoints"),
+        (server_options.CTX_CHECKPOINTS, 6123, 6123, None),
+        (server_options.CACHE_RAM, 6628, 6628, None),
+        (server_options.CACHE_RAM, 6751, None, "--cache-ram"),
+        (server_options.CACHE_IDLE_SLOTS, 8672, 8672, "--clear-idle"),
+        (server_options.CACHE_IDLE_SLOTS, 8700, 8700, None),  # between two samples: either
+        (server_options.CACHE_IDLE_SLOTS, 8929, 9093, "--cache-idle-slots"),
+        (server_options.CHECKPOINT_EVERY, 9294, 9294, "--checkpoint-every-n-tokens"),
+        (server_options.CHECKPOINT_EVERY, 9538, 9538, None),
+        (server_options.REASONING, 9873, None, "--reasoning-preserve"),
+        (server_options.CACHE_REUSE, None, None, "--cache-reuse"),
+        (server_options.SWA_FULL, None, None, None),
     ],
 )
 def test_an_option_has_the_name_of_the_build(option: Any, low: int | None, high: int | None, name: str | None) -> None:
@@ -45,12 +45,12 @@ def test_an_option_has_the_name_of_the_build(option: Any, low: int | None, high:
 
 def test_a_switch_off_has_a_name_of_its_own() -> None:
     """--no-kv-unified came long after --kv-unified."""
-    assert name_for(flags.KV_UNIFIED, 7079, 7079) == "--kv-unified"
-    assert name_for(flags.KV_UNIFIED, 7079, 7079, off=True) is None
-    assert lacking(flags.KV_UNIFIED, 7079, 7079, off=True)
-    assert name_for(flags.KV_UNIFIED, 7964, 7964, off=True) == "--no-kv-unified"
-    assert name_for(flags.CONTEXT_SHIFT, 5311, 5311, off=True) == "--no-context-shift"
-    assert name_for(flags.CONTEXT_SHIFT, 6123, 6123) is None
+    assert name_for(server_options.KV_UNIFIED, 7079, 7079) == "--kv-unified"
+    assert name_for(server_options.KV_UNIFIED, 7079, 7079, off=True) is None
+    assert lacking(server_options.KV_UNIFIED, 7079, 7079, off=True)
+    assert name_for(server_options.KV_UNIFIED, 7964, 7964, off=True) == "--no-kv-unified"
+    assert name_for(server_options.CONTEXT_SHIFT, 5311, 5311, off=True) == "--no-context-shift"
+    assert name_for(server_options.CONTEXT_SHIFT, 6123, 6123) is None
 
 
 def test_between_two_samples_nothing_is_claimed() -> None:
@@ -70,29 +70,29 @@ def test_between_two_samples_nothing_is_claimed() -> None:
 @pytest.mark.parametrize(
     ("option", "low", "high", "default"),
     [
-        (flags.CTX_CHECKPOINTS, 6628, 6628, 3),
-        (flags.CTX_CHECKPOINTS, 7964, 8156, 8),
-        (flags.CTX_CHECKPOINTS, 8352, None, 32),
-        (flags.CTX_CHECKPOINTS, 8156, 8352, None),
-        (flags.CTX_CHECKPOINTS, 6123, 6123, None),
-        (flags.CHECKPOINT_MIN_STEP, 9713, 9713, 256),
-        (flags.CHECKPOINT_MIN_STEP, 11549, 11549, 8192),
-        (flags.CHECKPOINT_MIN_STEP, 9800, 9800, None),
-        (flags.CACHE_RAM, 9094, None, 8192),
-        (flags.SIMILARITY, 6451, 6451, 0.5),
-        (flags.SIMILARITY, 6628, 6628, 0.1),
-        (flags.PARALLEL, 7376, 7376, 1),
-        (flags.PARALLEL, 7551, 7551, -1),
-        (flags.CTX_SIZE, 7376, 7376, 4096),
-        (flags.CTX_SIZE, 7551, 7551, None),
-        (flags.CTX_SIZE, 7710, 7710, 0),
-        (flags.CONTEXT_SHIFT, 6180, 6180, True),
-        (flags.CONTEXT_SHIFT, 6301, 6301, False),
-        (flags.JINJA, 7079, 7079, False),
-        (flags.JINJA, 7376, 7376, True),
-        (flags.REASONING, 10809, None, True),
-        (flags.SLOTS, 6628, None, True),
-        (flags.UBATCH, None, None, 512),
+        (server_options.CTX_CHECKPOINTS, 6628, 6628, 3),
+        (server_options.CTX_CHECKPOINTS, 7964, 8156, 8),
+        (server_options.CTX_CHECKPOINTS, 8352, None, 32),
+        (server_options.CTX_CHECKPOINTS, 8156, 8352, None),
+        (server_options.CTX_CHECKPOINTS, 6123, 6123, None),
+        (server_options.CHECKPOINT_MIN_STEP, 9713, 9713, 256),
+        (server_options.CHECKPOINT_MIN_STEP, 11549, 11549, 8192),
+        (server_options.CHECKPOINT_MIN_STEP, 9800, 9800, None),
+        (server_options.CACHE_RAM, 9094, None, 8192),
+        (server_options.SIMILARITY, 6451, 6451, 0.5),
+        (server_options.SIMILARITY, 6628, 6628, 0.1),
+        (server_options.PARALLEL, 7376, 7376, 1),
+        (server_options.PARALLEL, 7551, 7551, -1),
+        (server_options.CTX_SIZE, 7376, 7376, 4096),
+        (server_options.CTX_SIZE, 7551, 7551, None),
+        (server_options.CTX_SIZE, 7710, 7710, 0),
+        (server_options.CONTEXT_SHIFT, 6180, 6180, True),
+        (server_options.CONTEXT_SHIFT, 6301, 6301, False),
+        (server_options.JINJA, 7079, 7079, False),
+        (server_options.JINJA, 7376, 7376, True),
+        (server_options.REASONING, 10809, None, True),
+        (server_options.SLOTS, 6628, None, True),
+        (server_options.UBATCH, None, None, 512),
     ],
 )
 def test_a_default_belongs_to_builds(option: Any, low: int | None, high: int | None, default: object) -> None:
@@ -102,25 +102,25 @@ def test_a_default_belongs_to_builds(option: Any, low: int | None, high: int | N
 
 def test_the_words_name_the_builds() -> None:
     """For a build that is not known, each name says where it belongs."""
-    assert by_build(flags.CACHE_IDLE_SLOTS) == "--cache-idle-slots (b8929 and newer), --clear-idle (b8672)"
-    assert by_build(flags.CHECKPOINT_EVERY) == "--checkpoint-every-n-tokens (b8352 to b9294)"
-    assert by_build(flags.KV_UNIFIED, off=True) == "--no-kv-unified (b7964 and newer)"
+    assert by_build(server_options.CACHE_IDLE_SLOTS) == "--cache-idle-slots (b8929 and newer), --clear-idle (b8672)"
+    assert by_build(server_options.CHECKPOINT_EVERY) == "--checkpoint-every-n-tokens (b8352 to b9294)"
+    assert by_build(server_options.KV_UNIFIED, off=True) == "--no-kv-unified (b7964 and newer)"
     assert Name("LLAMA_CHAT_TEMPLATE_KWARGS", None, 9294).when == "b9294 and older"
 
 
 def test_the_table_holds_sampled_builds_and_each_name_once() -> None:
     """A typing error in a build number would silently move an option."""
-    names = [n for o in flags.TABLE for n in (*o.names, *o.off, *o.env)]
+    names = [n for o in server_options.TABLE for n in (*o.names, *o.off, *o.env)]
     assert len({n.text for n in names}) == len(names)
     for name in names:
         assert name.first is None or name.first in builds.SAMPLED
         assert name.last is None or name.last in builds.SAMPLED
-    for option in flags.TABLE:
+    for option in server_options.TABLE:
         firsts = [first for first, _ in option.defaults if first is not None]
         assert firsts == sorted(firsts)
         assert all(first in builds.SAMPLED for first in firsts)
-    assert not set(flags.NEVER) & set(flags.BY_NAME)
-    assert set(flags.BY_NAME) >= flags.UNREAD_ENV
+    assert not set(server_options.NEVER) & set(server_options.BY_NAME)
+    assert set(server_options.BY_NAME) >= server_options.UNREAD_ENV
 
 
 # ---- what makes a build say more
@@ -273,7 +273,9 @@ def test_bad_lines_are_one_error(line: str) -> None:
 
 @given(
     st.lists(
-        st.sampled_from([*flags.BY_NAME, *flags.NEVER, "docker", "run", "-e", "0", "'", "=", "\\", "|", "é", "\n"])
+        st.sampled_from(
+            [*server_options.BY_NAME, *server_options.NEVER, "docker", "run", "-e", "0", "'", "=", "\\", "|", "é", "\n"]
+        )
     )
 )
 def test_no_line_is_a_traceback(words: list[str]) -> None:
@@ -283,7 +285,7 @@ def test_no_line_is_a_traceback(words: list[str]) -> None:
     except CacheDoctorError:
         return
     settings(found)
-    assert all(g.option is None or g.option in flags.BY_KEY for g in found)
+    assert all(g.option is None or g.option in server_options.BY_KEY for g in found)
 
 
 def test_what_options_say_of_the_server() -> None:

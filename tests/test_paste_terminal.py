@@ -11,7 +11,7 @@ import pytest
 from command import one_line, run, start
 from test_pastes import FORCED, LINES
 
-from cachedoctor.sources.base import IDLE_SECONDS
+from cachedoctor.inputs.sources.base import IDLE_SECONDS
 
 ASKED = b"Paste the log, then Ctrl-D (20 lines will do, two turns are better)\n"
 LOG = "".join(f"{line}\n" for line in LINES).encode()

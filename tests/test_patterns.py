@@ -9,7 +9,7 @@ from functools import cache
 import patterns
 import pytest
 
-from cachedoctor.knowledge import repeats
+from cachedoctor.knowledge import texts
 
 compiled = cache(patterns.compiled)
 SIZE = 300
@@ -90,5 +90,5 @@ def test_one_name_in_two_modules_is_two_patterns(name: str, is_searched: bool) -
 
 def test_a_text_without_the_end_of_a_piece_takes_one_look() -> None:
     """A second would be some 10^11 steps."""
-    assert repeats.pieces(b"a" * 1_000_000) == {}
-    assert sum(repeats.pieces(b"a" * 30 + b"." + b"a" * 1_000_000).values()) == 31
+    assert texts.pieces(b"a" * 1_000_000) == {}
+    assert sum(texts.pieces(b"a" * 30 + b"." + b"a" * 1_000_000).values()) == 31

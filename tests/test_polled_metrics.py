@@ -14,9 +14,10 @@ from command import run
 from conftest import FIXTURES
 
 from cachedoctor.doctor.extras.polled_metrics import Asked, ask
-from cachedoctor.metrics import dump_spans, prometheus_range
+from cachedoctor.inputs import http_requests
+from cachedoctor.inputs.metrics import dump as dump_spans
+from cachedoctor.inputs.metrics import dumps
 from cachedoctor.model import CacheDoctorError, Counters
-from cachedoctor.sources import http
 
 RANGE = (FIXTURES / "vllm" / "prometheus_range.json").read_bytes()
 """What Prometheus 2.42 answered of a server of 1,000 tokens a second, which began anew behind the first moment."""
@@ -173,7 +174,7 @@ def test_slow_answers_end(web: Callable[[Page], Web]) -> None:
     going = threading.Event()
     server = web(lambda path: (200, b"x" if going.wait(20) else b""))
     with pytest.raises(CacheDoctorError, match="no whole answer within 0 s"):
-        http.get(server.url, 0.05)
+        http_requests.get(server.url, 0.05)
     going.set()
 
 
@@ -225,7 +226,7 @@ def test_what_is_no_range_is_one_line(web: Callable[[Page], Web], body: bytes, s
 def test_values_that_are_no_numbers_are_left_out() -> None:
     body = {"metric": {"__name__": "vllm:x"}, "values": [[1, "NaN"], [2, "many"], [3, "7"]]}
     answer = {"status": "success", "data": {"resultType": "matrix", "result": [body]}}
-    found = prometheus_range.moments(json.dumps(answer).encode(), "p")
+    found = dumps.moments(json.dumps(answer).encode(), "p")
     assert [moment for moment, _ in found] == [1, 3]
 
 

@@ -39,12 +39,11 @@ from test_fix_patches import COMPOSE, SERVICE, edited
 import cachedoctor
 from cachedoctor.doctor.fixing.fixes import Told, fixes
 from cachedoctor.engines.sglang.tracker import Tracker
-from cachedoctor.knowledge import flags
+from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.server_options import Option
-from cachedoctor.launchers.asked_options import Asked, variable
-from cachedoctor.launchers.form import form
 from cachedoctor.model import Launcher, OptionChange, Session, as_typed
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
+from cachedoctor.report.launchers.forms import Asked, form, variable
 from cachedoctor.report.wire import report_v1, stored
 
 LAUNCHERS = get_args(Launcher)
@@ -112,14 +111,14 @@ def test_the_table_says_what_the_help_says() -> None:
     wrong = []
     for build in BUILDS:
         real = real_options.real("llama.cpp", build)
-        for option in flags.TABLE:
+        for option in server_options.TABLE:
             for name in (*option.names, *option.off, *option.env):
                 has = name.text in real.takes or name.text in real.env
                 if name.exists(build, build) not in (None, has):
                     wrong.append(f"b{build} {name.text}: {name.when}")
             for name in option.names:
                 takes = real.takes.get(name.text, "" if option.kind != "switch" else None) is not None
-                if takes != (option.kind != "switch") and not (option is flags.LOG_COLORS and build <= 6301):
+                if takes != (option.kind != "switch") and not (option is server_options.LOG_COLORS and build <= 6301):
                     wrong.append(f"b{build} {name.text} takes {real.takes[name.text]}")
     assert wrong == []
 
@@ -136,7 +135,7 @@ def test_a_variable_stands_for_the_option_of_its_name() -> None:
     asked = 0
     for build in BUILDS:
         pairs = real_options.real("llama.cpp", build).pairs
-        for option in flags.TABLE:
+        for option in server_options.TABLE:
             for change in _changes(option, build):
                 pair = variable(change, build, build)
                 if pair is not None:
@@ -151,7 +150,7 @@ def test_a_variable_stands_for_the_option_of_its_name() -> None:
 @pytest.mark.sample(3)
 def test_every_option_in_every_form_is_one_of_the_build(build: int) -> None:
     session = {"engine": "llama.cpp", "build": build}
-    for option in flags.TABLE:
+    for option in server_options.TABLE:
         for change in _changes(option, build):
             if change.name == "--log-colors":  # none of a fix, and a switch in old builds
                 continue

@@ -21,13 +21,12 @@ from fake_servers import Fake, raw, served
 from typer.testing import CliRunner
 
 from cachedoctor.cli import _with_one
-from cachedoctor.doctor import probing
+from cachedoctor.diagnosis.rules import names
+from cachedoctor.live.probe import connection, identity, judging, measuring, probing, questioning
+from cachedoctor.live.probe.connection import Answer, Connection
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.probed import Probe, ProbeCause, ProbedServer, ProbeQuestion, State
-from cachedoctor.model.tool import Tool
-from cachedoctor.probe import identity, judging, measuring, questioning, reply
-from cachedoctor.probe.connection import Answer, Connection
-from cachedoctor.rules import names
+from cachedoctor.model.report import Tool
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 APP = _with_one(["probe"])
@@ -154,9 +153,9 @@ def test_sglang_says_its_settings(reuses: bool, code: list[str]) -> None:
 
 @pytest.mark.parametrize(("engine", "reuses"), [("ollama", True), ("lmstudio", False)])
 def test_without_counts_the_time_tells(engine: str, reuses: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def timed(at: Connection, answer: Answer, least: int) -> reply.Reply:
+    def timed(at: Connection, answer: Answer, least: int) -> connection.Reply:
         """Read an answer, with the seconds that the fake says instead of those that this machine took."""
-        return reply.read(at, answer._replace(seconds=answer.value["took"]), least)
+        return connection.read(at, answer._replace(seconds=answer.value["took"]), least)
 
     monkeypatch.setattr(questioning, "read", timed)
     with served(engine=engine, reuses=reuses, second_per_token=0.0005) as (url, _):
@@ -185,7 +184,7 @@ def test_a_refusal_of_tools_is_no_fault_of_the_cache() -> None:
 
 def test_an_error_in_an_answer_of_status_200_is_a_refusal() -> None:
     at = Connection("http://h", None, 1)
-    found = reply.read(at, Answer(200, {"error": "Unexpected\nendpoint"}, b"{}", 0.1))
+    found = connection.read(at, Answer(200, {"error": "Unexpected\nendpoint"}, b"{}", 0.1))
     assert found.refused == "200: Unexpected endpoint"
 
 

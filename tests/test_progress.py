@@ -16,7 +16,7 @@ from command import LOG, PYTHON, run
 from terminals import Stream, in_terminal
 
 from cachedoctor.cli import read_progress
-from cachedoctor.sources.file import FileSource
+from cachedoctor.inputs.sources.file import FileSource
 
 
 class Clock:

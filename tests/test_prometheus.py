@@ -7,8 +7,8 @@ import math
 import pytest
 from hostile_inputs import DUMPS
 
-from cachedoctor.metrics import prometheus
-from cachedoctor.metrics.prometheus import Exposition, Sample
+from cachedoctor.inputs.metrics import prometheus
+from cachedoctor.inputs.metrics.prometheus import Exposition, Sample
 from cachedoctor.model import CacheDoctorError
 
 

@@ -24,19 +24,17 @@ from proxy_exchanges import Server, differences, free_port
 from schemas import schema_of
 
 from cachedoctor.knowledge.texts import common_prefix
+from cachedoctor.live.proxy import body_fixes, record_file, relay
+from cachedoctor.live.proxy.body_digests import unpacked, without_texts
+from cachedoctor.live.proxy.body_fixes import BodyFixer, Fixed
+from cachedoctor.live.proxy.connections import passing, went_through
+from cachedoctor.live.proxy.exchange import Asked, Change, Exchange, Seen
+from cachedoctor.live.proxy.held_bytes import EACH, AnswerCopy, BodyCopy, Held, ReplyCopy
+from cachedoctor.live.proxy.looking import Looking
+from cachedoctor.live.proxy.passed_requests import line
+from cachedoctor.live.proxy.record_file import RecordFile
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts import inputs
-from cachedoctor.proxy import body_fixes, record_file, relay
-from cachedoctor.proxy.body_digests import without_texts
-from cachedoctor.proxy.body_fixes import BodyFixer, Fixed
-from cachedoctor.proxy.exchange import Asked, Change, Exchange, Seen
-from cachedoctor.proxy.held_bytes import EACH, AnswerCopy, BodyCopy, Held
-from cachedoctor.proxy.hop_headers import passing, went_through
-from cachedoctor.proxy.looking import Looking
-from cachedoctor.proxy.record_file import RecordFile
-from cachedoctor.proxy.reply_copy import ReplyCopy
-from cachedoctor.proxy.request_lines import line
-from cachedoctor.proxy.unpacked import unpacked
 
 HEADER = "x-anthropic-billing-header: cc_version=2.1.36.a; cc_entrypoint=cli; cch=%s;"
 CHAT = "/v1/chat/completions"
@@ -269,7 +267,7 @@ def test_a_path_that_is_told_holds_no_password_and_can_be_written(target: str, p
 
 @pytest.mark.sweep  # a process for it
 def test_a_port_that_is_taken() -> None:
-    from cachedoctor.proxy.serving import Address, Plan, serve
+    from cachedoctor.live.proxy.serving import Address, Plan, serve
 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from proxy_talks import CHAT, Sending, clock, foreign, passed, requests
 
-from cachedoctor.proxy import known_conversation
-from cachedoctor.proxy.body_fixes import NAMES, BodyFixer
-from cachedoctor.proxy.exchange import Asked, Exchange
-from cachedoctor.proxy.looking import Looking
-from cachedoctor.proxy.sender_digest import SenderDigest
+from cachedoctor.live.proxy import known_conversation
+from cachedoctor.live.proxy.body_fixes import NAMES, BodyFixer
+from cachedoctor.live.proxy.connections import SenderDigest
+from cachedoctor.live.proxy.exchange import Asked, Exchange
+from cachedoctor.live.proxy.looking import Looking
 
 ONE = {"Authorization": "Bearer sk-one"}
 

@@ -16,9 +16,8 @@ from proxy_heads import HeadServer
 from running_proxy import Running, mute_server, through
 
 from cachedoctor.cli.common_options import allowed_hosts
-from cachedoctor.named_hosts import NamedHosts, host_names
-from cachedoctor.proxy.connections import Limits
-from cachedoctor.proxy.hop_headers import is_writable
+from cachedoctor.live.named_hosts import NamedHosts, host_names
+from cachedoctor.live.proxy.connections import Limits, is_writable
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
 GET = b"GET /x HTTP/1.1\r\nHost: %b\r\n\r\n"

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from proxy_talks import CHAT, MESSAGES, Sending, passed
 
-from cachedoctor.proxy.body_fixes import NAMES
-from cachedoctor.proxy.exact_json import decode, encode
-from cachedoctor.proxy.json_spans import top
+from cachedoctor.live.proxy.body_fixes import NAMES
+from cachedoctor.live.proxy.json_spans import decode, encode, top
 
 UNEQUAL = [
     ("true", "1"), ("false", "0"), ("1.0", "1"), ("1.50", "1.5"), ("1e400", "1e401"), ("1E5", "1e5"), ("-0", "0"),

@@ -14,17 +14,14 @@ from aiohttp import ClientSession, web
 from conftest import ROOT
 from yarl import URL
 
-from cachedoctor.proxy import known_conversation
-from cachedoctor.proxy.body_fixes import NAMES, BodyFixer, Fixed
-from cachedoctor.proxy.exact_json import Number
-from cachedoctor.proxy.exchange import Asked, Exchange
-from cachedoctor.proxy.held_bytes import Held
-from cachedoctor.proxy.json_spans import inside, items, top
-from cachedoctor.proxy.known_conversation import EACH, MOST, KnownConversations, Thought
-from cachedoctor.proxy.looking import Looking
-from cachedoctor.proxy.relay import Relay
-from cachedoctor.proxy.reply_copy import ReplyCopy
-from cachedoctor.proxy.turn_trail import TurnTrail, trail
+from cachedoctor.live.proxy import known_conversation
+from cachedoctor.live.proxy.body_fixes import NAMES, BodyFixer, Fixed
+from cachedoctor.live.proxy.exchange import Asked, Exchange
+from cachedoctor.live.proxy.held_bytes import Held, ReplyCopy
+from cachedoctor.live.proxy.json_spans import Number, inside, items, top
+from cachedoctor.live.proxy.known_conversation import EACH, MOST, KnownConversations, Thought, TurnTrail, trail
+from cachedoctor.live.proxy.looking import Looking
+from cachedoctor.live.proxy.relay import Relay
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 ME = b"me"

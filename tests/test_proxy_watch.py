@@ -16,11 +16,11 @@ from screens import on_terminal
 from test_cli_live import read_until
 
 from cachedoctor.cli import proxy_watch
-from cachedoctor.model.passing_view import ConversationView, PassingView
-from cachedoctor.proxy import passed_requests
-from cachedoctor.proxy.exchange import Asked, Exchange
-from cachedoctor.proxy.looking import Looking
-from cachedoctor.proxy.passed_requests import PassedRequests, is_passed
+from cachedoctor.live.proxy import passed_requests
+from cachedoctor.live.proxy.exchange import Asked, Exchange
+from cachedoctor.live.proxy.looking import Looking
+from cachedoctor.live.proxy.passed_requests import PassedRequests, is_passed
+from cachedoctor.model.view import ConversationView, PassingView
 from cachedoctor.report.live.proxy_screen import draw, summary
 from cachedoctor.report.live.screen import Screenful
 

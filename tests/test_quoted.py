@@ -13,11 +13,11 @@ from conftest import report_of
 from secret_places import SECRETS
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
-from cachedoctor.doctor.live.event_stream import EventStream
+from cachedoctor.doctor.analysis.event_stream import EventStream
 from cachedoctor.model import Cost, Evidence, Finding
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
+from cachedoctor.redaction.secrets import hidden
 from cachedoctor.report.base import FORMATS, Look, write
-from cachedoctor.report.secrets import hidden
 
 LOOKS_LIKE_A_SECRET = (
     "openai key", "anthropic key", "hugging face token", "github token", "gitlab token", "slack token", "google key",

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from secret_places import SECRETS, log_with
 from wrapped import docker, jsonl
 
+from cachedoctor.diagnosis.rules.client.cd102_volatile_prefix import volatile_kind
+from cachedoctor.diagnosis.rules.client.changes import header_field
 from cachedoctor.doctor.redact.redact import Redactor, facts
-from cachedoctor.redact.printed import Printed
-from cachedoctor.redact.tokens import Tokens
-from cachedoctor.rules.client.cd102_volatile_prefix import volatile_kind
-from cachedoctor.rules.client.printed_header import header_field
+from cachedoctor.redaction.redact_lines import Printed
+from cachedoctor.redaction.stand_ins import Tokens
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from redacted import differences, without_quotes
@@ -369,7 +369,7 @@ def test_the_name_of_a_service_may_be_a_number(name: str) -> None:
 
 
 def test_tokens_beyond_the_numbered_ones_are_stable_and_different(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cachedoctor.redact.tokens._NUMBERED", 1)
+    monkeypatch.setattr("cachedoctor.redaction.stand_ins._NUMBERED", 1)
     tokens = Tokens()
     assert tokens.give("text", b"a") == b"<text-1>"
     assert tokens.give("text", b"b") == tokens.give("text", b"b") != tokens.give("text", b"c")
@@ -389,7 +389,7 @@ def test_where_the_input_is_cut_does_not_matter(cuts: list[int]) -> None:
 
 
 def test_lines_that_wait_for_a_part_that_never_comes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cachedoctor.envelope.rewriter._WAITING_MAX", 1000)
+    monkeypatch.setattr("cachedoctor.inputs.envelope.rewriter._WAITING_MAX", 1000)
     redactor = Redactor()
     redactor.feed(docker("srv  get_availabl: updating").encode())
     assert redactor.quiet() == b""  # it is no excerpt, and still waits for the rest of the line

@@ -16,15 +16,17 @@ from cachedoctor.engines.catalogue.base import Message
 from cachedoctor.engines.sglang.messages import ROWS as SGLANG
 from cachedoctor.engines.vllm.messages import ROWS as VLLM
 from cachedoctor.knowledge.texts import common_prefix
-from cachedoctor.redact import stand_ins
-from cachedoctor.redact.holes_measured import architecture
-from cachedoctor.redact.stand_ins import StandIns
+from cachedoctor.redaction import stand_ins
+from cachedoctor.redaction.holes_measured import architecture
+from cachedoctor.redaction.stand_ins import StandIns
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from redacted import differences, report, without_quotes
 
 LOGS = sorted({case["log"] for case in MEASURED} | {f"vllm/{path.name}" for path in FIXTURES.glob("vllm/*.log")})
-PAGES = sorted([*ROOT.glob("cachedoctor/rules/vllm/cd5*.md"), *ROOT.glob("cachedoctor/rules/sglang/cd6*.md")])
+PAGES = sorted(
+    [*ROOT.glob("cachedoctor/diagnosis/rules/vllm/cd5*.md"), *ROOT.glob("cachedoctor/diagnosis/rules/sglang/cd6*.md")]
+)
 START = "(APIServer pid=1) INFO 11-20 08:14:22 [api_utils.py:347] vLLM server version 0.32.0, serving model acme/zq\n"
 SECRET = "zqHunterzq"
 

@@ -10,10 +10,17 @@ from conftest import FIXTURES
 from e2e.client import Message
 from e2e.vllm import traffic
 
-from cachedoctor.replay import sglang_radix, vllm_blocks
-from cachedoctor.replay.block_cache import BlockCache, Image, SentPrompt, in_order, names
-from cachedoctor.replay.sglang_radix import RadixServer, RadixSettings
-from cachedoctor.replay.vllm_blocks import BlockServer, BlockSettings
+from cachedoctor.diagnosis.replay import sglang_radix, vllm_blocks
+from cachedoctor.diagnosis.replay.sglang_radix import RadixServer, RadixSettings
+from cachedoctor.diagnosis.replay.vllm_blocks import (
+    BlockCache,
+    BlockServer,
+    BlockSettings,
+    Image,
+    SentPrompt,
+    in_order,
+    names,
+)
 
 
 def fresh(count: int, seed: int) -> list[int]:

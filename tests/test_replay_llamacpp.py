@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachedoctor.replay.llamacpp.chunks import moved
-from cachedoctor.replay.llamacpp.context_checkpoints import Checkpoint, added
-from cachedoctor.replay.llamacpp.served import Served
-from cachedoctor.replay.llamacpp.server import serve
-from cachedoctor.replay.llamacpp.server_settings import Memory, Settings
-from cachedoctor.replay.prompt_tree import PromptTree
-from cachedoctor.replay.traffic import Asked, Happened, Traffic
+from cachedoctor.diagnosis.replay.llamacpp.content import Served, moved
+from cachedoctor.diagnosis.replay.llamacpp.context_checkpoints import Checkpoint, added
+from cachedoctor.diagnosis.replay.llamacpp.server import serve
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import Memory, Settings
+from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
+from cachedoctor.diagnosis.replay.traffic import Asked, Happened, Traffic
 
 BUILDS = st.sampled_from(
     [5311, 5833, 6301, 6628, 6751, 6900, 7079, 7551, 7964, 8156, 8353, 8672, 8929, 9294, 9538, 9713, 9873, 10068, 11549]

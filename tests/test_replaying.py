@@ -12,11 +12,11 @@ import made
 import pytest
 from conftest import CASES, FIXTURES, content_of
 
+from cachedoctor.diagnosis.rules.base import RuleContext
+from cachedoctor.diagnosis.rules.replaying import replay, would_reuse
+from cachedoctor.diagnosis.rules.setup import Setup
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Check, Judged, Request, Session
-from cachedoctor.rules.base import RuleContext
-from cachedoctor.rules.replaying import replay, would_reuse
-from cachedoctor.rules.setup import Setup
 
 OFF = {"CD109", "CD111", "CD213"}
 """Causes that the replay does not know: the body says "cache_prompt": false; another adapter clears the slot; the

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from cachedoctor.diagnosis.replay.llamacpp.server import serve
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.replaying import from_bodies, from_log
 from cachedoctor.doctor.replaying.recorded_settings import recorded
@@ -16,8 +18,6 @@ from cachedoctor.prompts import inputs
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.request_bodies import prompts_of
-from cachedoctor.replay.llamacpp.server import serve
-from cachedoctor.replay.llamacpp.server_settings import Settings
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 CASES = FIXTURES / "cases"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hostile_inputs import ANSWERS
 
-from cachedoctor.metrics import json_values, responses
+from cachedoctor.inputs.metrics import json_values, responses
 from cachedoctor.model import Answer, CacheDoctorError
 
 REAL = Path(__file__).parent.parent / "fixtures" / "vllm"

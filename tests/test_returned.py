@@ -17,10 +17,9 @@ from cachedoctor.doctor.fleet.engine import Lost
 from cachedoctor.doctor.fleet.fleet import Fleet
 from cachedoctor.doctor.fleet.fleet_inputs import logs_at
 from cachedoctor.doctor.fleet.log_task import LogResult, LogTask, parquet, run_log
-from cachedoctor.doctor.fleet.result_folder import ResultFolder
-from cachedoctor.doctor.fleet.returned import checked
-from cachedoctor.frames.columns import FILES, FINDINGS
+from cachedoctor.doctor.fleet.result_folder import ResultFolder, checked
 from cachedoctor.model import CacheDoctorError
+from cachedoctor.report.tables.columns import FILES, FINDINGS
 
 LIMIT = 1 << 30
 

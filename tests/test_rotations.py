@@ -15,8 +15,8 @@ import pytest
 from conftest import ROOT
 from following import POLL, Step, append, followed, one_by_one
 
-from cachedoctor.sources import generations
-from cachedoctor.sources.follow import FollowSource
+from cachedoctor.inputs.sources import generations
+from cachedoctor.inputs.sources.follow import FollowSource
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import rotations

@@ -12,11 +12,11 @@ import pytest
 from conftest import CASES, MEASURED, ROOT, case_of, report_of
 from scripts_here import checked
 
+from cachedoctor.diagnosis.rules import advice, registry
+from cachedoctor.diagnosis.rules.base import Rule
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.model import Given
-from cachedoctor.rules import advice, registry
-from cachedoctor.rules.base import Rule
 
 RULES, BROKEN = registry.load()
 FOLDER = ROOT / "cachedoctor" / "rules"
@@ -165,5 +165,5 @@ def test_the_catalogue_of_rules_is_up_to_date() -> None:
 def test_the_catalogue_names_every_rule_once() -> None:
     """With its page, in the order of codes."""
     text = (ROOT / "docs" / "rules.md").read_text("utf-8")
-    listed = re.findall(r"^\| \[(CD\d{3})\]\(\.\./cachedoctor/rules/\w+/(\w+)\.md\) ", text, re.MULTILINE)
+    listed = re.findall(r"^\| \[(CD\d{3})\]\(\.\./cachedoctor/diagnosis/rules/\w+/(\w+)\.md\) ", text, re.MULTILINE)
     assert listed == [(path.stem[:5].upper(), path.stem) for path in PAGES]

@@ -11,14 +11,8 @@ import msgspec
 import pytest
 from conftest import ROOT, report_of
 
-from cachedoctor.doctor.analysis.analyzer import Analyzer
-from cachedoctor.doctor.analysis.spool import Spool
-from cachedoctor.doctor.diagnosis.diagnosis import Diagnosis
-from cachedoctor.engines.llamacpp.messages import ROWS
-from cachedoctor.model import Answers, Counters, Judged, Mark, MarkName, Request, Session, Shows, Verdict
-from cachedoctor.report.wire.report_v1 import encode_request
-from cachedoctor.rules import registry
-from cachedoctor.rules.base import (
+from cachedoctor.diagnosis.rules import registry
+from cachedoctor.diagnosis.rules.base import (
     FindingText,
     Match,
     Proof,
@@ -27,8 +21,14 @@ from cachedoctor.rules.base import (
     SessionFinding,
     SessionRule,
 )
-from cachedoctor.rules.setup import Setup
-from cachedoctor.rules.slots import cd304_cache_ram_too_small
+from cachedoctor.diagnosis.rules.setup import Setup
+from cachedoctor.diagnosis.rules.slots import cd304_cache_ram_too_small
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.analysis.spool import Spool
+from cachedoctor.doctor.findings.diagnosis import Diagnosis
+from cachedoctor.engines.llamacpp.messages import ROWS
+from cachedoctor.model import Answers, Counters, Judged, Mark, MarkName, Request, Session, Shows, Verdict
+from cachedoctor.report.wire.report_v1 import encode_request
 
 WORDS = FindingText("it happened", "so it is", [])
 

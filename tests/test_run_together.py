@@ -7,7 +7,7 @@ from conftest import report_of
 
 from cachedoctor.doctor.catalogues import catalogue
 from cachedoctor.doctor.redact.redact import Redactor
-from cachedoctor.engines.llamacpp.run_together import parts
+from cachedoctor.engines.llamacpp.excerpt_rows import parts
 
 IDLE = "srv update_slots: all slots are idle"
 LAUNCH = "slot launch_slot_: id 3 | task 1 | processing task"

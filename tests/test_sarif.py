@@ -111,7 +111,10 @@ def test_what_it_says() -> None:
 def test_pages_become_links_where_there_are_some() -> None:
     run = run_of(report_of_case(case_named(FINDINGS)), Look(pages="https://example.org/"))
     rules = {rule["id"]: rule for rule in run["tool"]["driver"]["rules"]}
-    assert rules["CD203"]["helpUri"] == "https://example.org/cachedoctor/rules/memory/cd203_checkpoint_evicted.md"
+    assert (
+        rules["CD203"]["helpUri"]
+        == "https://example.org/cachedoctor/diagnosis/rules/memory/cd203_checkpoint_evicted.md"
+    )
 
 
 def test_what_went_wrong_is_a_notification() -> None:

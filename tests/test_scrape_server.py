@@ -13,8 +13,8 @@ from command import wait_for
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from cachedoctor.cli import scrape_server
-from cachedoctor.named_hosts import NamedHosts
+from cachedoctor.live.exporter import scrape_server
+from cachedoctor.live.named_hosts import NamedHosts
 
 LOCAL = NamedHosts("127.0.0.1")
 

@@ -13,8 +13,8 @@ from conftest import ROOT
 from cachedoctor.prompts import compare_prompts
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.tokenizers import tokenize
-from cachedoctor.report.secrets import hidden
-from cachedoctor.report.secrets_of_two import in_both
+from cachedoctor.redaction.secrets import hidden
+from cachedoctor.redaction.secrets_of_two import in_both
 from cachedoctor.report.text import diff_text
 from cachedoctor.report.wire import diff_v1
 
@@ -122,7 +122,7 @@ def test_the_benchmark_of_seams_sees_nothing(name: str) -> None:
 
 
 def test_the_benchmark_sees_what_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cachedoctor.report import sanitize
+    from cachedoctor.redaction import sanitize
 
     monkeypatch.setattr(diff_v1.sanitize, "diff", lambda diff: diff)
     monkeypatch.setattr(sanitize, "hidden", lambda text: text)

@@ -7,6 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from cachedoctor.diagnosis.rules import registry
+from cachedoctor.diagnosis.rules.base import SessionFinding, SessionRule
+from cachedoctor.diagnosis.rules.sglang.batch_periods import strategy
 from cachedoctor.model import (
     Answer,
     Answers,
@@ -20,9 +23,6 @@ from cachedoctor.model import (
     Setting,
     Side,
 )
-from cachedoctor.rules import registry
-from cachedoctor.rules.base import SessionFinding, SessionRule
-from cachedoctor.rules.sglang.batch_periods import strategy
 
 RULES = {rule.code: rule for rule in registry.load()[0] if rule.engine == "sglang"}
 

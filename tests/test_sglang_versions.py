@@ -6,7 +6,7 @@ import pytest
 from conftest import FIXTURES
 from sglang_logs import capacity, head, prefill, read, settings, tree
 
-from cachedoctor.engines.sglang.versions import ANY, NEW_SETTINGS, SAMPLED, Range, from_settings, seen_in, text
+from cachedoctor.engines.sglang.facts import ANY, NEW_SETTINGS, SAMPLED, Range, from_settings, seen_in, text
 
 LINES = (FIXTURES / "lines" / "sglang_batch_lines_13_versions.txt").read_text("utf-8").split("## ")[1:]
 

@@ -17,8 +17,7 @@ from wrapped import LINES, SLOT, SRV, UP, unwrap
 
 from cachedoctor.doctor.redact.redact import Redactor
 from cachedoctor.doctor.tables.events import Listing
-from cachedoctor.envelope.documents import Documents
-from cachedoctor.envelope.newest_first import NewestFirst
+from cachedoctor.inputs.envelope.documents import Documents, NewestFirst
 
 LOGS = {
     name: ROOT / "fixtures" / path

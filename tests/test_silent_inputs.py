@@ -15,7 +15,7 @@ from conftest import FIXTURES
 from terminals import in_terminal
 
 from cachedoctor.cli.sink import Sink
-from cachedoctor.doctor.tables.log_heads import is_log
+from cachedoctor.doctor.tables.tables import is_log
 from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.report.base import FORMATS, format_of

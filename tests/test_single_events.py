@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import made
 
+from cachedoctor.diagnosis.rules.base import RuleContext
+from cachedoctor.diagnosis.rules.client import cd105_history_rewritten as cd105
+from cachedoctor.diagnosis.rules.client import cd108_prefix_diverges_early as cd108
+from cachedoctor.diagnosis.rules.setup import Setup
 from cachedoctor.model import Facts, Judged, Verdict
-from cachedoctor.rules.base import RuleContext
-from cachedoctor.rules.client import cd105_history_rewritten as cd105
-from cachedoctor.rules.client import cd108_prefix_diverges_early as cd108
-from cachedoctor.rules.setup import Setup
 
 
 def judged(index: int, prompt: int, *codes: str) -> Judged:

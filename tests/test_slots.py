@@ -11,11 +11,11 @@ import pytest
 from command import FIRST, SECOND, THIRD
 from conftest import json_of
 
-from cachedoctor.doctor.analysis.reuse import CELLS, Reuse
+from cachedoctor.doctor.analysis.sums import CELLS, Reuse
 from cachedoctor.model import CacheDoctorError, InputInfo, Report, Request, Session, SlotReuse, Totals
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
 from cachedoctor.report.text import text_report
-from cachedoctor.report.text.slot_bars import bars, joined
+from cachedoctor.report.text.header import bars, joined
 from cachedoctor.report.wire.stored import StoredRequests, read
 
 SERVERS = [Session(n, "a.log", origin=origin) for n, origin in enumerate([None, None, "8081", "8082", None])]

@@ -6,9 +6,9 @@ import pytest
 from conftest import FIXTURES, report_of
 from made import request
 
-from cachedoctor.doctor.analysis.slowest import Slowest
+from cachedoctor.doctor.analysis.sums import Slowest
 from cachedoctor.model import Judged, Report, Request, SlowTurn, Totals, Verdict
-from cachedoctor.report.words.slow_words import not_the_cache, reason, split
+from cachedoctor.report.words.traffic_words import not_the_cache, reason, split
 
 
 def turn(**changes: object) -> SlowTurn:

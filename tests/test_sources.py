@@ -16,10 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from cachedoctor.sources import codec, unpack
-from cachedoctor.sources.base import SourceError
-from cachedoctor.sources.byte_order import utf8
-from cachedoctor.sources.file import FileSource
+from cachedoctor.inputs.sources import unpack
+from cachedoctor.inputs.sources import unpack as codec
+from cachedoctor.inputs.sources.base import SourceError
+from cachedoctor.inputs.sources.file import FileSource
+from cachedoctor.inputs.sources.unpack import utf8
 
 zstd = importlib.import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
 
@@ -238,7 +239,7 @@ def test_a_read_error_comes_after_what_was_read(tmp_path: Path, monkeypatch: pyt
                 return part
             raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("cachedoctor.sources.file.FileIO", lambda *_: Failing())
+    monkeypatch.setattr("cachedoctor.inputs.sources.file.FileIO", lambda *_: Failing())
     data, fault = read(tmp_path / "server.log")
     assert data == LOG[:100]
     assert "cannot be read further (Input/output error, after 100 bytes)" in str(fault)

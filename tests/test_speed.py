@@ -5,7 +5,7 @@ from __future__ import annotations
 import made
 import pytest
 
-from cachedoctor.doctor.diagnosis.prompt_speed import PromptSpeed
+from cachedoctor.doctor.findings.history import PromptSpeed
 from cachedoctor.model import Request
 
 

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cachedoctor.doctor.fixing.start_files import start_of
+from cachedoctor.doctor.fixing.patches import start_of
 from cachedoctor.knowledge.cmdline import parse, settings
-from cachedoctor.launchers.asked_options import Asked
-from cachedoctor.launchers.form import form
 from cachedoctor.model import CacheDoctorError, Launcher, as_typed
+from cachedoctor.report.launchers.forms import Asked, form
 
 COMPOSE = """
 x-all: &image {image: "ghcr.io/ggml-org/llama.cpp:server-cuda"}

@@ -22,10 +22,10 @@ from test_frames import request, written
 import cachedoctor
 from cachedoctor.doctor.compare.tally import Tally
 from cachedoctor.doctor.tables.statistics import Gathering
-from cachedoctor.frames import table_sums
-from cachedoctor.frames.columns import REQUESTS
-from cachedoctor.frames.request_rows import Numbering
 from cachedoctor.model import By, Report, RequestRow, Session, StatsRow, Totals
+from cachedoctor.report.tables import table_sums
+from cachedoctor.report.tables.columns import REQUESTS
+from cachedoctor.report.tables.request_rows import Numbering
 from cachedoctor.report.wire.stored import StoredRequests
 
 CANCELLED = str(ROOT / "fixtures/cases/cancelled/server.log")

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from cachedoctor.model import Cost, Evidence, Finding, InputInfo, Report, RuledOut, Totals
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
 from cachedoctor.report.base import Look, write
 from cachedoctor.report.wire.stored import StoredRequests
 

@@ -11,7 +11,7 @@ from command import run
 from conftest import CASES, content_of, every_case, given_of, json_of, prompts_of
 
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
 from cachedoctor.report.text import text_report
 from cachedoctor.report.wire import report_v1
 from cachedoctor.report.wire.stored import read

@@ -19,8 +19,8 @@ from referencing import Registry, Resource
 from test_cli_live import IDLE, PATIENCE, feed, read_until, started, write
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
-from cachedoctor.doctor.live.event_stream import EventStream
-from cachedoctor.report import sanitize
+from cachedoctor.doctor.analysis.event_stream import EventStream
+from cachedoctor.redaction import sanitize
 from cachedoctor.report.base import Look
 from cachedoctor.report.wire import report_v1, stream_v1
 from cachedoctor.report.wire.stored import read

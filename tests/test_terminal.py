@@ -16,11 +16,11 @@ from terminals import Stream, in_terminal
 
 import cachedoctor
 from cachedoctor.cli import terminal
+from cachedoctor.diagnosis.rules import names, registry
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import RuleInfo
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
 from cachedoctor.report.text import text_report
-from cachedoctor.rules import names, registry
 
 LINK = re.compile(rb"\x1b\]8;;(file://[^\x1b]*)\x1b\\((?:\x1b\[[\d;]*m)?warning\[CD101\](?:\x1b\[0m)?)\x1b\]8;;\x1b\\")
 
@@ -161,9 +161,9 @@ def test_the_address_in_a_stored_report_leads_nowhere_else(url: str) -> None:
     out = io.StringIO()
     text_report.render(sanitize.report(report), out, pages="file:///p/")
     assert "\x1b" not in out.getvalue()
-    report.rules = [RuleInfo("CD101", "billing-header", "", "cachedoctor/rules/a.md")]
+    report.rules = [RuleInfo("CD101", "billing-header", "", "cachedoctor/diagnosis/rules/a.md")]
     text_report.render(sanitize.report(report), out, pages="file:///p/")
-    assert out.getvalue().count("\x1b]8;;file:///p/cachedoctor/rules/a.md\x1b\\") == 1
+    assert out.getvalue().count("\x1b]8;;file:///p/cachedoctor/diagnosis/rules/a.md\x1b\\") == 1
 
 
 # ---- errors

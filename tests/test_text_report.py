@@ -24,9 +24,8 @@ from cachedoctor.model import (
     Session,
     Totals,
 )
-from cachedoctor.report.text import command_rows, palette, quote
-from cachedoctor.report.text.page import Page
-from cachedoctor.report.text.palette import readable
+from cachedoctor.report.text import page, proof, text_finding
+from cachedoctor.report.text.page import Page, readable
 from cachedoctor.report.text.text_report import render, render_finding
 from cachedoctor.report.text.text_safe import cut, rows, visible
 from cachedoctor.report.words.numbers import duration, percent
@@ -174,10 +173,12 @@ def test_a_shell_puts_a_broken_command_together_again(width: int) -> None:
     shown = text(report(), width).partition("Do now:")[2].replace("\\\n", "")  # as a shell does
     assert shlex.split(shown) == shlex.split(COMMAND)
     quoted = 'curl -d \'{"a": "x y"}\' --header "b: c d" http://localhost:8080/slots/0?action=restore'
-    assert shlex.split("\n".join(command_rows.rows(quoted, 30)).replace("\\\n", "")) == shlex.split(quoted)
-    assert command_rows.rows("a b # as it was " + "c " * 40, 30) == ["a b # as it was " + "c " * 40], "a comment"
-    assert command_rows.rows("echo 'it is open " + "c " * 40, 30) == ["echo 'it is open " + "c " * 40]
-    assert command_rows.rows("services:\n  llama:", 5) == ["services:", "  llama:"], "part of a file"
+    assert shlex.split("\n".join(text_finding.rows_of_command(quoted, 30)).replace("\\\n", "")) == shlex.split(quoted)
+    assert text_finding.rows_of_command("a b # as it was " + "c " * 40, 30) == ["a b # as it was " + "c " * 40], (
+        "a comment"
+    )
+    assert text_finding.rows_of_command("echo 'it is open " + "c " * 40, 30) == ["echo 'it is open " + "c " * 40]
+    assert text_finding.rows_of_command("services:\n  llama:", 5) == ["services:", "  llama:"], "part of a file"
 
 
 def eight() -> Report:
@@ -343,12 +344,12 @@ def test_evidence_of_two_files_names_both() -> None:
 def test_the_token_that_changed_is_marked() -> None:
     """Behind the bar of a printed prompt; the caret stands below it."""
     line = "0.00.868.204 W slot   operator(): id  0 | task 32 | new: ... 01.e51; cch= | ee661; cc_x=1"
-    plain = quote.one_row(line, 200)
+    plain = proof.one_row(line, 200)
     assert plain.text[plain.start : plain.end] == "ee661;"
-    tight = quote.one_row("x" * 300 + " new: ... " + "y" * 300 + " cch= | ee661; and more" * 3, 40)
+    tight = proof.one_row("x" * 300 + " new: ... " + "y" * 300 + " cch= | ee661; and more" * 3, 40)
     assert tight.text[tight.start : tight.end] == "ee661;"
     assert cell_len(tight.text) <= 40
-    assert quote.one_row("slot a: | new b", 40).end == 0, "no printed prompt"
+    assert proof.one_row("slot a: | new b", 40).end == 0, "no printed prompt"
     out = text(report(findings=[finding(evidence=[Evidence("s.log", 0, 9, line, "primary", "it parts")])]), 120)
     row, below = out.partition("9  ")[2].split("\n")[:2]
     assert below.index("^ it parts") - len("       9  ") == row.index("ee661;")
@@ -363,7 +364,7 @@ def luminance(color: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-@pytest.mark.parametrize("style", palette.ALL)
+@pytest.mark.parametrize("style", page.ALL)
 def test_every_colour_can_be_read_on_black_and_on_white(style: str) -> None:
     """A contrast of 4.5, with a colour that no theme changes."""
     number = Style.parse(style).color
@@ -379,14 +380,14 @@ def test_a_colour_that_a_theme_decides_reaches_no_terminal(name: str) -> None:
     out = io.StringIO()
     Page(out, 80, color=True).row(("words", f"bold {name}"))
     assert re.fullmatch(r"\x1b\[1;38;5;\d+mwords\x1b\[0m\n", out.getvalue())
-    assert readable(name) in {word for style in palette.ALL for word in style.split()}
+    assert readable(name) in {word for style in page.ALL for word in style.split()}
 
 
 def test_no_colour_is_used_that_is_not_in_the_palette() -> None:
     """Of everything that the text formats write."""
     shown = text(eight(), color=True) + text(eight(), color=True, verbose=True)
     used = set(re.findall(r"38;5;(\d+)", shown))
-    known = {str(found.number) for style in palette.ALL if (found := Style.parse(style).color) is not None}
+    known = {str(found.number) for style in page.ALL if (found := Style.parse(style).color) is not None}
     assert used
     assert used <= known
     assert not re.search(r"\x1b\[(?:[\d;]*;)?(?:3[0-7]|4\d|9[0-7])(?:;\d+)*m", re.sub(r"38;5;\d+", "", shown))

@@ -10,13 +10,13 @@ from made import joined
 from made import recorded as ended
 from msgspec.structs import replace
 
-from cachedoctor.doctor.diagnosis.diagnosis import MAX_SESSIONS, Diagnosis
-from cachedoctor.doctor.diagnosis.history import WINDOW
+from cachedoctor.diagnosis.rules.base import FindingText, Match, Proof, RequestRule, RuleContext
+from cachedoctor.doctor.findings.diagnosis import MAX_SESSIONS, Diagnosis
+from cachedoctor.doctor.findings.history import WINDOW
 from cachedoctor.engines.llamacpp.conversations.interleaved import Turn
 from cachedoctor.engines.llamacpp.conversations.join import MAX_THREADS, SPAN, Conversations
 from cachedoctor.engines.llamacpp.settle import judge_again
 from cachedoctor.model import Mark, Request, Session
-from cachedoctor.rules.base import FindingText, Match, Proof, RequestRule, RuleContext
 
 
 def request(index: int, prompt: int, **fields: Any) -> Request:

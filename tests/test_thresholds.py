@@ -10,7 +10,7 @@ from conftest import FIXTURES, content_of, report_of
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Options
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
 from cachedoctor.report.text.text_report import render
 
 FORCED = (

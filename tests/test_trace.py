@@ -9,8 +9,8 @@ from typing import Any
 
 from conftest import ROOT
 
-from cachedoctor.replay.llamacpp.server import serve
-from cachedoctor.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.llamacpp.server import serve
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import trace_agents

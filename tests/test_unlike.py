@@ -13,7 +13,7 @@ from wrapped import LINES
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.intake import BEGIN
 from cachedoctor.doctor.analysis.resemblance import resemblance
-from cachedoctor.envelope import MOST
+from cachedoctor.inputs.envelope import MOST
 
 PAGE = b"<!DOCTYPE html>\n<html><body><pre>slot update_slots: id  0</pre></body></html>\n"
 PROSE = (

@@ -5,12 +5,12 @@ from __future__ import annotations
 import made
 import pytest
 
+from cachedoctor.diagnosis.rules.base import RuleContext
+from cachedoctor.diagnosis.rules.checkpoints import held_whole, serves
+from cachedoctor.diagnosis.rules.client import cd108_prefix_diverges_early as cd108
+from cachedoctor.diagnosis.rules.memory import cd205_swa_threshold_misfire as cd205
+from cachedoctor.diagnosis.rules.setup import Setup
 from cachedoctor.model import Check, Confidence, Facts, Mark, Memory
-from cachedoctor.rules.base import RuleContext
-from cachedoctor.rules.checkpoints import held_whole, serves
-from cachedoctor.rules.client import cd108_prefix_diverges_early as cd108
-from cachedoctor.rules.memory import cd205_swa_threshold_misfire as cd205
-from cachedoctor.rules.setup import Setup
 
 
 def context(

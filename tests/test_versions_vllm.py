@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from conftest import FIXTURES, json_of
 
-from cachedoctor.engines.vllm.versions import by_line, narrow
+from cachedoctor.engines.vllm.facts import by_line, narrow
 from cachedoctor.model import Session
 from cachedoctor.model.session import release
 

@@ -20,9 +20,9 @@ from screens import ENTER, LEAVE, PATIENCE, Terminal, on_terminal
 from test_cli_live import read_until
 
 from cachedoctor.cli import live_screen as screen_module
-from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.keys import Interrupts
 from cachedoctor.doctor.analysis.analyzer import Analyzer
-from cachedoctor.doctor.live.live_view import Observer
+from cachedoctor.doctor.analysis.live_view import Observer
 from cachedoctor.model import View
 from cachedoctor.report.base import Look
 from cachedoctor.report.live.screen import Screenful, draw

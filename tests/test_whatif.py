@@ -12,25 +12,23 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
-from cachedoctor.doctor.diagnosis.prompt_speed import PromptSpeed
-from cachedoctor.doctor.replaying.mooncake import BLOCK, rows
+from cachedoctor.diagnosis.replay.llamacpp.server import serve
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
+from cachedoctor.diagnosis.replay.traffic import Asked, Traffic
+from cachedoctor.doctor.findings.history import PromptSpeed
 from cachedoctor.doctor.replaying.recorded_settings import recorded
-from cachedoctor.doctor.whatif.accounts import account, span_ms
+from cachedoctor.doctor.whatif.accounts import account, replay_base, span_ms
 from cachedoctor.doctor.whatif.evidence import Asking, Evidence, gather, is_bodies
-from cachedoctor.doctor.whatif.memory_cost import more_memory
-from cachedoctor.doctor.whatif.replayed import replay_base
 from cachedoctor.doctor.whatif.server_names import changed, command_line, listed
 from cachedoctor.doctor.whatif.simulation import simulate
-from cachedoctor.doctor.whatif.tuning import tune
+from cachedoctor.doctor.whatif.trace import BLOCK, rows
+from cachedoctor.doctor.whatif.tuning import more_memory, tune
 from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.model import CacheDoctorError, Session
 from cachedoctor.model.session import Sizes
 from cachedoctor.model.whatif import Placed
-from cachedoctor.replay.llamacpp.server import serve
-from cachedoctor.replay.llamacpp.server_settings import Settings
-from cachedoctor.replay.prompt_tree import PromptTree
-from cachedoctor.replay.traffic import Asked, Traffic
-from cachedoctor.report.words import whatif_words
+from cachedoctor.report.forms import whatif_forms
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import days
@@ -102,7 +100,7 @@ def test_a_prompt_that_does_not_fit_its_slot_is_in_no_sum() -> None:
     assert (found.replay.too_long, found.changed.too_long) == (0, 2)  # those of 300 tokens
     assert found.changed.prompt_tokens == found.replay.prompt_tokens - 2 * 300
     assert [row.prompt_tokens for row in found.conversations] == [300, 300]
-    said = whatif_words.verdict(found.replay, found.changed, found.placed, found.fit)
+    said = whatif_forms.whatif_verdict(found.replay, found.changed, found.placed, found.fit)
     assert said == "2 requests do not fit the context of a slot any more: the sums are of different requests."
 
 
@@ -405,14 +403,14 @@ def test_counts_that_were_recorded_with_bodies_are_held_against_the_replay(model
     assert unlike.server.reused_tokens == truth["total"]["reused"]
     assert unlike.fit is not None
     assert unlike.fit.wrong_tokens > unlike.fit.prompt_tokens / 2
-    assert "is no llama-server: what a change would do on it is not known" in whatif_words.fit(unlike.fit)
-    said = whatif_words.verdict(unlike.replay, unlike.changed, unlike.placed, unlike.fit)
+    assert "is no llama-server: what a change would do on it is not known" in whatif_forms.fit_words(unlike.fit)
+    said = whatif_forms.whatif_verdict(unlike.replay, unlike.changed, unlike.placed, unlike.fit)
     assert said.startswith("In the replay, which is not what the server did: ")
     given = parse("llama-server " + " ".join(truth["options"]))
     found = simulate(gather(asking._replace(given=given)), ["cache-ram=8192"], [str(path)])
     assert found.fit is not None
     assert (found.fit.equal, found.fit.wrong_tokens, found.fit.requests) == (30, 0, 30)
-    assert "no llama-server" not in whatif_words.fit(found.fit)
+    assert "no llama-server" not in whatif_forms.fit_words(found.fit)
     assert {row.name for row in found.settings if not row.assumed} >= {"parallel", "ctx-size", "cache-ram"}
 
 
@@ -421,7 +419,7 @@ def test_counts_of_another_tokenizer_say_nothing_of_reuse(models: Path, tmp_path
     found = gather(Asking([str(path)], [], str(models / "dense.gguf")))
     answer = simulate(found, ["parallel=1"], [str(path)])
     assert (answer.fit, answer.server, answer.placed.answers_unlike) == (None, None, 30)
-    (note,) = [one for one in whatif_words.notes(answer.placed, answer.settings) if "recorded answer" in one]
+    (note,) = [one for one in whatif_forms.notes(answer.placed, answer.settings) if "recorded answer" in one]
     assert note.startswith("30 recorded answers counted another length")
 
 

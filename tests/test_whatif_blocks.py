@@ -18,18 +18,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from schemas import schema_of
 
-from cachedoctor.doctor.replaying.mooncake import BLOCK
+from cachedoctor.diagnosis.replay.vllm_blocks import SentPrompt
 from cachedoctor.doctor.whatif.block_answers import simulate, tune
 from cachedoctor.doctor.whatif.block_evidence import BlockAsking, BlockEvidence, from_sessions
 from cachedoctor.doctor.whatif.block_replay import BlockReplay
 from cachedoctor.doctor.whatif.block_setup import BlockSetup, changed, command_line
 from cachedoctor.doctor.whatif.block_trace import BlockTraffic
 from cachedoctor.doctor.whatif.evidence import Asking, gather_any, gather_trace
-from cachedoctor.doctor.whatif.trace import write
+from cachedoctor.doctor.whatif.trace import BLOCK, write
 from cachedoctor.model import CacheDoctorError, Session, Setting
 from cachedoctor.model.whatif import Placed
-from cachedoctor.replay.block_cache import SentPrompt
-from cachedoctor.report.words import whatif_words
+from cachedoctor.report.forms import whatif_forms
 
 pytestmark = pytest.mark.usefixtures("child_here")
 MEASURED = ROOT / "fixtures" / "measured"
@@ -90,7 +89,7 @@ def test_the_logs_own_rate_is_enough_to_hold_the_replay_against(model: Path) -> 
     assert found.fit is not None
     assert (found.fit.requests, found.fit.equal) == (0, 0), "it says sums only"
     assert 0 < found.fit.wrong_tokens < 0.02 * found.fit.prompt_tokens
-    assert "by the log's sums" in whatif_words.fit(found.fit)
+    assert "by the log's sums" in whatif_forms.fit_words(found.fit)
     assert (found.changed.reused_tokens, found.changed.computed_tokens) == (0, 101_140)
 
 

@@ -7,11 +7,10 @@ import re
 import pytest
 
 from cachedoctor.engines.catalogue.base import HOLE, Message
-from cachedoctor.engines.vllm.fields import FIELDS, PAIRS, field, pair
-from cachedoctor.engines.vllm.meanings import MEANINGS
+from cachedoctor.engines.vllm.fields import FIELDS, MEANINGS, PAIRS, field, pair
 from cachedoctor.engines.vllm.messages import ROWS
 from cachedoctor.engines.vllm.reader import READER
-from cachedoctor.redact.holes import PLAIN
+from cachedoctor.redaction.holes import PLAIN
 
 MORE = (
     "[x.py:1] Engine 000: Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: 2.5 tokens/s, Running: 3 "

@@ -46,7 +46,7 @@ def warm() -> None:
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     from cachedoctor.doctor.catalogues import catalogue
-    from cachedoctor.report import secrets
+    from cachedoctor.redaction import secrets
 
     for row in catalogue().rows:
         row.prepare()

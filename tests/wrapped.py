@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 
-from cachedoctor.envelope import Unwrapper
+from cachedoctor.inputs.envelope import Unwrapper
 
 Bodies = dict[str | None, list[tuple[int, str]]]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from cachedoctor.cli import settings, terminal
-from cachedoctor.cli.asked_counters import asked, heard, is_address
+from cachedoctor.cli.asked_counters import asked, dumps_in, heard, is_address
 from cachedoctor.cli.common_options import (
     COMMON,
     EVIDENCE,
@@ -47,19 +47,8 @@ from cachedoctor.cli.common_options import (
     refuse_page,
     wanted_requests,
 )
-from cachedoctor.cli.ending import (
-    FAULT,
-    FOUND,
-    INTERRUPTED,
-    NOTHING,
-    SERVERS,
-    complain,
-    conclude,
-    has_content,
-    status,
-)
-from cachedoctor.cli.given_dumps import dumps_in
-from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.ending import FAULT, FOUND, INTERRUPTED, NOTHING, SERVERS, complain, conclude, has_content, status
+from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.live import FORMATS as LIVE_FORMATS
 from cachedoctor.cli.live import Live
 from cachedoctor.cli.read_progress import Progress
@@ -68,7 +57,7 @@ from cachedoctor.cli.started import started
 from cachedoctor.report.base import FORMATS, FormatName, Look, write
 
 if TYPE_CHECKING:
-    from cachedoctor.cli.stream import Stream
+    from cachedoctor.cli.live import Stream
     from cachedoctor.doctor.analysis.analyzer import Analyzer
     from cachedoctor.doctor.analysis.filtering import Wanted
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
@@ -76,8 +65,8 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
     from cachedoctor.doctor.fixing.fixes import Told
     from cachedoctor.doctor.redact.unknown_lines import UnknownLines
+    from cachedoctor.inputs.sources.base import SourceError
     from cachedoctor.model import CacheDoctorError, Given, Report
-    from cachedoctor.sources.base import SourceError
 
 
 _NAMED = 3
@@ -310,7 +299,7 @@ def _extra_inputs(
     if not metrics and not responses and not kv_events and not dumps:
         return None
     from cachedoctor.doctor.analysis.run import read_extra_inputs
-    from cachedoctor.sources.unpack import MAX_BYTES
+    from cachedoctor.inputs.sources.unpack import MAX_BYTES
 
     return read_extra_inputs(metrics, responses, max_unpacked or MAX_BYTES, kv_events, dumps)
 
@@ -333,7 +322,7 @@ def _expanded(paths: list[str], quiet: bool) -> list[str]:
         if path == "-" or not os.path.isdir(path):
             found.append(path)
             continue
-        from cachedoctor.doctor.tables.log_heads import logs_in
+        from cachedoctor.doctor.tables.tables import logs_in
 
         inside, others = logs_in(path)
         found += inside or [path]  # whoever reads it says that it is a folder
@@ -354,11 +343,11 @@ def _without_dumps(paths: list[str], quiet: bool) -> tuple[list[str], list[str]]
 
 def _explained(error: CacheDoctorError) -> CacheDoctorError:
     """Say of a folder that it holds no log, and what would be taken for one; other errors stay."""
-    from cachedoctor.sources.base import FolderError
+    from cachedoctor.inputs.sources.base import FolderError
 
     if not isinstance(error, FolderError):
         return error
-    from cachedoctor.doctor.tables.log_heads import logs_in
+    from cachedoctor.doctor.tables.tables import logs_in
     from cachedoctor.model import CacheDoctorError
 
     _, others = logs_in(error.path)
@@ -421,7 +410,7 @@ def _chosen(report: Report, wanted: Wanted | None, start: Told | None, unknown: 
     if wanted is not None and not any(info.recognised for info in report.inputs):
         wanted = None
     if wanted is not None:
-        from cachedoctor.doctor.analysis.shown_part import shown_part
+        from cachedoctor.doctor.analysis.filtering import shown_part
 
         report = shown_part(report, wanted, start)
     if unknown is not None:
@@ -431,7 +420,7 @@ def _chosen(report: Report, wanted: Wanted | None, start: Told | None, unknown: 
 
 
 def _stream(job: _Job, sink: Sink) -> Stream:
-    from cachedoctor.cli.stream import Stream
+    from cachedoctor.cli.live import Stream
 
     return Stream(sink)
 
@@ -441,7 +430,7 @@ def _is_live(job: _Job, sink: Sink) -> bool:
         return False
     if job.follow is not None:
         return True
-    from cachedoctor.sources.file import is_stream
+    from cachedoctor.inputs.sources.file import is_stream
 
     # `analyze < server.log` is a file like any other, and a paste is read to its end.
     return any(is_stream(0 if path == "-" else path) for path in job.paths if path != "-" or not terminal.typed())
@@ -449,14 +438,14 @@ def _is_live(job: _Job, sink: Sink) -> bool:
 
 def _feed(job: _Job, analyzer: Analyzer, progress: Progress, interrupts: Interrupts) -> tuple[list[SourceError], bool]:
     from cachedoctor.doctor.analysis.run import drive_followed, feed_all
-    from cachedoctor.sources.unpack import MAX_BYTES
+    from cachedoctor.inputs.sources.unpack import MAX_BYTES
 
     try:
         if job.follow is None:
             limit = job.max_unpacked or MAX_BYTES
             # Bodies are matched to requests in their order, and events are told in theirs.
             if job.jobs > 1 and job.prompts is None and job.unknown is None and job.settings.format != "jsonl":
-                from cachedoctor.doctor.parallel.parallel import Terms, feed_parallel, suits
+                from cachedoctor.doctor.analysis.parallel import Terms, feed_parallel, suits
 
                 if suits(job.paths):
                     terms = Terms(job.build, job.given, job.lists_requests, limit, job.settings.options)

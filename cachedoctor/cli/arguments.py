@@ -1,8 +1,4 @@
-"""Reads the words of a command line that are what they stand for without the library that typer reads all with.
-
-Typer has pydantic convert every option, also those that were not given: to import it takes longer than a short log.
-Knows the shape of typer's parameters; knows no command.
-"""
+"""Reads plain command lines without typer's parser, and completes words in the shell."""
 
 from __future__ import annotations
 
@@ -82,3 +78,35 @@ class Group(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         """Return what can stand before a command."""
         return _plainly(super().get_params(ctx))
+
+
+def rule(incomplete: str) -> list[tuple[str, str]]:
+    """Codes and names that begin so, each with the other as its explanation; names only for an empty word."""
+    from cachedoctor.diagnosis.rules.names import names
+
+    pairs = [(name, code) for code, name in names()]
+    if incomplete:
+        pairs = [*names(), *pairs]
+    # As they are spelt so far: what begins otherwise, be it a capital, is not offered.
+    size, begun = len(incomplete), incomplete.lower()
+    found: dict[str, str] = {}  # engines have causes of the same name
+    for word, other in pairs:
+        if word.lower().startswith(begun):
+            found[word] = f"{found[word]}, {other}" if word in found else other
+    return [(incomplete + word[size:], other) for word, other in found.items()]
+
+
+def explained(incomplete: str) -> list[tuple[str, str]]:
+    """The same, and words of the reports where something was typed that begins one."""
+    from cachedoctor.knowledge import glossary
+
+    begun = incomplete.lower()
+    words = {term.name: "word" for term in glossary.terms() if begun and term.name.lower().startswith(begun)}
+    blind = {"blind": "rules that could not be evaluated"} if begun and "blind".startswith(begun) else {}
+    return [*rule(incomplete), *((incomplete + word[len(begun) :], about) for word, about in (words | blind).items())]
+
+
+def rules(incomplete: str) -> list[tuple[str, str]]:
+    """The same for the last word of a comma-separated list."""
+    before, comma, last = incomplete.rpartition(",")
+    return [(before + comma + word, explanation) for word, explanation in rule(last)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
-from cachedoctor.cli import completion, terminal
+from cachedoctor.cli import arguments, terminal
 from cachedoctor.report.base import format_of
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ AllowHost = Annotated[
 
 def allowed_hosts(names: list[str] | None) -> tuple[str, ...]:
     """Return what was given to --allow-host."""
-    from cachedoctor.named_hosts import host_names
+    from cachedoctor.live.named_hosts import host_names
 
     try:
         return host_names(names or ())
@@ -158,7 +158,7 @@ Select = Annotated[
     typer.Option(
         "--select",
         metavar="RULE,...",
-        autocompletion=completion.rules,
+        autocompletion=arguments.rules,
         help="Report these rules only: codes, beginnings of codes (CD1) or names; repeatable.",
         rich_help_panel=GATE,
     ),
@@ -168,7 +168,7 @@ Ignore = Annotated[
     typer.Option(
         "--ignore",
         metavar="RULE,...",
-        autocompletion=completion.rules,
+        autocompletion=arguments.rules,
         help="Do not report these rules; repeatable.",
         rich_help_panel=GATE,
     ),

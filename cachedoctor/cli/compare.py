@@ -9,7 +9,7 @@ import typer
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import Build, ColorOption, MaxUnpacked, Quiet, Width, by_name
 from cachedoctor.cli.ending import FAULT, FOUND, INTERRUPTED, NOTHING, SERVERS, no_requests
-from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.read_progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
 
@@ -49,8 +49,8 @@ def compare(
     """
     from cachedoctor.doctor.compare import compare as comparing
     from cachedoctor.doctor.compare.reports import without_requests
+    from cachedoctor.inputs.sources.unpack import MAX_BYTES
     from cachedoctor.report.forms import compare_forms
-    from cachedoctor.sources.unpack import MAX_BYTES
 
     chosen = by_name(ctx, format, output, compare_forms.FORMATS)
     spare_inputs(output, [before, after])

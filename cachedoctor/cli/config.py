@@ -11,7 +11,7 @@ from cachedoctor.cli import settings
 from cachedoctor.cli.common_options import Config, FailOn, Ignore, NoConfig, Select
 
 if TYPE_CHECKING:
-    from cachedoctor.config import Value
+    from cachedoctor.cli.setting_files import Value
 
 
 def config(
@@ -39,7 +39,7 @@ def config(
 def _json(found: settings.FoundSettings) -> bytes:
     import msgspec
 
-    from cachedoctor.config import KEYS
+    from cachedoctor.cli.setting_files import KEYS
 
     rows = [
         {
@@ -60,7 +60,7 @@ def _json(found: settings.FoundSettings) -> bytes:
 
 def _text(found: settings.FoundSettings) -> bytes:
     from cachedoctor.cli import terminal
-    from cachedoctor.config import KEYS
+    from cachedoctor.cli.setting_files import KEYS
     from cachedoctor.report.text.page import Page
 
     look = terminal.look(to_file=False)

@@ -9,7 +9,7 @@ import typer
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import ColorOption, Width, by_name
-from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import Look
 
@@ -77,7 +77,7 @@ def _refuse_logs(paths: list[str]) -> None:
     """Raise ``CacheDoctorError`` where logs without prompts were given: they are text, but no prompts."""
     from shlex import quote
 
-    from cachedoctor.doctor.tables.log_heads import is_log
+    from cachedoctor.doctor.tables.tables import is_log
     from cachedoctor.prompts.inputs import has_logged_prompts
 
     if not all(map(is_log, paths)) or all(map(has_logged_prompts, paths)):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.keys import Interrupts
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.analyzer import Analyzer
@@ -126,8 +126,8 @@ def expected(begin: bytes, size: int = 0) -> str:
 
 def _begin(path: str) -> bytes:
     from cachedoctor.doctor.analysis.intake import BEGIN
+    from cachedoctor.inputs.sources.file import FileSource
     from cachedoctor.model import CacheDoctorError
-    from cachedoctor.sources.file import FileSource
 
     try:
         return next(FileSource(path).chunks(), b"")[:BEGIN] if os.path.isfile(path) else b""

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from cachedoctor.cli import completion, terminal
+from cachedoctor.cli import arguments, terminal
 from cachedoctor.cli.common_options import ColorOption, Width
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def explain(
         str | None,
         typer.Argument(
             metavar="CODE|NAME|WORD",
-            autocompletion=completion.explained,
+            autocompletion=arguments.explained,
             help="A rule, e.g. CD108 or prefix-diverges-early; a word of the reports, e.g. slot; or blind.",
         ),
     ] = None,
@@ -63,7 +63,7 @@ def explain(
 
 
 def _rule(rule: str | None, look: Look) -> None:
-    from cachedoctor.rules import names
+    from cachedoctor.diagnosis.rules import names
 
     if rule is None:
         _print("\n".join(f"{code}  {name}" for code, name in names.names()), look)
@@ -76,8 +76,8 @@ def _rule(rule: str | None, look: Look) -> None:
 
 
 def _pages(pages: list[Path], look: Look) -> None:
+    from cachedoctor.report.text.explain_text import render_page
     from cachedoctor.report.text.page import Page
-    from cachedoctor.report.text.rule_page import render
 
     text = io.StringIO()
     for path in pages:
@@ -85,7 +85,7 @@ def _pages(pages: list[Path], look: Look) -> None:
         if path is not pages[0]:
             text.write("\n")
         if path.is_file():
-            render(path.read_text("utf-8"), page)
+            render_page(path.read_text("utf-8"), page)
         else:
             page.prose([], f"{path.stem[:5].upper()} has no page yet; cachedoctor rules says what it finds.", 0)
     _print(text.getvalue().rstrip("\n"), look)
@@ -98,8 +98,8 @@ def _word(word: str, look: Look) -> None:
 
     term = glossary.find(word)
     if term is None:
+        from cachedoctor.diagnosis.rules import names
         from cachedoctor.model import CacheDoctorError
-        from cachedoctor.rules import names
 
         hint = names.nearest(word, glossary.spellings())
         raise CacheDoctorError(f"{word}: no such rule, and no word of the reports", hint)
@@ -157,10 +157,11 @@ def _write(line: Line, out: IO[bytes], format: Format, look: Look) -> None:
 
         render_json(line, out, cachedoctor.__version__)
         return
-    from cachedoctor.report.text.line_text import render
+
+    from cachedoctor.report.text.explain_text import render_line
 
     text = io.StringIO()
-    render(line, text, look.width, color=look.color, ascii_only=look.ascii_only)
+    render_line(line, text, look.width, color=look.color, ascii_only=look.ascii_only)
     out.write(look.encode(text.getvalue()))
 
 

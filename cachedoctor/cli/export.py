@@ -10,7 +10,7 @@ import typer
 from cachedoctor.cli import terminal, whatif_inputs
 from cachedoctor.cli.common_options import Build, MaxUnpacked, ModelTokenizer, Quiet, Requests, Template
 from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, SERVERS, UNWRITTEN
-from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.read_progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
 
@@ -68,8 +68,8 @@ def export(
     0 written; 2 wrong usage or an unreadable input; 3 nothing in the input was recognised, and nothing was written;
     130 interrupted (FILE is not written).
     """
-    from cachedoctor.frames.extra import require_polars
-    from cachedoctor.sources.unpack import MAX_BYTES
+    from cachedoctor.inputs.sources.unpack import MAX_BYTES
+    from cachedoctor.report.tables.table_writer import require_polars
 
     if format == "mooncake":
         spare_inputs(output, [*logs, *(requests or []), tokenizer, template])
@@ -117,8 +117,8 @@ def _ending(output: str, format: _Ending | None) -> _Ending:
     """Know the format before a log is read: it may take minutes."""
     if format is not None:
         return format
-    from cachedoctor.frames.columns import ENDINGS
     from cachedoctor.model import CacheDoctorError
+    from cachedoctor.report.tables.columns import ENDINGS
 
     for ending in ENDINGS:
         if output.lower().endswith("." + ending):
@@ -133,8 +133,8 @@ def _reported(job: _Job, sink: Sink) -> int:
     from cachedoctor.doctor.analysis.run import feed_all
     from cachedoctor.doctor.compare import reports
     from cachedoctor.doctor.tables import tables
-    from cachedoctor.frames.columns import REQUESTS, TABLES
     from cachedoctor.model import CacheDoctorError
+    from cachedoctor.report.tables.columns import REQUESTS, TABLES
 
     errors: list[CacheDoctorError] = []
     read = []
@@ -174,8 +174,8 @@ def _events(job: _Job, sink: Sink) -> int:
 
     from cachedoctor.doctor.compare import reports
     from cachedoctor.doctor.tables import tables
-    from cachedoctor.frames.columns import EVENTS
     from cachedoctor.model import CacheDoctorError
+    from cachedoctor.report.tables.columns import EVENTS
 
     stored = next(filter(reports.is_report, job.paths), None)
     if stored is not None:

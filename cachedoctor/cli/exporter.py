@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.cli import settings, terminal
 from cachedoctor.cli.common_options import (
     AllowHost,
@@ -27,13 +26,14 @@ from cachedoctor.cli.common_options import (
     allowed_hosts,
 )
 from cachedoctor.cli.ending import INTERRUPTED
-from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.keys import Interrupts
+from cachedoctor.model.errors import pipes_may_break
 
 if TYPE_CHECKING:
-    from cachedoctor.doctor.exporter.counter_state import SavedState
-    from cachedoctor.doctor.exporter.many_logs import ManyLogs
+    from cachedoctor.live.exporter.followed_log import SavedState
+    from cachedoctor.live.exporter.many_logs import ManyLogs
+    from cachedoctor.live.named_hosts import NamedHosts
     from cachedoctor.model import Options
-    from cachedoctor.named_hosts import NamedHosts
 
 PORT = 19931
 """Above 9100 to 9999, which the list of exporters has given out, and below the ports that systems lend."""
@@ -91,7 +91,7 @@ def exporter(
     if not logs and not follow:
         ctx.fail("give logs, or --follow DIR")
     _require_library()
-    from cachedoctor.named_hosts import NamedHosts
+    from cachedoctor.live.named_hosts import NamedHosts
 
     host, port = _address(listen)
     hosts = NamedHosts(host, allowed_hosts(allow_host))
@@ -165,7 +165,7 @@ def _held(path: str, *, is_ours: bool) -> Iterator[None]:
 
 def _read_state(path: str) -> SavedState:
     """Return what the last run left, if there was one; raises ``CacheDoctorError`` where the file is another's."""
-    from cachedoctor.doctor.exporter.counter_state import SavedState, decoded
+    from cachedoctor.live.exporter.followed_log import SavedState, decoded
     from cachedoctor.model import CacheDoctorError
 
     try:
@@ -182,9 +182,9 @@ def _read_state(path: str) -> SavedState:
 
 def _many(logs: list[str], folders: list[str], most: int, options: Options, saved: SavedState) -> ManyLogs:
     from cachedoctor.doctor.analysis.analyzer import Analyzer
-    from cachedoctor.doctor.exporter.label_values import LabelValues
-    from cachedoctor.doctor.exporter.log_places import Places
-    from cachedoctor.doctor.exporter.many_logs import ManyLogs
+    from cachedoctor.live.exporter.log_places import Places
+    from cachedoctor.live.exporter.many_logs import ManyLogs
+    from cachedoctor.live.exporter.request_counts import LabelValues
 
     places = Places(logs, folders, terminal.complain)
     values = LabelValues(most, saved.labels)
@@ -194,8 +194,8 @@ def _many(logs: list[str], folders: list[str], most: int, options: Options, save
 
 
 def _served(many: ManyLogs, address: tuple[str, int], hosts: NamedHosts, quiet: bool) -> Callable[[], None]:
-    from cachedoctor.cli.metrics_page import Page
-    from cachedoctor.cli.scrape_server import serve
+    from cachedoctor.live.exporter.metrics_page import Page
+    from cachedoctor.live.exporter.scrape_server import serve
     from cachedoctor.model import CacheDoctorError
 
     host, port = address
@@ -244,7 +244,7 @@ class _Saver:
 
     def save(self) -> None:
         """Write what changed; where that fails it is said once, and tried again."""
-        from cachedoctor.doctor.exporter.counter_state import encoded
+        from cachedoctor.live.exporter.followed_log import encoded
 
         content = encoded(self._many.state())
         if content == self._content:
@@ -260,7 +260,7 @@ class _Saver:
             self._content, self._failed = content, False
 
     def _write(self, content: bytes) -> None:
-        from cachedoctor.cli.new_file import NewFile
+        from cachedoctor.cli.sink import NewFile
 
         if self._is_ours:
             os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)

@@ -7,17 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.common_options import (
-    OUTPUT,
-    Build,
-    Cmdline,
-    Launcher,
-    LauncherName,
-    MaxUnpacked,
-    given_or_piped,
-)
+from cachedoctor.cli.common_options import OUTPUT, Build, Cmdline, Launcher, LauncherName, MaxUnpacked, given_or_piped
 from cachedoctor.cli.ending import FAULT, NOTHING, SERVERS, UNWRITTEN
-from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink
 from cachedoctor.cli.started import started
 
@@ -92,7 +84,7 @@ def _report(path: str, build: int | None, given: list[Given], max_unpacked: int 
         return read(path)
     from cachedoctor.doctor.analysis.analyzer import Analyzer
     from cachedoctor.doctor.analysis.run import feed_all
-    from cachedoctor.sources.unpack import MAX_BYTES
+    from cachedoctor.inputs.sources.unpack import MAX_BYTES
 
     analyzer = Analyzer(build, given=given, keeps_requests=False)
     errors = feed_all(analyzer, [path], max_unpacked or MAX_BYTES)

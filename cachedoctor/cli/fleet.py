@@ -13,13 +13,13 @@ import typer
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import Build, MaxUnpacked, Quiet
 from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, SERVERS
-from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.read_progress import Progress
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.fleet.fleet import Fleet, FleetRun
     from cachedoctor.doctor.fleet.result_folder import ResultFolder
-    from cachedoctor.model.fleet_shown import FleetPage
+    from cachedoctor.model.stats import FleetPage
 
 _NAMED = 3
 """Logs that are named where something is wrong with them; the table ``files`` has all."""
@@ -65,9 +65,9 @@ def fleet(
     """
     from cachedoctor.doctor.fleet.fleet import Fleet
     from cachedoctor.doctor.fleet.result_folder import ResultFolder
-    from cachedoctor.frames.extra import require_polars
+    from cachedoctor.inputs.sources.unpack import MAX_BYTES
     from cachedoctor.model import CacheDoctorError
-    from cachedoctor.sources.unpack import MAX_BYTES
+    from cachedoctor.report.tables.table_writer import require_polars
 
     require_polars("fleet")
     if address is not None and engine == "local":

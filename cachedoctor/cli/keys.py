@@ -1,7 +1,4 @@
-"""The keys of a live view: read without echo and without Enter, the terminal given back as it was.
-
-Knows the terminal that the output is on; knows no view.
-"""
+"""Keys of a live view, and signals that strike between two steps only."""
 
 from __future__ import annotations
 
@@ -10,8 +7,8 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable
-from types import FrameType
+from collections.abc import Callable, Iterator
+from types import FrameType, TracebackType
 from typing import Any
 
 try:
@@ -90,3 +87,67 @@ def _is_ours(fd: int) -> bool:
         return os.tcgetpgrp(fd) == os.getpgrp()
     except OSError:  # a terminal that nobody is logged in to
         return True
+
+
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+class Interrupts:
+    """In its ``with`` block these signals raise KeyboardInterrupt, as soon as no step is held together."""
+
+    def __init__(self) -> None:
+        self._held = False
+        self._pending = False
+        self._is_deferring = False
+        self._asked = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        for number in _SIGNALS:
+            # A job started in the background or by nohup ignores the signal, and must go on doing so.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._strike)
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold a step, and the steps within, together: a signal waits for its end. A second one does not wait."""
+        if self._held:
+            yield
+            return
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+        if self._pending:
+            self._pending = False
+            raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def deferred(self) -> Iterator[Callable[[], bool]]:
+        """Only take note of the first signal in the block, which is to end soon when what is given turns true."""
+        self._is_deferring = True
+        try:
+            yield lambda: self._asked
+        finally:
+            self._is_deferring = False
+
+    @property
+    def holding(self) -> bool:
+        """Whether a step is under way: nobody may look at what it changes."""
+        return self._held
+
+    def _strike(self, _: int, __: FrameType | None) -> None:
+        if self._is_deferring and not self._asked:
+            self._asked = True
+            return
+        if self._held and not self._pending and not self._asked:
+            self._pending = True
+            return
+        self._pending = False
+        raise KeyboardInterrupt

@@ -10,7 +10,7 @@ import typer
 from cachedoctor.cli import terminal
 from cachedoctor.cli.asked_counters import is_address
 from cachedoctor.cli.common_options import ColorOption, Width, by_name
-from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _answer(paths: list[str], ask: LintAsk) -> Lint:
         return try_template(ask)
     from cachedoctor.doctor.linting.lint_bodies import lint_requests
     from cachedoctor.doctor.linting.sent_requests import read_files
-    from cachedoctor.doctor.tables.log_heads import is_log
+    from cachedoctor.doctor.tables.tables import is_log
     from cachedoctor.prompts.inputs import has_logged_prompts
 
     for path in paths:

@@ -17,9 +17,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from cachedoctor.cli.interrupts import Interrupts
-from cachedoctor.cli.keys import Keys
-from cachedoctor.doctor.live.live_view import Observer
+from cachedoctor.cli.keys import Interrupts, Keys
+from cachedoctor.doctor.analysis.live_view import Observer
 from cachedoctor.report.base import Look
 from cachedoctor.report.live.screen import Screenful, draw
 

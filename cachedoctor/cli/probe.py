@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import ColorOption, Quiet, Width, by_name
 from cachedoctor.cli.ending import FOUND, INTERRUPTED, NOTHING
-from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
+from cachedoctor.model.errors import pipes_may_break
 
 if TYPE_CHECKING:
     from cachedoctor.model.probed import Probe, ProbedServer
@@ -74,7 +74,7 @@ def probe(
     Exit status: 0 asked and judged; 1 with --fail-on, something is not as expected; 2 wrong usage, or no answer of a
     server; 3 nothing can be known of its cache; 130 interrupted.
     """
-    from cachedoctor.doctor import probing
+    from cachedoctor.live.probe import probing
     from cachedoctor.report.forms import probe_forms
 
     secret = _key(key)
@@ -109,9 +109,9 @@ def _asked(
     url: str | None, key: str | None, wanted: tuple[str | None, int, int, bool], timeout: float, quiet: bool
 ) -> Probe:
     import cachedoctor
-    from cachedoctor.probe import questioning
-    from cachedoctor.probe.connection import Connection
-    from cachedoctor.probe.plan import MOST_REQUESTS
+    from cachedoctor.live.probe import questioning
+    from cachedoctor.live.probe.connection import Connection
+    from cachedoctor.live.probe.plan import MOST_REQUESTS
     from cachedoctor.report.forms import probe_forms
     from cachedoctor.report.text.text_safe import visible
 

@@ -14,8 +14,8 @@ from cachedoctor.cli.common_options import AllowHost, allowed_hosts
 from cachedoctor.cli.ending import INTERRUPTED
 
 if TYPE_CHECKING:
-    from cachedoctor.proxy.exchange import Seen
-    from cachedoctor.proxy.serving import Address
+    from cachedoctor.live.proxy.exchange import Seen
+    from cachedoctor.live.proxy.serving import Address
 
 _LISTEN = "127.0.0.1:8090"
 _SIZE = 1 << 30
@@ -70,8 +70,8 @@ def proxy(
     """
     _refuse(record, keep_text, fix, dry_run)
     _require_libraries(metrics_listen is not None)
-    from cachedoctor.proxy.exchange import Asked
-    from cachedoctor.proxy.serving import Plan, serve
+    from cachedoctor.live.proxy.exchange import Asked
+    from cachedoctor.live.proxy.serving import Plan, serve
 
     path = None if record is None else os.path.abspath(record)
     asked = Asked(path, keep_text, record_size, tuple(dict.fromkeys(fix or [])), dry_run, tokenizer, template)
@@ -107,7 +107,7 @@ def _require_libraries(with_metrics: bool) -> None:
 
 
 def _address(text: str, option: str) -> Address:
-    from cachedoctor.proxy.serving import Address
+    from cachedoctor.live.proxy.serving import Address
 
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
@@ -118,7 +118,7 @@ def _address(text: str, option: str) -> Address:
 
 def _ready(upstream: str, *asked: Address | None) -> Callable[[Address, Address | None], None]:
     """What says where it listens; ``asked``: the addresses as they were given, a name of which may be several."""
-    from cachedoctor.named_hosts import is_loopback
+    from cachedoctor.live.named_hosts import is_loopback
 
     def tell(listening: Address, metrics: Address | None) -> None:
         terminal.complain(f"http://{listening} passes to {upstream}", "Ctrl-C ends it", "note")
@@ -137,7 +137,7 @@ def _teller(format: str) -> Callable[[Seen], None]:
 
     import msgspec
 
-    from cachedoctor.proxy.request_lines import line
+    from cachedoctor.live.proxy.passed_requests import line
 
     ascii_only = terminal.look(to_file=False).ascii_only
 

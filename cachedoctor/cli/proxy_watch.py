@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.ending import INTERRUPTED
-from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink
 from cachedoctor.report.base import Look
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from cachedoctor.proxy.exchange import Seen
-    from cachedoctor.proxy.passed_requests import PassedRequests
+    from cachedoctor.inputs.sources.base import Source
+    from cachedoctor.inputs.sources.stdin import BegunSource
+    from cachedoctor.live.proxy.exchange import Seen
+    from cachedoctor.live.proxy.passed_requests import PassedRequests
     from cachedoctor.report.live.screen import Screenful
-    from cachedoctor.sources.base import Source
-    from cachedoctor.sources.begun import BegunSource
 
 _HEAD = 1 << 13
 
@@ -31,7 +31,7 @@ def is_of_proxy(path: str, pipe: BegunSource | None = None) -> bool:
 
     Of a ``pipe`` the first line is waited for.
     """
-    from cachedoctor.proxy.passed_requests import is_passed
+    from cachedoctor.live.proxy.passed_requests import is_passed
 
     if pipe is not None:
         head = pipe.head(_HEAD, _say_that_it_waits)
@@ -59,8 +59,8 @@ def run(path: str, pipe: BegunSource | None, sink: Sink, look: Look, interrupts:
     Raises:
         CacheDoctorError: the file cannot be read.
     """
-    from cachedoctor.proxy.passed_requests import PassedRequests
-    from cachedoctor.sources.follow import FollowSource
+    from cachedoctor.inputs.sources.follow import FollowSource
+    from cachedoctor.live.proxy.passed_requests import PassedRequests
 
     passed = PassedRequests(path)
     is_screen = sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
@@ -124,7 +124,7 @@ class _Lines:
         pass
 
     def take(self, seen: list[Seen], silent: bool) -> None:
-        from cachedoctor.proxy.request_lines import line
+        from cachedoctor.live.proxy.passed_requests import line
 
         if seen:
             with self._sink.writing() as out:

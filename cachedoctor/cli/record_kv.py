@@ -13,10 +13,10 @@ import typer
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import Quiet
 from cachedoctor.cli.ending import NOTHING
-from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.keys import Interrupts
 
 if TYPE_CHECKING:
-    from cachedoctor.doctor.extras.kv_recorder import KvRecorder
+    from cachedoctor.live.kv_recorder import KvRecorder
 
 _CONFIG = """--kv-events-config '{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:5557"}'"""
 
@@ -44,9 +44,9 @@ def record_kv(
     Hashes only: neither tokens nor text are written. Needs pyzmq: pip install 'cachedoctor[kv]'. The server publishes
     with --kv-events-config. Exit status: 0 recorded; 2 wrong usage, or an endpoint with something else; 3 nothing came.
     """
-    from cachedoctor.doctor.extras.kv_recorder import KvRecorder
+    from cachedoctor.inputs.sources.kv_subscription import KvSubscription
+    from cachedoctor.live.kv_recorder import KvRecorder
     from cachedoctor.model import CacheDoctorError
-    from cachedoctor.sources.kv_subscription import KvSubscription
 
     if replay and len(replay) != len(endpoints):
         raise CacheDoctorError("--replay: give one for each ENDPOINT, in the same order", "or none")

@@ -9,7 +9,7 @@ import typer
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import MaxUnpacked, given_or_piped
 from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, expected
-from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def redact(
 
 def _run(path: str, output: str | None, max_unpacked: int | None) -> int:
     from cachedoctor.doctor.redact.redact import Redactor, redact_to
-    from cachedoctor.sources.unpack import MAX_BYTES
+    from cachedoctor.inputs.sources.unpack import MAX_BYTES
 
     redactor = Redactor()
     try:

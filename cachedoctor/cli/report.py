@@ -21,7 +21,7 @@ from cachedoctor.cli.common_options import (
     refuse_page,
     wanted_requests,
 )
-from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import FormatName, write
 
@@ -56,7 +56,7 @@ def report(
     wanted = wanted_requests(task, slot, since, until, chosen.format)
     found = read(stored)
     if launcher is not None or wanted is not None:
-        from cachedoctor.doctor.analysis.shown_part import shown_part
+        from cachedoctor.doctor.analysis.filtering import shown_part
         from cachedoctor.doctor.fixing.fixes import Told
 
         found = shown_part(found, wanted, Told(launcher))

@@ -12,8 +12,8 @@ from cachedoctor.cli.common_options import ColorOption, Width
 if TYPE_CHECKING:
     from typing import IO
 
+    from cachedoctor.diagnosis.rules.base import AnyRule
     from cachedoctor.report.base import Look
-    from cachedoctor.rules.base import AnyRule
 
 _SEVERITY = {"by-cost": "by cost"}
 
@@ -28,7 +28,7 @@ def rules(
     A severity "by cost" is a warning once the cause has cost 1,000 tokens in all, a note before.
     """
     from cachedoctor.cli.sink import Sink
-    from cachedoctor.rules import registry
+    from cachedoctor.diagnosis.rules import registry
 
     loaded, broken = registry.load()
     loaded.sort(key=lambda rule: rule.code)

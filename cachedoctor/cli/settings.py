@@ -14,8 +14,8 @@ import typer
 from cachedoctor.report.base import FORMATS, FormatName, format_of
 
 if TYPE_CHECKING:
+    from cachedoctor.cli.setting_files import FailOn, Value
     from cachedoctor.cli.terminal import Color
-    from cachedoctor.config import FailOn, Value
     from cachedoctor.model import Options
 
 _NAMED = 5
@@ -87,8 +87,8 @@ def gather(ctx: typer.Context, config: str | None, no_config: bool, *, but: tupl
     Args:
         but: keys that the command has a flag of the same name for, which means something else.
     """
-    from cachedoctor.config import KEYS, Value, read_environment, read_file
-    from cachedoctor.rules.names import switched_off
+    from cachedoctor.cli.setting_files import KEYS, Value, read_environment, read_file
+    from cachedoctor.diagnosis.rules.names import switched_off
 
     path = _file(config, no_config)
     values = {name: Value(key.default, "default") for name, key in KEYS.items()}
@@ -102,7 +102,7 @@ def gather(ctx: typer.Context, config: str | None, no_config: bool, *, but: tupl
 
 
 def _file(config: str | None, no_config: bool) -> Path | None:
-    from cachedoctor.config import find, here
+    from cachedoctor.cli.setting_files import find, here
 
     if config is not None and no_config:
         raise typer.BadParameter("it contradicts --no-config", param_hint="--config")
@@ -121,7 +121,7 @@ def _given(config: str | None) -> str | None:
 
 
 def _flags(ctx: typer.Context, but: tuple[str, ...]) -> dict[str, Value]:
-    from cachedoctor.config import KEYS, Value, split
+    from cachedoctor.cli.setting_files import KEYS, Value, split
 
     found = {}
     for name in KEYS:
@@ -138,8 +138,8 @@ def _flags(ctx: typer.Context, but: tuple[str, ...]) -> dict[str, Value]:
 
 def _check(values: dict[str, Value]) -> None:
     """Refuse formats and rules that do not exist; the room that reads files knows neither."""
+    from cachedoctor.diagnosis.rules import names
     from cachedoctor.model import CacheDoctorError
-    from cachedoctor.rules import names
 
     format = values["format"]
     if format.value not in FORMATS:
@@ -157,7 +157,7 @@ def _check(values: dict[str, Value]) -> None:
 
 def _hide(value: Value) -> None:
     from cachedoctor.model import CacheDoctorError
-    from cachedoctor.report.hiding import own
+    from cachedoctor.redaction import own
 
     try:
         own.use(value.value)

@@ -67,7 +67,7 @@ def started(cmdline: str | None, launcher: LauncherName | None = None) -> Starte
     """Read what was given as ``--cmdline``: a command line, or the file that holds one."""
     if cmdline is None or not (os.path.isfile(cmdline) or os.path.isfile(cmdline.rpartition(":")[0])):
         return Started(cmdline, launcher)
-    from cachedoctor.doctor.fixing.start_files import start_of
+    from cachedoctor.doctor.fixing.patches import start_of
 
     found = start_of(cmdline, launcher)
     return Started(cmdline, launcher) if found is None else Started(found.line, launcher or found.launcher, found.file)

@@ -10,7 +10,7 @@ import typer
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import Build, ColorOption, MaxUnpacked, Quiet, Width, by_name
 from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, SERVERS, UNWRITTEN, no_requests
-from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.read_progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
 
@@ -66,9 +66,9 @@ def stats(
     3 nothing in the inputs was recognised, or tells of reuse; 130 interrupted.
     """
     from cachedoctor.doctor.tables.statistics import Gathering
-    from cachedoctor.frames.extra import require_polars
+    from cachedoctor.inputs.sources.unpack import MAX_BYTES
     from cachedoctor.report.forms import stats_forms
-    from cachedoctor.sources.unpack import MAX_BYTES
+    from cachedoctor.report.tables.table_writer import require_polars
 
     require_polars("stats")
     chosen = by_name(ctx, format, output, stats_forms.FORMATS)

@@ -12,9 +12,8 @@ from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model.options import DEFAULTS
 
 if TYPE_CHECKING:
-    from cachedoctor.cli.interrupts import Interrupts
-    from cachedoctor.doctor.analysis.listener import Listener
-    from cachedoctor.doctor.analysis.shard import Shard
+    from cachedoctor.cli.keys import Interrupts
+    from cachedoctor.doctor.analysis.listener import Listener, Shard
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
     from cachedoctor.doctor.fixing.fixes import Told

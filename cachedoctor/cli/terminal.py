@@ -8,7 +8,7 @@ import shutil
 import sys
 from typing import Literal, TextIO
 
-from cachedoctor.broken_pipes import pipes_may_break
+from cachedoctor.model.errors import pipes_may_break
 from cachedoctor.report.base import Look
 
 Color = Literal["auto", "always", "never"]

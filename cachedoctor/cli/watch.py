@@ -26,18 +26,18 @@ from cachedoctor.cli.common_options import (
     given_or_piped,
 )
 from cachedoctor.cli.ending import INTERRUPTED, complain, conclude, has_content, status
-from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink
 from cachedoctor.cli.started import Started, started
 from cachedoctor.report.base import Look, write
 
 if TYPE_CHECKING:
+    from cachedoctor.cli.live import Lines
     from cachedoctor.cli.live_screen import Screen
-    from cachedoctor.cli.plain import Lines
     from cachedoctor.doctor.analysis.analyzer import Analyzer
+    from cachedoctor.inputs.sources.base import SourceError
+    from cachedoctor.inputs.sources.stdin import BegunSource
     from cachedoctor.model import Options, Report
-    from cachedoctor.sources.base import SourceError
-    from cachedoctor.sources.begun import BegunSource
 
 
 def watch(
@@ -134,7 +134,7 @@ def _view(path: str, sink: Sink, look: Look, interrupts: Interrupts) -> Screen |
         from cachedoctor.cli.live_screen import Screen
 
         return Screen(look, interrupts, keys=not _is_pasted(path))
-    from cachedoctor.cli.plain import Lines
+    from cachedoctor.cli.live import Lines
 
     return Lines(sink, look)
 

@@ -9,7 +9,7 @@ import typer
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.ending import INTERRUPTED
-from cachedoctor.cli.interrupts import Interrupts
+from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.read_progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.cli.started import started
@@ -111,7 +111,7 @@ def _bodies(beside: Beside) -> list[str]:
 
 def _asking(paths: list[str], beside: Beside) -> Asking:
     from cachedoctor.doctor.whatif.evidence import Asking
-    from cachedoctor.sources.unpack import MAX_BYTES
+    from cachedoctor.inputs.sources.unpack import MAX_BYTES
 
     start, limit = started(beside.cmdline), beside.max_unpacked or MAX_BYTES
     start.demand_llama_server()

@@ -1,8 +1,4 @@
-"""What a run keeps on disk only for itself, and what is left of runs that were killed: nothing, after the next run.
-
-Whoever has such a file or folder holds a lock on it (``flock``), which the system takes from a process that ended, in
-whatever way. Where a system has no such locks nothing of others is touched.
-"""
+"""Temporary files of a run, leftovers of killed runs, and file names that any format can hold."""
 
 from __future__ import annotations
 
@@ -13,6 +9,12 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
+
+
+def printable(name: str) -> str:
+    """Return a text that holds names of files, which need not be UTF-8, so that any format can hold it."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
 
 try:
     import fcntl

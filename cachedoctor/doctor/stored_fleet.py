@@ -9,8 +9,6 @@ from typing import IO, Any
 
 import msgspec
 
-from cachedoctor.frames.columns import BATCHES, FILES, FINDINGS, REQUESTS, SAMPLES, SESSIONS, UNSEEN, Table
-from cachedoctor.frames.fleet_sums import rows_of
 from cachedoctor.model import (
     CacheDoctorError,
     Finding,
@@ -24,7 +22,9 @@ from cachedoctor.model import (
     read_rows,
 )
 from cachedoctor.model.row import CheckpointRow
-from cachedoctor.report.words.server_words import LLAMA
+from cachedoctor.report.tables.columns import BATCHES, FILES, FINDINGS, REQUESTS, SAMPLES, SESSIONS, UNSEEN, Table
+from cachedoctor.report.tables.fleet_sums import rows_of
+from cachedoctor.report.words.traffic_words import LLAMA
 
 MARK = "fleet.json"
 """File that tells such a folder from others."""

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.account.asking import logged
+from cachedoctor.diagnosis.account.asking import logged
 from cachedoctor.model import ClientName, Session
 
 _MOST = 4096

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cachedoctor.knowledge import flags
+from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.server_options import Option, Value
 from cachedoctor.model import CacheDoctorError, Given
 
@@ -172,10 +172,10 @@ def _container(words: list[str]) -> tuple[list[str], list[str]]:
 def _environment(words: list[str]) -> Iterator[Given]:
     for word in words:
         found = _ASSIGNMENT.fullmatch(word)
-        if found is None or found[1] not in flags.BY_NAME:
+        if found is None or found[1] not in server_options.BY_NAME:
             continue
-        option, _, _ = flags.BY_NAME[found[1]]
-        value = None if found[1] in flags.UNREAD_ENV else read_value(option, found[2])
+        option, _, _ = server_options.BY_NAME[found[1]]
+        value = None if found[1] in server_options.UNREAD_ENV else read_value(option, found[2])
         yield Given(found[1], option.key, value, env=True)
 
 
@@ -183,14 +183,14 @@ def _options(words: list[str]) -> Iterator[Given]:
     at = 0
     while at < len(words):
         word = words[at]
-        name = flags.plain(word)
+        name = server_options.plain(word)
         at += 1
-        if name in flags.NEVER:
+        if name in server_options.NEVER:
             yield Given(word, None, None)
-        elif name in flags.BY_NAME and not name.startswith("LLAMA_"):
-            option, _, on = flags.BY_NAME[name]
+        elif name in server_options.BY_NAME and not name.startswith("LLAMA_"):
+            option, _, on = server_options.BY_NAME[name]
             value: Value = on
-            if option is flags.LOG_COLORS and not _COLOURS.intersection(words[at : at + 1]):
+            if option is server_options.LOG_COLORS and not _COLOURS.intersection(words[at : at + 1]):
                 value = True  # of old builds, a switch
             elif option.kind != "switch" and on:
                 value = read_value(option, words[at]) if at < len(words) else None

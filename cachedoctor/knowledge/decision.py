@@ -1,20 +1,10 @@
-"""What a build of llama-server reuses of a prompt that it holds, given the common prefix. Pure functions.
-
-One set of rules by build, for two questions. ``decide`` answers what a server had to do, from the checkpoints that it
-held and the position its memory reached back to. ``reusable`` answers what a server would do with checkpoints that
-are assumed: those that ``checkpoints`` says it makes while it computes the prompt in one go.
-
-Source: the slot logic of llama.cpp between b5300 and b11549 (checkpoint creation: PR #15293, #16382, #20288, #22929,
-#24176, #28302; the check itself: #13833, #21510, #24110). Where two builds are named, the change lies between them.
-The assumptions are simple: default batch sizes; text only, so that a position is a token; no limit on the number of
-checkpoints, no LoRA. Knows no log line and no request.
-"""
+"""What a build of llama-server can reuse of a prompt that it holds, and which lines show it."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from cachedoctor.knowledge.builds import NEWEST, SAMPLED
 
@@ -204,3 +194,68 @@ def _oldest(memory: str, tokens: int, window: int) -> int:
     if memory == "attention":
         return 0
     return max(0, tokens - cells) if memory == "swa" else tokens - 1
+
+
+Wanted = Literal["before", "choice", "prompt", "reused", "end"]
+"""The request before it on its slot; the choice of its slot; how long its prompt is; what was reused; how it ended."""
+
+
+class _Wording(NamedTuple):
+    first: int
+    last: int
+    words: str
+
+
+_NEWEST = 1 << 30
+_TELLS: dict[Wanted, tuple[str, tuple[_Wording, ...]]] = {
+    "before": (
+        "the end of the request before it on that slot",
+        (
+            _Wording(0, 6751, '"stop processing: n_past = N"'),
+            _Wording(6752, _NEWEST, '"stop processing: n_tokens = N"'),
+        ),
+    ),
+    "choice": (
+        "how its slot was chosen",
+        (
+            _Wording(0, 6451, '"selected slot by lcs similarity" or "by lru", with -lv 4'),
+            _Wording(6452, _NEWEST, '"selected slot by LCP similarity" or "by LRU"'),
+        ),
+    ),
+    "prompt": (
+        "the length of the prompt",
+        (
+            _Wording(0, 6751, '"new prompt, ... n_prompt_tokens = N"'),
+            _Wording(6752, 9093, '"new prompt, ... task.n_tokens = N"'),
+            _Wording(9094, _NEWEST, '"new prompt, ... task.n_tokens = N" with -lv 4'),
+        ),
+    ),
+    "reused": (
+        "what was reused",
+        (
+            _Wording(0, 6628, '"kv cache rm [N, end)"'),
+            _Wording(6629, 9093, '"memory_seq_rm [N, end)"'),
+            _Wording(9094, _NEWEST, '"cached n_tokens = N, memory_seq_rm [N, end)" with -lv 4'),
+        ),
+    ),
+    "end": (
+        "what became of it",
+        (_Wording(0, _NEWEST, '"prompt eval time", or the server\'s "cancel task" or "task id = T, error:"'),),
+    ),
+}
+
+
+def deciding(wanted: Wanted, low: int | None, high: int | None) -> str:
+    """Say what a line tells, and how it begins in the builds from ``low`` to ``high``; None leaves an end open."""
+    what, wordings = _TELLS[wanted]
+    fitting = [w for w in wordings if (high is None or w.first <= high) and (low is None or w.last >= low)]
+    if len(fitting) == 1:
+        return f"{what} ({fitting[0].words})"
+    said = [f"{w.words} {_builds(w)}" for w in fitting]
+    return f"{what} ({'; '.join(said)})"
+
+
+def _builds(wording: _Wording) -> str:
+    if wording.last == _NEWEST:
+        return f"from b{wording.first} on"
+    return f"up to b{wording.last}" if not wording.first else f"b{wording.first} to b{wording.last}"

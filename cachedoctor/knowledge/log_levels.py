@@ -1,18 +1,71 @@
-"""How to make a build of llama-server log what a diagnosis needs: prompt length and reuse, the text that changed.
-
-Source: levels of the log lines by build. Up to b9093 the default level shows the accounting; -lv 4 is debug from b7376
-to b9093 and prints request bodies. PR #23021 (between b9093 and b9181) made 4 a trace level and hid the accounting
-there. Knows options; knows no log and no finding.
-"""
+"""Log levels of llama-server by build, and how to make a build log what a diagnosis needs."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import groupby
 from typing import Literal
 
 import msgspec
 
-from cachedoctor.knowledge import flags
+from cachedoctor.knowledge import server_options
+from cachedoctor.knowledge.builds import LOGS_REDUCED, SAMPLED
 from cachedoctor.model import OptionChange
+
+SCALE = 7376
+"""From here on ``-lv`` counts 0 to 4 and the default is 3; before it counts 0 and 1, and the default is 0."""
+
+WORDS = {
+    "I": "INFO",
+    "W": "WARN",
+    "E": "ERROR",
+    "D": "DEBUG",
+    "T": "TRACE (printed with the letter I)",
+    "L": "INFO of the library",
+    "O": "output",
+    "P": "error text",
+}
+"""Letters as in the levels of a message."""
+
+
+class Period(msgspec.Struct):
+    """Builds that print a message at one level."""
+
+    first: int
+    last: int
+    """Builds that were looked at, both ends included."""
+    level: str
+    needs: int | None
+    """Smallest ``-lv`` that shows it; None when the default does."""
+
+
+def needs(letter: str, build: int) -> int | None:
+    """Smallest ``-lv`` that shows lines of this level; None when the default does.
+
+    Library lines follow the level of the server: they count as trace since it exists.
+    """
+    if letter == "D":
+        return 1 if build < SCALE else 4 if build < LOGS_REDUCED else 5
+    if letter == "T" or (letter == "L" and build >= LOGS_REDUCED):
+        return 4
+    return None
+
+
+def periods(level_at: Callable[[int], str], first: int, last: int) -> list[Period]:
+    """Split the builds of a message by level and by what shows it.
+
+    Args:
+        level_at: gives the letter of the message's level at a build.
+        first: first build with the message, one of those that were looked at.
+        last: last build with it.
+    """
+    seen = [build for build in SAMPLED if first <= build <= last]
+    out = []
+    for (letter, level), group in groupby(seen, key=lambda build: (level_at(build), needs(level_at(build), build))):
+        builds = list(group)
+        out.append(Period(builds[0], builds[-1], letter, level))
+    return out
+
 
 Want = Literal["accounting", "text", "prompts"]
 """Prompt length, reuse and checkpoints; the text where two prompts diverge; whole prompts."""
@@ -70,13 +123,13 @@ def _variables(high: int | None) -> list[OptionChange]:
     """Variables that show the text; a build that does not know one ignores it."""
     if high is not None and high < _TEXT:
         return []
-    both = flags.SLOTS_N_DIFF.env[0].exists(None, high) is not False
+    both = server_options.SLOTS_N_DIFF.env[0].exists(None, high) is not False
     debug, around = OptionChange("LLAMA_SERVER_SLOTS_DEBUG", "1"), OptionChange("LLAMA_SERVER_SLOTS_N_DIFF", "32")
     return [debug, around] if both else [debug]
 
 
 def _has_prompts_dir(low: int | None, high: int | None) -> bool:
-    return flags.LOG_PROMPTS_DIR.names[0].exists(low, high) is True
+    return server_options.LOG_PROMPTS_DIR.names[0].exists(low, high) is True
 
 
 def restart(wants: set[Want], low: int | None, high: int | None) -> Restart:

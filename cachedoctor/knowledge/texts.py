@@ -1,10 +1,11 @@
-"""What two texts have in common, and texts that UTF-8 cannot hold. Pure functions; knows no server."""
+"""Pure functions over texts: common beginnings, repeats, invalid UTF-8, patterns that compile on first use."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TypeVar
+from functools import cached_property
+from typing import AnyStr, Generic, NamedTuple, TypeVar
 
 _Text = TypeVar("_Text", str, bytes)
 
@@ -62,3 +63,78 @@ def common_prefix(a: _Text, b: _Text) -> int:
         else:
             high = middle - 1
     return low
+
+
+_PIECE = re.compile(rb"(?s)(.{24,}?[\n.;}e7\x81\x8f\x9c\xa5\xb3])|.++")
+"""At least 24 bytes up to one that is common in texts, code, numbers and UTF-8: some 35 bytes, which unrelated texts
+seldom have in common. What is left without one is taken at once: no piece begins in it."""
+_MOST = 1 << 20
+"""Pieces that are remembered: some 35 MB of text; what comes later is found in these alone."""
+
+
+class Repeat(NamedTuple):
+    """What a text has in common with earlier ones."""
+
+    length: int
+    """Bytes that stood in any of them."""
+    owner: int | None
+    """Index of the one that has most of it, the latest where several have as much; None where none has any."""
+
+
+def _cut(text: bytes, start: int = 0) -> list[bytes]:
+    return [piece for piece in _PIECE.findall(text, start) if piece]
+
+
+def pieces(text: bytes) -> dict[int, int]:
+    """Cut a text; returns bytes by number of piece."""
+    return {hash(piece): len(piece) for piece in _cut(text)}
+
+
+class Repeats:
+    """The texts so far."""
+
+    def __init__(self) -> None:
+        self._owners: dict[int, int] = {}
+        """Of every piece the latest text that had it."""
+        self._count = 0
+
+    def of(self, text: bytes, start: int = 0) -> Repeat:
+        """Say how much of a text from byte ``start`` on stood in an earlier one."""
+        found, by_owner = 0, dict[int, int]()
+        for piece in _cut(text, start):
+            owner = self._owners.get(hash(piece))
+            if owner is not None:
+                found += len(piece)
+                by_owner[owner] = by_owner.get(owner, 0) + len(piece)
+        best = max(by_owner, key=lambda index: (by_owner[index], index), default=None)
+        return Repeat(found, best)
+
+    def add(self, text: bytes) -> None:
+        """Remember a text; the first one has index 0."""
+        for piece in _cut(text):
+            if len(self._owners) >= _MOST:
+                break
+            self._owners[hash(piece)] = self._count
+        self._count += 1
+
+
+class LaterPattern(Generic[AnyStr]):
+    """A pattern that is compiled when it is first asked for."""
+
+    def __init__(self, pattern: AnyStr, flags: int = 0) -> None:
+        """``pattern`` and ``flags`` are those of ``re.compile``."""
+        self._pattern: AnyStr = pattern
+        self._flags = flags
+
+    @cached_property
+    def compiled(self) -> re.Pattern[AnyStr]:
+        """The pattern itself."""
+        return re.compile(self._pattern, self._flags)
+
+
+_ROTATED = re.compile(r"(?:[.-]\d[\dT_:-]*)?(?:\.(?:gz|xz|bz2|zst))?$")
+
+
+def base_name(path: str) -> str:
+    """Return the name of the log of which ``path`` is a rotation: ``server.log`` for ``server.log.2.gz``."""
+    return _ROTATED.sub("", path)

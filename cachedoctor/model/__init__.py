@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.model.account import Account, AccountEntry, AccountRow
-from cachedoctor.model.batch import PrefillBatch
-from cachedoctor.model.cause import Cause, causes
-from cachedoctor.model.client import ClientAccount, ClientBy, ClientName
+from cachedoctor.model.account import Account, AccountEntry, AccountRow, ClientAccount, ClientBy, ClientName
 from cachedoctor.model.comparison import (
     Change,
     ComparedSide,
@@ -17,7 +14,6 @@ from cachedoctor.model.comparison import (
     Measure,
     Piece,
 )
-from cachedoctor.model.counters import Answer, Answers, Bucket, Counters
 from cachedoctor.model.diff import (
     Advice,
     Around,
@@ -31,40 +27,73 @@ from cachedoctor.model.diff import (
     Side,
 )
 from cachedoctor.model.errors import CacheDoctorError
-from cachedoctor.model.explanation import Explanation, Level, Line, Part, Reading, Wording
 from cachedoctor.model.finding import (
     CONFIDENCE_ORDER,
+    NO_VERDICT,
     SEVERITY_ORDER,
+    Cause,
     Confidence,
     Cost,
     Evidence,
     Finding,
+    Judged,
     NotEvaluated,
     Remedy,
     Restart,
     RuledOut,
     RuleInfo,
     Severity,
+    Verdict,
+    causes,
 )
-from cachedoctor.model.fix import Fix, FixStep, Launcher, OtherFix
-from cachedoctor.model.incident import Incident, IncidentName
+from cachedoctor.model.fix import (
+    ClientSetting,
+    Fix,
+    FixStep,
+    Launcher,
+    OptionChange,
+    OtherFix,
+    as_typed,
+    left_out,
+    option_rows,
+)
 from cachedoctor.model.kv_events import KvEvents
 from cachedoctor.model.lint import Lint, LintError, LintHint, TrialAnswer
-from cachedoctor.model.log_lines import Mark, Segment
+from cachedoctor.model.log_lines import Explanation, Level, Line, Mark, Part, Reading, Segment, Wording
+from cachedoctor.model.measured import (
+    Answer,
+    Answers,
+    BatchPeriod,
+    Bucket,
+    CacheSample,
+    Counters,
+    Period,
+    PrefillBatch,
+    SamplePeriod,
+    SentBodies,
+    Since,
+)
 from cachedoctor.model.observed import Between, Check, Dropped
-from cachedoctor.model.option_change import ClientSetting, OptionChange, as_typed, left_out, option_rows
 from cachedoctor.model.options import THRESHOLDS, Options, Threshold
-from cachedoctor.model.period import BatchPeriod, Period, SamplePeriod, Since
 from cachedoctor.model.report import Filtered, InputInfo, Report, RequestLines, Rows, SlotReuse, Totals, UnknownShape
 from cachedoctor.model.request import Outcome, Request
-from cachedoctor.model.row import CheckpointRow, Counted, RequestRow, counted, read_rows
-from cachedoctor.model.sample import CacheSample
-from cachedoctor.model.sent_bodies import SentBodies
-from cachedoctor.model.session import Facts, Given, Memory, Server, Session, Setting, Sizes, Twins, Undecided, release
-from cachedoctor.model.slow_turn import SlowTurn
+from cachedoctor.model.row import CheckpointRow, Counted, RequestRow, SlowTurn, counted, read_rows
+from cachedoctor.model.session import (
+    Facts,
+    Given,
+    Incident,
+    IncidentName,
+    Memory,
+    Server,
+    Session,
+    Setting,
+    Sizes,
+    Twins,
+    Undecided,
+    release,
+)
 from cachedoctor.model.stats import By, MeasuredRow, Stats, StatsInput, StatsRow, StatsTable
 from cachedoctor.model.terms import MarkName, SettingName, Shows
-from cachedoctor.model.verdict import NO_VERDICT, Judged, Verdict
 from cachedoctor.model.view import MeasuredView, ServerView, SlotView, View
 
 __all__ = [

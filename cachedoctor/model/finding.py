@@ -1,13 +1,16 @@
-"""What a rule found, and what it could not evaluate."""
+"""What a rule found, what it could not check, and one cause across several servers."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import msgspec
 
+from cachedoctor.model.account import ClientName
 from cachedoctor.model.bounds import Code, Count, LineNumber, Long, LongMs, Name, Url
-from cachedoctor.model.option_change import ClientSetting, OptionChange, option_rows
+from cachedoctor.model.fix import ClientSetting, OptionChange, option_rows
+from cachedoctor.model.request import Request
 
 Severity = Literal["error", "warning", "note"]
 Confidence = Literal["high", "medium", "low"]
@@ -203,3 +206,86 @@ class RuleInfo(msgspec.Struct):
     summary: str
     url: Url
     """Of its page, relative to the root of the repository."""
+
+
+class Cause(msgspec.Struct):
+    """Findings of one code and key, of every server that has one."""
+
+    code: Code
+    name: Name
+    severity: Severity
+    """The highest."""
+    confidence: Confidence
+    """The highest: a server whose log proves it does so for itself; each finding has its own."""
+    findings: list[Count]
+    """Indexes of the findings, in their order: the costliest first."""
+    servers: list[str]
+    """Servers as the wrapper names them, else inputs; each once, in the order of the findings."""
+    count: Count
+    """Requests that it hit, on all of them."""
+    tokens: Long
+    """What the fixes would have saved."""
+    ms: LongMs | None
+    """Milliseconds; None where no log has timings."""
+
+
+def causes(findings: Iterable[Finding]) -> list[Cause]:
+    """Put the findings of one cause together; causes stand where the first of their findings does."""
+    groups: dict[tuple[str, str], list[tuple[int, Finding]]] = {}
+    for at, finding in enumerate(findings):
+        groups.setdefault((finding.code, finding.key), []).append((at, finding))
+    return [_cause(found) for found in groups.values()]
+
+
+def _cause(found: list[tuple[int, Finding]]) -> Cause:
+    findings = [finding for _, finding in found]
+    first = findings[0]
+    times = [f.cost.ms for f in findings if f.cost.ms is not None]
+    return Cause(
+        first.code,
+        first.name,
+        max((f.severity for f in findings), key=lambda s: SEVERITY_ORDER[s]),
+        max((f.confidence for f in findings), key=lambda c: CONFIDENCE_ORDER[c]),
+        [at for at, _ in found],
+        list(dict.fromkeys(name for f in findings if (name := f.origin or f.path))),
+        sum(f.count for f in findings),
+        sum(f.cost.tokens for f in findings),
+        round(sum(times), 3) if times else None,
+    )
+
+
+class Verdict(msgspec.Struct, frozen=True, gc=False):
+    """Causes, and what they cost."""
+
+    codes: tuple[str, ...] = ()
+    """Of the rules that fired, in the order in which they were asked."""
+    expected_cached: int | None = None
+    """Tokens that this build had to reuse, given what the slot held; None where nothing was lost."""
+    replay_missing: tuple[str, ...] = ()
+    """Names of the numbers that the log lacks for ``expected_cached``."""
+    avoidable_tokens: int = 0
+    avoidable_ns: int = 0
+    """What the fix of its costliest cause would have saved."""
+    slot_lost: bool = False
+    """Every cause is one of the slot's: the client changed nothing."""
+    named: bool = False
+    """A rule names a cause, be it one that is switched off."""
+    undecided: bool = False
+    """Every cause is one of several that the log leaves open, or there was no loss at all."""
+    guessed: bool = False
+    """Every cause has a low confidence."""
+    costliest: str | None = None
+    """Code of the costliest cause; None where no rule names one."""
+
+
+NO_VERDICT = Verdict()
+"""Of a request that nobody says anything about."""
+
+
+class Judged(msgspec.Struct, frozen=True, gc=False):
+    """A finished request and what the rules say of it."""
+
+    request: Request
+    verdict: Verdict = NO_VERDICT
+    asker: ClientName | None = None
+    """Who sent it, by its body; None where none was given, or it does not tell."""

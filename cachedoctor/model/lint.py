@@ -8,7 +8,7 @@ import msgspec
 
 from cachedoctor.model.bounds import Amount, LineNumber, Long, Text
 from cachedoctor.model.diff import DIFFERENCES, Advice, KnownClient
-from cachedoctor.model.tool import Tool
+from cachedoctor.model.report import Tool
 
 LintKind = Annotated[str, msgspec.Meta(extra_json_schema={"contract": {"enum": [*DIFFERENCES, "cache-prompt-off"]}})]
 HintKind = Literal[

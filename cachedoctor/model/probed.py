@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from cachedoctor.model.tool import Tool
+from cachedoctor.model.report import Tool
 
 Engine = Literal["llama.cpp", "vllm", "sglang", "ollama", "lmstudio", "unknown"]
 Measure = Literal["count", "time", "none"]
@@ -75,7 +75,7 @@ class ProbeChange(msgspec.Struct):
     after_tokens: int | None
 
 
-class Probe(msgspec.Struct, tag_field="schema", tag="cachedoctor.probe/1"):
+class Probe(msgspec.Struct, tag_field="schema", tag="cachedoctor.live.probe/1"):
     """What a running server reused of a few prompts. Unknown values are None. Within version 1 keys are only added."""
 
     tool: Tool

@@ -1,4 +1,4 @@
-"""Everything a renderer needs."""
+"""The report of an analysis: everything that a format needs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Annotated, Literal, Protocol
 
 import msgspec
+from msgspec import Struct
 
-from cachedoctor.model.account import Account
+from cachedoctor.model.account import Account, ClientAccount
 from cachedoctor.model.bounds import MOST, Count, Long, LongMs, Positive, Share
-from cachedoctor.model.client import ClientAccount
 from cachedoctor.model.finding import Finding, NotEvaluated, Restart, RuleInfo
 from cachedoctor.model.fix import Fix, Launcher
-from cachedoctor.model.row import RequestRow
+from cachedoctor.model.row import RequestRow, SlowTurn
 from cachedoctor.model.session import Session
-from cachedoctor.model.slow_turn import SlowTurn
 
 _FromOne = Annotated[int, msgspec.Meta(ge=1, le=MOST, extra_json_schema={"contract": {"minimum": 1}})]
 _Prompt = Annotated[int, msgspec.Meta(ge=1, le=MOST, extra_json_schema={"contract": {"minimum": 0}})]
@@ -200,3 +199,10 @@ class Report(msgspec.Struct):
     """What to change, one for each server with findings that something mends, the costliest first."""
     unknown: list[UnknownShape] | None = None
     """Lines that are no known message, the most frequent first; None: not asked for."""
+
+
+class Tool(Struct):
+    """What wrote the report."""
+
+    name: Literal["cachedoctor"]
+    version: str

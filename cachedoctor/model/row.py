@@ -1,4 +1,4 @@
-"""A request as a report lists it: a row of ``requests`` in the JSON report, and what every other format reads."""
+"""A request as a report lists it, and the requests that took longest."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
+from cachedoctor.model.account import ClientBy
 from cachedoctor.model.bounds import Code, Count, LineNumber, Long, Ms, Position, Share, SlotId, TaskId
-from cachedoctor.model.client import ClientBy
 from cachedoctor.model.request import Outcome
 
 _SELECTED_BY = {"contract": {"enum": ["lcp", "lru", "id"]}}
@@ -139,3 +139,31 @@ _decoder = msgspec.json.Decoder(RequestRow)
 def read_rows(lines: Iterable[bytes]) -> Iterator[RequestRow]:
     """Yield the requests that JSON objects stand for."""
     yield from map(_decoder.decode, lines)
+
+
+class SlowTurn(msgspec.Struct):
+    """Tokens and times of one request; None where the log does not say."""
+
+    request: Count
+    """Position in the array of requests."""
+    session: Count
+    path: str
+    line: LineNumber
+    """Its first line."""
+    slot: SlotId
+    task: TaskId
+    prompt_ms: Ms
+    reused_tokens: Count | None
+    new_tokens: Count | None
+    """Computed, and never sent before at this place."""
+    again_tokens: Count | None
+    """Computed, though they had been computed before at this place, or stood behind what the client changed."""
+    undecided_tokens: Count | None
+    """Computed, and the log does not tell whether they were new."""
+    reply_tokens: Count | None
+    reply_ms: Ms | None
+
+    @property
+    def ms(self) -> float:
+        """Milliseconds of prompt and reply."""
+        return self.prompt_ms + (self.reply_ms or 0.0)

@@ -1,4 +1,4 @@
-"""One run of a server process, and its settings."""
+"""One run of a server process: its settings, and incidents that concern no single request."""
 
 from __future__ import annotations
 
@@ -9,17 +9,48 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from cachedoctor.model.account import ClientName
 from cachedoctor.model.bounds import Count, Long
-from cachedoctor.model.client import ClientName
-from cachedoctor.model.counters import Answers, Counters
 from cachedoctor.model.diff import PromptDiff
 from cachedoctor.model.fix import Launcher
-from cachedoctor.model.incident import Incident, IncidentName
 from cachedoctor.model.kv_events import KvEvents
 from cachedoctor.model.log_lines import LogFile, Mark
-from cachedoctor.model.period import Period
-from cachedoctor.model.sent_bodies import SentBodies
+from cachedoctor.model.measured import Answers, Counters, Period, SentBodies
 from cachedoctor.model.terms import SettingName, Shows
+
+IncidentName = Literal[
+    "batch_failed",  # the model could not compute a batch, and its requests fail
+    "batch_refused",  # the same, because its positions do not fit the memory
+    "checkpoint_failed",  # a checkpoint could not be restored, and no search for one is under way
+    "evicted",  # a prompt left the RAM prompt cache: size in MiB
+    "no_room",  # a batch found no free cells and is tried again in smaller pieces
+    "overflow",  # a prompt did not fit into the context: tokens, limit
+    "header",  # the billing header of a client, with other values than where it stood before
+    "oversize",  # a prompt is larger than the RAM prompt cache: size, limit in MiB
+    "positions",  # a batch does not begin where the memory ends: stored, start
+    "purged",  # an idle slot was emptied to make room: slot, tokens
+    "ram_failed",  # a prompt of the RAM cache could not be restored: size in bytes
+    "refused",  # the server refused a request for another reason
+    "value",  # a date or an id that is another one in the second of two prompts: number of its line
+    "state_failed",  # libllama could not load a saved state, of whatever kind
+]  # fmt: skip
+
+
+class Incident(msgspec.Struct):
+    """The first such line of a server."""
+
+    mark: Mark
+    numbers: dict[str, float] = msgspec.field(default_factory=dict)
+    """Its fields by name, and those of lines that belong to it."""
+    before: Mark | None = None
+    """The line that it is compared with."""
+    field: str = ""
+    """What differs between the two."""
+    followed: bool = False
+    """A request that stands in the log from its start to its end has ended since."""
+    count: Long = 1
+    """Such lines."""
+
 
 _RELEASE = re.compile(r"\d{1,4}(?:\.\d{1,4}){0,2}")
 

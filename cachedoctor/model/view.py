@@ -1,4 +1,4 @@
-"""What can be said of a log that is still written: servers, their slots, sums and findings so far."""
+"""What is known of a log that is still written, and of requests that pass a proxy."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from typing import Literal
 
 import msgspec
 
-from cachedoctor.model.batch import PrefillBatch
-from cachedoctor.model.finding import Finding
+from cachedoctor.model.finding import Finding, Judged
+from cachedoctor.model.measured import CacheSample, PrefillBatch
 from cachedoctor.model.observed import Observed
 from cachedoctor.model.report import InputInfo, Totals
-from cachedoctor.model.sample import CacheSample
 from cachedoctor.model.session import Session
-from cachedoctor.model.verdict import Judged
 
 
 class SlotView(msgspec.Struct):
@@ -57,3 +55,49 @@ class View(msgspec.Struct):
     findings: list[Finding]
     """The costliest first."""
     measured: list[MeasuredView] = msgspec.field(default_factory=list)
+
+
+class ConversationView(msgspec.Struct):
+    """A conversation as its last request left it. Counts in tokens; unknown is None, never 0."""
+
+    number: int
+    """As the proxy numbers it; a proxy that is started again begins anew."""
+    requests: int = 0
+    model: str | None = None
+    prompt_tokens: int | None = None
+    """Of the last request."""
+    cached_tokens: int | None = None
+    """Those of them that the server reused."""
+    recomputed: int | None = None
+    """Tokens of previous prompts that its requests had computed again, all together; None where none is known."""
+    changes: int = 0
+    """Requests in which the client changed what it had sent."""
+    lost: int = 0
+    """Requests that only went on, and of whose previous prompt the server computed much again all the same."""
+    kind: str | None = None
+    """What the last change was, as ``diff`` names it; None without one."""
+    place: str | None = None
+    """Where in the request it was."""
+    explanation: str = ""
+    advice: str | None = None
+    trouble: str = ""
+    """Why the last request failed; empty where it did not."""
+    last: float = 0.0
+    """Seconds since 1970 when its last request was sent."""
+
+
+class PassingView(msgspec.Struct):
+    """Everything at one moment."""
+
+    path: str
+    conversations: list[ConversationView]
+    """The one that cost most first, then the latest."""
+    requests: int = 0
+    failed: int = 0
+    counted: int = 0
+    """Requests of which prompt and reused tokens are known; the sums are theirs."""
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    recomputed: int = 0
+    unread: int = 0
+    """Lines that are none of a proxy, or too long."""

@@ -1,14 +1,14 @@
-"""Whose doing a difference is. Knows where in a prompt a client names itself, and what holds the first difference.
-
-The clients and their texts are a table in ``knowledge``.
-"""
+"""Which client sent a request, and which part of a difference is that client's doing."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from bisect import bisect_right
+from typing import Any
 
 from cachedoctor.knowledge import clients
-from cachedoctor.model import KnownClient
+from cachedoctor.model import ClientName, KnownClient
 from cachedoctor.prompts.prompt import CHAT, Prompt
 from cachedoctor.prompts.recognisers.turns import MARKER, USER
 
@@ -78,3 +78,89 @@ def piece(prompt: Prompt, offset: int) -> clients.Piece:
             left = max(left, marker.end())
     left = min(left, offset)
     return clients.Piece(prompt.text[left:right], offset - left)
+
+
+_SESSION = (
+    "session_id", "conversation_id", "metadata.session_id", "metadata.conversation_id", "session_params.id",
+    "prompt_cache_key",
+)  # fmt: skip
+_USER = ("user", "user_id", "metadata.user_id", "safety_identifier")
+_SALT = ("cache_salt", "extra_key")
+_LONGEST = 64
+"""Characters of a name; a longer one ends in a hash."""
+_BEGINNING = 160
+"""Letters by which system prompts are of one family."""
+_READ = 4096
+"""Characters of a system prompt that are looked at."""
+_ENOUGH = 12
+"""Letters that a system prompt needs to tell anything."""
+_HEADER = re.compile(r"^x-anthropic-billing-header:[^\n]*\n?", re.IGNORECASE)
+_WORD = re.compile(r"\w+")
+_PRINTABLE = re.compile(r"[\w.@:/+=|-]+")
+
+
+def asker(prompt: Prompt, *, hashed: bool = False) -> ClientName | None:
+    """Name the client; None where the body tells nothing, and where there is none.
+
+    Salts and system prompts are always hashed, sessions and users where ``hashed`` says so.
+    """
+    body = prompt.body
+    if not isinstance(body, dict):
+        return None
+    user = _first(body, ("metadata.user_id",))
+    if user is not None and "session_" in user:
+        return ClientName("session", _name(user, hashed))
+    for by, places in (("session", _SESSION), ("user", _USER)):
+        if (found := _first(body, places)) is not None:
+            return ClientName(by, _name(found, hashed))  # type: ignore[arg-type]
+    if (salt := _first(body, _SALT)) is not None:
+        return ClientName("salt", _hash(salt))
+    family = _family(body)
+    return None if family is None else ClientName("system_prompt", family)
+
+
+def _first(body: dict[str, Any], places: tuple[str, ...]) -> str | None:
+    for place in places:
+        value: Any = body
+        for key in place.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**18:
+            return str(value)
+        if isinstance(value, str) and value.strip():
+            return value.strip()
+    return None
+
+
+def _name(text: str, hashed: bool) -> str:
+    """Return a name fit to be shown: what is long, or holds more than letters, digits and few signs, as its hash."""
+    return text if not hashed and len(text) <= _LONGEST and _PRINTABLE.fullmatch(text) else _hash(text)
+
+
+def _hash(text: str) -> str:
+    return f"#{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
+
+
+def _family(body: dict[str, Any]) -> str | None:
+    """Hash the beginning of the system prompt without what changes; None where there is none, or it is too short."""
+    words = _WORD.findall(_HEADER.sub("", _system(body)[:_READ]))
+    # numbers, dates and ids differ between requests of one client
+    letters = " ".join(word for word in words if not any(map(str.isdigit, word)))[:_BEGINNING]
+    return _hash(letters) if len(letters) >= _ENOUGH else None
+
+
+def _system(body: dict[str, Any]) -> str:
+    """Return the system prompt of a chat body of any kind."""
+    messages = body.get("messages", body.get("input"))
+    first = messages[0] if isinstance(messages, list) and messages and isinstance(messages[0], dict) else {}
+    own = first.get("content") if first.get("role") in ("system", "developer") else None
+    return _text(body.get("system") or body.get("instructions") or own)
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    texts = [part.get("text") for part in parts if isinstance(part, dict)]
+    return "\n".join(
+        text for text in texts if isinstance(text, str) and not text.startswith("x-anthropic-billing-header")
+    )

@@ -14,13 +14,11 @@ import msgspec
 
 from cachedoctor.knowledge import decision
 from cachedoctor.knowledge.builds import NEWEST
-from cachedoctor.knowledge.repeats import pieces
-from cachedoctor.knowledge.texts import common_prefix
+from cachedoctor.knowledge.texts import common_prefix, pieces
 from cachedoctor.model import Around, Excerpt, First, PromptDiff, Side
-from cachedoctor.prompts import request_settings, volatile
+from cachedoctor.prompts import difference_advice, request_bodies
 from cachedoctor.prompts.align import align
-from cachedoctor.prompts.digest import digest
-from cachedoctor.prompts.prompt import Prompt
+from cachedoctor.prompts.prompt import Prompt, digest
 from cachedoctor.prompts.recognisers.turns import USER
 from cachedoctor.prompts.tokenizers import tokenize
 from cachedoctor.prompts.tokenizers.base import Tokenizer, Tokens
@@ -78,15 +76,15 @@ class _Parting(NamedTuple):
 def compare(a: Prompt, b: Prompt, tokenizer: Tokenizer, options: Options) -> PromptDiff:
     """Compare ``a``, what the server holds, with ``b``, the new prompt."""
     found = tokenize.first_difference(tokenizer, a.text, b.text)
-    settings = request_settings.differences(a, b)
-    same_images, decided = a.images == b.images, request_settings.decides(settings)
+    settings = request_bodies.differences(a, b)
+    same_images, decided = a.images == b.images, request_bodies.decides(settings)
     if found is None and a.text == b.text and same_images and not decided:
         return msgspec.structs.replace(_equal(a, b, tokenizer, options), settings=settings)
     tokens_a, tokens_b = tokenizer.encode(a.text), tokenizer.encode(b.text)
     token = found.token if found is not None else len(tokens_a)
     offset = found.char if found is not None else common_prefix(a.text, b.text)
     suffix = align.common_suffix(tokens_a.ids, tokens_b.ids, min(len(tokens_a), len(tokens_b)) - token)
-    recognised = volatile.recognise(a, b, offset)
+    recognised = difference_advice.recognise(a, b, offset)
     edits = align.edit_script(tokens_a.ids, tokens_b.ids) if options.full else None
     lead = tokenizer.leading(b.text)
     start = found.start if found is not None else offset
@@ -161,7 +159,7 @@ def _first(
     tokens_b: Tokens,
     token: int,
     offset: int,
-    recognised: volatile.Recognised,
+    recognised: difference_advice.Recognised,
     lead: int,
 ) -> First:
     line = b.text.count("\n", 0, offset) + 1

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.prompts.confined import limits
+from cachedoctor.prompts.confined import pipe_messages
 from cachedoctor.prompts.confined.pipe_messages import Message, bytes_text, read, text_bytes, write
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Worker:
         """Give the answer, or the fault in its place; whatever a stranger's file does is one."""
         head = request.head
         self._chars += int(head["chars"])
-        limits.allow(self._chars)
+        pipe_messages.allow(self._chars)
         try:
             return self._answers[head["op"]](request)
         except CacheDoctorError as error:
@@ -97,7 +97,7 @@ def main() -> None:
     """Answer requests from the standard input until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends this process
     source, out = sys.stdin.buffer, sys.stdout.buffer
-    limits.confine()
+    pipe_messages.confine()
     worker = Worker()
     while (request := read(source)) is not None:
         try:

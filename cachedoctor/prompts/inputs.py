@@ -1,4 +1,4 @@
-"""Reads prompts out of any file, told apart by content. Knows outer shapes, not what is in a body."""
+"""Reads prompts from any file, recognised by content, dumps of GET /slots included."""
 
 from __future__ import annotations
 
@@ -9,14 +9,107 @@ from typing import Any
 
 import msgspec
 
-from cachedoctor.captures import recognise
-from cachedoctor.captures.captured import Capture, Captured, encoded
-from cachedoctor.captures.json_file import MAX_DEPTH, depth_of, too_deep, values_of
+from cachedoctor.inputs.captures import recognise
+from cachedoctor.inputs.captures.captured import MAX_DEPTH, Capture, Captured, depth_of, encoded, too_deep, values_of
 from cachedoctor.knowledge.texts import sound
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.prompts import request_bodies, slots_dump
+from cachedoctor.prompts import request_bodies
+from cachedoctor.prompts.conversations import common_prefix
 from cachedoctor.prompts.prompt import Prompt, Recorded
 from cachedoctor.prompts.regular_files import MIB, read_all, read_file
+from cachedoctor.prompts.request_bodies import Builder
+
+MAX_MATRIX = 128
+"""Slots a side that are still compared each with each."""
+
+
+def slots_of(value: Any) -> list[dict[str, Any]] | None:
+    """The slots in a JSON value, or None when it is no dump."""
+    if isinstance(value, dict) and isinstance(value.get("slots"), list):
+        value = value["slots"]
+    slots = value if isinstance(value, list) else [value]
+    if not slots or not all(isinstance(slot, dict) and _is_slot(slot) for slot in slots):
+        return None
+    return slots
+
+
+def prompts_of(slots: list[dict[str, Any]], path: str, slot: int | None = None, reply: bool = False) -> list[Prompt]:
+    """Prompts of the slots that hold one; ``reply`` appends what was generated, as the slot's cache holds it."""
+    many = len(slots) > 1
+    if slot is not None:
+        ids = [item["id"] for item in slots]
+        slots = [item for item in slots if item["id"] == slot]
+        if not slots:
+            known = ", ".join(str(number) for number in ids[:20])
+            raise CacheDoctorError(f"{path}: no slot {slot} in this dump", f"it has {known}")
+    prompts = [
+        _prompt(item, f"{path}#{item['id']}" if many else path, reply)
+        for item in slots
+        if isinstance(item.get("prompt"), str) and item["prompt"]
+    ]
+    if not prompts:
+        raise _without_prompts(slots, path)
+    return prompts
+
+
+def pair(a: list[Prompt], b: list[Prompt]) -> list[tuple[Prompt, Prompt]]:
+    """Match the slots of two dumps: those with the same id, then the rest by longest common prefix."""
+    later = {prompt.slot: prompt for prompt in reversed(b) if prompt.slot is not None}
+    pairs: list[tuple[Prompt, Prompt]] = []
+    rest: list[Prompt] = []
+    for prompt in a:
+        match = None if prompt.slot is None else later.pop(prompt.slot, None)
+        if match is None:
+            rest.append(prompt)
+        else:
+            pairs.append((prompt, match))
+    taken = {id(match) for _, match in pairs}
+    return pairs + _closest(rest, [prompt for prompt in b if id(prompt) not in taken])
+
+
+def _is_slot(slot: dict[str, Any]) -> bool:
+    number = slot.get("id")
+    named = isinstance(number, int) and not isinstance(number, bool)
+    return named and "n_ctx" in slot and bool(slot.keys() & {"is_processing", "next_token", "id_task", "state"})
+
+
+def _prompt(slot: dict[str, Any], path: str, reply: bool) -> Prompt:
+    builder = Builder()
+    builder.add("prompt", slot["prompt"])
+    generated = slot.get("generated")
+    if reply and isinstance(generated, str):
+        builder.add("generated", generated)
+    prompt = builder.prompt(path, "slots", None, rendered=True)
+    prompt.slot = slot["id"]
+    return prompt
+
+
+def _without_prompts(slots: list[dict[str, Any]], path: str) -> CacheDoctorError:
+    # From b6751 on a slot that never had a task has neither id_task nor params, whatever the environment says.
+    used = [slot for slot in slots if "id_task" in slot or "params" in slot]
+    if not used or any("prompt" in slot for slot in used):
+        which = f"slot {slots[0]['id']} is" if len(slots) == 1 else f"all {len(slots)} slots are"
+        return CacheDoctorError(f"{path}: {which} empty", "dump /slots after a request, before the next one")
+    return CacheDoctorError(
+        f"{path}: this /slots dump holds no prompts",
+        "start llama-server with the environment variable LLAMA_SERVER_SLOTS_DEBUG=1 and dump again",
+    )
+
+
+def _closest(a: list[Prompt], b: list[Prompt]) -> list[tuple[Prompt, Prompt]]:
+    if len(a) > MAX_MATRIX or len(b) > MAX_MATRIX:
+        return list(zip(a, b, strict=False))
+    scored = [(-common_prefix(x.text, y.text), i, j) for i, x in enumerate(a) for j, y in enumerate(b)]
+    pairs: list[tuple[Prompt, Prompt]] = []
+    used_a: set[int] = set()
+    used_b: set[int] = set()
+    for _, i, j in sorted(scored):
+        if i not in used_a and j not in used_b:
+            used_a.add(i)
+            used_b.add(j)
+            pairs.append((a[i], b[j]))
+    return pairs
+
 
 DUMP_NAME = re.compile(r"\d{12}\d*\.txt")
 """What --log-prompts-dir names its files: milliseconds."""
@@ -217,19 +310,19 @@ def _is_time(value: Any) -> bool:
 def _prompts(values: list[Any], path: str, slot: int | None, reply: bool) -> list[Prompt]:
     values, is_moved = _as_sent(values)
     if len(values) == 1:
-        slots = slots_dump.slots_of(values[0])
+        slots = slots_of(values[0])
         if slots is not None:
-            return slots_dump.prompts_of(slots, path, slot, reply)
+            return prompts_of(slots, path, slot, reply)
         if isinstance(values[0], list) and request_bodies.find(values[0]) is None:
             values = values[0]
     prompts: list[Prompt] = []
     empty: CacheDoctorError | None = None
     for number, value in enumerate(values, 1):
         name = f"{path}#{number}" if len(values) > 1 else path
-        slots = slots_dump.slots_of(value)
+        slots = slots_of(value)
         if slots is not None:
             try:
-                prompts += slots_dump.prompts_of(slots, name, slot, reply)
+                prompts += prompts_of(slots, name, slot, reply)
             except CacheDoctorError as error:  # one of many dumps may come before the first request
                 empty = error
             continue

@@ -99,7 +99,7 @@ class ModelFiles:
         if spec is None:
             return tokenize.pieces()
         if spec.startswith(("http://", "https://")):
-            from cachedoctor.prompts.tokenizers.remote import ServerTokenizer
+            from cachedoctor.prompts.tokenizers.server_calls import ServerTokenizer
 
             return ServerTokenizer(spec)
         return ConfinedTokenizer(self._child, spec)

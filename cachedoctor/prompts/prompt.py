@@ -1,11 +1,18 @@
-"""A prompt as the diff sees it: text, and where in the request each piece of it came from. Knows no file format."""
+"""A prompt as the diff sees it: its text, where each piece came from, and a digest of it."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
+
+
+def digest(text: str) -> str:
+    """Stand-in for a text: its length and a hash."""
+    return f"{len(text)} chars, sha256 {hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
+
 
 Kind = Literal[
     "text", "slots", "openai-chat", "openai-completion", "openai-responses", "anthropic-messages", "prompt-dump"

@@ -11,14 +11,9 @@ import msgspec
 
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.model import CacheDoctorError, PromptDiff, Side
-from cachedoctor.prompts import (
-    compare_prompts,
-    conversations,
-    inputs,
-    mode_switches,
-    request_settings,
-    slots_dump,
-)
+from cachedoctor.prompts import compare_prompts, conversations, inputs, request_bodies
+from cachedoctor.prompts import conversations as mode_switches
+from cachedoctor.prompts import inputs as slots_dump
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt, notes_of
 from cachedoctor.prompts.tokenizers.base import Tokenizer
@@ -122,7 +117,7 @@ def only_appended(found: PromptDiff) -> bool:
     """Whether the second prompt goes on where the first one ends, and nothing that a cache depends on changed."""
     first = found.first
     grew = first is not None and first.kind == "appended" and found.b.chars > found.a.chars
-    return grew and not request_settings.decides(found.settings)
+    return grew and not request_bodies.decides(found.settings)
 
 
 def _load(path: str, slot: int | None, reply: bool = False) -> list[Prompt]:

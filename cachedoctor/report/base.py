@@ -74,7 +74,7 @@ def format_of(path: str | None, known: Container[str]) -> str | None:
 
 def write(name: FormatName, report: Report, out: IO[bytes], look: Look) -> None:
     """Write ``report`` in the format ``name``; a format that cannot be written raises before the first byte."""
-    from cachedoctor.report import sanitize
+    from cachedoctor.redaction import sanitize
 
     module = importlib.import_module(f"cachedoctor.report.{FORMATS[name].module}")
     module.write(sanitize.report(report), out, look)

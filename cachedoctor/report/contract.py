@@ -36,7 +36,7 @@ from cachedoctor.model import (
     UnknownShape,
 )
 from cachedoctor.model.bounds import Code, Count, LineNumber, Long, Positive
-from cachedoctor.model.tool import Tool
+from cachedoctor.model.report import Tool
 
 _IDENTIFIER = {"contract": {"pattern": "^[a-z][a-z0-9_]*$"}}
 _SOURCES = {"contract": {"enum": ["line", "option", "wording", "source", "paste"]}}

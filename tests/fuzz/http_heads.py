@@ -16,10 +16,10 @@ from aiohttp.http_writer import _serialize_headers as serialized
 from multidict import CIMultiDict
 from yarl import URL
 
-from cachedoctor.named_hosts import NamedHosts
-from cachedoctor.proxy import relay
-from cachedoctor.proxy.exchange import Asked
-from cachedoctor.proxy.hop_headers import LONGEST_LINE, is_writable, passing, went_through
+from cachedoctor.live.named_hosts import NamedHosts
+from cachedoctor.live.proxy import relay
+from cachedoctor.live.proxy.connections import LONGEST_LINE, is_writable, passing, went_through
+from cachedoctor.live.proxy.exchange import Asked
 
 _LOOP = asyncio.new_event_loop()
 _UPSTREAM = URL("http://127.0.0.1:9/base/")

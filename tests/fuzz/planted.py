@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 from schemas import schema_of
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.analysis.event_stream import EventStream
 from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
-from cachedoctor.doctor.live.event_stream import EventStream
 from cachedoctor.doctor.redact.redact import Redactor
 from cachedoctor.doctor.tables.events import Listing
 from cachedoctor.engines.sglang.messages import ROWS as SGLANG
 from cachedoctor.engines.vllm.messages import ROWS as VLLM
-from cachedoctor.metrics import dump_spans, dumps, responses
+from cachedoctor.inputs.metrics import dump as dump_spans
+from cachedoctor.inputs.metrics import dumps, responses
 from cachedoctor.model import CacheDoctorError, Report
 from cachedoctor.report.base import FORMATS, Look, write
 from cachedoctor.report.wire import stored

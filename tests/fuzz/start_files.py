@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from cachedoctor.doctor.fixing import patches
-from cachedoctor.launchers import started_commands
 from cachedoctor.model import CacheDoctorError, Fix, Launcher, Session, as_typed
+from cachedoctor.report.launchers import started_commands
 from cachedoctor.report.text.text_safe import visible
 
 _LAUNCHERS: tuple[Launcher, ...] = ("compose", "kubernetes", "llama-swap")

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from cachedoctor import config
-from cachedoctor.account.from_kv_events import KvFold
+from cachedoctor.cli import setting_files
+from cachedoctor.diagnosis.account.from_kv_events import KvFold
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.compare import compare as comparing
 from cachedoctor.doctor.explain.explain import explain as explained
@@ -26,14 +26,17 @@ from cachedoctor.doctor.fixing import patches
 from cachedoctor.doctor.fixing.fixes import Told, fixes
 from cachedoctor.doctor.redact.redact import Redactor
 from cachedoctor.doctor.tables.events import Listing
-from cachedoctor.envelope import Unwrapper
+from cachedoctor.inputs.envelope import Unwrapper
+from cachedoctor.inputs.metrics import dump as dump_spans
+from cachedoctor.inputs.metrics import dumps, kv_messages
+from cachedoctor.inputs.metrics import dumps as prometheus_range
+from cachedoctor.inputs.metrics.dump import Dump
+from cachedoctor.inputs.metrics.kv_messages import Blinder
+from cachedoctor.inputs.metrics.responses import Given
+from cachedoctor.inputs.metrics.responses import read as read_responses
+from cachedoctor.inputs.sources.base import SourceError
+from cachedoctor.inputs.sources.unpack import unpacked, utf8
 from cachedoctor.knowledge.cmdline import parse
-from cachedoctor.launchers.asked_options import Asked
-from cachedoctor.metrics import dump_spans, dumps, kv_recording, prometheus_range
-from cachedoctor.metrics.dump import Dump
-from cachedoctor.metrics.kv_messages import Blinder
-from cachedoctor.metrics.responses import Given
-from cachedoctor.metrics.responses import read as read_responses
 from cachedoctor.model import CacheDoctorError, KvEvents, PromptDiff, as_typed
 from cachedoctor.model.bounds import MOST as MANY
 from cachedoctor.model.kv_events import KvLine
@@ -42,15 +45,13 @@ from cachedoctor.prompts.render import render
 from cachedoctor.prompts.request_bodies import kind_of, prompts_of
 from cachedoctor.prompts.tokenizers import tokenize
 from cachedoctor.prompts.tokenizers.from_path import from_path
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
 from cachedoctor.report.base import FORMATS, Look, write
 from cachedoctor.report.forms import compare_forms, fix_forms
-from cachedoctor.report.text import diff_text, line_text, text_report
+from cachedoctor.report.launchers.forms import Asked
+from cachedoctor.report.text import diff_text, explain_text, text_report
 from cachedoctor.report.text.text_safe import visible
 from cachedoctor.report.wire import diff_v1, line_v1, report_v1, stored
-from cachedoctor.sources.base import SourceError
-from cachedoctor.sources.byte_order import utf8
-from cachedoctor.sources.unpack import unpacked
 from fuzz import http_heads, planted, seeds, start_files
 
 MOST = 200_000
@@ -148,7 +149,7 @@ def line(data: bytes) -> None:
     """A line is explained or it is not."""
     for answer in explained(data[:20_000]):
         page, out = io.StringIO(), io.BytesIO()
-        line_text.render(answer, page, 80)
+        explain_text.render_line(answer, page, 80)
         line_v1.render(answer, out, "0")
         shown(page.getvalue())
         json.loads(out.getvalue())
@@ -258,7 +259,7 @@ def kv_events(data: bytes) -> None:
 
 def _recorded(pieces: list[bytes]) -> KvEvents | None:
     try:
-        return KvFold("f").take(kv_recording.lines(pieces, "f"))
+        return KvFold("f").take(kv_messages.lines(pieces, "f"))
     except CacheDoctorError as error:
         one_line(error)
         return None
@@ -359,7 +360,7 @@ def settings(data: bytes) -> None:
     """A file of settings is read, or refused."""
     with _file(data, ".toml") as path:
         try:
-            config.read_file(path)
+            setting_files.read_file(path)
         except CacheDoctorError as error:
             one_line(error)
 

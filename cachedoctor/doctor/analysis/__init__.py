@@ -1,1 +1,3 @@
 """From bytes to a report: inputs, servers, sessions, requests, sums."""
+
+from __future__ import annotations

@@ -9,30 +9,26 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 import cachedoctor
-from cachedoctor.account import of_servers
-from cachedoctor.account.from_numbers import Placed
-from cachedoctor.account.ledger import Ledger
-from cachedoctor.doctor.analysis.cmdline_facts import PeakConversations
+from cachedoctor.diagnosis.account import from_kv_events
+from cachedoctor.diagnosis.account.from_numbers import Placed
+from cachedoctor.diagnosis.account.ledger import Ledger
+from cachedoctor.diagnosis.rules import registry
 from cachedoctor.doctor.analysis.intake import BEGIN, HeldBack, Intake
-from cachedoctor.doctor.analysis.line_order import take_all
-from cachedoctor.doctor.analysis.reuse import Reuse
-from cachedoctor.doctor.analysis.rows import RowSpool
-from cachedoctor.doctor.analysis.servers import Servers
-from cachedoctor.doctor.analysis.sessions import Sessions
-from cachedoctor.doctor.analysis.shard import Shard, add_input
-from cachedoctor.doctor.analysis.slowest import Slowest
-from cachedoctor.doctor.analysis.spool import OPEN, Spool
+from cachedoctor.doctor.analysis.listener import Shard, add_input
+from cachedoctor.doctor.analysis.servers import Servers, take_all
+from cachedoctor.doctor.analysis.sessions import PeakConversations, Sessions
+from cachedoctor.doctor.analysis.spool import OPEN, RowSpool, Spool
 from cachedoctor.doctor.analysis.stats_servers import StatsServers
-from cachedoctor.doctor.analysis.sums import Sums
-from cachedoctor.doctor.diagnosis.diagnosis import Diagnosis
-from cachedoctor.doctor.diagnosis.session_findings import restart
+from cachedoctor.doctor.analysis.sums import Reuse, Slowest, Sums
 from cachedoctor.doctor.faults import Faults
-from cachedoctor.doctor.naming import printable
+from cachedoctor.doctor.findings.diagnosis import Diagnosis
+from cachedoctor.doctor.findings.session_findings import restart
+from cachedoctor.doctor.scratch import printable
 from cachedoctor.engines.llamacpp.settle import follow
 from cachedoctor.engines.llamacpp.tracker import Tracker
-from cachedoctor.envelope.delivery import delivered_by
+from cachedoctor.inputs.envelope.chain import delivered_by
 from cachedoctor.knowledge.cmdline import is_for
-from cachedoctor.knowledge.rotations import base_name
+from cachedoctor.knowledge.texts import base_name
 from cachedoctor.model import (
     SEVERITY_ORDER,
     CacheSample,
@@ -56,8 +52,7 @@ from cachedoctor.model.log_lines import LogFile
 from cachedoctor.model.options import DEFAULTS
 from cachedoctor.model.row import read_rows
 from cachedoctor.report.wire.report_v1 import encode_request, encode_row
-from cachedoctor.report.words.server_words import LLAMA
-from cachedoctor.rules import registry
+from cachedoctor.report.words.traffic_words import LLAMA
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.listener import Listener
@@ -214,7 +209,7 @@ class Analyzer:
         """Read an input that is no more than an excerpt, after the text above its log."""
         if not segments:
             return
-        from cachedoctor.engines.llamacpp.quoted_again import without_repeats
+        from cachedoctor.engines.llamacpp.pasted_issue import without_repeats
 
         segments = [replace(segment, data=without_repeats(segment.data)) for segment in segments]
         if len({segment.origin for segment in segments} - {None}) <= 1:
@@ -508,7 +503,7 @@ class Analyzer:
             left, rules, self._interrupted, restart(self._rules, sessions, left), self._reuse.slots(),
             sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
             list(read_rows(map(encode_request, self._left_open if self._sums.judged else self._undecided))),
-            self._ledger.accounts(names, self._told.values()) or of_servers.accounts(sessions, names),
+            self._ledger.accounts(names, self._told.values()) or from_kv_events.accounts(sessions, names),
             slowest=self._slowest.turns(), fix=_fixes(findings, sessions, self._inputs, self._told_start),
             clients=self._ledger.by_client(names, self._told.values(), [s.callers for s in sessions]),
         )  # fmt: skip

@@ -1,8 +1,4 @@
-"""Which requests of a report are shown: those of a task, of a slot, of a time. Nothing is judged anew.
-
-A report is made of the whole log first: what came before a request is the evidence of what became of it. Sums, costs
-and counts of findings stay those of the whole log.
-"""
+"""Which requests of a report are shown: those of a task, a slot or a time. Nothing is diagnosed anew."""
 
 from __future__ import annotations
 
@@ -13,6 +9,7 @@ from typing import IO
 
 import msgspec
 
+from cachedoctor.doctor.fixing.fixes import Told, fixes
 from cachedoctor.model import CacheDoctorError, Filtered, Finding, Report, RequestLines, RequestRow
 
 _AFTER_START = re.compile(r"\+(?=\d)(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9}(?:\.\d{1,6})?)s?)?")
@@ -284,3 +281,15 @@ class _Chosen:
         """Write them all, one a line, with a comma between them as in a JSON array."""
         for number, line in enumerate(self.lines()):
             out.write(b",\n" * (number > 0) + line)
+
+
+def shown_part(report: Report, wanted: Wanted | None, told: Told | None) -> Report:
+    """Return the report with the requests that are wanted, and with the fixes of their findings.
+
+    Raises:
+        CacheDoctorError: there are no such requests, or the log has no clock to choose them by.
+    """
+    if wanted is not None:
+        report = filtered(report, wanted)
+    report.fix = fixes(report.findings, report.sessions, report.inputs, told)
+    return report

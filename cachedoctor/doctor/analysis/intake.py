@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cachedoctor.doctor.analysis.prompt_text import PromptText
-from cachedoctor.envelope import Documents, NewestFirst, Unwrapper
+from cachedoctor.inputs.envelope import Documents, NewestFirst, Unwrapper
 from cachedoctor.model import InputInfo, Segment
 
 MAX_LINE = 1 << 20

@@ -1,12 +1,13 @@
-"""Who is told of everything while it happens: inputs, events, requests, findings.
-
-What a listener hears does not depend on how the input was cut into chunks, neither its content nor its order: a request
-comes right after the event that ended it. Only the silence of a live log may end a cancelled request earlier.
-"""
+"""Who hears of inputs, events, requests and findings, and how parts of a log are joined."""
 
 from __future__ import annotations
 
+import msgspec
+
+from cachedoctor.diagnosis.account.ledger import Ledger
 from cachedoctor.doctor.analysis.spool import Spool
+from cachedoctor.doctor.analysis.sums import Reuse, Slowest, Sums
+from cachedoctor.doctor.findings.groups import Groups
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.model import CacheSample, Finding, InputInfo, Judged, PrefillBatch, Session
 
@@ -32,3 +33,39 @@ class Listener:
 
     def examined(self, judged: list[tuple[Judged, Session]], findings: list[Finding]) -> None:
         """Hear of requests that ended, or that are seen otherwise now; all findings when there is a new one."""
+
+
+class Shard(msgspec.Struct):
+    """Requests and sessions are numbered from 0 in every part."""
+
+    inputs: list[InputInfo]
+    sessions: list[Session]
+    sums: Sums
+    ledger: Ledger
+    reuse: Reuse
+    requests: int
+    """How many; as JSON they stand in a file of their own."""
+    groups: Groups
+    doubtful: int
+    """Requests that lost tokens, or of which the log does not tell."""
+    crashed: dict[str, str]
+    """What rules failed with, by code."""
+    rows: dict[type[CacheSample | PrefillBatch], bytes]
+    """Samples and batches that were kept, one JSON object a line."""
+    settled: bool
+    """Behind the last line a new life of the server may begin of which no line before it says anything."""
+    faulty: bool
+    """What reads an engine failed; the input says it."""
+    slowest: Slowest
+    begin: bytes
+    """The first bytes of its last input, or of this part of it."""
+
+
+def add_input(info: InputInfo, more: InputInfo) -> None:
+    """Add the next part of the same input."""
+    info.bytes += more.bytes
+    info.lines += more.lines
+    info.recognised += more.recognised
+    info.imitations += more.imitations
+    info.engine = info.engine or more.engine
+    info.error = info.error or more.error

@@ -23,9 +23,9 @@ from cachedoctor.doctor.catalogues import single_lines
 from cachedoctor.engines.detect import ENGINES, Engine
 from cachedoctor.engines.llamacpp import printed_text
 from cachedoctor.engines.llamacpp.printed_text import Opening
-from cachedoctor.envelope import Unwrapper, is_shaped
-from cachedoctor.envelope.chain import Chain, first_line_only, unwrapped
-from cachedoctor.envelope.shapes import HEAD, candidates, drop_progress, shaped, strip_controls
+from cachedoctor.inputs.envelope import Unwrapper, is_shaped
+from cachedoctor.inputs.envelope.chain import Chain, first_line_only, unwrapped
+from cachedoctor.inputs.envelope.shapes import HEAD, candidates, drop_progress, shaped, strip_controls
 
 _AT_ONCE = 20_000
 """Microseconds within which the server goes on: 14,423 were the most of 1,014 texts, on a busy machine. Its clock never

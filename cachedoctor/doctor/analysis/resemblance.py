@@ -10,7 +10,7 @@ import re
 import msgspec
 
 from cachedoctor.doctor.analysis.intake import BEGIN
-from cachedoctor.envelope import MOST
+from cachedoctor.inputs.envelope import MOST
 from cachedoctor.knowledge.texts import sound_json
 
 _KEYS = 4

@@ -7,20 +7,20 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple
 
+from cachedoctor.diagnosis.rules import names
 from cachedoctor.doctor.analysis.analyzer import Analyzer
-from cachedoctor.doctor.naming import printable
-from cachedoctor.knowledge.rotations import base_name
+from cachedoctor.doctor.scratch import printable
+from cachedoctor.inputs.sources.base import Source, SourceError, Told, unheard
+from cachedoctor.inputs.sources.generations import in_time_order
+from cachedoctor.inputs.sources.unpack import MAX_BYTES
+from cachedoctor.knowledge.texts import base_name
 from cachedoctor.model import Given, Options, Report
-from cachedoctor.rules import names
-from cachedoctor.sources.base import Source, SourceError, Told, unheard
-from cachedoctor.sources.order import in_time_order
-from cachedoctor.sources.unpack import MAX_BYTES
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
-    from cachedoctor.metrics.dump import Dump
-    from cachedoctor.sources.begun import BegunSource
+    from cachedoctor.inputs.metrics.dump import Dump
+    from cachedoctor.inputs.sources.stdin import BegunSource
 
 
 class Beside(NamedTuple):
@@ -46,15 +46,15 @@ _NOTHING = Beside()
 def source_of(path: str, max_unpacked: int, told: Told = unheard) -> Source:
     """Return what reads the input at ``path``; ``-`` is standard input, ``s3://`` and ``gs://`` are addresses."""
     if path == "-":
-        from cachedoctor.sources.stdin import StdinSource
+        from cachedoctor.inputs.sources.stdin import StdinSource
 
         return StdinSource(max_bytes=max_unpacked, told=told)
     if "://" in path:
-        from cachedoctor.sources.object_store import RemoteSource, is_remote
+        from cachedoctor.inputs.sources.object_store import RemoteSource, is_remote
 
         if is_remote(path):
             return RemoteSource(path, max_unpacked, told)
-    from cachedoctor.sources.file import FileSource
+    from cachedoctor.inputs.sources.file import FileSource
 
     return FileSource(path, max_unpacked, told)
 
@@ -66,7 +66,7 @@ def drive_followed(
 
     Gives the errors that stopped it, and whether it turned true.
     """
-    from cachedoctor.sources.follow import FollowSource
+    from cachedoctor.inputs.sources.follow import FollowSource
 
     with until as stop:
         error = drive(analyzer, FollowSource(path, stop=stop))
@@ -75,8 +75,8 @@ def drive_followed(
 
 def begun_pipe(path: str) -> BegunSource | None:
     """Return what reads the pipe or the standard input at ``path`` and can be looked at before; None of a file."""
-    from cachedoctor.sources.begun import BegunSource
-    from cachedoctor.sources.file import is_stream
+    from cachedoctor.inputs.sources.file import is_stream
+    from cachedoctor.inputs.sources.stdin import BegunSource
 
     return BegunSource(source_of(path, MAX_BYTES)) if path == "-" or is_stream(path) else None
 

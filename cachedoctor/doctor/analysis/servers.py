@@ -1,34 +1,48 @@
-"""The servers that write to the open input, distinguished by origin: lines become events, and events requests.
-
-Two containers in one compose log are two servers: ``llama-a | slot ...`` and ``llama-b | slot ...``.
-"""
+"""The servers that write to one input, by origin: lines become events, events become requests."""
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from cachedoctor.doctor.analysis.line_order import Step
 from cachedoctor.doctor.catalogues import catalogue, fork_lines, fork_words, single_lines
 from cachedoctor.doctor.faults import Faults
 from cachedoctor.engines.catalogue.base import Event
-from cachedoctor.engines.catalogue.line_scanner import SingleScanner
-from cachedoctor.engines.catalogue.scanner import Plan, Scanner
+from cachedoctor.engines.catalogue.scanner import Plan, Scanner, SingleScanner
+from cachedoctor.engines.llamacpp.excerpt_rows import Partly
 from cachedoctor.engines.llamacpp.forked import WORDS
-from cachedoctor.engines.llamacpp.partly import Partly
-from cachedoctor.engines.llamacpp.progress import PROGRESS
-from cachedoctor.engines.llamacpp.tracker import LISTING_PLAN, PLAN, Tracker, of_fork
-from cachedoctor.envelope.clock import wall_time
+from cachedoctor.engines.llamacpp.tracker import LISTING_PLAN, PLAN, PROGRESS, Tracker, of_fork
+from cachedoctor.inputs.envelope.shapes import wall_time
 from cachedoctor.model import Segment, Session
 from cachedoctor.model.log_lines import LogFile
-from cachedoctor.report.words.server_words import LLAMA
+from cachedoctor.report.words.traffic_words import LLAMA
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.listener import Listener
+
+
+class Step(NamedTuple):
+    """An event, and who takes it."""
+
+    line: int
+    take: Callable[[Event], None]
+    event: Event
+
+
+def take_all(readings: list[Iterator[Step]]) -> None:
+    """Have the events of several readers taken line by line; of one line in the order of the readers.
+
+    A reader is asked for its next event when the one before was taken.
+    """
+    for step in heapq.merge(*readings, key=attrgetter("line")):
+        step.take(step.event)
+
 
 _TOGETHER = 64
 """Finished requests that are examined together."""

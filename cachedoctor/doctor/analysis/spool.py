@@ -1,20 +1,60 @@
-"""Finished requests wait here, on disk once they are many, in the order in which they started.
-
-The last ones stay as they are, because what is said of them may still change.
-"""
+"""Encoded rows and finished requests, kept on disk once they are many, in the order of their start."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO
 
 from cachedoctor.model import CacheDoctorError, Judged, RequestRow, read_rows
 
+_IN_MEMORY = 1 << 20
+"""Bytes from which on they lie on disk."""
+_ROWS_SESSION = b'{"session":'
+"""Every row begins with its session."""
+
+
+class RowSpool:
+    """Takes rows of samples or batches, one JSON object each."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115  # lives as long as the report
+        self._fault: OSError | None = None
+
+    def add(self, row: bytes) -> None:
+        """Take a row."""
+        try:
+            self._file.write(row + b"\n")
+        except OSError as fault:
+            self._fault = self._fault or fault
+
+    def check(self) -> None:
+        """Raise ``CacheDoctorError`` when rows were lost because the disk took no more."""
+        if self._fault is not None:
+            what = f"the list of samples cannot be kept on disk ({self._fault.strerror or self._fault})"
+            raise CacheDoctorError(what, "free some space or set TMPDIR to another folder") from self._fault
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield every row taken so far, without newline."""
+        self.check()
+        self._file.seek(0)
+        try:
+            for line in self._file:
+                yield line[:-1]
+        finally:
+            self._file.seek(0, 2)
+
+    def take_over(self, rows: Iterable[bytes], sessions: int) -> None:
+        """Take the rows of a later part of the logs; ``sessions``: how many came before that part."""
+        for row in rows:
+            session, rest = row.removeprefix(_ROWS_SESSION).split(b",", 1)
+            self.add(b"%b%d,%b" % (_ROWS_SESSION, int(session) + sessions, rest))
+
+
 _BLOCK = 1 << 20
-_INDEX, _SESSION = b'{"index":', b'"session":'
+_INDEX, _SPOOL_SESSION = b'{"index":', b'"session":'
 """Every encoded request begins with these two fields."""
 _BATCH = 2048
 """Encoded requests gathered before they are written out."""
@@ -151,5 +191,5 @@ class Spool:
 def _renumbered(line: bytes, requests: int, sessions: int) -> bytes:
     """Count the numbers at the beginning of an encoded request from those that came before its part."""
     index, session, rest = line.removesuffix(b"\n").removesuffix(b",").split(b",", 2)
-    number, at = int(index[len(_INDEX) :]) + requests, int(session[len(_SESSION) :]) + sessions
-    return b"%b%d,%b%d,%b" % (_INDEX, number, _SESSION, at, rest)
+    number, at = int(index[len(_INDEX) :]) + requests, int(session[len(_SPOOL_SESSION) :]) + sessions
+    return b"%b%d,%b%d,%b" % (_INDEX, number, _SPOOL_SESSION, at, rest)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cachedoctor.doctor.analysis.line_order import Step
+from cachedoctor.doctor.analysis.servers import Step
 from cachedoctor.doctor.faults import Faults
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.scanner import Scanner

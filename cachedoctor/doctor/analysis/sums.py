@@ -1,13 +1,11 @@
-"""Sums over requests, in whole numbers, so that the sums of two parts of a log add up to those of the whole.
-
-Milliseconds are kept as nanoseconds: 636 ms is 636,000,000.
-"""
+"""Sums over requests in whole numbers, the slowest requests, and the reuse of each slot over time."""
 
 from __future__ import annotations
 
 import msgspec
 
-from cachedoctor.model import Request, Totals
+from cachedoctor.diagnosis.account.from_numbers import place
+from cachedoctor.model import Judged, Request, Session, SlotReuse, SlowTurn, Totals
 from cachedoctor.model.options import MIN_PROMPT_TOKENS
 
 _JUDGED = frozenset({"cold", "reused", "partial", "reprocessed", "failed"})
@@ -91,3 +89,177 @@ def _begins(request: Request) -> bool:
     a slot held may be another conversation's."""
     taken = request.outcome in ("partial", "reprocessed") and not request.thread_turn and request.held_thread is None
     return request.outcome == "cold" or taken
+
+
+_KEPT = 3
+_SUMMED: dict[str, str] = {"reused": "reused", "new": "new", "rounding": "new", "undecided": "undecided"}
+"""Rows of the account that are no loss; the tokens of all others were computed again."""
+
+
+class Slowest(msgspec.Struct):
+    """The slowest requests so far, by their number."""
+
+    kept: dict[int, SlowTurn] = msgspec.field(default_factory=dict)
+    least: float = 0.0
+    """Milliseconds that one more has to take longer, once there are enough."""
+
+    def add(self, judged: Judged) -> None:
+        """Take a request, or one in the place of what it was."""
+        request = judged.request
+        spent = request.prompt_ms
+        if spent is None or ((request.seen.reply_ms or 0.0) + spent <= self.least and request.index not in self.kept):
+            return
+        if request.parent is None and spent:
+            self.kept[request.index] = _turn(judged)
+            self._shorten()
+
+    def merge(self, more: Slowest, requests: int, sessions: int) -> None:
+        """Take those of a later part; before it came so many requests and sessions."""
+        for number, turn in more.kept.items():
+            self.kept[number + requests] = msgspec.structs.replace(
+                turn, request=number + requests, session=turn.session + sessions
+            )
+        while len(self.kept) > _KEPT:
+            self._shorten()
+
+    def _shorten(self) -> None:
+        if len(self.kept) > _KEPT:
+            del self.kept[max(self.kept.values(), key=_rank).request]
+        if len(self.kept) == _KEPT:
+            self.least = min(turn.ms for turn in self.kept.values())
+
+    def turns(self) -> list[SlowTurn]:
+        """Return them, the slowest first."""
+        return sorted(self.kept.values(), key=_rank)
+
+
+def _rank(turn: SlowTurn) -> tuple[float, int]:
+    return -turn.ms, turn.request
+
+
+def _turn(judged: Judged) -> SlowTurn:
+    r, sums = judged.request, dict.fromkeys(("reused", "new", "again", "undecided"), 0)
+    placed = place(judged)
+    for row, _, tokens in placed:
+        sums[_SUMMED.get(row, "again")] += tokens
+    reused, new, again, undecided = sums.values() if placed else (r.cached_tokens, None, None, None)
+    return SlowTurn(
+        r.index, r.session, r.path, r.first_line - r.before, r.slot, r.task, r.prompt_ms or 0.0, reused, new, again,
+        undecided, r.generated_tokens, r.seen.reply_ms,
+    )  # fmt: skip
+
+
+CELLS = 64
+"""Cells of a slot; when they are full, two become one and each then holds twice as many requests."""
+SLOTS = 8
+"""Slots with cells of their own; those with higher numbers, however many, share one more row."""
+
+
+class Series(msgspec.Struct):
+    """The requests of one slot, in the order in which they finished."""
+
+    requests: int = 0
+    step: int = 1
+    prompt: list[int] = msgspec.field(default_factory=list)
+    cached: list[int] = msgspec.field(default_factory=list)
+    """Prompt tokens and reused ones of each cell, where both are known."""
+
+    def add(self, prompt: int, cached: int) -> None:
+        """Count a request; of an unknown one both are 0."""
+        at = self.requests // self.step
+        self.requests += 1
+        if at == len(self.prompt):
+            if at == CELLS:
+                self.prompt = [a + b for a, b in zip(self.prompt[::2], self.prompt[1::2], strict=True)]
+                self.cached = [a + b for a, b in zip(self.cached[::2], self.cached[1::2], strict=True)]
+                self.step *= 2
+                at //= 2
+            self.prompt.append(prompt)
+            self.cached.append(cached)
+        else:
+            self.prompt[at] += prompt
+            self.cached[at] += cached
+
+
+class Life(msgspec.Struct):
+    """The slots of one life of a server process."""
+
+    session: int
+    requests: int = 0
+    slots: dict[int, Series] = msgspec.field(default_factory=dict)
+    """By number; ``SLOTS`` stands for all from there on."""
+
+    def busier(self, other: Life) -> bool:
+        """Whether it is the one to show; of two alike the earlier is."""
+        return (self.requests, -self.session) > (other.requests, -other.session)
+
+
+class Reuse(msgspec.Struct):
+    """Counts the requests of every life of a server that goes on, and keeps the busiest of those that are over."""
+
+    best: Life | None = None
+    going: dict[int, Life] = msgspec.field(default_factory=dict)
+    """By session."""
+    servers: dict[tuple[str, str | None], int] = msgspec.field(default_factory=dict)
+    """Session that goes on, by path and origin."""
+
+    def add(self, request: Request, session: Session) -> None:
+        """Count a request; children of ``n > 1`` requests are left out."""
+        if request.parent is not None:
+            return
+        life = self.going.get(request.session)
+        if life is None:
+            life = self._begin(session)
+        life.requests += 1
+        number = request.slot if 0 <= request.slot < SLOTS else SLOTS
+        series = life.slots.get(number)
+        if series is None:
+            series = life.slots[number] = Series()
+        prompt, cached = request.prompt_tokens, request.cached_tokens
+        if prompt is None or cached is None:
+            series.add(0, 0)
+        else:
+            series.add(prompt, cached)
+
+    def _begin(self, session: Session) -> Life:
+        server = (session.path, session.origin)
+        before = self.servers.get(server)
+        if before is not None:
+            self._end(before)
+        self.servers[server] = session.index
+        life = self.going[session.index] = Life(session.index)
+        return life
+
+    def _end(self, session: int) -> None:
+        life = self.going.pop(session)
+        if self.best is None or life.busier(self.best):
+            self.best = life
+
+    def finish(self) -> None:
+        """No server goes on."""
+        for session in list(self.going):
+            self._end(session)
+        self.servers.clear()
+
+    def merge(self, more: Reuse, sessions: int) -> None:
+        """Take the busiest life of a later part, which is finished; ``sessions`` came before that part."""
+        self.finish()
+        if more.best is not None:
+            more.best.session += sessions
+            if self.best is None or more.best.busier(self.best):
+                self.best = more.best
+
+    def slots(self) -> list[SlotReuse]:
+        """Give the slots of the busiest life so far, the shared row last."""
+        best = self.best
+        for life in self.going.values():
+            if best is None or life.busier(best):
+                best = life
+        if best is None:
+            return []
+        return [_row(best.session, number, best.slots[number]) for number in sorted(best.slots)]
+
+
+def _row(session: int, number: int, series: Series) -> SlotReuse:
+    cells = [pair if pair[0] > 0 else None for pair in zip(series.prompt, series.cached, strict=True)]
+    return SlotReuse(session, number if number < SLOTS else None, series.requests, series.step, cells)

@@ -9,11 +9,12 @@ from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.run import drive, source_of
 from cachedoctor.doctor.compare import metrics
 from cachedoctor.doctor.compare.config_diff import differences
-from cachedoctor.doctor.compare.measured import Measured, measured
+from cachedoctor.doctor.compare.metrics import Measured, read_measured
 from cachedoctor.doctor.compare.reports import is_report, read_whole, without_requests
 from cachedoctor.doctor.compare.tally import Tally
-from cachedoctor.doctor.naming import printable
+from cachedoctor.doctor.scratch import printable
 from cachedoctor.doctor.stored_fleet import StoredFleet, is_fleet
+from cachedoctor.inputs.sources.base import Told, unheard
 from cachedoctor.model import (
     SEVERITY_ORDER,
     Change,
@@ -26,8 +27,7 @@ from cachedoctor.model import (
     Report,
     Session,
 )
-from cachedoctor.report.words import server_words
-from cachedoctor.sources.base import Told, unheard
+from cachedoctor.report.words import traffic_words
 
 _CHANCE = 0.05
 """A finding that as many requests would miss as often as this by chance may be there still."""
@@ -60,7 +60,7 @@ def report_of(path: str, build: int | None, max_unpacked: int, told: Told = unhe
 
 def _fleet(path: str) -> Report:
     """One report of all logs of a fleet."""
-    from cachedoctor.frames.extra import require_polars
+    from cachedoctor.report.tables.table_writer import require_polars
 
     require_polars("the result of a fleet")
     return StoredFleet(path).report()
@@ -70,10 +70,10 @@ def compare(before: Report, after: Report, names: tuple[str, str]) -> Comparison
     """Compare two reports; ``names`` are those of the two inputs. None where they have nothing alike."""
     old, new = Tally(before), Tally(after)
     bare = [without_requests(report) and not tally.rows for report, tally in ((before, old), (after, new))]
-    both = measured(before, after) if all(bare) else None
+    both = read_measured(before, after) if all(bare) else None
     if any(bare) and both is None:
         return None
-    found = metrics.measures(old, new) if both is None else metrics.measured(*both)
+    found = metrics.measures(old, new) if both is None else metrics.compare_measured(*both)
     was, now = both or (None, None)
     return Comparison(
         cachedoctor.__version__,
@@ -107,7 +107,7 @@ def _side(report: Report, tally: Tally, name: str, found: Measured | None) -> Co
 
 
 def _server(session: Session) -> str:
-    parts = [f"{session.engine} {server_words.version(session)}"]
+    parts = [f"{session.engine} {traffic_words.version(session)}"]
     if session.memory:
         parts.append(f"{session.memory} memory")
     if session.n_slots:

@@ -8,9 +8,9 @@ import sys
 
 import msgspec
 
+from cachedoctor.inputs.sources.base import Told, unheard
 from cachedoctor.model import CacheDoctorError, Report
 from cachedoctor.report.wire import stored
-from cachedoctor.sources.base import Told, unheard
 
 _HEAD = 1 << 16
 """Bytes at the beginning of a file in which the first record of a log ends."""

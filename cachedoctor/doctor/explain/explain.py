@@ -10,15 +10,14 @@ from collections.abc import Iterable, Iterator
 
 from cachedoctor.doctor.analysis.intake import Intake
 from cachedoctor.doctor.explain import versioned
-from cachedoctor.doctor.explain.field_words import reading as reading_of
-from cachedoctor.doctor.explain.field_words import text, wording
+from cachedoctor.doctor.explain.versioned import field_reading as reading_of
+from cachedoctor.doctor.explain.versioned import text, wording
 from cachedoctor.engines.catalogue.base import Message
 from cachedoctor.engines.catalogue.reading import LineReading, RowMatch, nearest, read, read_logged
-from cachedoctor.engines.llamacpp.fields import field
-from cachedoctor.engines.llamacpp.meanings import MEANINGS, PARTS
+from cachedoctor.engines.llamacpp.fields import MEANINGS, PARTS, field
 from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.engines.llamacpp.tracker import PLAN
-from cachedoctor.knowledge import builds, verbosity
+from cachedoctor.knowledge import builds, log_levels
 from cachedoctor.model import Explanation, Level, Line, Part, Wording
 
 _NAMED_MAX = 3
@@ -145,17 +144,17 @@ def _levels(row: Message) -> list[Level]:
     if row.component == "client":
         return [Level(row.first, row.last, "no log line", "text of a client, pasted or printed in a prompt")]
     return [
-        Level(p.first, p.last, verbosity.WORDS[p.level], _level_text(p))
-        for p in verbosity.periods(row.level_at, row.first, row.last)
+        Level(p.first, p.last, log_levels.WORDS[p.level], _level_text(p))
+        for p in log_levels.periods(row.level_at, row.first, row.last)
     ]
 
 
-def _level_text(period: verbosity.Period) -> str:
+def _level_text(period: log_levels.Period) -> str:
     if period.level == "P":
         return "not a line of its own: part of the line `task id = ..., error: ...` and of the answer to the client"
     if period.needs is None:
         return "shown by default"
-    if period.last < verbosity.SCALE:
+    if period.last < log_levels.SCALE:
         return "only with -v, which prints request bodies as well"
     bodies = ", which prints request bodies as well" if period.level == "D" else ""
     return f"only with -lv {period.needs}{bodies}"

@@ -1,19 +1,80 @@
-"""Explains lines of engines that count versions instead of builds: vLLM and SGLang."""
+"""Explains lines of vLLM and SGLang, with words for the fields of any message."""
 
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from typing import cast
 
-from cachedoctor.doctor.explain import field_words
 from cachedoctor.engines.catalogue.base import HOLE, Message, as_pairs
-from cachedoctor.engines.catalogue.logger_vocabulary import Vocabulary
+from cachedoctor.engines.catalogue.logger import Field, Vocabulary
 from cachedoctor.engines.catalogue.reading import LineReading, RowMatch
 from cachedoctor.engines.detect import ENGINES
 from cachedoctor.model import Explanation, Level, Part, Reading, Wording
+
+_LABEL = re.compile(r"(?:^|[,(|] ?)([A-Za-z_][\w.]*(?:\(\))?) ?= ?$")
+"""The name that a message prints before a value, ``task.n_tokens = ``; several words are no name."""
+_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?(?=$|%|x$| reqs$| tokens(?:/s)?$)")
+"""A number and how pairs print its unit."""
+
+
+def field_reading(row: Message, name: str, raw: bytes | None, known: Field | None) -> Reading:
+    """Put a field into words.
+
+    Raises:
+        LookupError: nothing describes it; the tables of an engine are complete.
+    """
+    if known is None:
+        raise LookupError(f"{row.id}.{name} has no description")
+    value = None if raw is None else text(raw).strip()
+    return Reading(name, _label(row, name), value, known.unit, known.meaning, _here(known, value))
+
+
+def paired(name: str, value: str, known: Field | None) -> Reading:
+    """Put a pair that the line itself names into words; newer versions print pairs that are not known."""
+    if known is None:
+        return Reading(name, name, value, "", "not known: no version that was looked at prints it")
+    return Reading(name, name, value, known.unit, known.meaning, _here(known, value))
+
+
+def wording(row: Message) -> str:
+    """Return the message with its fields by name, ``new prompt, n_ctx_slot = <n_ctx_slot>``."""
+    return HOLE.sub(r"<\1>", row.template)
+
+
+def text(raw: bytes) -> str:
+    """Decode what a line prints."""
+    return raw.decode("utf-8", "replace")
+
+
+def _here(known: Field, value: str | None) -> str:
+    said = ""
+    for special, words in known.special.items():
+        if value and _is(value, special):
+            said = words
+    return said
+
+
+def _is(value: str, special: float) -> bool:
+    found = _NUMBER.match(value)
+    try:
+        return float(found[0] if found is not None else value) == special
+    except ValueError:
+        return False
+
+
+def _label(row: Message, name: str) -> str:
+    """Return the name that the line prints before the value; that of the catalogue when it prints none."""
+    for hole in HOLE.finditer(row.template):
+        if hole[1] == name:
+            before = row.template[: hole.start()]
+            printed = _LABEL.search(before[before.rfind("}") + 1 :])
+            return printed[1] if printed else name
+    return name
+
 
 NAMES = ("vllm", "sglang")
 _LEVELS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "D": "DEBUG", "P": "error text"}
@@ -42,7 +103,7 @@ def explanation(
         program=words.programs[row.component],
         message=row.id,
         meaning=words.meanings[row.id],
-        text=field_words.text(body[found.start :]),
+        text=text(body[found.start :]),
         origin=origin,
         parts=_parts(words, reading),
         fields=list(_fields(words, found)),
@@ -52,18 +113,18 @@ def explanation(
         levels=_levels(words, row),
         analyzed=True,
         sample=row.sample,
-        others=[Wording(r.first, r.last, field_words.wording(r)) for r in same],
+        others=[Wording(r.first, r.last, wording(r)) for r in same],
         cut=reading.cut,
         undecided=undecided,
-        more=field_words.text(found.more),
+        more=text(found.more),
     )
 
 
 def _parts(words: Vocabulary, reading: LineReading) -> list[Part]:
     out = []
     if reading.unknown.strip():
-        out.append(Part(field_words.text(reading.unknown).strip(), "no prefix that is known; left aside"))
-    out.extend(Part(field_words.text(raw), words.parts(name, raw)) for name, raw in reading.prefix.items())
+        out.append(Part(text(reading.unknown).strip(), "no prefix that is known; left aside"))
+    out.extend(Part(text(raw), words.parts(name, raw)) for name, raw in reading.prefix.items())
     return out
 
 
@@ -72,9 +133,9 @@ def _fields(words: Vocabulary, found: RowMatch) -> Iterator[Reading]:
     for name, raw in found.fields:
         pairs = as_pairs(raw) if kinds[name] == "pairs" and raw is not None else {}
         for printed, value in pairs.items():
-            yield field_words.paired(printed, value, words.pair(found.row.id, printed))
+            yield paired(printed, value, words.pair(found.row.id, printed))
         if not pairs:
-            yield field_words.reading(found.row, name, raw, words.field(found.row.id, name))
+            yield field_reading(found.row, name, raw, words.field(found.row.id, name))
 
 
 def _versions(words: Vocabulary, row: Message) -> str:

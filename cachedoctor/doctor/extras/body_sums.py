@@ -7,12 +7,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from cachedoctor.knowledge.repeats import Repeats
-from cachedoctor.knowledge.texts import common_prefix
+from cachedoctor.diagnosis.replay import vllm_blocks
+from cachedoctor.diagnosis.replay.vllm_blocks import Image, SentPrompt
+from cachedoctor.knowledge.texts import Repeats, common_prefix
 from cachedoctor.model import PromptDiff, SamplePeriod, SentBodies, Session, SettingName
 from cachedoctor.prompts.prompt import Prompt
-from cachedoctor.replay import vllm_blocks
-from cachedoctor.replay.block_cache import Image, SentPrompt
 
 _MOST = 2_000
 """Bodies that are looked at."""

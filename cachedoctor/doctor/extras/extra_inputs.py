@@ -1,27 +1,43 @@
-"""Dumps of /metrics, responses and KV events that were given beside the logs: read, and given to their servers.
-
-They are given to the last run of the server that they are of: the only one of their engine, or the one of their model
-among several, unless the log contradicts them. What fits no server gets a session of its own without lines: numbers
-beside the wrong log are worse than numbers alone.
-"""
+"""Dumps of /metrics, responses and KV events given beside the logs, attached to their servers."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from cachedoctor.account.from_kv_events import KvFold
-from cachedoctor.captures import recognise
-from cachedoctor.doctor.naming import printable
-from cachedoctor.metrics import dump_spans, dumps, kv_recording, responses
-from cachedoctor.metrics.dump import Dump
-from cachedoctor.metrics.responses import Given
+from cachedoctor.diagnosis.account.from_kv_events import KvFold
+from cachedoctor.doctor.scratch import printable
+from cachedoctor.inputs.captures import recognise
+from cachedoctor.inputs.metrics import dump, dumps, kv_messages, responses
+from cachedoctor.inputs.metrics.dump import Dump
+from cachedoctor.inputs.metrics.responses import Given
+from cachedoctor.inputs.sources.base import Source
 from cachedoctor.model import CacheDoctorError, Counters, KvEvents, Session, Setting
+from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.regular_files import open_file
-from cachedoctor.sources.base import Source
+
+
+class Counts(NamedTuple):
+    """Counts of the server; None is unknown."""
+
+    prompt_tokens: int | None
+    cached_tokens: int | None
+
+
+_UNKNOWN = Counts(None, None)
+
+
+def of_prompt(prompt: Prompt) -> Counts:
+    """Read the answer that was recorded with a prompt."""
+    if prompt.recorded is None or not prompt.recorded.answer:
+        return _UNKNOWN
+    found = responses.of_answer(prompt.recorded.answer)
+    return _UNKNOWN if found is None else Counts(found.prompt_tokens, found.cached_tokens)
+
 
 MAX_DUMP = 64 * 1024 * 1024
 """Bytes of a dump; one of vLLM has about 50 KB for each engine."""
@@ -89,8 +105,8 @@ def load(
     recorded = []
     for path in _distinct(kv_events):
         source, name = source_of(path, min(MAX_RECORDING, max_unpacked)), printable(path)
-        recorded.append(KvFold(name).take(kv_recording.lines(_chunks(source, "kv-events", MAX_RECORDING), name)))
-    return ExtraInputs(dump_spans.lives(found), given, recorded)
+        recorded.append(KvFold(name).take(kv_messages.lines(_chunks(source, "kv-events", MAX_RECORDING), name)))
+    return ExtraInputs(dump.lives(found), given, recorded)
 
 
 def _distinct(paths: Sequence[str]) -> list[str]:

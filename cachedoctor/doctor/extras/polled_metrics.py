@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from cachedoctor.metrics import dumps, prometheus_range
-from cachedoctor.metrics.dump import Dump
+from cachedoctor.inputs import http_requests
+from cachedoctor.inputs.metrics import dumps
+from cachedoctor.inputs.metrics import dumps as prometheus_range
+from cachedoctor.inputs.metrics.dump import Dump
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.sources import http
 
 EVERY_SECONDS, RANGE_SECONDS = 10.0, 3600.0
 _METRICS = "/metrics"
@@ -61,7 +62,7 @@ def ask(asked: Asked, wait: Callable[[float], None] = time.sleep) -> Heard:
         pass
     answered = {dump.asked for dump in found}
     wanted = [*asked.metrics, *filter(None, [asked.prometheus])]
-    return Heard(found, list(faults.values()), any(http.shown(url) not in answered for url in wanted))
+    return Heard(found, list(faults.values()), any(http_requests.shown(url) not in answered for url in wanted))
 
 
 def _take(
@@ -69,7 +70,7 @@ def _take(
 ) -> None:
     try:
         for dump in read(url):
-            dump.asked = http.shown(url)
+            dump.asked = http_requests.shown(url)
             found.append(dump)
     except CacheDoctorError as fault:
         faults.setdefault((url, fault.message), fault)
@@ -77,7 +78,7 @@ def _take(
 
 def _page(url: str) -> list[Dump]:
     address = url if _path(url) else url.rstrip("/") + _METRICS
-    return dumps.servers([http.get(address)], _named(url, time.time()))
+    return dumps.servers([http_requests.get(address)], _named(url, time.time()))
 
 
 def _path(url: str) -> str:
@@ -85,15 +86,15 @@ def _path(url: str) -> str:
 
 
 def _range(url: str, asked: Asked) -> list[Dump]:
-    body = http.get(prometheus_range.address(url, time.time(), asked.since, asked.match))
-    moments = prometheus_range.moments(body, http.shown(url))
+    body = http_requests.get(prometheus_range.address(url, time.time(), asked.since, asked.match))
+    moments = prometheus_range.moments(body, http_requests.shown(url))
     found = [dump for moment, exposition in moments for dump in dumps.of(exposition, _named(url, moment))]
     if not found:
         raise CacheDoctorError(
-            f"{http.shown(url)}: has no counters of vLLM or SGLang in this range", "see --since and --match"
+            f"{http_requests.shown(url)}: has no counters of vLLM or SGLang in this range", "see --since and --match"
         )
     return found
 
 
 def _named(url: str, moment: float) -> str:
-    return f"{http.shown(url)} at {datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return f"{http_requests.shown(url)} at {datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -8,18 +8,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from cachedoctor.doctor.extras import body_sums, told_counts
+from cachedoctor.doctor.extras import body_sums, extra_inputs
 from cachedoctor.engines.llamacpp.accounting import NEAR
-from cachedoctor.knowledge.repeats import pieces
-from cachedoctor.knowledge.texts import common_prefix
+from cachedoctor.knowledge.texts import common_prefix, pieces
 from cachedoctor.model import CacheDoctorError, ClientName, PromptDiff, Request, SentBodies, Session
-from cachedoctor.prompts import askers, compare_prompts, inputs, mode_switches, run_diff
+from cachedoctor.prompts import client_habits, compare_prompts, conversations, inputs, run_diff
 from cachedoctor.prompts.confined.child import FailedError
 from cachedoctor.prompts.conversations import LOOK_BACK, Outline, outline, shared_with
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt, notes_of
 from cachedoctor.prompts.tokenizers.base import Tokenizer
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
 
 AHEAD = 64
 """Prompts looked at to find the one that belongs to a request; those before it belong to requests not in the log."""
@@ -116,7 +115,7 @@ class GivenPrompts:
         """Files that failed at their work, and how: without them the analysis goes on with what it has."""
         found = _without_stale([prompt for path in paths for prompt in _loaded(path)])
         self._cutter, self._prompts, self._lengths = self._with_files(found, tokenizer, template)
-        self._counts = [None if one is None else told_counts.of_prompt(one).prompt_tokens for one in self._prompts]
+        self._counts = [None if one is None else extra_inputs.of_prompt(one).prompt_tokens for one in self._prompts]
         """Tokens of each as the answer that was recorded with it counts them; None of those without."""
         self._is_counted = False
         """Whether those counts are those of the log: some gateways count by themselves."""
@@ -183,7 +182,7 @@ class GivenPrompts:
         held = texts.slots.get(request.slot)
         texts.slots[request.slot] = _OTHER
         prompt = self._take(request)
-        self.asker = None if prompt is None else askers.asker(prompt, hashed=self._hashed)
+        self.asker = None if prompt is None else client_habits.asker(prompt, hashed=self._hashed)
         if prompt is None:
             return None
         self.matched += 1
@@ -210,7 +209,7 @@ class GivenPrompts:
             return TextTurn(told.thread, 0, held, None, None, together)
         found = self._compare(before.prompt, _sent(prompt))
         if found is not None:
-            found = mode_switches.told(found, before.prompt, prompt, _modes_before(texts, told.thread, before.prompt))
+            found = conversations.told(found, before.prompt, prompt, _modes_before(texts, told.thread, before.prompt))
         return TextTurn(told.thread, told.turn, held, before.total, found, together)
 
     def _together(self, prompt: Prompt, request: Request, earlier: list[_Told]) -> int:
@@ -247,7 +246,7 @@ class GivenPrompts:
 
     def callers(self) -> dict[ClientName, int]:
         """Count all bodies by who sent them; empty where none tells it."""
-        names = [askers.asker(prompt, hashed=self._hashed) for prompt in self._prompts if prompt is not None]
+        names = [client_habits.asker(prompt, hashed=self._hashed) for prompt in self._prompts if prompt is not None]
         known = Counter(name for name in names if name is not None).most_common()
         if not known:
             return {}
@@ -375,7 +374,7 @@ def _modes_before(texts: _Texts, thread: int, before: Prompt) -> list[tuple[str,
     seen = texts.modes.setdefault(thread, deque(maxlen=_MODES))
     if len(texts.modes) > LOOK_BACK:
         del texts.modes[next(iter(texts.modes))]
-    earlier, names = list(seen), mode_switches.tool_names(before)
+    earlier, names = list(seen), conversations.tool_names(before)
     if names and names not in seen:
         seen.append(names)
     return earlier

@@ -10,10 +10,9 @@ from typing import NamedTuple
 from cachedoctor.doctor.fixing.hidden_values import Masked, masked
 from cachedoctor.doctor.fixing.merged_options import Merged, Wish, chosen, key_of, merged
 from cachedoctor.knowledge import builds, cmdline
-from cachedoctor.launchers.asked_options import Asked
-from cachedoctor.launchers.form import form
 from cachedoctor.model import ClientSetting, Finding, Fix, FixStep, InputInfo, Launcher, OptionChange, OtherFix, Session
-from cachedoctor.report.secrets import hidden
+from cachedoctor.redaction.secrets import hidden
+from cachedoctor.report.launchers.forms import Asked, form
 
 _PROGRAMS: dict[str, Launcher] = {"ollama": "ollama", "LM Studio (MLX)": "lm-studio"}
 _SAME_OPTIONS = frozenset({"ik_llama.cpp"})

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from cachedoctor.launchers.command_words import Word, words
-from cachedoctor.report.secrets import regions
+from cachedoctor.redaction.secrets import regions
+from cachedoctor.report.launchers.command_words import Word, words
 
 _OPTION = re.compile(
     r"(?:-hft|--(?:[a-z0-9]+-)*(?:api-keys?|keys?|token|password|passwd|passphrase|secret|secret-key|access-key))\Z"

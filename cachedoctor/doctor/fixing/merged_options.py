@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cachedoctor.knowledge import flags
+from cachedoctor.knowledge import server_options
 from cachedoctor.model import Finding, OptionChange, Remedy, Session
 
 _LARGER = frozenset({"cache_ram", "ctx_checkpoints", "sleep_idle_seconds"})
@@ -45,7 +45,7 @@ def chosen(findings: Sequence[Finding]) -> list[Wish]:
 
 def key_of(change: OptionChange) -> str:
     """What two spellings of one option have in common."""
-    entry = flags.BY_NAME.get(flags.plain(change.name))
+    entry = server_options.BY_NAME.get(server_options.plain(change.name))
     return change.name if entry is None or change.variable or change.remove else entry[0].key
 
 
@@ -68,7 +68,7 @@ def _contradicts(change: OptionChange, options: dict[str, OptionChange]) -> bool
     """Whether an option that is to be left out is set by another finding: what is set replaces it."""
     if not change.remove:
         return False
-    entry = flags.BY_NAME.get(flags.plain(change.name))
+    entry = server_options.BY_NAME.get(server_options.plain(change.name))
     return entry is not None and not change.variable and entry[0].key in options
 
 

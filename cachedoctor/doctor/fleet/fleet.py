@@ -16,13 +16,12 @@ import cachedoctor
 from cachedoctor.doctor.fleet.engine import Engine, Lost
 from cachedoctor.doctor.fleet.fleet_inputs import Log, Unfound, logs_at, part_of
 from cachedoctor.doctor.fleet.log_task import LogResult, LogTask, failed, unfound
-from cachedoctor.doctor.fleet.result_folder import ResultFolder, is_done
-from cachedoctor.doctor.fleet.returned import checked
+from cachedoctor.doctor.fleet.result_folder import ResultFolder, checked, is_done
 from cachedoctor.doctor.stored_fleet import CUT, FAILED, parts
-from cachedoctor.frames import fleet_sums
-from cachedoctor.frames.columns import FLEET
-from cachedoctor.model.fleet_shown import FleetPage
-from cachedoctor.sources.base import Told, unheard
+from cachedoctor.inputs.sources.base import Told, unheard
+from cachedoctor.model.stats import FleetPage
+from cachedoctor.report.tables import fleet_sums
+from cachedoctor.report.tables.columns import FLEET
 
 _TRIES = 2
 """Processes that one log may take with it."""

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from cachedoctor.doctor.analysis.run import chains
-from cachedoctor.doctor.naming import printable
-from cachedoctor.knowledge.rotations import base_name
+from cachedoctor.doctor.scratch import printable
+from cachedoctor.inputs.sources.object_store import StoredFile, is_remote, listed, stored_at
+from cachedoctor.knowledge.texts import base_name
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.sources.object_store import StoredFile, is_remote, listed, stored_at
 
 _UNFIT = re.compile(r"[^A-Za-z0-9.-]+")
 _SHOWN = 40

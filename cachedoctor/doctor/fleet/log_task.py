@@ -15,13 +15,23 @@ import msgspec
 
 import cachedoctor
 from cachedoctor.doctor.fleet.fleet_inputs import Log, Unfound, is_regular, now_at
-from cachedoctor.doctor.naming import printable
+from cachedoctor.doctor.scratch import printable
 from cachedoctor.doctor.stored_fleet import CUT, FAILED, NO_LOG, READ
-from cachedoctor.frames.columns import BATCHES, FILES, FINDINGS, FLEET, REQUESTS, SAMPLES, SESSIONS, UNSEEN, Table
+from cachedoctor.inputs.sources.object_store import StoredFile, is_remote
 from cachedoctor.model import CacheDoctorError, Finding, InputInfo, Report, Session
-from cachedoctor.report import sanitize
-from cachedoctor.report.secrets import hidden
-from cachedoctor.sources.object_store import StoredFile, is_remote
+from cachedoctor.redaction import sanitize
+from cachedoctor.redaction.secrets import hidden
+from cachedoctor.report.tables.columns import (
+    BATCHES,
+    FILES,
+    FINDINGS,
+    FLEET,
+    REQUESTS,
+    SAMPLES,
+    SESSIONS,
+    UNSEEN,
+    Table,
+)
 
 _MISSED = 500
 """Characters of a reason."""
@@ -122,7 +132,7 @@ _ORDER = (READ, NO_LOG, CUT, FAILED)
 
 def parquet(table: Table, rows: Iterable[dict[str, Any] | bytes]) -> bytes:
     """Return rows, as dictionaries or JSON with all columns in their order, as a file."""
-    from cachedoctor.frames import table_writer
+    from cachedoctor.report.tables import table_writer
 
     out = io.BytesIO()
     encoded = (row if isinstance(row, bytes) else msgspec.json.encode(row) for row in rows)

@@ -1,8 +1,4 @@
-"""The folder with the result of a fleet: a file of each table for each log, put in place as a whole.
-
-The row of a log in ``files`` is written last: what stands there is complete. Nothing else is remembered, so that a run
-that was killed goes on where it ended.
-"""
+"""The result folder of a fleet, and the check of what a worker process returned for a log."""
 
 from __future__ import annotations
 
@@ -16,11 +12,51 @@ import msgspec
 
 import cachedoctor
 from cachedoctor.doctor import scratch
-from cachedoctor.doctor.fleet.log_task import LogResult, LogTask
-from cachedoctor.doctor.naming import printable
-from cachedoctor.doctor.stored_fleet import FAILED, KEPT, MARK, SCHEMA, Head, parts
-from cachedoctor.frames.columns import FILES, FLEET
+from cachedoctor.doctor.fleet.log_task import LogResult, LogTask, failed, said
+from cachedoctor.doctor.scratch import printable
+from cachedoctor.doctor.stored_fleet import CUT, FAILED, KEPT, MARK, NO_LOG, READ, SCHEMA, Head, parts
 from cachedoctor.model import CacheDoctorError, RuleInfo
+from cachedoctor.report.tables import table_writer
+from cachedoctor.report.tables.columns import FILES, FLEET
+
+_MOST = 1 << 30
+"""Bytes of one table or page; the rows of a log of 100 GB take some 100 MB."""
+
+
+def checked(task: LogTask, found: object) -> LogResult:
+    """Return ``found`` where it is a result of the log, else that reading the log failed."""
+    if not isinstance(found, LogResult):
+        return _refused(task, f"{type(found).__name__[:40]} in the place of a result")
+    if (found.part, found.log, found.size) != (task.log.part, task.log.name, task.log.size):
+        return _refused(task, "the result of another log")
+    if found.status not in (READ, NO_LOG, CUT, FAILED) or not isinstance(found.reason, str | None):
+        return _refused(task, "a result with an unknown status")
+    if not _is_bytes(found.page) or type(found.is_bug) is not bool:
+        return _refused(task, "a result with parts of a wrong type")
+    if wrong := _wrong_table(task, found.tables):
+        return _refused(task, wrong)
+    return msgspec.structs.replace(found, reason=None if found.reason is None else said(found.reason))
+
+
+def _refused(task: LogTask, what: str) -> LogResult:
+    return failed(task, f"its process gave back {what}")
+
+
+def _is_bytes(found: object) -> bool:
+    return found is None or (type(found) is bytes and len(found) <= _MOST)
+
+
+def _wrong_table(task: LogTask, tables: object) -> str:
+    """Say what is wrong with the tables of a result; nothing where they can be read by whoever sums them up."""
+    if type(tables) is not dict or FILES.name not in tables:
+        return "a result without its table of files"
+    for name, data in tables.items():
+        table = FLEET.get(name) if type(name) is str else None
+        if table is None or data is None or not _is_bytes(data) or not table_writer.fits(table, data):
+            return "a table that cannot be read"
+    parts = table_writer.texts(tables[FILES.name], "part", len(task.log.files))
+    return "" if parts == [task.log.part] * len(task.log.files) else "rows of another log"
+
 
 PAGES, INDEX = "reports", "index.html"
 
@@ -63,7 +99,7 @@ class ResultFolder:
 
     def put_head(self) -> None:
         """Say whose folder it is, and what its version looks for."""
-        from cachedoctor.rules import registry
+        from cachedoctor.diagnosis.rules import registry
 
         rules = sorted(registry.load()[0], key=lambda rule: rule.code)
         infos = [RuleInfo(r.code, r.name, r.summary, r.url) for r in rules]
@@ -71,7 +107,7 @@ class ResultFolder:
 
     def done(self) -> dict[str, list[dict[str, Any]]]:
         """Return the rows of all files that were read before, by the log that they are a part of."""
-        from cachedoctor.frames.fleet_sums import rows_of
+        from cachedoctor.report.tables.fleet_sums import rows_of
 
         found: dict[str, list[dict[str, Any]]] = {}
         for row in rows_of(parts(self.path, FILES.name), FILES):

@@ -5,19 +5,19 @@ from __future__ import annotations
 import msgspec
 
 import cachedoctor
-from cachedoctor.doctor.extras import told_counts
-from cachedoctor.doctor.linting import expected_changes, fragile
+from cachedoctor.doctor.extras import extra_inputs
+from cachedoctor.doctor.linting import fragile
+from cachedoctor.doctor.linting import fragile as expected_changes
 from cachedoctor.doctor.linting.sent_requests import HINT, NUMBER, Sent, pairs_of
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.model import Advice, CacheDoctorError, Lint, LintError, LintHint, PromptDiff
-from cachedoctor.model.tool import Tool
-from cachedoctor.prompts import compare_prompts, mode_switches, request_settings, run_diff
+from cachedoctor.model.report import Tool
+from cachedoctor.prompts import compare_prompts, conversations, request_bodies, run_diff
 from cachedoctor.prompts.difference_advice import advise
-from cachedoctor.prompts.digest import digest
 from cachedoctor.prompts.model_files import ModelFiles
-from cachedoctor.prompts.prompt import notes_of
-from cachedoctor.prompts.tokenizers.remembering import Remembering
-from cachedoctor.report import sanitize
+from cachedoctor.prompts.prompt import digest, notes_of
+from cachedoctor.prompts.tokenizers.base import Remembering
+from cachedoctor.redaction import sanitize
 
 _NO_PAIR = "holds no two requests of one conversation"
 _APART = ("cache-salt", "adapter")
@@ -104,8 +104,8 @@ class _Run:
         for prompt in (a, b):
             run_diff.check_model(prompt, run_diff.Ask(template=self._ask.template), self._cutter)
         found = compare_prompts.compare(a, b, self._cutter, options)
-        tools = [mode_switches.tool_names(self._raw[i]) for i in run_diff.earlier_of(self._before, earlier)]
-        found = mode_switches.told(found, a, b, tools)
+        tools = [conversations.tool_names(self._raw[i]) for i in run_diff.earlier_of(self._before, earlier)]
+        found = conversations.told(found, a, b, tools)
         return compare_prompts.hashed(found) if self._ask.hash_text else found
 
     def _changed(self, earlier: int, later: int, found: PromptDiff) -> list[LintError]:
@@ -118,14 +118,14 @@ class _Run:
         shared = 0 if kind in _APART else found.common_prefix_tokens
         cost = max(0, min(found.a.tokens, found.b.tokens) - shared)
         hint = expected_changes.hint_of(a, b, found, cost)
-        if hint is not None and not request_settings.decides(found.settings):
+        if hint is not None and not request_bodies.decides(found.settings):
             self._note(hint)
             return []
         return [
             LintError(
                 b.path, a.path, self._lines[later], kind, first.field, place, _explained(found, kind),
                 first.token, first.char, cost, found.b.tokens, first.a, first.b,
-                first.advice or advise(kind, first.field), first.client, *told_counts.of_prompt(self._raw[later]),
+                first.advice or advise(kind, first.field), first.client, *extra_inputs.of_prompt(self._raw[later]),
             )
         ]  # fmt: skip
 
@@ -137,7 +137,7 @@ class _Run:
         return [
             LintError(
                 b.path, self._raw[earlier].path, self._lines[later], "cache-prompt-off", None, "cache_prompt",
-                _FORBIDS, 0, 0, shared, found.b.tokens, "", "false", [_ALLOW], None, *told_counts.of_prompt(b),
+                _FORBIDS, 0, 0, shared, found.b.tokens, "", "false", [_ALLOW], None, *extra_inputs.of_prompt(b),
             )
         ]  # fmt: skip
 
@@ -150,7 +150,7 @@ class _Run:
 
 def _beside(found: PromptDiff) -> tuple[str, str] | None:
     """Kind and place of what differs beside the texts, where these were only appended to."""
-    if found.first is None or found.first.kind != "appended" or not request_settings.decides(found.settings):
+    if found.first is None or found.first.kind != "appended" or not request_bodies.decides(found.settings):
         return None
     setting = next(setting for setting in found.settings if setting.place != "model")
     return _BESIDE.get(setting.place.partition("[")[0], "cache-salt"), setting.place

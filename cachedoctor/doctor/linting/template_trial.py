@@ -12,7 +12,7 @@ import cachedoctor
 from cachedoctor.doctor.linting.lint_bodies import LintAsk
 from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.model import CacheDoctorError, Lint, TrialAnswer
-from cachedoctor.model.tool import Tool
+from cachedoctor.model.report import Tool
 from cachedoctor.prompts.confined.child import FailedError
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt

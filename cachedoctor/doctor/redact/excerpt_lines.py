@@ -1,23 +1,76 @@
-"""Writes lines anew that only the lenient reader of excerpts understands: cut, wrapped, quoted, with fields left out.
-
-``forcing full prompt re-processing due to lack of cache data (likely due to SWA or hyb``. What stays are words of the
-message and its values, put together again; what else stands in the line is left out.
-"""
+"""Rewrites lines that only the lenient reader of excerpts understands, and the head of a pasted issue."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from cachedoctor.doctor.analysis.intake import EXCERPT_BYTES, EXCERPT_LINES
 from cachedoctor.doctor.catalogues import catalogue, fork_lines
 from cachedoctor.engines.catalogue.base import HOLE
+from cachedoctor.engines.llamacpp.excerpt_rows import parts
 from cachedoctor.engines.llamacpp.excerpts import LINE_MAX, ExcerptReader, Fitted, Record, leading, plain_of
-from cachedoctor.engines.llamacpp.prompt_diffs import CHANGED
-from cachedoctor.engines.llamacpp.run_together import parts
+from cachedoctor.engines.llamacpp.pasted_issue import FENCE, read_issue
+from cachedoctor.engines.llamacpp.printed_text import CHANGED
 from cachedoctor.engines.llamacpp.tracker import PLAN, of_fork
 from cachedoctor.engines.llamacpp.unknown_words import CLEARED, REFUSED
-from cachedoctor.model import Segment
-from cachedoctor.redact.redact_lines import UNKNOWN, LineRedactor
+from cachedoctor.knowledge import server_options
+from cachedoctor.model import Given, Segment
+from cachedoctor.redaction.known_words import TYPES
+from cachedoctor.redaction.redact_lines import UNKNOWN, LineRedactor
+from cachedoctor.redaction.stand_ins import Tokens
+
+_QUOTE = re.compile(rb"[> \t]*")
+
+
+def with_issue(lines: list[bytes], written: list[bytes], tokens: Tokens) -> list[bytes]:
+    """Return the lines ``written`` for ``lines``, an excerpt, with what its issue says where nothing was left of it."""
+    if len(lines) != len(written):
+        return written  # a document of records, which holds no issue
+    issue, out = read_issue(lines), list(written)
+    kept: dict[int, bytes] = {at: fence[0] for at, line in enumerate(lines) if (fence := FENCE.match(line))}
+    if issue.build is not None and issue.build_at is not None:
+        kept[issue.build_at] = b"version: %d (0000000)" % issue.build
+    if issue.given and issue.given_at is not None:
+        kept[issue.given_at] = b"$ " + _command(issue.given, tokens)
+    for at, text in kept.items():
+        if UNKNOWN in out[at]:
+            quote = _QUOTE.match(lines[at])
+            out[at] = text if text.startswith((b">", b" ", b"\t")) or quote is None else quote[0] + text
+    return out
+
+
+def _command(given: list[Given], tokens: Tokens) -> bytes:
+    """A command line with these options, and no other."""
+    variables = [_variable(one, tokens) for one in given if one.env]
+    return b" ".join([*variables, b"llama-server", *(_option(one, tokens) for one in given if not one.env)])
+
+
+def _variable(one: Given, tokens: Tokens) -> bytes:
+    return one.written.encode() + b"=" + _value(one, tokens)
+
+
+def _option(one: Given, tokens: Tokens) -> bytes:
+    written, name = one.written.encode(), server_options.plain(one.written)
+    if name in server_options.NEVER:
+        return written  # its number is read by nobody
+    option, _, on = server_options.BY_NAME[name]
+    return written if option.kind == "switch" or not on else written + b" " + _value(one, tokens)
+
+
+def _value(one: Given, tokens: Tokens) -> bytes:
+    value = one.value
+    if value is None:
+        return b"<text>"  # not read either
+    if isinstance(value, bool):
+        return b"1" if value else b"0"
+    if isinstance(value, int):
+        return b"%d" % value
+    if isinstance(value, float):
+        return f"{value:.18f}".rstrip("0").encode() + b"0"
+    raw = value.encode("utf-8", "surrogateescape")
+    return raw if raw in TYPES else tokens.give("path", raw) or b"<path>"
+
 
 _WORDS = {
     CLEARED.id: b"could not remove tokens from position %d, resetting slot memory",

@@ -12,23 +12,21 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import IO
 
+from cachedoctor.diagnosis.rules.client.cd102_volatile_prefix import volatile_kind
+from cachedoctor.diagnosis.rules.client.changes import header_field, stands_inside
 from cachedoctor.doctor.analysis.intake import BEGIN, Blocks
 from cachedoctor.doctor.analysis.run import source_of
 from cachedoctor.doctor.catalogues import fork_lines
-from cachedoctor.doctor.redact import program_lines
-from cachedoctor.doctor.redact.excerpt_lines import ExcerptLines, Held
-from cachedoctor.doctor.redact.issue_lines import with_issue
+from cachedoctor.doctor.redact import rewrite
+from cachedoctor.doctor.redact.excerpt_lines import ExcerptLines, Held, with_issue
 from cachedoctor.doctor.redact.rewrite import EngineLineRewriter
 from cachedoctor.doctor.redact.scan import EngineLines, ProgramLines
 from cachedoctor.engines.catalogue.spans import Recognised, Spans
 from cachedoctor.engines.programs import ik_llama
-from cachedoctor.envelope import Documents, Rewriter, is_shaped
-from cachedoctor.redact.printed import BAR, FIELDS, OTHER_FIELD, Printed
-from cachedoctor.redact.redact_lines import FieldSpan, LineRedactor
-from cachedoctor.redact.tokens import Tokens
-from cachedoctor.rules.client.cd102_volatile_prefix import volatile_kind
-from cachedoctor.rules.client.printed_header import header_field, stands_inside
-from cachedoctor.sources.base import SourceError
+from cachedoctor.inputs.envelope import Documents, Rewriter, is_shaped
+from cachedoctor.inputs.sources.base import SourceError
+from cachedoctor.redaction.redact_lines import BAR, FIELDS, OTHER_FIELD, FieldSpan, LineRedactor, Printed
+from cachedoctor.redaction.stand_ins import Tokens
 
 
 class Redactor:
@@ -108,7 +106,7 @@ class Redactor:
                 out.append(self._rewriting.write(text, *other))
             elif small is not None and _is_better(small[1], found):
                 self.recognised += small[1].row is not None
-                out.append(program_lines.write(text, *small, self._tokens))
+                out.append(rewrite.write(text, *small, self._tokens))
             elif found is not None:
                 out.append(self._known(text[at:stop], found))
             else:

@@ -8,10 +8,10 @@ from functools import cache
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from cachedoctor.doctor.explain import versioned
-from cachedoctor.engines.catalogue.logger_vocabulary import Vocabulary
+from cachedoctor.engines.catalogue.logger import Vocabulary
 from cachedoctor.engines.catalogue.spans import Recognised, Spans
 from cachedoctor.engines.detect import ENGINES, Engine
-from cachedoctor.redact import holes_programs
+from cachedoctor.redaction import holes
 
 _FILE = re.compile(rb"[\w/]+\.py(?=:\d)")
 
@@ -58,7 +58,7 @@ def _program(engine: Engine) -> ProgramReader:
     for row in catalogue.rows:
         sample = f"\n{row.sample}\n".encode()
         for line in spans.read(sample):
-            before.update(holes_programs.WORD.findall(sample[line.start : line.message]))
+            before.update(holes.WORD.findall(sample[line.start : line.message]))
     return ProgramReader(spans, frozenset(before))
 
 

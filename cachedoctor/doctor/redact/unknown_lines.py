@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 
-from cachedoctor.doctor.naming import printable
 from cachedoctor.doctor.redact.redact import Redactor
+from cachedoctor.doctor.scratch import printable
 from cachedoctor.model import UnknownShape
-from cachedoctor.redact.redact_lines import UNKNOWN
-from cachedoctor.report.secrets import hidden
+from cachedoctor.redaction.redact_lines import UNKNOWN
+from cachedoctor.redaction.secrets import hidden
 
 _NUMBER = re.compile(rb"\d+(?:\.\d+)*")
 _BLANKS = re.compile(rb"[ \t]+")

@@ -1,8 +1,4 @@
-"""Traffic out of the requests of a log alone: invented tokens that keep every length, common prefix and conversation.
-
-What is not known to be shared is fresh, but for a turn of a conversation: where no line says what it shares with the
-turn before, it is taken to go on with all of it.
-"""
+"""Traffic from the requests of a log alone: invented tokens with the lengths and order of the log."""
 
 from __future__ import annotations
 
@@ -10,11 +6,46 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from cachedoctor.doctor.replaying.log_order import log_order
+from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
+from cachedoctor.diagnosis.replay.traffic import Asked, Happened, Traffic
 from cachedoctor.knowledge.decision import N_UBATCH
 from cachedoctor.model import Request
-from cachedoctor.replay.prompt_tree import PromptTree
-from cachedoctor.replay.traffic import Asked, Traffic
+
+
+class LogOrder(msgspec.Struct):
+    """Requests of one server, each in its last revision, by the line at which it started."""
+
+    requests: list[Request]
+    happened: list[Happened]
+    base: dict[int, int]
+    """Of each session, what is added to its line numbers: another file begins at line 1 again."""
+
+    def moments(self, request: Request) -> tuple[int, int]:
+        """When a request started and ended."""
+        base = self.base[request.session]
+        return base + request.first_line, base + request.last_line
+
+
+def log_order(requests: Iterable[Request]) -> LogOrder:
+    """Order the requests of one server; a new session of it is a restart, and a sleep empties it as well."""
+    last: dict[tuple[int, int], Request] = {}
+    for request in requests:
+        before = last.get((request.session, request.index))
+        if before is None or before.revision <= request.revision:
+            last[request.session, request.index] = request
+    found = LogOrder(sorted(last.values(), key=lambda one: (one.session, one.first_line)), [], {})
+    end, slept = 0, set[int]()
+    for request in found.requests:
+        if request.session not in found.base:
+            found.base[request.session] = max(0, end - request.first_line + 2)
+            if len(found.base) > 1:
+                found.happened.append(Happened(found.moments(request)[0] - 1, "restart"))
+        mark = request.marks.get("slept")
+        if mark is not None and mark.line not in slept:
+            slept.add(mark.line)
+            found.happened.append(Happened(found.base[request.session] + mark.line, "restart"))
+        end = max(end, found.moments(request)[1])
+    return found
 
 
 class Recalled(msgspec.Struct):

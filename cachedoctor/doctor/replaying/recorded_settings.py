@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import Memory, Settings
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.model import Request, Server, Session
 from cachedoctor.model.terms import SettingName
-from cachedoctor.replay.llamacpp.server_settings import Memory, Settings
 
 _MIB = 1 << 20
 _LONG = 1024

@@ -11,14 +11,14 @@ import msgspec
 
 from cachedoctor.doctor.analysis.intake import Intake
 from cachedoctor.doctor.catalogues import single_lines
-from cachedoctor.doctor.naming import printable
 from cachedoctor.doctor.redact.scan import EngineLines, EngineReader
+from cachedoctor.doctor.scratch import printable
 from cachedoctor.engines.catalogue.base import as_pairs, value_of
 from cachedoctor.engines.catalogue.spans import Hole, Recognised, Spans
-from cachedoctor.envelope.clock import wall_time
+from cachedoctor.inputs.envelope.shapes import wall_time
 from cachedoctor.model import Segment
 from cachedoctor.model.bounds import NUMBERS
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
 
 _PROMPTS = frozenset({"text", "json", "ids", "rest"})
 """Kinds of holes in which prompts may stand."""

@@ -3,23 +3,72 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 import cachedoctor
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.run import chains, drive_chain
+from cachedoctor.doctor.compare import tally
+from cachedoctor.doctor.compare.metrics import Measured, by_session
 from cachedoctor.doctor.compare.reports import distinct, is_report, read_whole, without_requests
-from cachedoctor.doctor.naming import printable
-from cachedoctor.doctor.scratch import scratch_folder
+from cachedoctor.doctor.scratch import printable, scratch_folder
 from cachedoctor.doctor.stored_fleet import StoredFleet, is_fleet
-from cachedoctor.doctor.tables.measured_sums import MeasuredSums
-from cachedoctor.frames import table_sums as stats
-from cachedoctor.frames import table_writer
-from cachedoctor.frames.columns import REQUESTS
-from cachedoctor.frames.request_rows import Numbering
-from cachedoctor.model import By, CacheDoctorError, Report, Stats, StatsInput
-from cachedoctor.sources.base import Told, unheard
+from cachedoctor.inputs.sources.base import Told, unheard
+from cachedoctor.model import By, CacheDoctorError, MeasuredRow, Report, Session, Stats, StatsInput
+from cachedoctor.report.tables import table_sums as stats
+from cachedoctor.report.tables import table_writer
+from cachedoctor.report.tables.columns import REQUESTS
+from cachedoctor.report.tables.request_rows import Numbering
+from cachedoctor.report.words import traffic_words
+
+_GROUP: dict[By | None, Callable[[Session], str | None]] = {
+    None: lambda session: None,
+    "model": lambda session: session.model,
+    "build": lambda session: f"{traffic_words.program(session)} {traffic_words.version(session)}",
+    "memory": lambda session: session.memory,
+    "path": lambda session: session.path,
+    "origin": lambda session: session.origin,
+}
+"""What these servers can be grouped by; the rest is known of requests alone."""
+
+
+class MeasuredSums:
+    """Gathers servers of any number of reports."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[Session, Measured]] = []
+
+    def add(self, report: Report) -> bool:
+        """Take what its servers measured; gives whether that was anything."""
+        found = by_session(report)
+        self._found += [(session, found[session.index]) for session in report.sessions if session.index in found]
+        return bool(found)
+
+    def rows(self, by: Sequence[By | None]) -> list[MeasuredRow]:
+        """Sum up over all and by each of these, the most prompt tokens first."""
+        return [row for kind in by if kind in _GROUP for row in self._rows(kind)]
+
+    def _rows(self, by: By | None) -> list[MeasuredRow]:
+        groups: dict[tuple[str | None, str], list[Measured]] = {}
+        for session, measured in self._found:
+            groups.setdefault((_GROUP[by](session), measured.piece), []).append(measured)
+        rows = [_row(by, group, found) for (group, _), found in groups.items()]
+        return sorted(rows, key=lambda row: (-(row.prompt_tokens or 0), row.group or ""))
+
+
+def _row(by: By | None, group: str | None, found: list[Measured]) -> MeasuredRow:
+    terms = [term for measured in found for term in measured.terms]
+    reused, prompt = sum(term.upper for term in terms), sum(term.lower for term in terms)
+    interval = tally.interval(terms)
+    low, high = interval or (None, None)
+    row = MeasuredRow(
+        by, group, found[0].piece, len(found), sum(m.pieces for m in found), None, None, reused / prompt, low, high
+    )
+    if row.piece != "rate":
+        row.prompt_tokens, row.cached_tokens = round(prompt), round(reused)
+    return row
+
 
 _PARQUET = b"PAR1"
 _PARTS = 500

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 import cachedoctor
-from cachedoctor.doctor.naming import printable
+from cachedoctor.doctor.scratch import printable
 from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
 from cachedoctor.doctor.whatif.block_replay import BlockReplay
 from cachedoctor.doctor.whatif.block_setup import BlockSetup, changed, command_line, listed

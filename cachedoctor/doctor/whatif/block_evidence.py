@@ -12,20 +12,20 @@ from collections.abc import Sequence
 
 import msgspec
 
+from cachedoctor.diagnosis.replay.vllm_blocks import SentPrompt
 from cachedoctor.doctor.analysis.run import source_of
 from cachedoctor.doctor.extras.body_sums import salt_of
 from cachedoctor.doctor.extras.extra_inputs import load
 from cachedoctor.doctor.whatif.block_setup import NAMES, BlockEngine, BlockSetup
-from cachedoctor.knowledge.architectures import is_hybrid, is_sliding
+from cachedoctor.inputs.sources.unpack import MAX_BYTES
+from cachedoctor.knowledge.builds import is_hybrid, is_sliding
 from cachedoctor.model import CacheDoctorError, SamplePeriod, Session
-from cachedoctor.model.counters import Answer
+from cachedoctor.model.measured import Answer
 from cachedoctor.model.whatif import Placed
 from cachedoctor.prompts import conversations, inputs
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.run_diff import Ask, rendered
-from cachedoctor.replay.block_cache import SentPrompt
-from cachedoctor.sources.unpack import MAX_BYTES
 
 REFUSED = 3
 _BLOCK = 16

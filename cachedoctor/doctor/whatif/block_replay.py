@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import cached_property
 from typing import NamedTuple
 
+from cachedoctor.diagnosis.replay import sglang_radix, vllm_blocks
+from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
+from cachedoctor.diagnosis.replay.traffic import Asked, Traffic
+from cachedoctor.doctor.whatif.accounts import LEAST_COUNTED
 from cachedoctor.doctor.whatif.block_evidence import REFUSED, BlockEvidence
 from cachedoctor.doctor.whatif.block_setup import NAMES, OPTIONS, BlockSetup, listed
-from cachedoctor.doctor.whatif.replayed import LEAST_COUNTED
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.whatif import MOST_WRONG, ReplayAccount, ReplayedConversation, ReplayFit, ReplaySetting
-from cachedoctor.replay import sglang_radix, vllm_blocks
-from cachedoctor.replay.prompt_tree import PromptTree
-from cachedoctor.replay.traffic import Asked, Traffic
 
 MOST_WRONG_SUM = 0.02
 """Share of the prompt tokens by which the sum of a replay may be off where the log says sums only: errors of single

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
+from cachedoctor.diagnosis.replay.traffic import Asked, Traffic
 from cachedoctor.doctor.whatif.block_evidence import BlockAsking, compared, one_run, read_bodies
 from cachedoctor.model import Session
 from cachedoctor.model.whatif import Placed
-from cachedoctor.replay.prompt_tree import PromptTree
-from cachedoctor.replay.traffic import Asked, Traffic
 
 _SALTED = -2
 """First tokens of salted prompts are numbered from here downwards; -1 stands for a BOS."""

@@ -11,17 +11,21 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.traffic import Traffic
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.listener import Listener
 from cachedoctor.doctor.analysis.run import feed_all
-from cachedoctor.doctor.diagnosis.prompt_speed import PromptSpeed
-from cachedoctor.doctor.extras import told_counts
+from cachedoctor.doctor.extras import extra_inputs
 from cachedoctor.doctor.extras.extra_inputs import is_recording
+from cachedoctor.doctor.findings.history import PromptSpeed
 from cachedoctor.doctor.replaying import from_bodies, from_log
 from cachedoctor.doctor.replaying.recorded_settings import recorded
 from cachedoctor.doctor.whatif.block_evidence import BlockAsking, BlockEvidence, from_sessions
 from cachedoctor.doctor.whatif.block_setup import NAMES
 from cachedoctor.doctor.whatif.block_trace import BlockTraffic, traced
+from cachedoctor.inputs.sources.base import Told, unheard
+from cachedoctor.inputs.sources.unpack import MAX_BYTES
 from cachedoctor.knowledge.cmdline import settings as said_by
 from cachedoctor.model import CacheDoctorError, Finding, Given, Judged, Request, Session
 from cachedoctor.model.whatif import Placed
@@ -29,10 +33,6 @@ from cachedoctor.prompts import conversations, inputs
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.regular_files import open_file
-from cachedoctor.replay.llamacpp.server_settings import Settings
-from cachedoctor.replay.traffic import Traffic
-from cachedoctor.sources.base import Told, unheard
-from cachedoctor.sources.unpack import MAX_BYTES
 
 _LEAST_MATCHED = 0.5
 """Share of the bodies, or of the requests, below which they are not of one server."""
@@ -357,7 +357,7 @@ def _answered(built: from_bodies.Built, sent: Sequence[Prompt | None], placed: P
     Where most are not they are of another model, or counted by a gateway: then none says anything of this replay.
     """
     prompts = [None if at is None else sent[at] for at in built.sent]
-    told = [told_counts.Counts(None, None) if one is None else told_counts.of_prompt(one) for one in prompts]
+    told = [extra_inputs.Counts(None, None) if one is None else extra_inputs.of_prompt(one) for one in prompts]
     lengths = [built.traffic.tree.length(one.prompt) for one in built.traffic.asked]
     same = [one.prompt_tokens == length for one, length in zip(told, lengths, strict=True)]
     counted = sum(one.prompt_tokens is not None for one in told)

@@ -7,10 +7,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cachedoctor.knowledge import builds, cmdline, flags
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.knowledge import builds, cmdline, server_options
 from cachedoctor.knowledge.server_options import Option, Value, by_build, lacking, name_for
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.replay.llamacpp.server_settings import Settings
 
 FIELDS: dict[str, str] = {
     "parallel": "slots",
@@ -91,11 +91,11 @@ def _model(name: str, value: str | None, is_open: bool) -> tuple[str, Any]:
 
 
 def _option(name: str, value: str | None, build: int) -> tuple[str, Any]:
-    written = next((text for text in (f"--{name}", f"-{name}") if text in flags.BY_NAME), None)
+    written = next((text for text in (f"--{name}", f"-{name}") if text in server_options.BY_NAME), None)
     if written is None:
-        known = ", ".join(sorted({_name(flags.BY_KEY[key]) for key in FIELDS}))
+        known = ", ".join(sorted({_name(server_options.BY_KEY[key]) for key in FIELDS}))
         raise CacheDoctorError(f"--set {name}: no option of llama-server that is known", f"known are build, {known}")
-    option, spelt, on = flags.BY_NAME[written]
+    option, spelt, on = server_options.BY_NAME[written]
     if option.key not in FIELDS:
         raise CacheDoctorError(f"--set {name}: the replay does not know what it changes", "leave it out")
     if spelt.exists(build, build) is False:
@@ -147,7 +147,7 @@ def listed(settings: Settings) -> dict[str, int | float | bool | str]:
     if whole.memory == "swa":
         found["window"] = whole.window
     for key, field in FIELDS.items():
-        option = flags.BY_KEY[key]
+        option = server_options.BY_KEY[key]
         if not lacking(option, whole.build, whole.build):
             name = name_for(option, whole.build, whole.build) or option.names[0].text
             found[name.lstrip("-")] = getattr(whole, field)
@@ -164,7 +164,7 @@ def command_line(base: Settings, wanted: Settings) -> str:
     words = [f"(build b{build})"] if build != base.build else []
     more_slots = wanted.slots != base.slots
     for key, field in FIELDS.items():
-        option, value = flags.BY_KEY[key], getattr(wanted, field)
+        option, value = server_options.BY_KEY[key], getattr(wanted, field)
         repeated = key == "kv_unified" and more_slots and value
         if (value == getattr(base, field) and not repeated) or lacking(option, build, build):
             continue

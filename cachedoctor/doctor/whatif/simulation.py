@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 import cachedoctor
-from cachedoctor.doctor.naming import printable
+from cachedoctor.diagnosis.replay.llamacpp.content import Served
+from cachedoctor.diagnosis.replay.llamacpp.server import serve
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.doctor.scratch import printable
 from cachedoctor.doctor.whatif import block_answers
-from cachedoctor.doctor.whatif.accounts import account, fits, server_account
+from cachedoctor.doctor.whatif.accounts import account, fits, replay_base, server_account, settings_rows
 from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
 from cachedoctor.doctor.whatif.evidence import Evidence
-from cachedoctor.doctor.whatif.replayed import replay_base, settings_rows
 from cachedoctor.doctor.whatif.server_names import changed
 from cachedoctor.model.whatif import ReplayedConversation, Simulation
-from cachedoctor.replay.llamacpp.served import Served
-from cachedoctor.replay.llamacpp.server import serve
-from cachedoctor.replay.llamacpp.server_settings import Settings
 
 
 def simulate(evidence: Evidence | BlockEvidence, words: Sequence[str], paths: Sequence[str]) -> Simulation:

@@ -1,8 +1,4 @@
-"""Answers ``cachedoctor tune``: which settings would have saved most, alone and together, within a limit of memory.
-
-Small and honest: single changes first, of each setting the smallest value that gives about all it can; then those that
-helped are put together one by one, as long as each adds something, and what adds nothing any more is left out.
-"""
+"""Answers ``cachedoctor tune``: which settings would save most, and what they take in memory."""
 
 from __future__ import annotations
 
@@ -12,19 +8,76 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 import cachedoctor
-from cachedoctor.doctor.naming import printable
+from cachedoctor.diagnosis.replay.llamacpp.server import serve
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.doctor.scratch import printable
 from cachedoctor.doctor.whatif import block_answers
-from cachedoctor.doctor.whatif.accounts import account
+from cachedoctor.doctor.whatif.accounts import account, learn, replay_base, settings_rows
 from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
 from cachedoctor.doctor.whatif.evidence import Evidence
-from cachedoctor.doctor.whatif.memory_cost import MemoryCost, more_memory
-from cachedoctor.doctor.whatif.replayed import learn, replay_base, settings_rows
 from cachedoctor.doctor.whatif.server_names import FIELDS, command_line
-from cachedoctor.knowledge import builds, flags
+from cachedoctor.knowledge import builds, server_options
 from cachedoctor.knowledge.server_options import lacking
 from cachedoctor.model.whatif import Candidate, ReplayAccount, ReplayFit, Tuning
-from cachedoctor.replay.llamacpp.server import serve
-from cachedoctor.replay.llamacpp.server_settings import Settings
+
+_MIB = 1 << 20
+
+
+class MemoryCost(NamedTuple):
+    """Memory that one server may take more than another."""
+
+    mib: float | None
+    """At most; less than 0 where it takes less; None where a size is not known."""
+    why: str
+
+
+def more_memory(old: Settings, new: Settings) -> MemoryCost:
+    """Say what ``new`` may take more than ``old``: context, limit of the RAM cache, checkpoints, recurrent states."""
+    old, new = old.resolved(), new.resolved()
+    parts = [part for part in (_context(old, new), _ram(old, new), _saved(old, new), _window(old, new)) if part]
+    unknown = [part.why for part in parts if part.mib is None]
+    if unknown:
+        return MemoryCost(None, "; ".join(unknown))
+    return MemoryCost(sum(part.mib or 0.0 for part in parts), ", ".join(part.why for part in parts))
+
+
+def _context(old: Settings, new: Settings) -> MemoryCost | None:
+    tokens = new.context - old.context
+    if not tokens or new.memory == "recurrent":
+        return None
+    if not old.token_bytes:
+        return MemoryCost(None, "the log does not say what a token of context takes")
+    return MemoryCost(tokens * old.token_bytes / _MIB, "context")
+
+
+def _ram(old: Settings, new: Settings) -> MemoryCost | None:
+    before, after = old.cache_ram_mib or 0, new.cache_ram_mib or 0
+    if before == after:
+        return None
+    if before < 0 or after < 0:
+        return MemoryCost(None, "a RAM cache without limit")
+    sized = "" if new.token_bytes else "; the log does not say what a saved prompt takes"
+    return MemoryCost(float(after - before), f"limit of the RAM cache{sized}")
+
+
+def _saved(old: Settings, new: Settings) -> MemoryCost | None:
+    """Checkpoints and recurrent states of the slots."""
+    if new.kind == "attention":
+        return None
+    places = [(one.slots or 1) * (one.ctx_checkpoints or 0) for one in (old, new)]
+    if places[0] == places[1] and old.slots == new.slots:
+        return None
+    if not old.checkpoint_bytes:
+        return MemoryCost(None, "the log does not say what a checkpoint takes")
+    states = ((new.slots or 1) - (old.slots or 1)) * old.state_bytes
+    return MemoryCost(((places[1] - places[0]) * old.checkpoint_bytes + states) / _MIB, "checkpoints")
+
+
+def _window(old: Settings, new: Settings) -> MemoryCost | None:
+    if old.swa_full == new.swa_full:
+        return None
+    return MemoryCost(None, "the log does not say what a window of full size takes")
+
 
 LEAST_SHARE = 0.01
 """Of the computed tokens: what saves less is not worth a restart."""
@@ -212,4 +265,4 @@ def _going_back(now: Settings) -> Iterator[Iterable[dict[str, Any]]]:
 
 
 def _has(key: str, build: int) -> bool:
-    return key in FIELDS and not lacking(flags.BY_KEY[key], build, build)
+    return key in FIELDS and not lacking(server_options.BY_KEY[key], build, build)

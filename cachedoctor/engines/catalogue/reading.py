@@ -1,8 +1,4 @@
-"""Reads one line by itself: whole, cut, with unknown text behind the message, or without what stands before it.
-
-Slow and lenient, for people who ask about a line; logs are read by the scanner. Knows rows, and the prefixes of
-llama-server; those of other engines stand in their vocabularies.
-"""
+"""Reads one line by itself: whole, truncated, with unknown text after the message, or without its prefix."""
 
 from __future__ import annotations
 
@@ -11,13 +7,104 @@ from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from cachedoctor.engines.catalogue.base import CLOCK, FUNC_NAME, Message, group_of
-from cachedoctor.engines.catalogue.logger_vocabulary import Vocabulary
-from cachedoctor.engines.catalogue.named_fields import by_name
+from cachedoctor.engines.catalogue.logger import Vocabulary
+
+OTHER = "other"
+"""The kind of a pair that is not known."""
+_NAMED_FIELDS_LINE_MAX = 1 << 10
+"""Bytes: no line of this kind is longer."""
+_FIELD = r"[A-Za-z_]\w* = \{[A-Za-z_]\w*:[a-z]+\}(?: MiB)?"
+_TEMPLATE = re.compile(rf"(?P<words>[^()]+?) \((?P<fields>{_FIELD}(?:, {_FIELD})+)\)")
+_PAIR = rb"[A-Za-z_]\w{0,40} *= *[-\w.]{1,24}(?: MiB)?"
+_PAIRS = re.compile(rb"[ \t]*\((" + _PAIR + rb"(?:, *" + _PAIR + rb"){1,20})\)[ \t]*(?=\n|\Z)")
+_ONE = re.compile(rb"(\w+) *= *([-\w.]+)(?: MiB)?")
+
+
+class WithOthers(dict[str, Any]):
+    """All fields of a message, among others that no known build prints."""
+
+
+class Place(NamedTuple):
+    """Where something stands in the data."""
+
+    start: int
+    end: int
+
+
+class Named(NamedTuple):
+    """A message of which every field was found by its name, among others."""
+
+    fields: dict[str, Place]
+    """What is printed in each, by the names of the row."""
+    others: list[Place]
+    """The pairs that are not known, at least one."""
+    end: int
+
+
+class _Shape(NamedTuple):
+    """What of a template is words, and what are fields with names."""
+
+    words: re.Pattern[bytes]
+    """Of what stands before the fields."""
+    names: tuple[str, ...]
+    """Of the groups of that."""
+    fields: dict[bytes, tuple[str, re.Pattern[bytes]]]
+    """The name in the row, and the pattern, of each field by its printed name."""
+
+
+def by_name(row: Message, data: bytes, start: int) -> Named | None:
+    """Find every field of ``row`` in the message at ``start``; None where one is missing, or no other is there.
+
+    A name that stands there twice is no field: lines of two writers run together like that.
+    """
+    shape = _shape(row)
+    words = None if shape is None else shape.words.match(data, start, start + _NAMED_FIELDS_LINE_MAX)
+    listed = None if words is None else _PAIRS.match(data, words.end(), start + _NAMED_FIELDS_LINE_MAX)
+    if shape is None or words is None or listed is None:
+        return None
+    fields = {name: Place(*words.span(at)) for at, name in enumerate(shape.names, 1)}
+    others, seen = [], set()
+    for pair in _ONE.finditer(data, *listed.span(1)):
+        if pair[1] in seen:
+            return None
+        seen.add(pair[1])
+        name, pattern = shape.fields.get(pair[1], ("", None))
+        if pattern is None:
+            others.append(Place(*pair.span()))
+        elif pattern.fullmatch(pair[2]) is None:
+            return None
+        else:
+            fields[name] = Place(*pair.span(2))
+    whole = seen.issuperset(shape.fields)
+    return Named(fields, others, listed.end(1) + 1) if whole and others else None
+
+
+@lru_cache(maxsize=256)
+def _shape(row: Message) -> _Shape | None:
+    """How the template of a row is made; None where it does not end in named fields."""
+    found = _TEMPLATE.fullmatch(row.template)
+    if found is None:
+        return None
+    patterns = {name: pattern for _, name, pattern in row.pieces()}
+    named = re.findall(r"(\w+) = \{(\w+):", found["fields"])
+    fields = {printed.encode(): (hole, re.compile(patterns[hole])) for printed, hole in named}
+    words = Message(row.id, row.component, row.first, row.last, row.levels, found["words"], "")
+    return _Shape(re.compile(words.text_pattern()), words.names, fields)
+
+
+def furthest(rows: list[Message], data: bytes, start: int) -> tuple[Message, Named] | None:
+    """The row of which most fields stand in the message, and where; None where none has all of its fields there."""
+    end = data.find(b"\n", start)
+    if data.find(b"=", start, end if end >= 0 else len(data)) < 0:
+        return None  # as nearly every line of an engine that logs no such fields
+    found = [(row, named) for row in rows if (named := by_name(row, data, start)) is not None]
+    return max(found, key=lambda one: len(one[1].fields), default=None)
+
 
 _PREFIX = re.compile(
     rb"(?:(?P<stamp>" + CLOCK + rb") +)?(?:(?P<level>[IWEDT]) +)?"
@@ -37,7 +124,7 @@ _MIN_CUT = 16
 _MIN_LIKE = 10
 _MIN_LIKENESS = 0.6
 _NEAREST_MAX = 200
-_LINE_MAX = 1 << 12
+_READING_LINE_MAX = 1 << 12
 """Bytes of a line that are read; what lies behind them is a prompt or a body."""
 
 
@@ -78,7 +165,7 @@ _Fit = Callable[[Message, bytes, int], RowMatch | None]
 
 def read(rows: Iterable[Message], line: bytes) -> LineReading:
     """Read ``line``, which has lost its wrapper; an unknown line has no ``found``."""
-    line = line[:_LINE_MAX].rstrip(b"\r\n")
+    line = line[:_READING_LINE_MAX].rstrip(b"\r\n")
     parts, start = _prefix(line)
     group = "slot" if "id" in parts else "srv" if parts.get("component") else "bare"
     groups = {group, "bare"} if group == "srv" else {group}  # library texts are reprinted under a server prefix
@@ -92,7 +179,7 @@ def read(rows: Iterable[Message], line: bytes) -> LineReading:
 
 def read_logged(vocabulary: Vocabulary, line: bytes) -> LineReading:
     """Read ``line`` as one of an engine with a Python logger, whose prefix it may have lost."""
-    line = line[:_LINE_MAX].rstrip(b"\r\n")
+    line = line[:_READING_LINE_MAX].rstrip(b"\r\n")
     parts, start, unknown = vocabulary.prefix(line)
     reading = _fitted([(vocabulary.rows, start)], [row for row in vocabulary.rows if _literal(row)], parts, line, start)
     reading.unknown = unknown + reading.unknown

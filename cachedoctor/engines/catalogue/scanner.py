@@ -1,10 +1,4 @@
-"""Finds the messages of a catalogue in blocks of lines. The hot path: most lines never become an object.
-
-A dictionary from head to rows gives the few rows that may fit; the one that fitted last is tried first, as a log has
-one build. When none fits, a second round lets unknown text follow, because newer builds append fields, and a third
-reads fields by their names, because forks put others between them. Standard ``re`` is used: the ``regex`` package takes
-about twice as long on this kind of pattern.
-"""
+"""Finds the messages of a catalogue in blocks of lines. The hot path: most lines never become objects."""
 
 from __future__ import annotations
 
@@ -14,7 +8,7 @@ from typing import Any
 import msgspec
 
 from cachedoctor.engines.catalogue.base import GROUPS, Catalogue, Event, Message
-from cachedoctor.engines.catalogue.named_fields import WithOthers, furthest
+from cachedoctor.engines.catalogue.reading import WithOthers, furthest
 from cachedoctor.model import Segment
 
 _NO_FIELDS: dict[str, Any] = {}
@@ -174,3 +168,33 @@ class Scanner:
             return None, {}
         row, places = named[0], named[1].fields
         return row, WithOthers({name: row.value(name, data[at.start : at.end]) for name, at in places.items()})
+
+
+class SingleScanner(Scanner):
+    """Delivers what a scanner with the same plan delivers, and more that is only to be told of."""
+
+    def __init__(self, catalogue: Catalogue, plan: Plan, more: frozenset[str]) -> None:
+        """Begin without a line.
+
+        Args:
+            catalogue: one without a fused pattern.
+            plan: what is delivered; groups of a fused pattern are passed over.
+            more: messages that are delivered as well, to be told of.
+        """
+        super().__init__(catalogue, msgspec.structs.replace(plan, wanted=plan.wanted | more, fused_groups=0))
+        self._more = more
+        self._once = plan.once
+        self._again = False
+        self.is_extra = False
+        """Nobody but a listener asks for the event that was delivered last."""
+
+    def scan(self, segment: Segment) -> Iterator[Event]:
+        """Events in line order."""
+        for event in super().scan(segment):
+            again, self._again = self._again and event.message in self._once, False
+            self.is_extra = again or event.message in self._more
+            yield event
+
+    def _repeated(self, message: str, slot: bytes, task: bytes) -> bool:
+        self._again = super()._repeated(message, slot, task)
+        return False

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cachedoctor.engines.catalogue.base import GROUPS, HOLE, Catalogue, Message
-from cachedoctor.engines.catalogue.named_fields import OTHER, Named, furthest
+from cachedoctor.engines.catalogue.reading import OTHER, Named, furthest
 
 _MAX_SPELLINGS = 4096
 """Spellings of heads that are remembered: they differ in blanks only, and hostile text must not fill the memory."""

@@ -1,16 +1,106 @@
-"""The arithmetic of one finished request: counts that complete each other, common prefix, outcome, lost tokens.
-
-Pure: numbers in, numbers out (formats of b5300 to b11549). ``release 2109, 6 generated, 65 processed``: the prompt has
-2109 - 5 = 2104 tokens, of which 2104 - 65 = 2039 were reused.
-"""
+"""The arithmetic of one finished request: counts, bounds, common prefix, and what was lost before it."""
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
-from cachedoctor.engines.llamacpp import intervals
-from cachedoctor.model import Between, Facts, Outcome
-from cachedoctor.model.observed import Observed
+from cachedoctor.engines.llamacpp.slot import Stretch
+from cachedoctor.knowledge import decision
+from cachedoctor.model import Between, Dropped, Facts, Outcome, Request
+from cachedoctor.model.observed import Observed, Progressed
+
+HALF = 0.0005
+"""Shares are printed with three decimals."""
+
+
+def by_threshold(seen: Observed, facts: Facts, prompt: int | None) -> Between | None:
+    """Bounds of the common prefix by the threshold that checkpoints were checked against.
+
+    A window that is not known adds to it: then only the lower bound is. A threshold of 0 stands for every prefix inside
+    the window.
+    """
+    check = next(iter(seen.checks))
+    recurrent = check.pos_min == check.pos_max or facts.memory in ("hybrid", "recurrent")
+    window = 0 if recurrent else _window(facts)
+    if window is None:
+        return (check.threshold, None) if check.threshold > 0 else None
+    if check.threshold <= 0:
+        return (0, window + 1) if window else None
+    asked = decision.representatives(facts.build, facts.build_min, facts.build_max)
+    lengths = [prompt] if prompt is not None else [check.threshold, 1 << 60]  # nothing new in the prompt, or something
+    found = {decision.common_of(check.threshold, window, build, length) for build in asked for length in lengths}
+    exact = [common for common in found if common is not None]
+    return min(exact), max(exact)
+
+
+def by_refusals(seen: Observed, f_keep: float | None) -> tuple[int, int] | None:
+    """Bounds of the common prefix where no line prints the window: from ``f_keep``, and from refused checkpoints.
+
+    One that begins before the threshold was refused for its end alone, as builds from b9713 on do: it lies beyond the
+    prefix. None where the two leave more than a tenth of it open, or contradict each other.
+    """
+    if not seen.forced or seen.restore_failed is not None or f_keep is None or not seen.reach:
+        return None
+    ends = [c.pos_max for c in seen.checks if c.pos_min < min(c.threshold, c.pos_max)]
+    low = max(math.ceil((f_keep - HALF) * seen.reach), *(check.threshold for check in seen.checks))
+    high = min(ends, default=0) - 1
+    return (low, high) if low <= high <= 1.1 * low else None
+
+
+def _window(facts: Facts) -> int | None:
+    """Sliding window in tokens, by the lines of requests or of the start."""
+    found: int | None = facts.window if facts.window is not None else facts.setting("n_swa")
+    return found
+
+
+def narrowed(first: Between | None, second: Between | None) -> Between | None:
+    """What both leave possible; the first alone where they contradict each other."""
+    if first is None or second is None:
+        return second if first is None else first
+    low = max(first[0], second[0])
+    high = second[1] if first[1] is None else first[1] if second[1] is None else min(first[1], second[1])
+    return (low, high) if high is None or low <= high else first
+
+
+def of_share(part: Between, share: float | None) -> Between | None:
+    """Bounds of a whole of which a part is known, and its share, rounded to three decimals."""
+    if share is None or share <= HALF:
+        return None
+    high = None if part[1] is None else int(part[1] / (share - HALF))
+    return max(part[0], math.ceil(part[0] / (share + HALF))), high
+
+
+def of_prompt(length: int | None, similarity: float | None) -> tuple[int, int] | None:
+    """Bounds of what a slot shares with a prompt of known length, by that share."""
+    if not length or similarity is None:
+        return None
+    return max(0, math.ceil((similarity - HALF) * length)), math.floor((similarity + HALF) * length)
+
+
+def prompt(seen: Observed, prefix: Between | None, similarity: float | None, cached: int | None) -> Between | None:
+    """Bounds of the prompt's length, where no line prints it: from what it shares, its progress, what was computed."""
+    shared = None if prefix is None else of_share(prefix, similarity) or (prefix[0], None)
+    said = seen.progress
+    found = shared if said is None else narrowed(_by_progress(said, cached), shared)
+    computed = None if not seen.processed_tokens or seen.parent is not None else (seen.processed_tokens, None)
+    return narrowed(computed, found)
+
+
+def _by_progress(said: Progressed, cached: int | None) -> Between:
+    """Shares are printed with six decimals, from b9294 on with two."""
+    if said.counts == "computed":
+        return math.floor(said.tokens / (said.share + 0.005)), None
+    low, high = math.floor(said.tokens / (said.share + 5e-7)), math.ceil(said.tokens / max(said.share - 5e-7, 1e-7))
+    return (low if said.counts == "all" or cached == 0 else said.tokens), high
+
+
+def held_between(seen: Observed, prefix: Between | None, f_keep: float | None) -> Between | None:
+    """Bounds of what the slot held, where no line prints it; ``prefix``: what the prompt has in common with it."""
+    reach = (seen.reach, None) if seen.reach else None
+    return narrowed(None if prefix is None else of_share(prefix, f_keep), reach)
+
 
 NEAR = 64
 """Tokens short of the reference that still count as reused: the reply's last tokens and end-of-prompt checkpoints."""
@@ -93,7 +183,7 @@ def counts(seen: Observed, *, shifted: bool) -> Counts:
     return Counts(prompt, cached, processed, derived)
 
 
-def held(seen: Observed) -> Held:
+def held_content(seen: Observed) -> Held:
     """What the slot held by the lines up to the first batch: its own, a prompt from the RAM cache, a file's."""
     choice = seen.choice
     tokens, thread, prefix, similarity, keep = (
@@ -124,11 +214,11 @@ def prefix(seen: Observed, found: Held, numbers: Counts, facts: Facts, *, shown:
     if lcp is not None:
         between = (lcp, lcp)
     elif seen.checks and "images" not in facts.shows:  # images may take fewer positions than tokens (M-RoPE)
-        threshold = intervals.by_threshold(seen, facts, numbers.prompt)
+        threshold = by_threshold(seen, facts, numbers.prompt)
         between, least = _with_threshold(threshold, shares)
         near = _pinned(between, threshold, shares)
         if between is None and least is not None:
-            between = shares = intervals.by_refusals(seen, found.f_keep)
+            between = shares = by_refusals(seen, found.f_keep)
     if near is not None:
         lcp, exact = near[0], near[0] == near[1]
         numbers.derived["common_prefix_tokens"] = "checkpoint threshold + n_swa"
@@ -153,7 +243,7 @@ def _with_threshold(
 
     Or else its lower bound, where the window is not known. What contradicts the shares is not believed.
     """
-    bounds = intervals.narrowed(shares, threshold)
+    bounds = narrowed(shares, threshold)
     if bounds is None:
         return None, None
     low, high = bounds
@@ -256,3 +346,38 @@ def judge_cut(cached: int | None, prefix: Prefix, reference: int | None) -> Loss
     server = None if cached is None or lcp is None else max(0, lcp - cached)
     known = [part for part in (client, server) if part is not None]
     return ("unknown", sum(known) if known else None, client, server)
+
+
+def missed(request: Request, dropped: list[Dropped]) -> Dropped | None:
+    """Return the dropped checkpoint that would have given back most of the common prefix, if more than was reused.
+
+    A checkpoint of sliding-window memory must reach back far enough behind the prefix (the strictest of the
+    comparisons, b6751 to b11549); a recurrent state stands for itself.
+    """
+    lcp, start, window = request.common_prefix_tokens, request.marks["start"].line, request.facts.setting("n_swa")
+    if lcp is None or (request.cached_tokens is None and not request.cut):
+        return None
+    cached = request.cached_tokens or 0
+    known = [d for d in dropped if d.line < start and d.tokens <= lcp]
+    usable = [d for d in known if d.pos_min in (0, d.pos_max) or (window is not None and d.pos_min < lcp - window - 1)]
+    best = max(usable, key=lambda d: d.tokens, default=None)
+    if best is None or best.tokens <= cached:
+        return None
+    # a longer list would hold what left after it, too, wherever that lay
+    behind = sum(1 for d in dropped if best.line <= d.line < start)
+    return msgspec.structs.replace(best, behind=behind)
+
+
+def stretch(request: Request) -> Stretch | None:
+    """What a request processed of its slot's content; None where the log does not tell."""
+    cached, prompt, mark = request.cached_tokens, request.prompt_tokens, request.marks.get("cached")
+    created, exact = request.created, request.lcp_exact
+    whole = not (request.shifted or request.reused_chunks or request.images or request.restored_from_ram)
+    if cached is None or prompt is None or mark is None or created is None or not whole or request.partial:
+        return None
+    diverged = request.common_prefix_tokens if exact else cached
+    if diverged is None or ((request.restored or request.forced) and not exact):
+        return None
+    if diverged >= prompt - 1:
+        diverged = prompt  # a repeated prompt computes its last token again
+    return Stretch(cached, prompt, diverged, created, mark)

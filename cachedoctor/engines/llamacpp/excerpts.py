@@ -16,10 +16,9 @@ import msgspec
 
 from cachedoctor.engines.catalogue.base import CLOCK, STAMP, Catalogue, Event, Message
 from cachedoctor.engines.catalogue.scanner import Plan, Scanner
-from cachedoctor.engines.llamacpp.client_errors import refusals
-from cachedoctor.engines.llamacpp.partly import Partly
-from cachedoctor.engines.llamacpp.prompt_diffs import CHANGED, Change, first_change
-from cachedoctor.engines.llamacpp.run_together import parts
+from cachedoctor.engines.llamacpp.client_lines import refusals
+from cachedoctor.engines.llamacpp.excerpt_rows import Partly, parts
+from cachedoctor.engines.llamacpp.printed_text import CHANGED, Change, first_change
 from cachedoctor.engines.llamacpp.unknown_words import Unknown, unknown
 from cachedoctor.model import Segment
 

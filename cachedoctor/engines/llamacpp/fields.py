@@ -1,13 +1,9 @@
-"""What every field of every message means, and its unit: data for people who read a log line.
-
-A name that means one thing everywhere stands alone; a name that means different things in different messages
-(``n_tokens``, ``n_past``, ``size``) has no general entry, only one per message: ``release.n_tokens``. Source: the
-code that prints the messages, llama.cpp b5311 to b11549.
-"""
+"""What every message and field of llama-server means, and its unit: data for people who read a log."""
 
 from __future__ import annotations
 
-from cachedoctor.engines.catalogue.field_text import Field
+from cachedoctor.engines.catalogue.logger import Field
+from cachedoctor.engines.llamacpp.messages import ROWS
 
 F = Field
 
@@ -362,3 +358,26 @@ FIELDS: dict[str, Field] = {
 def field(message: str, name: str) -> Field | None:
     """Return the description of a field of a message, or None when there is none."""
     return FIELDS.get(f"{message}.{name}") or FIELDS.get(name)
+
+
+MEANINGS: dict[str, str] = {row.id: row.meaning for row in ROWS if row.meaning}
+"""By id, the same over all wordings of a message."""
+
+PARTS: dict[str, str] = {
+    "stamp": "time since the server started: minutes, seconds, ms, µs; minutes count on beyond 59",
+    "I": "level INFO or TRACE: both print the letter I",
+    "W": "level WARN",
+    "E": "level ERROR",
+    "D": "level DEBUG",
+    "slot": "printed by a slot, the place where one request at a time is computed",
+    "srv": "printed by the server, for no slot in particular",
+    "que": "printed by the queue of requests",
+    "res": "printed by the queue of results",
+    "cmn": "printed by the code that all llama.cpp programs share",
+    "spec": "printed by speculative decoding",
+    "func": "function that prints it, cut to 12 characters; it moves from build to build",
+    "id": "slot, from 0",
+    "task": "request; internal tasks are counted, too, so the numbers jump",
+    "no task": "no request: the slot is free, or is just being chosen for one whose number stands in the next `processing task`",
+}
+"""What stands before a message."""

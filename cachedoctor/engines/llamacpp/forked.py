@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
+from cachedoctor.engines.llamacpp.excerpt_rows import Partly
 from cachedoctor.engines.llamacpp.life import Life
-from cachedoctor.engines.llamacpp.partly import Partly
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.model import Mark
 

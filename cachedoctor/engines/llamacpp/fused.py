@@ -1,13 +1,19 @@
-"""Lines that nearly always follow each other, read in one match: slot choice and launch, prompt length, batches,
-checkpoints looked at, timings and release; a whole request where nothing else stands in between.
-
-A shortcut for speed only: where the lines stand otherwise, the catalogue's rows read them one by one, with the same
-result.
-"""
+"""Lines that nearly always follow each other, read in one match, with the same calls as the single lines."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from cachedoctor.engines.catalogue.base import Event, stamp_of
+from cachedoctor.engines.llamacpp.life import Life
+from cachedoctor.engines.llamacpp.slot import MAX_CHECKS, Slot
+from cachedoctor.model import Check, Mark
+from cachedoctor.model.bounds import MS, SHARE
+from cachedoctor.model.observed import Progressed
 
 # Groups 1 and 2 are slot and task, from the slot prefix that stands before PATTERN.
 NEW_NAME, SIMILARITY, F_KEEP, T_LAST, TASK = range(3, 8)
@@ -32,7 +38,7 @@ _SAME = _STAMP + rb"slot +[^\s:|]*: id +\1 \| task "
 _RATE = rb" tokens \( *\d+\.\d+ ms per token, +\d+\.\d+ tokens per second\)\n"
 
 
-def _batches(task: bytes) -> bytes:
+def _batches_fused(task: bytes) -> bytes:
     """The first batch and the lines of later ones; three groups."""
     further = (
         rb"(?:(?:cached )?n_tokens = \d{1,10}, memory_seq_rm \[\d{1,15}, end\)"
@@ -43,7 +49,7 @@ def _batches(task: bytes) -> bytes:
     return first + rb"((?:\n" + _SAME + task + rb" \| " + further + rb")*)(?=\n)"
 
 
-def _end(task: bytes) -> bytes:
+def _end_fused(task: bytes) -> bytes:
     """Timings and release; seven groups."""
     timing = rb"(?:" + _SAME + task + rb" \| |) *"
     return (
@@ -55,24 +61,24 @@ def _end(task: bytes) -> bytes:
     )  # fmt: skip
 
 
-def _tail(task: bytes) -> bytes:
+def _tail_fused(task: bytes) -> bytes:
     """What may follow a launch at once: prompt length, batches, end; twelve groups."""
     same = rb"\n" + _SAME + task + rb" \| "
     prompt = rb"new prompt, n_ctx_slot = (\d{1,10}), n_keep = \d{1,15}, task\.n_tokens = (\d{1,10})(?=\n)"
-    return b"".join(rb"(?:" + same + part + rb"|)" for part in (prompt, _batches(task), _end(task)))
+    return b"".join(rb"(?:" + same + part + rb"|)" for part in (prompt, _batches_fused(task), _end_fused(task)))
 
 
 _CHOICE = (
     rb"selected slot by (?:LCP similarity, (f_)?sim_best = (\d+\.\d+) \(> \d+\.\d+ thold\), f_keep = (\d+\.\d+)"
     + rb"|LRU, t_last = (-?\d{1,15}))\n"
     + rb"(?:" + _SAME + rb"-1 \| sampler chain: [^\n]*\n|)"
-    + _SAME + rb"(\d{1,15}) \| processing task, is_child = 0(?=\n)" + _tail(rb"\7")
+    + _SAME + rb"(\d{1,15}) \| processing task, is_child = 0(?=\n)" + _tail_fused(rb"\7")
 )  # fmt: skip
-_LAUNCH = rb"processing task, is_child = (0)(?=\n)" + _tail(rb"\2")
+_LAUNCH = rb"processing task, is_child = (0)(?=\n)" + _tail_fused(rb"\2")
 _CHECK = rb"hecking checkpoint with \[-?\d{1,15}, -?\d{1,15}\] against -?\d{1,15}\.\.\."
 _CHECKS = rb"(C|c)" + _CHECK + rb"(?:\n" + _SAME + rb"\2 \| [Cc]" + _CHECK + rb")*(?=\n)"
 
-PATTERN = rb"(?:" + b"|".join((_CHOICE, _LAUNCH, _batches(rb"\2"), _CHECKS, _end(rb"\2"))) + rb")"
+PATTERN = rb"(?:" + b"|".join((_CHOICE, _LAUNCH, _batches_fused(rb"\2"), _CHECKS, _end_fused(rb"\2"))) + rb")"
 """Stands behind the slot prefix."""
 
 GROUPS = END_ALONE + 7 - NEW_NAME
@@ -85,3 +91,170 @@ READ_PROGRESS = re.compile(
     rb"prompt processing( progress|), n_tokens = +(\d{1,15}), [^\n]*?progress = (\d{1,15}\.\d{1,15})"
 ).search
 READ_CHECK = re.compile(rb"with \[(-?\d{1,15}), (-?\d{1,15})\] against (-?\d{1,15})").search
+
+
+_Groups = tuple[bytes | Any, ...]
+"""Groups of a match, those that took no part None; the first is the whole match, so that they count as in ``fused``."""
+
+
+class Block(msgspec.Struct, gc=False):
+    """Lines that were read in one match."""
+
+    groups: _Groups
+    last: int
+    """The last group that took part."""
+    lines: list[bytes]
+    numbers: Sequence[int]
+    """Line numbers."""
+    slot: int
+    task: int
+    """As the first line has it: -1 for a choice."""
+
+    def mark(self, at: int) -> Mark:
+        """The line with this index."""
+        return Mark(self.numbers[at], self.lines[at])
+
+
+def block_of(event: Event, match: re.Match[bytes]) -> Block:
+    """The lines of an event that stands for several."""
+    groups = (b"",) + match.groups()  # noqa: RUF005  # unpacking them takes twice as long, and this is hot
+    return Block(groups, match.lastindex or 0, event.whole.split(b"\n"), event.lines, event.slot, event.task)
+
+
+def launches(block: Block) -> tuple[int, bytes] | None:
+    """Task and uptime of the launch among the lines; None when there is none."""
+    task = block.groups[TASK]
+    if task is not None:
+        return int(task), stamp_of(block.lines[_launch_line(block)])
+    return (block.task, stamp_of(block.lines[0])) if block.groups[LAUNCHED] is not None else None
+
+
+def _launch_line(block: Block) -> int:
+    """Index of the launch behind a choice."""
+    return 2 if SAMPLER in block.lines[1] else 1
+
+
+def read(life: Life, block: Block) -> None:
+    """Take the lines."""
+    slot, groups, last = life.slot(block.slot), block.groups, block.last
+    if groups[TASK] is not None:
+        _choice(life, slot, block)
+    elif groups[LAUNCHED] is not None:
+        life.launch(slot, block.task, block.mark(0))
+        _tail_blocks(life, slot, block, LAUNCH_TAIL, block.task, 1)
+    elif last >= END_ALONE:
+        _end_blocks(life, slot, block, END_ALONE, block.task, 0)
+    elif last == CHECKING:
+        _checks(life, slot, block)
+    else:
+        _batches_blocks(life, slot, block, BATCHES_ALONE, block.task, 0)
+
+
+# ---- rows behind the lines
+
+
+def shape(block: Block) -> int:
+    """Which lines there are, in which wording: the same shape has the same rows."""
+    return _kind_shape(block.groups, block.last) << 1 | (len(block.lines) > 1)
+
+
+def _kind_shape(groups: _Groups, last: int) -> int:
+    if groups[TASK] is not None:
+        return _launch_shape(groups, 1, CHOICE_TAIL)
+    if groups[LAUNCHED] is not None:
+        return _launch_shape(groups, 2, LAUNCH_TAIL)
+    if last >= END_ALONE:
+        return 3 | bool(groups[END_ALONE]) << 3
+    if last == CHECKING:
+        return 4 | (groups[CHECKING] == b"C") << 3
+    return 5 | _batch_shape(groups, BATCHES_ALONE) << 3
+
+
+def _launch_shape(groups: _Groups, kind: int, tail: int) -> int:
+    found = kind | (groups[NEW_NAME] is None) << 3 | (groups[T_LAST] is None) << 4
+    found |= (groups[tail] is None) << 5 | (groups[tail + END + 1] is None) << 6
+    if groups[tail + BATCHES + REST] is not None:
+        found |= _batch_shape(groups, tail + BATCHES) << 7
+    return found | bool(groups[tail + END]) << 10
+
+
+def _batch_shape(groups: _Groups, first: int) -> int:
+    rest = groups[first + REST]
+    if rest is None:
+        return 0
+    return 1 | (groups[first] is None) << 1 | (CREATED in rest) << 2
+
+
+# ---- what they say
+
+
+def _choice(life: Life, slot: Slot, block: Block) -> None:
+    groups, at = block.groups, _launch_line(block)
+    t_last, task = groups[T_LAST], int(groups[TASK])
+    if t_last is None:
+        similarity, keep = float(groups[SIMILARITY]), float(groups[F_KEEP])
+        life.choose(slot, block.mark(0), "lcp", SHARE.of(similarity), SHARE.of(keep))
+    else:
+        life.choose(slot, block.mark(0), "lru", t_last=int(t_last))
+    life.launch(slot, task, block.mark(at))
+    if len(block.lines) > at + 1:
+        _tail_blocks(life, slot, block, CHOICE_TAIL, task, at + 1)
+
+
+def _tail_blocks(life: Life, slot: Slot, block: Block, first: int, task: int, at: int) -> None:
+    """Take what follows a launch; ``at`` is the index of the next line."""
+    groups = block.groups
+    prompt = groups[first + PROMPT]
+    if prompt is not None:
+        life.prompt(slot, task, int(prompt), int(groups[first + CONTEXT]), block.mark(at))
+        at += 1
+    rest = groups[first + BATCHES + REST]
+    if rest is not None:
+        _batches_blocks(life, slot, block, first + BATCHES, task, at)
+        at += 1 + rest.count(b"\n")
+    if groups[first + END + 1] is not None:
+        _end_blocks(life, slot, block, first + END, task, at)
+
+
+def _end_blocks(life: Life, slot: Slot, block: Block, first: int, task: int, at: int) -> None:
+    header, ms, processed, reply_ms, generated, released, truncated = block.groups[first : first + 7]
+    if not slot.serves(task):
+        life.attend(slot, task, block.mark(0))
+    if header:
+        life.timing = slot
+        at += 1
+    slot.timed(MS.of(float(ms)), int(processed), block.mark(at))
+    slot.generated(MS.of(float(reply_ms)), int(generated), block.numbers[at])
+    if slot.release(int(released), truncated == b"1", block.mark(-1)):
+        life.close(slot)
+
+
+def _batches_blocks(life: Life, slot: Slot, block: Block, first: int, task: int, at: int) -> None:
+    if life.first("seq_rm", slot.id, task):
+        life.batch(slot, task, int(block.groups[first + CACHED]), block.mark(at))
+    rest = block.groups[first + REST]
+    if rest and slot.waits_for_progress:
+        said = READ_PROGRESS(rest)
+        if said is not None:
+            slot.progress(Progressed(int(said[2]), float(said[3]), "all" if said[1] else "computed"))
+    created = rest.count(CREATED)
+    if created:
+        where = rest.rfind(CREATED)
+        found = READ_CREATED(rest, where + _AFTER)  # its size was read when it was met for the first time
+        if found is not None:
+            line = block.numbers[at + rest.count(b"\n", 0, where)]
+            slot.created(created, int(found[2]), int(found[3]), int(found[1]), line)
+
+
+_AFTER = len(CREATED)
+
+
+def _checks(life: Life, slot: Slot, block: Block) -> None:
+    life.attend(slot, block.task, block.mark(0))
+    found = [READ_CHECK(line) for line in block.lines]
+    checks = [
+        Check(int(low), int(high), int(threshold), block.numbers[at], block.lines[at])
+        for at, (low, high, threshold) in enumerate(match.groups() for match in found[:MAX_CHECKS] if match)
+    ]
+    slot.checked(checks, len(found), block.mark(0))
+    slot.at(block.numbers[-1])

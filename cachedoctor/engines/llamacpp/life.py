@@ -14,7 +14,7 @@ import msgspec
 
 from cachedoctor.engines.catalogue.base import Message, uptime_seconds
 from cachedoctor.engines.catalogue.scanner import Scanner
-from cachedoctor.engines.llamacpp.client_addresses import Clients
+from cachedoctor.engines.llamacpp.client_lines import Clients
 from cachedoctor.engines.llamacpp.settle import Past, settle
 from cachedoctor.engines.llamacpp.slot import Before, IdleSave, Slot
 from cachedoctor.engines.llamacpp.startup import Line, Startup

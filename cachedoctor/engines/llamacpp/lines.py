@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cachedoctor.engines.catalogue.base import Event
-from cachedoctor.engines.catalogue.named_fields import WithOthers
+from cachedoctor.engines.catalogue.reading import WithOthers
+from cachedoctor.engines.llamacpp.client_lines import overlong
+from cachedoctor.engines.llamacpp.excerpt_rows import Partly
 from cachedoctor.engines.llamacpp.life import Life
-from cachedoctor.engines.llamacpp.overlong import overlong
-from cachedoctor.engines.llamacpp.partly import Partly
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.engines.llamacpp.startup import STARTUP, Line
 from cachedoctor.model import Check, IncidentName, Mark

@@ -1,8 +1,4 @@
-"""Reads what stands above the log in a pasted issue: the version and the command line of the server.
-
-``version: 6123 (8ad7b3e6)``, or ``### Command line`` above a fence with ``llama-server -m model.gguf -ctxcp 8``: the
-headings of the form for bugs of llama.cpp (.github/ISSUE_TEMPLATE/019-bug-misc.yml), also as copied from its page.
-"""
+"""Reads what precedes the log in a pasted issue, and skips log lines that a paste holds twice."""
 
 from __future__ import annotations
 
@@ -11,9 +7,44 @@ from collections.abc import Iterator
 
 import msgspec
 
+from cachedoctor.engines.catalogue.base import CLOCK
 from cachedoctor.engines.llamacpp.excerpts import PREFIXED, plain_of
 from cachedoctor.knowledge import builds, cmdline
 from cachedoctor.model import CacheDoctorError, Given
+
+_LEAST = 3
+"""Lines of a run; fewer may be quoted to point at them, and cost nothing."""
+_ONCE = re.compile(CLOCK + rb" +[IWEDT] |.{0,80}?prompt eval time = +\d")
+_QUOTE = b"> \t\r"
+
+
+def without_repeats(data: bytes) -> bytes:
+    """Empty lines of runs that stand above already, behind an empty line or a fence; all others keep their numbers."""
+    lines = data.split(b"\n")
+    plain = [line.strip(_QUOTE) for line in lines]
+    first: dict[bytes, int] = {}
+    at = after = 0
+    while at < len(plain):
+        above = first.setdefault(plain[at], at) if _ONCE.match(plain[at]) else at
+        begin, end = _run(plain, above, at, after) if above < at else (at, at)
+        if end - begin >= _LEAST:
+            if not plain[begin - 1] or FENCE.match(plain[begin - 1]):
+                lines[begin:end] = [b""] * (end - begin)
+            at = after = end
+        else:
+            at += 1
+    return b"\n".join(lines)
+
+
+def _run(plain: list[bytes], above: int, at: int, after: int) -> tuple[int, int]:
+    """The lines around ``at``, none of them before ``after``, that are those around ``above``."""
+    begin, end, distance = at, at, at - above
+    while end < len(plain) and end - distance < begin and plain[end - distance] == plain[end]:
+        end += 1
+    while begin > after and begin > distance and plain[begin - 1] and plain[begin - 1 - distance] == plain[begin - 1]:
+        begin -= 1
+    return begin, end
+
 
 _LINE_MAX = 1 << 12
 _LINES_MAX = 300

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from cachedoctor.engines.llamacpp import accounting, intervals, losses
+from cachedoctor.engines.llamacpp import accounting
+from cachedoctor.engines.llamacpp import accounting as intervals
+from cachedoctor.engines.llamacpp import accounting as losses
 from cachedoctor.engines.llamacpp.accounting import NEAR, Counts, Held, Prefix
 from cachedoctor.engines.llamacpp.conversations.interleaved import KEPT
 from cachedoctor.engines.llamacpp.conversations.join import SPAN, Conversations, Lengths, Moved, Thread
@@ -121,7 +123,7 @@ def settle(
     talk, choice = past.conversations, seen.choice
     revised: list[Request] = []
     shifted = seen.shifted or (seen.truncated and not _full(seen, facts))
-    numbers, held = accounting.counts(seen, shifted=shifted), accounting.held(seen)
+    numbers, held = accounting.counts(seen, shifted=shifted), accounting.held_content(seen)
     swapped, held_before = choice.found_keep is not None, None
     found: Marks = seen.marks
     if seen.fresh or seen.n_past is not None:
@@ -200,7 +202,7 @@ def _completed(seen: Observed, held: Held, numbers: Counts, prefix: Prefix) -> t
             found["prompt_tokens"] = length
     if held.tokens is not None:
         return held, found
-    span = intervals.held(seen, shared, held.f_keep)
+    span = intervals.held_between(seen, shared, held.f_keep)
     if span is None:
         return held, found
     low, high = span

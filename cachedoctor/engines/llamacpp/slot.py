@@ -8,20 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
-from cachedoctor.engines.llamacpp.overlong import Overlong
+from cachedoctor.engines.llamacpp.client_lines import Overlong
 from cachedoctor.model import Mark, MarkName
 from cachedoctor.model.bounds import SHARE
-from cachedoctor.model.observed import (
-    UNCHOSEN,
-    Asked,
-    Check,
-    Choice,
-    Dropped,
-    Known,
-    Observed,
-    Progressed,
-    SelectedBy,
-)
+from cachedoctor.model.observed import UNCHOSEN, Asked, Check, Choice, Dropped, Known, Observed, Progressed, SelectedBy
 
 _FOUND: frozenset[MarkName] = frozenset({"cached", "forced", "restored", "timing"})
 """Marks of a request that end its search for a checkpoint."""

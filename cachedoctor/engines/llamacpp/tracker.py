@@ -1,8 +1,4 @@
-"""Events of one llama-server in, Sessions and finished Requests out: one life of the process after the other.
-
-A start-up line behind requests, or a clock that fell back (``0.00.000.272`` behind ``12.04.001.007``), begins a new
-life.
-"""
+"""Events of one llama-server in, sessions and finished requests out."""
 
 from __future__ import annotations
 
@@ -12,11 +8,12 @@ import msgspec
 
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.scanner import Plan, Scanner
-from cachedoctor.engines.llamacpp import blocks, fused, lines
-from cachedoctor.engines.llamacpp.client_addresses import ANSWERED, Clients
+from cachedoctor.engines.llamacpp import fused, lines
+from cachedoctor.engines.llamacpp import fused as blocks
+from cachedoctor.engines.llamacpp.client_lines import ANSWERED, Clients
+from cachedoctor.engines.llamacpp.excerpt_rows import LacksFieldError
 from cachedoctor.engines.llamacpp.forked import Fork
 from cachedoctor.engines.llamacpp.life import Life
-from cachedoctor.engines.llamacpp.partly import LacksFieldError
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS, STARTUP
 from cachedoctor.model import Request, Session
@@ -210,3 +207,42 @@ class Tracker:
         if self._fork is not None:
             self._fork[1].finish()
         self.life.close_open(lost=lost)
+
+
+PROGRESS = frozenset({"progress", "progress_pp", "prompt_done", "tg_progress"})
+"""Lines that say nothing but how far a task is."""
+_BATCH = "seq_rm"
+"""Printed for every batch of a prompt, with what the slot holds before it."""
+_TOKENS = ("n_tokens", "n_past")
+"""What the slot holds: its name over the builds."""
+_GENERATED = ("n_decoded", "n_gen")
+
+
+class Progress(msgspec.Struct):
+    """How far one task is; what its lines do not say is None."""
+
+    task: int
+    tokens: int | None = None
+    """Prompt tokens that are in the slot, reused or processed."""
+    share: float | None = None
+    """Share of the prompt that is done, as printed."""
+    generated: int | None = None
+    """Tokens of the reply so far; None while the prompt is processed."""
+
+
+def advance(event: Event, before: Progress | None) -> Progress | None:
+    """Say how far the slot is after ``event``; None when the event says nothing of it."""
+    if event.message not in PROGRESS and event.message != _BATCH:
+        return None
+    now = before if before is not None and before.task == event.task else Progress(event.task)
+    fields = event.fields
+    if event.message == "tg_progress":
+        now.generated = next((fields[name] for name in _GENERATED if name in fields), None)
+        return now
+    if event.message != "progress_pp":  # there the count is of processed tokens only
+        now.tokens = next((fields[name] for name in _TOKENS if name in fields), now.tokens)
+    if event.message == "prompt_done":
+        now.generated = 0
+    share = fields.get("progress")
+    now.share = share if share is not None and 0 <= share <= 1 else None  # the line may say nan
+    return now

@@ -1,14 +1,202 @@
-"""What start-up lines of SGLang say of the server: its settings, each with the line that proves it."""
+"""What lines of SGLang say of the server: rank, access lines, version, settings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import re
+from collections.abc import Callable, Mapping, Set
+from functools import lru_cache
+from typing import Any, NamedTuple
 
+from cachedoctor.engines import callers
 from cachedoctor.engines.catalogue.base import Event
-from cachedoctor.engines.sglang import versions
 from cachedoctor.knowledge import literals
 from cachedoctor.model import Session, Setting
+
+HEAD = rb"(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: [A-Z_]{2,8}\d{1,4})*\] "
+"""The inside of ``[2026-07-04 04:31:24.998 DP0 PP0 TP0] ``; logs of 2024 have no date, one process has no rank."""
+_HEAD = re.compile(
+    rb"\[(?:(?P<date>\d{4}-\d\d-\d\d) )?(?P<time>\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?P<rank>(?: [A-Z_]{2,8}\d{1,4})*)\] "
+)
+_DATA_PARALLEL = re.compile(r"\bDP\d+")
+
+
+class Writer(NamedTuple):
+    """Who wrote a line, and when."""
+
+    time: str | None
+    """ISO 8601 without a zone, ``2026-07-04T04:31:24``, or ``T04:31:24``."""
+    rank: str | None
+    """``DP0 TP0``; None for a process that has none."""
+    stream: str = ""
+    """What schedules by itself: each data-parallel rank.
+
+    Pipeline, tensor, context and expert ranks of one of these run the same batches, and some versions let several of
+    them print.
+    """
+
+
+def writer_of(line: bytes) -> Writer:
+    """Read the prefix of a line; both unknown where it has none."""
+    found = _HEAD.search(line, 0, 4096)
+    if found is None:
+        return Writer(None, None)
+    return _writer(*found.groups())
+
+
+@lru_cache(maxsize=256)
+def _writer(date: bytes | None, time: bytes, rank: bytes) -> Writer:
+    """Decode the parts of a prefix: within a second, lines have the same."""
+    name = rank.decode().strip()
+    stream = _DATA_PARALLEL.search(name)
+    iso = f"{(date or b'').decode()}T{time.decode().replace(',', '.')}"
+    return Writer(iso, name or None, stream[0] if stream else "")
+
+
+_ACCESS_MOST_TEXT = 4096
+"""Bytes of the line that is kept."""
+_ANTHROPIC = "/v1/messages"
+_OTHERS = frozenset(
+    {"/generate", "/v1/completions", "/v1/chat/completions", "/v1/responses", "/api/chat", "/api/generate"}
+)
+
+
+def count(session: Session, event: Event) -> None:
+    """Count a request for text by its interface, as a setting with the first of these lines."""
+    path = str(event.fields["path"]).partition("?")[0]
+    if event.fields["method"] != "POST" or not 200 <= event.fields["status"] < 300:
+        return
+    name = "anthropic_requests" if path == _ANTHROPIC else "chat_requests" if path in _OTHERS else None
+    if name is None:
+        return
+    callers.count(session, str(event.fields["path"]), str(event.fields["host"]))
+    known = session.settings.get(name)
+    if known is None:
+        session.settings[name] = Setting(1, event.line, event.text[:_ACCESS_MOST_TEXT])
+    else:
+        known.value += 1
+
+
+SAMPLED = (403, 405, 406, 408, 410, *range(501, 524))
+"""Releases whose messages and settings were read, each in the last of its versions: 0.4.3.post4, 0.5.2 ..."""
+_POSTS = frozenset({403, 405, 406, 408, 410, 501, 503, 504, 505, 506, 508, 510, 512, 513, 515})
+"""Of these, the ones that had versions before: what the last one lacks, they may still have."""
+_LAST_04 = 410
+_ALL_SETTINGS = 100
+"""Names that every version prints, and more: fewer are an excerpt, in which a missing name says nothing."""
+_GRAPHS = ("cuda graph", "cpu graph", "npu graph")
+_RATE = "input throughput (token/s)"
+
+
+class Range(NamedTuple):
+    """Versions from ``low`` to ``high``, both included; None where there is no bound."""
+
+    low: int | None
+    high: int | None
+
+    def both(self, other: Range) -> Range:
+        """Versions in both; ``low`` is above ``high`` where there is none."""
+        lows = [n for n in (self.low, other.low) if n is not None]
+        highs = [n for n in (self.high, other.high) if n is not None]
+        return Range(max(lows, default=None), min(highs, default=None))
+
+    @property
+    def empty(self) -> bool:
+        """Whether no version is left."""
+        return self.low is not None and self.high is not None and self.low > self.high
+
+
+ANY = Range(None, None)
+
+NEW_SETTINGS: dict[int, str] = {
+    405: "page_size",
+    406: "disable_chunked_prefix_cache",
+    408: "sleep_on_idle",
+    410: "enable_lora",
+    501: "weight_version",
+    502: "tokenizer_worker_num",
+    503: "enable_deterministic_inference",
+    504: "kt_cpuinfer",
+    505: "decrypted_config_file",
+    506: "dllm_algorithm",
+    507: "log_requests_format",
+    508: "admin_api_key",
+    509: "mamba_backend",
+    510: "enable_hisparse",
+    511: "enable_mis",
+    512: "detokenizer_worker_num",
+    513: "lmcache_config_file",
+    514: "cp_strategy",
+    515: "dcp_size",
+    516: "grpc_port",
+    517: "dwdp_size",
+    518: "image_processor_backend",
+    519: "enable_layernorm_sp",
+    520: "uno_lora_path",
+    521: "enable_response_store",
+    522: "attn_dp_size",
+    523: "enable_watermark",
+}
+"""A setting that ``server_args`` has from this version on, and in all later ones."""
+
+
+def seen_in(first: int, last: int) -> Range:
+    """Range of a wording that was seen from ``first`` to ``last``, with the unread versions on both sides."""
+    at, end = SAMPLED.index(first), SAMPLED.index(last)
+    low = _after(SAMPLED[at - 1]) if at else None
+    high = _without(SAMPLED[end + 1]) if end + 1 < len(SAMPLED) else None
+    return Range(low, high)
+
+
+def from_settings(names: Set[str], whole: bool) -> Range:
+    """Range from the names in ``server_args``; ``whole``: the list has an end, so that a missing name counts."""
+    found = ANY
+    for first, name in NEW_SETTINGS.items():
+        here = seen_in(first, SAMPLED[-1])
+        if name in names:
+            found = found.both(here)
+        elif whole and len(names) >= _ALL_SETTINGS:
+            found = found.both(Range(None, _without(first)))
+    return found
+
+
+def from_batch(pairs: Mapping[str, str]) -> Range:
+    """Range from what a prefill line has; nothing from what it lacks, since its end may be torn off."""
+    found = ANY
+    for name, first, last in _PAIRS:
+        if name in pairs:
+            found = found.both(seen_in(first, last))
+    order = list(pairs)
+    graph = next((order.index(name) for name in _GRAPHS if name in pairs), None)
+    if graph is not None and _RATE in pairs:
+        found = found.both(seen_in(509, 509) if order.index(_RATE) < graph else seen_in(510, 523))
+    return found
+
+
+_PAIRS = (
+    ("swa token usage", 410, 523),
+    ("mamba usage", 503, 523),
+    ("#pending-token", 511, 523),
+    ("#replay-token", 521, 523),
+    ("#unbootstrapped-req", 406, 502),
+    ("#prealloc-req", 503, 511),
+    ("#bootstrap-req", 512, 523),
+)
+"""A name in a prefill line, and the first and last sampled version that prints it."""
+
+
+def text(number: int | None) -> str | None:
+    """``0.5.10`` of 510."""
+    return None if number is None else f"0.{number // 100}.{number % 100}"
+
+
+def _after(number: int) -> int:
+    return 500 if number == _LAST_04 else number + 1
+
+
+def _without(number: int) -> int:
+    """Newest release that can lack what the last version of this one has."""
+    return number if number in _POSTS else number - 1
+
 
 _AS_PRINTED = {
     "page_size": "page_size",
@@ -34,7 +222,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "dynamic_chunks": (bool,),
     "mixed_chunks": (bool,),
 }
-_MOST_TEXT = 1 << 16
+_FACTS_MOST_TEXT = 1 << 16
 """Bytes of a line that is kept as evidence: settings take some 12,000."""
 _SINGLE = "null"
 """disaggregation_mode of a server that does prefill and decode."""
@@ -42,14 +230,14 @@ _WITHOUT_CACHE = ("ChunkCache", "SWAChunkCache", "PureSWAChunkCache")
 """Kinds of cache that keep nothing, mem_cache/registry.py."""
 
 
-def learn(session: Session, event: Event) -> versions.Range:
+def learn(session: Session, event: Event) -> Range:
     """Put what a line says into the settings; the versions that have such settings."""
     handler = _HANDLERS.get(event.message)
     if handler is not None:
-        return handler(session, event) or versions.ANY
+        return handler(session, event) or ANY
     if event.message.startswith("off_"):
         _off(session, event)
-    return versions.ANY
+    return ANY
 
 
 def port(event: Event) -> int:
@@ -60,7 +248,7 @@ def port(event: Event) -> int:
 
 def put(session: Session, name: str, value: Any, event: Event) -> None:
     """Set a setting by this line, whatever was known."""
-    session.settings[name] = Setting(value, event.line, event.text[:_MOST_TEXT])
+    session.settings[name] = Setting(value, event.line, event.text[:_FACTS_MOST_TEXT])
 
 
 def _first(session: Session, name: str, value: Any, event: Event) -> None:
@@ -69,7 +257,7 @@ def _first(session: Session, name: str, value: Any, event: Event) -> None:
         put(session, name, value, event)
 
 
-def _server_args(session: Session, event: Event) -> versions.Range:
+def _server_args(session: Session, event: Event) -> Range:
     printed = dict(literals.entries(event.fields["args"]))
     whole = printed.pop(")", None) is not None
     model = literals.value(printed.get("model_path", ""))
@@ -88,7 +276,7 @@ def _server_args(session: Session, event: Event) -> versions.Range:
     ranks = [literals.value(printed.get(name, "None")) for name in ("dp_size", "attn_dp_size")]
     if counts := [n for n in ranks if isinstance(n, int)]:
         put(session, "data_parallel", max(counts), event)
-    return versions.from_settings(printed.keys(), whole)
+    return from_settings(printed.keys(), whole)
 
 
 def _fits(name: str, value: literals.Value) -> bool:
@@ -147,7 +335,7 @@ def _no_buffer(session: Session, event: Event) -> None:
         _first(session, "architecture", event.fields["architecture"], event)
 
 
-_HANDLERS: dict[str, Callable[[Session, Event], versions.Range | None]] = {
+_HANDLERS: dict[str, Callable[[Session, Event], Range | None]] = {
     "server_args": _server_args,
     "weights_loaded": _architecture,
     "capacity": _capacity,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from cachedoctor.engines.catalogue.logger import LoggerCatalogue
 from cachedoctor.engines.catalogue.scanner import Plan
 from cachedoctor.engines.detect import Reader
+from cachedoctor.engines.sglang.facts import HEAD
 from cachedoctor.engines.sglang.messages import ROWS
-from cachedoctor.engines.sglang.ranks import HEAD
 from cachedoctor.engines.sglang.tracker import Tracker
 
 _CLOCK = rb"(?!(?:Receive|Finish): |\{)[^\n\[\"']*+(?:\[(?!" + HEAD + rb")[^\n\[\"']*+)*+\[" + HEAD

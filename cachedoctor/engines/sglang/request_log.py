@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cachedoctor.captures.sglang_requests import uncut
 from cachedoctor.engines.catalogue.base import Event
+from cachedoctor.inputs.captures.sglang_requests import uncut
 from cachedoctor.knowledge import literals
 from cachedoctor.knowledge.texts import longest_prefix, sound_json
 from cachedoctor.model import Answer, Answers

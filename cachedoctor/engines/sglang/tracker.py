@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cachedoctor.engines.catalogue.base import Event, Message
-from cachedoctor.engines.sglang import access, batches, facts, versions
-from cachedoctor.engines.sglang.batches import Chunks
-from cachedoctor.engines.sglang.ranks import Writer, writer_of
+from cachedoctor.engines.sglang import facts, streams
+from cachedoctor.engines.sglang import facts as access
+from cachedoctor.engines.sglang import facts as versions
+from cachedoctor.engines.sglang.facts import Writer, writer_of
 from cachedoctor.engines.sglang.request_log import RequestLog
-from cachedoctor.engines.sglang.streams import Stream
+from cachedoctor.engines.sglang.streams import Chunks, Stream
 from cachedoctor.model import CacheSample, Mark, PrefillBatch, Session, Setting
 
 _ANYONES = frozenset({"access", "sigterm", "prompt_truncated", "weights_update", "flushed", "flush_timeout"})
@@ -118,7 +119,7 @@ class Tracker:
         pairs, text = event.fields["more"], event.text
         writer = writer_of(text)
         batch = PrefillBatch(session.index, self._path, event.line, writer.rank, writer.time)
-        batches.read(pairs, batch)
+        streams.read(pairs, batch)
         names = tuple(pairs)
         if names not in self._shapes and len(self._shapes) < _MOST_SHAPES:
             self._shapes.add(names)
@@ -133,7 +134,7 @@ class Tracker:
         half = (batch.new_tokens is None) is not (
             batch.cached_tokens is None
         )  # terminals write over the middle of lines
-        if batches.torn(pairs) or batch.new_seqs is None or half:
+        if streams.torn(pairs) or batch.new_seqs is None or half:
             stream.lost()
         else:
             stream.take(batch, Mark(event.line, text[:_MOST_TEXT]), _chunks(session))
@@ -157,8 +158,8 @@ class Tracker:
         pairs, text = event.fields["more"], event.text
         writer = writer_of(text)
         stream = self._stream(session, writer)
-        if stream is not None and stream.speaks(writer.rank) and not batches.torn(pairs):
-            usage = batches.usage(pairs, PrefillBatch(session.index, self._path, event.line))
+        if stream is not None and stream.speaks(writer.rank) and not streams.torn(pairs):
+            usage = streams.usage(pairs, PrefillBatch(session.index, self._path, event.line))
             stream.used(writer.rank, usage, Mark(event.line, text[:_MOST_TEXT]))
 
     def _retracted(self, session: Session, event: Event) -> None:

@@ -6,10 +6,8 @@ import re
 from collections.abc import Mapping
 
 from cachedoctor.engines.catalogue.base import Message
-from cachedoctor.engines.catalogue.field_text import Field
-from cachedoctor.engines.catalogue.logger_vocabulary import Prefix, Vocabulary
-from cachedoctor.engines.sglang.fields import PAIRS, field
-from cachedoctor.engines.sglang.meanings import MEANINGS
+from cachedoctor.engines.catalogue.logger import Field, Prefix, Vocabulary
+from cachedoctor.engines.sglang.fields import MEANINGS, PAIRS, field
 from cachedoctor.engines.sglang.messages import ROWS
 from cachedoctor.engines.sglang.reader import PREFIX
 

@@ -1,15 +1,163 @@
-"""What single lines of vLLM say of the server: the settings of its session, each with its line."""
+"""What single lines of vLLM say of the server: version, start-up configuration, settings."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from cachedoctor.engines.catalogue.base import Event
-from cachedoctor.engines.vllm import startup_config
-from cachedoctor.knowledge.architectures import is_hybrid
+from cachedoctor.knowledge.builds import is_hybrid
 from cachedoctor.model import Session, Setting
 from cachedoctor.model.session import release
+
+_BY_LINE = {
+    69: ("0.7.1", "0.7.1"),
+    72: ("0.7.2", "0.7.2"),
+    78: ("0.7.3", "0.7.3"),
+    80: ("0.8.0", "0.8.2"),
+    87: ("0.8.3", "0.8.4"),
+    111: ("0.8.5", "0.8.5"),
+    116: ("0.9.0", "0.9.0.1"),
+    118: ("0.9.1", "0.9.2"),
+    122: ("0.10.0", "0.10.0"),
+    123: ("0.10.1", "0.10.2"),
+    127: ("0.11.0", "0.11.0"),
+    236: ("0.11.1", "0.12.0"),
+    248: ("0.13.0", "0.13.0"),
+    257: ("0.14.0", "0.15.1"),
+    259: ("0.15.0", "0.19.1"),
+    271: ("0.20.0", "0.23.0"),
+    273: ("0.24.0", "0.25.1"),
+    310: ("0.26.0", "0.29.0"),
+    315: ("0.30.0", "0.30.0"),
+    320: ("0.31.0", "0.31.0"),
+    335: ("0.32.0", "0.33.0"),
+}
+"""Line of ``loggers.py`` at which the call stands that prints: oldest and newest version. Forks keep the numbers."""
+
+
+def by_line(number: int) -> tuple[str, str] | None:
+    """Return the oldest and the newest version whose statistics line is ``number``; None for an unknown one."""
+    return _BY_LINE.get(number)
+
+
+def narrow(session: Session, number: int | None, file: str | None) -> None:
+    """Take the range of versions from the place that printed a statistics line, unless the version is known."""
+    found = by_line(number) if number is not None and file is not None and file.endswith("loggers.py") else None
+    if session.version is None and session.version_min is None and found is not None:
+        session.version_min, session.version_max = found
+        session.build_source = "source"
+
+
+_QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
+_SPECULATIVE = re.compile(r"speculative_config=(?:None|SpeculativeConfig\((?P<config>[^)]*)\)|(?P<other>\{[^}]*\}))")
+_METHOD = re.compile(r"['\"]?method['\"]?[=:] ?['\"](\w{1,40})['\"]")
+_MODEL = re.compile(r"\bmodel='((?:[^'\\]|\\.){1,512})'")
+
+
+class Resolved(NamedTuple):
+    """The line ``Initializing a V1 LLM engine (v0.32.0) with config: ...``; what it does not say is None."""
+
+    model: str | None
+    prefix_caching: bool | None
+    chunked_prefill: bool | None
+    max_model_len: int | None
+    device: str | None
+    speculative: str | None
+    """Method of speculative decoding; empty when there is none."""
+    data_parallel: int | None
+    tensor_parallel: int | None
+    pooling: bool | None
+    """The model makes embeddings or scores, no text."""
+
+
+def resolved(text: str) -> Resolved:
+    """Read the configuration as it was resolved."""
+    bare = _bare(text)
+    model = _MODEL.search(text)
+    chunked = _flag(bare, "enable_chunked_prefill")  # up to 0.9 it had another name
+    return Resolved(
+        model=model[1] if model else None,
+        prefix_caching=_flag(bare, "enable_prefix_caching"),
+        chunked_prefill=_flag(bare, "chunked_prefill_enabled") if chunked is None else chunked,
+        max_model_len=_number(bare, "max_seq_len"),
+        device=_word(bare, "device_config"),
+        speculative=_speculative(text),
+        data_parallel=_number(bare, "data_parallel_size"),
+        tensor_parallel=_number(bare, "tensor_parallel_size"),
+        pooling=None if (pooler := _word(bare, "pooler_config")) is None else pooler != "None",
+    )
+
+
+_ASKED: dict[str, type[bool] | type[int] | type[str]] = {
+    "enable_prefix_caching": bool,
+    "block_size": int,
+    "max_num_batched_tokens": int,
+    "data_parallel_size": int,
+    "api_server_count": int,
+    "disable_log_stats": bool,
+    "mamba_cache_mode": str,
+    "prefix_match_unit": int,
+    "max_model_len": int,
+    "num_gpu_blocks_override": int,
+}
+
+
+def asked(text: str) -> dict[str, Any]:
+    """Read ``non-default args: {...}``: the arguments above that were given, with their values."""
+    found: dict[str, Any] = {}
+    for name, kind in _ASKED.items():
+        match = re.search(rf"'{name}': (True|False|\d{{1,12}}|'\w{{1,40}}')(?=[,}}])", text)
+        if match is None:
+            continue
+        raw = match[1]
+        value = {"True": True, "False": False}.get(raw, raw.strip("'"))
+        if kind is int and isinstance(value, str) and value.isdigit():
+            value = int(value)
+        if type(value) is kind:
+            found[name] = value
+    if "'speculative_config': {" in text or "'speculative_config': '" in text:
+        method = _METHOD.search(text)
+        found["speculative_config"] = method[1] if method else "unknown"
+    connector = re.search(r"kv_connector['\"]?[=:] ?['\"](\w{1,60})['\"]", text)
+    if connector is not None:
+        found["kv_connector"] = connector[1]
+    if "'chat_template': " in text:
+        found["chat_template"] = True
+    return found
+
+
+def _bare(text: str) -> str:
+    """The text without what stands in quotes, which a user chose."""
+    return _QUOTED.sub("''", text)
+
+
+def _flag(text: str, name: str) -> bool | None:
+    found = re.search(rf"\b{name}=(True|False)\b", text)
+    return None if found is None else found[1] == "True"
+
+
+def _number(text: str, name: str) -> int | None:
+    found = re.search(rf"\b{name}=(\d{{1,12}})\b", text)
+    return None if found is None else int(found[1])
+
+
+def _word(text: str, name: str) -> str | None:
+    found = re.search(rf"\b{name}=(\w{{1,20}})", text)
+    return None if found is None else found[1]
+
+
+def _speculative(text: str) -> str | None:
+    found = _SPECULATIVE.search(text)
+    if found is None:
+        return None
+    config = found["config"] or found["other"]
+    if config is None:
+        return ""
+    method = _METHOD.search(config)
+    return method[1] if method else "unknown"
+
 
 CPU_BLOCK = 128
 """Tokens of a block on a processor when none is asked for, from 0.11.1 on; before, 16 without Intel's extension."""
@@ -69,14 +217,14 @@ def _model(session: Session, event: Event) -> None:
 
 
 def _args(session: Session, event: Event) -> None:
-    for name, value in startup_config.asked(event.fields["args"]).items():
+    for name, value in asked(event.fields["args"]).items():
         if value is not False or name == "enable_prefix_caching":
             put(session, event, _ASKED_AS[name], value, f"'{name}': {value!r}")
     put(session, event, "arguments", True)
 
 
 def _resolved(session: Session, event: Event) -> None:
-    found = startup_config.resolved(event.fields["config"])
+    found = resolved(event.fields["config"])
     _version(session, event.fields["version"])
     session.model = session.model or found.model
     if found.prefix_caching is not None:

@@ -1,13 +1,8 @@
-"""What every field of every message of vLLM means, and its unit: data for people who read a log line.
-
-A name that means one thing everywhere stands alone; a name that means different things in different messages has no
-general entry, only one per message: ``lookup.total``. Parts of a line that are read as pairs (``more``) have a table
-of their own. Source: the code that prints the messages, vLLM 0.5.4 to 0.33.0 and LMCache 0.3.0 to 0.5.6.
-"""
+"""What every message and field of vLLM means, and its unit: data for people who read a log."""
 
 from __future__ import annotations
 
-from cachedoctor.engines.catalogue.field_text import Field
+from cachedoctor.engines.catalogue.logger import Field
 
 F = Field
 
@@ -170,3 +165,102 @@ def pair(message: str, name: str) -> Field | None:
     """Return the description of a pair by its printed name, ``CPU KV cache usage`` as well; None when there is none."""
     plain = "KV cache usage" if name.endswith(" KV cache usage") else name
     return PAIRS.get(f"{message}.{plain}")
+
+
+MEANINGS: dict[str, str] = {
+    # statistics
+    "stats": "What one engine did since the line before, normally 10 seconds ago (5 in 0.7): rates of the interval, and a hit rate that is none of the interval but rolls over the last 1,000 requests. No field is about a single request. A busy engine prints it again and again; an idle one prints it once more and then at the debug level only.",
+    "stats_v0": "What the V0 engine (0.11 and older) did since the line before. Its hit rate stands in a line of its own behind this one, and only if prefix caching is on.",
+    "hit_rate_v0": "Hit rates of the V0 engine's prefix cache since its start, for blocks in GPU and in CPU memory. Printed only if prefix caching is on.",
+    "iteration": "One step of the engine (--enable-logging-iteration-details): context tokens are the prompt tokens that it computed, reused ones are not among them and stand nowhere in the line. A dummy step computes nothing: data parallel ranks step together.",
+    "speculation": "Speculative decoding is on, and how many drafted tokens were accepted since the line before. EAGLE and MTP normally give up the last matching block of every lookup.",
+    "stats_off": "There is more than one API server process, so the statistics lines are not printed at all: this log shows no hit rate, which is not a hit rate of 0. --api-server-count 1 brings them back (0.10.2 and newer).",
+    "stats_custom": "The statistics lines were turned off with --disable-log-stats; some other logger still takes the numbers.",
+    "api_servers": "Data parallelism brings one API server process per rank by default. With more than one, statistics lines are not printed.",
+    # start
+    "version": "The version of vLLM: a new life of the server begins, with an empty cache.",
+    "model": "The model that is served, second line of the banner.",
+    "args": "All options of the server with their values, defaults included (0.8 and older). What was resolved from them stands in `Initializing a V1 LLM engine`.",
+    "args_given": "The options that were given, and no others. They say what was asked for: what became of it stands in `Initializing a V1 LLM engine`.",
+    "engine_start": "The resolved configuration of the engine, which decides where options and defaults disagree: enable_prefix_caching says whether there is a prefix cache. Printed by every engine process: with data parallelism once per rank.",
+    "architecture": "The architecture of the model; it decides whether all layers are plain attention or some keep a recurrent state, which can be resumed at few places only.",
+    "max_model_len": "The longest request, prompt and answer together.",
+    "chunked_prefill": "Long prompts are computed in chunks of at most so many tokens per step. On models with a recurrent state, states are kept where a chunk ends.",
+    "ready": "The API server has what it needs from the engine and begins to answer soon.",
+    "engine_ready": "The engine has loaded the model and laid out its KV cache, which is empty.",
+    # sizes of blocks
+    "attention_block": "On a model with a recurrent state the blocks of the attention layers grow until one holds as much as a state. Reuse goes by whole blocks: a common prefix that is shorter than one block is computed again, unless finer hits are possible (--prefix-match-unit, 0.26 and newer).",
+    "mamba_padding": "The recurrent state is padded to the size of an attention block. It costs memory and changes nothing about reuse.",
+    "block_size": "The attention backend decides the block size. Reuse goes by whole blocks: a common prefix that is shorter than one block is computed again.",
+    "group_sizes": "Block sizes of the groups of layers that share a kind of cache, on models with more than one kind.",
+    "lcm_block": "Least common multiple of the block sizes of all groups: a prefix can be reused up to a multiple of it, unless finer hits are possible.",
+    # models with a recurrent state
+    "mamba_mode": "Prefix caching is on, and how states of recurrent layers are kept: align keeps them where a chunk or a prompt ends, all at every block. A shared prefix is reused only up to a kept state.",
+    "mamba_mode_none": "Prefix caching is off, so no state of recurrent layers is kept.",
+    "mamba_mode_ignored": "The option for the mode of the recurrent layers' cache is going away; newer versions always keep states as align does.",
+    "mamba_experimental": "Prefix caching is on for a model with recurrent layers, which this version calls experimental.",
+    "mamba_align": "The model cannot keep a state at every block, so states are kept where a chunk or a prompt ends. Prefix caching stays on.",
+    "off_hybrid": "Prefix caching is off although it was asked for: this version has none for this kind of model (0.10.2 to 0.14; 0.16 and newer have one).",
+    # why prefix caching is off
+    "off_attention": "Prefix caching is off: the model has attention that looks ahead, so that a token's cache depends on what follows it.",
+    "off_encoder_only": "Prefix caching is off: this instance only encodes images or sound and computes no prompts.",
+    "off_batch_invariant": "Prefix caching is off: the attention backend cannot combine it with batch invariance (VLLM_BATCH_INVARIANT).",
+    "off_encoder_decoder": "Prefix caching and chunked prefill are off: encoder-decoder models have neither.",
+    "off_cpu": "Prefix caching is off: this version has none on this kind of CPU.",
+    "off_mla": "Prefix caching and chunked prefill are off: the model uses multi-head latent attention on a device (in 0.7 on any) where this version has none for it.",
+    "off_amx": "Prefix caching and chunked prefill are off: on CPUs with AMX this version cannot combine them with linear attention.",
+    "off_ocr": "Prefix caching is off for this model: what it keeps while it generates cannot be reused.",
+    "off_multimodal": "Prefix caching is off although it was asked for: the V0 engine has none for models that take images or sound.",
+    "off_prompt_embeds": "Prefix caching is off although it was asked for: 0.11.0 cannot combine it with prompts given as embeddings.",
+    "off_context_parallel": "Prefix caching and chunked prefill are off: 0.12 cannot combine them with parallel contexts in prefill.",
+    "off_tpu": "Prefix caching is off: 0.7 has none on TPUs.",
+    "default_off": "Prefix caching is off by default for this model; an option can turn it on.",
+    "default_on": "Prefix caching is on by default for this model.",
+    "unsupported": "Why prefix caching is not on by default for this kind of model. An option may still turn it on.",
+    "supported": "Prefix caching is on by default for this kind of model.",
+    "unofficial": "Prefix caching was asked for on a model for which this version does not promise that it works.",
+    "events_without_cache": "KV cache events were asked for, but prefix caching is off: there is nothing to report, and nothing to reuse.",
+    "events_off": "A publisher of KV cache events is configured, but the events are off. Nothing about reuse changes, except that routers learn nothing of what is cached.",
+    "offload_off": "Prefix caching is off, so no KV cache is moved to CPU memory, either: evicted prefixes are lost.",
+    # what limits hits
+    "fine_grained_off": "Reuse goes by whole blocks of the largest kind: some layers of the model cannot resume within a block.",
+    "hybrid_manager_off": "All layers keep as much KV cache as those with full attention: fewer tokens fit, and cached prefixes are evicted earlier.",
+    "eagle_keeps_block": "With EAGLE or MTP the last matching block is reused, which is normally given up so that the drafter has what it needs.",
+    "eagle_dense": "With EAGLE on a model with a recurrent state, states are kept at every block instead of at few places.",
+    "system_merged": "A system message in the middle of a conversation is moved to its begin, because the chat template wants it there: every new one changes the prompt from the front, and the rest of the conversation is computed again (0.31 and newer; printed once).",
+    "random_seed": "Hashes of blocks differ from process to process: caches that are shared between instances find nothing of each other. Reuse within this instance is not affected.",
+    # capacity
+    "kv_size": "How many tokens fit into the KV cache, those of running requests and cached ones together. What does not fit is evicted, which the log does not say.",
+    "concurrency": "How many requests of the longest length fit into the KV cache at once.",
+    "blocks": "How many blocks the KV cache has (0.11 and older); times the block size these are its tokens.",
+    "blocks_override": "The number of blocks was given by hand (--num-gpu-blocks-override) in the place of what fits into memory.",
+    "preemption": "The KV cache is full: a running request lost its blocks and is computed again later, or is swapped out (V0 engine; V1 logs no preemption, only /metrics counts them).",
+    # what empties the cache
+    "reset_asked": "Somebody called POST /reset_prefix_cache.",
+    "reset": "The prefix cache is empty now, and the hit rate starts again. It follows a call of /reset_prefix_cache, new weights, or sleep.",
+    "reset_failed": "The prefix cache was to be emptied, but requests were running: it keeps what it has.",
+    "sleep_asked": "Somebody called POST /sleep: the KV cache is given up.",
+    "sleep": "The engine sleeps: its KV cache is gone, and after it wakes every prompt is computed again.",
+    "sleep_freed": "Memory that was given up by going to sleep, KV cache included.",
+    "wake_asked": "Somebody called POST /wake_up.",
+    "wake": "The engine is awake, with an empty KV cache.",
+    "lora_loaded": "A LoRA adapter was loaded. Requests with different adapters share no cache.",
+    "lora_reloaded": "A LoRA adapter was loaded again under its name: what was computed with the old weights is still reused, so that answers may be wrong.",
+    # requests
+    "request": "A request as it was received. Up to 0.11.0 the line holds the text of the prompt; newer ones show sampling parameters only. How much of it was reused is in no line of vLLM.",
+    "request_details": "The text and the tokens of a request's prompt (debug level, 0.11.1 and newer).",
+    "request_added": "A request was handed to the engine.",
+    "access": "A request over HTTP was answered: which path, and with what status.",
+    # connectors to caches outside
+    "connector": "A connector moves KV cache between this engine and something outside of it; it can bring prefixes back that were evicted.",
+    "offload_hit": "What was found for a request: tokens that are still in GPU memory, and behind them tokens in offloaded memory.",
+    "lookup": "What LMCache holds of a request's prompt, and how much of it is not in GPU memory and has to be loaded. From LMCache 0.3.15 on the line says how much the engine's own prefix cache has.",
+    "lookup_pending": "LMCache is still looking for a request's prompt: the request waits.",
+    "storing": "LMCache is about to copy a request's KV cache.",
+    "mp_lookup": "What the engine's own prefix cache has of a request's prompt, and how much LMCache is to load.",
+    "lmcache_start": "LMCache runs inside vLLM; the line has the versions of both.",
+    "lmcache_config": "The configuration of LMCache: where it keeps KV cache, how much of it, and in chunks of how many tokens.",
+    "stored": "LMCache has copied a request's KV cache.",
+    "retrieve_short": "LMCache has loaded less than it said it had: the rest is computed, or wrong. No request is named.",
+    "retrieved": "LMCache has loaded KV cache for a request, which is not computed again.",
+}  # fmt: skip

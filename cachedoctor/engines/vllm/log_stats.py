@@ -1,13 +1,162 @@
-"""Turns the statistics line of an engine into a sample."""
+"""The statistics line of a vLLM engine: its prefix, its interval, and the sample it becomes."""
 
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 from cachedoctor.model import CacheSample
 from cachedoctor.model.bounds import PERCENT
+
+_PREFIX = re.compile(
+    rb"(?:\((?P<process>[\w.-]{1,60})[^()]{0,80}\) )?"
+    rb"\[?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL)\s{1,4}(?P<month>\d\d)-(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d)"
+    rb"(?:[.,]\d{1,6})? \[?(?P<file>[\w./-]{1,200}\.py):(?P<source>\d{1,5})\]"
+)
+_HEAD = 1 << 13
+"""Bytes of a line in which its prefix is looked for; progress bars may be glued before it."""
+_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+"""Days of each month of a leap year, so that every day of the calendar is one; vLLM writes no year."""
+_BEFORE = (0, *accumulate(_MONTHS))
+"""Days before each month."""
+_DAY = 86_400
+_HALF_YEAR = 183 * _DAY
+
+
+class LinePrefix(NamedTuple):
+    """Parts of a prefix; None where the line has none."""
+
+    process: str | None = None
+    """``APIServer``, ``EngineCore_DP0`` ..."""
+    time: int | None = None
+    """Seconds since the begin of a leap year, in the zone of the server."""
+    iso: str | None = None
+    """``--MM-DDTHH:MM:SS``."""
+    file: str | None = None
+    """Source file that printed it; at the debug level with its folders."""
+    source: int | None = None
+    """Number of the line in it."""
+
+
+def read(line: bytes) -> LinePrefix:
+    """Read the prefix of a line without its wrapper."""
+    found = _PREFIX.search(line, 0, _HEAD)
+    if found is None:
+        return LinePrefix()
+    process, _, month, day, clock, file, source = ((part or b"").decode("latin-1") for part in found.groups())
+    time = _seconds(int(month), int(day), int(clock[:2]), int(clock[3:5]), int(clock[6:]))
+    return LinePrefix(process or None, time, None if time is None else f"--{month}-{day}T{clock}", file, int(source))
+
+
+def _seconds(month: int, day: int, hour: int, minute: int, second: int) -> int | None:
+    """Seconds since the begin of the year; None for what no calendar and no clock has."""
+    if not (1 <= month <= len(_MONTHS) and 1 <= day <= _MONTHS[month - 1] and hour < 24 and minute < 60 > second):
+        return None
+    return (_BEFORE[month - 1] + day - 1) * _DAY + hour * 3600 + minute * 60 + second
+
+
+def seconds(earlier: int, later: int) -> float:
+    """Seconds between two times without a year; those of a log that goes on over New Year as well."""
+    passed = later - earlier
+    return float(passed + _BEFORE[-1] * _DAY if passed < -_HALF_YEAR else passed)
+
+
+_DEFAULT = 10.0
+_EARLY = 5.0
+"""Seconds, up to 0.7 and in the V0 engine."""
+_REMEMBERED = 32
+_LONGEST = 120.0
+"""Seconds; a longer gap is that of a log without its lines of zeros."""
+_SECOND = 1.0
+"""Times have whole seconds: an interval of 10 s is printed as 9, 10 or 11."""
+_AGREE = 2
+"""Gaps that make an interval longer than the default believed: one may lack the lines between."""
+
+
+class _Line(NamedTuple):
+    time: int
+    """As ``Prefix.time``."""
+    busy: bool
+
+
+Writer = tuple[str | None, str | None]
+"""Process and label of the engine: each of several API servers prints lines of every engine, at its own times."""
+
+
+class Intervals:
+    """Learns the interval of one server from the times of its lines."""
+
+    def __init__(self) -> None:
+        self._gaps: deque[float] = deque(maxlen=_REMEMBERED)
+        self._last: dict[Writer, _Line] = {}
+        self._ready: int | None = None
+        self._commonest: tuple[float, int] | None = None
+        """Mean of the commonest short gaps, and how many these are; None where it is not known any more."""
+
+    def ready(self, time: int | None) -> None:
+        """The engine was made ready; statistics are counted from then on."""
+        if time is not None and not self._last:
+            self._ready = time
+
+    def fresh(self, writer: Writer) -> bool:
+        """Whether no line of this writer came yet."""
+        return writer not in self._last
+
+    def of(self, writer: Writer, time: int | None, busy: bool, early: bool) -> float | None:
+        """Seconds that the next line of a writer is over; None when the log cannot tell.
+
+        Args:
+            writer: who prints it.
+            time: of the line, to the second.
+            busy: the line tells of work.
+            early: the version is 0.7 or older, or the engine V0, which print while idle as well.
+        """
+        default = _EARLY if early else _DEFAULT
+        if time is None:
+            return default
+        before = self._last.get(writer)
+        self._last[writer] = _Line(time, busy)
+        if before is None:
+            return self._first(time, self.usual(early))
+        gap = seconds(before.time, time)
+        if not (before.busy or early) or not 0 < gap <= _LONGEST:
+            return self.usual(early)
+        if len(self._gaps) < _REMEMBERED or self._gaps[0] != gap:  # else one comes as another one goes
+            self._commonest = None
+        self._gaps.append(gap)
+        usual = self.usual(early)
+        # A line that came late is about all the time that passed; where far more did, lines of zeros were taken out.
+        return gap if usual + _SECOND < gap < 2 * usual else usual
+
+    def usual(self, early: bool) -> float:
+        """The interval as far as it is known by now: the commonest short gap behind a line that tells of work."""
+        default = _EARLY if early else _DEFAULT
+        if not self._gaps:
+            return default
+        if self._commonest is None:
+            least = min(self._gaps)
+            near = [gap for gap in self._gaps if gap <= least + _SECOND]
+            self._commonest = sum(near) / len(near), len(near)
+        mean, count = self._commonest
+        if mean > default and count < _AGREE:
+            return default
+        return default if abs(mean - default) <= _SECOND / count else mean
+
+    def learned(self, early: bool) -> float | None:
+        """The interval where it is not the default; None where that is not known."""
+        usual = self.usual(early)
+        return None if usual == (_EARLY if early else _DEFAULT) else usual
+
+    def _first(self, time: int, usual: float) -> float:
+        """The first line may come one interval after the engine was ready, with what the start took on top."""
+        if self._ready is None:
+            return usual
+        since = seconds(self._ready, time)
+        return since if usual <= since < 2 * usual else usual
+
 
 _NUMBER = re.compile(r"(\d{1,10}(?:\.\d{1,15})?)(?!\.?\d)")
 _USAGE = " KV cache usage"

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from cachedoctor.engines import callers
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.detect import Row
-from cachedoctor.engines.vllm import facts, log_stats, prefix, versions
-from cachedoctor.engines.vllm.log_interval import Intervals
-from cachedoctor.engines.vllm.logged_prompts import LoggedPrompts
-from cachedoctor.engines.vllm.lookups import Lookups
+from cachedoctor.engines.vllm import facts, log_stats
+from cachedoctor.engines.vllm import facts as versions
+from cachedoctor.engines.vllm import log_stats as prefix
+from cachedoctor.engines.vllm.log_stats import Intervals
+from cachedoctor.engines.vllm.logged_requests import LoggedPrompts, Lookups
 from cachedoctor.engines.vllm.periods import Periods
 from cachedoctor.model import CacheSample, Mark, Session, Setting
 

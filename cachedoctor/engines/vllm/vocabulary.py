@@ -6,9 +6,8 @@ import re
 from collections.abc import Mapping
 
 from cachedoctor.engines.catalogue.base import Message
-from cachedoctor.engines.catalogue.logger_vocabulary import Prefix, Vocabulary
-from cachedoctor.engines.vllm.fields import field, pair
-from cachedoctor.engines.vllm.meanings import MEANINGS
+from cachedoctor.engines.catalogue.logger import Prefix, Vocabulary
+from cachedoctor.engines.vllm.fields import MEANINGS, field, pair
 from cachedoctor.engines.vllm.messages import ROWS
 from cachedoctor.engines.vllm.reader import PREFIX
 

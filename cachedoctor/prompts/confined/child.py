@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Any
 
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.prompts.confined import limits
+from cachedoctor.prompts.confined import pipe_messages
 from cachedoctor.prompts.confined.pipe_messages import Message, read, write
 
 _WORKER = "cachedoctor.prompts.confined_worker"
@@ -38,7 +38,7 @@ class Child:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._seconds = limits.WALL_SECONDS
+        self._seconds = pipe_messages.WALL_SECONDS
         self._ended: FailedError | None = None
 
     def ask(self, subject: str, head: dict[str, Any], data: bytes = b"", chars: int = 0) -> Message:
@@ -56,7 +56,7 @@ class Child:
         """
         if self._ended is not None:
             raise self._ended
-        self._seconds += chars / limits.CHARS_PER_SECOND
+        self._seconds += chars / pipe_messages.CHARS_PER_SECOND
         answer = self._exchange(self._started(), Message({**head, "subject": subject, "chars": chars}, data))
         if answer is None or "limit" in answer.head:
             self._ended = self._fault(subject, answer)
@@ -103,14 +103,14 @@ class Child:
     def _fault(self, subject: str, answer: Message | None) -> FailedError:
         """Say why the child ended."""
         if answer is not None:
-            return FailedError(f"{subject}: needs more than {limits.memory_mib():,} MiB of memory", _HINT)
+            return FailedError(f"{subject}: needs more than {pipe_messages.memory_mib():,} MiB of memory", _HINT)
         assert self._process is not None  # noqa: S101 - it was asked
         if self._seconds <= 0:
-            return FailedError(f"{subject}: took longer than {limits.WALL_SECONDS:.0f} s", _HINT)
+            return FailedError(f"{subject}: took longer than {pipe_messages.WALL_SECONDS:.0f} s", _HINT)
         self._process.kill()
         status = self._process.wait()
         if status == -getattr(signal, "SIGXCPU", 0):
-            return FailedError(f"{subject}: took more than {limits.CPU_SECONDS} s of processor time", _HINT)
+            return FailedError(f"{subject}: took more than {pipe_messages.CPU_SECONDS} s of processor time", _HINT)
         return FailedError(f"{subject}: ended the process that it ran in (status {status})", _HINT)
 
 

@@ -10,8 +10,8 @@ import msgspec
 from cachedoctor.knowledge.texts import sound_json
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts.regular_files import MIB, open_file, read_file
-from cachedoctor.prompts.tokenizers.gguf import MAGIC, read_metadata
-from cachedoctor.prompts.tokenizers.gguf import chat_template as gguf_template
+from cachedoctor.prompts.tokenizers.from_gguf import MAGIC, read_metadata
+from cachedoctor.prompts.tokenizers.from_gguf import chat_template as gguf_template
 
 MAX_MIB = 16
 """Of a file that holds a template; tokenizer_config.json has up to 2."""

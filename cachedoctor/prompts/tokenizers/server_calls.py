@@ -1,4 +1,4 @@
-"""Asks a running llama-server one thing: bounded in size and time, every fault one line. Knows HTTP, no endpoint."""
+"""Asks a running llama-server for tokens, bounded in size and time."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 from typing import Any
 from urllib.parse import urlsplit
 
-from cachedoctor.http_requests import FAULTS, Answer, TooLargeError, ask, connection
+from cachedoctor.inputs.http_requests import FAULTS, Answer, TooLargeError, ask, connection
 from cachedoctor.model import CacheDoctorError
+from cachedoctor.prompts.tokenizers.base import Tokens, char_at, char_offsets
 
 TIMEOUT_SECONDS = 30.0
 """For one step of an answer; a server that is reading a prompt of 250,000 tokens still tokenises within a second."""
@@ -62,3 +63,65 @@ def _refused(url: str, answer: Answer) -> CacheDoctorError:
         said = answer.reason
     hint = _HINTS.get(answer.status, "is this a llama-server with a model loaded?")
     return CacheDoctorError(f"{url} answered {answer.status} {str(said)[:_MAX_REASON]}", hint)
+
+
+class ServerTokenizer:
+    """The tokenizer of the model that a llama-server has loaded."""
+
+    exact = True
+    # what the server's tokenizer does at the ends of a text is not known here
+    local = False
+    chat_template = None
+
+    def __init__(self, url: str) -> None:
+        """Ask the server once, for its BOS token; raises ``CacheDoctorError`` when it cannot be asked."""
+        self.name = url
+        self._url = url.rstrip("/")
+        self._bos = [token["id"] for token in self._ask("", add_special=True)][:1]
+
+    def leading(self, text: str) -> int:
+        """Tokens that the server puts in front of this prompt."""
+        return int(bool(self._bos) and [token["id"] for token in self._ask(text[:256])[:1]] != self._bos)
+
+    def encode(self, text: str) -> Tokens:
+        """Tokenise as the server does; a special token's text becomes that token, and no BOS is added."""
+        answer = self._ask(text)
+        return Tokens([token["id"] for token in answer], self._starts(text, [_raw(token["piece"]) for token in answer]))
+
+    def _starts(self, text: str, pieces: list[bytes]) -> list[int]:
+        """Offsets by laying the pieces along the text; blanks may be added or swallowed by special tokens."""
+        raw, offsets = text.encode("utf-8", "replace"), char_offsets(text)
+        starts, at = [], 0
+        for piece in pieces:
+            here = next((p for p in (piece, piece.removeprefix(b" ")) if raw.startswith(p, at)), None)
+            if here is None:
+                blanks = len(raw) - at - len(raw[at:].lstrip())
+                if not raw.startswith(piece, at + blanks):
+                    raise CacheDoctorError(
+                        f"the tokens of {self._url} do not spell the prompt, from byte {at:,} on",
+                        "use the model's own tokenizer.json or .gguf instead",
+                    )
+                at, here = at + blanks, piece
+            starts.append(char_at(offsets, at))
+            at += len(here)
+        return starts
+
+    def _ask(self, text: str, *, add_special: bool = False) -> list[dict[str, Any]]:
+        body = {"content": text, "add_special": add_special, "parse_special": True, "with_pieces": True}
+        answer = post(f"{self._url}/tokenize", body)
+        tokens = answer.get("tokens") if isinstance(answer, dict) else None
+        if not isinstance(tokens, list):
+            raise CacheDoctorError(f"{self._url}/tokenize answered without tokens", "is this a llama-server?")
+        if not all(isinstance(t, dict) and isinstance(t.get("id"), int) and "piece" in t for t in tokens):
+            raise CacheDoctorError(
+                f"{self._url}/tokenize gives no pieces: the server is older than b3683 (September 2024)",
+                "use the model's own tokenizer.json or .gguf instead",
+            )
+        return tokens
+
+
+def _raw(piece: Any) -> bytes:
+    # the server writes a piece that is no UTF-8 by itself as a list of bytes
+    if isinstance(piece, list) and all(isinstance(byte, int) and 0 <= byte < 256 for byte in piece):
+        return bytes(piece)
+    return str(piece).encode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""A probe as text and JSON (``cachedoctor.probe/1``, frozen). Knows Probe and the forms; knows no server."""
+"""A probe as text and JSON (``cachedoctor.live.probe/1``, frozen). Knows Probe and the forms; knows no server."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import msgspec
 
 from cachedoctor.model.probed import Probe, ProbedServer, ProbeQuestion
 from cachedoctor.report.base import Look
-from cachedoctor.report.text import text_table
+from cachedoctor.report.text import page as text_table
 from cachedoctor.report.text.page import Page
+from cachedoctor.report.words.measured_table import Heading, Row
 from cachedoctor.report.words.numbers import count
-from cachedoctor.report.words.table_parts import Heading, Row
 
 Form = Literal["text", "json"]
 FORMATS: tuple[Form, ...] = get_args(Form)
@@ -54,7 +54,7 @@ def write_probe(form: Form, shown: Probe, out: IO[bytes], look: Look) -> None:
     page.gap()
     _head(page, shown)
     page.gap()
-    text_table.show(page, "question", _HEADINGS, [_row(question) for question in shown.questions])
+    text_table.show_table(page, "question", _HEADINGS, [_row(question) for question in shown.questions])
     for question in shown.questions:
         if question.note:
             page.prose([], f"{question.name}: {question.note}", 2)

@@ -1,7 +1,4 @@
-"""Sums over many logs as text, markdown, csv and JSON (``cachedoctor.stats/1``, frozen).
-
-Knows Stats and the forms. Knows nothing of how a number came about.
-"""
+"""Sums over many logs as text, markdown, csv and JSON (``cachedoctor.stats/1``, frozen)."""
 
 from __future__ import annotations
 
@@ -13,18 +10,122 @@ from typing import IO, Literal, get_args
 
 import msgspec
 
-from cachedoctor.model import MeasuredRow, Stats, StatsInput, StatsRow, StatsTable
-from cachedoctor.model.tool import Tool
-from cachedoctor.report import sanitize
+from cachedoctor.model import By, MeasuredRow, Piece, Stats, StatsInput, StatsRow, StatsTable
+from cachedoctor.model.report import Tool
+from cachedoctor.redaction import sanitize
+from cachedoctor.redaction.secrets import hidden
 from cachedoctor.report.base import Look
 from cachedoctor.report.markdown.markdown_safe import cell, table
-from cachedoctor.report.secrets import hidden
-from cachedoctor.report.text import text_table
+from cachedoctor.report.text import page as text_table
 from cachedoctor.report.text.page import Page
 from cachedoctor.report.text.text_safe import visible
-from cachedoctor.report.words import stats_cells
-from cachedoctor.report.words.numbers import count
-from cachedoctor.report.words.table_parts import Row
+from cachedoctor.report.words.measured_table import Heading, Row
+from cachedoctor.report.words.numbers import count, duration, number, percent
+
+UNKNOWN = "unknown"
+
+HEADINGS = (
+    Heading("requests"),
+    Heading("prompt", "tokens"),
+    Heading("reused", "of prompt"),
+    Heading("computed", "tokens"),
+    Heading("prompt time", "in all"),
+    Heading("median", "of one"),
+    Heading("p90", "of one"),
+    Heading("speed", "tokens/s"),
+    Heading("lost: client", "tokens"),
+    Heading("server", "tokens"),
+    Heading("avoidable", "tokens"),
+    Heading("time", "in all"),
+)
+
+_TITLES: dict[By, str] = {
+    "model": "by model", "build": "by build of llama.cpp", "memory": "by kind of memory", "path": "by input",
+    "origin": "by server of one log", "client": "by client", "endpoint": "by endpoint", "hour": "by hour",
+    "outcome": "by outcome", "slot": "by slot", "turn": "by turn of the conversation",
+}  # fmt: skip
+
+MEASURED = "servers without requests"
+MEASURED_HEADINGS = (
+    Heading("servers"),
+    Heading("from"),
+    Heading("prompt", "tokens"),
+    Heading("reused", "of prompt"),
+    Heading("95 %", "interval"),
+)
+PIECES: dict[Piece, str] = {
+    "conversation": "conversations", "response": "responses", "metrics": "/metrics", "batch": "prefill batches",
+    "interval": "intervals", "rate": "last hit rates",
+}  # fmt: skip
+
+
+def title(by: By | None) -> str:
+    """Say what a table groups by."""
+    return "all requests" if by is None else _TITLES[by]
+
+
+def row_name(row: StatsRow, by: By | None) -> str:
+    """Name a group."""
+    return name_of(by, row.group)
+
+
+def name_of(by: By | None, group: str | None) -> str:
+    """Name a group that may be unknown."""
+    return "all" if by is None else UNKNOWN if group is None else group
+
+
+def cells(row: StatsRow) -> list[str]:
+    """Write the numbers of a group, in the order of the headings; what the logs do not tell is a dash."""
+    share = percent(row.cached_tokens or 0, row.prompt_tokens) if row.prompt_tokens else "-"
+    return [
+        number(row.requests),
+        _tokens(row.prompt_tokens),
+        share,
+        _tokens(row.processed_tokens),
+        _time(row.prompt_ms),
+        _time(row.prompt_ms_p50),
+        _time(row.prompt_ms_p90),
+        _tokens(row.speed_p50),
+        _tokens(row.client_lost_tokens),
+        _tokens(row.server_lost_tokens),
+        _tokens(row.avoidable_tokens),
+        _time(row.avoidable_ms),
+    ]
+
+
+def measured_name(row: MeasuredRow) -> str:
+    """Name a group of servers."""
+    return name_of(row.by, row.group)
+
+
+def measured_cells(row: MeasuredRow) -> list[str]:
+    """Write what these servers measured, in the order of the headings."""
+    return [
+        number(row.servers),
+        f"{number(row.pieces)} {PIECES[row.piece]}",
+        _tokens(row.prompt_tokens),
+        percent(row.reuse, 1),
+        f"{percent(row.low, 1)} to {percent(row.high, 1)}" if row.low is not None and row.high is not None else "-",
+    ]
+
+
+def unsaid(rows: list[StatsRow]) -> str:
+    """Say of how many requests the logs do not tell the reuse; empty when of none."""
+    unknown, requests = sum(row.unknown_requests for row in rows), sum(row.requests for row in rows)
+    if not unknown:
+        return ""
+    return (
+        f"Of {number(unknown)} of {number(requests)} requests the logs do not tell prompt and reuse: no sum has them."
+    )
+
+
+def _tokens(value: float | None) -> str:
+    return "-" if value is None else number(value)
+
+
+def _time(ms: float | None) -> str:
+    return "-" if ms is None else duration(ms)
+
 
 Form = Literal["text", "json", "csv", "markdown"]
 FORMATS: tuple[Form, ...] = get_args(Form)
@@ -59,16 +160,16 @@ def _text(stats: Stats, look: Look) -> bytes:
     page = Page(text, look.width, look.color, look.ascii_only)
     for shown in _with_rows(stats):
         page.gap()
-        rows = [Row(stats_cells.name(row, shown.by), stats_cells.cells(row)) for row in shown.rows[:_MOST]]
-        text_table.show(page, stats_cells.title(shown.by), stats_cells.HEADINGS, rows)
+        rows = [Row(row_name(row, shown.by), cells(row)) for row in shown.rows[:_MOST]]
+        text_table.show_table(page, title(shown.by), HEADINGS, rows)
         if len(shown.rows) > _MOST:
             page.prose([], f"and {count(len(shown.rows) - _MOST, 'group')} more: --format csv has all.", 0)
     if stats.measured:
         page.gap()
-        rows = [Row(stats_cells.measured_name(row), stats_cells.measured_cells(row)) for row in stats.measured[:_MOST]]
-        text_table.show(page, stats_cells.MEASURED, stats_cells.MEASURED_HEADINGS, rows)
+        rows = [Row(measured_name(row), measured_cells(row)) for row in stats.measured[:_MOST]]
+        text_table.show_table(page, MEASURED, MEASURED_HEADINGS, rows)
     page.gap()
-    note = stats_cells.unsaid(stats.tables[0].rows)
+    note = unsaid(stats.tables[0].rows)
     if note:
         page.prose([], note, 0)
     page.prose([], _read(stats), 0)
@@ -101,7 +202,7 @@ def _csv(stats: Stats, _: Look) -> bytes:
         for row in shown.rows:
             writer.writerow([shown.by or "all", _unrun(row.group), *(getattr(row, name) for name in _VALUES)])
     for measured in stats.measured:
-        kind = f"{measured.by or 'all'}, {stats_cells.PIECES[measured.piece]}"
+        kind = f"{measured.by or 'all'}, {PIECES[measured.piece]}"
         writer.writerow([kind, _unrun(measured.group), *(getattr(measured, name, None) for name in _VALUES)])
     return text.getvalue().encode("utf-8", "backslashreplace")
 
@@ -117,15 +218,15 @@ def _unrun(group: str | None) -> str | None:
 def _markdown(stats: Stats, _: Look) -> bytes:
     parts = [_markdown_table(shown) for shown in _with_rows(stats)]
     if stats.measured:
-        heads = [f"{h.name}, {h.unit}" if h.unit else h.name for h in stats_cells.MEASURED_HEADINGS]
-        rows = [[cell(hidden(stats_cells.measured_name(r))), *stats_cells.measured_cells(r)] for r in stats.measured]
-        parts.append(table([stats_cells.MEASURED, *heads], rows, 1))
-    note = stats_cells.unsaid(stats.tables[0].rows)
+        heads = [f"{h.name}, {h.unit}" if h.unit else h.name for h in MEASURED_HEADINGS]
+        rows = [[cell(hidden(measured_name(r))), *measured_cells(r)] for r in stats.measured]
+        parts.append(table([MEASURED, *heads], rows, 1))
+    note = unsaid(stats.tables[0].rows)
     words = "\n\n".join([*parts, *([note] if note else []), _read(stats)])
     return (words + "\n").encode("utf-8", "backslashreplace")
 
 
 def _markdown_table(shown: StatsTable) -> str:
-    heads = [f"{h.name}, {h.unit}" if h.unit else h.name for h in stats_cells.HEADINGS]
-    rows = [[cell(hidden(stats_cells.name(row, shown.by))), *stats_cells.cells(row)] for row in shown.rows]
-    return table([stats_cells.title(shown.by), *heads], rows, 1)
+    heads = [f"{h.name}, {h.unit}" if h.unit else h.name for h in HEADINGS]
+    rows = [[cell(hidden(row_name(row, shown.by))), *cells(row)] for row in shown.rows]
+    return table([title(shown.by), *heads], rows, 1)

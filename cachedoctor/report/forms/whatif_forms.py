@@ -1,7 +1,4 @@
-"""What-if as text and JSON (``cachedoctor.simulate/1``, ``cachedoctor.tune/1``, frozen).
-
-Knows Simulation, Tuning and the forms. Knows nothing of how a number came about.
-"""
+"""What-if in words, as text and JSON (``cachedoctor.simulate/1``, ``cachedoctor.tune/1``, frozen)."""
 
 from __future__ import annotations
 
@@ -11,8 +8,9 @@ from typing import IO, Literal, get_args
 
 import msgspec
 
-from cachedoctor.model.tool import Tool
+from cachedoctor.model.report import Tool
 from cachedoctor.model.whatif import (
+    MOST_WRONG,
     Candidate,
     Placed,
     ReplayAccount,
@@ -23,9 +21,227 @@ from cachedoctor.model.whatif import (
     Tuning,
 )
 from cachedoctor.report.base import Look
-from cachedoctor.report.text import text_table
+from cachedoctor.report.text import page as text_table
 from cachedoctor.report.text.page import Page
-from cachedoctor.report.words import whatif_words as words
+from cachedoctor.report.words.measured_table import Heading, Row
+from cachedoctor.report.words.numbers import count, duration, number, percent
+
+ACCOUNTS = [Heading("server"), Heading("replay"), Heading("changed")]
+CANDIDATES = [Heading("tokens saved"), Heading("prompt time"), Heading("memory")]
+CONVERSATIONS = [Heading("requests"), Heading("prompt"), *ACCOUNTS]
+UNKNOWN = "-"
+OPEN_SHARE = 0.25
+"""Of the computed tokens: with more of them open, what a change would do is not known."""
+_MOST = 20
+"""Conversations that a person reads."""
+
+
+def traffic(inputs: Sequence[str], placed: Placed) -> str:
+    """Say what was replayed."""
+    bodies = "from the log alone" if placed.bodies is None else f"with {_bodies(placed.bodies)}"
+    return f"{', '.join(inputs)}: {count(placed.requests, 'request')} replayed, {bodies}"
+
+
+def _bodies(number_of: int) -> str:
+    return "1 request body" if number_of == 1 else f"{number_of:,} request bodies"
+
+
+def fit_words(found: ReplayFit | None) -> str:
+    """Say how far the replay agrees with the server under the recorded settings."""
+    if found is None:
+        return "no log and no counts are there to hold the replay against: its error is not known"
+    off = percent(found.wrong_tokens, found.prompt_tokens) if found.prompt_tokens else "0 %"
+    if not found.requests:
+        return (
+            f"it reuses {count(found.replay_reused_tokens, 'token')} in all, the server "
+            f"{number(found.server_reused_tokens)} by the log's sums: off by {off} of the prompt tokens; what single "
+            "requests reused is not said (--responses)"
+        )
+    return (
+        f"{found.equal:,} of {count(found.requests, 'request')} equal; it reuses "
+        f"{count(found.replay_reused_tokens, 'token')}, the server {number(found.server_reused_tokens)}; "
+        f"request by request off by {off} of the prompt tokens{_unlike(found)}"
+    )
+
+
+def _is_unlike(found: ReplayFit | None) -> bool:
+    return found is not None and found.wrong_tokens > MOST_WRONG * found.prompt_tokens
+
+
+def _unlike(found: ReplayFit) -> str:
+    """Say so where the replay is not what the server did; of a log that is refused before."""
+    if not _is_unlike(found):
+        return ""
+    return (
+        ". The server ran with other settings than are taken here, or is no llama-server: what a change would do on "
+        "it is not known (--cmdline says how it was started, --set memory=hybrid what the model is)"
+    )
+
+
+def notes(placed: Placed, settings: Sequence[ReplaySetting]) -> list[str]:
+    """Say what could not be placed, and what was taken for granted."""
+    found = []
+    if not placed.exact:
+        found.append("without --tokenizer tokens are words and signs: numbers are rough")
+    if placed.bodies is None:
+        found.append(
+            "from the log alone: what no line prints as shared counts as not shared; --requests gives the texts"
+        )
+    if placed.assumed_turns:
+        turns = count(placed.assumed_turns, "turn")
+        found.append(f"{turns} taken to go on with all of the turn before, as no line says what they share")
+    if placed.bodies_left_out:
+        found.append(f"{_bodies(placed.bodies_left_out)} not placed: no request of the log fits, or there is no prompt")
+    if placed.answers_unlike:
+        unlike = count(placed.answers_unlike, "recorded answer")
+        found.append(f"{unlike} counted another length than the tokenizer: what it says of reuse is left out")
+    if placed.requests_without_body:
+        found.append(f"{count(placed.requests_without_body, 'request')} without a body, taken to share nothing")
+    if placed.requests_without_length:
+        found.append(f"{count(placed.requests_without_length, 'request')} left out: the log does not say how long")
+    if placed.images:
+        found.append(f"{count(placed.images, 'request')} with images, all taken to have as many tokens")
+    ram = next((row.changed for row in settings if row.name == "cache-ram"), 0)
+    if ram and not placed.sizes_known:
+        found.append("the size of saved prompts is not known: all are taken to fit into the RAM cache")
+    return found
+
+
+def changes(settings: Sequence[ReplaySetting]) -> list[str]:
+    """Name the settings that differ."""
+    return [
+        f"{row.name}: {_value(row.recorded)} -> {_value(row.changed)}"
+        for row in settings
+        if row.recorded != row.changed
+    ]
+
+
+def assumed_settings(settings: Sequence[ReplaySetting]) -> str:
+    """Name what nothing says, with the defaults that were taken."""
+    return ", ".join(f"{row.name} {_value(row.recorded)}" for row in settings if row.assumed)
+
+
+def _value(value: int | float | bool | str) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
+
+
+def account_rows(server: ReplayAccount | None, replay: ReplayAccount, changed: ReplayAccount) -> list[Row]:
+    """Write the three accounts side by side; what is unknown is a dash."""
+    three = (server, replay, changed)
+    causes = dict.fromkeys([*(replay.lost_tokens or {}), *(changed.lost_tokens or {})])
+    found = [
+        Row("requests", [_cell(one, "requests") for one in three]),
+        Row("prompt tokens", [_cell(one, "prompt_tokens") for one in three]),
+        Row("reused", [_cell(one, "reused_tokens") for one in three]),
+        Row("computed", [_cell(one, "computed_tokens") for one in three]),
+        Row("  new", [_cell(one, "new_tokens") for one in three]),
+        *(Row(f"  lost: {cause}", [_lost(one, cause) for one in three]) for cause in causes),
+        Row("prompt time", [_time(one) for one in three]),
+    ]
+    if replay.too_long or changed.too_long:
+        found.append(Row("too long for a slot", [_cell(one, "too_long") for one in (None, replay, changed)]))
+    return found
+
+
+def _cell(one: ReplayAccount | None, field: str) -> str:
+    value = None if one is None else getattr(one, field)
+    return UNKNOWN if value is None else number(value)
+
+
+def _lost(one: ReplayAccount | None, cause: str) -> str:
+    return UNKNOWN if one is None or one.lost_tokens is None else number(one.lost_tokens.get(cause, 0))
+
+
+def _time(one: ReplayAccount | None) -> str:
+    return UNKNOWN if one is None or one.prompt_ms is None else duration(one.prompt_ms)
+
+
+def conversation_rows(found: Sequence[ReplayedConversation]) -> tuple[list[Row], int]:
+    """Write the conversations in which most changes, in their order, and how many are left out."""
+    shown = sorted(found, key=lambda one: -abs(one.changed_reused_tokens - one.replay_reused_tokens))[:_MOST]
+    order = [one for one in found if one in shown]
+    cells = [
+        Row(
+            "no conversation" if one.conversation is None else f"conversation {one.conversation}",
+            [
+                number(one.requests),
+                number(one.prompt_tokens),
+                UNKNOWN if one.server_reused_tokens is None else number(one.server_reused_tokens),
+                number(one.replay_reused_tokens),
+                number(one.changed_reused_tokens),
+            ],
+        )
+        for one in order
+    ]
+    return cells, len(found) - len(order)
+
+
+def whatif_verdict(replay: ReplayAccount, changed: ReplayAccount, placed: Placed, found: ReplayFit | None) -> str:
+    """Say in a sentence what the change would have done."""
+    words = _verdict(replay, changed, placed)
+    return (
+        f"In the replay, which is not what the server did: {words[0].lower()}{words[1:]}"
+        if _is_unlike(found)
+        else words
+    )
+
+
+def _verdict(replay: ReplayAccount, changed: ReplayAccount, placed: Placed) -> str:
+    saved = replay.computed_tokens - changed.computed_tokens
+    if changed.too_long != replay.too_long:
+        fewer = count(abs(changed.too_long - replay.too_long), "request")
+        moved = "do not fit the context of a slot any more" if changed.too_long > replay.too_long else "fit only then"
+        return f"{fewer} {moved}: the sums are of different requests."
+    if not saved:
+        return f"Cannot tell: {open_tokens(placed)}." if is_open(replay, placed) else "Nothing changes."
+    words = f"{count(abs(saved), 'prompt token')} {'fewer' if saved > 0 else 'more'} computed"
+    words += f" ({number(replay.computed_tokens)} -> {number(changed.computed_tokens)})"
+    if replay.prompt_ms is not None and changed.prompt_ms is not None:
+        words += f", {duration(abs(replay.prompt_ms - changed.prompt_ms))} of prompt time"
+    return f"{words}; {open_tokens(placed)}." if is_open(replay, placed) else f"{words}."
+
+
+def is_open(replay: ReplayAccount, placed: Placed) -> bool:
+    """Whether much of what was computed may have been sent before, and nobody knows."""
+    return placed.open_tokens > OPEN_SHARE * replay.computed_tokens
+
+
+def open_tokens(placed: Placed) -> str:
+    """Say of how many tokens it is not known whether they had been sent before."""
+    return (
+        f"of {count(placed.open_tokens, 'computed token')} the log does not say whether they had been sent before: "
+        "give the bodies with --requests and the model with --tokenizer"
+    )
+
+
+def candidate(one: Candidate) -> Row:
+    """Write a candidate as a row."""
+    memory = "unknown" if one.memory_mib is None else f"{one.memory_mib:+,.0f} MiB" if one.memory_mib else "0 MiB"
+    time = UNKNOWN if one.saved_ms is None else f"{'-' if one.saved_ms >= 0 else '+'}{duration(abs(one.saved_ms))}"
+    return Row(one.options, [number(one.saved_tokens), time, memory])
+
+
+def advice(shown: Tuning) -> str:
+    """Say in a sentence what the best set does, or that there is nothing to gain."""
+    best, computed = shown.best, shown.replay.computed_tokens
+    if best is None and shown.over_limit:
+        return "Nothing to gain within the limit of memory."
+    if best is None:
+        tried = f"no setting that was tried saves {count(shown.least_tokens, 'token')} of {number(computed)} computed"
+        if is_open(shown.replay, shown.placed):
+            return f"Cannot tell: {tried}, but {open_tokens(shown.placed)}."
+        return f"Nothing to gain: {tried}."
+    words = (
+        f"saves {count(best.saved_tokens, 'prompt token')}, {percent(best.saved_tokens, computed)} of those computed"
+    )
+    if best.saved_ms is not None:
+        words += f", {duration(best.saved_ms)} of prompt time"
+    memory = "an unknown amount of" if best.memory_mib is None else f"at most {best.memory_mib:,.0f} MiB"
+    why = f" ({best.memory_why})" if best.memory_why else ""
+    return f"{words}; takes no more memory." if best.memory_mib == 0 else f"{words}; takes {memory} more memory{why}."
+
 
 Form = Literal["text", "json"]
 FORMATS: tuple[Form, ...] = get_args(Form)
@@ -89,17 +305,17 @@ def write_simulation(form: Form, shown: Simulation, out: IO[bytes], look: Look) 
     text = io.StringIO()
     page = Page(text, look.width, look.color, look.ascii_only)
     _head(page, shown.inputs, shown.placed, shown.fit, shown.settings)
-    _listed(page, "changed", words.changes(shown.settings) or ["nothing: no --set was given, or all is so already"])
+    _listed(page, "changed", changes(shown.settings) or ["nothing: no --set was given, or all is so already"])
     page.gap()
-    text_table.show(page, "", words.ACCOUNTS, words.rows(shown.server, shown.replay, shown.changed))
-    rows, left_out = words.conversations(shown.conversations)
+    text_table.show_table(page, "", ACCOUNTS, account_rows(shown.server, shown.replay, shown.changed))
+    rows, left_out = conversation_rows(shown.conversations)
     if rows:
         page.gap()
-        text_table.show(page, "reused in", words.CONVERSATIONS, rows)
+        text_table.show_table(page, "reused in", CONVERSATIONS, rows)
         if left_out:
             page.prose([], f"and {left_out:,} more, in which less changes: -f json has all.", 0)
     page.gap()
-    page.prose([], words.verdict(shown.replay, shown.changed, shown.placed, shown.fit), 2)
+    page.prose([], whatif_verdict(shown.replay, shown.changed, shown.placed, shown.fit), 2)
     out.write(look.encode(text.getvalue()))
 
 
@@ -118,25 +334,25 @@ def write_tuning(form: Form, shown: Tuning, out: IO[bytes], look: Look) -> None:
     _head(page, shown.inputs, shown.placed, shown.fit, shown.settings)
     if shown.singles:
         page.gap()
-        rows = [words.candidate(one) for one in shown.singles]
-        text_table.show(page, "one change", words.CANDIDATES, rows)
+        rows = [candidate(one) for one in shown.singles]
+        text_table.show_table(page, "one change", CANDIDATES, rows)
     page.gap()
     for options in shown.over_limit:
         page.row(("over the limit of memory, or unknown: ", "bold"), options)
     if shown.best is not None:
         # A command stands on a row of its own, so that it can be copied.
         page.row((shown.best.options, "green"))
-    page.prose([], words.advice(shown), 2)
+    page.prose([], advice(shown), 2)
     out.write(look.encode(text.getvalue()))
 
 
 def _head(
     page: Page, inputs: Sequence[str], placed: Placed, fit: ReplayFit | None, settings: Sequence[ReplaySetting]
 ) -> None:
-    page.facts([], words.traffic(inputs, placed), 0)
-    _listed(page, "replay", [words.fit(fit)])
-    _listed(page, "note", words.notes(placed, settings))
-    assumed = words.assumed(settings)
+    page.facts([], traffic(inputs, placed), 0)
+    _listed(page, "replay", [fit_words(fit)])
+    _listed(page, "note", notes(placed, settings))
+    assumed = assumed_settings(settings)
     _listed(page, "assumed", [f"as nothing says it: {assumed}"] if assumed else [])
 
 

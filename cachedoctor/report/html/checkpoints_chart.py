@@ -9,8 +9,7 @@ import heapq
 from dataclasses import dataclass
 
 from cachedoctor.model import RequestRow
-from cachedoctor.report.html.axis import box
-from cachedoctor.report.html.token_split import tokens
+from cachedoctor.report.html.request_columns import box, tokens
 from cachedoctor.report.words.numbers import count, number
 
 MOST = 20

@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from cachedoctor.model.fleet_shown import FleetCause, FleetCauseGroup, FleetGroup, FleetLog, FleetPage
+from cachedoctor.model.stats import FleetCause, FleetCauseGroup, FleetGroup, FleetLog, FleetPage
+from cachedoctor.redaction.secrets import hidden
 from cachedoctor.report.html import html_page
-from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text.text_safe import cut
 from cachedoctor.report.words.numbers import count
 

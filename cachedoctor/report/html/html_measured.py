@@ -11,9 +11,9 @@ from typing import NamedTuple
 import msgspec
 
 from cachedoctor.model import BatchPeriod, CacheSample, PrefillBatch, Report, Rows, SamplePeriod, Session
-from cachedoctor.report.html.series import Drawing, Series
+from cachedoctor.report.html.reuse_chart import Drawing, Series
 from cachedoctor.report.text.text_safe import cut
-from cachedoctor.report.words import server_words
+from cachedoctor.report.words import traffic_words
 from cachedoctor.report.words.measured_table import Grid, rate
 from cachedoctor.report.words.measurements import Said, grid, largest, measures, said
 from cachedoctor.report.words.numbers import number, percent
@@ -67,7 +67,7 @@ def _server(session: Session, several: bool, rates: dict[_Place, Series], sums: 
     rated = [(_titled("Hit rate, engine", name), s.rates()) for name, s in engines[:_DRAWN]]
     summed = [(_titled("Prefill batches,", name), s.sums()) for name, s in ranks[:_DRAWN]]
     return Server(
-        cut(place + server_words.program(known), 80),
+        cut(place + traffic_words.program(known), 80),
         said(session),
         grid(session),
         [Shown(title, drawing) for title, drawing in rated if drawing is not None],

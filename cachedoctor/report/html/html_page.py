@@ -37,7 +37,7 @@ def _environment() -> Environment:
     """Templates are compiled once: who writes many pages would spend most of the time on it."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    from cachedoctor.report.html import axis
+    from cachedoctor.report.html import request_columns
     from cachedoctor.report.words import numbers
 
     environment = Environment(
@@ -46,7 +46,7 @@ def _environment() -> Environment:
     )  # fmt: skip
     environment.filters |= {
         "number": numbers.number, "percent": numbers.percent, "duration": numbers.duration,
-        "short": axis.short, "kept": _kept,
+        "short": request_columns.short, "kept": _kept,
     }  # fmt: skip
     environment.globals["count"] = numbers.count
     return environment

@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 
 from cachedoctor.model import RequestRow
-from cachedoctor.report.html.lanes import Lanes
-from cachedoctor.report.html.token_split import tokens
-from cachedoctor.report.secrets import hidden
+from cachedoctor.redaction.secrets import hidden
+from cachedoctor.report.html.request_columns import Lanes, tokens
 from cachedoctor.report.text.text_safe import cut, visible
 from cachedoctor.report.words.numbers import duration, number
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cachedoctor.report.html.axis import box, ticks
-from cachedoctor.report.html.request_columns import EVENTS, TOGETHER, Column, Columns
-from cachedoctor.report.html.token_split import KINDS, added
+from cachedoctor.report.html.request_columns import EVENTS, KINDS, TOGETHER, Column, Columns, added, box, ticks
 from cachedoctor.report.words.numbers import count, duration, number
 
 WIDTH = 1040

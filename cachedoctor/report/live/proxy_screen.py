@@ -7,9 +7,9 @@ import time
 from rich.cells import cell_len
 from rich.text import Text
 
-from cachedoctor.model.passing_view import ConversationView, PassingView
+from cachedoctor.model.view import ConversationView, PassingView
 from cachedoctor.report.live.screen import Rows, Screenful
-from cachedoctor.report.text.request_line import tokens
+from cachedoctor.report.text.concise import tokens
 from cachedoctor.report.words.numbers import count, number, percent
 
 _TALL, _ROOMY, _WIDE = 12, 20, 60

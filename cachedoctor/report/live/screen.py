@@ -1,4 +1,4 @@
-"""The live view as rows for a screen of any size. Knows View; never asks the terminal, and keeps nothing."""
+"""The live view as rows for a screen of any size, measured engines included."""
 
 from __future__ import annotations
 
@@ -7,16 +7,51 @@ from typing import NamedTuple
 from rich.cells import cell_len
 from rich.text import Text
 
-from cachedoctor.model import Finding, ServerView, Session, SlotView, View
-from cachedoctor.report import sanitize
-from cachedoctor.report.live import screen_measured
+from cachedoctor.model import CacheSample, Finding, MeasuredView, PrefillBatch, ServerView, Session, SlotView, View
+from cachedoctor.redaction import sanitize
+from cachedoctor.report.text.concise import cost, lost, outcome, tokens
 from cachedoctor.report.text.header import describe, traffic
+from cachedoctor.report.text.page import SEVERITY as SEVERITY_STYLE
 from cachedoctor.report.text.page import Part
-from cachedoctor.report.text.palette import SEVERITY as SEVERITY_STYLE
-from cachedoctor.report.text.request_line import cost, lost, outcome, tokens
 from cachedoctor.report.text.text_safe import rows, visible
 from cachedoctor.report.words import do_now
+from cachedoctor.report.words.measured_table import rate
 from cachedoctor.report.words.numbers import count, number, percent
+
+Row = tuple[str, str]
+"""A name, and words."""
+
+
+def measured_rows(view: MeasuredView) -> list[Row]:
+    """Say what each engine or rank of a server said last; what it did not say is left out."""
+    return [_row(row) for row in view.rows]
+
+
+def _row(shown: CacheSample | PrefillBatch) -> Row:
+    row = sanitize.measured(shown)
+    if isinstance(row, CacheSample):
+        return f"engine {row.engine}" if row.engine else "engine", ", ".join(_sample(row))
+    return row.rank or "prefill", ", ".join(_batch(row))
+
+
+def _sample(row: CacheSample) -> list[str]:
+    hit = "hit rate unknown" if row.hit_rate is None else f"hit rate {rate(row.hit_rate)} (last 1,000 requests)"
+    prompts = [] if row.prompt_rate is None else [f"prompts {row.prompt_rate:,.1f} tokens/s"]
+    return [hit, *prompts, *_load(row.running, row.waiting, row.kv_usage)]
+
+
+def _batch(row: PrefillBatch) -> list[str]:
+    tokens = []
+    if row.cached_tokens is not None and row.new_tokens is not None:
+        tokens = [f"last batch {number(row.cached_tokens)} reused, {count(row.new_tokens, 'token')} computed"]
+    return [*tokens, *_load(row.running, row.queue, row.token_usage)]
+
+
+def _load(running: int | None, waiting: int | None, usage: float | None) -> list[str]:
+    found = [] if running is None else [f"{number(running)} running"]
+    found += [] if waiting is None else [f"{number(waiting)} waiting"]
+    return found + ([] if usage is None else [f"KV {rate(usage)} held"])
+
 
 _TALL, _WIDE, _BROAD = 16, 70, 130
 """Rows from which on there is room for gaps and long rows; cells for counts of each slot, and for its last request."""
@@ -183,7 +218,7 @@ def _name(session: Session) -> str:
 def _measured(page: Rows, view: View, room: int) -> None:
     """One row for each engine: what its last line says."""
     several = len(view.measured) + len(view.servers) > 1
-    found = [(server, row) for server in view.measured for row in screen_measured.rows(server)]
+    found = [(server, row) for server in view.measured for row in measured_rows(server)]
     shown = found[: max(room - (len(found) > room), 0)]
     for server, (name, words) in shown:
         page.keyed(f"{_name(server.session)} {name}" if several else name, words)

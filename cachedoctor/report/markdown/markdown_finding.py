@@ -9,15 +9,14 @@ import re
 from urllib.parse import quote
 
 from cachedoctor.model import Finding, Report, RequestRow
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
+from cachedoctor.redaction.secrets import hidden
 from cachedoctor.report.markdown.markdown_safe import code, details, fenced, prose, table
-from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text.text_safe import cut
 from cachedoctor.report.words import do_now, headlines
-from cachedoctor.report.words.cause_words import Shared
 from cachedoctor.report.words.do_now import DoNow
-from cachedoctor.report.words.numbers import count
-from cachedoctor.report.words.sentences import capital
+from cachedoctor.report.words.headlines import Shared
+from cachedoctor.report.words.numbers import capital, count
 
 _FORMS = {"sh": "sh", "yaml": "yaml", "ini": "ini"}
 """What a block of a fix is called."""

@@ -1,27 +1,52 @@
-"""The report as Markdown: what a maintainer of llama.cpp asks for, ready for an issue, without any prompt text.
-
-Knows the Report and the order of its parts. How text becomes harmless is known by ``markdown_safe``.
-"""
+"""The report as Markdown, ready for an issue of llama.cpp, without any prompt text."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import IO
 
 from cachedoctor.model import Finding, Report, RequestRow, Session
+from cachedoctor.redaction.sanitize import ShownReport
+from cachedoctor.redaction.secrets import hidden
 from cachedoctor.report.base import Look
-from cachedoctor.report.markdown import markdown_measured
 from cachedoctor.report.markdown.markdown_finding import reproduce, show
-from cachedoctor.report.markdown.markdown_safe import code, details, fenced, prose
-from cachedoctor.report.sanitize import ShownReport
-from cachedoctor.report.secrets import hidden
-from cachedoctor.report.words import server_words
-from cachedoctor.report.words.account_words import computed_for
-from cachedoctor.report.words.cause_words import Shared, shared
+from cachedoctor.report.markdown.markdown_safe import cell, code, details, fenced, prose, table
+from cachedoctor.report.words import traffic_words
 from cachedoctor.report.words.coverage import cannot_tell, remarks
-from cachedoctor.report.words.filter_words import filtered
-from cachedoctor.report.words.not_evaluated_words import grouped
+from cachedoctor.report.words.headlines import Shared, shared
+from cachedoctor.report.words.measurements import grid, largest, measures, said
 from cachedoctor.report.words.numbers import computed, count, duration, number, percent, unknown_lengths
-from cachedoctor.report.words.verdicts import leading, switched_off, verdict
+from cachedoctor.report.words.traffic_words import computed_for
+from cachedoctor.report.words.verdicts import filtered, grouped, leading, switched_off, verdict
+
+MOST = 5
+"""Servers; of more, those of which most was measured."""
+
+
+def show_measured(sessions: Sequence[Session]) -> list[str]:
+    """Return a list for each server, and a table where it has several engines or periods."""
+    found = [session for session in sessions if measures(session)]
+    parts = []
+    for session in largest(found, MOST):
+        if len(sessions) > 1:
+            origin = f" {code(hidden(session.origin))}" if session.origin else ""
+            parts.append(f"Server {session.index + 1}{origin}:")
+        parts += _session(session)
+    if len(found) > MOST:
+        parts.append(f"And {count(len(found) - MOST, 'other server')} with measurements.")
+    return parts
+
+
+def _session(session: Session) -> list[str]:
+    parts = ["\n".join(f"- {key.capitalize()}: {prose(hidden(words))}" for key, words in said(session))]
+    found = grid(session)
+    if found is not None:
+        head = [found.key, *(" ".join(filter(None, heading)) for heading in found.headings)]
+        parts.append(table(head, [[cell(row.name), *row.cells] for row in found.rows], left=1))
+        if found.more:
+            parts.append(f"And {number(found.more)} more.")
+    return parts
+
 
 SESSIONS, WHOLE, BRIEF = 5, 8, 50
 """Servers described; findings shown whole, and in a line each: an issue holds 65,536 characters."""
@@ -32,7 +57,7 @@ _SOURCE = {
     "source": ", told by the line numbers of its source",
     "paste": ", as the text above the log says",
 }
-_TROUBLE = {server_words.LLAMA: "recomputes prompts"}
+_TROUBLE = {traffic_words.LLAMA: "recomputes prompts"}
 """What findings of an engine are about, if not about its cache at large."""
 
 
@@ -68,19 +93,21 @@ def _title(report: Report, findings: list[Finding]) -> str:
     if not leading(report):
         names = dict.fromkeys(_server_name(s) for s in report.sessions[:SESSIONS])
         said = "cannot tell" if cannot_tell(report) is not None else "no cause found" if findings else "no findings"
-        return f"## {', '.join(names) or _program(server_words.LLAMA)}: {said}"
-    engine = server_words.of_rule(findings[0].code)
+        return f"## {', '.join(names) or _program(traffic_words.LLAMA)}: {said}"
+    engine = traffic_words.of_rule(findings[0].code)
     return f"## {_program(engine)} {_TROUBLE.get(engine, 'and its prefix cache')}: {prose(findings[0].name)}"
 
 
 def _server_name(session: Session) -> str:
     return (
-        _program(server_words.LLAMA) if session.engine == server_words.LLAMA else prose(server_words.program(session))
+        _program(traffic_words.LLAMA)
+        if session.engine == traffic_words.LLAMA
+        else prose(traffic_words.program(session))
     )
 
 
 def _program(engine: str) -> str:
-    return "llama-server" if engine == server_words.LLAMA else prose(server_words.engine(engine))
+    return "llama-server" if engine == traffic_words.LLAMA else prose(traffic_words.engine(engine))
 
 
 def _about(report: Report) -> str:
@@ -112,7 +139,7 @@ def _servers(report: Report, findings: list[Finding]) -> list[str]:
     parts = [_server(session, len(report.sessions) > 1) for session in shown]
     if len(report.sessions) > len(shown):
         parts.append(f"And {count(len(report.sessions) - len(shown), 'other server')} in the same input.")
-    backend = ", GGML backend" if any(s.engine == server_words.LLAMA for s in shown) else ""
+    backend = ", GGML backend" if any(s.engine == traffic_words.LLAMA for s in shown) else ""
     line = "" if all(s.cmdline is not None for s in shown) else ", command line"
     parts.append(f"Please add: operating system, hardware{backend}{line}. The log does not say them.")
     rows = [_settings(session, len(shown) > 1) for session in shown if session.settings]
@@ -121,9 +148,9 @@ def _servers(report: Report, findings: list[Finding]) -> list[str]:
 
 def _server(session: Session, several: bool) -> str:
     s = session
-    version = f"{prose(server_words.version(s))}{_SOURCE.get(s.build_source or '', '')}"
+    version = f"{prose(traffic_words.version(s))}{_SOURCE.get(s.build_source or '', '')}"
     rows = [
-        f"- Version: {prose(server_words.program(s))} {version}".rstrip(),
+        f"- Version: {prose(traffic_words.program(s))} {version}".rstrip(),
         f"- Model: {code(s.model) if s.model else 'unknown'}, {_memory(s)}",
         *_kept(s),
         *([f"- Command line: {code(hidden(s.cmdline))}"] if s.cmdline is not None else []),
@@ -131,16 +158,16 @@ def _server(session: Session, several: bool) -> str:
     if several:
         origin = f" {code(hidden(s.origin))}" if s.origin else ""
         lines = f"lines {s.first_line:,} to {s.last_line:,}"
-        requests = f"{count(s.n_requests, 'request')}, " if s.engine == server_words.LLAMA else ""
+        requests = f"{count(s.n_requests, 'request')}, " if s.engine == traffic_words.LLAMA else ""
         head = f"Server {s.index + 1}{origin}: {requests}{code(hidden(s.path))} {lines}"
         rows = [head, "", *rows]
     return "\n".join(rows)
 
 
 def _kept(s: Session) -> list[str]:
-    if s.engine == server_words.LLAMA:
+    if s.engine == traffic_words.LLAMA:
         return [f"- Slots: {_slots(s)}"]
-    cache = server_words.cache(s)
+    cache = traffic_words.cache(s)
     return [f"- Cache: {prose(', '.join(cache))}"] if cache else []
 
 
@@ -150,10 +177,10 @@ def _slots(s: Session) -> str:
 
 
 def _memory(session: Session) -> str:
-    arch = session.setting("arch") if session.engine == server_words.LLAMA else session.setting("architecture")
+    arch = session.setting("arch") if session.engine == traffic_words.LLAMA else session.setting("architecture")
     window = session.setting("n_swa")
     parts = [f"{prose(session.memory)} memory"] if session.memory else []
-    if not parts and session.engine == server_words.LLAMA:
+    if not parts and session.engine == traffic_words.LLAMA:
         parts.append("model type: not in this log")
     if arch is not None:
         parts.append(f"architecture {code(str(arch))}")
@@ -175,10 +202,10 @@ def _settings(session: Session, several: bool) -> str:
 
 
 def _measured(report: Report) -> list[str]:
-    engines = {s.engine for s in report.sessions} or {server_words.LLAMA}
-    parts = ["llama-server:"] if len(engines) > 1 and server_words.LLAMA in engines else []
-    parts += [_traffic(report)] if server_words.LLAMA in engines else []
-    return [*parts, *markdown_measured.show(report.sessions)]
+    engines = {s.engine for s in report.sessions} or {traffic_words.LLAMA}
+    parts = ["llama-server:"] if len(engines) > 1 and traffic_words.LLAMA in engines else []
+    parts += [_traffic(report)] if traffic_words.LLAMA in engines else []
+    return [*parts, *show_measured(report.sessions)]
 
 
 def _traffic(report: Report) -> str:

@@ -8,9 +8,8 @@ from typing import TextIO
 from rich.cells import cell_len
 
 from cachedoctor.model import Advice, Edit, Excerpt, First, KnownClient, PromptDiff, RequestSetting, Side
-from cachedoctor.report import sanitize
-from cachedoctor.report.text.page import Page, Part
-from cachedoctor.report.text.palette import COMMAND, NEW, OLD, WARNING
+from cachedoctor.redaction import sanitize
+from cachedoctor.report.text.page import COMMAND, NEW, OLD, WARNING, Page, Part
 from cachedoctor.report.text.text_safe import take, visible
 from cachedoctor.report.words.numbers import number, percent
 

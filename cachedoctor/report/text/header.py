@@ -1,22 +1,143 @@
-"""Head of the text report: what the servers are, what the traffic cost, which inputs failed.
-
-Knows Report and Page, and how builds are worded. Knows no finding.
-"""
+"""Head of the text report: servers, traffic, reuse of each slot, measurements, inputs that failed."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 
-from cachedoctor.model import Finding, Report, Session, Totals
-from cachedoctor.report.text import slot_bars, text_measured
-from cachedoctor.report.text.page import Page
+from cachedoctor.model import Finding, Report, Session, SlotReuse, Totals
+from cachedoctor.report.text import page as text_table
+from cachedoctor.report.text.page import BARS, Page
 from cachedoctor.report.text.text_safe import cut
-from cachedoctor.report.words import server_words
-from cachedoctor.report.words.account_words import computed_for
+from cachedoctor.report.words import traffic_words
 from cachedoctor.report.words.coverage import cannot_tell
-from cachedoctor.report.words.measurements import has_log, measures
+from cachedoctor.report.words.measured_table import lowest
+from cachedoctor.report.words.measurements import grid, has_log, largest, measures, said
 from cachedoctor.report.words.numbers import computed, count, duration, number, percent, unknown_lengths
+from cachedoctor.report.words.traffic_words import computed_for
+
+_BARS, _UNKNOWN = "▁▂▃▄▅▆▇█", "·"
+_ASCII_BARS, _ASCII_UNKNOWN = ".:-=+*#", "?"
+_KEY, _EACH = 10, len(", 1,024 a bar")
+"""Cells of a row before the bars, and of the words that are needed when a bar is many requests."""
+_NARROW = 60
+"""On a page narrower than that only the most important words stand behind the bars."""
+_FEWEST = 6
+"""Bars that are drawn on any page."""
+
+Cells = list[tuple[int, int] | None]
+
+
+def show_slots(page: Page, slots: list[SlotReuse], where: str) -> None:
+    """Write a row for each slot; none where there is nothing to see along the requests.
+
+    Args:
+        where: which server, when there are several.
+    """
+    if sum(slot.requests for slot in slots) < 2 or not any(cell for slot in slots for cell in slot.cells):
+        return
+    narrow, behind = page.width < _NARROW, f" ({where})" if where else ""
+    room = page.width - _KEY - 2 - max(len(_reuse_text(slot, narrow)) for slot in slots) - len(behind)
+    if not narrow and any(len(slot.cells) > room or slot.step > 1 for slot in slots):
+        room -= _EACH
+    room = max(room, _FEWEST)
+    # A bar is as many requests in every slot, so that they can be compared. Where many share a row, it is more.
+    alone = _step([slot for slot in slots if slot.slot is not None], room)
+    steps = [alone if slot.slot is not None else _step([slot], room) for slot in slots]
+    drawn = [bars(joined(slot, step), page.ascii_only) for slot, step in zip(slots, steps, strict=True)]
+    wide = max(map(len, drawn))
+    for slot, row, step in zip(slots, drawn, steps, strict=True):
+        key = f"slot {slot.slot}" if slot.slot is not None else "others"
+        page.facts(
+            [(f"{key:<{_KEY}}", "bold"), (f"{row:<{wide}}", BARS), "  "],
+            _reuse_text(slot, narrow, step) + behind,
+            _KEY,
+        )
+
+
+def _step(slots: list[SlotReuse], room: int) -> int:
+    """Requests of a bar with which all of ``slots`` fit."""
+    step = max((slot.step for slot in slots), default=1)
+    while any(len(slot.cells) * slot.step > room * step for slot in slots):
+        step *= 2
+    return step
+
+
+def joined(slot: SlotReuse, step: int) -> Cells:
+    """Join neighbouring cells until each holds ``step`` requests."""
+    cells, each = slot.cells, slot.step
+    while each < step:
+        pairs = zip(cells[::2], [*cells[1::2], None], strict=False)
+        cells, each = [_sum(a, b) for a, b in pairs], each * 2
+    return cells
+
+
+def _sum(a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple[int, int] | None:
+    if a is None or b is None:
+        return a or b
+    return a[0] + b[0], a[1] + b[1]
+
+
+def bars(cells: Cells, ascii_only: bool = False) -> str:
+    """Draw a bar for each cell, the higher the more was reused; what is not known is a gap."""
+    levels, gap = (_ASCII_BARS, _ASCII_UNKNOWN) if ascii_only else (_BARS, _UNKNOWN)
+    # In a torn log more tokens may have been reused than the prompt had.
+    return "".join(gap if c is None else levels[min(c[1] * len(levels) // c[0], len(levels) - 1)] for c in cells)
+
+
+def _reuse_text(slot: SlotReuse, narrow: bool, step: int = 1) -> str:
+    known = [cell for cell in slot.cells if cell is not None]
+    prompt = sum(cell[0] for cell in known)
+    share = percent(sum(cell[1] for cell in known), prompt) if prompt else "unknown"
+    requests = count(slot.requests, "request")
+    if narrow:
+        return f"{share}, {requests}"
+    each = f", {number(step)} a bar" if step > 1 else ""
+    return f"{share}{' reused' if prompt else ''}, {requests}{each}"
+
+
+MOST = 5
+"""Servers; of more, those of which most was measured."""
+
+
+def show_measured(page: Page, found: list[tuple[str, Session]]) -> None:
+    """Write what was measured of each session, behind its name; the name is empty where there is only one."""
+    names = {session.index: name for name, session in found}
+    for session in largest([session for _, session in found], MOST):
+        if names[session.index]:
+            page.row((names[session.index], "bold"))
+        _session(page, session)
+    if len(found) > MOST:
+        page.row(f"and {count(len(found) - MOST, 'other server')} with measurements")
+
+
+def measured_short(page: Page, found: list[tuple[str, Session]]) -> None:
+    """Write in a row each what was measured of the session with most measurements, and how many others there are."""
+    names = {session.index: name for name, session in found}
+    rates = lowest(found)
+    if rates:
+        page.facts([("hit rates ", "bold")], rates, 10)
+    for session in largest([session for _, session in found], 1):
+        if names[session.index]:
+            page.row((names[session.index], "bold"))
+        for key, words in said(session):
+            page.facts([(f"{key:<10}", "bold")], words, 10)
+        table = grid(session)
+        if table is not None or len(found) > 1:
+            others = f"; {count(len(found) - 1, 'other server')}" if len(found) > 1 else ""
+            page.facts([("table     ", "bold")], f"-v shows it{others}", 10)
+
+
+def _session(page: Page, session: Session) -> None:
+    for key, words in said(session):
+        page.facts([(f"{key:<10}", "bold")], words, 10)
+    table = grid(session)
+    if table is None:
+        return
+    text_table.show_table(page, table.key, table.headings, table.rows)
+    if table.more:
+        page.row(f"and {number(table.more)} more")
+
 
 MANY = 5
 """Sessions listed one by one; more are summed up by what they are."""
@@ -24,13 +145,13 @@ _KINDS, _LOOKED_AT = 2, 1000
 """Kinds of servers that the short form names, and sessions that it looks at."""
 
 
-def show(page: Page, report: Report) -> None:
+def show_header(page: Page, report: Report) -> None:
     """Write the head of the report."""
     for words in _servers(report.sessions, several_inputs=len(report.inputs) > 1):
         page.facts([(f"{'server':<10}", "bold")], words, 10)
-    if any(session.engine == server_words.LLAMA and has_log(session) for session in report.sessions):
-        if any(session.engine != server_words.LLAMA for session in report.sessions):
-            page.row((server_words.LLAMA, "bold"))
+    if any(session.engine == traffic_words.LLAMA and has_log(session) for session in report.sessions):
+        if any(session.engine != traffic_words.LLAMA for session in report.sessions):
+            page.row((traffic_words.LLAMA, "bold"))
         for key, words in traffic(report.totals, sum(f.cost.tokens for f in report.findings)):
             _keyed(page, key, words)
         _account(page, report)
@@ -38,7 +159,7 @@ def show(page: Page, report: Report) -> None:
     else:
         _account(page, report)
     several = len(report.sessions) > 1
-    text_measured.show(page, [(place(s) if several else "", s) for s in report.sessions if measures(s)])
+    show_measured(page, [(place(s) if several else "", s) for s in report.sessions if measures(s)])
     for info in report.inputs:
         if info.error is not None:
             _keyed(page, "input", f"error: {info.error}")
@@ -54,13 +175,13 @@ def short(page: Page, report: Report) -> None:
         more = f" and {count(len(kinds) - _KINDS, 'other kind')}" if len(kinds) > _KINDS else ""
         words = "; ".join(list(kinds)[:_KINDS])
         page.facts([(f"{'servers':<10}", "bold")], f"{number(len(found))}: {words}{more}", 10)
-    if any(session.engine == server_words.LLAMA and has_log(session) for session in found):
+    if any(session.engine == traffic_words.LLAMA and has_log(session) for session in found):
         _keyed(page, "traffic", _summed(report.totals))
         if cannot_tell(report) is None:
             _account(page, report)
     else:
         _account(page, report)
-    text_measured.short(page, [(place(s) if len(found) > 1 else "", s) for s in found if measures(s)])
+    measured_short(page, [(place(s) if len(found) > 1 else "", s) for s in found if measures(s)])
     for info in report.inputs:
         if info.error is not None:
             _keyed(page, "input", f"error: {info.error}")
@@ -76,7 +197,7 @@ def _account(page: Page, report: Report) -> None:
 def _slots(page: Page, report: Report) -> None:
     if report.slots:
         shown = next((s for s in report.sessions if s.index == report.slots[0].session), None)
-        slot_bars.show(page, report.slots, place(shown) if shown is not None and len(report.sessions) > 1 else "")
+        show_slots(page, report.slots, place(shown) if shown is not None and len(report.sessions) > 1 else "")
 
 
 def _keyed(page: Page, key: str, words: str) -> None:
@@ -97,8 +218,8 @@ def _servers(sessions: Sequence[Session], several_inputs: bool) -> list[str]:
 def describe(session: Session, *, brief: bool = False) -> str:
     """Say what a server is; unknown parts are named as unknown, or left out where it is to be brief."""
     s = session
-    name = f"{server_words.program(s)} {server_words.version(s)}{server_words.SOURCES.get(s.build_source or '', '')}"
-    parts = [name.strip(), *(_slots_of(s, brief) if s.engine == server_words.LLAMA else server_words.parts(s))]
+    name = f"{traffic_words.program(s)} {traffic_words.version(s)}{traffic_words.SOURCES.get(s.build_source or '', '')}"
+    parts = [name.strip(), *(_slots_of(s, brief) if s.engine == traffic_words.LLAMA else traffic_words.server_parts(s))]
     if s.model:
         parts.append(s.model)
     return " · ".join(cut(part, 60) for part in parts)
@@ -132,7 +253,7 @@ def _extent(session: Session, several_inputs: bool) -> str:
     origin = f"{named} · " if named else ""
     path = f"{session.path} " if several_inputs else ""
     lines = f"lines {session.first_line:,} to {session.last_line:,}" if has_log(session) else "no log"
-    requests = f"{count(session.n_requests, 'request')}, " if session.engine == server_words.LLAMA else ""
+    requests = f"{count(session.n_requests, 'request')}, " if session.engine == traffic_words.LLAMA else ""
     return f"{origin}{requests}{path}{lines}"
 
 

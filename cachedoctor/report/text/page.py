@@ -1,19 +1,44 @@
-"""A page of text: rows of parts, wrapped, coloured when wanted, free of control characters.
-
-Knows the terminal through rich. Knows no report.
-"""
+"""A page of text: rows, wrapped and coloured, tables of numbers, no control characters."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from cachedoctor.report.text.palette import readable
 from cachedoctor.report.text.text_safe import clipped, cut, rows, visible
+from cachedoctor.report.words.measured_table import Heading, Row
+
+ERROR, WARNING, NOTE = "bold color(163)", "bold color(131)", "bold color(63)"
+COMMAND, OLD, NEW = "color(29)", "bold color(131)", "bold color(29)"
+GUTTER, BARS = "color(243)", "color(63)"
+KEY = "bold"
+SEVERITY = {"error": ERROR, "warning": WARNING, "note": NOTE}
+"""Style of the word by severity."""
+ALL = (ERROR, WARNING, NOTE, COMMAND, OLD, NEW, GUTTER, BARS)
+"""Every style with a colour."""
+_NAMED = {
+    "red": "color(131)",
+    "green": "color(29)",
+    "yellow": "color(131)",
+    "blue": "color(63)",
+    "cyan": "color(63)",
+    "magenta": "color(163)",
+    "dim": "color(243)",
+}
+"""What stands for the colours of which every theme has its own."""
+
+
+@lru_cache(maxsize=64)
+def readable(style: str) -> str:
+    """Return the style with colours of the palette in the place of those that a theme decides: ``bold green``."""
+    return " ".join(_NAMED.get(word, word) for word in style.split())
+
 
 _COMMAND = re.compile(r"\s*(?:::|##)")
 """How a row begins that a CI takes for a command to itself when it stands in its log."""
@@ -107,3 +132,54 @@ class Page:
         self.row(*head, first)
         for other in others:
             self.row(*gutter, " " * indent, other)
+
+
+_GAP = 2
+"""Cells between two columns."""
+
+
+def show_table(page: Page, key: str, headings: Sequence[Heading], rows: Sequence[Row]) -> None:
+    """Write ``rows``; ``key`` stands above their names. A name that needs too much room gets a row of its own."""
+    widths = [
+        max(cell_len(heading.name), cell_len(heading.unit), *(cell_len(row.cells[at]) for row in rows))
+        for at, heading in enumerate(headings)
+    ]
+    names = [visible(row.name) for row in rows]
+    most = max(page.width // 3, cell_len(key))
+    left = max([cell_len(key), *(w for w in map(cell_len, names) if w <= most)])
+    for at, block in enumerate(_blocks(widths, page.width - left)):
+        if at:
+            page.gap()
+        _block(page, key if not at else "", left, [(headings[i], widths[i]) for i in block])
+        for name, row in zip(names, rows, strict=True):
+            head = name
+            if cell_len(name) > left:
+                page.row(name)
+                head = ""
+            cells = "".join(" " * _GAP + _right(row.cells[i], widths[i]) for i in block)
+            page.row(head + " " * (left - cell_len(head)) + cells)
+
+
+def _blocks(widths: Sequence[int], room: int) -> list[list[int]]:
+    """Columns side by side, as many as fit, at least one."""
+    blocks: list[list[int]] = [[]]
+    used = 0
+    for at, width in enumerate(widths):
+        used += width + _GAP
+        if blocks[-1] and used > room:
+            blocks.append([])
+            used = width + _GAP
+        blocks[-1].append(at)
+    return blocks
+
+
+def _block(page: Page, key: str, left: int, columns: Sequence[tuple[Heading, int]]) -> None:
+    for which in ("name", "unit"):
+        words = [" " * _GAP + _right(getattr(heading, which), width) for heading, width in columns]
+        if "".join(words).strip():
+            first = key if which == "name" else ""
+            page.row((first + " " * (left - cell_len(first)) + "".join(words), "bold" if which == "name" else ""))
+
+
+def _right(text: str, width: int) -> str:
+    return " " * (width - cell_len(text)) + text

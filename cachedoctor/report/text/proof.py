@@ -1,15 +1,82 @@
-"""The lines that prove a finding: whole, with what each shows; or each in a row. Knows Evidence and Page only."""
+"""The lines that prove a finding, shortened to one row each or whole, with what each shows."""
 
 from __future__ import annotations
+
+import re
+from typing import NamedTuple
 
 from rich.cells import cell_len
 
 from cachedoctor.model import Evidence, Finding
-from cachedoctor.report.text import quote
-from cachedoctor.report.text.page import Page, Part
-from cachedoctor.report.text.palette import GUTTER, SEVERITY
+from cachedoctor.report.text.page import GUTTER, SEVERITY, Page, Part
+from cachedoctor.report.text.text_safe import take, visible
 
-_MOST = 3
+_LEAD = re.compile(
+    r"(?:\(\w+ pid=\d+\) )?(?:[\d.:,-]+ )?(?:[DIWET] |(?:INFO|WARNING|ERROR|DEBUG):? )?(?:[\d-]+ [\d:]+ )?"
+    r"(?:\[[\w.]+:\d+\] )?(?:(?:slot|srv|que|res|cmn) {1,4}[^:|]{0,40}: +)?(?:id +\d+ \| task -?\d+ \| )?"
+)
+"""Time, level, place in the source, slot: it says where the line is from, not what it says."""
+_PRINTED = re.compile(r"(?:old|new): \.\.\.")
+_BAR = re.compile(r" \| (\S{1,40})")
+_DOTS = "... "
+
+
+class Quote(NamedTuple):
+    """A row, and where in it the token stands that changed: from, to; equal where none is known."""
+
+    text: str
+    start: int = 0
+    end: int = 0
+
+
+def one_row(line: str, room: int, ascii_only: bool = False) -> Quote:
+    """Return ``line`` in at most ``room`` cells."""
+    text = visible(line[:_QUOTE_MOST], ascii_only).strip()
+    if cell_len(text) > room:
+        lead = _LEAD.match(text)
+        text = (_DOTS if lead is not None and lead.end() else "") + text[lead.end() if lead is not None else 0 :]
+    printed = _PRINTED.search(text)
+    bar = _BAR.search(text, printed.end()) if printed is not None else None
+    if bar is None:
+        return Quote(_middle(text, room))
+    # what stands next to the bar is what matters
+    end = min(bar.end(1), len(text))
+    behind = take(text[end:], max(room // 4, 4)) if cell_len(text) > room else text[end:]
+    before = text[: bar.start(1)]
+    left = room - cell_len(text[bar.start(1) : end]) - cell_len(behind)
+    if cell_len(before) > left:
+        word = printed[0][:5] if printed is not None else ""
+        keep = left - len(word) - len(_DOTS)
+        before = f"{word}{_DOTS}{take(before[::-1], keep)[::-1]}" if keep > 8 else take(before[::-1], left)[::-1]
+    return Quote(before + text[bar.start(1) : end] + behind, len(before), len(before) + end - bar.start(1))
+
+
+_QUOTE_MOST = 20_000
+"""Characters of a line that are looked at."""
+
+
+def _middle(text: str, room: int) -> str:
+    """Leave the middle out of what is longer than ``room``."""
+    if cell_len(text) <= room:
+        return text
+    head = _to_space(take(text, max((room - 5) * 2 // 3, 1)))
+    tail = _to_space(take(text[::-1], max(room - 5 - cell_len(head), 0)))[::-1]
+    return take(f"{head} ... {tail}", room)
+
+
+def _to_space(text: str) -> str:
+    """Leave out the word that is cut, unless it is most of the text."""
+    kept = text.rpartition(" ")[0].rstrip()
+    return kept if len(kept) > len(text) // 2 else text
+
+
+def short_path(name: str, room: int, ascii_only: bool = False) -> str:
+    """Return a path in at most ``room`` cells: its end says most."""
+    shown = visible(name, ascii_only)
+    return shown if cell_len(shown) <= room else "..." + take(shown[::-1], max(room - 3, 1))[::-1]
+
+
+_PROOF_MOST = 3
 """Lines in the short form: the one that proves it, and those next to it in its file."""
 
 
@@ -49,7 +116,7 @@ def whole(page: Page, finding: Finding, where: str = "") -> None:
 def place(page: Page, finding: Finding, key: str, more: str, where: str = "") -> None:
     """Write where to look, and what else is claimed; arguments as of ``short``."""
     primary = finding.primary or finding.evidence[0]
-    shown = quote.path(location(primary.path, primary.line), page.width - len(key), page.ascii_only)
+    shown = short_path(location(primary.path, primary.line), page.width - len(key), page.ascii_only)
     shown += f" ({where})" if where else ""
     page.facts([(key, "bold")], f"{shown}: {more}" if more else shown, len(key))
 
@@ -66,7 +133,7 @@ def short(page: Page, finding: Finding, key: str, more: str, where: str = "") ->
     indent = len(key)
     place(page, finding, key, more, where)
     same = [line for line in lines if line.path == primary.path]
-    near = sorted(same, key=lambda e: (e is not primary, abs(e.line - primary.line)))[:_MOST]
+    near = sorted(same, key=lambda e: (e is not primary, abs(e.line - primary.line)))[:_PROOF_MOST]
     wide = max(len(str(e.line)) for e in near)
     for line in same:
         if line in near:
@@ -80,10 +147,10 @@ def _row(page: Page, line: Evidence, is_primary: bool, indent: int, wide: int, s
     # what a line beside the proof shows stands behind it, where both have room
     beside = 0 if is_primary else cell_len(line.label) + 4
     if beside and beside <= room // 2:
-        found = quote.one_row(line.text, room - beside, page.ascii_only)
+        found = one_row(line.text, room - beside, page.ascii_only)
         page.row((head, tint), *_marked(found, style), ("  - ", tint), line.label)
         return
-    found = quote.one_row(line.text, room, page.ascii_only)
+    found = one_row(line.text, room, page.ascii_only)
     page.row((head, tint), *_marked(found, style))
     # the caret stands below the token that changed, where the words behind it have room
     before = cell_len(found.text[: found.start])
@@ -92,7 +159,7 @@ def _row(page: Page, line: Evidence, is_primary: bool, indent: int, wide: int, s
     page.facts([" " * (len(head) + at), (mark, tint)], line.label, len(head) + at + 2)
 
 
-def _marked(found: quote.Quote, style: str) -> list[Part]:
+def _marked(found: Quote, style: str) -> list[Part]:
     """The parts of a row, the token that changed underlined."""
     before, token, after = found.text[: found.start], found.text[found.start : found.end], found.text[found.end :]
     return [before, (token, f"{style} underline"), after]

@@ -1,17 +1,55 @@
-"""One finding as text: claim, fix, cost, proof, why, what it is not. Knows Finding and Page only."""
+"""One finding as text: claim, fix, cost, proof, why, what is ruled out; commands can be copied."""
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
+from rich.cells import cell_len
+
 from cachedoctor.model import Finding, Fix, Totals
-from cachedoctor.report.text import command_rows, proof
-from cachedoctor.report.text.page import Link, Page, Part
-from cachedoctor.report.text.palette import COMMAND, KEY, SEVERITY
+from cachedoctor.report.text import proof
+from cachedoctor.report.text.page import COMMAND, KEY, SEVERITY, Link, Page, Part
 from cachedoctor.report.words import do_now, headlines
 from cachedoctor.report.words.do_now import DoNow
-from cachedoctor.report.words.numbers import count, duration, percent, spent_tokens
-from cachedoctor.report.words.sentences import first_sentence, leading
+from cachedoctor.report.words.numbers import count, duration, first_sentence, leading, percent, spent_tokens
+
+_WORD = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""")
+"""A word of a shell, with what is quoted in it."""
+_INDENT = "    "
+
+
+def rows_of_command(command: str, room: int) -> list[str]:
+    """Break ``command`` where a shell puts it together again; a word that is longer than ``room`` cells stays whole."""
+    if "\n" in command:  # a file, or a part of one
+        return command.split("\n")
+    words = _WORD.findall(command)
+    if cell_len(command) <= room or " ".join(words) != command or any(word.startswith("#") for word in words):
+        return [command]
+    lines: list[str] = []
+    row = ""
+    for unit in _units(words, room - len(_INDENT) - 2):
+        indent = _INDENT if lines else ""
+        if row and cell_len(f"{row} {unit}") > room - 2:
+            lines.append(f"{row} \\")
+            row = _INDENT + unit
+        else:
+            row = f"{row} {unit}" if row else indent + unit
+    return [*lines, row]
+
+
+def _units(words: list[str], room: int) -> list[str]:
+    """An option and its value stand in one row, where it has room for both."""
+    units: list[str] = []
+    for word in words:
+        both = f"{units[-1]} {word}" if units else word
+        takes_value = units and units[-1].startswith("-") and not {" ", "="} & set(units[-1])
+        if takes_value and not word.startswith("-") and cell_len(both) <= room:
+            units[-1] = both
+        else:
+            units.append(word)
+    return units
+
 
 _KEY = 7
 """Cells of the keys."""
@@ -105,7 +143,7 @@ def whole(page: Page, finding: Finding, around: Around = ALONE) -> None:
             for step in form:
                 page.prose(["    "], f"{step.text}:" if step.commands else step.text, 6)
                 is_shell = step.form in ("sh", "options")
-                rows = [r for c in step.commands for r in (command_rows.rows(c, page.width - 6) if is_shell else [c])]
+                rows = [r for c in step.commands for r in (rows_of_command(c, page.width - 6) if is_shell else [c])]
                 for row in rows:
                     page.row(" " * 6, (row, COMMAND))
         else:
@@ -145,7 +183,7 @@ def _fix(page: Page, finding: Finding, fix: DoNow | None, key: str = "") -> None
     if fix.steps:
         _steps(page, head, fix)
         return
-    rows = [row for command in fix.commands for row in command_rows.rows(command, page.width - len(head[0]))]
+    rows = [row for command in fix.commands for row in rows_of_command(command, page.width - len(head[0]))]
     for at, row in enumerate(rows):
         page.row(head if not at else " " * len(head[0]), (row, COMMAND))
     words = f"{do_now.belongs(finding)} {fix.text}" if fix.options else fix.text
@@ -157,7 +195,7 @@ def _steps(page: Page, head: Part, fix: DoNow) -> None:
     indent = " " * (_KEY + 2)
     for step in fix.steps:
         is_shell = step.form in ("sh", "options")
-        rows = [r for c in step.commands for r in (command_rows.rows(c, page.width - _KEY - 2) if is_shell else [c])]
+        rows = [r for c in step.commands for r in (rows_of_command(c, page.width - _KEY - 2) if is_shell else [c])]
         used = len(head) if isinstance(head, str) else len(head[0])
         short = len(rows) == 1 and used + len(f"{step.text}: {rows[0]}") <= page.width
         if short and is_shell:
@@ -191,7 +229,7 @@ def _hint(page: Page, command: str | None) -> None:
 def commands(page: Page, found: list[str], indent: int) -> None:
     """Write commands to be copied, each on rows of its own."""
     for command in found:
-        for row in command_rows.rows(command, page.width - indent):
+        for row in rows_of_command(command, page.width - indent):
             page.row(" " * indent, (row, COMMAND))
 
 

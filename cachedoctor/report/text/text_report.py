@@ -1,7 +1,4 @@
-"""The text report: the claim and what to do in its first rows, and what to do once more in the last one.
-
-Knows the Report and how its parts are shown. Never asks the terminal: width and colour are arguments.
-"""
+"""The text report: the claim and the fix in the first rows, what to do in the last one."""
 
 from __future__ import annotations
 
@@ -9,21 +6,123 @@ import io
 import re
 from typing import IO, TextIO
 
+from rich.cells import cell_len
+
 from cachedoctor.model import Finding, NotEvaluated, Report, Restart
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
+from cachedoctor.redaction.sanitize import ShownReport
 from cachedoctor.report.base import Look
-from cachedoctor.report.sanitize import ShownReport
-from cachedoctor.report.text import answers, header, text_finding
-from cachedoctor.report.text.page import Page
+from cachedoctor.report.text import header, text_finding
+from cachedoctor.report.text.page import COMMAND, KEY, Page
 from cachedoctor.report.text.text_finding import Around
-from cachedoctor.report.words import do_now
-from cachedoctor.report.words.cause_words import Shared, shared
+from cachedoctor.report.text.text_safe import cut
+from cachedoctor.report.words import coverage, do_now, traffic_words, verdicts
 from cachedoctor.report.words.coverage import cannot_tell, others, read, remarks, undecided
-from cachedoctor.report.words.filter_words import filtered, shown_requests
-from cachedoctor.report.words.not_evaluated_words import grouped
+from cachedoctor.report.words.headlines import Shared, shared
 from cachedoctor.report.words.numbers import number
-from cachedoctor.report.words.unknown_list import listed
-from cachedoctor.report.words.verdicts import leading, switched_off, verdict
+from cachedoctor.report.words.verdicts import filtered, grouped, leading, listed, shown_requests, switched_off, verdict
+
+_WIDE = 14
+"""Cells of the keys."""
+_CLIENTS = 8
+"""Clients that have a row of their own."""
+
+
+def healthy(page: Page, report: Report) -> None:
+    """Write that the cache works, and what the slowest request spent its time on."""
+    said = verdicts.healthy(report)
+    if said is not None:
+        _keyed(page, said.key, said.words)
+    turn = next(iter(report.slowest), None)
+    if turn is not None and report.filtered is None:  # it may be none of those that are shown
+        _keyed(page, "slowest turn", traffic_words.split(turn))
+        _keyed(page, "", traffic_words.reason(turn, report))
+
+
+def show_cannot_tell(page: Page, report: Report, told: coverage.CannotTell, verbose: bool) -> None:
+    """Write that nothing can be told, what was seen, and what would make it possible."""
+    share = ": reuse is what two requests share" if told.alone else ""
+    _keyed(page, "cannot tell", f"{told.why}{share}")
+    seen(page, report)
+    _keyed(page, "to be sure", told.give.removeprefix("To be sure, "))
+    missing = told.missing if verbose else told.missing[:1]
+    if missing:
+        _keyed(page, "missing here", "; ".join(missing))
+    if told.others:
+        _keyed(page, "the others", told.others)
+
+
+def seen(page: Page, report: Report) -> None:
+    """Write what the lines of requests say that are not whole."""
+    for at, words in enumerate(coverage.seen(report.undecided)):
+        page.facts([(f"{'' if at else 'seen':<{_WIDE}}", KEY)], words, _WIDE)
+
+
+def slowest(page: Page, report: Report) -> None:
+    """Write the slowest requests, and why each took so long."""
+    for at, turn in enumerate(report.slowest):
+        _keyed(
+            page, "" if at else "slowest turns", f"{traffic_words.split(turn)}; {traffic_words.reason(turn, report)}"
+        )
+
+
+def clients(page: Page, report: Report) -> None:
+    """Write what the requests of each client took, where there are several."""
+    for at, row in enumerate(traffic_words.client_rows(report, _CLIENTS)):
+        _keyed(page, "" if at else "clients", f"{row.who}: {traffic_words.sentence(row)}")
+
+
+def slow_beside(page: Page, report: Report) -> None:
+    """Write a row about a slow request that the causes above do not explain."""
+    turn = traffic_words.not_the_cache(report)
+    if turn is not None:
+        page.cut_row([(f"{'slowest':<10}", KEY)], f"{traffic_words.split(turn)}; not the cache")
+
+
+def folded(page: Page, report: Report) -> None:
+    """Write in one row what was not looked at."""
+    head = "not looked at: "
+    words = verdicts.not_looked_at(report, page.width - len(head))
+    if words:
+        page.facts([(head, KEY)], words, 2)
+
+
+def last(page: Page, report: Report) -> None:
+    """Write the last row: how many causes there are, and the one thing to do now."""
+    if report.interrupted:
+        page.row("Interrupted: this covers what was read until then.")
+    if not verdicts.leading(report):
+        page.facts([], _open(report) or verdicts.verdict(report), 2)
+        return
+    said = verdicts.causes(report)
+    fix = do_now.of_report(report)
+    if fix is None:
+        page.facts([], f"{said}.", 2, KEY)
+    elif fix.command is None:
+        page.prose([(f"{said}.", KEY), " Do now: "], fix.text, 2)
+    else:
+        lead = f" Do now: {fix.text} " if fix.text else " Do now: "
+        rows = text_finding.rows_of_command(fix.command, page.width - 2)
+        if len(rows) == 1 and cell_len(f"{said}.{lead}{rows[0]}") <= page.width:
+            page.row((f"{said}.", KEY), lead, (rows[0], COMMAND))
+            return
+        page.facts([], f"{said}.{lead.rstrip()}", 2, KEY)
+        for row in rows:
+            page.row("  ", (row, COMMAND))
+
+
+def _open(report: Report) -> str:
+    if coverage.cannot_tell(report) is None:
+        return ""
+    if not report.totals.requests and any(session.answers for session in report.sessions):
+        return "Cannot tell. Do now: give the responses with their usage (--responses)."
+    what = "the last two turns" if report.totals.requests else "some minutes with traffic"
+    return f"Cannot tell. Do now: give {what}, better the whole log."
+
+
+def _keyed(page: Page, key: str, words: str) -> None:
+    page.prose([(f"{cut(key, _WIDE):<{_WIDE}}", KEY)], words, _WIDE)
+
 
 _URL = re.compile(r"[a-z0-9_]+(?:/[a-z0-9_]+)*\.md", re.ASCII)
 _BLOCKS, _LISTED = 3, 8
@@ -60,9 +159,9 @@ def render(
     told = cannot_tell(report)
     leads = leading(report)
     if told is not None and not leads:
-        answers.cannot_tell(page, report, told, verbose)
+        show_cannot_tell(page, report, told, verbose)
     elif not leads:
-        answers.healthy(page, report)
+        healthy(page, report)
     if verbose:
         for finding in findings:
             page.gap()
@@ -76,7 +175,7 @@ def render(
     else:
         _rest(page, report, bool(leads))
     _unknown(page, report)
-    answers.last(page, report)
+    last(page, report)
 
 
 def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
@@ -176,7 +275,7 @@ def _link(pages: str | None, url: str | None) -> str | None:
 def _rest(page: Page, report: Report, has_causes: bool) -> None:
     """Write in a few rows what the servers are and what was read."""
     if has_causes:
-        answers.slow_beside(page, report)
+        slow_beside(page, report)
     header.short(page, report)
     if others(report):
         page.facts([(f"{'read':<10}", "bold")], read(report), 10)
@@ -184,7 +283,7 @@ def _rest(page: Page, report: Report, has_causes: bool) -> None:
         page.prose([], said, 2)
     if report.ignored:
         page.prose([], switched_off(report.ignored), 2)
-    answers.folded(page, report)
+    folded(page, report)
 
 
 def _unknown(page: Page, report: Report) -> None:
@@ -198,11 +297,11 @@ def _unknown(page: Page, report: Report) -> None:
 
 
 def _everything(page: Page, report: Report) -> None:
-    header.show(page, report)
+    header.show_header(page, report)
     if undecided(report):
-        answers.seen(page, report)
-    answers.slowest(page, report)
-    answers.clients(page, report)
+        seen(page, report)
+    slowest(page, report)
+    clients(page, report)
     if report.not_evaluated:
         page.gap()
         _not_evaluated(page, report.not_evaluated, report.restart)

@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from cachedoctor.model import Edit, First, PromptDiff, RequestSetting, Side
 from cachedoctor.model.bounds import Amount, Text
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
 
 
 class DiffTool(msgspec.Struct):

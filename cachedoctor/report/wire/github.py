@@ -9,17 +9,15 @@ import io
 from typing import IO
 
 from cachedoctor.model import Finding, Fix, Report, Totals
+from cachedoctor.redaction.sanitize import ShownReport
+from cachedoctor.redaction.secrets import hidden
 from cachedoctor.report.base import Look
-from cachedoctor.report.sanitize import ShownReport
-from cachedoctor.report.secrets import hidden
 from cachedoctor.report.text.header import place_of
 from cachedoctor.report.text.text_safe import visible
 from cachedoctor.report.words import do_now, headlines
-from cachedoctor.report.words.filter_words import filtered
 from cachedoctor.report.words.measurements import Said, measures, said
-from cachedoctor.report.words.numbers import count, percent
-from cachedoctor.report.words.sentences import capital
-from cachedoctor.report.words.verdicts import switched_off, verdict
+from cachedoctor.report.words.numbers import capital, count, percent
+from cachedoctor.report.words.verdicts import filtered, switched_off, verdict
 
 _COMMAND = {"error": "error", "warning": "warning", "note": "notice"}
 

@@ -12,7 +12,7 @@ import msgspec
 
 from cachedoctor.model import Explanation, Line, Part, Wording
 from cachedoctor.model.bounds import LineNumber, Positive, Text
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
 
 
 class LineTool(msgspec.Struct):

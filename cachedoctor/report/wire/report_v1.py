@@ -11,8 +11,8 @@ from typing import IO, Any
 
 import msgspec
 
-from cachedoctor.account.asking import asker
-from cachedoctor.account.from_numbers import lost_elsewhere, slot_taken
+from cachedoctor.diagnosis.account.asking import asker
+from cachedoctor.diagnosis.account.from_numbers import lost_elsewhere, slot_taken
 from cachedoctor.model import (
     CacheSample,
     CheckpointRow,
@@ -25,9 +25,9 @@ from cachedoctor.model import (
     Session,
     causes,
 )
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
+from cachedoctor.redaction.sanitize import ShownReport
 from cachedoctor.report.base import Look
-from cachedoctor.report.sanitize import ShownReport
 
 SCHEMA = "cachedoctor.report/1"
 

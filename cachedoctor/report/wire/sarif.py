@@ -12,15 +12,14 @@ from urllib.parse import quote
 import msgspec
 
 from cachedoctor.model import Evidence, Finding, Fix, InputInfo, NotEvaluated, Report, RuleInfo, Totals
+from cachedoctor.redaction.sanitize import ShownReport
 from cachedoctor.report.base import Look
 from cachedoctor.report.markdown.markdown_safe import code, fenced, prose
-from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.text.text_safe import cut, visible
 from cachedoctor.report.wire.fingerprint import fingerprints
 from cachedoctor.report.words import do_now, headlines
-from cachedoctor.report.words.filter_words import filtered
-from cachedoctor.report.words.sentences import capital
-from cachedoctor.report.words.verdicts import switched_off
+from cachedoctor.report.words.numbers import capital
+from cachedoctor.report.words.verdicts import filtered, switched_off
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "cachedoctorCause/v1"

@@ -12,9 +12,9 @@ from typing import IO, Any
 import msgspec
 
 from cachedoctor.model import CacheSample, Finding, InputInfo, PrefillBatch, Report, Session, causes
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
+from cachedoctor.redaction.sanitize import ShownReport
 from cachedoctor.report.base import Look
-from cachedoctor.report.sanitize import ShownReport
 from cachedoctor.report.wire import report_v1
 
 SCHEMA = "cachedoctor.stream/1"

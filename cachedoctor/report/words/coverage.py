@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cachedoctor.knowledge.deciding_lines import Wanted, deciding
+from cachedoctor.knowledge.decision import Wanted, deciding
 from cachedoctor.model import BatchPeriod, Period, Report, RequestRow, SamplePeriod
 from cachedoctor.report.words.measurements import looked_at
 from cachedoctor.report.words.numbers import count, number
-from cachedoctor.report.words.server_words import LLAMA, program, rules_of
+from cachedoctor.report.words.traffic_words import LLAMA, program, rules_of
 
 
 def checked(report: Report) -> str:

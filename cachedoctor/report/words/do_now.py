@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from cachedoctor.model import Finding, Fix, FixStep, OptionChange, OtherFix, Remedy, Report, option_rows
-from cachedoctor.report.words import server_words
-from cachedoctor.report.words.cause_words import shared
-from cachedoctor.report.words.sentences import capital, leading
+from cachedoctor.report.words import traffic_words
+from cachedoctor.report.words.headlines import shared
+from cachedoctor.report.words.numbers import capital, leading
 
 Kind = Literal["fix", "try", "to be sure", "no fix"]
 _KINDS: dict[str, Kind] = {"fix": "fix", "depends": "try", "look": "to be sure"}
-_PROGRAMS = {server_words.LLAMA: "llama-server"}
+_PROGRAMS = {traffic_words.LLAMA: "llama-server"}
 _WINDOWS = ("ollama", "lm-studio", "jan")
 """Launchers that take no command line of the server."""
 _SENTENCE = 110
@@ -193,8 +193,8 @@ def belongs(finding: Finding) -> str:
 
 
 def _program(finding: Finding) -> str:
-    engine = server_words.of_rule(finding.code)
-    return _PROGRAMS.get(engine) or server_words.engine(engine)
+    engine = traffic_words.of_rule(finding.code)
+    return _PROGRAMS.get(engine) or traffic_words.engine(engine)
 
 
 def of_report(report: Report) -> Last | None:
@@ -248,7 +248,9 @@ def _of_steps(found: DoNow, fix: Fix) -> Last:
 
 
 def _started(fix: Fix) -> str:
-    return "the container" if fix.launcher == "docker" else _PROGRAMS.get(fix.engine) or server_words.engine(fix.engine)
+    return (
+        "the container" if fix.launcher == "docker" else _PROGRAMS.get(fix.engine) or traffic_words.engine(fix.engine)
+    )
 
 
 def hint(report: Report) -> str | None:

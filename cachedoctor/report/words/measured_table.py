@@ -1,4 +1,4 @@
-"""Tables of what several engines or periods of one server measured: a row each. Knows periods; knows no format."""
+"""Tables of what several engines or periods of one server measured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,21 @@ from typing import NamedTuple, TypeVar
 
 from cachedoctor.model import BatchPeriod, SamplePeriod, Session
 from cachedoctor.report.words.numbers import number, percent
-from cachedoctor.report.words.table_parts import Heading, Row
+
+
+class Heading(NamedTuple):
+    """What stands above a column."""
+
+    name: str
+    unit: str = ""
+
+
+class Row(NamedTuple):
+    """The name of a row, and its cells."""
+
+    name: str
+    cells: Sequence[str]
+
 
 MOST = 6
 """Rows; of more periods, those with most in them."""

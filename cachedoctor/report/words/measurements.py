@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cachedoctor.model import Answers, BatchPeriod, Counters, KvEvents, Period, SamplePeriod, Session
-from cachedoctor.report import sanitize
+from cachedoctor.redaction import sanitize
 from cachedoctor.report.words import measured_table
 from cachedoctor.report.words.measured_table import Grid, begun, rate
 from cachedoctor.report.words.numbers import count, number, percent
-from cachedoctor.report.words.server_words import LLAMA
+from cachedoctor.report.words.traffic_words import LLAMA
 
 LISTED = 6
 """Dumps of counters and sets of responses of one server that get a row each."""

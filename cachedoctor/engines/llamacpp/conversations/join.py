@@ -13,8 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cachedoctor.engines.llamacpp.conversations import interleaved
-from cachedoctor.engines.llamacpp.conversations.interleaved import KEPT, MIN_TURN, Turn, shortest
-from cachedoctor.engines.llamacpp.conversations.one_shot import Heads, OneShot
+from cachedoctor.engines.llamacpp.conversations.interleaved import KEPT, MIN_TURN, Heads, OneShot, Turn, shortest
 from cachedoctor.model import Mark, Request
 
 MAX_THREADS = 64

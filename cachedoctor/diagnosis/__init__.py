@@ -1,0 +1,1 @@
+"""Requests to findings: the account of tokens, the replay, and the rules."""

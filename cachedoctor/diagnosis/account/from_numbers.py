@@ -1,0 +1,335 @@
+"""Places the prompt tokens of a llama-server request by the numbers that its log gives."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import msgspec
+
+from cachedoctor.knowledge.decision import EVERY
+from cachedoctor.model import AccountRow, Judged, Request, Twins
+from cachedoctor.model.terms import OF_CLIENTS, OF_INPUT
+
+SMALL = 16
+"""Tokens: so many at the end of a prefix differ by re-tokenisation, or by the last token that is always computed."""
+ALIKE = 0.25
+"""Share of a prompt that begins like what its slot held, and share by which it is longer at most: it may be the same
+conversation, of which the client dropped or changed some."""
+REPLY = 0.1
+"""Share by which what the slot held is longer at most: its prompt, as long as the new one, and the reply behind it."""
+HEAD = 64
+"""Tokens that are more than the frame of a message, or a few words by which separate prompts begin."""
+LEVEL = 0.04
+"""Share by which prompts of one length differ, as a client cuts them that sends so much of its end."""
+_EDIT, _OWN_WISH, _TOGETHER = "CD105", "CD109", "CD312"
+"""History changed; the request itself asked for no cache; several requests with one beginning came at once."""
+
+
+Placed = tuple[AccountRow, str | None, int]
+"""A row, the code of the rule that says why, and the tokens in it; every request has two of them."""
+
+
+class _Split(NamedTuple):
+    """Tokens that were computed though a prompt before had them."""
+
+    client: int = 0
+    server: int = 0
+    undecided: int = 0
+
+
+_NOTHING = _Split()
+
+
+def place(judged: Judged) -> list[Placed]:
+    """Give every prompt token of a request a row; none where its length, or what was reused of it, is unknown.
+
+    A child of an ``n > 1`` request has no prompt of its own.
+    """
+    r = judged.request
+    prompt, cached = r.prompt_tokens, r.cached_tokens
+    if r.parent is not None or prompt is None or cached is None or cached > prompt:
+        return []
+    computed = prompt - cached
+    together = max(0, min(r.together_tokens, prompt) - cached) if r.together_tokens else 0
+    split = _split(judged, prompt, cached)
+    if split is _NOTHING and not together:  # as most are
+        new: list[Placed] = [("new", None, computed)] if computed else []
+        return [("reused", None, cached), *new] if cached else new
+    client, server, undecided = _behind(together, _decided(judged, split))
+    if _OWN_WISH in judged.verdict.codes:
+        wished = client + server
+        client, server, undecided = (0, 0, undecided + wished) if judged.verdict.guessed else (wished, 0, undecided)
+    unexplained = 0
+    expected = judged.verdict.expected_cached
+    if expected is not None and expected - cached > SMALL:
+        unexplained = min(expected - cached, server)
+    codes = judged.verdict.codes
+    small = 0 < client + server + undecided <= SMALL
+    rounding = client + server + undecided if small else 0
+    if small:
+        client, server, undecided, unexplained = 0, 0, 0, 0
+    elif not unexplained and server and _first(codes, client=False) is None and is_behind_checkpoint(r):
+        rounding = min(server, (r.common_prefix_tokens or 0) - cached)
+        server -= rounding
+    rows: tuple[Placed, ...] = (
+        ("reused", None, cached),
+        ("new", None, computed - client - server - undecided - rounding - together),
+        ("client", _first(codes, client=True), client),
+        ("server", _first(codes, client=False), server - unexplained),
+        ("together", _TOGETHER if _TOGETHER in codes else None, together),
+        ("rounding", None, rounding),
+        ("unexplained", None, unexplained),
+        ("undecided", None, undecided),
+    )
+    return [placed for placed in rows if placed[2]]
+
+
+def _behind(together: int, split: _Split) -> _Split:
+    """What is left of a split behind tokens that several computed at once: both begin where reuse ends."""
+    server = max(0, split.server - together)
+    rest = max(0, together - split.server)
+    undecided, client = max(0, split.undecided - rest), max(0, split.client - max(0, rest - split.undecided))
+    return _Split(client, server, undecided)
+
+
+def is_behind_checkpoint(r: Request) -> bool:
+    """Whether a request went on from the checkpoint that was restored, in the latter half of its common prefix and no
+    farther from its end than checkpoints lie apart: memory that goes back to checkpoints only comes no closer."""
+    back, cached, shared = r.restored_at, r.cached_tokens, r.common_prefix_tokens
+    if back is None or cached is None or shared is None or r.dropped is not None or r.forced or r.reused_chunks:
+        return False
+    step = r.facts.setting("checkpoint_min_step")
+    apart = EVERY if step is None else int(step)
+    return abs(back[1] + 1 - cached) <= 1 and 2 * cached >= shared and shared - cached <= apart
+
+
+@lru_cache(maxsize=1024)  # a log has few combinations of causes
+def _first(codes: tuple[str, ...], *, client: bool) -> str | None:
+    """The first cause on that side."""
+    causes = (c for c in codes if c != _TOGETHER and not c.startswith(OF_INPUT))
+    return next((c for c in causes if c.startswith(OF_CLIENTS) == client), None)
+
+
+def _decided(judged: Judged, split: _Split) -> _Split:
+    """Give what the numbers leave open to the side of which alone a cause was found, as far as that cost."""
+    verdict = judged.verdict
+    client, server = (_first(verdict.codes, client=side) is not None for side in (True, False))
+    if not split.undecided or verdict.undecided or client == server or (client and verdict.guessed):
+        return split
+    open_cost = verdict.avoidable_tokens - (split.client if client else split.server)
+    found = min(split.undecided, max(0, open_cost))
+    return _Split(
+        split.client + (found if client else 0), split.server + (found if server else 0), split.undecided - found
+    )
+
+
+def _split(judged: Judged, prompt: int, cached: int) -> _Split:
+    """Split what was computed though a prompt before had it; never more than ``prompt - cached``."""
+    r = judged.request
+    if r.outcome == "cold":
+        return _NOTHING if r.error is not None else _cold(r, prompt, cached)
+    if r.text_lcp is None and (r.reference_tokens or 0) <= cached and (r.common_prefix_tokens or 0) <= cached:
+        return _NOTHING  # all that was there was reused, as by most
+    if r.error is not None:
+        return _NOTHING
+    if r.text_lcp is not None and r.reference_tokens is not None:
+        reach = min(r.reference_tokens, prompt)
+        # prompts hold no replies: what the client, or its template, made of those only the log's prefix tells
+        own = r.held_thread == r.thread and _changed(judged) and r.common_prefix_tokens is not None
+        known = min(r.text_lcp, r.common_prefix_tokens or 0) if own else r.text_lcp
+        kept = max(min(known, prompt), cached)
+        wanted = _first(judged.verdict.codes, client=True) is not None and not _changed(judged)
+        return _Split(0 if wanted else max(0, reach - kept), kept - cached)
+    if r.reference_tokens is None or r.lost_tokens is None:
+        return _NOTHING
+    reach = min(r.reference_tokens, prompt)
+    if slot_taken(r):
+        lost = max(0, reach - cached)
+        elsewhere = lost_elsewhere(judged, reach, lost)
+        return _Split(undecided=lost) if elsewhere is None else _Split(*elsewhere)
+    if r.common_prefix_tokens is None:
+        return _Split(undecided=max(0, reach - cached))
+    kept = max(min(r.common_prefix_tokens, prompt), cached)
+    behind = 0 if kept >= prompt - 4 else max(0, reach - kept)  # a prompt that ends earlier repeats what was there
+    # whose prompt the slot held follows from lengths: what it does not share may never have been this conversation's
+    if not behind and kept == cached:
+        return _NOTHING
+    is_proven = _changed(judged) and not judged.verdict.undecided and not judged.verdict.guessed
+    blamed = behind if is_proven else 0
+    return _Split(blamed, kept - cached, behind - blamed)
+
+
+def _cold(r: Request, prompt: int, cached: int) -> _Split:
+    """Split what looks like the first prompt of a conversation, unless its text shows that it is."""
+    if r.text_lcp is not None:
+        return _NOTHING
+    if r.other_candidates:
+        return _Split(undecided=prompt - cached)  # it may go on with a conversation that another slot held
+    held, shared = r.held_tokens or 0, r.common_prefix_tokens or 0
+    if not (begins_alike(r) or is_level(r)):
+        return _NOTHING
+    return _Split(undecided=max(0, min(held, prompt) - max(shared, cached)))  # or what the slot held, changed
+
+
+def begins_alike(r: Request) -> bool:
+    """Whether a prompt begins like what its slot held, which is about as long."""
+    prompt, held, shared = r.prompt_tokens or 0, r.held_tokens or 0, r.common_prefix_tokens or 0
+    return shared >= ALIKE * prompt and _as_long(prompt, held, ALIKE)
+
+
+def is_level(r: Request) -> bool:
+    """Whether a prompt has the head of what its slot held, and its length, less a reply.
+
+    So do all prompts of a client that cuts its history to one length, behind a system prompt; or without one, where the
+    reply before ended because the context was full.
+    """
+    held, context = r.held_tokens or 0, r.facts.n_ctx_slot
+    full = context is not None and held >= context - 1
+    return ((r.common_prefix_tokens or 0) > HEAD or full) and _as_long(r.prompt_tokens or 0, held, LEVEL)
+
+
+def _as_long(prompt: int, held: int, longer: float) -> bool:
+    return held <= (1 + REPLY) * (prompt + SMALL) and prompt + SMALL <= (1 + longer) * (held + SMALL)
+
+
+def written_anew(r: Request) -> int:
+    """Tokens of what a slot held that may stand again in a first prompt, which is longer, and begins alike; 0 if none.
+
+    A client that changes its tools sends all it has said behind them once more. A long prompt of another conversation
+    with the same system prompt looks the same.
+    """
+    if r.outcome != "cold":
+        return 0
+    prompt, held, shared = r.prompt_tokens or 0, r.held_tokens or 0, r.common_prefix_tokens or 0
+    if r.text_lcp is not None or r.held_thread is None or prompt <= (1 + ALIKE) * held:
+        return 0
+    return held - shared if shared >= ALIKE * prompt else 0
+
+
+def _changed(judged: Judged) -> bool:
+    """Whether a cause on the client's side was found; a single edit is not told from a new conversation by numbers."""
+    code = _first(judged.verdict.codes, client=True)
+    return code is not None and (code != _EDIT or judged.verdict.avoidable_tokens > 0)
+
+
+def slot_taken(r: Request) -> bool:
+    """Whether the slot held another conversation, so that what it shares with the prompt says nothing of the client."""
+    return r.thread_turn > 0 and r.held_thread not in (None, r.thread) and not r.restored_from_ram
+
+
+def lost_elsewhere(judged: Judged, reach: int, lost: int) -> tuple[int, int] | None:
+    """Split what a conversation lost that came back to a slot with another's content: client's and server's tokens.
+
+    The RAM cache's list of its own copy tells, or the causes that were found; None where nothing does. ``reach``:
+    tokens that the conversation could have reused at most.
+    """
+    r = judged.request
+    if r.reference_lcp is not None:
+        client = min(max(0, reach - r.reference_lcp), lost)
+        return client, lost - client
+    return (0, lost) if judged.verdict.slot_lost else None
+
+
+RECENT = 64
+"""Lengths of the last prompts that are remembered."""
+MAX_LENGTHS = 256
+"""Lengths of which something is counted; of those that come later nothing is."""
+LEAST = 256
+"""Tokens: shorter prompts have one length by chance."""
+
+
+class _Seen(msgspec.Struct, gc=False):
+    """The request that computed a prompt of some length last."""
+
+    slot: int
+    first_line: int
+    last_line: int
+    processed: int
+
+
+class _Length(msgspec.Struct, gc=False):
+    """What is known of prompts of one length."""
+
+    apart: bool = False
+    """Two of them were not at work at once: prompts of one length come again here."""
+    goes_on: bool = False
+    """The next turn of one reused all of it."""
+    parted: bool = False
+    """The next turn of one did not."""
+    twins: Twins | None = None
+
+
+class SameLengths(msgspec.Struct):
+    """What one life of a server computed at once, by length of the prompts."""
+
+    recent: dict[int, _Seen] = msgspec.field(default_factory=dict)
+    lengths: dict[int, _Length] = msgspec.field(default_factory=dict)
+    last: dict[int, int] = msgspec.field(default_factory=dict)
+    """Length of the last prompt of a conversation, for as many of them."""
+
+    def add(self, r: Request) -> None:
+        """Take a request when it ends; one that is judged again is known."""
+        length, processed = r.prompt_tokens, r.processed_tokens
+        if length is None or processed is None or length < LEAST or r.revision:
+            return
+        self._follow(r, length)
+        before = self.recent.pop(length, None)
+        if before is not None and before.first_line == r.first_line:
+            self.recent[length] = before
+            return
+        self.recent[length] = _Seen(r.slot, r.first_line, r.last_line, processed)
+        if len(self.recent) > RECENT:
+            del self.recent[next(iter(self.recent))]
+        if before is None:
+            return
+        found = self.lengths.get(length)
+        if found is None:
+            if len(self.lengths) >= MAX_LENGTHS:
+                return
+            found = self.lengths[length] = _Length()
+        if before.slot == r.slot or before.last_line < r.first_line:
+            found.apart = True
+            return
+        twins = found.twins
+        if twins is None:
+            twins = found.twins = Twins(length, r.marks["start"])
+        twins.requests += 1
+        twins.tokens += min(before.processed, processed)
+
+    def _follow(self, r: Request, length: int) -> None:
+        """Note how a conversation went on after its last prompt."""
+        if r.thread is None:
+            return
+        last = self.last.pop(r.thread, None)
+        self.last[r.thread] = length
+        if len(self.last) > RECENT:
+            del self.last[next(iter(self.last))]
+        found = None if last is None else self.lengths.get(last)
+        if found is not None:
+            found.goes_on |= r.outcome == "reused"
+            found.parted |= r.outcome != "reused"
+
+    def merge(self, more: SameLengths) -> None:
+        """Count the requests of another part."""
+        for length, found in more.lengths.items():
+            known = self.lengths.setdefault(length, found)
+            if known is found:
+                continue
+            known.apart |= found.apart
+            known.goes_on |= found.goes_on
+            known.parted |= found.parted
+            if known.twins is None or found.twins is None:
+                known.twins = known.twins or found.twins
+            else:
+                known.twins.requests += found.twins.requests
+                known.twins.tokens += found.twins.tokens
+        self.recent = more.recent
+
+    def twins(self) -> list[Twins]:
+        """Those of lengths that were seen in no other way, and are no drafts."""
+        return [
+            found.twins
+            for found in self.lengths.values()
+            if found.twins is not None and not found.apart and (found.goes_on or not found.parted)
+        ]

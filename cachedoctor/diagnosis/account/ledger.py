@@ -1,0 +1,431 @@
+"""Adds up the accounts of requests, for the whole log and for every server, conversation and client in it.
+
+Whole numbers, so that the ledgers of two parts of a log add up to that of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple, get_args
+
+import msgspec
+
+from cachedoctor.diagnosis.account.asking import asker
+from cachedoctor.diagnosis.account.from_numbers import Placed, SameLengths, begins_alike, place, written_anew
+from cachedoctor.model import (  # fmt: skip
+    Account,
+    AccountEntry,
+    AccountRow,
+    ClientAccount,
+    ClientName,
+    Judged,
+    Mark,
+    Request,
+    Twins,
+    Undecided,
+)
+
+ROWS: tuple[AccountRow, ...] = get_args(AccountRow)
+SHOWN = 64
+"""Conversations and clients listed, each: those that computed most again."""
+KEPT = 4096
+"""Conversations and clients remembered, each; of those that come later only the server's sums tell."""
+
+_PLAIN = frozenset({"reused", "new"})
+"""Rows that leave no question."""
+
+Scope = Literal["log", "server", "conversation", "client"]
+_OTHER = ClientName("other", "")
+"""All clients that came when as many were known as are remembered."""
+_UNKNOWN = ClientName("unknown", "")
+
+
+def _open(row: AccountRow, code: str | None) -> bool:
+    """Whether nothing explains tokens of this row."""
+    return row in ("undecided", "unexplained") or (row == "server" and code is None)
+
+
+class Cell(msgspec.Struct, gc=False):
+    """What requests have in one row."""
+
+    tokens: int = 0
+    requests: int = 0
+
+
+class Sum(msgspec.Struct):
+    """The account of some requests."""
+
+    requests: int = 0
+    not_placed: int = 0
+    cells: dict[tuple[AccountRow, str | None], Cell] = msgspec.field(default_factory=dict)
+    """By row, and code of the rule that says why."""
+
+    def add(self, placed: list[Placed], sign: int) -> None:
+        """Count a request, or take it back."""
+        if not placed:
+            self.not_placed += sign
+            return
+        self.requests += sign
+        for row, code, tokens in placed:
+            cell = self.cells.get((row, code))
+            if cell is None:
+                cell = self.cells[row, code] = Cell()
+            cell.tokens += sign * tokens
+            cell.requests += sign
+
+    def merge(self, more: Sum, sign: int = 1) -> None:
+        """Count the requests of another part, or take them out."""
+        self.requests += sign * more.requests
+        self.not_placed += sign * more.not_placed
+        for key, found in more.cells.items():
+            cell = self.cells.setdefault(key, Cell())
+            cell.tokens += sign * found.tokens
+            cell.requests += sign * found.requests
+
+    @property
+    def counts(self) -> bool:
+        """Whether it has a request; those in it may have been taken back."""
+        return bool(self.requests or self.not_placed)
+
+    def of(self, *rows: AccountRow) -> int:
+        """Tokens of these rows; of all without any."""
+        return sum(cell.tokens for (row, _), cell in self.cells.items() if not rows or row in rows)
+
+
+class Worst(msgspec.Struct):
+    """The request of a server with the most tokens that nothing explains."""
+
+    tokens: int
+    request: int
+    mark: Mark
+
+
+class Unexplained(msgspec.Struct):
+    """Tokens of one life of a server that a report must not pass over, though no rule speaks of them."""
+
+    lost: int = 0
+    """The server lost them in requests of which no rule names a cause."""
+    alike: int = 0
+    """First prompts began like what their slot held, which was as long: these tokens may be changed, or new."""
+    alike_requests: int = 0
+    level: int = 0
+    """The same of prompts that shared little, or nothing, but had the length of what their slot held."""
+    level_requests: int = 0
+    able: int = 0
+    """The same of prompts that may go on with another conversation, which had lost its slot."""
+    able_requests: int = 0
+    firsts: int = 0
+    """First prompts on slots that held something."""
+    named: int = 0
+    """Requests with tokens that may be changed, lost or new, whose slot the client had named."""
+    anew: int = 0
+    """Tokens that may stand again in first prompts, behind other tools or another system prompt."""
+    anew_at: Mark | None = None
+    returns: int = 0
+    """Requests for which the RAM cache brought back what another conversation had displaced."""
+
+    def add(self, r: Request, sign: int) -> None:
+        """Count a request, or take it back."""
+        if r.outcome == "cold":
+            self.firsts += sign * bool(r.held_tokens)
+            if again := written_anew(r):
+                self.anew += sign * again
+                self.anew_at = r.marks.get("select") or r.marks["start"]
+        if r.thread_turn and r.text_lcp is None and (r.restored_from_ram or _displaced(r)):
+            self.returns += sign
+
+    def question(self, judged: Judged, placed: list[Placed], sign: int) -> None:
+        """Count the rows of a request that leave a question, or take them back."""
+        r = judged.request
+        if not judged.verdict.named:
+            self.lost += sign * sum(tokens for row, _, tokens in placed if row in ("server", "unexplained"))
+        undecided = sum(tokens for row, _, tokens in placed if row == "undecided")
+        if undecided and r.slot_named:
+            self.named += sign
+        if not undecided or r.outcome != "cold":
+            return
+        if r.other_candidates:
+            self.able += sign * undecided
+            self.able_requests += sign
+        elif begins_alike(r):
+            self.alike += sign * undecided
+            self.alike_requests += sign
+        else:
+            self.level += sign * undecided
+            self.level_requests += sign
+
+    def merge(self, more: Unexplained) -> None:
+        """Count the requests of another part."""
+        self.lost += more.lost
+        self.alike += more.alike
+        self.alike_requests += more.alike_requests
+        self.level += more.level
+        self.level_requests += more.level_requests
+        self.able += more.able
+        self.able_requests += more.able_requests
+        self.firsts += more.firsts
+        self.named += more.named
+        self.anew += more.anew
+        self.anew_at = more.anew_at or self.anew_at
+        self.returns += more.returns
+
+
+def _displaced(r: Request) -> bool:
+    """Whether a prompt was reused though its slot held another conversation: by the RAM cache, which the log hides."""
+    return r.outcome == "reused" and r.held_thread not in (None, r.thread)
+
+
+class Server(msgspec.Struct):
+    """The accounts of one life of a server. Every request stands in one of them, and with its client besides."""
+
+    rest: Sum = msgspec.field(default_factory=Sum)
+    """Requests of no conversation, and of those that were not kept."""
+    conversations: dict[int, Sum] = msgspec.field(default_factory=dict)
+    clients: dict[str, Sum] = msgspec.field(default_factory=dict)
+    unexplained: Unexplained = msgspec.field(default_factory=Unexplained)
+    worst: Worst | None = None
+    lengths: SameLengths = msgspec.field(default_factory=SameLengths)
+
+    def whole(self) -> Sum:
+        """Add up all of its requests."""
+        whole = Sum()
+        for found in (self.rest, *self.conversations.values()):
+            whole.merge(found)
+        return whole
+
+    def merge(self, more: Server, requests: int) -> None:
+        """Count the requests of another part; so many came before it."""
+        self.rest.merge(more.rest)
+        for thread, found in more.conversations.items():
+            self.conversations.setdefault(thread, Sum()).merge(found)
+        for client, found in more.clients.items():
+            self.clients.setdefault(client, Sum()).merge(found)
+        self.unexplained.merge(more.unexplained)
+        self.lengths.merge(more.lengths)
+        if more.worst is not None:
+            self.worst = msgspec.structs.replace(more.worst, request=more.worst.request + requests)
+
+
+class Ledger(msgspec.Struct):
+    """Takes every request when it is judged, and takes back those that are judged anew."""
+
+    servers: dict[int, Server] = msgspec.field(default_factory=dict)
+    """By session."""
+    clients: dict[ClientName, Sum] = msgspec.field(default_factory=dict)
+    """By who sent them, over all servers; ``KEPT`` at most, and the others together."""
+    kept: int = 0
+    """Servers, conversations and clients by address."""
+
+    def add(self, judged: Judged, sign: int = 1) -> list[Placed]:
+        """Count a request that was judged, and return its rows; ``sign`` -1 takes it back."""
+        r = judged.request
+        if r.parent is not None:
+            return []
+        placed = place(judged)
+        server = self.servers.get(r.session) or self._begin(r.session)
+        found = None if r.thread is None else server.conversations.get(r.thread)
+        (found or self._first_of(server, r.thread)).add(placed, sign)
+        server.unexplained.add(r, sign)
+        if sign > 0:
+            server.lengths.add(r)
+        if not placed or placed[-1][0] in _PLAIN:  # rows stand in their order
+            return placed
+        server.unexplained.question(judged, placed, sign)
+        left = sum(tokens for row, code, tokens in placed if _open(row, code))
+        if sign > 0 and left and (server.worst is None or left > server.worst.tokens):
+            server.worst = Worst(left, r.index, r.marks.get("select") or r.marks["start"])
+        return placed
+
+    def _begin(self, session: int) -> Server:
+        self.kept += 1
+        self.servers[session] = server = Server()
+        return server
+
+    def _first_of(self, server: Server, thread: int | None) -> Sum:
+        """Begin the account of a conversation, if one more is kept."""
+        if thread is None or self.kept >= KEPT:
+            return server.rest
+        self.kept += 1
+        server.conversations[thread] = found = Sum()
+        return found
+
+    def add_client(self, judged: Judged, placed: list[Placed]) -> None:
+        """Count a request that is final for the client that asked: who that was stands in a line behind its end."""
+        r = judged.request
+        if r.parent is not None:
+            return
+        self._count_client(judged, placed)
+        if r.client is None:
+            return
+        clients = self.servers[r.session].clients
+        if r.client not in clients:
+            if self.kept >= KEPT:
+                return
+            self.kept += 1
+            clients[r.client] = Sum()
+        clients[r.client].add(placed, 1)
+
+    def _count_client(self, judged: Judged, placed: list[Placed]) -> None:
+        name = asker(judged)
+        if name is not None:
+            self._of_client(name).add(placed, 1)
+
+    def _of_client(self, name: ClientName) -> Sum:
+        """Return the sum of a client, or that of all who came too late to be remembered."""
+        if name not in self.clients and len(self.clients) >= KEPT:
+            name = _OTHER
+        return self.clients.setdefault(name, Sum())
+
+    def merge(self, more: Ledger, requests: int, sessions: int) -> None:
+        """Take the ledger of a later part of the logs; so many requests and sessions came before that part."""
+        for session, server in more.servers.items():
+            self.servers.setdefault(session + sessions, Server()).merge(server, requests)
+        for name, found in more.clients.items():
+            self._of_client(name).merge(found)
+        self.kept += more.kept
+
+    def twins(self, session: int) -> list[Twins]:
+        """What one life of a server may have computed twice at once, by length of the prompts."""
+        server = self.servers.get(session)
+        return [] if server is None else server.lengths.twins()
+
+    def undecided(self, session: int) -> Undecided | None:
+        """What one life of a server computed and nothing explains."""
+        server = self.servers.get(session)
+        if server is None:
+            return None
+        more, worst = server.unexplained, server.worst
+        mark = more.anew_at if worst is None else worst.mark
+        if mark is None:
+            return None
+        found = server.whole()
+        requests = sum(cell.requests for key, cell in found.cells.items() if _open(*key))
+        return Undecided(
+            found.of("undecided"), requests, more.lost, more.alike, more.alike_requests, more.named,
+            more.anew, more.anew_at, more.returns, found.requests, found.of("reused"), found.of(), mark,
+            more.level, more.level_requests, more.able, more.able_requests, more.firsts,
+        )  # fmt: skip
+
+    def accounts(self, names: Mapping[str, str], recent: Iterable[tuple[Judged, list[Placed]]] = ()) -> list[Account]:
+        """The whole log first, then servers, conversations, clients.
+
+        ``names``: of the rules, by code; ``recent``: requests that are not final, and are counted for no client yet,
+        with their rows.
+        """
+        whole, servers, conversations = Sum(), [], []
+        clients = self._clients(recent)
+        for session, server in sorted(self.servers.items()):
+            of_server = server.whole()
+            whole.merge(of_server)
+            servers.append(_Entry("server", session, of_server))
+            conversations += [
+                _Entry("conversation", session, found, thread) for thread, found in server.conversations.items()
+            ]
+        shown = [entry for entry in servers if entry.sum.counts]
+        if shown:
+            shown.insert(0, _Entry("log", None, whole))
+        for entries in (conversations, clients):
+            entries.sort(key=lambda entry: (-_again(entry.sum), entry.session, entry.thread, entry.client))
+            shown += [entry for entry in entries if entry.sum.counts][:SHOWN]
+        return [_account(entry, names) for entry in shown]
+
+    def _clients(self, recent: Iterable[tuple[Judged, list[Placed]]]) -> list[_Entry]:
+        """The accounts of all clients, with the requests that are not counted for them yet."""
+        found: dict[tuple[int, str], Sum] = {}
+        for session, server in self.servers.items():
+            for client, counted in server.clients.items():
+                found[session, client] = Sum()
+                found[session, client].merge(counted)
+        for judged, placed in recent:
+            r = judged.request
+            if r.client is not None and r.parent is None:
+                found.setdefault((r.session, r.client), Sum()).add(placed, 1)
+        return [_Entry("client", session, one, client=client) for (session, client), one in found.items()]
+
+    def by_client(
+        self,
+        names: Mapping[str, str],
+        recent: Iterable[tuple[Judged, list[Placed]]] = (),
+        callers: Sequence[Mapping[ClientName, int]] = (),
+    ) -> list[ClientAccount]:
+        """The clients that computed most again, then all others together, then requests of nobody that is known.
+
+        Empty where no request tells who sent it. ``names`` and ``recent`` as for ``accounts``; ``callers``: requests of
+        servers whose logs have none, by who sent them.
+        """
+        whole = Ledger()
+        for name, found in self.clients.items():
+            whole.clients.setdefault(name, Sum()).merge(found)
+        for one, rows_of_it in recent:
+            if one.request.parent is None:
+                whole._count_client(one, rows_of_it)
+        if not whole.clients and not any(callers):
+            return []
+        unknown = self._of_nobody(whole.clients.values())
+        for counted in callers:
+            for name, requests in counted.items():
+                whole._of_client(name).not_placed += requests
+        known = [(name, found) for name, found in whole.clients.items() if name != _OTHER]
+        known.sort(key=_rank)
+        rest = whole.clients.get(_OTHER, Sum())
+        others = len(known) - SHOWN if len(known) > SHOWN else 0
+        for _, found in known[SHOWN:]:
+            rest.merge(found)
+        rows = [_client_account(name, 1, found, names) for name, found in known[:SHOWN]]
+        if rest.requests or rest.not_placed:
+            rows.append(_client_account(_OTHER, others, rest, names))
+        if unknown.counts:
+            rows.append(_client_account(_UNKNOWN, 0, unknown, names))
+        return rows
+
+    def _of_nobody(self, clients: Iterable[Sum]) -> Sum:
+        """What all servers have and none of these clients."""
+        rest = Sum()
+        for server in self.servers.values():
+            rest.merge(server.whole())
+        for found in clients:
+            rest.merge(found, -1)
+        return rest
+
+
+class _Entry(NamedTuple):
+    """An account, and whose it is."""
+
+    scope: Scope
+    session: int | None
+    sum: Sum
+    thread: int | None = None
+    client: str | None = None
+
+
+def _again(found: Sum) -> int:
+    """Tokens that were computed again."""
+    return found.of() - found.of("reused", "new")
+
+
+def _account(entry: _Entry, names: Mapping[str, str]) -> Account:
+    found = entry.sum
+    return Account(
+        entry.scope, entry.session, entry.thread, entry.client,
+        found.requests, found.not_placed, found.of(), _entries(found, names),
+    )  # fmt: skip
+
+
+def _rank(one: tuple[ClientName, Sum]) -> tuple[int, int, int, str, str]:
+    name, found = one
+    return -_again(found), -found.of(), -found.requests - found.not_placed, name.by, name.name
+
+
+def _client_account(name: ClientName, clients: int, found: Sum, names: Mapping[str, str]) -> ClientAccount:
+    return ClientAccount(
+        name.by, name.name or None, clients, found.requests, found.not_placed, found.of(), _entries(found, names)
+    )
+
+
+def _entries(found: Sum, names: Mapping[str, str]) -> list[AccountEntry]:
+    entries = [
+        AccountEntry(row, None if code is None else names.get(code, code), cell.tokens, cell.requests)
+        for (row, code), cell in found.cells.items()
+        if cell.tokens
+    ]
+    return sorted(entries, key=lambda e: (ROWS.index(e.row), -e.tokens, e.kind or ""))

@@ -1,0 +1,107 @@
+"""The RAM prompt cache of a llama-server (``--cache-ram``): states of slots, until one is taken back or pushed out.
+
+Source: PR #16391, #17078 and the prompt cache up to b11549.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cachedoctor.diagnosis.replay.llamacpp.content import Cause, Content
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
+
+LEAST_KEPT = 0.25
+"""Share of an entry that a prompt must keep for the entry to be taken."""
+
+Lose = Callable[[Content, Cause], None]
+
+
+class RamEntries:
+    """The entries, the oldest first, as one build with its limits keeps them."""
+
+    def __init__(self, settings: Settings, tree: PromptTree, lose: Lose) -> None:
+        """Start empty. ``lose`` is told of every content that is dropped, and why."""
+        self._tree, self._lose = tree, lose
+        self._build, self._limit, self._context = settings.build, settings.ram_bytes, settings.context
+        self._each, self._fixed, self._saved = settings.token_bytes, settings.state_bytes, settings.checkpoint_bytes
+        self.entries: list[Content] = []
+        self._texts: list[int] = []
+        self._lengths: list[int] = []
+        self._sizes: list[float] = []
+        self.known: set[tuple[int, int]] = set()
+        """Text and length of every entry."""
+        self._bytes = 0.0
+        self._tokens = 0
+
+    def save(self, content: Content) -> bool:
+        """Take what a slot holds; False where it is refused, and is nowhere but in the slot."""
+        text, tokens = content.text, content.tokens
+        if (text, tokens) in self.known:
+            return True
+        if tokens == 0:
+            return False
+        size = self._each * tokens + self._fixed + self._saved * len(content.saved)
+        if size > self._limit and self._build >= 10068:
+            return False
+        obsolete = []
+        for at, shared in enumerate(self._tree.common_with(text, self._texts)):
+            if not shared:
+                continue
+            held = self._lengths[at]
+            if shared >= tokens and held >= tokens:
+                return True
+            if shared >= held and tokens >= held:
+                obsolete.append(at)
+        for at in reversed(obsolete):  # what goes on from it has all of it
+            self._take(at)
+        while self._build >= 10068 and self.entries and self._bytes + size > self._limit:
+            self._lose(self._take(0), "too small")
+        self.entries.append(content)
+        self._texts.append(text)
+        self._lengths.append(tokens)
+        self._sizes.append(size)
+        self.known.add((text, tokens))
+        self._bytes += size
+        self._tokens += tokens
+        return True
+
+    def load(self, prompt: int, length: int, slot: Content) -> Content | None:
+        """Give the entry that a prompt is better served by than by what its slot holds; the cache no longer has it."""
+        shared = min(self._tree.common(slot.text, prompt), slot.tokens) if slot.tokens else 0
+        keep = shared / slot.tokens if slot.tokens else (-1.0 if self._build >= 8672 else float("nan"))
+        best, found = shared, -1
+        for index, shared in enumerate(self._tree.common_with(prompt, self._texts)):
+            if shared <= best:
+                continue
+            tokens = self._lengths[index]
+            shared = min(shared, tokens)
+            kept = shared / tokens
+            if kept >= LEAST_KEPT and kept > keep and shared > best:
+                keep, best, found = kept, shared, index
+        return None if found < 0 else self._take(found)
+
+    def trim(self) -> None:
+        """Push out the oldest entries that are over the limits in bytes and tokens."""
+        if self._bytes <= self._limit and self._tokens <= self._context:
+            return
+        least = 1 if self._build < 10068 else 0
+        while len(self.entries) > least and self._bytes > self._limit:
+            self._lose(self._take(0), "too small")
+        most = float(self._context)
+        if self._build >= 6900 and self._tokens:
+            most = max(most, self._limit / max(1.0, self._bytes / self._tokens)) if self._bytes > 0 else float("inf")
+        while len(self.entries) > least and self._tokens > most:
+            self._lose(self._take(0), "too small")
+
+    def clear(self, why: Cause) -> None:
+        """Forget everything."""
+        while self.entries:
+            self._lose(self._take(0), why)
+
+    def _take(self, index: int) -> Content:
+        content, tokens = self.entries.pop(index), self._lengths.pop(index)
+        self.known.discard((self._texts.pop(index), tokens))
+        self._bytes -= self._sizes.pop(index)
+        self._tokens -= tokens
+        return content

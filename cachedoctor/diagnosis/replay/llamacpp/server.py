@@ -1,0 +1,378 @@
+"""Replays a llama-server: which slot takes a request, what it holds then, and what of it is reused.
+
+Source: the slot logic of llama.cpp between b5300 and b11549, as ``knowledge/decision.py`` has it for going back.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from cachedoctor.diagnosis.replay.llamacpp import window
+from cachedoctor.diagnosis.replay.llamacpp.content import EMPTY, Cause, ChosenBy, Content, Served, moved
+from cachedoctor.diagnosis.replay.llamacpp.context_checkpoints import Checkpoint, added, batch_end, due
+from cachedoctor.diagnosis.replay.llamacpp.ram_entries import RamEntries
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.llamacpp.window import FRESH, Cells
+from cachedoctor.diagnosis.replay.traffic import Asked, Traffic
+from cachedoctor.knowledge.decision import Decision, Held, decide
+
+NEVER = Served(0, -1, "none", False, 0, 0)
+
+
+def serve(traffic: Traffic, settings: Settings) -> list[Served]:
+    """Give what a server with these settings would have done with every request of the traffic, in its order.
+
+    Requests that find no idle slot wait until one is released. One that had ended by then, in the order of the
+    traffic, ends at once.
+    """
+    return _Server(traffic, settings.resolved()).run()
+
+
+class _Slot:
+    """One slot."""
+
+    __slots__ = ("content", "number", "request", "used")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.content = EMPTY
+        self.used = -1
+        self.request: int | None = None
+
+
+class _Server:
+    """The state of one server while it is replayed."""
+
+    def __init__(self, traffic: Traffic, settings: Settings) -> None:
+        self.traffic, self.settings, self.tree = traffic, settings, traffic.tree
+        self.slots = [_Slot(number) for number in range(settings.slots or 1)]
+        self.ram = RamEntries(settings, self.tree, self._lose) if settings.cache_ram_mib else None
+        self.lost: dict[int, Cause] = {}
+        self.waiting: list[int] = []
+        self.ended: set[int] = set()
+        self.files: dict[str, Content] = {}
+        self.clock = 0
+        self.room = window.room(settings)
+        self.attention, self.sliding = settings.kind == "attention", settings.kind == "swa"
+        # b8672 to b9293 held memory with a window of full size against the window as well.
+        misfires = settings.memory == "swa" and 8672 <= settings.build < 9294
+        self.window = settings.window if self.sliding or misfires else 0
+        self.plain = self.attention and not self.window
+        """Nothing but the common prefix decides."""
+        self.least = settings.slot_prompt_similarity or 0.0
+        self.served = [NEVER] * len(traffic.asked)
+        self.of: dict[int, list[_Slot]] = {}
+
+    def run(self) -> list[Served]:
+        """Go through the traffic."""
+        for _, kind, index in self.traffic.moments:
+            self.clock += 1
+            if kind == 0:
+                self._end(index)
+            elif kind == 1:
+                self._happen(index)
+            elif not self._start(index):
+                self.waiting.append(index)
+        self.ram = None  # it knows this server: without it, both end at once when many settings are replayed
+        return self.served
+
+    # ---- moments
+
+    def _serve_waiting(self) -> None:
+        """Let those begin that now can; who waits for a slot of its own keeps nobody else waiting."""
+        started: int | None = -1
+        while started is not None and any(slot.request is None for slot in self.slots):
+            started = next((index for index in self.waiting if self._start(index)), None)
+            if started is not None:
+                self.waiting.remove(started)
+                if started in self.ended:
+                    self._release(started)
+
+    def _end(self, index: int) -> None:
+        if index not in self.of:
+            self.ended.add(index)
+            return
+        self._release(index)
+        if self.waiting:
+            self._serve_waiting()
+
+    def _release(self, index: int) -> None:
+        asked = self.traffic.asked[index]
+        first, *others = self.of.pop(index)
+        for slot in others:
+            slot.content, slot.request, slot.used = self._cleared(slot.content), None, self.clock
+        first.request, first.used = None, self.clock
+        if asked.refused:
+            return
+        tokens, old = self.tree.length(asked.content), first.content
+        cells = old.cells
+        if self.sliding:
+            cells = window.cut(cells, tokens)
+            cells = window.replied(cells, min(old.tokens, tokens), tokens, self.settings, self.room)
+        first.content = Content(asked.content, tokens, cells, old.saved, index)
+
+    def _happen(self, index: int) -> None:
+        event = self.traffic.happened[index]
+        if event.what == "restart":
+            self._restart()
+            return
+        slot, build = self.slots[event.slot % len(self.slots)], self.settings.build
+        if event.what == "save":
+            kept = slot.content.saved if build >= 11549 else ()
+            self.files[event.file] = replace(slot.content, saved=kept)
+        elif event.what == "erase":
+            self._lose(slot.content, "erased")
+            slot.content = self._cleared(slot.content)
+        elif event.file in self.files:
+            self._lose(slot.content, "erased")
+            found = self.files[event.file]
+            cells = self._brought(slot.content, found)
+            kept = found.saved if build >= 11549 else () if build >= 10068 else slot.content.saved
+            slot.content = replace(found, cells=cells, saved=kept)
+
+    def _restart(self) -> None:
+        for slot in self.slots:
+            self._lose(slot.content, "restart")
+            slot.content, slot.used = EMPTY, -1
+        if self.ram is not None:
+            self.ram.clear("restart")
+
+    # ---- one request
+
+    def _start(self, index: int) -> bool:
+        asked = self.traffic.asked[index]
+        length = self.tree.length(asked.prompt)
+        found = self._choose(asked, length, index)
+        if found is None:
+            return False
+        slot, by, shared = found
+        from_ram = self._swap(slot, by, shared, asked, length)
+        slot.request = index
+        children = self._children(asked, slot) if asked.choices > 1 else ()
+        self.of[index] = [slot, *children]
+        if self.ram is not None and self.settings.cache_idle_slots and asked.completion:
+            self._save_idle(self.ram)
+        if self.settings.kv_unified and self.settings.build >= 7079:
+            self._make_room(max(length, self.tree.length(asked.content)), slot)
+        if from_ram:
+            shared = self._shared(slot.content, asked.prompt)
+        self.served[index] = self._compute(index, asked, slot, by, from_ram, length, shared)
+        for child in children:
+            child.content = slot.content
+        return True
+
+    def _choose(self, asked: Asked, length: int, index: int) -> tuple[_Slot, ChosenBy, int] | None:
+        """Slot, how it was chosen, and the common prefix with it as far as the choice looked at it; None: all busy."""
+        slots, build = self.slots, self.settings.build
+        if asked.id_slot is not None and (build >= 9713 or asked.id_slot < len(slots)) and asked.id_slot >= 0:
+            slot = slots[asked.id_slot % len(slots)]
+            return None if slot.request is not None else (slot, "id", self._shared(slot.content, asked.prompt))
+        chosen, at = self._most_similar(asked.prompt, length, index) if self.least else (None, 0)
+        if chosen is not None:
+            return chosen, "similarity", at
+        for slot in slots:
+            if slot.request is None and (chosen is None or slot.used < chosen.used + (build >= 5833)):
+                chosen = slot
+        return None if chosen is None else (chosen, "lru", self._shared(chosen.content, asked.prompt))
+
+    def _most_similar(self, prompt: int, length: int, index: int) -> tuple[_Slot | None, int]:
+        """The idle slot that a prompt shares enough with, and how much: of the prompt, up to b6628 of the slot.
+
+        No slot has more of it than was ever sent before it came; those behind the first that has so much need no look.
+        """
+        most = length if self.waiting else self.traffic.ideal[index].tokens
+        common, least, old = self.tree.common, self.least, self.settings.build < 6751
+        chosen, best = None, 0 if old else least * length
+        for slot in self.slots:
+            content = slot.content
+            if slot.request is not None or content.tokens <= best:
+                continue
+            shared = common(content.text, prompt)
+            if shared > content.tokens:
+                shared = content.tokens
+            if shared > best and (not old or shared > least * content.tokens):
+                chosen, best = slot, shared
+                if shared >= most:
+                    break
+        return chosen, int(best)
+
+    def _shared(self, content: Content, prompt: int) -> int:
+        if not content.tokens:
+            return 0
+        shared = self.tree.common(content.text, prompt)
+        return shared if shared < content.tokens else content.tokens
+
+    def _swap(self, slot: _Slot, by: ChosenBy, shared: int, asked: Asked, length: int) -> bool:
+        """Save what the slot holds to the RAM cache and look for something better; whether there was."""
+        build, settings, old = self.settings.build, self.settings, slot.content
+        if self.ram is None or not asked.completion or (by == "id" and (build < 9873 or not old.tokens)):
+            return False
+        if (build < 8672 and not old.tokens) or (settings.projector and build < 8156):
+            return False
+        keep = shared / old.tokens if old.tokens else 0.0
+        if by == "id" and shared / length <= self.least:
+            keep = 0.0
+        if by != "lru" and keep >= 0.5:
+            return False
+        self.ram.save(old)
+        found = self.ram.load(asked.prompt, length, old)
+        if found is not None:
+            self._replaced(old)
+            slot.content = replace(found, cells=self._brought(old, found))
+        self.ram.trim()
+        return found is not None
+
+    def _brought(self, old: Content, found: Content) -> Cells:
+        """The cells of a slot when the saved state of another content took the place of its own."""
+        if not self.sliding:
+            return FRESH
+        return window.restored(old.cells, window.saved(found.cells, found.tokens, self.settings), self.room)
+
+    def _children(self, asked: Asked, parent: _Slot) -> list[_Slot]:
+        """Idle slots that take the other choices of a request."""
+        found = [slot for slot in self.slots if slot.request is None and slot is not parent][: asked.choices - 1]
+        for slot in found:
+            self._replaced(slot.content)
+            slot.request = parent.request
+        return found
+
+    def _save_idle(self, ram: RamEntries) -> None:
+        """Save the other idle slots, and clear them where they share one memory."""
+        known, unified = ram.known, self.settings.kv_unified
+        for slot in self.slots:
+            content = slot.content
+            if slot.request is None and content.tokens:
+                kept = (content.text, content.tokens) in known
+                if not kept and (kept := ram.save(content)):
+                    ram.trim()
+                if unified:
+                    if not kept:
+                        self._lose(content, "refused")
+                    slot.content = self._cleared(content)
+
+    def _make_room(self, length: int, taken: _Slot) -> None:
+        """Purge idle slots while the memory that all slots share is too small."""
+        used = length + sum(slot.content.tokens for slot in self.slots if slot is not taken)
+        for slot in self.slots:
+            if used > self.settings.context and slot.request is None and slot.content.tokens:
+                used -= slot.content.tokens
+                self._lose(slot.content, "purged")
+                slot.content = self._cleared(slot.content)
+
+    def _compute(
+        self, index: int, asked: Asked, slot: _Slot, by: ChosenBy, from_ram: bool, length: int, shared: int
+    ) -> Served:
+        best, old, place = min(self.traffic.ideal[index].tokens, length - 1), slot.content, slot.number
+        if asked.refused:
+            return Served(0, place, by, from_ram, 0, best)
+        best = max(best, min(shared, length - 1))  # a request that had to wait may find more than when it came
+        decision, reused = None, 0
+        if asked.cache_prompt and asked.completion:
+            if (
+                self.plain
+                and shared != 1
+                and shared < length
+                and (shared == old.tokens or not self.settings.cache_reuse)
+            ):
+                reused = shared
+            else:
+                decision = self._decide(asked, old, shared, length)
+                reused = decision.reused
+        cause = self._cause(index, slot, shared, reused, best) if reused < best else ""
+        if shared < old.tokens:
+            self._replaced(old, "consumed" if from_ram else None)
+        if self.attention:
+            slot.content = Content(asked.prompt, length, FRESH, (), index)
+        else:
+            slot.content = self._computed(index, asked, old, decision, reused, length)
+        return Served(reused, place, by, from_ram, shared, best, cause, decision)
+
+    def _decide(self, asked: Asked, old: Content, shared: int, length: int) -> Decision:
+        settings = self.settings
+        if settings.cache_reuse and self.attention and not settings.projector and shared < old.tokens:
+            shared = self._moved(asked, old, shared)
+        saved = [(one.first, one.last) for one in reversed(old.saved)]
+        held = Held(settings.kind, old.tokens, self._oldest(old.cells, old.tokens), saved, self.window)
+        return decide(settings.build, held, shared, length, settings.projector)
+
+    def _oldest(self, cells: Cells, tokens: int) -> int:
+        """Smallest position of the memory: of a recurrent state its only one."""
+        if self.sliding:
+            return window.oldest(cells, tokens)
+        return 0 if self.attention else tokens - 1
+
+    def _moved(self, asked: Asked, old: Content, shared: int) -> int:
+        """The common prefix with the pieces that are moved behind it; nothing is known to be in invented tokens."""
+        held, sent = self.tree.known(old.text), self.tree.known(asked.prompt)
+        return moved(held[: old.tokens], sent, shared, self.settings.cache_reuse)
+
+    def _computed(
+        self, index: int, asked: Asked, old: Content, decision: Decision | None, reused: int, length: int
+    ) -> Content:
+        """What the slot holds when the prompt is computed."""
+        settings = self.settings
+        cells = self._gone_back(old, decision, reused)
+        saved = [one for one in old.saved if self._stays(one, decision, reused)]
+        at, makes = reused, settings.ctx_checkpoints and asked.completion
+        while at < length:
+            end = batch_end(at, length, asked.user_starts, settings, saved)
+            if makes and settings.build >= 6751 and due(at, length, asked.user_starts, settings, saved):
+                saved = added(saved, self._checkpoint(cells, at, index), settings)
+            if self.sliding:
+                cells = window.written(cells, at, end, settings, self.room, settings.ubatch)
+            at = end
+        if makes and 6180 <= settings.build < 6751 and self.sliding:
+            saved = added(saved, self._checkpoint(cells, length, index), settings)
+        return Content(asked.prompt, length, cells, tuple(saved), index)
+
+    def _checkpoint(self, cells: Cells, tokens: int, index: int) -> Checkpoint:
+        runs = window.saved(cells, tokens, self.settings) if self.sliding else ()
+        return Checkpoint(self._oldest(cells, tokens), tokens - 1, tokens, index, runs)
+
+    def _gone_back(self, old: Content, decision: Decision | None, reused: int) -> Cells:
+        """The cells when the slot has gone back to what is reused."""
+        cells = old.cells
+        if self.sliding and decision is not None and decision.taken is not None:
+            taken = next(one for one in reversed(old.saved) if (one.first, one.last) == decision.taken)
+            cells = window.restored(cells, taken.runs, self.room)
+        return window.cut(cells, reused) if self.sliding else cells
+
+    def _stays(self, one: Checkpoint, decision: Decision | None, reused: int) -> bool:
+        """Whether a checkpoint is still of use behind the place that the server goes back to."""
+        if self.settings.build < 8672:
+            return one.first <= (0 if decision is None else decision.threshold)
+        return one.last <= reused
+
+    # ---- what becomes of what was held
+
+    def _cleared(self, content: Content) -> Content:
+        """An empty slot; up to b9873 its checkpoints stayed."""
+        cells = window.cut(content.cells, 0) if self.sliding else FRESH
+        return replace(EMPTY, cells=cells, saved=content.saved if self.settings.build < 10068 else ())
+
+    def _lose(self, content: Content, why: Cause) -> None:
+        if content.tokens:
+            self.lost[content.owner] = why
+
+    def _replaced(self, content: Content, why: Cause | None = None) -> None:
+        """A slot's content gives way to another one; what is in the RAM cache is not lost."""
+        if self.ram is None:
+            self._lose(content, "RAM cache off")
+        elif (content.text, content.tokens) not in self.ram.known:
+            self._lose(content, why or "slot taken")
+
+    def _cause(self, index: int, slot: _Slot, shared: int, reused: int, best: int) -> Cause:
+        """Why less came back than the best that was ever sent."""
+        asked, ideal = self.traffic.asked[index], self.traffic.ideal[index]
+        if not asked.cache_prompt:
+            return "by request"
+        if shared >= best:
+            return "window" if self.settings.memory == "swa" else "checkpoint"
+        if ideal.together or ideal.owner is None:
+            return "together"
+        for other in self.slots:
+            if other is not slot and self._shared(other.content, asked.prompt) > shared:
+                return "busy" if other.request is not None else "other slot"
+        if self.ram is not None and any(self._shared(one, asked.prompt) > shared for one in self.ram.entries):
+            return "refused"
+        return self.lost.get(ideal.owner, "shifted")

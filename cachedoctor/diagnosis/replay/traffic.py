@@ -1,0 +1,106 @@
+"""What was asked of a server, in order, apart from what the server made of it. Knows no log and no body."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
+
+
+class Asked(msgspec.Struct, frozen=True, gc=False):
+    """One request. Moments are places in the order of what happened to the server; equal ones end before they start."""
+
+    prompt: int
+    """In the tree."""
+    content: int
+    """What the slot holds when it has ended: the prompt and the reply, without the last token of it, which is never
+    computed; a part of the prompt where it was cancelled; an id of its own behind a context shift."""
+    started: int
+    ended: int
+    conversation: int | None = None
+    seconds: float | None = None
+    """When it came, by any clock."""
+    cache_prompt: bool = True
+    id_slot: int | None = None
+    """The slot that the client asked for."""
+    user_starts: tuple[int, ...] = ()
+    """Token index at which each user message begins."""
+    choices: int = 1
+    """``n`` of the body."""
+    images: bool = False
+    cancelled: bool = False
+    completion: bool = True
+    """Neither an embedding nor a ranking nor an infill, which the RAM cache does not take part in."""
+    refused: bool = False
+    """It took a slot and was not computed: the prompt was too long."""
+
+
+class Happened(msgspec.Struct, frozen=True):
+    """Something beside requests that happened to the server."""
+
+    moment: int
+    what: Literal["restart", "save", "restore", "erase"]
+    """``restart`` empties all that is not on disk: a new process, a sleep, a model that was unloaded. The others are
+    asked of one slot."""
+    slot: int = 0
+    file: str = ""
+    """Name of the slot file."""
+
+
+class Ideal(NamedTuple):
+    """What a request shares with anything that was sent before it."""
+
+    tokens: int
+    """Longest common prefix."""
+    owner: int | None
+    """Index of a request, the latest in time where several are as good, that has this prefix."""
+    together: bool
+    """That request was still running."""
+
+
+class Traffic:
+    """Requests in the order in which they started, and the tree that all their prompts and contents are in."""
+
+    def __init__(self, tree: PromptTree, asked: Sequence[Asked], happened: Sequence[Happened] = ()) -> None:
+        """Take what was asked; ``asked`` is ordered by ``started``."""
+        self.tree = tree
+        self.asked = asked
+        self.happened = happened
+
+    @cached_property
+    def moments(self) -> list[tuple[int, int, int]]:
+        """(moment, kind, index) of all, in order; kind 0 a request ended, 1 something happened, 2 one started."""
+        ended = [(one.ended, 0, index) for index, one in enumerate(self.asked)]
+        happened = [(one.moment, 1, index) for index, one in enumerate(self.happened)]
+        started = [(one.started, 2, index) for index, one in enumerate(self.asked)]
+        return sorted([*ended, *happened, *started])
+
+    @cached_property
+    def ideal(self) -> list[Ideal]:
+        """For every request the best that an endless cache would have had: restarts and settings play no part."""
+        tree, found, running = self.tree, [Ideal(0, None, False)] * len(self.asked), set[int]()
+        sent: list[tuple[tuple[int, int], int, int]] = []  # rank, prompt or content, request
+        for _, kind, index in self.moments:
+            one = self.asked[index] if kind != 1 else None
+            if one is None:
+                continue
+            text = one.content if kind == 0 else one.prompt
+            rank = tree.rank(text)
+            if kind == 0:
+                running.discard(index)
+            else:
+                at = bisect_left(sent, (rank, text, index))
+                best, owner = 0, None
+                for _, other, whose in sent[max(0, at - 1) : at + 1]:
+                    shared = tree.common(other, text)
+                    if shared > best or (shared == best and owner is not None and whose > owner):
+                        best, owner = shared, whose
+                found[index] = Ideal(best, owner, owner in running)
+                running.add(index)
+            insort(sent, (rank, text, index))
+        return found

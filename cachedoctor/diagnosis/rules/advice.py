@@ -1,0 +1,384 @@
+"""Remedies that several rules give, true for the build of the session and sized by what its log shows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+from cachedoctor.knowledge import clients, launchers, log_levels, server_options
+from cachedoctor.knowledge.server_options import Option, by_build, lacking, name_for
+from cachedoctor.model import Advice, OptionChange, Remedy, Session, as_typed, option_rows
+
+_STEP = 256
+"""MiB to which a size is rounded up: sizes of saved states are estimates for the next conversation."""
+
+
+def span(session: Session) -> tuple[int | None, int | None]:
+    """Oldest and newest build that the server may be."""
+    if session.build is not None:
+        return session.build, session.build
+    return session.build_min, session.build_max
+
+
+def update(session: Session, what: str, commands: Sequence[str] = ()) -> Remedy:
+    """Advise a newer build, for the reason ``what``. A fork has builds of its own: what llama.cpp's do is a hint for it."""
+    if session.program is None:
+        return Remedy(f"Update llama.cpp: {what}", list(commands))
+    return Remedy(f"Update {session.program}, which has builds of its own. In llama.cpp: {what}")
+
+
+def option(
+    session: Session, known: Option, value: str, what: str, *, off: bool = False, also: Sequence[OptionChange] = ()
+) -> Remedy:
+    """Advise an option by the name that the user's build has.
+
+    Args:
+        session: the server.
+        known: the option.
+        value: as it is typed; empty for a switch.
+        what: the reason.
+        off: advise the name that switches it off.
+        also: options that belong to it.
+    """
+    low, high = span(session)
+    names = known.off if off else known.names
+    name = name_for(known, low, high, off=off)
+    if name is None and session.program is None and lacking(known, low, high, off=off):
+        return Remedy(
+            f"{what} This build does not have the option: {by_build(known, off=off)}. Use a build that has it."
+        )
+    changes = [OptionChange(name or names[0].text, value or None), *also]
+    if session.program is not None:
+        what = f"{what} {session.program} has options of its own; see its --help for this one."
+    elif name is None:
+        what = f"{what} The name depends on the build: {by_build(known, off=off)}."
+    return Remedy(what, options=changes)
+
+
+def client(handle: str, what: str = "", *, sure: bool = True) -> Remedy:
+    """Advise what stops a habit of a client, by its row in the table: ``claude-code/billing-header``.
+
+    Args:
+        handle: of the habit.
+        what: the reason, instead of the words of the table.
+        sure: it is this client's doing.
+    """
+    known = clients.known(handle)
+    purpose: Literal["fix", "depends"] = "fix" if sure else "depends"
+    return Remedy(what or known.habit.stop, known.habit.commands, settings=known.settings, purpose=purpose)
+
+
+def of_difference(known: Advice) -> Remedy:
+    """Give the advice on a difference of two prompts as a remedy; of a client's habit with its settings."""
+    return Remedy(known.text, known.commands, settings=clients.settings_by_commands(known.commands))
+
+
+def side_requests() -> Remedy:
+    """Advise the settings of clients that send titles and summaries elsewhere."""
+    settings = "; ".join(f"{k.client.title}: {k.habit.stop}" for k in clients.habits_named("side-requests"))
+    return Remedy(f"Or let the client send them to a small model of their own ({settings}), or switch them off.")
+
+
+# ---- sizes
+
+
+def more_slots(session: Session, wanted: int = 0) -> Remedy:
+    """Advise as many slots as conversations were in use at once.
+
+    Args:
+        wanted: conversations, where the log does not show how many were in use at once; 0 if that is unknown, too.
+    """
+    seen, has = session.at_once if session.at_once > 1 else wanted, session.n_slots or 1
+    if 1 < seen <= has and session.at_least(6628) is True:
+        return option(
+            session,
+            server_options.SIMILARITY,
+            "0.5",
+            f"{has} slots are enough for the {seen} conversations here, but one was given the slot of another whose beginning "
+            "it shares. A prompt that matches less than this share then takes the slot unused for longest.",
+        )
+    count = max(seen, has + 1) if seen else max(4, has + 1)
+    why = f"{count} here" if seen else f"{count} in this example"
+    return slots(session, count, f"Give every conversation a slot of its own, {why}.")
+
+
+def slots(session: Session, count: int, what: str) -> Remedy:
+    """Advise ``count`` slots for the reason ``what``, with the context that they need together."""
+    changes, cost = slot_options(session, count)
+    return Remedy(f"{what} {cost}", options=changes)
+
+
+def slot_options(session: Session, count: int) -> tuple[list[OptionChange], str]:
+    """Options for ``count`` slots with the context that they need together, and a sentence on what that costs.
+
+    There are none where the log does not say how large the context is: slots alone would divide it further.
+    """
+    each = session.n_ctx_slot
+    if session.setting("kv_unified") is True:
+        # A number of slots ends the sharing that the server chooses where none is given.
+        keep = name_for(server_options.KV_UNIFIED, *span(session)) or "--kv-unified"
+        changes = [*as_typed(f"--parallel {count}"), OptionChange(keep)]
+        return changes, "The slots share the context (unified KV), so raise --ctx-size if it gets full."
+    if session.launcher in launchers.FIXED_LOG:
+        name, size = launchers.FIXED_LOG[session.launcher], launchers.LM_STUDIO["ctx_size"]
+        changes = as_typed(f"--parallel {count}")
+        return changes, f"{name} does not say whether they divide its {size}: give it more if prompts no longer fit."
+    if each:
+        cost = f"--ctx-size is divided by the slots, so it grows with them: {count} x {each:,} tokens. That costs KV memory."
+        return as_typed(f"--parallel {count} --ctx-size {count * each}"), cost
+    return [], (
+        f"Set --parallel {count}, and --ctx-size to {count} times what one conversation needs: without --kv-unified it is "
+        "divided by the slots. That costs KV memory."
+    )
+
+
+def context_size(session: Session) -> int | None:
+    """Tokens of the context of all slots together; None where the log does not say."""
+    total = session.setting("n_ctx")
+    if isinstance(total, int) and total > 0:
+        return total
+    each, count = session.n_ctx_slot, session.n_slots
+    if each and (count == 1 or session.setting("kv_unified") is True):
+        return each
+    return each * count if each and count and session.setting("kv_unified") is False else None
+
+
+def more_context(session: Session, what: str, needed: int | None = None, *, pool: bool = False) -> Remedy:
+    """Advise twice the context, or more where a prompt needs it, and no more than the model was trained for.
+
+    Args:
+        session: the server.
+        what: the reason.
+        needed: tokens that all slots together must hold; None if that is unknown.
+        pool: several conversations fill it, each of which may be as long as the model was trained for.
+    """
+    has, trained = context_size(session), session.setting("n_ctx_train")
+    if has is None:
+        return Remedy(f"{what} The option is --ctx-size, in tokens; this log does not say what it is now.")
+    value = 2 * has
+    while needed is not None and value <= needed:
+        value *= 2
+    if isinstance(trained, int) and trained > 0:
+        shared = session.setting("kv_unified") is True and not pool
+        value = min(value, trained * (1 if shared else session.n_slots or 1))
+    if value <= max(has, needed or 0):
+        return Remedy(f"{what} It is {has:,} tokens now, and the model was trained with no more than {trained:,}.")
+    return Remedy(f"{what} It is {has:,} tokens now.", options=as_typed(f"--ctx-size {value}"))
+
+
+def cache_ram(session: Session) -> Remedy:
+    """Advise the RAM prompt cache, as large as the conversations of this log need it."""
+    mib, why = _needed_mib(session)
+    if session.setting("mmproj") is True and session.at_least(7965) is False:
+        return Remedy(
+            "Up to b7964 the RAM prompt cache is not used while a multimodal projector is loaded. With b8156 or newer prompts "
+            f"whose slot was taken can wait in main memory: --cache-ram {mib}. {why}"
+        )
+    return option(
+        session,
+        server_options.CACHE_RAM,
+        str(mib),
+        f"Let prompts whose slot was taken wait in main memory, up to {mib:,} MiB of it, no VRAM. {why}",
+    )
+
+
+def _needed_mib(session: Session) -> tuple[int, str]:
+    """(limit to advise in MiB, where it comes from); never less than the server has, and more than what it found full."""
+    sizes, limit = session.sizes, session.setting("cache_ram_mib")
+    default = server_options.CACHE_RAM.default_at(*span(session))
+    default = default if isinstance(default, int) else 8192
+    has = limit if isinstance(limit, int) and limit >= 0 else default
+    full = bool(session.setting("ram_evictions"))
+    largest = max([sizes.entry or 0.0, *sizes.conversations.values()])
+    count = session.at_once or len(sizes.conversations)
+    if not largest or not count:
+        mib = max(default, 2 * has if full else has)
+        why = "the default" if mib == default else "twice what it has" if full else "what it has"
+        return mib, f"That is {why}; this log does not say what a prompt takes."
+    printed = sorted(sizes.conversations.values(), reverse=True)[:count]
+    total = sum(printed) + largest * (count - len(printed))  # for those whose size was not printed
+    mib = max(_rounded(total), _rounded(has + largest) if full else has)
+    return (
+        mib,
+        f"The {count} conversations here take about {math.ceil(total):,} MiB, the largest {_mib(largest)}."
+        if count > 1
+        else (f"The largest prompt here takes {_mib(largest)}."),
+    )
+
+
+def _rounded(mib: float) -> int:
+    return _STEP * max(1, math.ceil(mib / _STEP))
+
+
+def _mib(size: float) -> str:
+    """Words for a size; small models have states of less than one MiB."""
+    return f"{size:,.0f} MiB" if size >= 10 else f"{size:.1f} MiB"
+
+
+def more_checkpoints(session: Session, held: int | None) -> Remedy | None:
+    """Advise a longer list of checkpoints, or None where the list had room left: length is not what lacked.
+
+    Args:
+        held: checkpoints that the slot held when the request came, as far as the log shows.
+    """
+    limit = session.setting("ctx_checkpoints")
+    if not isinstance(limit, int):
+        default = server_options.CTX_CHECKPOINTS.default_at(*span(session))
+        limit = default if isinstance(default, int) else None
+    if held is not None and limit is not None and held < limit:
+        return None
+    value = 2 * limit if limit else 64
+    return option(
+        session,
+        server_options.CTX_CHECKPOINTS,
+        str(value),
+        f"Keep more checkpoints per slot{f' than {limit}' if limit else ''}. {checkpoint_cost(session, value)}",
+    )
+
+
+def checkpoint_cost(session: Session, count: int) -> str:
+    """What checkpoints cost in main memory, by the sizes that the log prints."""
+    size = session.sizes.checkpoint
+    if size is None:
+        return "Each costs main memory: tens to hundreds of MiB on large models."
+    return f"Each takes {_mib(size)} of main memory here, {count} of them up to {_mib(count * size)} per slot."
+
+
+# ---- what this log cannot show
+
+
+def needs_cmdline(session: Session) -> tuple[str, str] | None:
+    """Why a rule that reads the command line was not evaluated, or None where it is known."""
+    if session.given:
+        return None
+    missing = "the command line of the server was not given"
+    if session.launcher in launchers.FIXED_LOG:
+        name = launchers.FIXED_LOG[session.launcher]
+        return missing, f"{name} shows none: look through the parameters of llama.cpp in its load parameters yourself"
+    return (
+        missing,
+        "give it beside the log\ncachedoctor analyze server.log --cmdline 'llama-server -m model.gguf -c 32768'",
+    )
+
+
+def show_text(session: Session, *, compared: bool = True) -> Remedy:
+    """How to see the text where two prompts diverge: by the log of this build, or by what its launcher shows.
+
+    Args:
+        compared: whether the prompts themselves were; where prompts were given, but not these, they are the shortest way.
+    """
+    if session.setting("prompts_given") and not compared:
+        words = "To see the text that changed: the bodies of these requests are not among those given; give them, too."
+        return Remedy(words, purpose="look")
+    if "text" in session.shows and session.at_least(10809) is False:
+        return Remedy("The log has the text that changed: its lines old: and new: at these requests.")
+    if session.launcher in launchers.FIXED_LOG:
+        return Remedy(f"To see the text that changed: {_PROMPTS_SHOWN}", launchers.LM_STUDIO_PROMPTS, purpose="look")
+    words, changes = _show_text(session)
+    return Remedy(f"To see the text that changed: {words}", options=changes, purpose="look")
+
+
+_PROMPTS_SHOWN = "LM Studio prints every prompt as the model gets it; compare two that follow each other."
+
+
+def _show_text(session: Session) -> tuple[str, list[OptionChange]]:
+    words, changes = log_levels.show_text(*span(session))
+    return _of_launcher(session, words), changes
+
+
+def _of_launcher(session: Session, words: str) -> str:
+    """Name what is to be started anew."""
+    starts = launchers.HANDS_ON.get(session.launcher) if session.launcher is not None else None
+    return words if starts is None else words.replace("restart llama-server", f"restart {starts}")
+
+
+def show_accounting(session: Session) -> tuple[str, list[OptionChange]]:
+    """Words and options that make this build log prompt length, reuse and checkpoints."""
+    if session.launcher in launchers.FIXED_LOG:
+        return f"{launchers.FIXED_LOG[session.launcher]} has no setting for what llama.cpp logs", []
+    words, changes = log_levels.show_accounting(*span(session))
+    return _of_launcher(session, words), changes
+
+
+def see_more(session: Session) -> Remedy:
+    """How to see more in the next log."""
+    if session.launcher in launchers.FIXED_LOG:
+        return Remedy(f"To see what changed. {_PROMPTS_SHOWN}", launchers.LM_STUDIO_PROMPTS, purpose="look")
+    found = restart(session, {"accounting", "text", "prompts"})
+    return Remedy(f"To see more in the next log. {found.text}", options=found.options, purpose="look")
+
+
+def cheapest_first(session: Session, remedies: Sequence[Remedy]) -> list[Remedy]:
+    """Put settings of clients in front where nothing can be asked of the server's log."""
+    if session.launcher not in launchers.FIXED_LOG:
+        return list(remedies)
+    return sorted(remedies, key=lambda remedy: not remedy.settings)
+
+
+def _rows(found: tuple[str, list[OptionChange]]) -> str:
+    """Words, and below them what can be copied."""
+    words, changes = found
+    return "\n".join([words, *option_rows(changes)])
+
+
+def needs_text(session: Session) -> tuple[str, str] | None:
+    """Why a rule that reads the diverging text was not evaluated, or None when such text was logged or given."""
+    if "text" in session.shows or session.setting("prompts_given"):
+        return None
+    missing = "the log shows no text of the prompts (no old: / new: lines)"
+    if session.launcher in launchers.FIXED_LOG:
+        return missing, "\n".join([_PROMPTS_SHOWN.rstrip("."), *launchers.LM_STUDIO_PROMPTS])
+    return missing, _rows(_show_text(session))
+
+
+def needs_accounting(session: Session) -> tuple[str, str] | None:
+    """Why a rule that needs prompt length and reuse lines was not evaluated, or None."""
+    if "accounting" in session.shows:
+        return None
+    return "prompt length and reuse are hidden at this level", _rows(show_accounting(session))
+
+
+def needs_adapters(session: Session) -> tuple[str, str] | None:
+    """Why a change of adapters was not looked for, or None: from b9294 on its line is printed at trace level."""
+    if session.at_least(9294) is not True or "adapters" in session.shows:
+        return None
+    return "a change of adapters is hidden at this level", _rows(show_accounting(session))
+
+
+def needs_prompts(session: Session) -> tuple[str, str] | None:
+    """Why a rule that reads the prompts themselves was not evaluated, or None when they were given."""
+    if session.setting("prompts_given"):
+        return None
+    words = "give the client's request bodies, or dumps of the prompts, beside the log"
+    return "the prompts themselves were not given", f"{words}\ncachedoctor analyze server.log --requests bodies.jsonl"
+
+
+def needs_prompts_for_more(session: Session) -> tuple[str, str] | None:
+    """Why a rule was not evaluated that sees some of it in the log, or None when the prompts were given."""
+    return needs_prompts(session)
+
+
+def needs_bodies(session: Session) -> tuple[str, str] | None:
+    """Why a rule that reads images was not evaluated, or None: dumps of the server hold the text of a prompt only."""
+    if session.setting("prompts_given"):
+        return None
+    words = "give the client's request bodies beside the log"
+    return "the request bodies were not given", f"{words}\ncachedoctor analyze server.log --requests bodies.jsonl"
+
+
+WANTS: dict[object, log_levels.Want] = {
+    needs_accounting: "accounting",
+    needs_adapters: "accounting",
+    needs_text: "text",
+    needs_prompts: "prompts",
+    needs_prompts_for_more: "prompts",
+}
+"""What a rule lacks that names one of these as its ``needs``."""
+
+
+def restart(session: Session, wants: set[log_levels.Want]) -> log_levels.Restart:
+    """One restart after which the next log shows most of ``wants``; without options where none can be set."""
+    if session.launcher in launchers.FIXED_LOG:
+        return log_levels.Restart([], [], "")
+    return log_levels.restart(wants, *span(session))

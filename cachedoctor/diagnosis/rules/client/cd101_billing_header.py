@@ -1,0 +1,151 @@
+"""CD101: a billing header that changes from request to request stands in the prompt."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cachedoctor.diagnosis.rules import advice
+from cachedoctor.diagnosis.rules.base import (
+    MIN_LOST,
+    FindingText,
+    Group,
+    Match,
+    Proof,
+    RequestRule,
+    RuleContext,
+    SessionFinding,
+    first_tokens,
+    n,
+    stated,
+    times,
+    token,
+    unfinished,
+)
+from cachedoctor.diagnosis.rules.client.changes import (
+    field_that_differs,
+    from_prompts,
+    header_field,
+    prompts_prove,
+    texts_prove,
+)
+from cachedoctor.model import Confidence, Remedy, RuledOut, Session
+
+
+def decide(s: RuleContext) -> Match | None:
+    """Fire when the bar of both printed texts stands inside the header."""
+    if s.text_alone:
+        return _by_text(s.request.old_text or "", s.request.new_text or "")
+    if not s.lost:
+        return None
+    first = s.changed("billing-header")
+    if first is not None:
+        match = from_prompts(s, first)
+        match.key = ""  # one finding with what printed texts prove
+        return match
+    r = s.request
+    if s.known or r.old_text is None or r.new_text is None:
+        return None
+    if s.lcp is None:  # how much the client changed is not known: the values themselves have to differ
+        found = _by_text(r.old_text, r.new_text)
+        return None if found is None else msgspec.structs.replace(found, tokens=s.lost)
+    if s.client_lost < MIN_LOST:
+        return None
+    field = header_field(r.new_text)
+    if field is None or header_field(r.old_text) is None:
+        return None
+    return Match(s.lost, "high" if field else "medium", found=field or "header")
+
+
+def _by_text(old: str, new: str) -> Match | None:
+    """Fire on the texts alone: the same field of the header, with another value. What it cost is not known."""
+    field = field_that_differs(old, new)
+    if field is None:
+        return None
+    sure: Confidence = "high" if field not in ("", "cc_version") else "medium"  # that one is new in each conversation
+    return Match(0, sure, found=field or "header")
+
+
+def prove(s: RuleContext, match: Match) -> Proof:
+    """Show both texts."""
+    if not isinstance(match.found, str):
+        return prompts_prove(s, match)
+    return texts_prove(s, field=match.found)
+
+
+_WHY = (
+    "Claude Code puts x-anthropic-billing-header at the top of the system prompt; its value is new in every request or "
+    "conversation, so nothing behind it can be reused. llama-server from b8929 on replaces cch= alone, and only on /v1/messages."
+)
+_SEE = ["https://github.com/ggml-org/llama.cpp/pull/21793", "https://code.claude.com/docs/en/llm-gateway-protocol"]
+
+
+def _remedies() -> list[Remedy]:
+    return [
+        advice.client("claude-code/billing-header"),
+        Remedy("Behind a proxy or another client: strip the system text that starts with x-anthropic-billing-header."),
+    ]
+
+
+def say(g: Group) -> FindingText:
+    """Name the field and the switch of the client that turns the header off."""
+    f, r = g.numbers, g.worst_request
+    matched = (
+        f"only {first_tokens(f['lcp'])} of {n(r.prompt_tokens)} tokens matched"
+        if f["lcp"] is not None
+        else f"the prompt has {n(r.prompt_tokens)}"
+    )
+    cost = (
+        f"{n(g.tokens)} tokens recomputed over {times(g.count)}; {matched}"
+        if g.tokens
+        else f"{times(g.count)}; this log does not say what that cost"
+    )
+    at = (
+        f"the prompts differ from {token(f['lcp'])} on"
+        if f["lcp"] is not None
+        else "the prompts differ in their first words"
+    )
+    return FindingText(
+        f"Claude Code's billing header changes between requests ({f['field']}): {cost}",
+        _WHY,
+        _remedies(),
+        [
+            RuledOut(
+                "slot-held-other-prompt",
+                "the text before the bar is the same header, so the slot held this client's prompt",
+            ),
+            RuledOut(
+                "no-usable-checkpoint",
+                f"{at}; a checkpoint could save no more than that",
+            ),
+        ],
+        _SEE,
+    )
+
+
+def alone(session: Session) -> list[SessionFinding]:
+    """Say it of two headers that differ, in prompts, dumps or a diff of them that were pasted."""
+    said = stated(session, "header")
+    if said is None or said.before is None or not unfinished(session):
+        return []
+    sure: Confidence = "medium" if said.field == "cc_version" else "high"
+    words = FindingText(
+        f"Claude Code's billing header changes between requests ({said.field}); this input does not say what that cost",
+        _WHY,
+        _remedies(),
+        references=_SEE,
+    )
+    evidence = [(said.mark, "the header, with another value"), (said.before, "the one before it")]
+    return [SessionFinding(words, "", evidence, confidence=sure)]
+
+
+RULE = RequestRule(
+    "CD101",
+    "billing-header",
+    "A client's billing header changes in every request",
+    decide,
+    prove,
+    say,
+    on=("text", "bar"),
+    needs=advice.needs_text,
+    alone=alone,
+)

@@ -1,0 +1,62 @@
+"""CD103: the list of tools in the prompt changed."""
+
+from __future__ import annotations
+
+from cachedoctor.diagnosis.rules import advice
+from cachedoctor.diagnosis.rules.base import FindingText, Group, Match, RequestRule, RuleContext, n, times, token
+from cachedoctor.diagnosis.rules.client.changes import (
+    by_difference,
+    from_prompts,
+    prompts_prove,
+    references,
+    seen_in_prompts,
+    why_client,
+)
+from cachedoctor.model import Remedy
+
+_WHAT = {
+    "tool-added": "a tool was added",
+    "tool-removed": "a tool was removed",
+    "tools-reordered": "the tools stand in another order",
+    "tool-edited": "a tool's description or schema changed",
+    "json-key-order": "the keys of a tool's JSON stand in another order",
+    "mode-switched": "a mode with other tools took turns",
+    "json-spacing": "the JSON of a tool is spaced differently",
+}
+
+
+_KEEP = Remedy(
+    "In the client: keep the tool list the same for the whole conversation, sorted, with the same JSON each time."
+)
+
+
+def decide(s: RuleContext) -> Match | None:
+    """Fire when the prompts given beside the log first differ in their tools."""
+    first = s.changed(*_WHAT)
+    if (
+        first is None
+        or not s.lost
+        or not (first.kind.startswith(("tool", "mode")) or (first.place or "").startswith("tools"))
+    ):
+        return None
+    return from_prompts(s, first)
+
+
+def say(g: Group) -> FindingText:
+    """Say what happened to the tools."""
+    f = g.numbers
+    return FindingText(
+        f"{_WHAT[f['kind']]} at {token(f['lcp'])}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        "Templates render the tools in front of the conversation, and nothing behind the change can be reused."
+        + why_client(g),
+        by_difference(g, [_KEEP]),
+        [seen_in_prompts(f["lcp"])],
+        references(g),
+    )
+
+
+RULE = RequestRule(
+    "CD103", "tools-changed", "The list of tools in the prompt changed", decide, prompts_prove, say,
+    on=("text",),
+    needs=advice.needs_prompts,
+)  # fmt: skip

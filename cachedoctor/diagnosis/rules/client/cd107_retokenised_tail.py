@@ -1,0 +1,79 @@
+"""CD107: the end of the last turn comes back as other tokens."""
+
+from __future__ import annotations
+
+from cachedoctor.diagnosis.rules import advice
+from cachedoctor.diagnosis.rules.base import (
+    MIN_LOST,
+    FindingText,
+    Group,
+    Match,
+    RequestRule,
+    RuleContext,
+    n,
+    times,
+    token,
+)
+from cachedoctor.diagnosis.rules.client.changes import (
+    from_prompts,
+    prompts_prove,
+    references,
+    seen_in_prompts,
+    why_client,
+    with_client,
+)
+from cachedoctor.model import First, Remedy
+
+_KINDS = ("retokenised", "whitespace", "template", "special-token")
+
+
+def decide(s: RuleContext) -> Match | None:
+    """Fire when the prompts differ in the last few tokens only, and the server lost more than these."""
+    first = s.changed(*_KINDS)
+    if first is None or not s.lost or not 0 < _behind(s, first) < MIN_LOST:
+        return None
+    return from_prompts(s, first)
+
+
+def _behind(s: RuleContext, first: First) -> int:
+    """Tokens that the slot held behind the difference; 0 when unknown."""
+    difference, reference = s.difference, s.request.reference_tokens
+    if difference is None or reference is None:
+        return 0
+    if difference.exact:
+        return reference - first.token
+    if s.lcp is not None:
+        return reference - s.lcp
+    # A dump holds the reply as well; behind a request body its length is known from the log.
+    before = s.history[-1].prompt_tokens if s.history else None
+    if difference.a.kind != "slots" and before is None:
+        return 0
+    reply = 0 if difference.a.kind == "slots" else reference - (before or 0)
+    return difference.a.tokens - first.token + reply
+
+
+def say(g: Group) -> FindingText:
+    """Say why so few tokens can cost so many."""
+    f = g.numbers
+    return FindingText(
+        f"the last turn came back as other tokens from {token(f['lcp'])} on: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        "A reply that is rendered again need not give the tokens that were generated. Attention memory loses these few; "
+        f"hybrid, recurrent and sliding-window memory go back to a checkpoint before them.{why_client(g)}",
+        with_client(
+            g,
+            [
+                Remedy(
+                    "Nothing to mend in most clients; newer builds keep a checkpoint before the last user message, so it costs little."
+                )
+            ],
+        ),
+        [seen_in_prompts(f["lcp"])],
+        references(g),
+    )
+
+
+RULE = RequestRule(
+    "CD107", "retokenised-tail", "The end of the last turn comes back as other tokens", decide, prompts_prove, say,
+    on=("text",),
+    needs=advice.needs_prompts,
+)  # fmt: skip

@@ -1,0 +1,157 @@
+"""What a change by the client costs, and how the prompts prove it: shared by the rules CD1xx."""
+
+from __future__ import annotations
+
+import re
+
+from cachedoctor.diagnosis.rules import advice
+from cachedoctor.diagnosis.rules.base import MIN_LOST, Group, Match, Proof, RuleContext, marked, n, token
+from cachedoctor.knowledge import clients
+from cachedoctor.model import Confidence, First, Remedy, RuledOut
+
+MOST = 0.25
+"""Share of the reference: a change of this size is charged with all that was lost behind it, a smaller one with itself."""
+
+
+def cost_of_change(s: RuleContext) -> int:
+    """Tokens that an unchanged history would have saved."""
+    large = s.client_lost >= MOST * (s.request.reference_tokens or 0)
+    return s.lost if large or s.server_lost < MIN_LOST else s.client_lost
+
+
+def from_prompts(s: RuleContext, first: First, tokens: int | None = None) -> Match:
+    """Report a difference that the prompts given beside the log prove."""
+    sure: Confidence = "high" if s.difference is not None and s.difference.exact else "medium"
+    key = first.client.habit if first.client is not None else ""
+    return Match(s.lost if tokens is None else tokens, sure, key, found=first)
+
+
+def prompts_prove(s: RuleContext, match: Match) -> Proof:
+    """Prove a difference by the prompts themselves."""
+    r, first = s.request, match.found
+    primary, *related = marked(
+        r,
+        ("cached", "tokens reused"),
+        ("select", "the slot choice"),
+        ("timing", "tokens recomputed"),
+        ("start", "the request"),
+    )
+    exact = s.difference is not None and s.difference.exact
+    # Without the model's tokenizer the place is known in the text, its token only about.
+    at = first.token if exact else s.lcp if s.lcp is not None else f"~{n(first.token)}"
+    numbers = {
+        "field": first.field, "kind": first.kind, "lcp": at, "place": first.place,
+        "reference": r.reference_tokens, "changed": r.lost_client,
+    }  # fmt: skip
+    return Proof(primary, related[:2], numbers, s.difference)
+
+
+def texts_prove(s: RuleContext, **numbers: object) -> Proof:
+    """Prove a difference by both texts that the server printed."""
+    return Proof(
+        marked(s.request, ("new", "the new prompt, the bar marks the first differing token"))[0],
+        marked(s.request, ("old", "what the slot held"), ("n_past", "common prefix"), ("cached", "tokens reused")),
+        {**numbers, "lcp": s.lcp},
+    )
+
+
+def seen_in_prompts(first_token: int | str) -> RuledOut:
+    """The look-alike that is excluded once the prompts are known."""
+    return RuledOut("slot-held-other-prompt", f"the two prompts themselves diverge at {token(first_token)}")
+
+
+def client_of(g: Group) -> clients.Known | None:
+    """The client whose doing the worst request of a group is, by its prompts or by the printed texts; None if unknown."""
+    first = _first(g)
+    if first is not None:
+        return None if first.client is None else clients.known(first.client.habit)
+    r = g.worst_request
+    return clients.printed(r.old_text or "", r.new_text or "")
+
+
+def why_client(g: Group) -> str:
+    """Name the client, what it does and since when, to follow a sentence; empty if it is unknown."""
+    found = client_of(g)
+    if found is None:
+        return ""
+    fixed = f" Version {found.habit.fixed} no longer does it." if found.habit.fixed else ""
+    return f" {found.client.title} {found.habit.writes} ({found.habit.versions}).{fixed}"
+
+
+def why_before(g: Group) -> str:
+    """Say how many of the tokens stood before the change, to follow a sentence; empty where hardly any did.
+
+    The fix saves them, too; that an unchanged beginning was computed again is the server's part.
+    """
+    r = g.worst_request
+    before = g.worst.tokens - (r.lost_client or 0)
+    if before < MIN_LOST or before > (r.lost_server or 0):
+        return ""
+    end = r.restored_at
+    why = "" if end is None else f", as the checkpoint that was restored ends at token {n(end[1] + 1)}"
+    return (
+        f" {n(before)} of the tokens recomputed at worst stood before that place and were the same: the server did not give them back{why}. "
+        "An unchanged prompt spares them as well."
+    )
+
+
+def with_client(g: Group, remedies: list[Remedy]) -> list[Remedy]:
+    """Put what stops the client in front of ``remedies``."""
+    found = client_of(g)
+    return remedies if found is None else [advice.client(found.handle), *remedies]
+
+
+def by_difference(g: Group, remedies: list[Remedy]) -> list[Remedy]:
+    """The advice on the kind and place of the difference where the prompts show it; else ``remedies``."""
+    first = _first(g)
+    if first is None or not first.advice:
+        return with_client(g, remedies)
+    return [advice.of_difference(a) for a in first.advice]
+
+
+def references(g: Group) -> list[str]:
+    """What proves the habit of the client."""
+    found = client_of(g)
+    return [] if found is None else list(found.habit.sources)
+
+
+def _first(g: Group) -> First | None:
+    difference = g.proof.difference if g.proof is not None else None
+    return None if difference is None else difference.first
+
+
+_FIELD_BEFORE = re.compile(r"(cch|cc_[a-z_]+)=[^;\s]*$")
+_FIELD_AFTER = re.compile(r"^[0-9A-Za-z._-]*; ?(cch|cc_[a-z_]+)=")
+_INSIDE = re.compile(r"(?:x-anthropic-billing-header:|;)\s*[\w.=-]*\s*$")
+"""The text before a bar that stands inside the header."""
+_HEADER = re.compile(r"x-anthropic-billing-header|\bcc_version=|\bcc_entrypoint=|\bcch=")
+
+
+def field_that_differs(old: str, new: str) -> str | None:
+    """Name of the header field at the bars of an ``old:`` / ``new:`` pair whose values differ; "" for one out of sight."""
+    field = header_field(new)
+    if field is None or field != header_field(old):
+        return None
+    if not field and not stands_inside(new):
+        return None  # the header is the same in both, and text behind it differs
+    before, after = (text.partition(" | ")[2].strip() for text in (old, new))
+    return field if before and after and before != after else None
+
+
+def stands_inside(text: str) -> bool:
+    """Whether the bar of an ``old:`` / ``new:`` text stands inside the header, or directly behind one of its fields."""
+    return _INSIDE.search(text.partition(" | ")[0]) is not None
+
+
+def header_field(text: str) -> str | None:
+    """Name of the header field in which the bar of an ``old:`` / ``new:`` text stands; "" for a field out of sight."""
+    before, bar, after = text.partition(" | ")
+    if not bar:
+        return None
+    inside = _FIELD_BEFORE.search(before.rstrip(" "))
+    if inside:
+        return inside.group(1)
+    following = _FIELD_AFTER.match(after.lstrip(" "))
+    if following:
+        return "cc_version" if following.group(1) in ("cc_entrypoint", "cch") else ""
+    return "" if _HEADER.search(before) and "\n" not in before and "\\n" not in before else None

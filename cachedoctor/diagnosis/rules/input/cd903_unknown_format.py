@@ -1,0 +1,27 @@
+"""CD903: nothing in the input is a server's log line that we know."""
+
+from __future__ import annotations
+
+from cachedoctor.diagnosis.rules.base import FindingText, InputRule
+from cachedoctor.model import Remedy
+
+
+def say() -> FindingText:
+    """Say what a usable input looks like."""
+    return FindingText(
+        "no line of this input is a log line of llama-server, vLLM or SGLang that cachedoctor knows",
+        "Lines of llama-server look like: slot update_slots: id  0 | task 9 | new prompt, ... and go to standard error. "
+        "Those of vLLM: INFO 11-20 23:44:58 [loggers.py:335] Engine 000: Avg prompt throughput: ... "
+        "Those of SGLang: [2026-07-04 04:31:24] Prefill batch, #new-seq: 1, ...",
+        [
+            Remedy(
+                "Give the server's own output, all of it.",
+                ["llama-server -m model.gguf 2>&1 | tee server.log", "cachedoctor analyze server.log"],
+                purpose="look",
+            ),
+            Remedy("The same for vLLM (vllm serve) and SGLang (python -m sglang.launch_server).", purpose="look"),
+        ],
+    )
+
+
+RULE = InputRule("CD903", "unknown-format", "Nothing in the input was recognised", say)

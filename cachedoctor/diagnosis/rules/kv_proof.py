@@ -1,0 +1,131 @@
+"""What recorded KV events prove: blocks that were pushed out, and blocks that came back behind another beginning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cachedoctor.diagnosis.rules import shared_beginnings
+from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, n, said_by
+from cachedoctor.diagnosis.rules.shared_beginnings import WORTH
+from cachedoctor.model import KvEvents, Remedy, RuledOut, SamplePeriod, Session
+
+_CHANGED = (
+    "A block is named by its tokens and by all that comes before it. These have the tokens of blocks that were stored before, and another "
+    "beginning: a date, an id, a changed tool list or a rewritten turn stands before them. Text that did not move by whole blocks is not "
+    "among them, so that there may be more."
+)
+_SALTED = (
+    "The same tokens from the beginning on were stored under another cache_salt, LoRA adapter or image, each of which is part of the "
+    "name of a block: such requests share nothing, which may be what is wanted."
+)
+_PUSHED = (
+    "The events name each block that leaves the cache. These were stored, removed because their room was needed, and stored once more: "
+    "what the client sent had not changed."
+)
+
+_MOST = 0.7
+"""Share of the computed tokens of the log that a recording has at least of which it is said that it has all: of a log
+that goes on behind its end it has fewer."""
+
+
+def of(session: Session) -> KvEvents | None:
+    """Return what the events of a server say, where they tell blocks apart; None without them."""
+    found = session.kv_events
+    return found[0] if len(found) == 1 and found[0].doubt is None and found[0].stored else None
+
+
+def _part(events: KvEvents, tokens: int) -> str:
+    least = "" if events.complete else "at least "
+    return f"{least}{n(tokens)} of {n(events.stored)} computed tokens"
+
+
+def _why(events: KvEvents, why: str) -> str:
+    """Say what the events are, and that some are missing."""
+    gaps = "" if events.complete else ", not all that the server published, so that it may be more"
+    return f"{why} Source: {n(events.messages)} messages of KV events in {events.path}{gaps}."
+
+
+def pushed_out(session: Session, remedies: Callable[[], list[Remedy]]) -> SessionFinding | None:
+    """Say that blocks were pushed out before they came back, where the events prove it and it is worth it."""
+    events = of(session)
+    if events is None or events.share(events.evicted) < WORTH:
+        return None
+    claim = f"{_part(events, events.evicted)} had been pushed out of the cache before they came back (KV events)"
+    others = (
+        []
+        if events.changed
+        else [RuledOut("prefix-not-shared", "KV events: no block came back behind another beginning")]
+    )
+    size = said_by(session.settings.get("kv_tokens"), "the size of the cache")
+    return SessionFinding(
+        FindingText(claim, _why(events, _PUSHED), remedies(), others), "events", size, "warning", "high"
+    )
+
+
+def kept(session: Session) -> bool:
+    """Whether the events, of which none is missing, show that next to nothing was pushed out."""
+    events = of(session)
+    if events is None or not events.complete or events.share(events.evicted) >= WORTH:
+        return False
+    computed = _computed(session)
+    return computed is None or events.stored >= _MOST * computed
+
+
+def _computed(session: Session) -> int | None:
+    """Prompt tokens that the log says were computed, parts of blocks among them; None where it does not say it."""
+    told = [p.computed_tokens if isinstance(p, SamplePeriod) else p.new_tokens for p in session.periods]
+    known = [tokens for tokens in told if tokens is not None]
+    return sum(known) if told and len(known) == len(told) else None
+
+
+def changed(session: Session) -> list[SessionFinding]:
+    """Say that blocks came back behind another beginning, or under another salt, where the events prove it."""
+    events = of(session)
+    if events is None:
+        return []
+    found = []
+    if events.share(events.changed) >= WORTH:
+        found.append(_behind_another_beginning(session, events))
+    if events.share(events.salted) >= WORTH:
+        found.append(_salted(session, events))
+    return found
+
+
+def _behind_another_beginning(session: Session, events: KvEvents) -> SessionFinding:
+    claim = (
+        f"{_part(events, events.changed)} were known, but behind another beginning: the client changes what stands "
+        "before them (KV events)"
+    )
+    words = FindingText(claim, _why(events, _CHANGED), [_bodies(session)], _not_pushed_out(session))
+    given = shared_beginnings.given(session)
+    if given is None or given.verdict != "changed":
+        return SessionFinding(words, "changed-events", [], "warning", "high")
+    words.why = f"{words.why} {given.said}. {given.why}"
+    words.remedies = given.remedies
+    return SessionFinding(words, "changed-events", [], "warning", "high", given.difference)
+
+
+def _salted(session: Session, events: KvEvents) -> SessionFinding:
+    claim = f"{_part(events, events.salted)} had another salt, adapter or image"
+    fix = Remedy("Send one cache_salt for all requests that may know of each other, not one for each request.")
+    words = FindingText(claim, _why(events, _SALTED), [fix], _not_pushed_out(session))
+    return SessionFinding(words, "salted-events", [], "note", "high")
+
+
+def _not_pushed_out(session: Session) -> list[RuledOut]:
+    return [RuledOut("kv-pressure", "KV events: next to nothing was pushed out")] if kept(session) else []
+
+
+def _bodies(session: Session) -> Remedy:
+    return Remedy(
+        "To see what differs, give the request bodies as well.",
+        [f"cachedoctor analyze {session.engine}.log --kv-events kv.jsonl --requests bodies.jsonl"],
+        purpose="look",
+    )
+
+
+def beside(session: Session, verdict: str) -> str:
+    """What the events add to a verdict on request bodies; nothing where they say nothing of it."""
+    events = of(session)
+    tokens = 0 if events is None else {"changed": events.changed, "salted": events.salted}.get(verdict, 0)
+    return f"; KV events: {n(tokens)} of {n(events.stored)} tokens that were computed" if events and tokens else ""

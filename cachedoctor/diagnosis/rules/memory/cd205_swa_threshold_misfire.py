@@ -1,0 +1,189 @@
+"""CD205: a usable checkpoint existed, and the server refused it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cachedoctor.diagnosis.rules import advice
+from cachedoctor.diagnosis.rules.base import (
+    MIN_LOST,
+    FindingText,
+    Group,
+    Match,
+    Proof,
+    RequestRule,
+    RuleContext,
+    marked,
+    n,
+    times,
+)
+from cachedoctor.diagnosis.rules.checkpoints import held_whole, serves
+from cachedoctor.knowledge import server_options
+from cachedoctor.knowledge.builds import NEWEST
+from cachedoctor.knowledge.decision import CHANGES
+from cachedoctor.model import Check, Mark, Remedy, RuledOut, Session
+
+FIXED = 8673
+"""First build that may have the mended comparison for windows (PR #21510 lies between b8672 and b8929)."""
+PASSED_OVER = 1000
+"""Tokens: an older checkpoint that costs less than this more than the refused one is no harm."""
+
+
+def refused(s: RuleContext) -> Check | None:
+    """Return the best usable checkpoint that was looked at and not restored, if its loss matters.
+
+    Where the memory itself still held the prefix, that stands for one: it covers all of it, and has no line.
+    """
+    r, lcp = s.request, s.lcp
+    if lcp is None:
+        return None
+    looked = r.checks or [Check(a, b, lcp - 1, 0) for a, b in r.held_positions if r.forced]
+    good = [c for c in looked if serves(c, lcp, s) and (r.forced or c.pos_max < lcp)]
+    if not good and r.forced and held_whole(s):
+        good = [Check(0, lcp - 1, 0, 0)]
+    if not good:
+        return None
+    best = max(good, key=lambda c: c.pos_max)
+    lost = covered(best, lcp) - (r.cached_tokens or 0)
+    return best if lost >= (PASSED_OVER if r.restored else MIN_LOST) else None
+
+
+def covered(check: Check, lcp: int) -> int:
+    """Tokens of the common prefix that it gives back."""
+    return min(check.pos_max + 1, lcp)
+
+
+def cure(s: RuleContext) -> int | None:
+    """Oldest build from which on every one, given what this slot held, reuses what was lost here; 0 when none does.
+
+    None when the log lacks a number for the answer.
+    """
+    found, got = 0, s.request.cached_tokens or 0
+    for build in reversed(CHANGES):
+        reused = s.reused_by(build)
+        if reused is None:
+            return found or None
+        if reused < got + MIN_LOST:
+            break
+        found = build
+    return found
+
+
+def decide(s: RuleContext) -> Match | None:
+    """Fire on a ``checking checkpoint [a, b]`` line with a checkpoint that holds the prefix and was not restored."""
+    r = s.request
+    lcp, best = s.lcp, refused(s)
+    if not s.lost or not r.lcp_exact or lcp is None or best is None:
+        return None
+    # up to b8156 no check is printed, only the creation and the forcing; or this build's rules explain no refusal
+    sure = bool(r.checks or held_whole(s)) and s.by_the_book is not False
+    if best.pos_min < best.pos_max and s.facts.at_least(FIXED) is True:
+        sure = False  # the wrong comparison is mended; what still refuses a window does so on purpose (b9713 and newer)
+    return Match(covered(best, lcp) - (r.cached_tokens or 0), "high" if sure else "medium", found=best)
+
+
+def prove(s: RuleContext, match: Match) -> Proof:
+    """Show the refusal, or what a build prints instead."""
+    best: Check = match.found
+    looked = any(best is check for check in s.request.checks)
+    shown = marked(
+        s.request,
+        ("n_past", "common prefix, and what the slot held"),
+        ("forced", "the symptom"),
+        ("cached", "tokens reused"),
+    )
+    numbers: dict[str, Any] = {
+        "lcp": s.lcp,
+        "a": best.pos_min,
+        "b": best.pos_max,
+        "threshold": best.threshold,
+        "line": best.line,
+    }
+    numbers |= {"cure": cure(s), "memory": not looked and held_whole(s), "early": s.early}
+    if not looked:
+        return Proof(shown[0], shown[1:], numbers)
+    return Proof((Mark(best.line, best.text), "the checkpoint that was refused"), shown, numbers)
+
+
+def remedy(session: Session, cured_by: int | None, *, windowed: bool, held: bool) -> Remedy:
+    """Name the first build that would have reused what was lost, or keep all of a window's memory."""
+    if cured_by:
+        return advice.update(session, f"b{cured_by} and newer restore it.")
+    if not windowed or (cured_by is None and not held):
+        return advice.update(session, f"b{NEWEST} is the newest whose comparison is known.")
+    name = session.program or "llama.cpp (b8929 or newer)"
+    update = "" if session.at_least(8929) is True else f"update {name} and "
+    keep = (
+        f"{update}keep the whole cache of the sliding-window layers instead, at the memory of a full-attention model."
+    )
+    refuses = "empties the memory" if held else "refuses it"
+    return advice.option(
+        session, server_options.SWA_FULL, "", f"The newest build known (b{NEWEST}) {refuses} too: {keep}"
+    )
+
+
+def _claim(f: dict[str, Any]) -> str:
+    """What was at hand, and that it was refused."""
+    lcp = n(f["lcp"])
+    if f["memory"]:
+        return f"the memory still held all of the common prefix of {lcp} tokens and was emptied"
+    if f["b"] < f["lcp"]:
+        return f"a checkpoint inside the common prefix of {lcp} tokens was refused"
+    return f"a checkpoint that begins early enough for the common prefix of {lcp} tokens was refused"
+
+
+def _why(f: dict[str, Any], session: Session) -> str:
+    """Which comparison refused it."""
+    if f["a"] == f["b"]:
+        return "A recurrent state saved exactly at the common prefix is usable, but these builds demand one strictly below it (b6751 to b8353, b9294)."
+    if f["memory"]:
+        return (
+            "The memory reached back to position 0, so nothing was missing. With a common prefix inside the window the threshold is 0, and "
+            "position 0 counts as too late (b8672 and newer, where no checkpoint begins there)."
+        )
+    cut = "" if f["b"] < f["lcp"] else "Restored sliding-window memory can be cut back to the common prefix. "
+    if session.at_least(FIXED) is True and cut:
+        return f"{cut}From b9713 on the server takes no checkpoint that ends beyond it."
+    if f["a"]:
+        return f"{cut}These builds demand that it begins strictly before the threshold."
+    return f"{cut}With a common prefix inside the window the threshold is 0, and position 0 counts as too late (up to b8672; fixed by PR #21510)."
+
+
+def _shown(f: dict[str, Any]) -> str:
+    """What excludes that the head of the prompt changed before anything that was saved."""
+    if f["memory"]:
+        return "the memory held the common prefix: position 0 was its oldest"
+    inside = f["b"] < f["lcp"]
+    if f["line"]:
+        return f"line {f['line']} shows a checkpoint {'inside' if inside else 'that could be cut back to'} the common prefix"
+    return f"the checkpoint created up to position {f['b']} {'lies inside' if inside else 'could be cut back to'} the common prefix"
+
+
+def say(g: Group) -> FindingText:
+    """Say which comparison failed and from which build on it is right."""
+    f = g.numbers
+    compared = "" if f["memory"] else f"; checkpoint [{f['a']}, {f['b']}], threshold {f['threshold']}"
+    at_hand = "what the memory held" if f["memory"] else f"[{f['a']}, {f['b']}]"
+    return FindingText(
+        f"{_claim(f)}: {n(g.tokens)} tokens recomputed over {times(g.count)}{compared}",
+        _why(f, g.session),
+        [remedy(g.session, f["cure"], windowed=f["a"] < f["b"], held=f["memory"])],
+        [
+            *([] if f["early"] else [RuledOut("prefix-diverges-early", _shown(f))]),
+            RuledOut("no-usable-checkpoint", f"{at_hand} was usable"),
+        ],
+        ["https://github.com/ggml-org/llama.cpp/pull/21510"],
+    )
+
+
+RULE = RequestRule(
+    "CD205",
+    "swa-threshold-misfire",
+    "A usable checkpoint was refused by a wrong comparison",
+    decide,
+    prove,
+    say,
+    needs=advice.needs_accounting,
+    on=("looked",),
+    unless=("CD213",),
+)

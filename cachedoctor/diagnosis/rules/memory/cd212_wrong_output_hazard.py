@@ -1,0 +1,100 @@
+"""CD212: a checkpoint was restored that is older than the text it stands for: the answer may be wrong."""
+
+from __future__ import annotations
+
+from cachedoctor.diagnosis.rules import advice
+from cachedoctor.diagnosis.rules.base import (
+    FindingText,
+    Group,
+    Match,
+    Proof,
+    RequestRule,
+    RuleContext,
+    marked,
+    n,
+    times,
+)
+from cachedoctor.model import Remedy
+
+FIXED = 8672
+"""First build looked at that drops every checkpoint reaching beyond the common prefix (PR #20671, after b8353)."""
+
+
+def _stale_window(s: RuleContext) -> bool:
+    """Up to b8353: a sliding-window checkpoint outlived a change inside its window, and was restored."""
+    r, facts = s.request, s.facts
+    if "stale" not in r.marks or facts.memory != "swa" or facts.at_least(FIXED) is not False:
+        return False
+    return r.stale_from is not None and (r.cached_tokens or 0) > r.stale_from
+
+
+def _foreign(s: RuleContext) -> bool:
+    """Up to b9873: a slot file was restored over another conversation, whose checkpoint was then taken for its own."""
+    r = s.request
+    if "slot_file" not in r.marks or not r.restored or s.facts.at_least(9874) is not False:
+        return False
+    return r.held_before is not None and r.held_thread is not None and r.held_before != r.held_thread
+
+
+def decide(s: RuleContext) -> Match | None:
+    """Fire when a restored checkpoint stands for text that the prompt does not hold, by the order of the lines."""
+    if _stale_window(s):
+        return Match(0, "medium", "window")
+    return Match(0, "low", "file") if _foreign(s) else None
+
+
+def prove(s: RuleContext, match: Match) -> Proof:
+    """Show the restored checkpoint, and the line behind which it was out of date."""
+    r = s.request
+    if match.key == "window":
+        kind, line = "a checkpoint made before the text changed", r.marks["stale"]
+        why = "the prompt diverged here, inside what the checkpoint holds"
+    else:
+        kind, line = "a checkpoint made from what the slot held before", r.marks["slot_file"]
+        why = "the slot holds other tokens than its last request left"
+    numbers = {"kind": match.key, "from": r.stale_from, "held": r.held_tokens, "to": r.cached_tokens}
+    return Proof((r.marks["restored"], kind), [(line, why), *marked(r, ("cached", "reused"))], numbers)
+
+
+def say(g: Group) -> FindingText:
+    """Say what may be wrong, and that it is no proof."""
+    f = g.numbers
+    if f["kind"] == "window":
+        claim = (
+            f"a checkpoint from before a change of the prompt was restored: for tokens {n(f['from'])} to {n(f['to'])} it holds text that "
+            f"is no longer in the prompt, and the answer may rest on it, in {times(g.count)}"
+        )
+        why = (
+            "The prompt had diverged from the slot's content inside the checkpoint's window, and the checkpoint was kept. These builds only "
+            "drop checkpoints that begin too late, not those that reach too far. Whether the answer suffered cannot be seen in a log."
+        )
+        update = f"from PR #20671 on (b{FIXED} has it, b8353 not) such checkpoints are dropped."
+    else:
+        claim = (
+            "a slot file was restored over another conversation, and a checkpoint of that conversation was used for it: the first "
+            f"{n(f['to'])} tokens may be another prompt's, in {times(g.count)}"
+        )
+        why = (
+            f"By its length of {n(f['held'])} tokens the restored content is another conversation than the slot had served last. Restoring "
+            "a file does not clear the slot's checkpoints in these builds, so one of them was taken for the file's. If both prompts begin "
+            "alike that far, nothing is wrong."
+        )
+        update = "b10068 and newer drop a slot's checkpoints with its content, b11549 brings those of the file."
+    remedies = [advice.update(g.session, update)]
+    if f["kind"] == "file":
+        remedies.append(
+            Remedy("Until then: erase the slot and let it answer a short prompt before restoring a file into it.")
+        )
+    return FindingText(claim, why, remedies, [], ["https://github.com/ggml-org/llama.cpp/pull/20671"])
+
+
+RULE = RequestRule(
+    "CD212",
+    "wrong-output-hazard",
+    "A restored checkpoint was older than the text: the answer may be wrong",
+    decide,
+    prove,
+    say,
+    severity="note",
+    on=("stale", "slot_file"),
+)

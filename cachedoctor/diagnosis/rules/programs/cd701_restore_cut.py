@@ -1,0 +1,71 @@
+"""CD701: ollama's MLX runner restores a prompt only up to a multiple of 8,192 tokens below what matched."""
+
+from __future__ import annotations
+
+from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n, times
+from cachedoctor.model import Answer, Mark, Remedy, Session
+
+_STRIDE = 8192
+"""Tokens between the snapshots that a long prompt leaves (issue 18267, ollama 0.33.3)."""
+_LEAST = 512
+"""Tokens by which the restored part must be shorter than the match: a few are lost wherever a conversation is resumed."""
+_WORTH = 8192
+"""Tokens lost in all from which on it is a warning."""
+
+
+def inspect(session: Session) -> list[SessionFinding]:
+    """Say it where what was restored ends one token below a multiple of the stride, and far below the match."""
+    cut = [a for answers in session.answers for a in answers.each if answers.source == "log" and _is_cut(a)]
+    line = session.settings.get("restore_cut")
+    if not cut or line is None or line.line is None:
+        return []
+    lost = sum((a.prefix or 0) - (a.cached_tokens or 0) for a in cut)
+    worst = max(cut, key=lambda a: (a.prefix or 0) - (a.cached_tokens or 0))
+    return [
+        SessionFinding(
+            FindingText(
+                f"{times(len(cut))} matched more than was restored: {n(lost)} tokens computed again, up to {n((worst.prefix or 0) - (worst.cached_tokens or 0))} at once",
+                f"The runner keeps a snapshot every {n(_STRIDE)} tokens of a prompt, and goes back to the last one below the place where the new prompt parts "
+                "from the old one. What lies between is computed again, once after every prompt that was computed as a whole.",
+                [
+                    Remedy("No setting of ollama 0.33.3 changes it: see whether a newer ollama does."),
+                    Remedy(
+                        "Keep what changes (a session id, a path, a date) at the end of the prompt, so that the match is as long as the whole earlier prompt."
+                    ),
+                ],
+                [],
+                ["https://github.com/ollama/ollama/issues/18267"],
+            ),
+            "",
+            [(Mark(line.line, line.text), "matched and restored")],
+            "warning" if lost >= _WORTH else "note",
+            "high",
+        )
+    ]
+
+
+def _is_cut(answer: Answer) -> bool:
+    matched, cached = answer.prefix, answer.cached_tokens
+    return matched is not None and cached is not None and is_cut(matched, cached)
+
+
+def is_cut(matched: int, cached: int) -> bool:
+    """Whether a restored length is that of a snapshot though more matched: ``matched=21742 cached=16383``."""
+    return cached > 0 and matched - cached >= _LEAST and (cached + 1) % _STRIDE == 0
+
+
+def _needs(session: Session) -> tuple[str, str] | None:
+    if any(a.prefix is not None for answers in session.answers for a in answers.each):
+        return None
+    return "this runner does not print how much of a prompt matched", "the MLX runner of newer ollama versions does"
+
+
+RULE = SessionRule(
+    "CD701",
+    "restore-cut",
+    "ollama's MLX runner goes back to a multiple of 8,192 tokens below the match",
+    needs=_needs,
+    severity="warning",
+    inspect=inspect,
+    engine="ollama",
+)

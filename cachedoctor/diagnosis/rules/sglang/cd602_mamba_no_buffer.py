@@ -1,0 +1,92 @@
+"""CD602: a hybrid model whose states are kept only where a request ended (SGLang's strategy no_buffer)."""
+
+from __future__ import annotations
+
+from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
+from cachedoctor.diagnosis.rules.sglang.batch_periods import (
+    ENOUGH,
+    LITTLE,
+    LONG,
+    Seen,
+    caching,
+    hybrid,
+    known,
+    marks,
+    one_by_one,
+    periods,
+    seen,
+    stateless,
+    strategy,
+    wanting,
+)
+from cachedoctor.diagnosis.rules.sglang.option_advice import experiment, extra_buffer, needs_requests, needs_start
+from cachedoctor.model import BatchPeriod, Confidence, RuledOut, Session, Severity
+
+_WHY = (
+    "A state cannot be cut back as a KV cache can, so a prompt is only reused up to a position whose state was kept. With "
+    "no_buffer these are the end of a chunk of prefill, of a prompt and of an answer. A prompt that parts from an earlier one "
+    "in between, behind a shared system prompt or where the template renders the last turn otherwise, falls back to the "
+    "state before it, mostly to none. A repeated prompt finds none either: its last token has to be computed."
+)
+
+
+def inspect(session: Session) -> list[SessionFinding]:
+    """Fire where the strategy is known, and the requests that are known one by one reused little."""
+    if strategy(session) != "no_buffer" or caching(session) is not True:
+        return []
+    for period in periods(session):
+        requests = seen(session, period)
+        if requests is not None and _loses(requests) and not stateless(period):
+            return [_note(session, period, requests)]
+    return []
+
+
+def _loses(requests: Seen) -> bool:
+    return requests.count > ENOUGH and requests.largest >= LONG and requests.share < LITTLE
+
+
+def _note(session: Session, period: BatchPeriod, requests: Seen) -> SessionFinding:
+    proven = known(session)
+    some = requests.most > 0
+    severity: Severity = "warning" if proven or some else "note"
+    confidence: Confidence = "high" if proven else "medium"
+    asked = session.settings.get("mamba_strategy")
+    shown = marks(period, ("whole", "a request of its own, and what it reused"), ("cold", "one that reused nothing"))
+    proof = f"; {proven} logged prompts began as an earlier one did" if proven else ""
+    return SessionFinding(
+        FindingText(
+            f"states are kept only where a request ended (no_buffer): {requests.count:,} requests of {n(requests.smallest)} to {n(requests.largest)} tokens reused "
+            f"{n(requests.cached)} of {n(requests.tokens)} tokens ({100 * requests.share:.0f} %){proof}",
+            _WHY,
+            [extra_buffer(session), *([] if proven else [experiment(session)])],
+            [
+                RuledOut("radix-cache-off", "the log says that it is on, or shows that something was reused"),
+                RuledOut("mamba-state-pressure", "the running requests never held nearly all states"),
+            ],
+            ["https://github.com/sgl-project/sglang/issues/22935", "https://github.com/sgl-project/sglang/pull/14792"],
+        ),
+        "",
+        [*shown, *said_by(asked, "the strategy")] or said_by(asked, "the strategy"),
+        severity,
+        confidence,
+    )
+
+
+def _needs(session: Session) -> tuple[str, str] | None:
+    if hybrid(session) is not True or caching(session) is False or not wanting(session):
+        return None  # there is nothing to be evaluated
+    kept = strategy(session)
+    if kept is None:
+        return needs_start()
+    return needs_requests() if kept == "no_buffer" and not one_by_one(session) else None
+
+
+RULE = SessionRule(
+    "CD602",
+    "mamba-no-buffer",
+    "A hybrid model keeps its states only where a request ended (no_buffer)",
+    severity="warning",
+    needs=_needs,
+    inspect=inspect,
+    engine="sglang",
+)

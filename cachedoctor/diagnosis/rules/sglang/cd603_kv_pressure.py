@@ -1,0 +1,105 @@
+"""CD603: running requests fill SGLang's KV pool, so that the cache has to give up what later requests want."""
+
+from __future__ import annotations
+
+from cachedoctor.diagnosis.rules import kv_proof
+from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
+from cachedoctor.diagnosis.rules.sglang.batch_periods import (
+    caching,
+    capacity,
+    crowded,
+    hybrid,
+    marks,
+    periods,
+    pressed,
+    reuse,
+    share,
+)
+from cachedoctor.diagnosis.rules.sglang.option_advice import log_requests
+from cachedoctor.model import BatchPeriod, Confidence, Remedy, RuledOut, Session, Severity, as_typed
+from cachedoctor.model.measured import FULL
+
+_WHY = (
+    "Cached prefixes live in what running requests leave of the KV pool. Where these need it, the prefix that was unused for "
+    "longest is dropped, without a line in the log, and is computed again when its conversation comes back. The usage that is "
+    "printed counts running requests only."
+)
+
+
+def inspect(session: Session) -> list[SessionFinding]:
+    """Fire where the pool was full and reuse was lost: it fell in that time, or is low though prompts share something."""
+    if caching(session) is False:
+        return []
+    proof = kv_proof.pushed_out(session, lambda: _remedies(session))
+    if proof is not None:
+        return [proof]
+    for period in periods(session):
+        full = (period.token_usage or 0.0) >= FULL or crowded(period)
+        if full and (lost := pressed(session, period, period.full_new_tokens, period.full_cached_tokens)):
+            severity, confidence = lost
+            if severity == "note" and not period.cached_tokens:
+                confidence = "low"  # nothing was ever reused: prompts may have nothing in common
+            return [_note(session, period, severity, confidence)]
+    return []
+
+
+def _note(session: Session, period: BatchPeriod, severity: Severity, confidence: Confidence) -> SessionFinding:
+    inside = share(period.full_cached_tokens, period.full_new_tokens)
+    outside = share(period.cached_tokens - period.full_cached_tokens, period.new_tokens - period.full_new_tokens)
+    usage = f"{100 * (period.token_usage or 0):.0f} % of the KV pool in use"
+    if severity == "warning":
+        claim = f"{usage}: with a full pool {_percent(inside)} of the prompt tokens were reused, otherwise {_percent(outside)}"
+    else:
+        claim = f"{usage}, and of {n(period.new_tokens + period.cached_tokens)} prompt tokens {_percent(reuse(period))} were reused"
+    shown = marks(period, ("usage", "the pool is full"), ("retracted", "a request had to give its memory back"))
+    return SessionFinding(
+        FindingText(
+            claim,
+            _WHY,
+            [*_remedies(session), *([] if confidence == "high" else [log_requests()])],
+            [RuledOut("prefix-not-shared", "logged prompts had been there")] if confidence == "high" else [],
+            ["https://docs.sglang.io/advanced_features/hyperparameter_tuning.html"],
+        ),
+        "",
+        [*shown, *said_by(session.settings.get("kv_tokens"), "the size of the pool")],
+        severity,
+        confidence,
+    )
+
+
+def _percent(part: float | None) -> str:
+    return "an unknown share" if part is None else f"{100 * part:.0f} %"
+
+
+def _remedies(session: Session) -> list[Remedy]:
+    pool, given = capacity(session), session.setting("mem_fraction")
+    has = f" It has {n(pool)} tokens." if pool else ""
+    at = f" (now {given:.2f})" if isinstance(given, float) and 0 < given < 1 else ""
+    out = [
+        Remedy(
+            f"Make the pool larger: a KV cache of 8 bits, or a higher share of the GPU memory{at} by --mem-fraction-static.{has}",
+            options=as_typed("--kv-cache-dtype fp8_e4m3"),
+        ),
+        Remedy(
+            "Or let fewer requests run at once, so that more is left for the cache: a smaller --max-running-requests."
+        ),
+    ]
+    if session.setting("hicache") is not True and hybrid(session) is not True:
+        ratio = "" if session.since("0.4.5") is False else " --hicache-ratio 2"
+        out.append(
+            Remedy(
+                "Or let prefixes wait in main memory instead of being dropped.",
+                options=as_typed(f"--enable-hierarchical-cache{ratio}"),
+            )
+        )
+    return out
+
+
+RULE = SessionRule(
+    "CD603",
+    "kv-pressure",
+    "Running requests fill SGLang's KV pool and reuse is lost",
+    severity="warning",
+    inspect=inspect,
+    engine="sglang",
+)

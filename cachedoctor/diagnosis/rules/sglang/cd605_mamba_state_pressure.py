@@ -1,0 +1,103 @@
+"""CD605: the memory for the states of a hybrid model is full while its KV cache has room."""
+
+from __future__ import annotations
+
+from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
+from cachedoctor.diagnosis.rules.sglang.batch_periods import caching, marks, periods, pressed, reuse
+from cachedoctor.diagnosis.rules.sglang.option_advice import log_requests
+from cachedoctor.model import BatchPeriod, Confidence, Remedy, RuledOut, Session, Severity, as_typed
+from cachedoctor.model.measured import FULL, STATES_FULL
+
+_WHY = (
+    "A hybrid model can only continue from a position whose state is kept, and states have a pool of their own. Running requests "
+    "take one to three each; what is left holds the states of the cache, and the oldest are dropped without a line in the log. "
+    "The KV cache of such a prefix is still there, and of no use."
+)
+
+
+def inspect(session: Session) -> list[SessionFinding]:
+    """Fire where states ran short before tokens did, and reuse was lost."""
+    if caching(session) is False:
+        return []
+    for period in periods(session):
+        short = (period.mamba_usage or 0.0) >= STATES_FULL
+        tokens = period.usage_at_mamba if period.usage_at_mamba is not None else period.token_usage
+        if (
+            short
+            and (tokens is None or tokens < FULL)
+            and (lost := pressed(session, period, period.states_new_tokens, period.states_cached_tokens))
+        ):
+            return [_note(session, period, tokens, *lost)]
+    return []
+
+
+def _note(
+    session: Session, period: BatchPeriod, tokens: float | None, severity: Severity, confidence: Confidence
+) -> SessionFinding:
+    held = session.setting("mamba_states")
+    of = f" (of {n(held)})" if isinstance(held, int) else ""
+    beside = "" if tokens is None else f", while the KV cache was used to {100 * tokens:.0f} %"
+    claim = (
+        f"too little memory for the states of a hybrid model: running requests held {100 * (period.mamba_usage or 0):.0f} % of "
+        f"them{of}, next to none were left for reuse{beside}; "
+        f"of {n(period.new_tokens + period.cached_tokens)} prompt tokens {100 * reuse(period):.0f} % were reused"
+    )
+    return SessionFinding(
+        FindingText(
+            claim,
+            _WHY,
+            [*_remedies(session), *([] if confidence == "high" else [log_requests()])],
+            [RuledOut("kv-pressure", "the KV pool had room in the same line")] if tokens is not None else [],
+            ["https://github.com/sgl-project/sglang/pull/15337", "https://github.com/sgl-project/sglang/pull/31643"],
+        ),
+        "",
+        [
+            *marks(period, ("mamba", "next to no state is left for the cache"), ("last", "the last batch")),
+            *said_by(session.settings.get("mamba_states"), "the size of the pool of states"),
+        ],
+        severity,
+        confidence,
+    )
+
+
+def _more_states(session: Session) -> Remedy:
+    what = "Give states more of the memory, at the cost of KV cache: "
+    if session.since("0.5.4") is False:
+        return Remedy(f"{what}a larger number of states (--max-mamba-cache-size).")
+    return Remedy(
+        f"{what}a higher ratio than the default of 0.9 (0.5.4 and newer), or a number of states (--max-mamba-cache-size).",
+        options=as_typed("--mamba-full-memory-ratio 1.5"),
+    )
+
+
+def _remedies(session: Session) -> list[Remedy]:
+    out = [
+        _more_states(session),
+        Remedy(
+            "Or make each state smaller: half the size with bfloat16, where the model does not use it by itself.",
+            options=as_typed("--mamba-ssm-dtype bfloat16"),
+        ),
+    ]
+    if session.since("0.5.14") is not False:
+        out.append(
+            Remedy(
+                "Or keep cached states in 8 bits (0.5.14 and newer), not together with --enable-hierarchical-cache.",
+                options=as_typed("--enable-int8-mamba-checkpoint"),
+            )
+        )
+    if session.since("0.5.16") is not True:
+        out.append(
+            Remedy("0.5.16 or newer drops states in a better order: conversations that pause lose less (PR 31643).")
+        )
+    out.append(Remedy("Or let fewer requests run at once: a smaller --max-running-requests."))
+    return out
+
+
+RULE = SessionRule(
+    "CD605",
+    "mamba-state-pressure",
+    "The memory for the states of a hybrid model is full while the KV cache has room",
+    severity="warning",
+    inspect=inspect,
+    engine="sglang",
+)

@@ -1,0 +1,115 @@
+"""CD606: with SGLang's strategy extra_buffer a prompt keeps one state, which lies behind what it shares with others."""
+
+from __future__ import annotations
+
+from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
+from cachedoctor.diagnosis.rules.sglang.batch_periods import (
+    ENOUGH,
+    HALF,
+    LONG,
+    Seen,
+    caching,
+    hybrid,
+    marks,
+    one_by_one,
+    periods,
+    seen,
+    stateless,
+    strategy,
+    wanting,
+)
+from cachedoctor.diagnosis.rules.sglang.option_advice import compare_bodies, needs_requests, needs_start
+from cachedoctor.model import BatchPeriod, Remedy, RuledOut, Session, as_typed
+
+COLD = 2
+"""Requests that reused nothing behind the first one: one may begin another conversation."""
+
+_WHY = (
+    "A prefill keeps one state: at its last multiple of 64 tokens, or where its prompt parts from an earlier one. So the first "
+    "prompt behind a shared beginning leaves its state in its own suffix; the second finds none and computes all, and leaves one "
+    "at the fork; only from the third on it is reused, and only if they part at the same place. For the one that left its state "
+    "at the fork its own suffix is lost, unless its answer is longer than --mamba-track-interval (256 tokens)."
+)
+_WHY_HICACHE = (
+    "A prefill keeps one state, at its last multiple of 64 tokens. Up to 0.5.16 the unified tree with --enable-hierarchical-cache "
+    "keeps none where prompts diverge, so that a shared beginning with another text behind it is never reused (PR 31181)."
+)
+
+
+def inspect(session: Session) -> list[SessionFinding]:
+    """Fire where some requests reused and several did not, or where the version keeps no state at a fork."""
+    if strategy(session) not in ("extra_buffer", "extra_buffer_lazy") or caching(session) is not True:
+        return []
+    forkless = (
+        session.setting("hicache") is True
+        and session.setting("cache_kind") == "UnifiedRadixCache"
+        and session.since("0.5.17") is False
+    )
+    for period in periods(session):
+        requests = seen(session, period)
+        if requests is not None and not stateless(period) and _loses(requests, forkless):
+            return [_note(session, period, requests, forkless)]
+    return []
+
+
+def _loses(requests: Seen, forkless: bool) -> bool:
+    if requests.count <= ENOUGH or requests.largest < LONG or requests.share >= HALF:
+        return False
+    return requests.cold > COLD and (requests.most > 0 or forkless)
+
+
+def _note(session: Session, period: BatchPeriod, requests: Seen, forkless: bool) -> SessionFinding:
+    remedies = [Remedy("Use 0.5.17 or newer, which keeps a state at the fork with --enable-hierarchical-cache, too.")]
+    if not forkless:
+        remedies = [
+            Remedy(
+                "Send the shared beginning once by itself when the server starts, with one token to be generated: its state then "
+                "lies inside of what all share."
+            ),
+            Remedy(
+                "Or let a prompt leave more states: one at the end of every chunk of its prefill, at the cost of speed.",
+                options=as_typed("--chunked-prefill-size 2048"),
+            ),
+        ]
+    return SessionFinding(
+        FindingText(
+            f"strategy {strategy(session)}: {requests.cold:,} of {requests.count:,} requests of {n(requests.smallest)} to "
+            f"{n(requests.largest)} tokens reused nothing, others up to {n(requests.most)}; perhaps they share a beginning with "
+            "another text behind it",
+            _WHY_HICACHE if forkless else _WHY,
+            [*remedies, compare_bodies()],
+            [RuledOut("mamba-state-pressure", "the running requests never held nearly all states")],
+            [
+                "https://github.com/sgl-project/sglang/issues/22935",
+                "https://github.com/sgl-project/sglang/pull/31181",
+                "https://github.com/sgl-project/sglang/pull/37198",
+            ],
+        ),
+        "",
+        [
+            *marks(period, ("cold", "a request that reused nothing"), ("whole", "the one that reused least")),
+            *said_by(session.settings.get("mamba_strategy"), "the strategy"),
+        ],
+        "note",
+        "medium" if forkless or requests.most > 0 else "low",
+    )
+
+
+def _needs(session: Session) -> tuple[str, str] | None:
+    if hybrid(session) is not True or caching(session) is False or not wanting(session):
+        return None
+    kept = strategy(session)
+    if kept is None:
+        return needs_start()
+    return needs_requests() if kept != "no_buffer" and not one_by_one(session) else None
+
+
+RULE = SessionRule(
+    "CD606",
+    "extra-buffer-long-suffix",
+    "A shared beginning is not reused with other text behind it (extra_buffer)",
+    severity="note",
+    needs=_needs,
+    inspect=inspect,
+    engine="sglang",
+)

@@ -1,0 +1,146 @@
+"""CD607: SGLang's data-parallel ranks have a cache each, and a conversation comes to several of them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules.sglang.batch_periods import (
+    TWICE,
+    caching,
+    crowded,
+    evicts,
+    hybrid,
+    known,
+    marks,
+    periods,
+    replica,
+    share,
+    wanting,
+)
+from cachedoctor.diagnosis.rules.sglang.option_advice import needs_requests
+from cachedoctor.model import BatchPeriod, Confidence, Remedy, Session, Severity, as_typed
+
+SPREAD = 0.75
+"""Share of the prompt tokens: where conversations stay on their rank, agents reuse more; below it a spread may cost much."""
+BALANCE = 0.5
+"""The rank with fewest requests has this part of those of the one with most: taking turns, or by load."""
+
+_WHY = (
+    "Each data-parallel rank has a radix cache of its own, and requests are given to ranks in turn or by load (--load-balance-method), "
+    "never by what they begin with. The next turn of a conversation finds its prefix only if it comes to the same rank, so that "
+    "every rank computes the same beginning once for itself, and later turns find an older, shorter one."
+)
+
+
+class _Rank(msgspec.Struct):
+    """What one rank did over all its periods."""
+
+    name: str
+    first: BatchPeriod
+    requests: int = 0
+    cold: int = 0
+    new: int = 0
+    cached: int = 0
+
+
+def inspect(session: Session) -> list[SessionFinding]:
+    """Fire where several ranks did alike: each computed beginnings from nothing, reused them later, and all reuse is moderate."""
+    ranks = _ranks(session)
+    if len(ranks) < 2 or caching(session) is False:
+        return []
+    reused = share(sum(r.cached for r in ranks), sum(r.new for r in ranks))
+    alike = [r for r in ranks if r.cold and r.cached]
+    most = max(r.requests for r in ranks)
+    if reused is None or reused >= SPREAD or len(alike) < 2 or min(r.requests for r in alike) < BALANCE * most:
+        return []
+    return [_note(session, ranks, alike, reused)]
+
+
+def _ranks(session: Session) -> list[_Rank]:
+    found: dict[str, _Rank] = {}
+    for period in sorted(periods(session), key=lambda p: p.first_line):
+        name = replica(period)
+        if name is None:
+            continue
+        rank = found.setdefault(name, _Rank(name, period))
+        rank.requests += period.seqs
+        rank.cold += period.cold
+        rank.new += period.new_tokens
+        rank.cached += period.cached_tokens
+    return sorted(found.values(), key=lambda r: (len(r.name), r.name))
+
+
+def _note(session: Session, ranks: list[_Rank], alike: list[_Rank], reused: float) -> SessionFinding:
+    proven = known(session)
+    excluded = hybrid(session) is False and not any(
+        crowded(p) or evicts(session, p) is not False for p in periods(session)
+    )
+    sure = proven >= TWICE and excluded
+    severity: Severity = "warning" if sure else "note"
+    confidence: Confidence = "high" if sure else "medium"
+    each = ", ".join(f"{r.name} {r.cold:,} of {r.requests:,}" for r in ranks[:8])
+    more = f" and {len(ranks) - 8} more" if len(ranks) > 8 else ""
+    proof = f"; {n(proven)} logged prompts had been there and were not reused" if proven else ""
+    return SessionFinding(
+        FindingText(
+            f"{len(ranks)} data-parallel ranks, each with a cache of its own, computed prompts from their first token: {each}{more}; "
+            f"{100 * reused:.0f} % of the prompt tokens were reused{proof}",
+            _WHY,
+            [*_remedies(session), *([] if sure else [_experiment(len(ranks))])],
+            references=[
+                "https://github.com/sgl-project/sglang/issues/26611",
+                "https://github.com/sgl-project/sglang/pull/31170",
+            ],
+        ),
+        "",
+        [m for r in alike[:3] for m in marks(r.first, ("cold", f"{r.name} computes a prompt from its first token"))]
+        or marks(alike[0].first, ("first", "the first batch of a rank")),
+        severity,
+        confidence,
+    )
+
+
+def _experiment(ranks: int) -> Remedy:
+    return Remedy(
+        f"To decide: start the server with --enable-cache-report and send one request of a few thousand tokens {ranks + 1} times, one after "
+        "the other. If cached_tokens in the usage is 0 several times before it covers nearly the prompt, each rank had to learn it.",
+        options=as_typed("--enable-cache-report"),
+        purpose="look",
+    )
+
+
+def _remedies(session: Session) -> list[Remedy]:
+    out = [
+        Remedy(
+            "Put a router in front that sends a prompt where its beginning is, with a server per rank behind it: sglang_router with "
+            "--policy cache_aware.",
+        )
+    ]
+    if session.since("0.5.10") is not False:
+        out.append(
+            Remedy(
+                "Or let the client name the rank, the same for all turns of a conversation: the header X-Data-Parallel-Rank "
+                "(0.5.10 and newer)."
+            )
+        )
+    else:
+        out.append(Remedy("Or let the client name the rank in the body of /generate: data_parallel_rank."))
+    return out
+
+
+def _needs(session: Session) -> tuple[str, str] | None:
+    if len(_ranks(session)) < 2 or caching(session) is False or not wanting(session):
+        return None
+    return None if any(p.wholes for p in periods(session)) else needs_requests()
+
+
+RULE = SessionRule(
+    "CD607",
+    "routing-without-affinity",
+    "Conversations come to several data-parallel ranks, each with a cache of its own",
+    severity="note",
+    needs=_needs,
+    inspect=inspect,
+    engine="sglang",
+)

@@ -1,0 +1,72 @@
+"""CD608: many requests were admitted at once, before any of them had put their shared beginning into the cache."""
+
+from __future__ import annotations
+
+from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules.sglang.batch_periods import LONG, TINY, caching, marks, periods
+from cachedoctor.model import BatchPeriod, Remedy, Session, as_typed
+
+LATER = 4
+"""Requests behind the burst: of fewer the reuse says nothing about what the burst could have shared."""
+
+_WHY = (
+    "A prefix comes into the cache when the prefill of its request is done. Requests that are admitted in the same batch cannot "
+    "reuse each other's beginning, so each of them computes it. Later ones find it."
+)
+
+
+def inspect(session: Session) -> list[SessionFinding]:
+    """Fire where a burst reused nothing, and those behind it reused a good part of a prompt each."""
+    if caching(session) is not True:
+        return []
+    for period in periods(session):
+        if _shares(period):
+            return [_note(session, period)]
+    return []
+
+
+def _shares(period: BatchPeriod) -> bool:
+    """Whether requests behind the bursts reused much of what one of a burst computed."""
+    if not period.bursts or period.burst_new_tokens < LONG or period.after_burst_seqs < LATER:
+        return False
+    each = period.burst_new_tokens / max(period.burst_seqs, 1)
+    return period.after_burst_cached / period.after_burst_seqs >= TINY * each
+
+
+def _note(session: Session, period: BatchPeriod) -> SessionFinding:
+    later = period.after_burst_cached // period.after_burst_seqs
+    bursts = "1 batch" if period.bursts == 1 else f"{period.bursts:,} batches"
+    remedies = [
+        Remedy("Send one request with the shared beginning first, and the others when it has begun to answer."),
+    ]
+    if session.setting("schedule_policy") not in ("lpm", "dfs-weight"):
+        remedies.append(
+            Remedy(
+                "Or let the scheduler hold back requests that share a beginning with one that waits before them. With more than 128 "
+                "waiting requests lpm goes back to the order of arrival.",
+                options=as_typed("--schedule-policy lpm"),
+            )
+        )
+    return SessionFinding(
+        FindingText(
+            f"{bursts} admitted {period.burst_seqs:,} new requests at once, which computed all of their "
+            f"{n(period.burst_new_tokens)} tokens; the {period.after_burst_seqs:,} requests behind reused about {n(later)} tokens each",
+            _WHY,
+            remedies,
+            references=["https://github.com/sgl-project/sglang/pull/2442"],
+        ),
+        "",
+        marks(period, ("burst", "many new requests, and nothing reused"), ("last", "the last batch")),
+        "note",
+        "medium",
+    )
+
+
+RULE = SessionRule(
+    "CD608",
+    "burst-before-insert",
+    "Requests with one beginning were admitted at once, before it was in the cache",
+    severity="note",
+    inspect=inspect,
+    engine="sglang",
+)

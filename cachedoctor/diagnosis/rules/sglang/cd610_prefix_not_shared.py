@@ -1,0 +1,188 @@
+"""CD610: with the cache on and room in it, requests that are known one by one reuse next to nothing."""
+
+from __future__ import annotations
+
+from cachedoctor.diagnosis.rules import kv_proof, shared_beginnings
+from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
+from cachedoctor.diagnosis.rules.sglang.batch_periods import (
+    EARLY,
+    PAGES,
+    Seen,
+    caching,
+    capacity,
+    crowded,
+    differ,
+    evicts,
+    hybrid,
+    marks,
+    one_by_one,
+    page,
+    periods,
+    replica,
+    seen,
+    shared,
+    stateless,
+    wanting,
+)
+from cachedoctor.diagnosis.rules.sglang.option_advice import (
+    NO_TRACE,
+    compare_bodies,
+    experiment,
+    log_requests,
+    needs_requests,
+    needs_start,
+)
+from cachedoctor.model import BatchPeriod, Confidence, RuledOut, Session
+
+CAUSES = ("CD601", "CD602", "CD603", "CD605", "CD606", "CD607", "CD609")
+"""Where one of these fired, it says better why nothing is reused."""
+
+
+def inspect(session: Session) -> list[SessionFinding]:
+    """Fire where enough requests reused next to nothing, and nothing that the log shows explains it."""
+    if caching(session) is not True:
+        return []
+    given = shared_beginnings.given(session)
+    events = kv_proof.changed(session) if given is None else []
+    if events:
+        return events
+    for period in periods(session):
+        requests = seen(session, period)
+        if requests is None or not requests.barely or crowded(period) or stateless(period):
+            continue
+        if requests.smallest >= PAGES * page(session):
+            return [_note(session, period, requests) if given is None else _decided(session, period, requests, given)]
+    return []
+
+
+def _decided(session: Session, period: BatchPeriod, requests: Seen, given: shared_beginnings.Shared) -> SessionFinding:
+    """Request bodies were given: they say whether the prompts share their beginning."""
+    claim = f"{requests.count - 1:,} requests of {n(requests.smallest)} to {n(requests.largest)} tokens reused {_reused(session, requests)}"
+    why = given.why if given.early else f"The text of the prompts is not the cause. Left are: {NO_TRACE}."
+    remedies = given.remedies if given.early else [experiment(session), log_requests()]
+    proof = marks(period, ("whole", "a request that reused next to nothing"), ("cold", "one that reused nothing"))
+    words = FindingText(f"{claim}; {given.said}", why, remedies, _ruled_out(session, period, requests))
+    fault = given.verdict in ("changed", "shared")  # nothing to share is none, and a salt is there on purpose
+    return SessionFinding(words, given.verdict, proof, "warning" if fault else "note", "high", given.difference)
+
+
+def _note(session: Session, period: BatchPeriod, requests: Seen) -> SessionFinding:
+    """No bodies were given: a note, unless the log shows that the prompts do begin alike. Nothing to share is no fault."""
+    claim = (
+        f"{requests.count - 1:,} requests of {n(requests.smallest)} to {n(requests.largest)} tokens reused "
+        f"{_reused(session, requests)}; the cache is on and has room"
+    )
+    sure, alike = _confidence(session, period), False
+    if differ(session):
+        words = _parted(session, claim)
+        sure = "high"
+    elif shared(session):
+        alike = True
+        said = f"{shared(session):,} logged prompts begin as an earlier one did"
+        words = FindingText(f"{claim}; {said}", f"So the prompts do share their beginning, and {_traceless(session, period, requests)}",
+                      [experiment(session, shared=True)])  # fmt: skip
+    else:
+        words = FindingText(
+            claim, _why(session, period, requests), [experiment(session), compare_bodies(), log_requests()]
+        )
+    words.ruled_out = _ruled_out(session, period, requests)
+    evidence = [
+        *marks(period, ("whole", "a request that reused next to nothing"), ("cold", "one that reused nothing")),
+        *said_by(session.settings.get("radix_cache"), "the cache is on"),
+        *said_by(session.settings.get("kv_tokens"), "the size of the pool"),
+    ]
+    return SessionFinding(words, "", evidence, "warning" if alike and sure != "low" else "note", sure)
+
+
+def _parted(session: Session, claim: str) -> FindingText:
+    """FindingText where logged prompts prove that the prompts diverge early."""
+    return FindingText(
+        f"{claim}; {differ(session):,} logged prompts share fewer than {EARLY:,} characters with any earlier one",
+        "The prompts diverge near their beginning, so that there is nothing to be reused: other texts, which is no fault, or a head that "
+        "changes in every request, a date, an id, tools in another order. The bodies tell: they show whether text repeats behind it.",
+        [compare_bodies()],
+    )
+
+
+def _confidence(session: Session, period: BatchPeriod) -> Confidence:
+    """Medium where neither states nor evictions can be the reason; what leaves no trace keeps it from being high."""
+    return "medium" if hybrid(session) is False and evicts(session, period) is False else "low"
+
+
+def _reused(session: Session, requests: Seen) -> str:
+    if not requests.most:
+        return "nothing"
+    if requests.most - requests.least < page(session):
+        return f"{n(requests.most)} tokens each, always the same"
+    return f"{n(requests.least)} to {n(requests.most)} tokens each"
+
+
+def _why(session: Session, period: BatchPeriod, requests: Seen) -> str:
+    at = f" They would part behind token {n(requests.most)}." if requests.most else ""
+    return (
+        f"Either the prompts do not share their beginning: a date, an id or a header in it changes, or they are other texts.{at} "
+        f"Or: {_traceless(session, period, requests)}"
+    )
+
+
+def _traceless(session: Session, period: BatchPeriod, requests: Seen) -> str:
+    """What may part or drop prompts without a line in this log."""
+    others = [NO_TRACE]
+    if replica(period) is not None:
+        others.append("another data-parallel rank that has the prefix")
+    if hybrid(session) is not False:
+        others.append("states of a hybrid model that are kept elsewhere than where the prompts diverge")
+    if evicts(session, period) is not False:
+        others.append(_eviction(session, requests))
+    return f"something does it that leaves no trace in this log: {'; '.join(others)}."
+
+
+def _eviction(session: Session, requests: Seen) -> str:
+    pool = capacity(session)
+    if pool is None:
+        return "an eviction, since the size of the pool is not in the log"
+    return f"an eviction, if more than {max(pool // requests.largest, 1):,} conversations of this length take turns in {n(pool)} tokens"
+
+
+def _room(session: Session) -> str:
+    if any(c.evicted == 0 for c in session.counters):
+        return "the metrics count no token that was evicted"
+    return "all that was computed fits into the pool twice"
+
+
+def _ruled_out(session: Session, period: BatchPeriod, requests: Seen) -> list[RuledOut]:
+    out = [RuledOut("radix-cache-off", "the log says that it is on, or shows that something was reused")]
+    usage = "" if period.token_usage is None else f": at most {100 * period.token_usage:.0f} % in use"
+    if evicts(session, period) is False:
+        out.append(RuledOut("kv-pressure", f"{_room(session)}{usage}"))
+    if period.mamba_usage is not None:
+        out.append(
+            RuledOut("mamba-state-pressure", f"running requests held {100 * period.mamba_usage:.0f} % of the states")
+        )
+    if page(session) > 1:
+        out.append(
+            RuledOut(
+                "page-rounding", f"a page has {n(page(session))} tokens, the shortest prompt {n(requests.smallest)}"
+            )
+        )
+    return out
+
+
+def _needs(session: Session) -> tuple[str, str] | None:
+    if caching(session) is False or not wanting(session):
+        return None
+    if not one_by_one(session):
+        return needs_requests()
+    return needs_start() if caching(session) is None else None
+
+
+RULE = SessionRule(
+    "CD610",
+    "prefix-not-shared",
+    "With the cache on and room in it, prompts reuse next to nothing",
+    severity="warning",
+    needs=_needs,
+    inspect=inspect,
+    unless=CAUSES,
+    engine="sglang",
+)

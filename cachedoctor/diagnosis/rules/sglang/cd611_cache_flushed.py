@@ -1,0 +1,49 @@
+"""CD611: SGLang's cache was flushed while the server ran."""
+
+from __future__ import annotations
+
+from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, times
+from cachedoctor.diagnosis.rules.sglang.batch_periods import every, marks
+from cachedoctor.model import Remedy, Session
+
+_WHY = (
+    "A flush empties the whole radix cache, so that the next request of every conversation is computed from its first token. "
+    "It comes from POST /flush_cache, or from new weights (RL trainers, /update_weights_from_disk)."
+)
+
+
+def inspect(session: Session) -> list[SessionFinding]:
+    """Count the flushes that requests came after."""
+    found = sorted((p for p in every(session) if p.since == "reset"), key=lambda p: p.first_line)
+    if not found:
+        return []
+    lines = {p.first_line for p in found}
+    often = "once" if len(lines) == 1 else f"{len(lines)} times"
+    after = sum(p.seqs for p in found)
+    came = f"; {times(after)} came after that" if any(p.batches for p in found) else ", and went on"
+    return [
+        SessionFinding(
+            FindingText(
+                f"the radix cache was flushed {often} while the server ran{came}",
+                _WHY,
+                [
+                    Remedy(
+                        "If nobody meant to: find who calls /flush_cache. Benchmarks do it between runs "
+                        "(sglang.bench_serving --flush-cache), trainers at every update of the weights."
+                    )
+                ],
+            ),
+            "",
+            marks(found[0], ("begin", "the cache was emptied"), ("first", "the first batch after it")),
+        )
+    ]
+
+
+RULE = SessionRule(
+    "CD611",
+    "cache-flushed",
+    "SGLang's cache was flushed while the server ran",
+    severity="note",
+    inspect=inspect,
+    engine="sglang",
+)

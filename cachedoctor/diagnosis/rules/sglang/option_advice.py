@@ -1,0 +1,113 @@
+"""Remedies that several rules about SGLang give: options by the names of the user's version, and the experiments.
+
+Knows options of SGLang 0.4.3 to 0.5.23 (server_args.py, from 0.5.19 on arg_groups/fields).
+"""
+
+from __future__ import annotations
+
+from cachedoctor.diagnosis.rules.sglang.batch_periods import strategy
+from cachedoctor.model import Remedy, Session, as_typed
+
+NO_TRACE = (
+    "a cache salt or extra_key, a LoRA adapter, an image, a router that sends the requests to several servers, "
+    "a request that asks not to be cached"
+)
+"""What parts requests without a word in this log."""
+
+
+def extra_buffer(session: Session) -> Remedy:
+    """Advise the strategy that keeps states where prompts diverge, by the name that the version has."""
+    what = (
+        "Keep a state where prompts diverge, too. It takes up to two more states per running request and needs an attention "
+        "backend that can have pages of 64 tokens."
+    )
+    if session.since("0.5.7") is False:
+        return Remedy(f"Use 0.5.14 or newer. {what} 0.5.7 is the first version that can (PR 14792); from 0.5.14 on it is "
+                      "the default of Qwen3-Next, Qwen3.5 and most other hybrid models.")  # fmt: skip
+    if session.since("0.5.14"):
+        return Remedy(
+            f"{what} On AMD it needs 0.5.16 or newer (PR 30359).",
+            options=as_typed("--mamba-radix-cache-strategy extra_buffer --page-size 64"),
+        )
+    if session.since("0.5.14") is False:
+        return Remedy(
+            f"{what} It needs CUDA, MUSA or an NPU in this version; with speculative decoding also SGLANG_ENABLE_SPEC_V2=1 "
+            "(0.5.10 to 0.5.13). From 0.5.14 on it is the default of most hybrid models.",
+            options=as_typed("--mamba-scheduler-strategy extra_buffer --page-size 64"),
+        )
+    return Remedy(
+        f"{what} The option is called --mamba-scheduler-strategy from 0.5.7 on and --mamba-radix-cache-strategy from 0.5.14 on; "
+        "the log does not say which version this is.",
+        [
+            "--mamba-radix-cache-strategy extra_buffer --page-size 64",
+            "--mamba-scheduler-strategy extra_buffer --page-size 64",
+        ],
+    )
+
+
+def experiment(session: Session, *, shared: bool = False) -> Remedy:
+    """Advise the two requests that tell whether the server or the prompts are the cause.
+
+    Args:
+        session: the server.
+        shared: the prompts are known to share their beginning, so that they are not the cause.
+    """
+    blame = (
+        "what stands beside the prompt in the request, or a router, parts them"
+        if shared
+        else "the prompts are to blame"
+    )
+    if strategy(session) == "no_buffer":
+        second = (
+            "a conversation of one turn, then the same with its answer and a new message behind it; the same request twice "
+            "would reuse nothing with no_buffer, whatever the cause (issue 21158)"
+        )
+    else:
+        second = "the same request, of a few thousand tokens, twice"
+    return Remedy(
+        f"To decide: start the server with --enable-cache-report and send {second}. If cached_tokens in the usage of the second "
+        f"response covers nearly the first prompt, the server is well and {blame}.",
+        options=as_typed("--enable-cache-report"),
+        purpose="look",
+    )
+
+
+def compare_bodies() -> Remedy:
+    """Advise a comparison of two request bodies."""
+    return Remedy(
+        "To see where two prompts diverge: save the bodies of two requests that should share their beginning.",
+        ["cachedoctor diff first.json second.json"],
+    )
+
+
+LOG_REQUESTS = "--log-requests --log-requests-level 2"
+"""Level 2 writes the begin of a prompt in all versions; up to 0.4.6 all of it."""
+
+
+def log_requests() -> Remedy:
+    """Advise the option that writes each request's reuse and prompt into the log."""
+    return Remedy(
+        "To see it in the next log: let the server log of every request what it reused and how its prompt begins. The log then "
+        "holds text of the prompts.",
+        options=as_typed(LOG_REQUESTS),
+        purpose="look",
+    )
+
+
+# ---- what this log cannot show
+
+
+def needs_requests() -> tuple[str, str]:
+    """Why nothing is known of single requests, and what would show them."""
+    return (
+        "too few requests ran alone, and a line about several says nothing of each",
+        f"let the server log every request; that writes text of prompts into the log\n{LOG_REQUESTS}",
+    )
+
+
+def needs_start() -> tuple[str, str]:
+    """Why the settings are unknown, and what would show them."""
+    return (
+        "the start of the server, which prints its settings, is not in the log",
+        "keep the log from the start of the server on",
+    )

@@ -1,0 +1,183 @@
+"""Whether prompts share their beginnings, by given bodies or logged prompts, and how to make a server log them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from cachedoctor.diagnosis.rules import advice
+from cachedoctor.diagnosis.rules.base import n
+from cachedoctor.model import First, PromptDiff, Remedy, SentBodies, Session
+
+_LEAST = 3
+"""Logged prompts that have to be compared; of given bodies one pair is enough, since somebody chose them."""
+_EARLY = 0.1
+"""Share of the shorter prompt: a common beginning below it is early."""
+_LATE = 0.5
+"""Share from which on a common beginning is worth reusing."""
+WORTH = 0.1
+"""Share of all prompt text from which on a cause is worth naming."""
+
+Verdict = Literal["changed", "salted", "nothing", "parted", "shared"]
+"""``parted``: they part early, and whether they repeat anything behind it is not known."""
+
+
+class Shared(NamedTuple):
+    """A verdict."""
+
+    verdict: Verdict
+    said: str
+    why: str
+    remedies: list[Remedy]
+    difference: PromptDiff | None = None
+
+    @property
+    def early(self) -> bool:
+        """The prompts explain that nothing is reused."""
+        return self.verdict != "shared"
+
+
+def judged(session: Session) -> Shared | None:
+    """Return the verdict; None where nothing was given or logged, or where it is neither early nor late."""
+    return given(session) or _logged(session)
+
+
+def given(session: Session) -> Shared | None:
+    """Return the verdict of the bodies that were given."""
+    sent = session.sent
+    if sent is None or not sent.size:
+        return None
+    if sent.share(sent.repeated) >= WORTH:
+        return _changed(sent)
+    if sent.share(sent.salted) >= WORTH:
+        return _salted(sent)
+    begin = f"of the text of {n(sent.bodies)} request bodies that were given, {_percent(sent.share(sent.shared))} stands at the same place in one before"
+    if sent.share(sent.shared) < WORTH:
+        return Shared("nothing", f"{begin}, and next to nothing of it anywhere else", _NOTHING, [])
+    return Shared("shared", begin, "", [])
+
+
+def _changed(sent: SentBodies) -> Shared:
+    worst = sent.worst
+    said = (
+        f"{n(sent.changed)} of {n(sent.bodies)} request bodies that were given repeat text of an earlier one behind a difference: "
+        f"{_percent(sent.share(sent.repeated))} of all prompt text{_first(worst.first if worst is not None else None)}"
+    )
+    return Shared("changed", said, _why(worst), _remedies(worst), worst)
+
+
+def _salted(sent: SentBodies) -> Shared:
+    said = (
+        f"{n(sent.bodies)} request bodies that were given carry {n(sent.salts)} different salts (cache_salt, extra_key), which keep "
+        f"{_percent(sent.share(sent.salted))} of their text apart that stands at the same place"
+    )
+    why = (
+        "The salt is part of the hash of every block: requests with different salts share nothing, so that one tenant cannot learn from "
+        "response times what another one sent."
+    )
+    fix = Remedy(
+        "Send one salt for all requests that may know of each other, such as those of one user or team, not one for each request."
+    )
+    return Shared("salted", said, why, [fix])
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _first(first: First | None) -> str:
+    if first is None:
+        return ""
+    where = f" in {first.place}" if first.place else ""
+    return f"; the first difference is at token {n(first.token)}{where}"
+
+
+def _why(difference: PromptDiff | None) -> str:
+    kind = difference.first.kind if difference is not None and difference.first is not None else "other"
+    known = "" if kind == "other" else f" What differs there: {kind}."
+    return f"A cached prefix ends at the first token that differs.{known}"
+
+
+def _remedies(difference: PromptDiff | None) -> list[Remedy]:
+    known = difference.first.advice if difference is not None and difference.first is not None else []
+    found = [advice.of_difference(a) for a in known]
+    return found or [
+        Remedy(
+            "Put what changes behind what stays. To see the place with the text around it:",
+            ["cachedoctor diff request1.json request2.json"],
+        )
+    ]
+
+
+def _logged(session: Session) -> Shared | None:
+    known = [
+        a
+        for answers in session.answers
+        if answers.source == "log"
+        for a in answers.each
+        if a.prefix is not None and a.length
+    ]
+    if len(known) < _LEAST:
+        return None
+    shares = [(a.prefix or 0) / (a.length or 1) for a in known]
+    early = sum(share < _EARLY for share in shares)
+    if 2 * early > len(known):
+        said = f"{n(early)} of {n(len(known))} prompts in the log share less than {_EARLY:.0%} of their text with any before them"
+        return Shared("parted", said, f"A cached prefix ends at the first token that differs. {_NOTHING}", [_SEE])
+    late = sum(share >= _LATE for share in shares)
+    if 2 * late > len(known):
+        said = f"{n(late)} of {n(len(known))} prompts in the log share half of their text or more with one before them"
+        return Shared("shared", said, "", [])
+    return None
+
+
+_NOTHING = (
+    "Different documents share nothing: no cache can reuse what was never computed, and there is nothing to mend."
+)
+_SEE = Remedy(
+    "The prompts stand in the log: see where two of them part, and put what changes behind what stays. They may hold secrets; "
+    "cachedoctor shows none of their text.",
+    ["cachedoctor diff prompt1.txt prompt2.txt"],
+)
+
+
+OF_LLAMA_ALONE = frozenset({"CD109"})
+"""Causes of clients that other servers do not have: a request cannot switch the cache off by ``cache_prompt``."""
+_DIFF = "cachedoctor diff first.json second.json"
+
+
+def unseen(sessions: Sequence[Session]) -> tuple[str, str]:
+    """Say why the causes of clients cannot be seen in logs of these servers, and what would show them.
+
+    The first row of what would show them is a sentence, the others are commands.
+    """
+    answers = [answers for s in sessions for answers in s.answers]
+    if any(session.parted for session in sessions):
+        reason = "the request bodies that were given could not be matched to requests: the log has no numbers of these"
+        return (
+            reason,
+            "see how each body differs from the one before it in its conversation\ncachedoctor diff bodies.jsonl",
+        )
+    if any(answer.prefix is not None for found in answers for answer in found.each):
+        reason = "of the prompts only the length of their common prefix was seen, not what changed in them"
+        return reason, f"compare two request bodies that should have a prefix in common\n{_DIFF}"
+    told = any(found.told for found in answers)
+    reason = (
+        "there are numbers of requests, and no prompts" if told else "there are no numbers of requests, and no prompts"
+    )
+    logged = dict.fromkeys(command for session in sessions for command in _commands(session))
+    engines = {session.engine for session in sessions}
+    log = f"{engines.pop()}.log" if len(engines) == 1 else "server.log"
+    words = "give request bodies beside the log, or compare two that should have a prefix in common"
+    if logged:
+        words += "; or have the prompts logged, which then stand in the log as they are"
+    return reason, "\n".join([words, f"cachedoctor analyze {log} --requests bodies.jsonl", _DIFF, *logged])
+
+
+def _commands(session: Session) -> list[str]:
+    if session.engine == "sglang":
+        return ["--log-requests --log-requests-level 2"]
+    if session.engine != "vllm" or session.since("0.10.1") is False:  # it logs them by itself
+        return []
+    debug = [] if session.since("0.11.1") is False else ["export VLLM_LOGGING_LEVEL=DEBUG"]
+    return [*debug, "--enable-log-requests"]

@@ -1,0 +1,30 @@
+"""What a log says of a conversation whose slot another one had taken, for the rules of the CD3xx family."""
+
+from __future__ import annotations
+
+from cachedoctor.diagnosis.rules.base import SHORT, RuleContext
+from cachedoctor.model import Request, RuledOut
+
+CHANGED_HEAD = ("CD101", "CD102", "CD108")
+"""Codes of the changes of a prompt that leave the same lengths as a slot that was taken."""
+ALTERNATE = RuledOut("prefix-diverges-early", "the lengths alternate between conversations on this slot")
+"""The look-alike that lengths in turn exclude."""
+
+
+def other_held(s: RuleContext) -> bool:
+    """The slot had been taken; whether a change of the prompt explains the loss, other rules say."""
+    return s.slot_taken and s.request.t_last != -1
+
+
+def side_request(s: RuleContext) -> bool:
+    """What took the slot was short, and the first request of its own conversation: a title, a summary, tags."""
+    thief = s.slot_before
+    if thief is None or thief.thread == s.request.thread or thief.thread_turn:
+        return False
+    length = length_of(thief)
+    return length is not None and length <= SHORT * (s.request.reference_tokens or 0)
+
+
+def length_of(thief: Request) -> int | None:
+    """Tokens of a prompt; of a task without timings and reply, as embeddings are, what it left in its slot."""
+    return thief.prompt_tokens if thief.prompt_tokens is not None else thief.released_tokens

@@ -1,0 +1,86 @@
+"""CD502: prefix caching is off because the model is a hybrid, by default or for want of support."""
+
+from __future__ import annotations
+
+from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule
+from cachedoctor.diagnosis.rules.vllm import rolling
+from cachedoctor.knowledge.builds import RECURRENT
+from cachedoctor.model import Remedy, RuledOut, Session, as_typed
+
+
+def inspect(session: Session) -> list[SessionFinding]:
+    """Say it where a line says so, or where a hybrid model has it off and nobody asked for that."""
+    unsupported = session.settings.get("caching_unsupported")
+    if unsupported is not None:
+        return [_unsupported(rolling.said_by(unsupported, "vLLM switches prefix caching off"))]
+    asked = session.setting("prefix_caching_asked")
+    if session.memory != "hybrid" or session.setting("prefix_caching") is not False or asked is not None:
+        return []
+    if (
+        session.since("0.28") is True
+        or "arguments" not in session.settings
+        or "caching_disabled_because" in session.settings
+    ):
+        return []  # there it is on by default: something else switched it off
+    if session.since("0.11.1") is False:
+        return [_unsupported(rolling.said_by(session.settings["prefix_caching"], "prefix caching is off, as resolved"))]
+    return [_default(session)]
+
+
+def _unsupported(line: rolling.Shown) -> SessionFinding:
+    """Up to 0.11.0 no model with such states can do it: asked for, it is refused or switched off again."""
+    return SessionFinding(
+        FindingText(
+            "this version has no prefix caching for this model: every prompt is computed in full",
+            "The model keeps states beside keys and values, and this version can save them for no prefix.",
+            [Remedy("Use vLLM 0.16 or newer, better 0.28: there it works for such models, and is on by default.")],
+            [],
+            _REFERENCES,
+        ),
+        "unsupported",
+        line,
+        "warning",
+    )
+
+
+def _default(session: Session) -> SessionFinding:
+    lines = rolling.said_by(session.settings["prefix_caching"], "prefix caching is off, as resolved")
+    lines += rolling.said_by(session.settings.get("architecture"), "a hybrid model")
+    lines += rolling.said_by(session.settings.get("arguments"), "nobody asked for it")
+    return SessionFinding(
+        FindingText(
+            "prefix caching is off, the default of this version for a hybrid model: every prompt is computed in full",
+            "Up to 0.27 it has to be asked for on models that keep states beside keys and values.",
+            [
+                Remedy(
+                    "Ask for it."
+                    if session.since("0.16") is True
+                    else "Ask for it. Up to 0.14 only some of these models can do it; for the others the log says that it is disabled again.",
+                    options=as_typed("--enable-prefix-caching"),
+                ),
+                *([] if _pure(session) else [Remedy("Or use 0.28 or newer, where it is on by default.")]),
+            ],
+            [RuledOut("prefix-caching-off", "no argument switched it off")],
+            _REFERENCES,
+        ),
+        "default",
+        lines,
+        "warning",
+    )
+
+
+def _pure(session: Session) -> bool:
+    """Whether the model has no attention at all: there it is off by default in 0.33 still."""
+    return str(session.setting("architecture")).startswith(RECURRENT)
+
+
+_REFERENCES = ["https://github.com/vllm-project/vllm/pull/23716", "https://github.com/vllm-project/vllm/pull/50991"]
+
+RULE = SessionRule(
+    "CD502",
+    "hybrid-not-cacheable",
+    "Prefix caching is off because the model is a hybrid",
+    severity="warning",
+    inspect=inspect,
+    engine="vllm",
+)

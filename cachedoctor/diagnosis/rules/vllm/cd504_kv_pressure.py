@@ -1,0 +1,161 @@
+"""CD504: more was computed than the KV cache holds, and little of it was reused: pushed out, or nothing to share."""
+
+from __future__ import annotations
+
+from cachedoctor.diagnosis.rules import kv_proof, shared_beginnings
+from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules.vllm import kv_flow, rolling
+from cachedoctor.diagnosis.rules.vllm.kv_flow import KvFlow
+from cachedoctor.model import Remedy, SamplePeriod, SentBodies, Session, Setting, as_typed
+
+_CLOSE = 0.1
+"""Share by which what was reused may differ from what a replay of the bodies says, to prove it."""
+_PARTIAL = 1
+"""Blocks that each request leaves unfilled: they are taken again without anything being lost."""
+
+
+def inspect(session: Session) -> list[SessionFinding]:
+    """Say it where bodies prove it, or where the tokens exceed the capacity and reuse stayed low."""
+    proof = kv_proof.pushed_out(session, lambda: _remedies(session))
+    if proof is not None or kv_proof.kept(session):
+        return [] if proof is None else [proof]
+    size = session.settings.get("kv_tokens")
+    if size is None or not isinstance(size.value, int) or not size.value or rolling.caching(session) is False:
+        return []
+    sent = session.sent
+    if sent is not None and sent.complete and sent.kept is not None and sent.endless is not None:
+        return [_proven(session, sent, size)] if sent.share(sent.endless - sent.kept) >= shared_beginnings.WORTH else []
+    parted = shared_beginnings.judged(session)
+    if parted is not None and parted.early:
+        return []  # the prompts are known, and there was nothing to reuse
+    flow = kv_flow.overflow(session)
+    return [] if flow is None else [_note(session, flow, size, shared=parted is not None)]
+
+
+def _proven(session: Session, sent: SentBodies, size: Setting) -> SessionFinding:
+    """The bodies were given: what a cache without end would have had of them, and what one of this size had."""
+    kept, endless = sent.share(sent.kept), sent.share(sent.endless)
+    found = rolling.stretches(session)
+    agrees = any(abs(stretch.share - kept) <= _CLOSE for stretch in found)
+    return SessionFinding(
+        FindingText(
+            f"prompts were pushed out before they came back: of {n(sent.bodies)} request bodies that were given, a KV cache of {n(size.value)} tokens "
+            f"could still have {rolling.percent(kept)} of all prompt text, one with more room {rolling.percent(endless)}"
+            + (f" ({found[0].said})" if found else ""),
+            "The bodies were sent through a model of this cache, in their order: what is not in use stays until room is needed, the oldest first. "
+            "The usage that the log prints counts running requests alone, so that a low one says nothing against it.",
+            [*_remedies(session), *_watch(session)],
+        ),
+        "",
+        [*rolling.said_by(size, f"the cache holds {n(size.value)} tokens"), *(found[0].evidence if found else [])],
+        "warning",
+        "high" if agrees else "medium",
+    )
+
+
+def _evicted(session: Session) -> bool:
+    """Whether /metrics counts more blocks that were given away than unfilled ones can be (vLLM samples them)."""
+    return any(
+        bool(c.evicted)
+        or (c.blocks_taken is not None and c.requests is not None and c.blocks_taken > _PARTIAL * c.requests)
+        for c in session.counters
+    )
+
+
+def _note(session: Session, flow: KvFlow, size: Setting, shared: bool) -> SessionFinding:
+    evicted = _evicted(session)
+    cause = (
+        "prompts were probably pushed out before they came back"
+        if shared
+        else "prompts were pushed out before they came back, or have nothing more to share; the log cannot tell"
+    )
+    seen = (
+        " /metrics counts blocks that were given away; whether anybody wanted them again, it does not."
+        if evicted
+        else ""
+    )
+    return SessionFinding(
+        FindingText(
+            f"about {n(flow.written)} tokens went through a KV cache of {n(size.value)}, {flow.written / size.value:.1f} times its size, and "
+            f"{flow.share}: {cause}",
+            "What is not in use stays in the cache until room is needed, the oldest first. The usage that the log prints counts running "
+            "requests alone, so that a low one says nothing against it."
+            + seen
+            + (
+                ""
+                if shared
+                else " Prompts that share nothing, by their nature or by a change at their beginning, fill it in the same way."
+            ),
+            [
+                *([] if shared else [_DECIDE, *_watch(session)]),
+                *_remedies(session),
+                *(_watch(session) if shared else []),
+            ],
+        ),
+        "",
+        [*rolling.said_by(size, f"the cache holds {n(size.value)} tokens"), *flow.evidence],
+        "warning" if shared else "note",
+        "high" if shared and evicted else "medium" if shared or evicted else "low",
+    )
+
+
+_DECIDE = Remedy(
+    "See first whether prompts should have shared anything: give the bodies of all requests, in their order.",
+    ["cachedoctor analyze vllm.log --requests bodies.jsonl"],
+)
+
+
+def _watch(session: Session) -> list[Remedy]:
+    if session.since("0.12") is False:
+        return []
+    return [
+        Remedy(
+            "To see whether blocks are pushed out while they are still wanted (0.12 and newer): kv_block_* in /metrics.",
+            options=as_typed("--kv-cache-metrics"),
+            purpose="look",
+        )
+    ]
+
+
+def _remedies(session: Session) -> list[Remedy]:
+    found = rolling.more_room(session)
+    if session.since("0.11.1") is False:
+        return [*found, Remedy("Or serve fewer conversations at once.")]
+    return [
+        *found,
+        Remedy(
+            "Keep what is pushed out in main memory (GiB; 0.11.1 and newer), or serve fewer conversations at once.",
+            options=as_typed("--kv-offloading-size 32"),
+        ),
+    ]
+
+
+def _needs(session: Session) -> tuple[str, str] | None:
+    if kv_proof.of(session) is not None:
+        return None
+    missing = rolling.needs_traffic(session)
+    if missing is not None or rolling.caching(session) is False:
+        return missing
+    if not isinstance(session.setting("kv_tokens"), int):
+        return "the size of the KV cache is not in the log", "give the log from the start of the server"
+    periods = [p for p in session.periods if isinstance(p, SamplePeriod) and p.busy]
+    known = any(p.computed_tokens is not None or not p.most_rate for p in periods) or any(
+        c.computed is not None for c in session.counters
+    )
+    return (
+        None
+        if known
+        else ("the lines of this version do not tell how many tokens were computed", rolling.NEEDS_STATISTICS[1])
+    )
+
+
+RULE = SessionRule(
+    "CD504",
+    "kv-pressure",
+    "More was computed than the KV cache holds, and little came back",
+    needs=_needs,
+    severity="warning",
+    inspect=inspect,
+    unless=("CD501", "CD502", "CD503", "CD514", "CD515"),
+    engine="vllm",
+)

@@ -1,0 +1,81 @@
+"""CD505: on a hybrid model in align mode a beginning that prompts share is reused from its third use on."""
+
+from __future__ import annotations
+
+from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules.vllm import rolling
+from cachedoctor.model import Remedy, SamplePeriod, Session, as_typed
+
+
+def inspect(session: Session) -> list[SessionFinding]:
+    """Say it where such a model had traffic, with what responses show of it."""
+    mode = session.settings.get("mamba_mode")
+    if session.memory != "hybrid" or mode is None or mode.value != "align" or rolling.caching(session) is False:
+        return []
+    if not rolling.traffic(session) or session.since("0.16") is False:
+        return []
+    cold = _cold_pair(session)
+    seen = "; the first two responses here report just that" if cold else ""
+    dropped = session.since("0.29") is False
+    size = rolling.block(session)
+    return [
+        SessionFinding(
+            FindingText(
+                (
+                    "this hybrid model keeps states at ends of prompts and chunks alone: a beginning that different prompts share is reused "
+                    f"late or not at all{seen}"
+                    if dropped
+                    else "this hybrid model reuses a beginning that different prompts share from its third use on: the first two with it are "
+                    f"computed in full{seen}"
+                ),
+                "Its states are saved at the ends of prompts and chunks. Where two prompts diverge, a state is saved only once the second "
+                "one has been there"
+                + (f", and only at multiples of {n(size)} tokens" if size else "")
+                + ". A prompt that comes back whole is reused at once. Fewer than four requests say nothing of its cache.",
+                _remedies(dropped),
+                [],
+                ["https://github.com/vllm-project/vllm/issues/42317"],
+            ),
+            "",
+            [*rolling.said_by(mode, "states are saved at ends of blocks"), *_rising(session)],
+        )
+    ]
+
+
+def _rising(session: Session) -> rolling.Shown:
+    """A first interval without reuse before others with it."""
+    for p in session.periods:
+        if isinstance(p, SamplePeriod) and p.first_rate == 0 and p.most_rate and "first" in p.marks:
+            return [(p.marks["first"], "the first requests: nothing reused"), (p.marks["last"], "later ones: reused")]
+    return []
+
+
+def _cold_pair(session: Session) -> bool:
+    """Whether the first two responses report no reuse, and the third one does."""
+    begins = [[a.cached_tokens for a in answers.each[:3]] for answers in session.answers]
+    return any(len(begin) == 3 and begin[:2] == [0, 0] and begin[2] for begin in begins)
+
+
+def _remedies(dropped: bool) -> list[Remedy]:
+    if not dropped:
+        return [
+            Remedy("Nothing to mend for long conversations. A request that only warms the cache can be sent twice.")
+        ]
+    return [
+        Remedy(
+            "Up to 0.28 states are kept at ends of chunks and prompts alone: smaller chunks keep more of them, and cost speed.",
+            options=as_typed("--max-num-batched-tokens 2048"),
+        ),
+        Remedy("From 0.29 on states where prompts diverge are kept as well."),
+    ]
+
+
+RULE = SessionRule(
+    "CD505",
+    "first-repeat-cold",
+    "A hybrid model reuses a shared beginning from its third use on",
+    severity="note",
+    inspect=inspect,
+    unless=("CD502", "CD503"),
+    engine="vllm",
+)

@@ -1,0 +1,65 @@
+"""CD512: the drafting model makes every reuse end a block earlier."""
+
+from __future__ import annotations
+
+from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules.vllm import rolling
+from cachedoctor.model import Remedy, Session
+
+
+def inspect(session: Session) -> list[SessionFinding]:
+    """Say it where such a method is used, caching is on and prompts were computed."""
+    method = session.settings.get("speculative")
+    kept = session.settings.get("block_drop_off") is not None or _looks_ahead(session)
+    if method is None or kept or rolling.caching(session) is False or not rolling.traffic(session):
+        return []
+    if not rolling.drops_block(str(method.value)):
+        return []
+    size = rolling.block(session)
+    length = f" ({n(size)} tokens)" if size else ""
+    hybrid = session.memory == "hybrid"
+    low = next((s for s in rolling.stretches(session) if s.share <= rolling.LITTLE), None)
+    return [
+        SessionFinding(
+            FindingText(
+                f"speculative decoding ({method.value}): the last block of every prompt that could be reused is computed again{length}",
+                "The drafting layers need what the last reused token gave, so vLLM drops the last block that was found."
+                + (
+                    " A hybrid model has large blocks: a prefix shorter than two of them is never reused."
+                    if hybrid
+                    else ""
+                ),
+                [
+                    Remedy(
+                        "Accept it where prompts are long. Where they are not much longer than a block, leave the drafting model out."
+                        + (
+                            ""
+                            if session.since("0.33") is True
+                            else " From 0.33 on vLLM keeps the block, but for servers with a KV connector."
+                        )
+                    )
+                ],
+                [],
+                ["https://github.com/vllm-project/vllm/issues/38182"],
+            ),
+            "",
+            [*rolling.said_by(method, "the method"), *(low.evidence[:1] if low is not None and hybrid else [])],
+        )
+    ]
+
+
+def _looks_ahead(session: Session) -> bool:
+    """Whether no block is dropped: from 0.33 on hashes cover what follows, without a KV connector or a need of it."""
+    needed = not str(session.setting("speculative")).startswith(("dflash", "dspark"))
+    return session.since("0.33") is True and not (needed and session.settings.get("kv_connector"))
+
+
+RULE = SessionRule(
+    "CD512",
+    "speculative-decoding",
+    "With a drafting model the last block that was found is computed again",
+    severity="note",
+    inspect=inspect,
+    unless=("CD514",),
+    engine="vllm",
+)

@@ -1,0 +1,83 @@
+"""CD515: blocks of a sliding window that nobody needs any more push out prompts that there is room for."""
+
+from __future__ import annotations
+
+from cachedoctor.diagnosis.rules import shared_beginnings
+from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules.vllm import rolling
+from cachedoctor.diagnosis.rules.vllm.rolling import Stretch
+from cachedoctor.knowledge.builds import is_sliding
+from cachedoctor.model import Remedy, Session, as_typed
+
+_FULL = 0.2
+"""Share of the cache that must have been written: reported from a quarter of it on (issue 48435)."""
+_LOST = 0.5
+"""Share of what the prompts have in common that must be missing."""
+
+
+def inspect(session: Session) -> list[SessionFinding]:
+    """Say it where prompts that are known to share most were not found though the cache has room for them."""
+    arch, size = session.settings.get("architecture"), session.setting("kv_tokens")
+    if arch is None or not is_sliding(str(arch.value)) or session.since("0.29") is not False:
+        return []
+    if rolling.caching(session) is False or not isinstance(size, int):
+        return []
+    there = _there(session)
+    for stretch in rolling.stretches(session):
+        written = stretch.computed is not None and stretch.computed >= _FULL * size
+        if there is not None and written and stretch.share <= (1 - _LOST) * there:
+            return [_note(session, stretch, there)]
+    return []
+
+
+def _there(session: Session) -> float | None:
+    """Share of the prompts that a cache of this size has room for; None where it is not known, or not worth it."""
+    sent, parted = session.sent, shared_beginnings.given(session)
+    if sent is None or sent.kept is None or not sent.complete or parted is None or parted.early:
+        return None
+    return sent.share(sent.kept) if sent.share(sent.kept) >= _LOST else None
+
+
+def _note(session: Session, stretch: Stretch, there: float) -> SessionFinding:
+    size, arch = session.settings["kv_tokens"], session.settings["architecture"]
+    return SessionFinding(
+        FindingText(
+            f"prompts were pushed out though there is room for them: a cache of {n(size.value)} tokens could have had {rolling.percent(there)} of the "
+            f"request bodies that were given ({stretch.said})",
+            "Layers with a sliding window give blocks back while a prompt is still computed. Up to 0.28 these go to the end of the one queue that "
+            "all layers share, so that every new prompt flushes the others' blocks, at a quarter of the cache already.",
+            _remedies(session),
+            [],
+            [
+                "https://github.com/vllm-project/vllm/issues/48435",
+                "https://github.com/vllm-project/vllm/pull/52216",
+            ],
+        ),
+        "",
+        [*rolling.said_by(arch, "layers with a sliding window"), *stretch.evidence],
+        "warning",
+        "medium",
+    )
+
+
+def _remedies(session: Session) -> list[Remedy]:
+    update = Remedy("Update to 0.29 or newer, which keeps few of these blocks by default.", ["pip install -U vllm"])
+    if session.since("0.23") is not True:
+        return [update]
+    keep = Remedy(
+        "Keep only the blocks of the window at the end of a prompt and where prompts were seen to part.",
+        options=as_typed("VLLM_PREFIX_CACHE_RETENTION_INTERVAL=0"),
+    )
+    return [keep, update]
+
+
+RULE = SessionRule(
+    "CD515",
+    "window-flushed",
+    "Blocks of a sliding window push out prompts that there is room for",
+    needs=rolling.needs_traffic,
+    severity="warning",
+    inspect=inspect,
+    unless=("CD501", "CD503", "CD514"),
+    engine="vllm",
+)

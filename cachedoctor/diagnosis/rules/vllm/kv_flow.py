@@ -1,0 +1,114 @@
+"""How much went through the KV cache of a vLLM server, and whether its requests fall into two groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from cachedoctor.diagnosis.rules.base import n
+from cachedoctor.diagnosis.rules.vllm import rolling
+from cachedoctor.model import Bucket, Counters, SamplePeriod, Session
+
+_OVERFLOW = 1.5
+"""Times the cache that computed and generated tokens must fill: once is what a first visit of every prompt takes."""
+_LOW = 0.5
+"""Share reused from which on the cache does its work."""
+
+
+class KvFlow(NamedTuple):
+    """What went through a cache, and what came back."""
+
+    written: int
+    """Tokens."""
+    share: str
+    """Words for what was reused."""
+    evidence: rolling.Shown
+
+
+def overflow(session: Session) -> KvFlow | None:
+    """The first stretch of traffic with little reuse whose tokens exceed the cache by far; None where there is none."""
+    size = session.setting("kv_tokens")
+    if not isinstance(size, int) or not size:
+        return None
+    return next((flow for flow in _flows(session) if flow.written >= _OVERFLOW * size), None)
+
+
+def _flows(session: Session) -> list[KvFlow]:
+    """All with little reuse whose tokens are known."""
+    found = []
+    for p in session.periods:
+        if (
+            not isinstance(p, SamplePeriod)
+            or p.busy < rolling.MIN_INTERVALS
+            or p.last_rate is None
+            or (rolling.reused(p) or 0.0) > _LOW
+        ):
+            continue
+        answered = rolling.requests(session, p)
+        computed = p.computed_tokens if p.computed_tokens is not None or p.most_rate else p.prompt_tokens
+        if computed is None or (answered is not None and answered < rolling.MIN_REQUESTS):
+            continue
+        written = computed + (p.generated_tokens or 0)
+        found.append(KvFlow(written, f"the hit rate is {rolling.percent(p.last_rate)}", rolling.shown(p)))
+    for c in session.counters:
+        few = c.requests is not None and c.requests < rolling.MIN_REQUESTS
+        if (
+            few
+            or not c.looked_up
+            or c.reused is None
+            or c.computed is None
+            or c.reused + (c.external_reused or 0) > _LOW * c.looked_up
+        ):
+            continue
+        found.append(KvFlow(c.computed, f"{c.path} counts {n(c.reused)} of {n(c.looked_up)} tokens reused", []))
+    return found
+
+
+_LEAST = 20
+"""Requests before their distribution says anything."""
+_GROUP = 0.2
+"""Share of the requests that each group must have."""
+_GAP = 2
+"""Bars between the groups that are next to empty; a bar ends at two to two and a half times the one before."""
+_EMPTY = 0.02
+"""Share of the requests up to which a bar counts as empty."""
+
+
+class Groups(NamedTuple):
+    """Two groups of requests."""
+
+    low: int
+    """Requests that computed little."""
+    low_most: float
+    """Tokens that each of them computed at most."""
+    high: int
+    """Requests that computed nearly all of their prompt."""
+    high_least: float
+    """Tokens that each of them computed at least."""
+
+
+def of(counted: Counters) -> Groups | None:
+    """Return the groups in the histograms of a dump of /metrics; None where there are none."""
+    bars, prompts = counted.computed_per_request, counted.prompt_per_request
+    total = sum(bar.requests for bar in bars)
+    if total < _LEAST or len(prompts) != len(bars):
+        return None
+    for at in range(1, len(bars) - _GAP):
+        behind = at + _GAP
+        if any(bar.requests > _EMPTY * total for bar in bars[at:behind]):
+            continue
+        low, high = _sum(bars[:at]), _sum(bars[behind:])
+        whole = _sum(prompts[behind : _last(bars) + 2])  # the prompt of a request is in its bar or the next
+        edge = bars[at - 1].most, bars[behind - 1].most
+        if min(low, high) >= _GROUP * total and whole >= high and edge[0] is not None and edge[1] is not None:
+            return Groups(low, edge[0], high, edge[1])
+    return None
+
+
+def _sum(bars: Sequence[Bucket]) -> int:
+    return sum(bar.requests for bar in bars)
+
+
+def _last(bars: Sequence[Bucket]) -> int:
+    """Index of the last bar that is not empty."""
+    return max((at for at, bar in enumerate(bars) if bar.requests), default=0)

@@ -1,0 +1,248 @@
+"""Reads logs in several processes, split by files and server runs, with the report of one process."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from io import FileIO
+
+import msgspec
+
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.analysis.listener import Shard
+from cachedoctor.doctor.analysis.run import chains, drive, drive_chain, feed_all
+from cachedoctor.doctor.catalogues import catalogue
+from cachedoctor.doctor.scratch import scratch_folder
+from cachedoctor.engines.catalogue.base import Catalogue
+from cachedoctor.engines.llamacpp.startup import RESTART_MARKS
+from cachedoctor.inputs.sources.base import SourceError, Told, unheard
+from cachedoctor.inputs.sources.file import FileSpan, SpanSource, is_stream, open_log, plain_size
+from cachedoctor.model import CacheDoctorError, Given, Options
+from cachedoctor.model.errors import pipes_may_break
+from cachedoctor.model.options import DEFAULTS
+
+LEAST = 4 << 20
+"""Bytes of a part; a smaller one is read faster than a process is started."""
+_BLOCK = 1 << 20
+_LINE = 1 << 12
+"""Bytes of a start-up line."""
+_BACK = 4 << 20
+"""Bytes before a cut in which the last request of the life before it is looked for."""
+_WORDS = (b"build", b"initializing", b"loading model '")
+"""One of them stands in every line that begins a life."""
+_REQUEST = b"processing task"
+_CONTROL = re.compile(rb"[\0\r\x1b]")
+
+
+def spans(path: str, parts: int, catalogue: Catalogue) -> list[FileSpan]:
+    """Cut the file into about ``parts`` spans of about one size; none when it cannot be cut."""
+    size = plain_size(path)
+    parts = min(parts, size // LEAST)
+    if parts < 2:
+        return []
+    found: list[int] = []
+    with open_log(path) as file:
+        for number in range(1, parts):
+            wanted = max(size * number // parts, found[-1] + LEAST if found else 0)
+            cut = _next_cut(file, wanted, size * (number + 1) // parts, catalogue)
+            if cut is not None:
+                found.append(cut)
+        return list(_spans(file, [*found, size])) if found else []
+
+
+def _spans(file: FileIO, ends: list[int]) -> Iterator[FileSpan]:
+    start, line = 0, 1
+    for end in ends:
+        yield FileSpan(start, end, line)
+        file.seek(start)
+        left = end - start
+        while left and (block := file.read(min(_BLOCK, left))):
+            line += block.count(b"\n")
+            left -= len(block)
+        start = end
+
+
+def _next_cut(file: FileIO, start: int, end: int, catalogue: Catalogue) -> int | None:
+    """Offset of the first line from ``start`` on that begins a life after a life with requests."""
+    at = start
+    while at < end:
+        file.seek(at)
+        block = file.read(_BLOCK + _LINE) or b""
+        for line in sorted({block.rfind(b"\n", 0, place) + 1 for place in _places(block)}):
+            text = block[line : block.find(b"\n", line)]
+            if line and _begins_life(text, catalogue) and _follows_requests(file, at + line, catalogue):
+                return at + line
+        at += _BLOCK
+    return None
+
+
+def _places(block: bytes) -> Iterator[int]:
+    for word in _WORDS:
+        place = block.find(word)
+        while place >= 0:
+            yield place
+            place = block.find(word, place + 1)
+
+
+def _begins_life(line: bytes, catalogue: Catalogue) -> bool:
+    """Lines with control characters are none: what is read of them is decided where wrappers are taken off."""
+    line = line.removesuffix(b"\r")
+    if len(line) >= _LINE or _CONTROL.search(line):
+        return False
+    return any(event.message in RESTART_MARKS for event in catalogue.recognise(line))
+
+
+def _follows_requests(file: FileIO, place: int, catalogue: Catalogue) -> bool:
+    """Whether a request was begun since the last start-up line before ``place``."""
+    first = max(0, place - _BACK)
+    file.seek(first)
+    _, request, since = (file.read(place - first) or b"").rpartition(_REQUEST)
+    lines = {since.rfind(b"\n", 0, found) + 1 for found in _places(since)}
+    return bool(request) and not any(_begins_life(since[line : since.find(b"\n", line)], catalogue) for line in lines)
+
+
+_MOST = 64
+"""Processes that are started however many are asked for; each takes some 45 MB."""
+_PARTS = 4
+"""Parts of each process: lives are of any length, and who is done early takes another part."""
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """How every part is analysed."""
+
+    build: int | None
+    given: list[Given]
+    keeps_requests: bool
+    max_unpacked: int
+    """Bytes that each input may unpack to."""
+    options: Options = DEFAULTS
+
+
+class _Unit(msgspec.Struct, frozen=True):
+    """What one process reads: the rotations of a log, or a span of one file."""
+
+    paths: list[str]
+    span: FileSpan | None = None
+
+
+def _size(unit: _Unit) -> int:
+    """Bytes of it, as they are stored; of those that can be read."""
+    if unit.span is not None:
+        return unit.span.end - unit.span.start
+    return sum(os.path.getsize(path) for path in unit.paths if os.path.isfile(path))
+
+
+class _Done(msgspec.Struct):
+    part: Shard
+    line: int
+    """Number of its first line in its file."""
+    requests: str
+    """File in which they stand."""
+    errors: list[tuple[str, str]]
+    """(message, hint) of inputs that could not be read to their end."""
+
+
+def suits(paths: Iterable[str]) -> bool:
+    """Whether all inputs are files: a pipe has to be read as it comes."""
+    return not any(path == "-" or is_stream(path) for path in paths)
+
+
+def feed_parallel(
+    analyzer: Analyzer, paths: list[str], jobs: int, terms: Terms, told: Told = unheard
+) -> list[SourceError]:
+    """Feed every path like ``feed_all``, in ``jobs`` processes; returns the errors of inputs that could not be read.
+
+    ``told`` hears of the bytes of a part when it is done.
+
+    Raises:
+        CacheDoctorError: a process was killed.
+    """
+    catalogue()  # compiled once, before the processes part
+    errors: list[SourceError] = []
+    plan = list(_plan(paths, jobs))
+    busy = min(jobs, sum(map(len, plan)), _MOST)
+    if busy < 2:
+        return feed_all(analyzer, paths, terms.max_unpacked, told)
+    with pipes_may_break(), scratch_folder() as folder, _pool(busy) as pool:
+        try:
+            work = [(chain, [pool.submit(_work, unit, terms, folder) for unit in chain]) for chain in plan]
+            for units, futures in work:
+                sizes = {future: _size(unit) for unit, future in zip(units, futures, strict=True)}
+                for future in as_completed(futures):
+                    told(sizes[future])
+                for done in _parts(pool, units, futures, terms, folder):
+                    analyzer.merge(done.part, done.requests, done.line)
+                    errors += [SourceError(*error) for error in done.errors]
+                    os.unlink(done.requests)
+        except BrokenProcessPool as fault:
+            what = "a process that read a part of the logs was killed"
+            raise CacheDoctorError(what, "there may be too little memory: use fewer --jobs") from fault
+        except BaseException:
+            for process in multiprocessing.active_children():
+                process.terminate()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    return errors
+
+
+def _pool(jobs: int) -> ProcessPoolExecutor:
+    """Fork where that is safe: nothing has to be imported and compiled again. All are started at once, busy or not."""
+    method = "fork" if sys.platform == "linux" else "spawn"
+    return ProcessPoolExecutor(jobs, multiprocessing.get_context(method), initializer=prepare)
+
+
+def prepare() -> None:
+    """Ctrl-C, and a terminal that is closed, reach every process; the first one says when to stop."""
+    for name in ("SIGINT", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """The first process may be killed without a chance to end the others: nobody would wait for them."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _plan(paths: list[str], jobs: int) -> Iterator[list[_Unit]]:
+    """Units of each log, in order: one for its rotations, or several of one large file."""
+    logs = chains(paths)
+    sizes = [plain_size(chain[0]) if len(chain) == 1 else 0 for chain in logs]
+    for chain, size in zip(logs, sizes, strict=True):
+        share = -(-jobs * _PARTS * size // max(1, sum(sizes)))
+        cut = spans(chain[0], share, catalogue()) if len(logs) < _PARTS * jobs else []
+        yield [_Unit(chain, span) for span in cut] or [_Unit(chain)]
+
+
+def _parts(
+    pool: ProcessPoolExecutor, units: list[_Unit], futures: list[Future[_Done]], terms: Terms, folder: str
+) -> list[_Done]:
+    done = [future.result() for future in futures]
+    if all(before.part.settled and not before.errors for before in done[:-1]):
+        return done
+    return [pool.submit(_work, _Unit(units[0].paths), terms, folder).result()]
+
+
+def _work(unit: _Unit, terms: Terms, folder: str) -> _Done:
+    analyzer = Analyzer(terms.build, None, terms.given, keeps_requests=terms.keeps_requests, options=terms.options)
+    if unit.span is None:
+        line, errors = 1, drive_chain(analyzer, unit.paths, terms.max_unpacked)
+    else:
+        line = unit.span.line
+        error = drive(analyzer, SpanSource(unit.paths[0], unit.span), line=line)
+        errors = [] if error is None else [error]
+    descriptor, path = tempfile.mkstemp(dir=folder)
+    os.close(descriptor)
+    return _Done(analyzer.part(path), line, path, [(error.message, error.hint) for error in errors])

@@ -1,0 +1,254 @@
+"""Matches of the rules, grouped into what becomes one finding each.
+
+What was said of the last requests can be taken back: it waits, and is counted into its group once it is final. Sums
+are whole numbers, and the worst match is the first in one order of all, so that groups of parts of a log add up to
+those of the whole. A rule is asked for its proof where a match becomes the worst.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+import msgspec
+
+from cachedoctor.diagnosis.rules.base import Group, Match, Proof, RequestRule, RuleContext
+from cachedoctor.doctor.faults import described
+from cachedoctor.doctor.findings.history import PromptSpeed
+from cachedoctor.model import CONFIDENCE_ORDER, Request, Session
+from cachedoctor.model.terms import OF_INPUT
+
+FIRST, WORST = 20, 5
+"""Requests listed by a finding: the first and the worst."""
+REVISABLE = 64
+"""Requests with matches that can still be taken back."""
+
+Key = tuple[str, str, str, str | None]
+"""(code, key of the match, path, origin)."""
+
+
+class _Entry(msgspec.Struct):
+    """One cause in one input."""
+
+    key: Key
+    group: Group | None = None
+    """What is final of it."""
+    waiting: int = 0
+    """Matches that can still be taken back."""
+
+
+class _Cost(msgspec.Struct):
+    """What one rule said of one request."""
+
+    entry: _Entry
+    rule: RequestRule
+    match: Match
+    ns: int
+    at_depth: bool
+    context: RuleContext | None
+    """For its proof; None where it cannot become the worst of its group."""
+    proof: Proof | None = None
+    """None as long as nobody asked."""
+
+
+class _Costs(msgspec.Struct):
+    """What all rules said of one request."""
+
+    number: int
+    """Of the request."""
+    session: Session
+    costs: list[_Cost] = msgspec.field(default_factory=list)
+
+
+class Groups:
+    """One group per cause and input; state is bounded by the causes, not by the log."""
+
+    def __init__(self, ignored: frozenset[str] = frozenset(), failures: dict[str, str] | None = None) -> None:
+        """Begin without a match.
+
+        Args:
+            ignored: codes whose matches count for nothing that could have been avoided.
+            failures: takes what rules failed with that could not prove a match, by code.
+        """
+        self._ignored = ignored
+        self._failures = {} if failures is None else failures
+        self._entries: dict[Key, _Entry] = {}
+        self._waiting: OrderedDict[int, _Costs] = OrderedDict()
+        self._tokens = self._ns = 0
+
+    def add(self, rule: RequestRule, match: Match, context: RuleContext, session: Session, speed: PromptSpeed) -> bool:
+        """Count a match; returns whether it opened a new group. No fix saves more tokens than were computed.
+
+        ``speed``: what is known of the prompt speed of the session.
+        """
+        request = context.request
+        computed = request.processed_tokens
+        if computed is not None and match.tokens > computed:
+            match.tokens = computed
+        said = self._waiting.get(request.index)
+        if said is None:
+            if len(self._waiting) >= REVISABLE:
+                self._settle(self._waiting.popitem(last=False)[1])
+            said = self._waiting[request.index] = _Costs(request.index, session)
+        key = (rule.code, match.key, session.path, session.origin)
+        entry = self._entries.get(key)
+        new = entry is None
+        if entry is None:
+            entry = self._entries[key] = _Entry(key)
+        entry.waiting += 1
+        worse = entry.group is None or _rank(match) > _rank(entry.group.worst)
+        ms, at_depth = speed.cost(request, match.tokens)
+        said.costs.append(_Cost(entry, rule, match, round(ms * 1e6), at_depth, context if worse else None))
+        return new
+
+    def retract(self, index: int) -> None:
+        """Take back what was said of the request with this number, unless it is final."""
+        said = self._waiting.pop(index, None)
+        for cost in () if said is None else said.costs:
+            entry = cost.entry
+            entry.waiting -= 1
+            if not entry.waiting and entry.group is None:
+                del self._entries[entry.key]
+
+    def items(self) -> Iterator[tuple[Key, Group]]:
+        """Every group with its key, with what is not final yet."""
+        groups = {
+            key: _copy(entry.group) if entry.waiting else entry.group
+            for key, entry in self._entries.items()
+            if entry.group is not None
+        }
+        for said in self._waiting.values():
+            for cost in said.costs:
+                key = cost.entry.key
+                groups[key] = self._counted(groups.get(key), cost, said)
+        yield from groups.items()
+
+    @property
+    def avoidable_tokens(self) -> int:
+        """Tokens that the fixes would have saved: of each request what its costliest cause cost."""
+        return self._tokens + sum(self._costliest(said)[0] for said in self._waiting.values())
+
+    @property
+    def avoidable_ms(self) -> float:
+        """Time that the fixes would have saved, milliseconds."""
+        return (self._ns + sum(self._costliest(said)[1] for said in self._waiting.values())) / 1e6
+
+    def cost_of(self, request: Request) -> tuple[int, int, str | None]:
+        """Tokens and nanoseconds that count as avoidable of a request that is not final yet, and code of the cause."""
+        said = self._waiting.get(request.index)
+        return (0, 0, None) if said is None else self._costliest(said)
+
+    def undecided(self, request: Request) -> bool:
+        """Whether all that is said of a request that is not final yet may be something else."""
+        said = self._waiting.get(request.index)
+        return said is not None and all(c.match.undecided or c.rule.code.startswith(OF_INPUT) for c in said.costs)
+
+    def guessed(self, request: Request) -> bool:
+        """Whether all that is said of a request that is not final yet has a low confidence."""
+        said = self._waiting.get(request.index)
+        return said is not None and all(c.match.confidence == "low" for c in said.costs)
+
+    def merge(self, later: Groups) -> None:
+        """Count what was said of the requests of a later part of the same logs, which is finished."""
+        self.finish()
+        for key, entry in later._entries.items():
+            before = self._entries.setdefault(key, entry)
+            if before is not entry and before.group is not None and entry.group is not None:
+                _join(before.group, entry.group)
+        self._tokens += later._tokens
+        self._ns += later._ns
+
+    def renumber(self, requests: int, sessions: int) -> None:
+        """Count requests and sessions from here on, once finished; whoever holds the sessions numbers them."""
+        for group in (entry.group for entry in self._entries.values() if entry.group is not None):
+            group.first = [number + requests for number in group.first]
+            group.top = [(tokens, number + requests) for tokens, number in group.top]
+            worst = group.worst_request
+            index, session = worst.index + requests, worst.session + sessions
+            group.worst_request = msgspec.structs.replace(worst, index=index, session=session)
+
+    def finish(self) -> None:
+        """Make all final."""
+        for said in self._waiting.values():
+            self._settle(said)
+        self._waiting.clear()
+
+    def _settle(self, said: _Costs) -> None:
+        for cost in said.costs:
+            entry = cost.entry
+            entry.waiting -= 1
+            entry.group = self._counted(entry.group, cost, said)
+        tokens, ns, _ = self._costliest(said)
+        self._tokens += tokens
+        self._ns += ns
+
+    def _costliest(self, said: _Costs) -> tuple[int, int, str | None]:
+        """Tokens, nanoseconds and code of the costliest cause that is reported; a rule that leaves it open is none."""
+        costliest: _Cost | None = None
+        for cost in said.costs:
+            if cost.rule.code in self._ignored or cost.match.undecided or cost.rule.code.startswith(OF_INPUT):
+                continue
+            if costliest is None or cost.match.tokens > costliest.match.tokens:
+                costliest = cost
+        if costliest is None:
+            return 0, 0, None
+        return costliest.match.tokens, costliest.ns, costliest.rule.code
+
+    def _counted(self, group: Group | None, cost: _Cost, said: _Costs) -> Group:
+        """Count a match into its group, which shows the match from now on if that is the worst."""
+        match, context = cost.match, cost.context
+        if group is None:
+            group = self._opened(cost, said.session)
+        elif context is not None and _rank(match) > _rank(group.worst):
+            group.worst, group.worst_request, group.session = match, context.request, said.session
+            group.proof = self._proof(cost, context)
+        group.at_depth = cost.at_depth
+        group.count += 1
+        group.tokens += match.tokens
+        group.at_most += match.tokens if match.at_most is None else match.at_most
+        group.ns += cost.ns
+        if len(group.first) < FIRST:
+            group.first.append(said.number)
+        if len(group.top) < WORST or match.tokens > group.top[-1][0]:
+            group.top = _worst([*group.top, (match.tokens, said.number)])
+        return group
+
+    def _opened(self, cost: _Cost, session: Session) -> Group:
+        if cost.context is None:
+            raise ValueError("the first match of a group keeps its request")
+        return Group(session, cost.match, cost.context.request, self._proof(cost, cost.context))
+
+    def _proof(self, cost: _Cost, context: RuleContext) -> Proof | None:
+        if cost.proof is None:
+            try:
+                cost.proof = cost.rule.prove(context, cost.match)
+            except Exception as error:  # one broken rule must not end the run
+                self._failures[cost.rule.code] = described(error)
+        return cost.proof
+
+
+def _join(group: Group, later: Group) -> None:
+    if _rank(later.worst) > _rank(group.worst):
+        group.worst, group.worst_request, group.session = later.worst, later.worst_request, later.session
+        group.proof = later.proof
+    group.at_depth = later.at_depth
+    group.count += later.count
+    group.tokens += later.tokens
+    group.at_most += later.at_most
+    group.ns += later.ns
+    group.first = [*group.first, *later.first][:FIRST]
+    group.top = _worst([*group.top, *later.top])
+
+
+def _copy(group: Group) -> Group:
+    return msgspec.structs.replace(group, first=list(group.first), top=list(group.top))
+
+
+def _worst(requests: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    return sorted(requests, key=lambda request: -request[0])[:WORST]
+
+
+def _rank(match: Match) -> tuple[int, int]:
+    """The dearer the higher; each step of confidence counts as much as twice the cost."""
+    sure = CONFIDENCE_ORDER[match.confidence]
+    return match.tokens << sure, sure

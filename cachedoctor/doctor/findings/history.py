@@ -1,0 +1,152 @@
+"""What is remembered of a session's requests, and how fast its server computes prompts."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from cachedoctor.model import Judged, Request
+
+LEAST = 256
+"""Tokens: shorter prompts are mostly overhead and say nothing of the speed."""
+SAMPLES = 4
+"""Requests from which on a slope is believed."""
+SPREAD = 0.25
+"""Standard deviation of the depths, as a share of their mean, below which no slope can be told."""
+
+
+class PromptSpeed(msgspec.Struct):
+    """Weighted regression of milliseconds per token on depth (middle of the computed span, tokens), weight: tokens."""
+
+    count: int = 0
+    weight: float = 0.0
+    depth: float = 0.0
+    depth2: float = 0.0
+    per_token: float = 0.0
+    product: float = 0.0
+
+    def learn(self, request: Request) -> None:
+        """Take a request's timing."""
+        tokens, ms = request.processed_tokens, request.prompt_ms
+        if not tokens or not ms or tokens < LEAST:
+            return
+        start = request.cached_tokens or 0
+        middle = (start + start + tokens) / 2
+        self.count += 1
+        self.weight += tokens
+        self.depth += tokens * middle
+        self.depth2 += tokens * middle * middle
+        self.per_token += ms
+        self.product += ms * middle
+
+    @property
+    def slope(self) -> float:
+        """Rise of the time per token with each token of depth, as a share of the time at depth 0; 0: unknown."""
+        if self.count < SAMPLES:
+            return 0.0
+        mean = self.depth / self.weight
+        variance = self.depth2 / self.weight - mean * mean
+        if variance < (SPREAD * mean) ** 2:
+            return 0.0
+        rise = (self.product / self.weight - mean * self.per_token / self.weight) / variance
+        base = self.per_token / self.weight - rise * mean
+        return rise / base if rise > 0 and base > 0 else 0.0
+
+    def cost(self, request: Request, tokens: int) -> tuple[float, bool]:
+        """Milliseconds that the first ``tokens`` of what this request computed took; 0 when its time is unknown.
+
+        And whether the speed at that depth is known, not only the mean speed of the request.
+        """
+        slope, computed, ms = self.slope, request.processed_tokens, request.prompt_ms
+        if not computed or not ms:
+            return 0.0, slope > 0
+        twice, saved = 2 * (request.cached_tokens or 0), min(tokens, computed)
+        part, whole = saved * (1 + slope * (twice + saved) / 2), computed * (1 + slope * (twice + computed) / 2)
+        return ms * part / whole, slope > 0
+
+
+WINDOW = 8
+"""Requests of a thread that a rule can look back on."""
+MAX_THREADS = 64
+"""Threads remembered per session, as the tracker remembers them; the one unused for longest is forgotten."""
+_FINAL = 64
+"""Requests after which nothing is said anew of one; of a slot's older ones only the last is remembered."""
+
+
+class History(msgspec.Struct):
+    """The last requests of each thread and slot, and how fast prompts are computed."""
+
+    threads: dict[int, deque[Judged]] = msgspec.field(default_factory=dict)
+    slots: dict[int, deque[Judged]] = msgspec.field(default_factory=dict)
+    """What each slot served, in the order of the requests."""
+    speed: PromptSpeed = msgspec.field(default_factory=PromptSpeed)
+    latest: int | None = None
+    """Thread that was used last; it stands last in ``threads``."""
+    known: set[int] = msgspec.field(default_factory=set)
+    """Numbers of all threads so far."""
+    steals: int = 0
+
+    def remember(self, judged: Judged) -> None:
+        """Take a request; the rules have been asked about it."""
+        request = judged.request
+        served = self.slots.get(request.slot)
+        if served is None:
+            served = self.slots[request.slot] = deque(maxlen=_FINAL)
+        _insert(served, judged)
+        while len(served) > 1 and served[1].request.index < request.index - _FINAL:
+            served.popleft()
+        if request.thread is not None:
+            if request.thread != self.latest:
+                self._use(request.thread)
+            _insert(self.threads[request.thread], judged)
+
+    def _use(self, thread: int) -> None:
+        """Put a thread last; of too many the one unused for longest is forgotten."""
+        queue = self.threads.pop(thread, None)
+        if queue is None:
+            if len(self.threads) >= MAX_THREADS:
+                del self.threads[next(iter(self.threads))]
+            queue = deque(maxlen=WINDOW)
+        self.threads[thread] = queue
+        self.latest = thread
+
+    def forget(self, index: int) -> None:
+        """Forget the request with this number: it is seen otherwise now."""
+        for queue in (*self.threads.values(), *self.slots.values()):
+            for judged in queue:
+                if judged.request.index == index:
+                    queue.remove(judged)
+                    break
+
+    def before(self, request: Request) -> tuple[list[Judged], Request | None]:
+        """Give the earlier requests of its thread, oldest first, and the last one of its slot.
+
+        Requests may be asked about when later ones are known.
+        """
+        number = request.index
+        thread = self.threads.get(request.thread, ()) if request.thread is not None else ()
+        served = (j.request for j in reversed(self.slots.get(request.slot, ())) if j.request.index < number)
+        return [j for j in thread if j.request.index < number], next(served, None)
+
+    def beside(self, request: Request) -> list[Request]:
+        """Give what other slots served while this request was at work."""
+        served = (judged.request for slot, queue in self.slots.items() if slot != request.slot for judged in queue)
+        # nearly all had ended before it began
+        return [r for r in served if request.first_line < r.last_line and r.first_line < request.last_line]
+
+    def ended_at(self, length: int, slack: int, before: int) -> bool:
+        """Whether a request with a number below ``before`` left a slot at this length, or up to ``slack`` below it."""
+        served = (judged.request for queue in self.slots.values() for judged in queue)
+        return any(r.index < before and 0 <= length - (r.released_tokens or 0) <= slack for r in served)
+
+
+def _insert(queue: deque[Judged], judged: Judged) -> None:
+    """Add a request in its place: nearly always the last."""
+    if not queue or queue[-1].request.index < judged.request.index:
+        queue.append(judged)
+        return
+    queue.append(judged)
+    ordered = sorted(queue, key=lambda j: j.request.index)
+    queue.clear()
+    queue.extend(ordered)

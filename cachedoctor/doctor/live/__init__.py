@@ -1,1 +1,0 @@
-"""What happens while a log is read: a stream of events, a view."""

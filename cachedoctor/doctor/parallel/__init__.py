@@ -1,1 +1,0 @@
-"""Logs read in several processes, with the report of one."""

@@ -1,0 +1,1 @@
+"""Bytes to lines and records: sources, wrappers, recordings of other programs, metrics."""

@@ -1,0 +1,288 @@
+"""Responses given beside a log: one Answer per request, with its usage in any of the API shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Annotated, NamedTuple, TypeVar
+
+import msgspec
+
+from cachedoctor.inputs.captures import recognise
+from cachedoctor.inputs.captures.captured import values_of
+from cachedoctor.inputs.metrics.json_values import Value, values
+from cachedoctor.knowledge.texts import sound_json
+from cachedoctor.model import Answer, Answers, CacheDoctorError
+from cachedoctor.model.bounds import MOST
+
+_Tokens = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+_T = TypeVar("_T")
+_NONE = msgspec.Raw()
+_LAYERS = 3
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: _Tokens | None = None
+    created_cache_tokens: _Tokens | None = None
+
+
+class Usage(msgspec.Struct):
+    """Key ``usage`` of a response, whatever the endpoint."""
+
+    prompt_tokens: _Tokens | None = None
+    prompt_tokens_details: _Details | None = None
+    input_tokens: _Tokens | None = None
+    """Of /v1/responses: all. Of /v1/messages: without those that were read from the cache or written to it."""
+    input_tokens_details: _Details | None = None
+    cache_read_input_tokens: _Tokens | None = None
+    cache_creation_input_tokens: _Tokens | None = None
+    total_tokens: _Tokens | None = None
+
+
+class Meta(msgspec.Struct):
+    """Key ``meta_info`` of SGLang's /generate."""
+
+    id: str | None = None
+    prompt_tokens: _Tokens | None = None
+    cached_tokens: _Tokens | None = None
+
+
+class Timings(msgspec.Struct):
+    """Key ``timings`` of llama-server; older builds have no ``cache_n``."""
+
+    prompt_n: _Tokens | None = None
+    """Tokens that were computed."""
+    cache_n: _Tokens | None = None
+
+
+class Response(msgspec.Struct):
+    """Keys of a response that matter here, each read on its own: one that is odd spoils no other."""
+
+    id: msgspec.Raw = _NONE
+    type: msgspec.Raw = _NONE
+    object: msgspec.Raw = _NONE
+    model: msgspec.Raw = _NONE
+    stop: msgspec.Raw = _NONE
+    """true in the last part of a reply that llama-server's /completion streams; other servers have none."""
+    usage: msgspec.Raw = _NONE
+    meta_info: msgspec.Raw = _NONE
+    timings: msgspec.Raw = _NONE
+    response: msgspec.Raw = _NONE
+    body: msgspec.Raw = _NONE
+    message: msgspec.Raw = _NONE
+
+    def layers(self) -> list[Response]:
+        """Itself, and what an event, a batch file (in two wrappers) or a proxy has wrapped."""
+        found = [self]
+        while len(found) < _LAYERS:
+            wrapped = (decoded(raw, Response) for raw in (found[-1].response, found[-1].body, found[-1].message))
+            inner = next((response for response in wrapped if response is not None), None)
+            if inner is None:
+                break
+            found.append(inner)
+        return found
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What a response says."""
+
+    prompt_tokens: int
+    cached_tokens: int | None
+    engine: str | None = None
+    """Who writes such responses; None: many do."""
+
+
+def decoded(raw: bytes | msgspec.Raw, kind: type[_T]) -> _T | None:
+    """Read JSON as ``kind``; None for anything else."""
+    if not isinstance(raw, bytes) and not bytes(raw):
+        return None
+    try:
+        return msgspec.json.decode(sound_json(bytes(raw)), type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def told(usage: Usage | None, meta: Meta | None, timings: Timings | None) -> Told | None:
+    """Say how long the prompt was and how much of it was reused; None when not even the first is known."""
+    found = _of_usage(usage) if usage is not None else None
+    if timings is not None and timings.cache_n is not None and timings.prompt_n is not None:
+        return _sound(Told(timings.prompt_n + timings.cache_n, timings.cache_n, "llama.cpp"))
+    if meta is not None and meta.prompt_tokens is not None:
+        return _sound(Told(meta.prompt_tokens, meta.cached_tokens, "sglang"))
+    if found is not None and timings is not None:
+        found = msgspec.structs.replace(found, engine="llama.cpp")
+    return None if found is None else _sound(found)
+
+
+def _of_usage(usage: Usage) -> Told | None:
+    if usage.prompt_tokens is not None:
+        details = usage.prompt_tokens_details or _Details()
+        engine = "vllm" if details.created_cache_tokens is not None else None
+        return Told(usage.prompt_tokens, details.cached_tokens, engine)
+    if usage.input_tokens is None:
+        return None
+    if usage.input_tokens_details is not None or usage.total_tokens is not None:
+        return Told(usage.input_tokens, (usage.input_tokens_details or _Details()).cached_tokens)
+    # vLLM 0.32: 49 + 896 read, or 49 + 896 written, of a prompt of 945 tokens.
+    parts = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
+    return Told(usage.input_tokens + sum(part or 0 for part in parts), usage.cache_read_input_tokens)
+
+
+def _sound(found: Told) -> Told:
+    """More than the whole cannot have been reused: SGLang said so of retracted requests up to 0.5.3 (PR 11900)."""
+    if found.cached_tokens is not None and found.cached_tokens > found.prompt_tokens:
+        return msgspec.structs.replace(found, cached_tokens=None)
+    return found
+
+
+MAX_EACH = 10_000
+"""Answers that are kept one by one."""
+MAX_MODEL = 200
+"""Characters of a model's name."""
+_FRUITLESS = 1_000_000
+"""Values in a row that say nothing; the longest stream of a reply has fewer parts."""
+_STARTS = frozenset({b'"message_start"', b'"response.created"'})
+_ENDS = frozenset({b'"message_stop"', b'"response.completed"', b'"response.incomplete"'})
+"""Types of events of a stream that begin and end an answer; ``[DONE]`` ends one, too."""
+_HINT = 'a response has usage; a stream has it with stream_options {"include_usage": true}'
+
+
+class Given(NamedTuple):
+    """The answers in one file."""
+
+    answers: Answers
+    engine: str | None
+    """Who wrote them, where their shape tells."""
+    model: str | None
+    """None where they name none, or several."""
+
+
+def read(chunks: Iterable[bytes], path: str) -> Given:
+    """Read the responses in a file, or those in a recording of requests.
+
+    Raises:
+        CacheDoctorError: it holds none that says how long its prompt was.
+    """
+    reader = _Reader(path)
+    head, rest = _begun(chunks)
+    if recognise.looks(head):
+        _of_recording(b"".join(rest), reader, path)
+        rest = iter(())
+    for value in values(rest, path):
+        reader.take(value)
+        if reader.fruitless > _FRUITLESS:
+            raise CacheDoctorError(f"{path}: holds a million values without usage in a row", _HINT)
+    reader.end()
+    if not reader.answers.requests:
+        raise CacheDoctorError(f"{path}: holds no response that says how long its prompt was", _HINT)
+    return Given(reader.answers, reader.engine, reader.models.pop() if len(reader.models) == 1 else None)
+
+
+def of_answer(answer: bytes) -> Answer | None:
+    """Read what is kept of one answer; None where it does not say how long its prompt was, or is several."""
+    reader = _Reader("the answer")
+    try:
+        for value in values([answer], "the answer"):
+            reader.take(value)
+    except CacheDoctorError:
+        return None
+    reader.end()
+    return reader.answers.each[0] if len(reader.answers.each) == 1 else None
+
+
+def _begun(chunks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """The beginning of a file, and all of it."""
+    iterator, parts = iter(chunks), list[bytes]()
+    while sum(map(len, parts)) < recognise.HEAD:
+        part = next(iterator, None)
+        if part is None:
+            break
+        parts.append(part)
+    return b"".join(parts)[: recognise.HEAD], chain(parts, iterator)
+
+
+def _of_recording(data: bytes, reader: _Reader, path: str) -> None:
+    """Take the answers of a recording, one for each request."""
+    capture = recognise.of_values(values_of(data.decode("utf-8", "replace"), path) or [])
+    for number, one in enumerate(capture.requests if capture is not None else [], 1):
+        for value in values([one.answer], path):
+            reader.take(value._replace(line=number))
+        reader.end()
+
+
+class _Reader:
+    """Adds up answers; what a stream says of one request in several of its lines is one answer."""
+
+    def __init__(self, path: str) -> None:
+        self.answers = Answers(path, "responses")
+        self.engine: str | None = None
+        self.models: set[str] = set()
+        self.fruitless = 0
+        self._stream: bytes | None = None
+        """Id of the answer that is being streamed."""
+        self._usage: Usage | None = None
+        self._told: Told | None = None
+        self._line = 0
+
+    def take(self, value: Value) -> None:
+        """Take the next value."""
+        self.fruitless += 1
+        response = decoded(value.text, Response)
+        if response is None:
+            if value.streamed:
+                self.end()  # [DONE]
+            return
+        layers, kind = response.layers(), bytes(response.type)
+        whole = not value.streamed and not bytes(response.object).endswith(b'.chunk"')
+        name = next(filter(None, map(_name, layers)), b"")
+        if whole or kind in _STARTS or (name and self._stream not in (None, name)):
+            self.end()
+        self._stream = name or self._stream
+        for layer in layers:
+            self._hear(layer, value.line)
+        if whole or kind in _ENDS or bytes(response.stop) == b"true":
+            self.end()
+
+    def _hear(self, response: Response, line: int) -> None:
+        """Take what a response, or a part of one, says; what comes later replaces what came before."""
+        model = decoded(response.model, str)
+        if model is not None and len(self.models) < 2:
+            self.models.add(model[:MAX_MODEL])
+        usage = decoded(response.usage, Usage)
+        if usage is not None:
+            self._usage = usage if self._usage is None else _joined(self._usage, usage)
+        found = told(self._usage, decoded(response.meta_info, Meta), decoded(response.timings, Timings))
+        if found is None:
+            return
+        self.fruitless = 0
+        self._line = line if self._told is None else self._line
+        self._told = found
+
+    def end(self) -> None:
+        """An answer is over."""
+        found, self._told, self._usage, self._stream = self._told, None, None, None
+        if found is None:
+            return
+        answers = self.answers
+        self.engine = self.engine or found.engine
+        answers.requests += 1
+        if found.cached_tokens is not None and answers.prompt_tokens + found.prompt_tokens <= MOST:
+            answers.told += 1
+            answers.prompt_tokens += found.prompt_tokens
+            answers.cached_tokens += found.cached_tokens
+        if len(answers.each) < MAX_EACH:
+            answers.each.append(Answer(found.prompt_tokens, found.cached_tokens, self._line))
+
+
+def _name(response: Response) -> bytes:
+    """What tells the parts of one answer from those of another, empty where nothing does."""
+    if bytes(response.id):
+        return bytes(response.id)
+    meta = decoded(response.meta_info, Meta)
+    return (meta.id or "").encode("utf-8", "replace") if meta is not None else b""
+
+
+def _joined(before: Usage, usage: Usage) -> Usage:
+    """The two as one: /v1/messages streams the prompt's tokens at first and the reply's at the end."""
+    said = {name: value for name, value in msgspec.structs.asdict(usage).items() if value is not None}
+    return msgspec.structs.replace(before, **said)

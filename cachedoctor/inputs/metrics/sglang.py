@@ -1,0 +1,66 @@
+"""What the series of SGLang (``--enable-metrics``) count, from 0.4.3 to 0.5.23. Knows no other engine.
+
+Requests are counted when they end. The gauge ``cache_hit_rate`` is not read: it says the last batch only, and every
+report of a decode set it to 0 before 0.5.20. There is no count of lookups: ``looked_up`` stays unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from cachedoctor.inputs.metrics.dump import EngineCounts, EngineKey, Series, put, put_tiers, total
+from cachedoctor.inputs.metrics.prometheus import Sample
+
+_COUNTERS = {
+    "prompt_tokens": "prompt_tokens",
+    "reused": "cached_tokens",
+    "requests": "num_requests",
+    "preemptions": "num_retracted_requests",
+    "evicted": "evicted_tokens",
+}
+"""``cached_tokens`` by ``cache_source`` (device, host, storage; since 0.5.9) adds up to all of it."""
+_COMPUTED = "uncached_prompt_tokens_histogram_sum"
+"""Since 0.5.12; before, ``realtime_tokens`` has it, with what was computed again for retracted requests."""
+_REALTIME = "realtime_tokens"
+"""Since 0.5.7."""
+_REPLICAS = frozenset({"tp_rank", "pp_rank", "moe_ep_rank", "attn_tp_rank", "attn_cp_rank", "pid"})
+"""Ranks that all count the same requests."""
+
+LATE = frozenset({"reused", "preemptions", "evicted", "computed", "requests", "prompt_tokens"})
+"""A counter is in no dump before it counts for the first time."""
+
+
+def names() -> set[str]:
+    """Every series that is read, without ``_total`` or ``_created``."""
+    return {*_COUNTERS.values(), _COMPUTED, _REALTIME}
+
+
+def readings(series: Series) -> dict[EngineKey, EngineCounts]:
+    """What a server has counted: by rank of data parallelism where its prompt tokens are, else as a whole."""
+    found: dict[EngineKey, EngineCounts] = {}
+    ranked = any("dp_rank" in sample.labels for sample in series.counter("prompt_tokens"))
+    key = _by_rank if ranked else _as_a_whole
+    for name, counter in _COUNTERS.items():
+        put(found, name, _sums(series.counter(counter), key))
+    put_tiers(found, series.counter(_COUNTERS["reused"]), "cache_source", lambda samples: _sums(samples, key))
+    realtime = [s for s in series.counter(_REALTIME) if s.labels.get("mode") == "prefill_compute"]
+    put(found, "computed", _sums(series.of(_COMPUTED) or realtime, key))
+    return found
+
+
+def _by_rank(sample: Sample) -> EngineKey:
+    return EngineKey(sample.labels.get("dp_rank"), sample.labels.get("model_name"))
+
+
+def _as_a_whole(sample: Sample) -> EngineKey:
+    return EngineKey(None, sample.labels.get("model_name"))
+
+
+def _sums(samples: Iterable[Sample], key: Callable[[Sample], EngineKey]) -> dict[EngineKey, int | None]:
+    """Add up what differs in more than a rank that counts the same; of those that do not, the one that got farthest."""
+    kinds: dict[frozenset[tuple[str, str]], Sample] = {}
+    for sample in samples:
+        kind = frozenset((name, value) for name, value in sample.labels.items() if name not in _REPLICAS)
+        if kind not in kinds or sample.value > kinds[kind].value:
+            kinds[kind] = sample
+    return total(kinds.values(), key)

@@ -1,0 +1,1 @@
+"""Beside a running server: probe, proxy, exporter, recording of KV events."""

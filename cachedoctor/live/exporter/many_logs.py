@@ -1,0 +1,236 @@
+"""All logs of a host, read in turn: new ones are found, and one that cannot be read does not stop the others."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from cachedoctor.live.exporter.followed_log import Begin, FollowedLog, SavedLog, SavedState
+from cachedoctor.live.exporter.log_places import Place, Places
+from cachedoctor.live.exporter.request_counts import Counts, LabelValues, Series
+from cachedoctor.model import CacheDoctorError, Severity
+
+LOOK = 5.0
+"""Seconds between two looks for new logs, and for those that could not be read."""
+FINDINGS = 5.0
+"""Seconds for which findings are not asked for again."""
+GONE = 300.0
+"""Seconds after which a log that was found, and is gone, is no longer shown: Prometheus looks back as far."""
+MOST_GONE = 256
+"""Logs that are gone of which is known how far they were read, the last ones: one that comes back goes on there."""
+_STEPS = 16
+"""Steps of one log before the next one has its turn."""
+
+Complain = Callable[[str, str], None]
+"""Takes a message and a hint, for one line."""
+
+
+class FindingLabels(NamedTuple):
+    """What findings are counted by."""
+
+    cause: str
+    severity: Severity
+    server: str
+
+
+class Numbers(NamedTuple):
+    """All that is shown at a moment."""
+
+    counts: Counts
+    findings: Counter[FindingLabels]
+    readable: dict[str, bool]
+    """By log, as the label ``server`` has it."""
+
+
+class _Followed:
+    """A log, and how its reading goes."""
+
+    def __init__(self, log: FollowedLog, now: float) -> None:
+        self.log = log
+        self.seen = now
+        """When it was last there."""
+        self.is_there = True
+        self.failed: float | None = None
+        """When it could not be read; None where it can."""
+        self.told = ""
+        """What was said of it last."""
+        self.has_begun = False
+        """It was read to its end once, or cannot be read."""
+        self.changed = True
+        """Something came since findings were asked for."""
+        self.asked = -FINDINGS
+        self.findings: Counter[FindingLabels] = Counter()
+
+
+class ManyLogs:
+    """Is told to read a little, as often as it has something to read."""
+
+    def __init__(
+        self,
+        places: Places,
+        begin: Begin,
+        values: LabelValues,
+        saved: SavedState,
+        complain: Complain,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``begin`` makes an analyzer; ``saved``: what the last run left; ``complain`` is called once per fault."""
+        self._places = places
+        self._begin = begin
+        self._values = values
+        self._complain = complain
+        self._clock = clock
+        self._started = clock()
+        self._saved = {log.path: log for log in saved.logs if not log.gone}
+        self._gone = {log.path: log for log in saved.logs if log.gone}
+        self._logs: dict[str, _Followed] = {}
+        self._looked: float | None = None
+        self._came = self._started
+        """When something changed."""
+        self.shown: Numbers | None = None
+        """What is to be shown; None before all logs that were there at first are read: counters would begin too low."""
+
+    def round(self) -> bool:
+        """Give every log its turn; returns whether there was anything to read."""
+        now = self._clock()
+        if self._looked is None or now - self._looked >= LOOK:
+            self._looked = now
+            self._look(now)
+        came = [self._turn(followed, now) for followed in self._logs.values()]
+        return any(came)
+
+    def show(self) -> None:
+        """Bring up to date what is shown."""
+        if self.shown is None:
+            if not all(followed.has_begun for followed in self._logs.values()):
+                return
+        elif self._clock() - self._came > 2 * FINDINGS:
+            return  # nothing comes, and all that came is shown
+        counts: Counts = Counter()
+        findings: Counter[FindingLabels] = Counter()
+        readable: dict[str, bool] = {}
+        for followed in self._logs.values():
+            counts.update(followed.log.counts())
+            self._ask(followed)
+            findings.update(followed.findings)
+            name = followed.log.server(None)
+            readable[name] = readable.get(name, True) and followed.is_there and followed.failed is None
+        self.shown = Numbers(counts, findings, readable)
+
+    def state(self) -> SavedState:
+        """Return what the next run needs."""
+        logs = [followed.log.saved() for followed in self._logs.values()]
+        return SavedState(labels=self._values.known(), logs=[*logs, *self._saved.values(), *self._gone.values()])
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def _look(self, now: float) -> None:
+        for place in self._places.found():
+            followed = self._logs.get(place.path)
+            if followed is None:
+                saved = self._saved.pop(place.key, None) or self._back(place.key)
+                followed = self._logs[place.path] = _Followed(FollowedLog(place, self._begin, self._values, saved), now)
+                self._places.followed.add(place.path)
+            followed.seen = now
+        if self._saved and now - self._started >= GONE:
+            lost = {series.server for log in self._saved.values() for series, _, _ in log.counts}
+            for log in self._saved.values():  # logs of the last run that did not come back
+                self._let_go(log)
+            self._saved.clear()
+            self._make_room(lost)
+        for path, followed in list(self._logs.items()):
+            is_there = os.path.exists(path)
+            if is_there != followed.is_there:
+                followed.is_there, self._came = is_there, now
+            if now - followed.seen >= GONE:
+                self._forget(path, followed)
+
+    def _forget(self, path: str, followed: _Followed) -> None:
+        """Drop a log that was found; what it counted stays as long as the same server writes to another one."""
+        del self._logs[path]
+        self._came = self._clock()
+        self._places.followed.discard(path)
+        counts, place, saved = followed.log.counts(), followed.log.place, followed.log.saved()
+        heir = next((other.log for other in self._logs.values() if other.log.place.name == place.name), None)
+        if heir is not None:
+            heir.inherit(counts)
+            self._let_go(msgspec.structs.replace(saved, counts=[]))
+            return
+        self._let_go(saved)
+        self._make_room({followed.log.server(None), *(series.server for series in counts)})
+
+    def _let_go(self, log: SavedLog) -> None:
+        """Keep how far a log was read, and what it counted unless another one has that now."""
+        if log.files:
+            self._gone[log.path] = msgspec.structs.replace(log, gone=True)
+        while len(self._gone) > MOST_GONE:
+            del self._gone[next(iter(self._gone))]
+
+    def _back(self, key: str) -> SavedLog | None:
+        """Return what was known of a log that is there again; its labels need room anew."""
+        log = self._gone.pop(key, None)
+        if log is None:
+            return None
+        counted, shown = Counter[Series](), Counter[Series]()
+        for series, count, seen in log.counts:
+            series = series._replace(server=self._values.bounded("server", series.server))
+            counted[series] += count
+            shown[series] += seen
+        return SavedLog(key, log.files, log.quiet, [(series, counted[series], shown[series]) for series in counted])
+
+    def _make_room(self, servers: set[str]) -> None:
+        """Let go of servers to which no log is written any more."""
+        used = {series.server for followed in self._logs.values() for series in followed.log.counts()}
+        used |= {followed.log.server(None) for followed in self._logs.values()}
+        for server in servers - used:
+            self._values.forget("server", server)
+
+    def _turn(self, followed: _Followed, now: float) -> bool:
+        if followed.failed is not None and now - followed.failed < LOOK:
+            return False
+        try:
+            return self._read(followed)
+        except CacheDoctorError as error:
+            self._fault(followed, now, error.message, error.hint)
+        except Exception as error:  # one log must not end the others
+            place: Place = followed.log.place
+            self._fault(followed, now, f"{place.name}: {type(error).__name__}: {error}", "this is a bug: report it")
+        return False
+
+    def _read(self, followed: _Followed) -> bool:
+        some = False
+        for _ in range(_STEPS):
+            came = followed.log.step()
+            if followed.failed is not None:
+                followed.failed, followed.told = None, ""
+            some = some or came
+            if not came:
+                break
+        if some:
+            followed.changed, self._came = True, self._clock()
+        followed.has_begun = followed.has_begun or followed.log.is_current
+        return some
+
+    def _fault(self, followed: _Followed, now: float, message: str, hint: str) -> None:
+        if followed.failed is None:
+            self._came = now
+        followed.failed, followed.has_begun = now, True
+        if followed.told != message:
+            followed.told = message
+            self._complain(message, hint)
+
+    def _ask(self, followed: _Followed) -> None:
+        """Ask for the findings of a log when something came, but not too often."""
+        log, now = followed.log, self._clock()
+        if not log.is_current or not followed.changed or now - followed.asked < FINDINGS:
+            return
+        followed.changed, followed.asked = False, now
+        followed.findings = Counter(
+            FindingLabels(finding.name, finding.severity, log.server(finding.origin)) for finding in log.findings()
+        )

@@ -1,0 +1,161 @@
+"""Sums over the requests of one log, by labels that are masked, cut and bounded in number."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from cachedoctor.diagnosis.rules import names
+from cachedoctor.doctor.analysis.listener import Listener
+from cachedoctor.doctor.analysis.spool import OPEN
+from cachedoctor.model import Finding, Judged, Session
+from cachedoctor.redaction import sanitize
+from cachedoctor.report.text.text_safe import visible
+
+OTHER = "other"
+"""Stands for all values of a label that came when it had as many as it may have."""
+MOST = 100
+"""Values of one label, unless told otherwise: a database of time series pays for each of them."""
+_LENGTH = 120
+"""Code points of a value."""
+
+
+class LabelValues:
+    """Knows which values each label has so far."""
+
+    def __init__(self, most: int = MOST, known: Mapping[str, Sequence[str]] | None = None) -> None:
+        """``known``: those that a run before had, by label."""
+        self._most = most
+        self._known = {label: dict.fromkeys(values[:most]) for label, values in (known or {}).items()}
+
+    def bounded(self, label: str, word: str | None) -> str:
+        """Return a word of a log as a value of ``label``; an unknown one is empty, which is a label that is missing."""
+        if not word:
+            return ""
+        shown = _shown(word)
+        known = self._known.setdefault(label, {})
+        if shown not in known:
+            if len(known) >= self._most:
+                return OTHER
+            known[shown] = None
+        return shown
+
+    def forget(self, label: str, value: str) -> None:
+        """Make room for another value."""
+        self._known.get(label, {}).pop(value, None)
+
+    def known(self) -> dict[str, list[str]]:
+        """Return the values by label, for the next run."""
+        return {label: list(values) for label, values in self._known.items()}
+
+
+@lru_cache(maxsize=4096)
+def _shown(word: str) -> str:
+    # What it may not show is hidden while it is whole.
+    return visible(sanitize.value(word, _LENGTH))
+
+
+SETTLED = 2.0
+"""Seconds after which a request is counted: the line that says who asked comes within milliseconds."""
+
+Metric = Literal["tokens", "ns", "requests", "lines", "unread"]
+
+
+class Series(NamedTuple):
+    """What is counted, and the values of its labels; empty where one does not apply or the log does not say."""
+
+    metric: Metric
+    server: str
+    model: str = ""
+    client: str = ""
+    outcome: str = ""
+    cause: str = ""
+
+
+Counts = Counter[Series]
+
+
+class RequestCounts(Listener):
+    """Hears of every request of a log."""
+
+    patient = False
+
+    def __init__(self, name: str, values: LabelValues, clock: Callable[[], float] = time.monotonic) -> None:
+        """``name``: of the log, as the label ``server`` has it."""
+        super().__init__()
+        self._name = name
+        self._values = values
+        self._clock = clock
+        self._causes = dict(names.names())
+        self._final: Counts = Counter()
+        self._recent: dict[int, tuple[float, Judged]] = {}
+        """When it was heard of, and the request, by its number."""
+
+    def server(self, origin: str | None) -> str:
+        """Return the label of a server that writes to the log."""
+        return self._values.bounded("server", self._name if origin is None else f"{self._name} {origin}")
+
+    def examined(self, judged: list[tuple[Judged, Session]], findings: list[Finding]) -> None:
+        """Take requests that ended, and in their place those that are judged anew."""
+        now = self._clock()
+        for one, _ in judged:
+            number = one.request.index
+            if one.request.parent is not None or (one.request.revision and number not in self._recent):
+                continue
+            self._recent[number] = (self._recent[number][0] if number in self._recent else now), one
+            if len(self._recent) > OPEN:
+                self._count(self._final, self._recent.pop(next(iter(self._recent)))[1])
+
+    def everything(self) -> Counts:
+        """Return the sums over all requests."""
+        return self._sum(float("inf"))
+
+    def settled(self) -> Counts:
+        """Return the sums over those that have been known for a while."""
+        return self._sum(self._clock() - SETTLED)
+
+    @property
+    def waits(self) -> bool:
+        """Whether some are known, but not for long enough."""
+        since = self._clock() - SETTLED
+        return any(moment > since for moment, _ in self._recent.values())
+
+    def _sum(self, until: float) -> Counts:
+        counts = Counter(self._final)
+        for moment, judged in self._recent.values():
+            if moment <= until:
+                self._count(counts, judged)
+        return counts
+
+    def _count(self, counts: Counts, judged: Judged) -> None:
+        r, bounded = judged.request, self._values.bounded
+        server, model, client = (
+            self.server(r.facts.origin),
+            bounded("model", r.facts.model),
+            bounded("client", r.client),
+        )
+        counts[Series("requests", server, model, client)] += 1
+        for metric, outcome, amount in _amounts(judged):
+            if amount:
+                costliest = judged.verdict.costliest if outcome == "avoidable" else None
+                cause = "" if costliest is None else self._causes.get(costliest, costliest)
+                counts[Series(metric, server, model, client, outcome, cause)] += amount
+
+
+def _amounts(judged: Judged) -> Iterator[tuple[Metric, str, int]]:
+    """Yield tokens and nanoseconds by outcome; the sums are those of the report's totals."""
+    r, verdict = judged.request, judged.verdict
+    yield "tokens", "avoidable", verdict.avoidable_tokens
+    yield "ns", "avoidable", verdict.avoidable_ns
+    prompt, cached, processed = r.prompt_tokens, r.cached_tokens, r.processed_tokens
+    if prompt is None or cached is None:
+        return
+    yield "tokens", "reused", cached
+    if processed is None:
+        yield "tokens", "unknown", max(0, prompt - cached - verdict.avoidable_tokens)
+    else:
+        yield "tokens", "new", max(0, processed - verdict.avoidable_tokens)
+    yield "ns", "new", max(0, round((r.prompt_ms or 0.0) * 1e6) - verdict.avoidable_ns)

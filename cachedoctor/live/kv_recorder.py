@@ -1,0 +1,129 @@
+"""Writes what servers publish of their KV events into a recording, message by message."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import IO
+
+import msgspec
+
+import cachedoctor
+from cachedoctor.inputs.metrics.kv_messages import Blinder
+from cachedoctor.inputs.sources.kv_subscription import KvSubscription
+from cachedoctor.model import CacheDoctorError
+from cachedoctor.model.kv_events import FORMAT, KvHead, KvLine, KvMessage, KvUnread
+
+_FOREIGN = 5
+"""Messages without KV events before an endpoint that sent none of them is given up."""
+_SILENT_SECONDS = 10
+"""Without any message it is said what may be wrong."""
+_LAST_SECONDS = 2
+"""In which messages that are on their way are still taken."""
+_UNASKED = "with --replay they are asked for (replay_endpoint of --kv-events-config)"
+_UNANSWERED = "its --replay endpoint did not answer, or has them no more (buffer_steps of --kv-events-config)"
+
+Tell = Callable[[str, str], None]
+"""Takes a message and a hint."""
+
+
+class KvRecorder:
+    """One recording."""
+
+    def __init__(self, endpoints: Sequence[str], out: IO[bytes], tell: Tell, blinder: Blinder | None = None) -> None:
+        """Begin it.
+
+        Args:
+            endpoints: as they were given.
+            out: takes the lines; each message is flushed.
+            tell: hears of gaps and silence.
+            blinder: makes lines of messages; with a key of its own by default.
+        """
+        self._endpoints, self._out, self._tell = endpoints, out, tell
+        self._blinder = blinder or Blinder()
+        self._last: dict[int, int] = {}
+        """Number of the last message of an endpoint."""
+        self._times: dict[int, float] = {}
+        """Its time."""
+        self._unread: dict[int, int] = {}
+        self.messages = 0
+        self.missing = 0
+        self._write(KvHead(FORMAT, cachedoctor.__version__, list(endpoints)))
+
+    def run(self, subscription: KvSubscription, stop: Callable[[], bool]) -> None:
+        """Record until ``stop`` turns true.
+
+        Raises:
+            CacheDoctorError: an endpoint sends something else.
+        """
+        begun, told = time.monotonic(), False
+        ending: float | None = None
+        for source in range(len(self._endpoints)):
+            self._catch_up(subscription, source, 0)
+        for arrived in subscription.messages():
+            if stop():  # what is on its way still counts, unless there is no end of it
+                ending = ending or time.monotonic()
+                if arrived is None or time.monotonic() - ending > _LAST_SECONDS:
+                    return
+            if arrived is not None:
+                self.take(arrived.frames, arrived.source, subscription)
+            elif not self.messages and not told and time.monotonic() - begun > _SILENT_SECONDS:
+                told = True
+                self._tell(
+                    "no message yet; a server publishes when prompts are computed",
+                    "vLLM connects unless its endpoint holds *: then give --bind",
+                )
+
+    def take(self, frames: Sequence[bytes], source: int, subscription: KvSubscription | None = None) -> None:
+        """Record a message, and what was missed before it where the server still has it.
+
+        Raises:
+            CacheDoctorError: the endpoint has sent nothing but something else.
+        """
+        message = self._blinder.message(frames, source)
+        if message is None:
+            self._foreign(source)
+            return
+        last = self._last.get(source)
+        if last is not None and message.number > last + 1 and subscription is not None:
+            self._catch_up(subscription, source, last + 1)
+            last = self._last[source]
+        if last is not None and message.number <= last and message.time <= self._times[source]:
+            return  # it was among those that were asked for; a server that has started anew counts from 0 again, later
+        if last is not None and message.number > last + 1:
+            lost = message.number - last - 1
+            self.missing += lost
+            self._tell(
+                f"{self._endpoints[source]}: {lost:,} messages did not come, before number {message.number:,}",
+                _UNANSWERED if subscription is not None and subscription.is_asked(source) else _UNASKED,
+            )
+        self._keep(message)
+
+    def _catch_up(self, subscription: KvSubscription, source: int, first: int) -> None:
+        """Record what a server sent before, as far as it still has it, up to the last message."""
+        for frames in subscription.earlier(source, first):
+            message = self._blinder.message(frames, source)
+            if message is not None and message.number > self._last.get(source, -1):
+                self._keep(message)
+
+    def _keep(self, message: KvMessage) -> None:
+        self._last[message.source], self._times[message.source] = message.number, message.time
+        self.messages += 1
+        self._write(message)
+
+    def _foreign(self, source: int) -> None:
+        self._unread[source] = self._unread.get(source, 0) + 1
+        if source not in self._last and self._unread[source] >= _FOREIGN:
+            raise CacheDoctorError(
+                f"{self._endpoints[source]}: sends messages that are no KV events",
+                "is it the endpoint of --kv-events-config, with enable_kv_cache_events?",
+            )
+
+    def close(self) -> None:
+        """Write how many messages could not be read."""
+        for source, count in self._unread.items():
+            self._write(KvUnread(source, count))
+
+    def _write(self, line: KvLine) -> None:
+        self._out.write(msgspec.json.encode(line) + b"\n")
+        self._out.flush()

@@ -1,0 +1,110 @@
+"""A probe with what is joined to it: a stored one from before, and the server's log. Knows no question."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import msgspec
+
+from cachedoctor.inputs.sources.file import open_log
+from cachedoctor.model import CacheDoctorError
+from cachedoctor.model.probed import Probe, ProbeChange
+from cachedoctor.redaction.secrets import hidden
+from cachedoctor.report.text.text_safe import cut
+
+_SLASH = re.compile(r"[/\\]")
+_MOST_BYTES = 4 << 20
+_HINT = "--against takes what --save, or -f json, wrote"
+_ODD = ("less", "more")
+_FINDINGS = 5
+_CELLS = 300
+_SHORTER = 0.8
+"""Of the stored prompts: what only long ones show may be missing from shorter ones."""
+
+
+def stored(path: str) -> Probe:
+    """Read a probe that was saved.
+
+    Raises:
+        CacheDoctorError: the file cannot be read, or is none.
+    """
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(_MOST_BYTES + 1)
+        if len(raw) > _MOST_BYTES:
+            raise CacheDoctorError(f"{path}: too large for a stored probe", _HINT)
+        return msgspec.json.decode(raw, type=Probe)
+    except OSError as error:
+        raise CacheDoctorError(f"{path}: {os.strerror(error.errno or 0)}", _HINT) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise CacheDoctorError(f"{path}: is no stored probe", _HINT) from None
+
+
+def join_before(now: Probe, before: Probe) -> None:
+    """Put beside each question how it was before, and say whether what deviated is cured."""
+    earlier = {question.name: question for question in before.questions}
+    now.changes = [
+        ProbeChange(q.name, earlier[q.name].state, q.state, earlier[q.name].reused_tokens, q.reused_tokens)
+        for q in now.questions
+        if q.name in earlier
+    ]
+    now.other_server = _others(now, before)
+    states = {question.name: question.state for question in now.questions}
+    odd = [question.name for question in before.questions if question.state in _ODD]
+    deviated = [cause.question for cause in before.causes] or odd
+    if now.other_server or not deviated or "none" in (now.measure, before.measure):
+        return
+    if now.causes or any(states.get(name) in _ODD for name in deviated):
+        now.cured = False
+    elif all(states.get(name) == "as expected" for name in deviated):
+        now.cured = True
+
+
+def _others(now: Probe, before: Probe) -> list[str]:
+    """Name what makes two probes unlike, beside settings, which are what a cure changes."""
+    then, here = before.server, now.server
+    values = [
+        ("server", then.engine, here.engine),
+        ("build", then.build, here.build),
+        ("model", then.model, here.model),
+    ]
+    found = [f"{name}: {a or 'not said'}, now {b or 'not said'}" for name, a, b in values if not _same(name, a, b)]
+    lengths = [next((q.prompt_tokens for q in one.questions if q.name == "first"), None) for one in (before, now)]
+    if lengths[0] and lengths[1] and lengths[1] < lengths[0] * _SHORTER:
+        found.append(f"prompts: of {lengths[0]:,} tokens, now of {lengths[1]:,}")
+    return [cut(hidden(words), _CELLS) for words in found]
+
+
+def _same(name: str, then: str | None, now: str | None) -> bool:
+    """Whether two names can be of one thing; a build says itself always or never, and a model's path may go unsaid."""
+    if name == "model" and then is not None and now is not None:
+        return now in (then, _SLASH.split(then)[-1]) or then == _SLASH.split(now)[-1]
+    return then == now or (name != "build" and None in (then, now))
+
+
+def check_log(path: str) -> None:
+    """Open the log, so that one that cannot be read is noticed before anything is sent; a pipe is left as it is.
+
+    Raises:
+        CacheDoctorError: it is missing, a folder, or not to be read.
+    """
+    if path != "-" and (not os.path.exists(path) or os.path.isfile(path) or os.path.isdir(path)):
+        open_log(path).close()
+
+
+def join_log(now: Probe, path: str) -> None:
+    """Put beside the answers what the server's log shows.
+
+    Raises:
+        CacheDoctorError: the log cannot be read.
+    """
+    from cachedoctor import analyze
+
+    report = analyze(path)
+    shown = (f"{finding.code} {finding.name}: {finding.claim}" for finding in report.findings[:_FINDINGS])
+    now.log_findings = [cut(hidden(words), _CELLS) for words in shown]
+    seen = {finding.code for finding in report.findings}
+    both = [code for cause in now.causes for code in cause.codes if code in seen]
+    if both:
+        now.notes.append(f"the log shows the same: {', '.join(both)}")

@@ -1,0 +1,343 @@
+"""A request's conversation as hashes, and what fixes remember of as many conversations as fit."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+from cachedoctor.live.proxy.connections import tells_sender
+from cachedoctor.live.proxy.json_spans import decode, encode
+from cachedoctor.prompts.recognisers.client_marks import HEADER
+from cachedoctor.prompts.recognisers.generated_values import stamps
+from cachedoctor.prompts.recognisers.turns import Turn, from_body, split_reasoning
+
+_SYSTEM = ("system", "developer")
+_REASONING = frozenset({"reasoning_content", "reasoning", "thinking"})
+_THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
+_TEXTS = (None, "text", "input_text", "output_text")
+_MARKS = frozenset({"cache_control", "id", "tool_call_id", "tool_use_id", "call_id", "index", "signature"})
+"""Keys of messages, parts and calls that clients write anew though they say the same."""
+_EMPTY: tuple[Any, ...] = (None, "", [], {})
+
+
+class TurnTrail(NamedTuple):
+    """A conversation up to a request."""
+
+    head: int
+    """Hash of the model's name, of whom the body names, and of the system prompt, but for the dates and times in it."""
+    prefixes: tuple[int, ...]
+    """Hash of the first n + 1 turns, for each n."""
+    places: tuple[int, ...]
+    """Indexes of the turns in the list of messages."""
+    turns: tuple[Turn, ...]
+    said: int = 0
+    """Hash of what a client repeats when it sends a request again: its tools, and all messages that are no system
+    prompt; where there is one turn only, the system prompt as well."""
+
+
+def trail(body: dict[str, Any]) -> TurnTrail | None:
+    """Give the trail of a body; None where it has no list of messages, or no turn in it.
+
+    Texts that are to be embedded are no messages.
+
+    Raises:
+        ValueError: it is nested too deeply.
+    """
+    messages = body.get("messages", body.get("input"))
+    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
+        return None
+    first = leading(messages)
+    places = tuple(n for n in range(first, len(messages)) if role(messages[n]) not in _SYSTEM)
+    turns = tuple(from_body({"messages": [messages[n] for n in places]}) or ())
+    if not turns:
+        return None
+    prefixes, state = [], 0
+    for place in places:
+        state = extended(state, messages[place])
+        prefixes.append(state)
+    prompts = [body.get("system"), body.get("instructions"), *(message.get("content") for message in messages[:first])]
+    head = hash((encode(body.get("model")), _named(body), *(text for part in prompts for text in _system(part))))
+    repeated = [body.get("tools"), messages[first:], *(prompts if len(turns) == 1 else ())]
+    return TurnTrail(head, tuple(prefixes), places, turns, hash(encode(repeated)))
+
+
+def extended(prefix: int, message: dict[str, Any]) -> int:
+    """Hash of a prefix with one more turn."""
+    return hash((prefix, _bare(message)))
+
+
+def reply_turn(message: dict[str, Any]) -> Turn:
+    """The turn that an answer is when a client sends it back."""
+    found = from_body({"messages": [message]})
+    if found is None:
+        raise TypeError("a list of messages has turns")
+    return found[0]
+
+
+def leading(messages: list[Any]) -> int:
+    """How many messages are the system prompt."""
+    return next((n for n, message in enumerate(messages) if role(message) not in _SYSTEM), len(messages))
+
+
+def role(message: Any) -> str | None:
+    """The role of a message; None where it says none."""
+    found = message.get("role") if isinstance(message, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def _named(body: dict[str, Any]) -> str:
+    """Whom a body names: a user, a session, a key."""
+    metadata = body.get("metadata")
+    parts = [("", body), ("metadata.", metadata if isinstance(metadata, dict) else {})]
+    return encode({place + key: part[key] for place, part in parts for key in part if tells_sender(key)})
+
+
+def _system(content: Any) -> list[str]:
+    """What a system prompt says, but for its dates and times."""
+    if isinstance(content, str):
+        return [_timeless(content)]
+    found = []
+    for part in content if isinstance(content, list) else [content]:
+        if isinstance(part, dict) and isinstance(part.get("text"), str):
+            found += [encode(_said(part, "text")), _timeless(part["text"])]
+        else:
+            found.append(encode(part))
+    return found
+
+
+def _timeless(text: str) -> str:
+    """A text of the system prompt without its dates and times, and without the header that changes by itself."""
+    found, at = [], 0
+    for stamp in stamps(text):
+        found.append(text[at : stamp.start()])
+        at = stamp.end()
+    whole = "\0".join([*found, text[at:]])
+    header = HEADER.match(whole)
+    return whole if header is None else whole[header.end() :].lstrip("\n")
+
+
+def _bare(message: dict[str, Any]) -> tuple[str, ...]:
+    """What a turn says but for reasoning, equal for all forms in which clients send the same back."""
+    if role(message) is None and message.get("type") == "reasoning":
+        return ("reasoning",)
+    rest, calls = _said(message, "content"), message.get("tool_calls")
+    if isinstance(calls, list):
+        rest["tool_calls"] = [_call(call) for call in calls]
+    rest = {key: value for key, value in rest.items() if value not in _EMPTY and (key, value) != ("type", "message")}
+    return (encode(rest), *_texts(message.get("content"), role(message) == "assistant"))
+
+
+def _texts(content: Any, is_reply: bool) -> list[str]:
+    parts = content if isinstance(content, list) else [content]
+    found = [_part(part, is_reply) for part in parts]
+    return [part for part in found if part]
+
+
+def _part(part: Any, is_reply: bool) -> str:
+    """One part of a content; empty where it is reasoning alone, or says nothing."""
+    if not isinstance(part, dict):
+        text = _spoken(part, is_reply) if isinstance(part, str) else part
+        return "" if text in _EMPTY else encode(text)
+    if part.get("type") in _THOUGHTS:
+        return ""
+    if part.get("type") in _TEXTS and isinstance(part.get("text"), str):
+        more = {key: value for key, value in _said(part, "text", "type").items() if value not in _EMPTY}
+        text = _spoken(part["text"], is_reply)
+        return (encode(text) if text else "") + (encode(more) if more else "")
+    return encode(_said(part, "content")) + "".join(_texts(part.get("content"), False))
+
+
+def _spoken(text: str, is_reply: bool) -> str:
+    """A text as it is compared; clients trim answers, and cut reasoning out of them."""
+    return split_reasoning(text)[0].strip() if is_reply else text
+
+
+def _call(call: Any) -> Any:
+    """A call with its arguments as values: some clients write them anew."""
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return call
+    said = {key: value for key, value in function.items() if value not in _EMPTY}
+    if isinstance(function.get("arguments"), str):
+        try:
+            said["arguments"] = encode(decode(function["arguments"]))
+        except ValueError:
+            pass
+    return _said(call, "type") | {"function": said}
+
+
+def _said(part: dict[str, Any], *without: str) -> dict[str, Any]:
+    return {key: part[key] for key in part if key not in _MARKS and key not in _REASONING and key not in without}
+
+
+MOST = 256
+"""Conversations that are remembered: more than any server has slots."""
+EACH = 4 << 20
+"""Bytes that are remembered of one; one that has more is no longer edited."""
+TOGETHER = 32 << 20
+ENDS = 1 << 14
+"""Places at which requests ended that are remembered, as hashes, longer than their conversations."""
+_SEVERAL = None
+"""What is remembered of a place where several conversations ended."""
+_HASH = 40
+"""Bytes of a hash in a list."""
+_NOTED = 8 << 20
+"""Bytes of answers that wait for the next request."""
+
+
+class PinnedMessage(NamedTuple):
+    """A system message in the middle of a conversation, where it was first."""
+
+    turns: int
+    """Turns in front of it."""
+    prefix: int
+    """Their hash."""
+    said: str
+    """What it says, however it is written."""
+    raw: str
+    """Its bytes as they were sent on."""
+
+
+class Thought(NamedTuple):
+    """The reasoning of a turn, as JSON."""
+
+    fields: tuple[tuple[str, str], ...] = ()
+    """Keys of the message and their values."""
+    blocks: str = ""
+    """Blocks in front of its content."""
+    content: str = ""
+    """The whole content, where the reasoning stands in its text."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes."""
+        return len(self.blocks) + len(self.content) + sum(len(raw) for _, raw in self.fields) + _HASH
+
+
+class KnownConversation:
+    """What fixes remember of one conversation."""
+
+    def __init__(self, trail: TurnTrail, sender: bytes) -> None:
+        self.sender, self.head = sender, trail.head
+        self.turns, self.end, self.said = len(trail.prefixes), trail.prefixes[-1], trail.said
+        """Of its last request."""
+        self.clock: tuple[str, ...] | None = None
+        """Dates and times of the first request's system prompt."""
+        self.tools: dict[str, str] | None = None
+        """Its tools by name, as JSON; those that came later behind them."""
+        self.pinned: list[PinnedMessage] = []
+        self.thoughts: dict[int, Thought] = {}
+        """By the hash of the turns up to theirs."""
+        self.doubtful: set[int] = set()
+        """Turns, by hash, whose answers came twice with different reasoning: the same request was sent again."""
+        self.is_off = False
+        """It is not edited: the server refused an edit, or it is too long."""
+
+    def is_before(self, trail: TurnTrail) -> bool:
+        """Whether a request has all turns of its last one."""
+        return self.turns <= len(trail.prefixes) and trail.prefixes[self.turns - 1] == self.end
+
+    def go_on(self, trail: TurnTrail) -> None:
+        """Its last request is this one now."""
+        self.turns, self.end, self.said = len(trail.prefixes), trail.prefixes[-1], trail.said
+
+    def hear(self, turn: int, thought: Thought) -> None:
+        """Remember the reasoning of an answer; none of two that say the same after different reasoning."""
+        if self.thoughts.get(turn, thought) != thought:
+            del self.thoughts[turn]
+            self.doubtful.add(turn)
+        elif turn not in self.doubtful:
+            self.thoughts[turn] = thought
+
+    def forget(self) -> None:
+        """Forget what was for edits."""
+        self.clock, self.tools, self.pinned, self.thoughts, self.doubtful = None, None, [], {}, set()
+
+    @property
+    def size(self) -> int:
+        """Bytes of what is remembered."""
+        texts = [*(self.clock or ()), *(self.tools or {}).values()]
+        texts += [one.raw + one.said for one in self.pinned]
+        return sum(map(len, texts)) + sum(one.size for one in self.thoughts.values()) + _HASH * len(self.doubtful)
+
+
+class KnownConversations:
+    """The conversations that went on last, of all senders."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[int, tuple[KnownConversation, int]] = OrderedDict()
+        """By the identity of each, with the size that it had."""
+        self._size = 0
+        self._ends: OrderedDict[int, int | None] = OrderedDict()
+        """By the hash of a place: what the request said that ended there."""
+        self._noted: list[tuple[KnownConversation, int, Thought]] = []
+        """Reasoning of answers, with the hash of the turns up to it."""
+        self._noted_size = 0
+        self._noting = threading.Lock()
+
+    def follow(self, trail: TurnTrail, sender: bytes) -> KnownConversation:
+        """Give the conversation that a request goes on with; a new one where that is none, or not certain."""
+        self._take_noted()
+        places = [hash((sender, trail.head, prefix)) for prefix in trail.prefixes]
+        found = self._found(trail, sender, places)
+        if found is None:
+            found = KnownConversation(trail, sender)
+            is_other = self._ends.get(places[-1], trail.said) != trail.said
+            self._ends[places[-1]] = _SEVERAL if is_other else trail.said
+        else:
+            found.go_on(trail)
+            if self._ends.get(places[-1], 0) is not _SEVERAL:
+                self._ends[places[-1]] = trail.said
+        for place in places:
+            if place in self._ends:
+                self._ends.move_to_end(place)
+        while len(self._ends) > ENDS:
+            self._ends.popitem(last=False)
+        return found
+
+    def _found(self, trail: TurnTrail, sender: bytes, places: list[int]) -> KnownConversation | None:
+        """The one conversation that a request can go on with."""
+        begun = [one for one, _ in self._kept.values() if (one.sender, one.head) == (sender, trail.head)]
+        before = [one for one in begun if one.is_before(trail)]
+        # Whoever ended last in front of the request is meant, be it one that was forgotten.
+        last = max((n for n, place in enumerate(places, 1) if place in self._ends), default=0)
+        found = [one for one in before if one.turns == last]
+        if len(found) != 1 or self._ends[places[last - 1]] is _SEVERAL:
+            return None
+        if last < len(places):
+            return found[0]
+        # The same request again: any that is shorter may have come to the same words.
+        is_shared = len(before) > 1 or any(self._ends.get(place, 0) is _SEVERAL for place in places)
+        return found[0] if found[0].said == trail.said and not is_shared else None
+
+    def keep(self, conversation: KnownConversation) -> None:
+        """Remember a conversation as the last one."""
+        conversation.is_off = conversation.is_off or conversation.size > EACH
+        if conversation.is_off:
+            conversation.forget()
+        self._drop(id(conversation))
+        self._kept[id(conversation)] = conversation, conversation.size
+        self._size += conversation.size
+        while len(self._kept) > MOST or (self._size > TOGETHER and len(self._kept) > 1):
+            self._drop(next(iter(self._kept)))
+
+    def note(self, conversation: KnownConversation, turn: int, thought: Thought) -> None:
+        """Remember the reasoning of an answer; waits for nobody."""
+        with self._noting:
+            if self._noted_size + thought.size <= _NOTED:
+                self._noted.append((conversation, turn, thought))
+                self._noted_size += thought.size
+
+    def _take_noted(self) -> None:
+        with self._noting:
+            noted, self._noted, self._noted_size = self._noted, [], 0
+        for conversation, turn, thought in noted:
+            if id(conversation) in self._kept and not conversation.is_off:
+                conversation.hear(turn, thought)
+                self._kept[id(conversation)] = conversation, conversation.size
+        self._size = sum(size for _, size in self._kept.values()) if noted else self._size
+
+    def _drop(self, key: int) -> None:
+        if key in self._kept:
+            self._size -= self._kept.pop(key)[1]

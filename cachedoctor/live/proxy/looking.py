@@ -1,0 +1,322 @@
+"""Reads what passed: which prompt a request follows, what changed, what it cost; and records it."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cachedoctor.inputs.metrics import responses
+from cachedoctor.knowledge.texts import sound_json
+from cachedoctor.live.proxy import body_digests
+from cachedoctor.live.proxy.body_digests import unpacked
+from cachedoctor.live.proxy.body_fixes import BodyFixer
+from cachedoctor.live.proxy.exchange import (
+    Asked,
+    Change,
+    Exchange,
+    Record,
+    RecordedChange,
+    RecordedDetails,
+    RecordedResponse,
+    RecordedUsage,
+    Seen,
+)
+from cachedoctor.live.proxy.json_spans import decode
+from cachedoctor.live.proxy.record_file import RecordFile
+from cachedoctor.model import CacheDoctorError, PromptDiff
+from cachedoctor.prompts import compare_prompts, conversations, request_bodies, run_diff
+from cachedoctor.prompts import conversations as mode_switches
+from cachedoctor.prompts.model_files import ModelFiles
+from cachedoctor.prompts.prompt import Prompt
+from cachedoctor.redaction import harmless_words
+from cachedoctor.redaction.secrets import hidden
+
+MOST_BYTES = 24 << 20
+"""Bytes of the bodies whose prompts are kept; a prompt takes a few times its body."""
+
+
+class Earlier(msgspec.Struct):
+    """A prompt that passed."""
+
+    prompt: Prompt
+    sent: float
+    size: int
+    """Bytes of its body."""
+    conversation: int
+    prompt_tokens: int | None
+    """As the server counted them."""
+    tools: list[tuple[str, ...]]
+    """Names of its tools, then of those of the prompts before it in its conversation."""
+    fixed: Prompt | None = None
+    """What fixes that were only tried would have made of it; None where they would have changed nothing."""
+    reply: dict[str, Any] | None = None
+    """The answer, as clients send it back; None where it is not told."""
+
+
+class EarlierPrompts:
+    """As many as ``diff`` looks back, and no more than fit."""
+
+    def __init__(self) -> None:
+        self._kept: deque[tuple[Earlier, conversations.Outline]] = deque()
+        self._size = 0
+        self._count = 0
+
+    def follow(self, new: Earlier) -> Earlier | None:
+        """Give the prompt that a new one follows, and keep the new one; numbers its conversation."""
+        outline = conversations.outline(new.prompt)
+        # Answers end in another order than requests begin.
+        older = [(earlier, known) for earlier, known in self._kept if earlier.sent <= new.sent]
+        index = conversations.before([known for _, known in older], outline)
+        found = None if index is None else older[index][0]
+        if found is None:
+            self._count += 1
+        new.conversation = self._count if found is None else found.conversation
+        names = [] if found is None else found.tools[: conversations.LOOK_BACK - 1]
+        new.tools = [mode_switches.tool_names(new.prompt), *names]
+        self._keep(new, outline)
+        return found
+
+    def _keep(self, new: Earlier, outline: conversations.Outline) -> None:
+        if new.size > MOST_BYTES:
+            return
+        self._kept.append((new, outline))
+        self._size += new.size
+        while len(self._kept) > conversations.LOOK_BACK or self._size > MOST_BYTES:
+            self._size -= self._kept.popleft()[0].size
+
+
+_CUT_OFF = "the body is not JSON that can be read"
+
+
+_AROUND = 40
+"""Code points that a template writes between the parts of a reply."""
+
+
+class _Answered(NamedTuple):
+    """What the answer says."""
+
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    model: str | None = None
+
+
+class _Asked(NamedTuple):
+    """A request body that holds one prompt or several."""
+
+    body: dict[str, Any]
+    prompts: list[Prompt]
+
+
+class Looking:
+    """Looks at one request after the other."""
+
+    def __init__(self, asked: Asked) -> None:
+        """Load the tokenizer, open the file of records. Raises CacheDoctorError where one of them cannot be used."""
+        self._asked = asked
+        self._files = ModelFiles(asked.tokenizer, asked.template)
+        self._ask = run_diff.Ask(asked.tokenizer, asked.template)
+        self._earlier = EarlierPrompts()
+        self._fixer = BodyFixer(asked.fixes) if asked.fixes and asked.dry_run else None
+        self._records = None if asked.record is None else RecordFile(asked.record, asked.record_size)
+
+    def close(self) -> None:
+        """Close what is open."""
+        self._files.close()
+        if self._records is not None:
+            self._records.close()
+
+    def at(self, exchange: Exchange) -> Seen:
+        """Say what is to be said of a request, and record it."""
+        answered = _answered(exchange)
+        seen = Seen(
+            exchange.sent, harmless_words.path(exchange.path), exchange.status, exchange.seconds,
+            harmless_words.word(exchange.method, "method"), exchange.first_byte,
+            answered.model and harmless_words.model(answered.model), None,
+            answered.prompt_tokens, answered.cached_tokens, edits=list(exchange.edits),
+            fault=exchange.fault, untold=exchange.untold, is_prompt=True, unfixed=exchange.unfixed,
+        )  # fmt: skip
+        found = self._read(exchange, seen)
+        if found is None:
+            return seen
+        model = found.body.get("model")
+        if seen.model is None and isinstance(model, str):
+            seen.model = harmless_words.model(model)
+        recorded: PromptDiff | None = None
+        if len(found.prompts) == 1 and found.prompts[0].text:
+            try:
+                recorded = self._followed(found.prompts[0], exchange, seen)
+            except CacheDoctorError as error:  # a template or a server that gives no tokens
+                seen.notes.append(error.message)
+        self._record(exchange, seen, found.body, recorded)
+        return seen
+
+    def _read(self, exchange: Exchange, seen: Seen) -> _Asked | None:
+        """The prompts of the body; None where there are none, or it cannot be read."""
+        body = None if exchange.body is None else unpacked(exchange.body, exchange.coding)
+        if body is None:
+            seen.untold = (
+                seen.untold
+                or f"the body is {harmless_words.word(exchange.coding, 'coding')}, which is not unpacked here"
+            )
+            return None
+        found = _parsed(body, exchange.path)
+        if found is None:
+            seen.untold = _CUT_OFF
+        elif not found.prompts:
+            seen.is_prompt = False
+        return found if found is not None and found.prompts else None
+
+    def _followed(self, prompt: Prompt, exchange: Exchange, seen: Seen) -> PromptDiff | None:
+        """Compare with the request before it; what may be recorded of the difference is given."""
+        size = len(exchange.body or b"")
+        prompt = run_diff.rendered(prompt, self._ask, self._files)
+        reply = decode(exchange.reply.decode()) if exchange.reply else None
+        new = Earlier(prompt, exchange.sent, size, 0, seen.prompt_tokens, [], self._tried(exchange, seen), reply)
+        before = self._earlier.follow(new)
+        seen.conversation = new.conversation
+        if before is None:
+            return None
+        options = compare_prompts.Options()
+        found = compare_prompts.compare(before.prompt, prompt, self._files.cutter, options)
+        found = conversations.told(found, before.prompt, prompt, before.tools[1:])
+        seen.change = _change(found, seen.prompt_tokens)
+        if None not in (before.prompt_tokens, seen.prompt_tokens, seen.cached_tokens):
+            seen.recomputed = _recomputed(before.prompt_tokens or 0, seen.prompt_tokens or 0, seen.cached_tokens or 0)
+        if before.fixed is not None or new.fixed is not None:
+            scale = _scale(found, seen.prompt_tokens)
+            self._promise(before, new.fixed or prompt, scale, seen)
+        return compare_prompts.hashed(found)
+
+    def _tried(self, exchange: Exchange, seen: Seen) -> Prompt | None:
+        """The prompt as fixes would have made it, where they are only tried and would have changed something."""
+        body = unpacked(exchange.body or b"", exchange.coding)
+        if self._fixer is None or body is None:
+            return None
+        fixed = self._fixer.fix(body, exchange.path, exchange.sender)
+        if exchange.reply:
+            self._fixer.replied(fixed, decode(exchange.reply.decode()))
+        seen.edits += fixed.edits
+        seen.dry_run = bool(fixed.edits)
+        found = _parsed(fixed.body, exchange.path) if fixed.edits else None
+        return None if found is None else run_diff.rendered(found.prompts[0], self._ask, self._files)
+
+    def _promise(self, before: Earlier, b: Prompt, scale: float, seen: Seen) -> None:
+        """Say what the fixes in both requests would have kept, on memory that can be cut anywhere."""
+        a, cutter = before.fixed or before.prompt, self._files.cutter
+        found = compare_prompts.compare(a, b, cutter, compare_prompts.Options())
+        common = found.common_prefix_tokens
+        if before.reply is not None and b.text.startswith(a.text):
+            held = b.text[: _with_reply(b.text, len(a.text), before.reply)]
+            common = max(common, len(cutter.encode(held)) + cutter.leading(held))
+        seen.would_reuse = max(0, round(min(common, found.b.tokens - 1) * scale))
+        if seen.cached_tokens is not None:
+            seen.would_save = max(0, seen.would_reuse - seen.cached_tokens)
+
+    def _record(self, exchange: Exchange, seen: Seen, body: dict[str, Any], change: PromptDiff | None) -> None:
+        if self._records is None:
+            return
+        kept = self._asked.keep_text
+        record = Record(
+            "cachedoctor proxy", 1, "kept" if kept else "digests", seen.sent, seen.path, seen.status,
+            round(seen.seconds, 6), seen.fault, _told(seen), seen.conversation, seen.recomputed, _recorded(change),
+            seen.edits, seen.dry_run, seen.unfixed, body if kept else body_digests.without_texts(body),
+        )  # fmt: skip
+        # Not as msgspec writes JSON: a body may hold halves of surrogates.
+        note = self._records.add(json.dumps(msgspec.to_builtins(record), separators=(",", ":")).encode())
+        if note:
+            seen.notes.append(note)
+
+
+def _answered(exchange: Exchange) -> _Answered:
+    """What the answer says of its prompt; nothing where it is not one answer."""
+    answer = unpacked(exchange.answer, exchange.answer_coding)
+    if not answer:
+        return _Answered()
+    try:
+        given = responses.read([answer], "the answer")
+    except CacheDoctorError:
+        return _Answered()
+    if len(given.answers.each) != 1:
+        return _Answered()
+    told = given.answers.each[0]
+    return _Answered(told.prompt_tokens, told.cached_tokens, given.model)
+
+
+def _parsed(body: bytes, path: str) -> _Asked | None:
+    """The body and its prompts; none of what carries no prompt. None where it cannot be read."""
+    try:
+        value = json.loads(sound_json(body))
+        if not isinstance(value, dict):
+            return _Asked({}, [])
+        kind = request_bodies.kind_of(value, path)
+        return _Asked(value, [] if kind is None else request_bodies.prompts_of(value, kind, path))
+    except (ValueError, RecursionError, CacheDoctorError):
+        return None
+
+
+def _change(found: PromptDiff, prompt_tokens: int | None) -> Change:
+    first = found.first
+    if first is None:
+        return Change("equal", found.explanation, None, found.common_prefix_tokens)
+    return Change(
+        first.kind,
+        hidden(found.explanation),
+        None if first.place is None else hidden(first.place),
+        round(found.common_prefix_tokens * _scale(found, prompt_tokens)),
+        None if first.client is None else first.client.title,
+        hidden(first.advice[0].text) if first.advice else None,
+    )
+
+
+def _with_reply(text: str, at: int, reply: dict[str, Any]) -> int:
+    """How far a prompt is that of before, which ends at ``at``, and its reply as it was generated."""
+    for said in _said(reply):
+        start = text.find(said, at, at + len(said) + _AROUND)
+        if start < 0:
+            break
+        at = start + len(said)
+    return at
+
+
+def _said(reply: dict[str, Any]) -> Iterator[str]:
+    """The texts of a reply in the order in which models write them."""
+    content = reply.get("content")
+    blocks = content if isinstance(content, list) else [{"text": content}]
+    texts = [reply.get(key) for key in ("reasoning_content", "reasoning", "thinking")]
+    texts += [block.get(key) for block in blocks if isinstance(block, dict) for key in ("thinking", "text")]
+    calls = [call.get("function") or {} for call in reply.get("tool_calls") or () if isinstance(call, dict)]
+    texts += [call.get(key) for call in calls for key in ("name", "arguments")]
+    return (text.strip() for text in texts if isinstance(text, str) and text.strip())
+
+
+def _recomputed(before: int, prompt: int, cached: int) -> int:
+    """Tokens of the prompt before that were computed again; the last token of a prompt always is."""
+    return max(0, min(before, prompt - 1) - cached)
+
+
+def _scale(found: PromptDiff, prompt_tokens: int | None) -> float:
+    """Tokens of the server for one of those that were counted here; 1 where it does not say."""
+    return prompt_tokens / found.b.tokens if prompt_tokens is not None and found.b.tokens and not found.exact else 1.0
+
+
+def _told(seen: Seen) -> RecordedResponse:
+    """Counts in the form that every reader of responses knows."""
+    cached = None if seen.cached_tokens is None else RecordedDetails(seen.cached_tokens)
+    return RecordedResponse(
+        seen.model, RecordedUsage(seen.prompt_tokens, None if seen.prompt_tokens is None else cached)
+    )
+
+
+def _recorded(change: PromptDiff | None) -> RecordedChange | None:
+    if change is None or change.first is None:
+        return None
+    return RecordedChange(change.first.kind, change.first.field, change.first.place, change.explanation)
+
+
+def looked(looking: Looking, data: bytes) -> bytes:
+    """Look at an exchange that came through a pipe."""
+    return msgspec.msgpack.encode(looking.at(msgspec.msgpack.decode(data, type=Exchange)))

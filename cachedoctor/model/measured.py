@@ -1,0 +1,346 @@
+"""What vLLM and SGLang log instead of requests: samples, batches, periods, counters, and sums of given bodies."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from cachedoctor.model.bounds import Amount, Count, LineNumber, Long, Rate, Share
+from cachedoctor.model.diff import PromptDiff
+from cachedoctor.model.log_lines import Mark
+
+
+class CacheSample(msgspec.Struct):
+    """What one engine says of itself every few seconds. Shares run from 0 to 1, rates are tokens per second."""
+
+    session: Count
+    """Index of the session."""
+    path: str
+    line: LineNumber
+    engine: str | None = None
+    """``000``; None where the line names none, which was so up to 0.7."""
+    time: str | None = None
+    """``--MM-DDTHH:MM:SS``: vLLM writes no year."""
+    interval_s: Rate | None = None
+    """Seconds that the rates are over: the time between lines of an engine that is busy, else the default."""
+    prompt_rate: Rate | None = None
+    """Prompt tokens per second; what they count depends on the version, see prompt_tokens and computed_tokens."""
+    generation_rate: Rate | None = None
+    """Generated tokens per second."""
+    running: Amount | None = None
+    """Requests."""
+    waiting: Amount | None = None
+    """Requests."""
+    deferred: Amount | None = None
+    """Requests."""
+    kv_usage: Share | None = None
+    """Share of the KV cache that running requests hold; what is cached and free counts as unused."""
+    hit_rate: Share | None = None
+    """Reused share of the tokens looked up by the last 1,000 requests since the start or a reset; None: not printed."""
+    external_hit_rate: Share | None = None
+    mm_hit_rate: Share | None = None
+    """Of items, not of tokens."""
+    preemptions: Amount | None = None
+    prompt_tokens: Amount | None = None
+    """prompt_rate x interval_s where it counts all prompt tokens, reused ones included: up to 0.14."""
+    computed_tokens: Amount | None = None
+    """prompt_rate x interval_s where it counts computed tokens alone: 0.16 and newer."""
+    looked_up_tokens: Amount | None = None
+    """Prompt tokens that were looked up since the sample before, as the difference of two sums; as in SamplePeriod."""
+    looked_up_within: Amount | None = None
+    """Tokens by which looked_up_tokens may be off."""
+    answered: Amount | None = None
+    """Requests for text that were answered since the sample before; None where the log has no access lines."""
+
+
+class PrefillBatch(msgspec.Struct):
+    """What one scheduler says of a batch. A batch is neither a request nor a prompt: it may hold parts of several."""
+
+    session: Count
+    """Index of the session."""
+    path: str
+    line: LineNumber
+    rank: str | None = None
+    """``DP0 TP0``; None where the line names none."""
+    time: str | None = None
+    """ISO 8601 as the log has it, in the zone of the server."""
+    new_seqs: Amount | None = None
+    """Requests in it, one that continues the batch before included."""
+    new_tokens: Amount | None = None
+    """Tokens computed; rounded up to whole pages before 0.5.20."""
+    cached_tokens: Amount | None = None
+    """Tokens reused by the requests that were admitted in it, from all tiers together."""
+    token_usage: Share | None = None
+    """Share of the KV pool in use, from 0 to 1; of a hybrid or SWA model that of full attention."""
+    swa_usage: Share | None = None
+    mamba_usage: Share | None = None
+    running: Amount | None = None
+    """Requests."""
+    queue: Amount | None = None
+    """Requests."""
+    pending_tokens: Amount | None = None
+    continues: bool | None = None
+    """It goes on with the prompt that the batch before could not finish, so that it reuses nothing by itself."""
+    whole: bool = False
+    """It holds exactly one request from begin to end: prompt = new_tokens + cached_tokens, up to a page."""
+
+
+Since = Literal["start", "reset", "log"]
+"""What began it: a start of the server, a reset of its cache, or nothing but the begin of the log."""
+
+
+FULL = 0.95
+"""token_usage from which a batch counts as one of a full KV pool: running requests leave the cache next to no room."""
+STATES_FULL = 0.9
+"""mamba_usage from which it counts as one of a full pool of states: a request takes up to three of them at once."""
+BURST = 4
+"""New requests from which a batch that reused nothing is a burst: fewer come together by chance."""
+
+PROBE = 16
+"""Tokens, or one page where that is more: a request alone with no more is the server's warm-up or a health check."""
+
+
+class SamplePeriod(msgspec.Struct, tag_field="unit", tag="interval"):
+    """Statistics lines of one vLLM engine. Shares run from 0 to 1."""
+
+    engine: str | None
+    since: Since
+    """What began it: a start of the server, a reset of its cache, or the begin of the log."""
+    first_line: LineNumber
+    last_line: LineNumber
+    samples: Count = 0
+    busy: Count = 0
+    """Samples with prompt tokens in them."""
+    seconds: Rate = 0.0
+    """Time that the busy samples cover."""
+    prompt_tokens: Amount | None = None
+    """Sum over the samples; None where they do not tell, as in CacheSample."""
+    computed_tokens: Amount | None = None
+    """Sum over the samples, as there."""
+    within: Amount | None = None
+    """Tokens by which the sum may be off: rates are rounded, and the first interval is known to a second only."""
+    looked_up_tokens: Amount | None = None
+    """Prompt tokens that were looked up in the cache, reused ones included: computed_tokens / (1 - last_rate).
+
+    None where the log does not tell: below 0.16, behind the first 1,000 requests, where the begin is missing, and up
+    to 0.26 where requests waited.
+    """
+    looked_up_within: Amount | None = None
+    """Tokens by which looked_up_tokens may be off: the rate is rounded to a tenth of a percent."""
+    generated_tokens: Amount | None = None
+    """Of replies, as a sum over the samples."""
+    answered: Amount | None = None
+    """Requests for text that the server (all its engines) answered; None where the log has no access lines."""
+    rates: Count = 0
+    """Samples that print a hit rate."""
+    first_rate: Share | None = None
+    """Of the first busy sample that prints one."""
+    last_rate: Share | None = None
+    least_rate: Share | None = None
+    most_rate: Share | None = None
+    last_external_rate: Share | None = None
+    kv_usage: Share | None = None
+    """The highest."""
+    waiting: Count = 0
+    """The most requests that waited at once."""
+    marks: dict[str, Mark] = msgspec.field(default_factory=dict)
+    """Lines that prove it: ``first`` and ``last`` busy sample, ``begin`` (the reset), ``usage``."""
+
+
+class BatchPeriod(msgspec.Struct, tag_field="unit", tag="batch"):
+    """Prefill batches of one SGLang scheduler. Shares run from 0 to 1."""
+
+    rank: str | None
+    since: Since
+    """What began it: a start of the server, a reset of its cache, or the begin of the log."""
+    first_line: LineNumber
+    last_line: LineNumber
+    batches: Count = 0
+    seqs: Count = 0
+    """Requests admitted, as far as batches can be told apart from their continuations; no probes."""
+    new_tokens: Long = 0
+    """Computed."""
+    cached_tokens: Long = 0
+    """Reused."""
+    wholes: Count = 0
+    """Requests that were alone from begin to end, so that their prompt is known: in one batch, or in chunks.
+
+    Probes are none of them.
+    """
+    cold: Count = 0
+    """Of these, those that reused nothing."""
+    cached_least: Amount | None = None
+    """Reused tokens of the whole requests behind the first: the fewest."""
+    cached_most: Amount | None = None
+    """The most."""
+    best_share: Share | None = None
+    """The largest part of its own prompt that one of them reused."""
+    whole_tokens: Long = 0
+    """Prompt tokens of all whole requests."""
+    whole_cached: Long = 0
+    """Tokens that the whole requests behind the first reused."""
+    smallest_prompt: Amount | None = None
+    """Tokens of the shortest whole request."""
+    largest_prompt: Amount | None = None
+    """Tokens of the longest whole request."""
+    full_new_tokens: Long = 0
+    """Of new_tokens, those of batches with a token_usage of FULL or more."""
+    full_cached_tokens: Long = 0
+    """Of cached_tokens, those of batches with a full KV pool."""
+    states_new_tokens: Long = 0
+    """Of new_tokens, those of batches with a mamba_usage of STATES_FULL or more."""
+    states_cached_tokens: Long = 0
+    """Of cached_tokens, those of batches with a full pool of states."""
+    bursts: Count = 0
+    """Batches of BURST new requests or more that reused nothing."""
+    burst_seqs: Count = 0
+    """Requests in them."""
+    burst_new_tokens: Long = 0
+    """Tokens computed in them."""
+    after_burst_seqs: Count = 0
+    """Requests admitted behind the last of them."""
+    after_burst_cached: Long = 0
+    """Tokens that these reused."""
+    token_usage: Share | None = None
+    """The highest. What only the cache holds is not in it: it can be given up at once (0.4.3 to 0.5.23)."""
+    swa_usage: Share | None = None
+    """The highest."""
+    mamba_usage: Share | None = None
+    """The highest."""
+    usage_at_mamba: Share | None = None
+    """token_usage of the batch with the highest mamba_usage."""
+    retracted: Count = 0
+    """Requests that were put back into the queue because the memory was full."""
+    marks: dict[str, Mark] = msgspec.field(default_factory=dict)
+    """Lines that prove it: ``first``, ``last``, ``cold``, ``usage``, ``mamba``, ``retracted``, ``burst``, ``begin``.
+
+    ``whole`` is a whole request behind the first that reused least.
+    """
+
+
+Period = SamplePeriod | BatchPeriod
+
+
+class Bucket(msgspec.Struct):
+    """A bar of a histogram."""
+
+    most: Rate | None
+    """Tokens up to which it counts, from those of the bar before it on; None for the last one, which has no end."""
+    requests: Count
+
+
+class Counters(msgspec.Struct):
+    """Counters of one engine between two dumps of /metrics, or since the start of the server. Tokens, if not said."""
+
+    path: str
+    """The later dump."""
+    since: str | None
+    """The earlier dump; None: since the start of the server."""
+    source: str
+    """What wrote them: ``vllm``, ``sglang``."""
+    engine: str | None = None
+    """Label ``engine`` or rank; None where there is none."""
+    model: str | None = None
+    looked_up: Amount | None = None
+    """Prompt tokens that were looked up in the prefix cache."""
+    reused: Amount | None = None
+    """Of these, tokens that were found."""
+    prompt_tokens: Amount | None = None
+    """Prompt tokens of all requests, reused ones included."""
+    computed: Amount | None = None
+    """Prompt tokens that were computed."""
+    external_looked_up: Amount | None = None
+    external_reused: Amount | None = None
+    requests: Amount | None = None
+    """Requests that ended."""
+    preemptions: Amount | None = None
+    """Times that a running request had to give up its memory (retractions of SGLang)."""
+    evicted: Amount | None = None
+    """Tokens that left the cache for want of room."""
+    cached_local: Amount | None = None
+    """Prompt tokens that came from the cache of the engine, by their source (vLLM 0.16 and newer)."""
+    cached_external: Amount | None = None
+    """Prompt tokens that came from a cache beside it, by their source."""
+    cached_by_tier: dict[str, Amount] = msgspec.field(default_factory=dict)
+    """Reused prompt tokens by the memory that they were found in, as the server calls it; empty where it does not say.
+
+    ``device``, ``host``, ``disk``, ``p2p``, ``external_unspecified`` of vLLM 0.32; ``device``, ``host`` and ``storage``
+    of SGLang 0.5.9.
+    """
+    blocks_taken: Amount | None = None
+    """Blocks that requests took over from earlier ones, as far as vLLM samples them; unfilled ones are among them."""
+    computed_per_request: list[Bucket] = msgspec.field(default_factory=list)
+    """Requests by the prompt tokens that were computed for them (0.13 and newer)."""
+    prompt_per_request: list[Bucket] = msgspec.field(default_factory=list)
+    """Requests by the length of their prompt."""
+    config: dict[str, str] = msgspec.field(default_factory=dict)
+    """What the dump says of the cache: ``enable_prefix_caching``, ``block_size``, ``num_gpu_blocks`` ..."""
+
+
+class Answer(msgspec.Struct):
+    """What one response says of its request, in tokens; or, without them, what a logged prompt shares with others."""
+
+    prompt_tokens: Amount | None
+    """Reused ones included, whatever the endpoint prints."""
+    cached_tokens: Amount | None
+    """None where the server was not asked to say it."""
+    line: LineNumber | None = None
+    """Where in its input it stands."""
+    prefix: Amount | None = None
+    """Longest common prefix with the best earlier prompt, where the log has them; None for the first.
+
+    In the unit of ``length``. It may be longer where the log has cut one of them.
+    """
+    length: Amount | None = None
+    """Length of the prompt, where the log has it, in bytes or characters as ``prefix`` is."""
+
+
+_EACH = msgspec.Meta(extra_json_schema={"contract": {"maxItems": 10_000}})
+
+
+class Answers(msgspec.Struct):
+    """Responses of one server, in their order."""
+
+    path: str
+    source: str
+    """``responses``: given beside the log; ``log``: the server logged them."""
+    requests: Count = 0
+    told: Count = 0
+    """Of these, those that say how much was reused; the sums are over them."""
+    prompt_tokens: Amount = 0
+    """Reused ones included, whatever the endpoint prints."""
+    cached_tokens: Amount = 0
+    """Reused."""
+    each: Annotated[list[Answer], _EACH] = msgspec.field(default_factory=list)
+    """The first 10,000."""
+
+
+class SentBodies(msgspec.Struct):
+    """Sums over all bodies, in bytes of their text."""
+
+    bodies: int
+    complete: bool
+    """As many as the server answered, so that what it held can be worked out."""
+    size: int
+    """Of all prompts."""
+    shared: int
+    """Longest beginning that an earlier body had, too: what an endless cache would have reused."""
+    endless: int | None
+    """Of it, what is whole blocks."""
+    kept: int | None
+    """Of these, what a cache of the logged size still had; None where its size, or how long a token is, is unknown."""
+    repeated: int
+    """Behind a difference: it stood in an earlier body whose beginning was another."""
+    changed: int
+    """Bodies most of which is such text."""
+    salted: int
+    """What an earlier body under another ``cache_salt`` began with, beyond ``shared``."""
+    salts: int
+    """Different salts, none at all among them."""
+    worst: PromptDiff | None
+    """The changed body with most of it, against the one whose text it repeats."""
+
+    def share(self, part: int | None) -> float:
+        """What a part is of all prompts, from 0 to 1."""
+        return (part or 0) / self.size if self.size else 0.0

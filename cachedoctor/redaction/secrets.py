@@ -1,0 +1,348 @@
+"""Hides what looks like a secret in a quoted text: keys, passwords, mail addresses, names of users in paths.
+
+How secrets look stands in ``hiding/``, as data. A text is read as it is written and as it is meant
+(``hiding/decoding.py``); what is hidden is cut out of it as it is written. Knows no report. What it does not know it
+shows; ``cachedoctor redact`` hides whole logs. Patterns are compiled when a text may hold what they look for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+from cachedoctor.redaction import own
+from cachedoctor.redaction.contexts import CONTEXTS, Context, MustBe
+from cachedoctor.redaction.credentials import CREDENTIALS
+from cachedoctor.redaction.decoding import changes, decoded, is_random, is_random_short, is_word
+
+_BAR = re.compile(r" \| ([\w.-]+)", re.ASCII)
+"""A server that prints where two prompts diverge may print its bar inside a key."""
+_LONG_WORD = re.compile(r"(?<![A-Za-z0-9_.+/=~:$%!-])[A-Za-z0-9_.+/=~:$%!-]{8,}")
+"""What a credential that is known by its own shape stands in."""
+_DIGIT = re.compile(r"\d", re.ASCII)
+_PIECE = re.compile(r"[A-Za-z0-9]+")
+_JOINED = re.compile(r"[A-Za-z0-9]+(?:[+/_=-]{1,2}[A-Za-z0-9]+)*")
+_BASE64 = re.compile(r"(?<![\w/+.-])[A-Za-z0-9+/]{40,}={0,2}(?![\w/+-]|\.\w)", re.ASCII)
+_HEX = re.compile(r"(?<![\w/+.-])(?:[0-9a-f]{32,}|[0-9A-F]{32,})(?![\w/+-]|\.\w)", re.ASCII)
+_KINDS = {
+    _BASE64: [re.compile(kind) for kind in ("[a-z]", "[A-Z]", "[0-9]")],
+    _HEX: [re.compile(kind) for kind in ("[A-Fa-f]", "[0-9]")],
+}
+"""What occurs in those that are taken for keys."""
+_NEEDS: dict[str, set[str]] = {}
+"""What contexts need, by the word in it; most texts hold none of these."""
+for _context in CONTEXTS:
+    for _need in _context.needs:
+        _NEEDS.setdefault(_need.rstrip("=: \"'`\\]"), set()).add(_need)
+_IDS = re.compile(
+    r"(?:media|toolu|call|chatcmpl|cmpl|msg|req|resp|run|thread|asst|file|batch|fc|rs|ctc|gen|session|conv|evt|srvtoolu"
+    r"|tooluse)[_-](?:[0-9a-f]{2}_)?\Z"
+)
+"""Ids of answers and calls of tools are no secrets, and may be why prompts diverge."""
+_UUID = re.compile(r"[0-9A-Fa-f]{1,12}(?:-[0-9A-Fa-f]{4}){1,3}-[0-9A-Fa-f]{4,12}")
+_EDGE = 6
+"""Characters of a part of a cut word that is hidden."""
+_NO_SECRET = frozenset({
+    "required", "incorrect", "wrong", "invalid", "missing", "not", "the", "set", "empty", "none", "null", "true",
+    "false", "optional", "protected", "correct", "changed", "expired", "secret", "hidden", "also", "only", "used",
+    "stored", "sent", "given", "needed", "based", "hashed", "encrypted", "being", "valid", "too", "unknown",
+    "password", "authentication", "auth", "string", "file", "field", "here", "there", "what", "that", "this",
+    "your", "from", "same",
+})  # fmt: skip
+"""Words that follow ``password is``."""
+
+
+_WALLET = 10
+"""Words of a wallet that are hidden: it has 12 and more, and a server may cut some."""
+
+
+class Region(NamedTuple):
+    """A part of a text that is hidden."""
+
+    start: int
+    end: int
+    shown: str
+    rest: str
+    """What stands for it in a further piece of a text, where it goes on in one."""
+
+
+def hidden(text: str) -> str:
+    """Return ``text`` with whatever looks like a secret replaced by what it is, ``<key>``, ``<user>`` ..."""
+    parts: list[str] = []
+    end = 0
+    for region in regions(text):
+        parts += text[end : region.start], region.shown
+        end = region.end
+    return "".join([*parts, text[end:]])
+
+
+def parted(pieces: list[str]) -> list[str]:
+    """Return the pieces of a text as they may be shown; a secret that lies in several is hidden in each of them."""
+    shown, found, begin = list(pieces), [], 0
+    for piece in pieces:  # by itself a piece begins and ends a word
+        found += [r._replace(start=r.start + begin, end=r.end + begin) for r in regions(piece)]
+        begin += len(piece)
+    found += regions("".join(pieces))
+    for region in reversed(merged(found)):  # what stands before a change keeps its place
+        new, begin = region.shown, 0
+        for at, piece in enumerate(pieces):
+            first, last = max(region.start - begin, 0), min(region.end - begin, len(piece))
+            if first < last:
+                shown[at] = shown[at][:first] + new + shown[at][last:]
+                new = region.rest
+            begin += len(piece)
+    return shown
+
+
+def without_cut_words(pieces: list[str]) -> list[str]:
+    """Hide the first and the last word of a text that a server cut anywhere, where they look drawn.
+
+    A key that is cut has lost what it could be known by, so that little is asked: a part of six characters that is no
+    word. A word that reaches up to where two pieces meet is left: it is what the prompts differ in.
+    """
+    if len(pieces) == 1:
+        return [_without_last(_without_first(pieces[0], None), None)]
+    return [_without_first(pieces[0], len(pieces[0])), *pieces[1:-1], _without_last(pieces[-1], 0)]
+
+
+_SPACE = re.compile(r"[\s\"'`,;(){}\[\]<>|]|\\{1,4}[nrt]")
+
+
+def _without_first(text: str, kept: int | None) -> str:
+    start = len(text) - len(text.lstrip(" ."))
+    found = _SPACE.search(text, start)
+    end = len(text) if found is None else found.start()
+    return text if end == kept or not _is_cut_key(text[start:end]) else f"{text[:start]}<cut>{text[end:]}"
+
+
+def _without_last(text: str, kept: int | None) -> str:
+    end = len(text.rstrip(" ."))
+    start = max((found.end() for found in _SPACE.finditer(text, 0, end)), default=0)
+    return text if start == kept or not _is_cut_key(text[start:end]) else f"{text[:start]}<cut>{text[end:]}"
+
+
+def _is_cut_key(word: str) -> bool:
+    return _UUID.search(word) is not None or any(map(_is_part_of_key, _PIECE.findall(word)))
+
+
+def _is_part_of_key(piece: str) -> bool:
+    return len(piece) >= _EDGE and (not is_word(piece) or (piece.isupper() and len(piece) > _EDGE))
+
+
+# ---- where secrets are
+
+
+def regions(text: str) -> list[Region]:
+    """Return where secrets stand in ``text``, in order, none of them overlapping."""
+    view = decoded(text)
+    if view is None:
+        found = list(_found(text))
+    else:
+        found = [r._replace(start=s, end=e) for r in _found(view.text) for s, e in [view.span(r.start, r.end)]]
+        # a path of Windows, or a password, is no text with escapes, and what nobody sees may stand between two words
+        if "\\" in text or not text.isascii():
+            found = [*_found(text, words=not text.isascii()), *found]
+    return merged(found) if found else found
+
+
+def merged(found: list[Region]) -> list[Region]:
+    """Join regions that overlap; the widest says what they are, of equally wide ones the first."""
+    out: list[Region] = []
+    widest = 0
+    for region in sorted(found, key=lambda r: r.start):
+        if out and region.start < out[-1].end:
+            last, wide = out[-1], region.end - region.start
+            words = region if wide > widest else last
+            widest = max(wide, widest)
+            out[-1] = Region(last.start, max(last.end, region.end), words.shown, words.rest)
+        else:
+            out.append(region)
+            widest = region.end - region.start
+    return out
+
+
+def _found(text: str, *, words: bool = True) -> Iterator[Region]:
+    """Find secrets by what stands around them, and, where ``words`` are read, by their own shape."""
+    for start, end in own.found(text):
+        yield Region(start, end, "<hidden>", "<hidden>")
+    low = text.lower()
+    there = {need for stem, needs in _NEEDS.items() if stem in low for need in needs if need in low}
+    contexts = [c for c in CONTEXTS if not there.isdisjoint(c.needs)] if there else []
+    early = [
+        region for context in contexts if not context.yields and not context.is_late for region in _in(context, text)
+    ]
+    yield from early
+    for word in _LONG_WORD.finditer(text) if words else ():
+        if _may_be_key(word[0]):
+            yield from _in_word(text, *word.span())
+    for context in contexts:
+        if context.is_late:
+            yield from _in(context, text)
+        elif context.yields:
+            yield from (r for r in _in(context, text) if not any(r.start < o.end and o.start < r.end for o in early))
+
+
+def _may_be_key(word: str) -> bool:
+    if _DIGIT.search(word) or (len(word) >= _CAPITALS and ("-" in word or "_" in word)):
+        return True
+    return not (word.islower() or word.istitle() or (word.isupper() and len(word) < _CAPITALS))
+
+
+_CAPITALS = 16
+"""Letters of one case that are no word any more where they are capitals, or are joined."""
+
+
+@cache
+def place(context: Context) -> re.Pattern[str]:
+    """Compile the pattern of a place."""
+    flags = re.I if context.ignore_case else 0
+    return re.compile(context.pattern, flags | re.S if context.is_of_lines else flags)
+
+
+def _in(context: Context, text: str) -> Iterator[Region]:
+    for found in place(context).finditer(text):
+        for group, at in found.re.groupindex.items():
+            if found[at] and _looks(context.must_be, found[at]):
+                shown = "<user>" if group == "user" and context.name == "address" else context.instead
+                yield Region(*found.span(at), shown, shown.removesuffix("@"))
+
+
+def _looks(must_be: MustBe, value: str) -> bool:
+    if must_be == "any":
+        return True
+    plain = value.rstrip(".!?)")
+    if must_be == "unlike":
+        return plain.lower() not in _NO_SECRET and len(plain) >= 4
+    if must_be == "no word":
+        return not is_word(plain)
+    if must_be == "mnemonic":
+        return len(value.split()) >= _WALLET
+    return _is_drawn(plain)
+
+
+def _is_drawn(value: str) -> bool:
+    return any(is_random_short(piece) for piece in _PIECE.findall(value)) or (
+        len(value) >= 16 and not any(is_word(piece) for piece in _PIECE.findall(value))
+    )
+
+
+@cache
+def shapes(before: str = r"(?<![A-Za-z0-9])") -> re.Pattern[str]:
+    """Compile all credentials into one pattern; the number of the last group says which one fits."""
+    rows = (f"(?P<_{number}>{row.begin}){row.rest}" for number, row in enumerate(CREDENTIALS))
+    return re.compile(before + "(?:" + "|".join(rows) + ")", re.ASCII)
+
+
+_GLUED = r"(?<=[A-Za-z0-9])"
+_MAY_BE_GLUED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{20}")
+_GLUED_REST, _GLUED_LONG, _GLUED_SHARE = 12, 40, 0.15
+"""Characters that a key must have behind its begin where a letter stands in front (``tshpat_...``, but no ``task-1``);
+those from which on this share of them must be of another class than the one before."""
+_WORD_IN_SK = re.compile(r"(?<![A-Za-z])(?:ta|di|ri|de|ma|a|hu|du|whi|fla|sub-?ta|multi-?ta)\Z", re.I)
+"""Begin of a word that ends in ``sk``."""
+
+
+def _glued(text: str, start: int, end: int) -> Iterator[Region]:
+    """Find credentials that a letter or a digit stands in front of."""
+    if _MAY_BE_GLUED.search(text, start, end) is None or _HEX_ONLY.fullmatch(text, start, end) is not None:
+        return
+    at = start
+    while (found := shapes(_GLUED).search(text, at, end)) is not None:
+        begin = found[found.lastgroup or 0]
+        rest = text[found.start() + len(begin) : found.end()]
+        is_part = begin == "sk-" and _WORD_IN_SK.search(text, start, found.start()) is not None
+        if not is_part and len(begin) > 1 and len(rest) >= _GLUED_REST and _is_glued_key(begin, rest):
+            yield from _with_bar(text, Region(*found.span(), f"{begin}<key>", "<key>"))
+            at = found.end()
+        else:
+            at = found.start() + 1
+
+
+def _is_glued_key(begin: str, rest: str) -> bool:
+    is_mixed = any(not char.islower() for char in rest if char.isalnum())
+    if is_mixed and (len(begin) > 5 or (len(begin) > 3 and not begin[-1].isalnum())):  # shpat_: no word ends so
+        return True
+    if begin.isupper() and len(begin) > 3 and rest.upper() == rest and len(rest) >= 16:  # AKIA
+        return True
+    if any(is_random_short(piece, 16) for piece in _PIECE.findall(rest)):
+        return True
+    if len(rest) >= _GLUED_LONG and _DIGIT.search(rest) is not None:
+        return changes(rest) >= _GLUED_SHARE * len(rest)
+    return len(rest) >= 24 and rest.upper() == rest and sum(char.isdigit() for char in rest) >= 3
+
+
+def _in_word(text: str, start: int, end: int) -> Iterator[Region]:
+    for found in _TOKEN.finditer(text, start, end):
+        yield from _with_bar(text, Region(*found.span(), "<token>", "<token>"))
+    for found in shapes().finditer(text, start, end):
+        begin = found[found.lastgroup or 0]
+        rest = text[found.start() + len(begin) : found.end()]
+        if _fits(CREDENTIALS[int((found.lastgroup or "_0")[1:])].must_be, rest):
+            yield from _with_bar(text, Region(*found.span(), f"{begin}<key>", "<key>"))
+    yield from _glued(text, start, end)
+    for pattern in (_BASE64, _HEX):
+        for found in pattern.finditer(text, start, end):
+            if all(kind.search(found[0]) for kind in _KINDS[pattern]):
+                yield _long(text, *found.span())
+    for found in _JOINED.finditer(text, start, end):
+        yield from _drawn(text, *found.span())
+
+
+_TOKEN = re.compile(r"(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]{0,4000}){0,4}", re.ASCII)
+
+
+def _with_bar(text: str, region: Region) -> Iterator[Region]:
+    yield region
+    bar = _BAR.match(text, region.end)
+    if bar is not None:
+        yield Region(*bar.span(1), region.rest, region.rest)
+
+
+def _fits(must_be: str, rest: str) -> bool:
+    if must_be == "mixed":
+        return any(not char.islower() for char in rest if char.isalnum())
+    return must_be == "any" or _is_drawn(rest)
+
+
+def _drawn(text: str, start: int, end: int) -> Iterator[Region]:
+    """Find parts of a word that look drawn; parts next to them that are no words are of the same key."""
+    pieces, last = list(_PIECE.finditer(text, start, end)), -1
+    is_id = len(pieces) > 1 and _IDS.search(text, start, pieces[1].start()) is not None
+    if not is_id and _is_drawn_whole([piece[0] for piece in pieces]):
+        yield _long(text, start, end)
+        return
+    for at, piece in enumerate(pieces):
+        if at <= last or not _is_drawn_piece(text, piece):
+            continue
+        first, last = at, at
+        while first > 0 and not is_word(pieces[first - 1][0]):
+            first -= 1
+        while last + 1 < len(pieces) and not is_word(pieces[last + 1][0]):
+            last += 1
+        yield _long(text, pieces[first].start(), pieces[last].end())
+
+
+_WHOLE = 40
+"""Characters of a key with dashes in it that has no part long enough to tell."""
+
+
+def _is_drawn_whole(pieces: list[str]) -> bool:
+    whole = "".join(pieces)
+    if len(whole) < _WHOLE or len(pieces) == 1 or _HEX_ONLY.match(whole) or not is_random(whole):
+        return False
+    return 5 * sum(len(piece) for piece in pieces if not is_word(piece)) >= 4 * len(whole)
+
+
+def _is_drawn_piece(text: str, piece: re.Match[str]) -> bool:
+    if not is_random(piece[0]) or _HEX_ONLY.match(piece[0]):
+        return False
+    return _IDS.search(text, max(0, piece.start() - 16), piece.start()) is None
+
+
+_HEX_ONLY = re.compile(r"(?:[0-9a-f]+|[0-9A-F]+)\Z")
+
+
+def _long(text: str, start: int, end: int) -> Region:
+    return Region(start, end, f"{text[start : start + 4]}<key>", "<key>")

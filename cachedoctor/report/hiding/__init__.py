@@ -1,1 +1,0 @@
-"""How secrets look, as data, and how they may be written."""

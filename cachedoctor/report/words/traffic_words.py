@@ -1,0 +1,291 @@
+"""Words for servers, clients, slow requests and the account, shared by all formats."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from cachedoctor.knowledge import builds
+from cachedoctor.knowledge.launchers import FASTER
+from cachedoctor.model import Account, AccountRow, ClientAccount, ClientBy, Report, Session, SettingName, SlowTurn
+from cachedoctor.redaction.secrets import hidden
+from cachedoctor.report.words.numbers import count, duration, number, percent
+
+ROWS: dict[AccountRow, str] = {
+    "reused": "reused",
+    "new": "new text",
+    "client": "behind what the client changed",
+    "server": "lost by the server",
+    "together": "computed at once by several requests with one beginning",
+    "rounding": "rounding",
+    "unexplained": "not reused, against what this build does",
+    "undecided": "cannot tell: new, changed by the client, or lost by the server",
+}
+
+
+class Part(NamedTuple):
+    """One row of the account."""
+
+    row: AccountRow
+    words: str
+    tokens: int
+
+
+def whole(report: Report) -> Account | None:
+    """Return the account of the whole log; None where no request's tokens are known."""
+    found = next((account for account in report.accounts if account.scope == "log"), None)
+    return found if found is not None and found.prompt_tokens else None
+
+
+def account_parts(account: Account) -> list[Part]:
+    """Sum up each row, in the order of the account; rows without tokens are left out."""
+    sums = {row: sum(entry.tokens for entry in account.entries if entry.row == row) for row in ROWS}
+    return [Part(row, ROWS[row], tokens) for row, tokens in sums.items() if tokens]
+
+
+def computed_for(report: Report) -> str:
+    """Say what the computed tokens were, as shares of the prompt tokens; nothing where none was computed."""
+    account = whole(report)
+    if account is None:
+        return ""
+    found = sorted((part for part in account_parts(account) if part.row != "reused"), key=lambda part: -part.tokens)
+    words = ", ".join(f"{percent(part.tokens, account.prompt_tokens)} {part.words}" for part in found)
+    return f"{words} (KV events)" if any(entry.proof for entry in account.entries) else words
+
+
+HEADS = ("Client", "Requests", "Prompt tokens", "Reused", "Computed again", "Cannot tell", "Most of it for")
+_BY: dict[ClientBy, str] = {
+    "session": "session", "user": "user", "salt": "salt", "system_prompt": "system prompt", "route": "route",
+    "address": "address",
+}  # fmt: skip
+_NOT_AGAIN = ("reused", "new", "undecided")
+_LONGEST = 64
+
+
+class ClientRow(NamedTuple):
+    """What a table shows of a client."""
+
+    who: str
+    requests: str
+    tokens: str
+    reused: str
+    again: str
+    undecided: str
+    """New or computed again: nothing tells."""
+    cause: str
+
+
+def client_rows(report: Report, most: int) -> list[ClientRow]:
+    """Return the rows of a table: ``most`` clients and the others as one; none where there is but one client."""
+    named = [one for one in report.clients if one.by in _BY]
+    if len(report.clients) < 2:
+        return []
+    rest = [one for one in report.clients if one.by == "other"]
+    left = named[most:] + rest
+    found = [_row(one, who(one)) for one in named[:most]]
+    if left:
+        found.append(_row(_together(left), f"{number(sum(one.clients for one in left))} others"))
+    return found + [_row(one, "unknown") for one in report.clients if one.by == "unknown"]
+
+
+def who(client: ClientAccount) -> str:
+    """Write which client it is."""
+    name = hidden(client.name or "")
+    return f"{_BY[client.by]} {name if len(name) <= _LONGEST else name[: _LONGEST - 3] + '...'}"
+
+
+def sentence(row: ClientRow) -> str:
+    """Write a row as a sentence."""
+    if not row.tokens:
+        return f"{row.requests}, lengths unknown"
+    cause = f", most for {row.cause}" if row.cause else ""
+    undecided = f", {row.undecided} new or again" if row.undecided != "0 %" else ""
+    return f"{row.requests}, {row.tokens} tokens, {row.reused} reused, {row.again} computed again{cause}{undecided}"
+
+
+def _together(clients: list[ClientAccount]) -> ClientAccount:
+    return ClientAccount(
+        "other", None, sum(c.clients for c in clients), sum(c.requests for c in clients),
+        sum(c.not_placed for c in clients), sum(c.prompt_tokens for c in clients),
+        [entry for c in clients for entry in c.entries],
+    )  # fmt: skip
+
+
+def _row(client: ClientAccount, name: str) -> ClientRow:
+    requests, whole = count(client.requests + client.not_placed, "request"), client.prompt_tokens
+    if not whole:
+        return ClientRow(name, requests, "", "", "", "", "")
+    lost: dict[str | None, int] = {}
+    for entry in client.entries:
+        if entry.row not in _NOT_AGAIN:
+            lost[entry.kind] = lost.get(entry.kind, 0) + entry.tokens
+    cause = max(lost, key=lambda kind: (lost[kind], kind or ""), default=None)
+    return ClientRow(
+        name, requests, number(whole), percent(_of(client, "reused"), whole), percent(sum(lost.values()), whole),
+        percent(_of(client, "undecided"), whole), cause or "",
+    )  # fmt: skip
+
+
+def _of(client: ClientAccount, row: str) -> int:
+    return sum(entry.tokens for entry in client.entries if entry.row == row)
+
+
+_LONG = 5_000
+"""Milliseconds from which on a turn is worth a row beside findings."""
+
+
+def split(turn: SlowTurn) -> str:
+    """Say how long it took, and what its prompt and its reply had of that."""
+    prompt = f"{duration(turn.prompt_ms)} prompt ({_prompt(turn)})"
+    if turn.reply_ms is None:
+        return f"task {turn.task}: {prompt}, and a reply of which the log does not say how long it took"
+    reply = f"{duration(turn.reply_ms)} reply"
+    tokens = f" ({count(turn.reply_tokens, 'token')})" if turn.reply_tokens is not None else ""
+    return f"task {turn.task}: {duration(turn.ms)} = {prompt} + {reply}{tokens}"
+
+
+def _prompt(turn: SlowTurn) -> str:
+    if turn.new_tokens is None or turn.again_tokens is None:
+        return "the log does not say how much of it was new"
+    computed = turn.new_tokens + turn.again_tokens + (turn.undecided_tokens or 0)
+    parts = [
+        (turn.reused_tokens, "reused"),
+        (turn.new_tokens, "new"),
+        (turn.again_tokens, "computed again"),
+        (turn.undecided_tokens, "new or computed again"),
+    ]
+    (tokens, what), *others = [part for part in parts if part[0]] or [(0, "computed")]
+    said = [f"{count(tokens or 0, 'token')} {what}", *(f"{number(n or 0)} {words}" for n, words in others)]
+    speed = computed / turn.prompt_ms * 1000
+    return ", ".join(said) + (f", {number(speed)}/s" if speed >= 1 else "")
+
+
+def _share_again(turn: SlowTurn) -> float | None:
+    """Share of the computed tokens that were computed again; None where most of it is not known."""
+    if turn.new_tokens is None or turn.again_tokens is None or turn.undecided_tokens is None:
+        return None
+    computed = turn.new_tokens + turn.again_tokens + turn.undecided_tokens
+    if 2 * turn.undecided_tokens >= max(computed, 1):
+        return None
+    return turn.again_tokens / max(computed, 1)
+
+
+def reason(turn: SlowTurn, report: Report) -> str:
+    """Say in one sentence why it took so long."""
+    if turn.reply_ms is not None and turn.reply_ms > turn.prompt_ms:
+        return "most of it is the reply: that is the speed of the machine, not the cache"
+    again = _share_again(turn)
+    if again is None:
+        return "what of its prompt could have been reused is not in this log"
+    if again >= 0.5:
+        return "most of it is text that was computed before: that is the cache"
+    return f"that is the speed of the machine, not the cache: {', '.join(['shorter prompts', *_faster(report)])}"
+
+
+def _faster(report: Report) -> list[str]:
+    """What else makes prompts faster, in the words of what starts the server; nothing where that is not known."""
+    starts = {info.launcher for info in report.inputs} | {session.launcher for session in report.sessions}
+    known = [words for launcher, words in FASTER.items() if launcher in starts]
+    if known or any(session.program is not None for session in report.sessions):
+        return known[:1]
+    return ["more layers on the GPU, -ub"]
+
+
+def not_the_cache(report: Report) -> SlowTurn | None:
+    """Return the slowest request where it took long and the cache is not why; None otherwise."""
+    turn = next(iter(report.slowest), None)
+    again = None if turn is None else _share_again(turn)
+    if turn is None or again is None or turn.ms < _LONG:
+        return None
+    return turn if 2 * again * turn.prompt_ms < turn.ms else None
+
+
+LLAMA = "llama.cpp"
+"""The engine whose log has requests; those of all others have measurements."""
+UNKNOWN = "unknown"
+"""The engine of responses that any server may have written."""
+_NAMES = {"vllm": "vLLM", "sglang": "SGLang", UNKNOWN: "a server of unknown make"}
+_RULES = {"vllm": re.compile(r"CD5\d\d"), "sglang": re.compile(r"CD6\d\d"), "ollama": re.compile(r"CD7\d\d")}
+_CACHES: dict[str, tuple[SettingName, str]] = {
+    "vllm": ("prefix_caching", "prefix caching"),
+    "sglang": ("radix_cache", "radix cache"),
+}
+"""The setting that says whether the cache is on, and what the engine calls it."""
+SOURCES = {
+    "line": "",
+    "option": " (given by --build)",
+    "wording": " (from its messages)",
+    "source": " (by the line numbers of its source)",
+    "paste": " (by the text above the log)",
+}
+"""How the build or the version is known."""
+
+
+def engine(name: str) -> str:
+    """Write an engine as it writes itself."""
+    return _NAMES.get(name, name)
+
+
+def program(session: Session) -> str:
+    """Write the program of a session as it writes itself."""
+    return session.program or engine(session.engine)
+
+
+def of_rule(code: str) -> str:
+    """Return the engine whose logs a rule is about."""
+    return next((name for name, pattern in _RULES.items() if pattern.fullmatch(code)), LLAMA)
+
+
+def rules_of(engine: str, codes: set[str]) -> set[str]:
+    """Return those of ``codes`` that are about logs of this engine."""
+    return {code for code in codes if of_rule(code) == engine}
+
+
+def version(session: Session) -> str:
+    """Say which build or version it is, as far as that is known; nothing of a server of which not even that is."""
+    if session.engine == UNKNOWN:
+        return ""
+    if session.engine == LLAMA:
+        return builds.describe(session.build, session.build_min, session.build_max)
+    if session.version:
+        return session.version
+    low, high = session.version_min, session.version_max
+    if low and high:
+        return low if low == high else f"{low} to {high}"
+    if low or high:
+        return f"{low} or newer" if low else f"{high} or older"
+    return "unknown version"
+
+
+def server_parts(session: Session) -> list[str]:
+    """Say what a server with measurements computes and keeps; what the log does not say is named as unknown."""
+    found = []
+    architecture = session.setting("architecture")
+    if isinstance(architecture, str) and architecture:
+        found.append(architecture)
+    if session.memory not in (None, "attention"):
+        found.append(f"{session.memory} memory")
+    found += cache(session)
+    block = session.setting("attention_block") or session.setting("block_size")
+    if session.engine == "vllm" and isinstance(block, int):
+        found.append(f"blocks of {count(block, 'token')}")
+    said = session.settings.get("kv_connector")
+    connector = None if said is None else said.value
+    if isinstance(connector, str) and connector:
+        found.append(f"connector {connector}")
+    return found
+
+
+def cache(session: Session) -> list[str]:
+    """Say whether the prefix cache is on, and how large the memory is that it shares with running requests.
+
+    Nothing of engines whose logs do not tell of either.
+    """
+    if session.engine not in _CACHES:
+        return []
+    name, words = _CACHES[session.engine]
+    on = session.setting(name)
+    found = [f"{words} {'on' if on else 'off'}" if isinstance(on, bool) else f"{words}: unknown whether on"]
+    tokens = session.setting("kv_tokens")
+    found.append(f"KV cache {count(tokens, 'token')}" if isinstance(tokens, int) else "size of the KV cache unknown")
+    return found
