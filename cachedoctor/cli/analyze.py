@@ -57,7 +57,7 @@ from cachedoctor.cli.started import started
 from cachedoctor.report.base import FORMATS, FormatName, Look, write
 
 if TYPE_CHECKING:
-    from cachedoctor.cli.live import Stream
+    from cachedoctor.cli.stream import Stream
     from cachedoctor.doctor.analysis.analyzer import Analyzer
     from cachedoctor.doctor.analysis.filtering import Wanted
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
@@ -420,7 +420,7 @@ def _chosen(report: Report, wanted: Wanted | None, start: Told | None, unknown: 
 
 
 def _stream(job: _Job, sink: Sink) -> Stream:
-    from cachedoctor.cli.live import Stream
+    from cachedoctor.cli.stream import Stream
 
     return Stream(sink)
 

@@ -32,8 +32,8 @@ from cachedoctor.cli.started import Started, started
 from cachedoctor.report.base import Look, write
 
 if TYPE_CHECKING:
-    from cachedoctor.cli.live import Lines
     from cachedoctor.cli.live_screen import Screen
+    from cachedoctor.cli.plain import Lines
     from cachedoctor.doctor.analysis.analyzer import Analyzer
     from cachedoctor.inputs.sources.base import SourceError
     from cachedoctor.inputs.sources.stdin import BegunSource
@@ -134,7 +134,7 @@ def _view(path: str, sink: Sink, look: Look, interrupts: Interrupts) -> Screen |
         from cachedoctor.cli.live_screen import Screen
 
         return Screen(look, interrupts, keys=not _is_pasted(path))
-    from cachedoctor.cli.live import Lines
+    from cachedoctor.cli.plain import Lines
 
     return Lines(sink, look)
 
