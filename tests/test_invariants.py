@@ -25,6 +25,19 @@ PRINTED = {*Observed.__struct_fields__, *Choice.__struct_fields__, *Slot.__struc
 OTHERS = {"self", "self._before", "session", "self.session"}
 """What has fields of the same names, and belongs to whoever writes them."""
 
+FACADES = [
+    *("diagnosis/replay/vllm_blocks.py crowded", "live/exporter/followed_log.py waits"),
+    *("doctor/analysis/analyzer.py trackers", "doctor/findings/diagnosis.py avoidable_tokens"),
+    *(
+        "doctor/findings/diagnosis.py avoidable_ms",
+        "inputs/sources/unpack.py eof",
+        "inputs/sources/unpack.py unused_data",
+    ),
+    *(f"engines/llamacpp/tracker.py {name}" for name in ("session", "slots", "asleep", "quoted")),
+    *(f"pytest_plugin.py {name}" for name in ("url", "root", "bodies", "replies")),
+]
+"""Properties that give a value of a part: the interface of a class whose parts are its own."""
+
 
 @cache
 def parsed(path: Path) -> ast.Module:
@@ -101,6 +114,20 @@ def test_requests_are_built_in_one_file() -> None:
     """``settle.py`` builds them, once."""
     places = [relative(path) for path, call in calls("Request(") if called(call) == "Request"]
     assert places == ["engines/llamacpp/settle.py"]
+
+
+def test_no_property_only_forwards() -> None:
+    """What was printed is ``request.seen.x``, what was settled ``request.x``: one name for one value."""
+    found = [
+        f"{relative(path)} {node.name}"
+        for path, tree in trees(CODE, "@property").items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and "property" in [ast.unparse(name) for name in node.decorator_list]
+        if re.fullmatch(r"return self\.\w+\.\w+(\.\w+)*", ast.unparse(node.body[-1]))
+        and all(isinstance(part, ast.Expr) for part in node.body[:-1])
+    ]
+    assert [place for place in found if place.startswith("model/")] == []
+    assert sorted(found) == sorted(FACADES), "what a class offers for a part of it; a list that only shrinks"
 
 
 def test_fields_of_an_event_are_read_in_one_file() -> None:
