@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,12 +10,13 @@ import typer
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.ending import INTERRUPTED
+from cachedoctor.knowledge.late_patterns import late
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.extras.polled_metrics import Asked, Heard
 
 
-_BEGIN = re.compile(rb"\s*(?:```[^\n]{0,40}\n\s*)?(?:# (?:HELP|TYPE) [a-zA-Z_:]|(?:vllm|sglang)[:_]\w)")
+_BEGIN = late(rb"\s*(?:```[^\n]{0,40}\n\s*)?(?:# (?:HELP|TYPE) [a-zA-Z_:]|(?:vllm|sglang)[:_]\w)")
 _HEAD = 256
 _MOST = 4 * 1024 * 1024
 """Bytes: one of vLLM has about 50 KB for each engine."""

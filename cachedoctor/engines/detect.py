@@ -6,7 +6,6 @@ Modules of vLLM and SGLang are imported when such a line comes; programs with on
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Callable, Set
 from typing import NamedTuple, Protocol, cast
 
@@ -16,6 +15,7 @@ from cachedoctor.engines.catalogue.base import Catalogue, Event
 from cachedoctor.engines.catalogue.logger import LoggerCatalogue
 from cachedoctor.engines.catalogue.scanner import Plan
 from cachedoctor.engines.looks import Either, Literals, Look
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheSample, PrefillBatch, Session
 
 Row = CacheSample | PrefillBatch
@@ -98,7 +98,7 @@ ENGINES = (
             b"Avg prompt throughput",
             b"LMCache hit tokens: ",
             b" LLM engine (v",
-            sure=re.compile(
+            sure=late(
                 rb"\.py:\d{1,5}\] |Avg prompt throughput|LMCache hit tokens: \d"
                 rb"|Initializing an? (?:V[01] )?LLM engine \(v"
             ),
@@ -107,11 +107,11 @@ ENGINES = (
     _package(
         "sglang",
         Either(
-            re.compile(rb"\[(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:[.,]\d+)?(?: [A-Z_]{2,8}\d{1,4})*\] "),
+            late(rb"\[(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:[.,]\d+)?(?: [A-Z_]{2,8}\d{1,4})*\] "),
             Literals(
                 b"Prefill batch",
                 b"new fill batch",
-                sure=re.compile(
+                sure=late(
                     rb"(?m:^[ \t]{0,16}(?:(?:\[gpu(?:_id)?=\d{1,3}\] )?Prefill batch[.,] #new-seq: \d"
                     rb"|new fill batch\. #seq: \d))"
                 ),
@@ -120,7 +120,7 @@ ENGINES = (
     ),
     *map(_program, programs.load()),
 )
-_STRANGE = re.compile(rb"\n(?!\d++\.\d\d\.\d\d\d\.\d\d\d |slot (?!apply_checkp)|srv )[^\n]*")
+_STRANGE = late(rb"\n(?!\d++\.\d\d\.\d\d\d\.\d\d\d |slot (?!apply_checkp)|srv )[^\n]*")
 """A line that does not begin as those of llama-server do, with its uptime, ``slot`` or ``srv``."""
 
 

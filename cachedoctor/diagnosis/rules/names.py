@@ -5,10 +5,11 @@ Imports nothing but the standard library: shell completion waits for it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
+
+from cachedoctor.knowledge.late_patterns import late
 
 PAGES = "cachedoctor/diagnosis/rules"
 """Folder of the pages, relative to the root of the repository."""
@@ -26,7 +27,7 @@ FAMILIES = {
 _FOLDER = Path(__file__).parent
 BLIND = _FOLDER / "blind.md"
 """Page about rules that could not be evaluated."""
-_PREFIX = re.compile(r"CD\d{0,2}")
+_PREFIX = late(r"CD\d{0,2}")
 
 
 @lru_cache(maxsize=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -16,6 +15,7 @@ from cachedoctor.inputs.metrics import dump, dumps, kv_messages, responses
 from cachedoctor.inputs.metrics.dump import Dump
 from cachedoctor.inputs.metrics.responses import Given
 from cachedoctor.inputs.sources.base import Source
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError, Counters, KvEvents, Session, Setting
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.regular_files import open_file
@@ -50,11 +50,11 @@ UNKNOWN = "unknown"
 
 _HEAD = 1 << 16
 """Bytes at the beginning of a file that tell what it is."""
-_DUMP = re.compile(rb"# (?:HELP|TYPE) [a-zA-Z_:]")
-_LLAMA = re.compile(rb"# (?:HELP|TYPE) llamacpp:")
-_RESPONSE = re.compile(rb"(?:[{\[]|data:)")
-_SAYS = re.compile(rb'"(?:usage|meta_info)"\s*:')
-_RECORDING = re.compile(rb'\{"type":"head","format":"cachedoctor\.kv/')
+_DUMP = late(rb"# (?:HELP|TYPE) [a-zA-Z_:]")
+_LLAMA = late(rb"# (?:HELP|TYPE) llamacpp:")
+_RESPONSE = late(rb"(?:[{\[]|data:)")
+_SAYS = late(rb'"(?:usage|meta_info)"\s*:')
+_RECORDING = late(rb'\{"type":"head","format":"cachedoctor\.kv/')
 _WHAT = {"metrics": "a dump of /metrics", "responses": "responses", "kv-events": "recorded KV events"}
 _EMPTY = {
     "metrics": "SGLang answers GET /metrics only with --enable-metrics",

@@ -7,10 +7,11 @@ from collections import Counter
 
 import msgspec
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.prompts.recognisers.base import Difference, Recognition, shown, snippet
 from cachedoctor.prompts.recognisers.turns import Turn, from_body, from_text, head
 
-_TOOLS = re.compile(r"(?<!\s)\s*+(?:(?<!#)#++ Tools\b|<tools>|\[AVAILABLE_TOOLS\]|(?<!#)#++ Functions\b|<functions>)")
+_TOOLS = late(r"(?<!\s)\s*+(?:(?<!#)#++ Tools\b|<tools>|\[AVAILABLE_TOOLS\]|(?<!#)#++ Functions\b|<functions>)")
 """What templates write into the system message behind the client's own text."""
 
 
@@ -59,7 +60,7 @@ def _behind(old: Turn, new: Turn) -> str:
 
 _TRIES = 8
 """Places of a repeated message that are tried."""
-_SUMMARY = re.compile(
+_SUMMARY = late(
     r"\bsummar(?:y|i[sz]ed|ies|i[sz]ation)\b|\bcompact(?:ed|ion)\b|conversation so far|previous conversation"
     r"|continued from a|earlier messages",
     re.I,
@@ -67,7 +68,7 @@ _SUMMARY = re.compile(
 _SUMMARY_REACH = 2000
 _REPLY_OPENING = 64
 """Code points of the longest generation prompt."""
-_REMINDER = re.compile(r"<system-reminder>[^<]*(?:<(?!/?system-reminder>)[^<]*)*</system-reminder>")
+_REMINDER = late(r"<system-reminder>[^<]*(?:<(?!/?system-reminder>)[^<]*)*</system-reminder>")
 _NAMES = {"": "a message", "tool": "a tool result", "function_call_output": "a tool result", "ipython": "a tool result"}
 
 

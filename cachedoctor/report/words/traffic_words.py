@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from cachedoctor.knowledge import builds
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.launchers import FASTER
 from cachedoctor.model import Account, AccountRow, ClientAccount, ClientBy, Report, Session, SettingName, SlowTurn
 from cachedoctor.redaction.secrets import hidden
@@ -205,7 +205,7 @@ LLAMA = "llama.cpp"
 UNKNOWN = "unknown"
 """The engine of responses that any server may have written."""
 _NAMES = {"vllm": "vLLM", "sglang": "SGLang", UNKNOWN: "a server of unknown make"}
-_RULES = {"vllm": re.compile(r"CD5\d\d"), "sglang": re.compile(r"CD6\d\d"), "ollama": re.compile(r"CD7\d\d")}
+_RULES = {"vllm": late(r"CD5\d\d"), "sglang": late(r"CD6\d\d"), "ollama": late(r"CD7\d\d")}
 _CACHES: dict[str, tuple[SettingName, str]] = {
     "vllm": ("prefix_caching", "prefix caching"),
     "sglang": ("radix_cache", "radix cache"),

@@ -32,6 +32,7 @@ from cachedoctor.diagnosis.rules.client.changes import (
     why_client,
 )
 from cachedoctor.knowledge import clients
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Remedy, RuledOut, Session
 
 _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*"
@@ -39,17 +40,15 @@ _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
 _KINDS = [
     (
         "date or time",
-        re.compile(
-            rf"\d{{4}}-\d\d|\d\d?:\d\d|\d{{4}}[/.]\d\d|{_DAY}|{_MONTH} \d|\b(?:date|time|clock|today|now)\b", re.I
-        ),
+        late(rf"\d{{4}}-\d\d|\d\d?:\d\d|\d{{4}}[/.]\d\d|{_DAY}|{_MONTH} \d|\b(?:date|time|clock|today|now)\b", re.I),
     ),
-    ("UUID", re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}|[0-9a-f]{4}-[0-9a-f]{12}", re.I)),
+    ("UUID", late(r"[0-9a-f]{8}-[0-9a-f]{4}|[0-9a-f]{4}-[0-9a-f]{12}", re.I)),
     (
         "random id",
-        re.compile(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{6,}\b|(?:id|session|request|trace)\W{1,3}$", re.I),
+        late(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{6,}\b|(?:id|session|request|trace)\W{1,3}$", re.I),
     ),
 ]
-_VALUE = re.compile(r"^[\s\"':=]*[0-9A-Fa-f]")
+_VALUE = late(r"^[\s\"':=]*[0-9A-Fa-f]")
 
 
 def volatile_kind(old: str, new: str) -> str | None:
@@ -97,7 +96,7 @@ def _client(old: str, new: str) -> str:
     return "" if known is None else known.handle
 
 
-_NAME = re.compile(r"[/\\]|\.[A-Za-z]{1,4}\b|=")
+_NAME = late(r"[/\\]|\.[A-Za-z]{1,4}\b|=")
 """In the word at the bar: a path, a file or a command, as tool calls have them in their newest message."""
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from cachedoctor.diagnosis.rules import advice
 from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule
 from cachedoctor.knowledge import builds, server_options
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.server_options import Name, Option, by_build, lacking, name_for
 from cachedoctor.model import Given, Mark, OptionChange, Remedy, Session, left_out
 
-_NAME = re.compile(r"--?[A-Za-z][\w-]{0,80}")
+_NAME = late(r"--?[A-Za-z][\w-]{0,80}")
 
 
 def inspect(session: Session) -> list[SessionFinding]:

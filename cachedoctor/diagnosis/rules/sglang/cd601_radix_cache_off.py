@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n, said_by, times
 from cachedoctor.diagnosis.rules.sglang.batch_periods import caching, periods, totals
 from cachedoctor.diagnosis.rules.sglang.option_advice import extra_buffer, needs_start
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Remedy, Session, Setting, as_typed, left_out
 
 _BY_DESIGN = {
@@ -53,7 +52,7 @@ _WITHOUT_SPECULATION = Remedy(
 )
 
 
-_BOTH = re.compile(rb"decoding for Qwen3(?:Next|_5)")
+_BOTH = late(rb"decoding for Qwen3(?:Next|_5)")
 """Models that 0.5.9 gives the strategy extra_buffer; it refuses it to the others, and 0.5.8 to all with this line
 (server_args.py). Its worker of SGLANG_ENABLE_SPEC_V2 does not keep their states: eagle_worker_v2.py, from 0.5.10 on."""
 
@@ -122,7 +121,7 @@ _FIXES = {
 }
 """What mends it, by the id of the message that says why it is off."""
 
-_ASKED = re.compile(rb"disable_radix_cache(?:=|': )True")
+_ASKED = late(rb"disable_radix_cache(?:=|': )True")
 """The setting as ``server_args`` prints it: a call up to 0.5.18, a dictionary from 0.5.19 on."""
 
 
