@@ -12,7 +12,7 @@ from cachedoctor.cli.common_options import ColorOption, Width
 if TYPE_CHECKING:
     from typing import IO
 
-    from cachedoctor.diagnosis.rules.base import AnyRule
+    from cachedoctor.diagnosis.rules.kit import AnyRule
     from cachedoctor.report.base import Look
 
 _SEVERITY = {"by-cost": "by cost"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from cachedoctor.diagnosis.rules.base import MIN_LOST, AnyRule, RequestRule, RuleContext, Trigger
+from cachedoctor.diagnosis.rules.kit import MIN_LOST, AnyRule, RequestRule, RuleContext, Trigger
 
 _MARKED: frozenset[Trigger] = frozenset({"checkpoint_failed", "ram_failed", "slept", "stale", "slot_file"})
 """Triggers that are marks of the request."""

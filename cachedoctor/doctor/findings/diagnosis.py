@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cachedoctor.diagnosis.rules.base import (
+from cachedoctor.diagnosis.rules.kit import (
     AnyRule,
     FindingText,
     Group,

@@ -5,7 +5,14 @@ from __future__ import annotations
 import msgspec
 
 from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
+from cachedoctor.diagnosis.rules.client.changes import (
+    field_that_differs,
+    from_prompts,
+    header_field,
+    prompts_prove,
+    texts_prove,
+)
+from cachedoctor.diagnosis.rules.kit import (
     MIN_LOST,
     FindingText,
     Group,
@@ -20,13 +27,6 @@ from cachedoctor.diagnosis.rules.base import (
     times,
     token,
     unfinished,
-)
-from cachedoctor.diagnosis.rules.client.changes import (
-    field_that_differs,
-    from_prompts,
-    header_field,
-    prompts_prove,
-    texts_prove,
 )
 from cachedoctor.model import Confidence, Remedy, RuledOut, Session
 

@@ -7,7 +7,16 @@ import re
 import msgspec
 
 from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
+from cachedoctor.diagnosis.rules.client.changes import (
+    by_difference,
+    from_prompts,
+    header_field,
+    prompts_prove,
+    references,
+    texts_prove,
+    why_client,
+)
+from cachedoctor.diagnosis.rules.kit import (
     MIN_LOST,
     FindingText,
     Group,
@@ -21,15 +30,6 @@ from cachedoctor.diagnosis.rules.base import (
     times,
     token,
     unfinished,
-)
-from cachedoctor.diagnosis.rules.client.changes import (
-    by_difference,
-    from_prompts,
-    header_field,
-    prompts_prove,
-    references,
-    texts_prove,
-    why_client,
 )
 from cachedoctor.knowledge import clients
 from cachedoctor.knowledge.late_patterns import late

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
+from cachedoctor.diagnosis.rules.client.changes import (
+    cost_of_change,
+    from_prompts,
+    prompts_prove,
+    references,
+    why_before,
+    why_client,
+    with_client,
+)
+from cachedoctor.diagnosis.rules.kit import (
     MIN_LOST,
     FindingText,
     Group,
@@ -15,15 +24,6 @@ from cachedoctor.diagnosis.rules.base import (
     n,
     times,
     token,
-)
-from cachedoctor.diagnosis.rules.client.changes import (
-    cost_of_change,
-    from_prompts,
-    prompts_prove,
-    references,
-    why_before,
-    why_client,
-    with_client,
 )
 from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.server_options import name_for

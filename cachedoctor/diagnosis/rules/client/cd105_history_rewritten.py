@@ -5,7 +5,16 @@ from __future__ import annotations
 from itertools import pairwise
 
 from cachedoctor.diagnosis.rules import advice, ram
-from cachedoctor.diagnosis.rules.base import (
+from cachedoctor.diagnosis.rules.client.changes import (
+    by_difference,
+    cost_of_change,
+    from_prompts,
+    prompts_prove,
+    references,
+    why_before,
+    why_client,
+)
+from cachedoctor.diagnosis.rules.kit import (
     EARLY,
     MIN_LOST,
     FindingText,
@@ -18,15 +27,6 @@ from cachedoctor.diagnosis.rules.base import (
     n,
     times,
     token,
-)
-from cachedoctor.diagnosis.rules.client.changes import (
-    by_difference,
-    cost_of_change,
-    from_prompts,
-    prompts_prove,
-    references,
-    why_before,
-    why_client,
 )
 from cachedoctor.model import First, Remedy, RuledOut
 

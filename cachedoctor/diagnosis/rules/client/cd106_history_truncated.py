@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import FindingText, Group, Match, RequestRule, RuleContext, n, times, token
 from cachedoctor.diagnosis.rules.client.changes import (
     from_prompts,
     prompts_prove,
@@ -12,6 +11,7 @@ from cachedoctor.diagnosis.rules.client.changes import (
     why_client,
     with_client,
 )
+from cachedoctor.diagnosis.rules.kit import FindingText, Group, Match, RequestRule, RuleContext, n, times, token
 from cachedoctor.model import Remedy
 
 

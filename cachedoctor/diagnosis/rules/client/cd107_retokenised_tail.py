@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
+from cachedoctor.diagnosis.rules.client.changes import (
+    from_prompts,
+    prompts_prove,
+    references,
+    seen_in_prompts,
+    why_client,
+    with_client,
+)
+from cachedoctor.diagnosis.rules.kit import (
     MIN_LOST,
     FindingText,
     Group,
@@ -13,14 +21,6 @@ from cachedoctor.diagnosis.rules.base import (
     n,
     times,
     token,
-)
-from cachedoctor.diagnosis.rules.client.changes import (
-    from_prompts,
-    prompts_prove,
-    references,
-    seen_in_prompts,
-    why_client,
-    with_client,
 )
 from cachedoctor.model import First, Remedy
 

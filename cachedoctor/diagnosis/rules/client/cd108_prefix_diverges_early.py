@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cachedoctor.diagnosis.rules import advice, ram
-from cachedoctor.diagnosis.rules.base import (
+from cachedoctor.diagnosis.rules.checkpoints import held_whole, serves
+from cachedoctor.diagnosis.rules.kit import (
     EARLY,
     MIN_LOST,
     SHORT,
@@ -21,7 +22,6 @@ from cachedoctor.diagnosis.rules.base import (
     recomputed,
     times,
 )
-from cachedoctor.diagnosis.rules.checkpoints import held_whole, serves
 from cachedoctor.model import Confidence, Remedy, RuledOut
 
 

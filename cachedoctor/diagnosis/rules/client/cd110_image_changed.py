@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import FindingText, Group, Match, RequestRule, RuleContext, n, times, token
 from cachedoctor.diagnosis.rules.client.changes import from_prompts, prompts_prove, seen_in_prompts
+from cachedoctor.diagnosis.rules.kit import FindingText, Group, Match, RequestRule, RuleContext, n, times, token
 from cachedoctor.model import Remedy, RuledOut
 
 

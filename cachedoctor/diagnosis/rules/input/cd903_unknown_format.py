@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import FindingText, InputRule
+from cachedoctor.diagnosis.rules.kit import FindingText, InputRule
 from cachedoctor.model import Remedy
 
 

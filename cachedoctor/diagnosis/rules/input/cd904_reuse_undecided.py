@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules.kit import FindingText, SessionFinding, SessionRule, n
 from cachedoctor.model import Remedy, RuledOut, Session, Undecided
 
 MANY = 3

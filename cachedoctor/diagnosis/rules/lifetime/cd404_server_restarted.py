@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n
+from cachedoctor.diagnosis.rules.kit import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n
 from cachedoctor.model import Remedy, as_typed
 
 

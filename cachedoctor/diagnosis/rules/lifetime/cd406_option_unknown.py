@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule
+from cachedoctor.diagnosis.rules.kit import FindingText, SessionFinding, SessionRule
 from cachedoctor.knowledge import builds, server_options
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.server_options import Name, Option, by_build, lacking, name_for

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import FindingText, Line, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules.kit import FindingText, Line, SessionFinding, SessionRule, n
 from cachedoctor.knowledge import cmdline, server_options
 from cachedoctor.model import Given, Mark, Remedy, Session, SettingName, as_typed, left_out
 

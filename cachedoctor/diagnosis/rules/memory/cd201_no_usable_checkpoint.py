@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
+from cachedoctor.diagnosis.rules.checkpoints import serves
+from cachedoctor.diagnosis.rules.kit import (
     FindingText,
     Group,
     Match,
@@ -14,7 +15,6 @@ from cachedoctor.diagnosis.rules.base import (
     n,
     times,
 )
-from cachedoctor.diagnosis.rules.checkpoints import serves
 from cachedoctor.diagnosis.rules.memory.rewinding import CLEARED, same_prefix, server_could_not
 from cachedoctor.diagnosis.rules.setup import PRINTS_CHECKS
 from cachedoctor.model import Confidence, Remedy, RuledOut, Session

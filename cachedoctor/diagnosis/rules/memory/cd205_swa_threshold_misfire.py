@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
+from cachedoctor.diagnosis.rules.checkpoints import held_whole, serves
+from cachedoctor.diagnosis.rules.kit import (
     MIN_LOST,
     FindingText,
     Group,
@@ -17,7 +18,6 @@ from cachedoctor.diagnosis.rules.base import (
     n,
     times,
 )
-from cachedoctor.diagnosis.rules.checkpoints import held_whole, serves
 from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.knowledge.decision import CHANGES

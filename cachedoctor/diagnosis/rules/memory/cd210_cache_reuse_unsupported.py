@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import (
+from cachedoctor.diagnosis.rules.kit import (
     FindingText,
     Group,
     Match,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n, times
+from cachedoctor.diagnosis.rules.kit import FindingText, SessionFinding, SessionRule, n, times
 from cachedoctor.model import Answer, Mark, Remedy, Session
 
 _STRIDE = 8192

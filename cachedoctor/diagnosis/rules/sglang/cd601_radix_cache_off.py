@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n, said_by, times
+from cachedoctor.diagnosis.rules.kit import FindingText, SessionFinding, SessionRule, n, said_by, times
 from cachedoctor.diagnosis.rules.sglang.batch_periods import caching, periods, totals
 from cachedoctor.diagnosis.rules.sglang.option_advice import extra_buffer, needs_start
 from cachedoctor.knowledge.late_patterns import late

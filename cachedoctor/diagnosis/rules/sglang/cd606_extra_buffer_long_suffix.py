@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
+from cachedoctor.diagnosis.rules.kit import FindingText, SessionFinding, SessionRule, n, said_by
 from cachedoctor.diagnosis.rules.sglang.batch_periods import (
     ENOUGH,
     HALF,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules.kit import FindingText, SessionFinding, SessionRule, n
 from cachedoctor.diagnosis.rules.sglang.batch_periods import (
     TWICE,
     caching,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules.kit import FindingText, SessionFinding, SessionRule, n
 from cachedoctor.diagnosis.rules.sglang.batch_periods import LONG, TINY, caching, marks, periods
 from cachedoctor.model import BatchPeriod, Remedy, Session, as_typed
 

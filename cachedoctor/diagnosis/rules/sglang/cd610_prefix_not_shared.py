@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kv_proof, shared_beginnings
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
+from cachedoctor.diagnosis.rules.kit import FindingText, SessionFinding, SessionRule, n, said_by
 from cachedoctor.diagnosis.rules.sglang.batch_periods import (
     EARLY,
     PAGES,

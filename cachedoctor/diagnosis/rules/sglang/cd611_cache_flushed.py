@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, times
+from cachedoctor.diagnosis.rules.kit import FindingText, SessionFinding, SessionRule, times
 from cachedoctor.diagnosis.rules.sglang.batch_periods import every, marks
 from cachedoctor.model import Remedy, Session
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules.kit import FindingText, SessionFinding, SessionRule, n
 from cachedoctor.diagnosis.rules.vllm import rolling
 from cachedoctor.model import Answer, Remedy, SamplePeriod, Session
 

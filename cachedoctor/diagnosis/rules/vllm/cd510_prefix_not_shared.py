@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kv_proof, shared_beginnings
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules.kit import FindingText, SessionFinding, SessionRule, n
 from cachedoctor.diagnosis.rules.shared_beginnings import Shared
 from cachedoctor.diagnosis.rules.vllm import kv_flow, rolling
 from cachedoctor.diagnosis.rules.vllm import kv_flow as request_groups

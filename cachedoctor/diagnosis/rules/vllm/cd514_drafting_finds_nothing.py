@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import shared_beginnings
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule
+from cachedoctor.diagnosis.rules.kit import FindingText, SessionFinding, SessionRule
 from cachedoctor.diagnosis.rules.vllm import rolling
 from cachedoctor.knowledge.builds import is_sliding
 from cachedoctor.model import Confidence, Remedy, Session, left_out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import shared_beginnings
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules.kit import FindingText, SessionFinding, SessionRule, n
 from cachedoctor.diagnosis.rules.vllm import rolling
 from cachedoctor.diagnosis.rules.vllm.rolling import Stretch
 from cachedoctor.knowledge.builds import is_sliding
