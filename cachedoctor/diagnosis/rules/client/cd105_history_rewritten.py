@@ -108,19 +108,23 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     if match.found is not None:
         return prompts_prove(s, match)
     r = s.request
-    primary, *related = kit.marked(
+    return kit.proof(
         r,
         ("n_past", "common prefix, and what the slot held"),
         ("new", "the new prompt"),
         ("select", "share of the slot's content that was kept"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
+        kit.REUSED,
+        kit.RECOMPUTED,
+        most=3,
+        numbers={
+            "lcp": s.lcp,
+            "reference": r.reference_tokens,
+            "changed": r.lost_client,
+            "fixed": _same_place(s),
+            "two": bool(r.other_candidates) or _others(s),
+            "compared": s.difference is not None,
+        },
     )
-    numbers = {
-        "lcp": s.lcp, "reference": r.reference_tokens, "changed": r.lost_client, "fixed": _same_place(s),
-        "two": bool(r.other_candidates) or _others(s), "compared": s.difference is not None,
-    }  # fmt: skip
-    return kit.Proof(primary, related[:3], numbers)
 
 
 def _in_first_prompt(s: kit.RuleContext) -> bool:

@@ -42,15 +42,12 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     return kit.Match(s.lost, "high" if sure else "medium" if visible or chosen else "low")
 
 
-def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
-    """Show how much the slot held, and that none of it was reused."""
-    primary, *related = kit.marked(
-        s.request,
-        ("select", "the slot holds nearly all of this prompt"),
-        ("cached", "nothing reused"),
-        ("timing", "tokens recomputed"),
-    )
-    return kit.Proof(primary, related, {"visible": _shows_forcing(s.facts), "told": _tells_adapters(s)})
+PROOF = kit.lines(
+    ("select", "the slot holds nearly all of this prompt"),
+    ("cached", "nothing reused"),
+    kit.RECOMPUTED,
+    numbers=lambda s: {"visible": _shows_forcing(s.facts), "told": _tells_adapters(s)},
+)
 
 
 _HIDDEN = (
@@ -112,7 +109,7 @@ RULE = kit.rule(
     __name__,
     "The request switched prompt caching off",
     decide,
-    prove,
+    PROOF,
     say,
     needs=lambda s: (
         None

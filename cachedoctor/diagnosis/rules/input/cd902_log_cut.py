@@ -10,9 +10,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     return kit.Match(0, "high") if s.request.partial else None
 
 
-def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
-    """Show the first line that is there."""
-    return kit.Proof((s.request.marks["start"], "the first line seen of it"))
+PROOF = kit.lines(("start", "the first line seen of it"))
 
 
 def _left_of_it(r: kit.Request) -> str:
@@ -41,5 +39,5 @@ def say(g: kit.Group) -> kit.FindingText:
 
 
 RULE = kit.rule(
-    __name__, "The log begins or ends inside a request", decide, prove, say, severity="note", on=("partial",)
+    __name__, "The log begins or ends inside a request", decide, PROOF, say, severity="note", on=("partial",)
 )

@@ -13,14 +13,11 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     return kit.Match(0, "high") if (r.prompt_tokens or 0) >= s.min_prompt else None
 
 
-def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
-    """Show the request."""
-    r = s.request
-    return kit.Proof(
-        (r.marks["start"], "the first request after the restart"),
-        kit.marked(r, ("timing", "all of it computed")),
-        {"prompt": r.prompt_tokens},
-    )
+PROOF = kit.lines(
+    ("start", "the first request after the restart"),
+    ("timing", "all of it computed"),
+    numbers=lambda s: {"prompt": s.request.prompt_tokens},
+)
 
 
 def say(g: kit.Group) -> kit.FindingText:
@@ -41,5 +38,5 @@ def say(g: kit.Group) -> kit.FindingText:
 
 
 RULE = kit.rule(
-    __name__, "The server was restarted; its caches were empty", decide, prove, say, severity="note", on=("restarted",)
+    __name__, "The server was restarted; its caches were empty", decide, PROOF, say, severity="note", on=("restarted",)
 )

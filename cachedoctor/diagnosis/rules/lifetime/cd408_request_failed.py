@@ -92,7 +92,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show the error."""
-    return kit.Proof((s.request.marks["error"], "the error"), numbers={"fault": match.found})
+    return kit.proof(s.request, ("error", "the error"), numbers={"fault": match.found})
 
 
 def _text(fault: _Fault, session: kit.Session, what: str) -> kit.FindingText:

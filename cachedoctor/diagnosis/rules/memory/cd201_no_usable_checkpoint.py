@@ -55,27 +55,27 @@ def _listed(s: kit.RuleContext) -> bool:
 def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     """Show where the prefix ends, and the checkpoints beyond it."""
     r, listed = s.request, _listed(s)
-    primary, *related = kit.marked(
+    return kit.proof(
         r,
         ("n_past", "common prefix, and what the slot held"),
         ("forced", "the symptom"),
         ("check", "a checkpoint beyond the common prefix"),
         ("select", "how much matched"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
+        kit.REUSED,
+        kit.RECOMPUTED,
+        most=4,
+        numbers={
+            "lcp": s.lcp,
+            "checks": len(r.seen.checks),
+            "lowest": min((c.pos_max + 1 for c in r.seen.checks), default=None),
+            "held": len(r.seen.checks)
+            if listed and r.seen.forced
+            else r.seen.held_checkpoints,  # a search that fails lists all
+            "listed": listed,
+            "made": "checkpoints" in s.facts.shows,
+            "drops": "dropped_checkpoints" in s.facts.shows,
+        },
     )
-    numbers = {
-        "lcp": s.lcp,
-        "checks": len(r.seen.checks),
-        "lowest": min((c.pos_max + 1 for c in r.seen.checks), default=None),
-        "held": len(r.seen.checks)
-        if listed and r.seen.forced
-        else r.seen.held_checkpoints,  # a search that fails lists all
-        "listed": listed,
-        "made": "checkpoints" in s.facts.shows,
-        "drops": "dropped_checkpoints" in s.facts.shows,
-    }
-    return kit.Proof(primary, related[:4], numbers)
 
 
 def _why_none(g: kit.Group) -> str:

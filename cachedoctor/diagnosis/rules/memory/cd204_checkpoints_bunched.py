@@ -61,19 +61,19 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show the newest of them, and where the prefix ends."""
     r = s.request
-    primary, *related = kit.marked(
+    count, lowest, widest = match.found
+    held = r.held_tokens or r.reference_tokens
+    return kit.proof(
         r,
         ("check", "the newest of them"),
         ("forced", "the symptom"),
         ("n_past", "common prefix, and what the slot held"),
         ("select", "how much matched"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
+        kit.REUSED,
+        kit.RECOMPUTED,
+        most=4,
+        numbers={"lcp": s.lcp, "count": count, "lowest": lowest, "widest": widest, "held": held},
     )
-    count, lowest, widest = match.found
-    held = r.held_tokens or r.reference_tokens
-    numbers = {"lcp": s.lcp, "count": count, "lowest": lowest, "widest": widest, "held": held}
-    return kit.Proof(primary, related[:4], numbers)
 
 
 def say(g: kit.Group) -> kit.FindingText:

@@ -26,12 +26,13 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     """Show the server's message."""
     r = s.request
     at = r.seen.truncate_failed_at
-    return kit.Proof(
-        kit.marked(r, ("failed", "the truncation that failed"))[0],
-        kit.marked(
-            r, ("n_past", "common prefix"), ("cached", "where reuse would have ended"), ("timing", "tokens recomputed")
-        ),
-        {"at": at, "again": at == (r.prompt_tokens or 0) - 1},
+    return kit.proof(
+        r,
+        ("failed", "the truncation that failed"),
+        ("n_past", "common prefix"),
+        ("cached", "where reuse would have ended"),
+        kit.RECOMPUTED,
+        numbers={"at": at, "again": at == (r.prompt_tokens or 0) - 1},
     )
 
 

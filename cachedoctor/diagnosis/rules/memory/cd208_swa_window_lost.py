@@ -15,17 +15,15 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     return kit.Match(s.server_lost, "high" if r.lcp_exact and r.seen.forced else "medium")
 
 
-def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
-    """Show the first position that was still held."""
-    primary, *related = kit.marked(
-        s.request,
-        ("n_past", "common prefix, and the first position still held"),
-        ("forced", "the symptom"),
-        ("select", "how much matched"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
-    )
-    return kit.Proof(primary, related[:3], {"lcp": s.lcp, "window": s.facts.setting("n_swa")})
+PROOF = kit.lines(
+    ("n_past", "common prefix, and the first position still held"),
+    ("forced", "the symptom"),
+    ("select", "how much matched"),
+    kit.REUSED,
+    kit.RECOMPUTED,
+    most=3,
+    numbers=lambda s: {"lcp": s.lcp, "window": s.facts.setting("n_swa")},
+)
 
 
 def say(g: kit.Group) -> kit.FindingText:
@@ -61,7 +59,7 @@ RULE = kit.rule(
     __name__,
     "The sliding window moved past the common prefix",
     decide,
-    prove,
+    PROOF,
     say,
     needs=advice.needs_accounting,
     on=("stuck",),

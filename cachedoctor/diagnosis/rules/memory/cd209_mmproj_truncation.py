@@ -16,14 +16,12 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     return kit.Match(min(at, s.lost), "high" if badly and facts.at_least(7079) else "medium")
 
 
-def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
-    """Show the server's message."""
-    r = s.request
-    return kit.Proof(
-        kit.marked(r, ("failed", "the truncation that failed"))[0],
-        kit.marked(r, ("n_past", "common prefix"), ("cached", "where reuse would have ended")),
-        {"at": r.seen.truncate_failed_at},
-    )
+PROOF = kit.lines(
+    ("failed", "the truncation that failed"),
+    ("n_past", "common prefix"),
+    ("cached", "where reuse would have ended"),
+    numbers=lambda s: {"at": s.request.seen.truncate_failed_at},
+)
 
 
 def say(g: kit.Group) -> kit.FindingText:
@@ -49,5 +47,5 @@ def say(g: kit.Group) -> kit.FindingText:
 
 
 RULE = kit.rule(
-    __name__, "With mmproj loaded the memory is cleared instead of rewound", decide, prove, say, on=("failed",)
+    __name__, "With mmproj loaded the memory is cleared instead of rewound", decide, PROOF, say, on=("failed",)
 )

@@ -20,11 +20,11 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     return kit.Match(0, "medium") if REFUSED in marks["error"].text else None
 
 
-def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
-    """Show the library's message, or else the server's."""
-    r = s.request
-    primary, *related = kit.marked(r, ("positions", "the batch that was refused"), ("error", "the request failed"))
-    return kit.Proof(primary, related, {"stored": r.seen.stored_position, "batch": r.seen.batch_position})
+PROOF = kit.lines(
+    ("positions", "the batch that was refused"),
+    ("error", "the request failed"),
+    numbers=lambda s: {"stored": s.request.seen.stored_position, "batch": s.request.seen.batch_position},
+)
 
 
 _REMEDIES = (
@@ -76,7 +76,7 @@ RULE = kit.rule(
     __name__,
     "The memory of a slot did not end where the server thought",
     decide,
-    prove,
+    PROOF,
     say,
     severity="error",
     on=("error",),

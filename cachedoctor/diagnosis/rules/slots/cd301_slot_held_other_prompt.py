@@ -11,18 +11,14 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     return kit.Match(s.lost, "medium" if s.steals >= 2 else "low") if other_held(s) else None
 
 
-def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
-    """Show that the slot's content does not match."""
-    r = s.request
-    primary, *related = kit.marked(
-        r,
-        ("select", "the slot's content does not match"),
-        ("n_past", "common prefix with what the slot held"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
-    )
-    numbers = {"held": r.held_tokens, "reference": r.reference_tokens, "unsure": s.steals < 2}
-    return kit.Proof(primary, related[:2], numbers)
+PROOF = kit.lines(
+    ("select", "the slot's content does not match"),
+    ("n_past", "common prefix with what the slot held"),
+    kit.REUSED,
+    kit.RECOMPUTED,
+    most=2,
+    numbers=lambda s: {"held": s.request.held_tokens, "reference": s.request.reference_tokens, "unsure": s.steals < 2},
+)
 
 
 def say(g: kit.Group) -> kit.FindingText:
@@ -50,7 +46,7 @@ RULE = kit.rule(
     __name__,
     "Another conversation had taken the slot",
     decide,
-    prove,
+    PROOF,
     say,
     on=("taken",),
     unless=(*CHANGED_HEAD, "CD302", "CD303", "CD304", "CD307", "CD308", "CD309"),

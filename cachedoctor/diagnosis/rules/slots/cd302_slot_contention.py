@@ -16,15 +16,13 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     return kit.Match(s.lost, "medium")
 
 
-def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
-    """Show that the slot's content does not match."""
-    primary, *related = kit.marked(
-        s.request,
-        ("select", "the slot's content does not match"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
-    )
-    return kit.Proof(primary, related[:2], {"threads": s.threads, "slots": s.facts.n_slots or 1})
+PROOF = kit.lines(
+    ("select", "the slot's content does not match"),
+    kit.REUSED,
+    kit.RECOMPUTED,
+    most=2,
+    numbers=lambda s: {"threads": s.threads, "slots": s.facts.n_slots or 1},
+)
 
 
 def say(g: kit.Group) -> kit.FindingText:
@@ -45,7 +43,7 @@ RULE = kit.rule(
     __name__,
     "More conversations than slots",
     decide,
-    prove,
+    PROOF,
     say,
     on=("taken",),
     unless=(*CHANGED_HEAD, "CD304", "CD308", "CD309"),

@@ -10,13 +10,9 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     return kit.Match(s.lost, "high") if "ram_failed" in s.request.marks else None
 
 
-def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
-    """Show the server's message."""
-    r = s.request
-    shown = kit.marked(
-        r, ("ram", "the prompt that was found"), ("cached", "tokens reused"), ("timing", "tokens recomputed")
-    )
-    return kit.Proof(kit.marked(r, ("ram_failed", "the restore that failed"))[0], shown)
+PROOF = kit.lines(
+    ("ram_failed", "the restore that failed"), ("ram", "the prompt that was found"), kit.REUSED, kit.RECOMPUTED
+)
 
 
 def say(g: kit.Group) -> kit.FindingText:
@@ -66,7 +62,7 @@ RULE = kit.rule(
     __name__,
     "A prompt in the RAM cache could not be restored",
     decide,
-    prove,
+    PROOF,
     say,
     severity="error",
     on=("ram_failed",),

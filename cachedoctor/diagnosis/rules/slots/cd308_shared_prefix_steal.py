@@ -38,18 +38,21 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show the choice for the head that both share."""
     r = s.request
-    primary, *related = kit.marked(
+    return kit.proof(
         r,
         ("select", "chosen for the head that both share"),
         ("n_past", "common prefix with what the slot held"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
+        kit.REUSED,
+        kit.RECOMPUTED,
+        most=3,
+        numbers={
+            "lcp": s.lcp,
+            "reference": r.reference_tokens,
+            "prompt": r.prompt_tokens,
+            "given": match.found,
+            "threads": s.threads,
+        },
     )
-    numbers = {
-        "lcp": s.lcp, "reference": r.reference_tokens, "prompt": r.prompt_tokens, "given": match.found,
-        "threads": s.threads,
-    }  # fmt: skip
-    return kit.Proof(primary, related[:3], numbers)
 
 
 def _slots(g: kit.Group) -> int:

@@ -13,19 +13,19 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     return kit.Match(s.lost, "medium" if s.steals >= 1 else "low")
 
 
-def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
-    """Show that the client named the slot."""
-    r = s.request
-    primary, *related = kit.marked(
-        r,
-        ("select", "the slot was named by the client"),
-        ("start", "no line of a slot choice before it: the client named the slot"),
-        ("cached", "tokens reused"),
-        ("n_past", "common prefix with what the slot held"),
-        ("timing", "tokens recomputed"),
-    )
-    numbers = {"slots": s.facts.n_slots, "printed": r.seen.choice.selected_by == "id", "held": r.held_tokens}
-    return kit.Proof(primary, related[:3], numbers)
+PROOF = kit.lines(
+    ("select", "the slot was named by the client"),
+    ("start", "no line of a slot choice before it: the client named the slot"),
+    kit.REUSED,
+    ("n_past", "common prefix with what the slot held"),
+    kit.RECOMPUTED,
+    most=3,
+    numbers=lambda s: {
+        "slots": s.facts.n_slots,
+        "printed": s.request.seen.choice.selected_by == "id",
+        "held": s.request.held_tokens,
+    },
+)
 
 
 def _why(session: kit.Session) -> str:
@@ -62,7 +62,7 @@ RULE = kit.rule(
     __name__,
     "The client names one slot for several conversations",
     decide,
-    prove,
+    PROOF,
     say,
     on=("taken",),
     unless=CHANGED_HEAD,

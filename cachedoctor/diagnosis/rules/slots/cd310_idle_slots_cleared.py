@@ -26,17 +26,15 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     """Show the slot that was cleared, and where its copy went."""
     r, first = s.request, s.facts.said("ram_evictions")
-    shown = kit.marked(
+    return kit.proof(
         r,
+        ("idle_cleared", "the slot of this conversation was cleared while idle"),
         ("idle_saved", "its copy goes to the RAM cache"),
         ("ram", "the search in the RAM cache"),
         ("select", "an empty slot, or another conversation's"),
-        ("timing", "tokens recomputed"),
-    )
-    return kit.Proof(
-        (r.marks["idle_cleared"], "the slot of this conversation was cleared while idle"),
-        shown[:4],
-        {
+        kit.RECOMPUTED,
+        most=4,
+        numbers={
             "limit": s.facts.setting("cache_ram_mib"),
             "line": None if first is None else first.line,
             "reference": r.reference_tokens,

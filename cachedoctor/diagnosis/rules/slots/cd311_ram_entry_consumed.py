@@ -20,17 +20,18 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     return kit.Match(kept, "high") if kept >= kit.MIN_LOST else None
 
 
-def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
-    """Show who took the copy, and what was left."""
-    r = s.request
-    related = kit.marked(
-        r,
-        ("ram", "the search in the RAM cache"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
-    )
-    numbers = {"reference": r.reference_tokens, "threads": s.threads, "given": r.text_lcp is not None}
-    return kit.Proof((r.marks["ram_taken"], "another conversation took this one's copy"), related[:3], numbers)
+PROOF = kit.lines(
+    ("ram_taken", "another conversation took this one's copy"),
+    ("ram", "the search in the RAM cache"),
+    kit.REUSED,
+    kit.RECOMPUTED,
+    most=3,
+    numbers=lambda s: {
+        "reference": s.request.reference_tokens,
+        "threads": s.threads,
+        "given": s.request.text_lcp is not None,
+    },
+)
 
 
 def say(g: kit.Group) -> kit.FindingText:
@@ -68,7 +69,7 @@ RULE = kit.rule(
     __name__,
     "A conversation with the same beginning took this one's copy out of the RAM cache",
     decide,
-    prove,
+    PROOF,
     say,
     on=("ram_taken",),
     unless=(*CHANGED_HEAD, "CD305", "CD404", "CD405"),

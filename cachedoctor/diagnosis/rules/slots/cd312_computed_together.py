@@ -62,14 +62,15 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         )
         shown += [line for one in match.found for line in kit.marked(one, ("start", "one of those that came at once"))]
         return kit.Proof(shown[0], shown[1:5], {"shared": s.lcp, "those": len(match.found), "again": match.at_most})
-    primary, *related = kit.marked(
+    return kit.proof(
         r,
         ("start", "began while another request with the same beginning was at work"),
         ("select", "the slot that was free"),
-        ("cached", "tokens reused"),
+        kit.REUSED,
         ("timing", "tokens computed"),
+        most=3,
+        numbers={"shared": r.together_tokens, "twice": match.key},
     )
-    return kit.Proof(primary, related[:3], {"shared": r.together_tokens, "twice": match.key})
 
 
 def say(g: kit.Group) -> kit.FindingText:

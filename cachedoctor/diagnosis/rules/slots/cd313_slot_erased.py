@@ -15,16 +15,13 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     return kit.Match(s.lost, "high" if s.threads == 1 and not r.other_candidates else "medium")
 
 
-def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
-    """Show the line that empties the slot."""
-    r = s.request
-    shown = kit.marked(
-        r,
-        ("select", "an empty slot, or another conversation's"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
-    )
-    return kit.Proof((r.marks["slot_erased"], "the slot is emptied, and was not saved"), shown, {"slot": r.slot})
+PROOF = kit.lines(
+    ("slot_erased", "the slot is emptied, and was not saved"),
+    ("select", "an empty slot, or another conversation's"),
+    kit.REUSED,
+    kit.RECOMPUTED,
+    numbers=lambda s: {"slot": s.request.slot},
+)
 
 
 def say(g: kit.Group) -> kit.FindingText:
@@ -50,4 +47,4 @@ def say(g: kit.Group) -> kit.FindingText:
     )
 
 
-RULE = kit.rule(__name__, "The slot of a conversation was erased over the API", decide, prove, say, on=("slot_erased",))
+RULE = kit.rule(__name__, "The slot of a conversation was erased over the API", decide, PROOF, say, on=("slot_erased",))
