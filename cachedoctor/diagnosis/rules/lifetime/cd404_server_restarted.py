@@ -16,15 +16,14 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 PROOF = kit.lines(
     ("start", "the first request after the restart"),
     ("timing", "all of it computed"),
-    numbers=lambda s: {"prompt": s.request.prompt_tokens},
 )
 
 
 def say(g: kit.Group) -> kit.FindingText:
     """Say what a restart costs and how to soften it."""
-    f = g.numbers
+    r = g.worst_request
     return kit.FindingText(
-        f"the server restarted; the first prompt after it ({kit.n(f['prompt'])} tokens) had nothing to reuse",
+        f"the server restarted; the first prompt after it ({kit.n(r.prompt_tokens)} tokens) had nothing to reuse",
         "Slots and the RAM prompt cache live in the process and end with it.",
         [
             kit.Remedy("If a model swapper or an idle timeout stops the server, keep it loaded for longer."),

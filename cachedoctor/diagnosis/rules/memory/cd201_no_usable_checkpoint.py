@@ -65,7 +65,6 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
         kit.RECOMPUTED,
         most=4,
         numbers={
-            "lcp": s.lcp,
             "checks": len(r.seen.checks),
             "lowest": min((c.pos_max + 1 for c in r.seen.checks), default=None),
             "held": len(r.seen.checks)
@@ -128,7 +127,7 @@ def _look_alikes(g: kit.Group) -> list[kit.RuledOut]:
 
 def say(g: kit.Group) -> kit.FindingText:
     """Say why there was no checkpoint, and what makes one."""
-    f, session = g.numbers, g.session
+    f, r, session = g.numbers, g.worst_request, g.session
     remedies = []
     if session.at_least(9873) is not True:
         remedies.append(
@@ -145,11 +144,11 @@ def say(g: kit.Group) -> kit.FindingText:
         kit.Remedy("In the client: keep the history append-only; on such models cut rarely and in large pieces.")
     )
     return kit.FindingText(
-        f"{kit.n(f['lcp'])} tokens matched but the memory could not go back to them: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"{kit.n(r.common_prefix_tokens)} tokens matched but the memory could not go back to them: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
         "Recurrent and sliding-window memory cannot be rewound; it needs a saved state (context checkpoint) at or below the common prefix. "
         + _why_none(g),
         remedies,
-        [same_prefix(f["lcp"]), *_look_alikes(g)],
+        [same_prefix(r.common_prefix_tokens), *_look_alikes(g)],
         ["https://github.com/ggml-org/llama.cpp/pull/15293", "https://github.com/ggml-org/llama.cpp/pull/20288"],
     )
 

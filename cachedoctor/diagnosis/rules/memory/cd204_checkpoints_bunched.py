@@ -72,13 +72,13 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         kit.REUSED,
         kit.RECOMPUTED,
         most=4,
-        numbers={"lcp": s.lcp, "count": count, "lowest": lowest, "widest": widest, "held": held},
+        numbers={"count": count, "lowest": lowest, "widest": widest, "held": held},
     )
 
 
 def say(g: kit.Group) -> kit.FindingText:
     """Say where they lie, and from which build on they are spread."""
-    f = g.numbers
+    f, r = g.numbers, g.worst_request
     remedies = [
         advice.update(
             g.session,
@@ -92,12 +92,12 @@ def say(g: kit.Group) -> kit.FindingText:
     )
     return kit.FindingText(
         f"all {f['count']} checkpoints lie between token {kit.n(f['lowest'])} and the end, none at or below the common prefix of "
-        f"{kit.n(f['lcp'])}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"{kit.n(r.common_prefix_tokens)}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
         f"Each lies at most {kit.n(f['widest'])} tokens behind the one before, and the first {kit.n(f['lowest'])} of {kit.n(f['held'])} tokens have "
         "none: this build saves states only near the end of a prompt. A change further up finds nothing to go back to.",
         remedies,
         [
-            same_prefix(f["lcp"]),
+            same_prefix(r.common_prefix_tokens),
             kit.RuledOut("checkpoint-evicted", "no checkpoint at or below the common prefix had been dropped"),
             kit.RuledOut("swa-threshold-misfire", "every checkpoint that was looked at lies beyond the common prefix"),
         ],

@@ -22,16 +22,16 @@ PROOF = kit.lines(
     kit.REUSED,
     kit.RECOMPUTED,
     most=3,
-    numbers=lambda s: {"lcp": s.lcp, "window": s.facts.setting("n_swa")},
+    numbers=lambda s: {"window": s.facts.setting("n_swa")},
 )
 
 
 def say(g: kit.Group) -> kit.FindingText:
     """Offer checkpoints and the full-size cache, with their price."""
-    f = g.numbers
+    f, r = g.numbers, g.worst_request
     window = f" of {kit.n(f['window'])} tokens" if f["window"] else ""
     return kit.FindingText(
-        f"the sliding window{window} had moved past the common prefix of {kit.n(f['lcp'])} tokens: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"the sliding window{window} had moved past the common prefix of {kit.n(r.common_prefix_tokens)} tokens: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
         "Sliding-window layers keep only the last tokens. To go back further they need a checkpoint, and none was held.",
         [
             advice.option(
@@ -48,7 +48,7 @@ def say(g: kit.Group) -> kit.FindingText:
             ),
         ],
         [
-            same_prefix(f["lcp"]),
+            same_prefix(r.common_prefix_tokens),
             kit.RuledOut("swa-threshold-misfire", "no checkpoint was looked at"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/13194", "https://github.com/ggml-org/llama.cpp/pull/15293"],

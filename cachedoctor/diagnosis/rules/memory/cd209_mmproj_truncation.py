@@ -20,15 +20,14 @@ PROOF = kit.lines(
     ("failed", "the truncation that failed"),
     ("n_past", "common prefix"),
     ("cached", "where reuse would have ended"),
-    numbers=lambda s: {"at": s.request.seen.truncate_failed_at},
 )
 
 
 def say(g: kit.Group) -> kit.FindingText:
     """Name the builds and the ways out."""
-    f = g.numbers
+    r = g.worst_request
     return kit.FindingText(
-        f"with a multimodal projector loaded the server could not cut its memory at position {kit.n(f['at'])}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"with a multimodal projector loaded the server could not cut its memory at position {kit.n(r.seen.truncate_failed_at)}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
         "Builds b7079 to b7964 skip the search for a checkpoint when mmproj is loaded, then fail to truncate and clear the slot.",
         [
             advice.update(g.session, "b8156 and newer look for a checkpoint all the same (PR #19849 and #19877)."),
@@ -40,7 +39,7 @@ def say(g: kit.Group) -> kit.FindingText:
         ],
         [
             kit.RuledOut("rollback-failed", "mmproj is loaded and the build is one that skips the search"),
-            kit.RuledOut("prefix-diverges-early", f"{kit.n(f['at'])} tokens matched"),
+            kit.RuledOut("prefix-diverges-early", f"{kit.n(r.seen.truncate_failed_at)} tokens matched"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/19849", "https://github.com/ggml-org/llama.cpp/pull/19877"],
     )

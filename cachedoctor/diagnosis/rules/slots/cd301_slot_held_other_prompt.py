@@ -17,7 +17,7 @@ PROOF = kit.lines(
     kit.REUSED,
     kit.RECOMPUTED,
     most=2,
-    numbers=lambda s: {"held": s.request.held_tokens, "reference": s.request.reference_tokens, "unsure": s.steals < 2},
+    numbers=lambda s: {"unsure": s.steals < 2},
 )
 
 
@@ -36,7 +36,7 @@ def say(g: kit.Group) -> kit.FindingText:
     )
     return kit.FindingText(
         f"another conversation had taken slot {r.slot}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        f"The slot held {kit.n(f['held'])} tokens of another conversation when this one came back with {kit.n(r.prompt_tokens)}; its {kit.n(f['reference'])} tokens were gone.",
+        f"The slot held {kit.n(r.held_tokens)} tokens of another conversation when this one came back with {kit.n(r.prompt_tokens)}; its {kit.n(r.reference_tokens)} tokens were gone.",
         [advice.cache_ram(g.session), advice.more_slots(g.session)],
         out,
     )

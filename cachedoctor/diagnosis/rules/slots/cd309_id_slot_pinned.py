@@ -23,7 +23,6 @@ PROOF = kit.lines(
     numbers=lambda s: {
         "slots": s.facts.n_slots,
         "printed": s.request.seen.choice.selected_by == "id",
-        "held": s.request.held_tokens,
     },
 )
 
@@ -40,7 +39,7 @@ def say(g: kit.Group) -> kit.FindingText:
     return kit.FindingText(
         f"the client sends several conversations to slot {r.slot} by id_slot, though the server has {f['slots']} slots: "
         f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        f"The slot held {kit.n(f['held'])} tokens of another conversation, which the request overwrote. {_why(g.session)}",
+        f"The slot held {kit.n(r.held_tokens)} tokens of another conversation, which the request overwrote. {_why(g.session)}",
         [
             kit.Remedy(
                 "In the client: leave id_slot out and let the server choose, or give every conversation a number of its own (0 to "

@@ -37,17 +37,16 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
         numbers={
             "limit": s.facts.setting("cache_ram_mib"),
             "line": None if first is None else first.line,
-            "reference": r.reference_tokens,
         },
     )
 
 
 def say(g: kit.Group) -> kit.FindingText:
     """Say what clears idle slots, and the two ways out."""
-    f, session = g.numbers, g.session
+    f, r, session = g.numbers, g.worst_request, g.session
     limit = f" of {kit.n(f['limit'])} MiB" if f["limit"] else ""
     return kit.FindingText(
-        f"an idle slot was cleared and the RAM prompt cache{limit} did not keep its {kit.n(f['reference'])} tokens: {kit.recomputed(g)} "
+        f"an idle slot was cleared and the RAM prompt cache{limit} did not keep its {kit.n(r.reference_tokens)} tokens: {kit.recomputed(g)} "
         f"over {kit.times(g.count)}",
         "From b8664 on, with a KV cache shared by all slots, every launch saves the idle slots to RAM and clears them. That costs nothing while "
         "the RAM cache has room. This one throws out its oldest prompts, or does not take large ones (first at line "

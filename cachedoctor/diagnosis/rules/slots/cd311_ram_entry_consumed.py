@@ -27,7 +27,6 @@ PROOF = kit.lines(
     kit.RECOMPUTED,
     most=3,
     numbers=lambda s: {
-        "reference": s.request.reference_tokens,
         "threads": s.threads,
         "given": s.request.text_lcp is not None,
     },
@@ -42,7 +41,7 @@ def say(g: kit.Group) -> kit.FindingText:
     return kit.FindingText(
         "a conversation that shares only the beginning took another one's copy out of the RAM cache: "
         f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        f"The {kit.n(f['reference'])} tokens of this conversation waited in main memory. The cache gives a copy to any prompt that keeps a quarter "
+        f"The {kit.n(r.reference_tokens)} tokens of this conversation waited in main memory. The cache gives a copy to any prompt that keeps a quarter "
         f"of it, and no longer has it then. When its owner came back, {kit.n(r.cached_tokens)} tokens were left.",
         [
             advice.slots(

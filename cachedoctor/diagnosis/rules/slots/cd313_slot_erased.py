@@ -20,7 +20,6 @@ PROOF = kit.lines(
     ("select", "an empty slot, or another conversation's"),
     kit.REUSED,
     kit.RECOMPUTED,
-    numbers=lambda s: {"slot": s.request.slot},
 )
 
 
