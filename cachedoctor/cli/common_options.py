@@ -1,9 +1,10 @@
-"""Options that several commands have. Knows their names and words; knows no command."""
+"""Options that several commands have, and the groups in which commands take them."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
 
 import typer
 
@@ -15,11 +16,14 @@ if TYPE_CHECKING:
 
 INPUT, EVIDENCE, OUTPUT = "Input", "Evidence beside the log", "Output"
 GATE, TERMINAL, SETTINGS = "Rules and gate", "Terminal", "Settings"
-COMMON = "Most used"
 """Groups of options in a help."""
 
 _Form = TypeVar("_Form", bound=str)
 
+Output = Annotated[
+    str | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write to FILE, not to standard output."),
+]
 MaxUnpacked = Annotated[
     int | None,
     typer.Option(
@@ -42,8 +46,8 @@ Cmdline = Annotated[
     str | None,
     typer.Option(
         "--cmdline",
-        metavar="'llama-server ...'",
-        help="What started the server, or the file that does (compose.yaml, unit, script); its options are checked.",
+        metavar="LINE|FILE",
+        help="What started the server, 'llama-server ...', or the file that does (compose.yaml, unit, script).",
         rich_help_panel=EVIDENCE,
     ),
 ]
@@ -90,11 +94,13 @@ def refuse_alone(tokenizer: str | None, template: str | None) -> None:
 
 
 def refuse_page(format: str, output: str | None) -> None:
-    """Raise ``CacheDoctorError`` where the HTML page would be poured over a terminal."""
-    if format == "html" and output is None and sys.stdout is not None and sys.stdout.isatty():
+    """Raise ``CacheDoctorError`` where a page or a binary file would be poured over a terminal."""
+    pages = {"html": ("a page for a browser", "report.html"), "parquet": ("a binary file", "requests.parquet")}
+    if format in pages and output is None and sys.stdout is not None and sys.stdout.isatty():
         from cachedoctor.model import CacheDoctorError
 
-        raise CacheDoctorError("--format html: is a page for a browser, not for a terminal", "add -o report.html")
+        what, name = pages[format]
+        raise CacheDoctorError(f"--format {format}: is {what}, not for a terminal", f"add -o {name}")
 
 
 def by_name(ctx: typer.Context, format: _Form, output: str | None, known: tuple[_Form, ...]) -> _Form:
@@ -124,7 +130,7 @@ Verbose = Annotated[
     typer.Option(
         "--verbose",
         "-v",
-        help="Show everything: all proof, all fixes, servers, open rules.",
+        help="Show everything: proof, fixes, servers, open rules.",
         rich_help_panel=TERMINAL,
     ),
 ]
@@ -147,8 +153,8 @@ Launcher = Annotated[
     typer.Option(
         "--launcher",
         metavar="NAME",
-        help="What starts the server, for fixes in its form: shell, docker, compose, systemd, kubernetes, llama-swap, "
-        "ollama, lm-studio, jan.  [default: as the log tells]",
+        help="What starts the server: shell, docker, compose, systemd, kubernetes, llama-swap, ollama, lm-studio or "
+        "jan.  [default: as the log tells]",
         rich_help_panel=OUTPUT,
     ),
 ]
@@ -175,7 +181,12 @@ Ignore = Annotated[
 ]
 FailOn = Annotated[
     Literal["never", "note", "warning", "error"],
-    typer.Option(help="Exit with 1 when a finding is that severe.", rich_help_panel=GATE),
+    typer.Option(
+        metavar="LEVEL",
+        help="Exit with 1 from this on: note, warning or error.",
+        show_default=False,
+        rich_help_panel=GATE,
+    ),
 ]
 Tasks = Annotated[
     list[int] | None,
@@ -204,47 +215,33 @@ Until = Annotated[
 ]
 
 
-def wanted_requests(
-    tasks: list[int] | None, slots: list[int] | None, since: str | None, until: str | None, format: str
-) -> Wanted | None:
-    """Return which requests are to be shown, None for all.
+class Part(NamedTuple):
+    """Which requests of a log are shown."""
 
-    Raises:
-        CacheDoctorError: it is no time, or the format tells everything as it happens.
-    """
-    if not tasks and not slots and since is None and until is None:
-        return None
-    from cachedoctor.doctor.analysis.filtering import Wanted
-    from cachedoctor.model import CacheDoctorError
+    task: Tasks = None
+    slot: Slots = None
+    since: Since = None
+    until: Until = None
 
-    if format == "jsonl":
-        hint = "--format json, or jq 'select(.type == \"request\" and .task == 41)'"
-        raise CacheDoctorError("--format jsonl: tells everything as it happens, and is not filtered", hint)
-    wanted = Wanted(tuple(tasks or ()), tuple(slots or ()), since, until)
-    wanted.check()
-    return wanted
+    def wanted(self, format: str) -> Wanted | None:
+        """Return which requests are to be shown, None for all.
+
+        Raises:
+            CacheDoctorError: it is no time, or the format tells everything as it happens.
+        """
+        if not self.task and not self.slot and self.since is None and self.until is None:
+            return None
+        from cachedoctor.doctor.analysis.filtering import Wanted
+        from cachedoctor.model import CacheDoctorError
+
+        if format == "jsonl":
+            hint = "--format json, or jq 'select(.type == \"request\" and .task == 41)'"
+            raise CacheDoctorError("--format jsonl: tells everything as it happens, and is not filtered", hint)
+        wanted = Wanted(tuple(self.task or ()), tuple(self.slot or ()), self.since, self.until)
+        wanted.check()
+        return wanted
 
 
-MinPromptTokens = Annotated[
-    int | None,
-    typer.Option(
-        "--min-prompt-tokens",
-        min=0,
-        metavar="N",
-        help="Say nothing of requests with a shorter prompt.  [default: 1000]",
-        rich_help_panel=GATE,
-    ),
-]
-WarnTokens = Annotated[
-    int | None,
-    typer.Option(
-        "--warn-tokens",
-        min=0,
-        metavar="N",
-        help="A cause that cost as many is a warning.  [default: 1000]",
-        rich_help_panel=GATE,
-    ),
-]
 Config = Annotated[
     str | None,
     typer.Option(
@@ -270,7 +267,7 @@ Requests = Annotated[
     typer.Option(
         "--requests",
         metavar="FILE",
-        help="The client's request bodies in order, JSON or JSONL, or a recording; repeatable.",
+        help="Request bodies in order, or a recording; repeatable.",
         rich_help_panel=EVIDENCE,
     ),
 ]
@@ -292,3 +289,45 @@ Template = Annotated[
         "--template", metavar="FILE", help="Chat template for request bodies; see diff.", rich_help_panel=EVIDENCE
     ),
 ]
+
+
+class Server(NamedTuple):
+    """What is known of the server that wrote a log."""
+
+    build: Build = None
+    cmdline: Cmdline = None
+    launcher: Launcher = None
+
+
+class Gate(NamedTuple):
+    """Which rules are reported, and the file that may say so."""
+
+    select: Select = None
+    ignore: Ignore = None
+    config: Config = None
+    no_config: NoConfig = False
+
+
+class Bodies(NamedTuple):
+    """Prompts beside a log, and what makes tokens of them."""
+
+    prompts: Prompts = None
+    requests: Requests = None
+    tokenizer: ModelTokenizer = None
+    template: Template = None
+
+    @property
+    def files(self) -> list[str]:
+        """Files and directories with prompts."""
+        return [*(self.prompts or []), *(self.requests or [])]
+
+
+def refuse_others(ctx: typer.Context, allowed: Collection[str], what: str) -> None:
+    """Raise ``CacheDoctorError`` for the first option on the command line that is not ``allowed`` with ``what``."""
+    for param in ctx.command.params:
+        source = ctx.get_parameter_source(param.name or "")
+        if param.name not in allowed and source is not None and source.name == "COMMANDLINE":
+            from cachedoctor.model import CacheDoctorError
+
+            name = max(param.opts, key=len)
+            raise CacheDoctorError(f"{name}: does not go with {what}", f"leave {name} out")

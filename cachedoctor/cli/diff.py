@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.common_options import ColorOption, Width, by_name
+from cachedoctor.cli.common_options import Output, by_name
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import Look
@@ -45,9 +45,7 @@ def diff(
         bool, typer.Option("--hash-text", help="Print no prompt text, only hashes and lengths.")
     ] = False,
     format: Annotated[Literal["text", "json"], typer.Option("--format", "-f", help="Format of the answer.")] = "text",
-    output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to FILE.")] = None,
-    color: ColorOption = "auto",
-    width: Width = None,
+    output: Output = None,
 ) -> None:
     """Say where two prompts diverge, token by token, what differs there, and what it costs.
 
@@ -66,7 +64,7 @@ def diff(
     ask = run_diff.Ask(tokenizer, template, slot, full, context, build, hash_text)
     answers = run_diff.answer(prompt1, prompt2, ask)
     with Interrupts(), Sink(output) as sink:
-        _write(answers, sink, chosen, terminal.look(sink.path is not None, color, width))
+        _write(answers, sink, chosen, terminal.look(sink.path is not None))
     sys.stdout.flush()
     walked = prompt2 is None
     same = all(answer.equal or (walked and run_diff.only_appended(answer)) for answer in answers)

@@ -27,7 +27,7 @@ def no_requests(paths: Sequence[str]) -> tuple[str, str]:
     named = ", ".join(paths[:_NAMED]) + (f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else "")
     has = "has" if len(paths) == 1 else "have"
     what = f"{named}: {has} measurements of the whole server, and no requests, which this command is about"
-    return what, "cachedoctor analyze shows them, export --table samples (vLLM) or batches (SGLang) writes them"
+    return what, "cachedoctor analyze shows them, --table samples (vLLM) or batches (SGLang) -o samples.csv writes them"
 
 
 def conclude(
@@ -102,12 +102,8 @@ def _causes(report: Report) -> bool:
 
 
 def _expected(report: Report, begin: bytes) -> str:
-    from cachedoctor.doctor.compare.reports import is_report
     from cachedoctor.doctor.extras.extra_inputs import hint
 
-    stored = next((i.path for i in report.inputs if is_report(i.path)), None)
-    if stored is not None:
-        return f"it is a JSON report: cachedoctor report {stored}"
     extras = next((found for i in report.inputs if (found := hint(i.path)) is not None), None)
     if extras is not None:
         return extras

@@ -14,17 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cachedoctor.cli import settings, terminal
-from cachedoctor.cli.common_options import (
-    AllowHost,
-    Config,
-    Ignore,
-    MinPromptTokens,
-    NoConfig,
-    Quiet,
-    Select,
-    WarnTokens,
-    allowed_hosts,
-)
+from cachedoctor.cli.common_options import AllowHost, Gate, Quiet, allowed_hosts
 from cachedoctor.cli.ending import INTERRUPTED
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.model.errors import pipes_may_break
@@ -69,13 +59,9 @@ def exporter(
     label_values: Annotated[
         int, typer.Option(min=1, metavar="N", help="Values that a label may have; further ones are 'other'.")
     ] = 100,
-    select: Select = None,
-    ignore: Ignore = None,
-    min_prompt_tokens: MinPromptTokens = None,
-    warn_tokens: WarnTokens = None,
+    *,
+    gate: Gate,
     quiet: Quiet = False,
-    config: Config = None,
-    no_config: NoConfig = False,
 ) -> None:
     """Serve counters for Prometheus: prompt tokens by what became of them, causes, clients; until Ctrl-C or SIGTERM.
 
@@ -85,7 +71,7 @@ def exporter(
     Exit status: 0 it was told to end; 2 wrong usage, an address that cannot be used, or a state file that is none or is
     another exporter's; 130 told twice (the state may be up to 15 seconds old).
     """
-    chosen = settings.resolve(ctx, config, no_config)
+    chosen = settings.resolve(ctx, gate)
     if not quiet:
         chosen.announce()
     if not logs and not follow:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.common_options import OUTPUT, Build, Cmdline, Launcher, LauncherName, MaxUnpacked, given_or_piped
+from cachedoctor.cli.common_options import OUTPUT, LauncherName, Server, given_or_piped
 from cachedoctor.cli.ending import FAULT, NOTHING, SERVERS, UNWRITTEN
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink
@@ -26,7 +26,8 @@ def fix(
         str | None,
         typer.Argument(metavar="LOG|REPORT", help="A log, or a JSON report of analyze; - is standard input."),
     ] = None,
-    launcher: Launcher = None,
+    *,
+    server: Server,
     file: Annotated[
         str | None,
         typer.Option(
@@ -44,9 +45,6 @@ def fix(
         Literal["text", "json"],
         typer.Option("--format", "-f", help="Format of the fix.", rich_help_panel=OUTPUT),
     ] = "text",
-    build: Build = None,
-    cmdline: Cmdline = None,
-    max_unpacked: MaxUnpacked = None,
 ) -> None:
     """Print what to change, in the form of what starts the server; with --file as a patch. Nothing is changed.
 
@@ -57,17 +55,17 @@ def fix(
     from cachedoctor.doctor.fixing.fixes import Told, fixes
     from cachedoctor.report.forms import fix_forms
 
-    start = started(cmdline, launcher)
+    start = started(server.cmdline, server.launcher)
     path = given_or_piped(ctx, log)
     with Interrupts():
-        report = _report(path, build, start.given, max_unpacked)
+        report = _report(path, server.build, start.given)
         if not any(info.recognised for info in report.inputs):
             terminal.complain(f"nothing in the input was recognised as a log of {SERVERS}", UNWRITTEN)
             raise typer.Exit(NOTHING)
         every = fixes(report.findings, report.sessions, report.inputs, Told(start.launcher, start.line), whole=True)
         found = [one for one in every if one.codes or one.notes]
         if file is not None:
-            raise typer.Exit(_patch(found, report, file, launcher, service))
+            raise typer.Exit(_patch(found, report, file, server.launcher, service))
         if not found:
             what = "nothing to change was found"
             if report.findings:
@@ -77,7 +75,7 @@ def fix(
             out.write(fix_forms.json(found) if format == "json" else fix_forms.text(found).encode())
 
 
-def _report(path: str, build: int | None, given: list[Given], max_unpacked: int | None) -> Report:
+def _report(path: str, build: int | None, given: list[Given]) -> Report:
     from cachedoctor.doctor.compare.reports import is_report, read
 
     if is_report(path):
@@ -87,7 +85,7 @@ def _report(path: str, build: int | None, given: list[Given], max_unpacked: int 
     from cachedoctor.inputs.sources.unpack import MAX_BYTES
 
     analyzer = Analyzer(build, given=given, keeps_requests=False)
-    errors = feed_all(analyzer, [path], max_unpacked or MAX_BYTES)
+    errors = feed_all(analyzer, [path], MAX_BYTES)
     report = analyzer.finish(False)
     for error in errors:
         terminal.complain(error.message, error.hint)

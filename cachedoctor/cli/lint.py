@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.asked_counters import is_address
-from cachedoctor.cli.common_options import ColorOption, Width, by_name
+from cachedoctor.cli.common_options import Output, by_name
+from cachedoctor.cli.counters import is_address
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
 
@@ -53,9 +53,7 @@ def lint(
     format: Annotated[
         Literal["text", "json", "sarif", "github"], typer.Option("--format", "-f", help="Format of the answer.")
     ] = "text",
-    output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to FILE.")] = None,
-    color: ColorOption = "auto",
-    width: Width = None,
+    output: Output = None,
 ) -> None:
     """Demand that each request extends the one before it in its conversation, so that a cache can serve it.
 
@@ -76,7 +74,7 @@ def lint(
         raise typer.Exit(2)
     found = _answer(paths, LintAsk(tokenizer, template, server, build, hash_text))
     with Interrupts(), Sink(output) as sink, sink.writing() as out:
-        write(chosen, found, out, terminal.look(sink.path is not None, color, width))
+        write(chosen, found, out, terminal.look(sink.path is not None))
     sys.stdout.flush()
     raise typer.Exit(_APPEND_ONLY if found.append_only else _CHANGED)
 

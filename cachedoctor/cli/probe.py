@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.common_options import ColorOption, Quiet, Width, by_name
+from cachedoctor.cli.common_options import Output, Quiet, by_name
 from cachedoctor.cli.ending import FOUND, INTERRUPTED, NOTHING
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
@@ -58,12 +58,8 @@ def probe(
         Literal["never", "deviation"], typer.Option(help="Exit with 1 when something is not as expected.")
     ] = "never",
     format: Annotated[Literal["text", "json"], typer.Option("--format", "-f", help="Format of the answer.")] = "text",
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the answer to FILE.")
-    ] = None,
+    output: Output = None,
     quiet: Quiet = False,
-    color: ColorOption = "auto",
-    width: Width = None,
 ) -> None:
     """Ask a running server a few small questions, and say whether it reuses what it should.
 
@@ -95,7 +91,7 @@ def probe(
                 with kept.writing() as out:
                     out.write(probe_forms.encoded(shown))
             with sink.writing() as out:
-                probe_forms.write_probe(form, shown, out, terminal.look(sink.path is not None, color, width))
+                probe_forms.write_probe(form, shown, out, terminal.look(sink.path is not None))
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     if shown.measure == "none" and not shown.causes:

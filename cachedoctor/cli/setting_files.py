@@ -19,7 +19,7 @@ from cachedoctor.model import THRESHOLDS, CacheDoctorError
 FILE, PROJECT = "cachedoctor.toml", "pyproject.toml"
 PREFIX = "CACHEDOCTOR_"
 _TABLE = re.compile(r"\s*\[\s*tool\s*\.\s*[\"']?cachedoctor[\"']?\s*\]")
-_HINT = "cachedoctor config lists all keys"
+_HINT = "cachedoctor explain settings lists all keys"
 _MOST = 1 << 20
 """Bytes of a file of settings."""
 _DOTS = 100
