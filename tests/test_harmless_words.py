@@ -115,16 +115,22 @@ def test_nothing_that_passes_shows_a_key(name: str) -> None:
     assert {"proxy row", "proxy line", "proxy record", "watch", "lint", "diff of bodies"} <= outputs
 
 
-def test_a_role_of_the_client_is_in_no_record_and_no_hashed_text(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [("swordfish of my neighbour", "the garden of my uncle", "message-edited"), (KEY, KEY[::-1], "random-id")],
+)
+def test_a_role_of_the_client_is_in_no_record_and_no_hashed_text(
+    tmp_path: Path, before: str, after: str, kind: str
+) -> None:
     """The explanation of a record named both roles."""
     looking = Looking(Asked(record=str(tmp_path / "r")))
     said = [{"role": "user", "content": "hello to you, and how is it going today? " * 9}]
-    for turn, role in enumerate((KEY, KEY[::-1])):
+    for turn, role in enumerate((before, after)):
         body = {"messages": [{"role": role, "content": "be short"}, *said * (turn + 1)]}
         raw = json.dumps(body).encode()
         looking.at(Exchange(float(turn), "POST", "/v1/chat/completions", 200, 0.1, None, raw))
     looking.close()
     recorded = (tmp_path / "r").read_text()
-    assert '"kind":"message-edited"' in recorded
-    assert KEY[:8] not in recorded
-    assert KEY[::-1][:8] not in recorded
+    assert f'"kind":"{kind}"' in recorded, "the change of the role was explained"
+    assert before[:8] not in recorded
+    assert after[:8] not in recorded

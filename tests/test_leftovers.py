@@ -16,7 +16,7 @@ import pytest
 from command import FIRST, LOG, SECOND, one_line, run, start, wait_for
 from test_cli_faults import MANY, PATIENCE
 
-from cachedoctor.cli import sink as new_file
+from cachedoctor.cli import new_file
 from cachedoctor.cli.sink import Sink
 from cachedoctor.doctor import scratch
 

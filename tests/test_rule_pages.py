@@ -19,7 +19,7 @@ from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.model import Given
 
 RULES, BROKEN = registry.load()
-FOLDER = ROOT / "cachedoctor" / "rules"
+FOLDER = ROOT / "cachedoctor" / "diagnosis" / "rules"
 PAGES = sorted(FOLDER.glob("*/cd[0-9]*.md"), key=lambda page: page.name)
 HEADINGS = [
     "What it means",

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.cli import settings, terminal
 from cachedoctor.cli.common_options import AllowHost, Gate, Quiet, allowed_hosts
 from cachedoctor.cli.ending import INTERRUPTED
 from cachedoctor.cli.keys import Interrupts
-from cachedoctor.model.errors import pipes_may_break
 
 if TYPE_CHECKING:
     from cachedoctor.live.exporter.followed_log import SavedState
@@ -246,7 +246,7 @@ class _Saver:
             self._content, self._failed = content, False
 
     def _write(self, content: bytes) -> None:
-        from cachedoctor.cli.sink import NewFile
+        from cachedoctor.cli.new_file import NewFile
 
         if self._is_ours:
             os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)

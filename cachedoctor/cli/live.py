@@ -14,13 +14,8 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Protocol
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
-from cachedoctor.doctor.analysis.event_stream import EventStream
 from cachedoctor.doctor.analysis.listener import Listener
 from cachedoctor.model.options import DEFAULTS
-from cachedoctor.redaction import sanitize
-from cachedoctor.report.base import Look
-from cachedoctor.report.text.concise import cost, fix, lost, sentence
-from cachedoctor.report.text.page import Page
 
 if TYPE_CHECKING:
     from cachedoctor.cli.keys import Interrupts
@@ -31,7 +26,7 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.fixing.fixes import Told
     from cachedoctor.doctor.redact.unknown_lines import UnknownLines
     from cachedoctor.model import Finding, Given, InputInfo, Judged, Options, Report, Session
-    from cachedoctor.report.base import FormatName
+    from cachedoctor.report.base import FormatName, Look
 
 
 class Hearer(Protocol):
@@ -219,6 +214,9 @@ class Lines(Listener):
 
     def examined(self, judged: list[tuple[Judged, Session]], findings: list[Finding]) -> None:
         """Word the requests that lost tokens, each once, and the findings that are new."""
+        from cachedoctor.redaction import sanitize
+        from cachedoctor.report.text.concise import lost, sentence
+
         for one, session in judged:
             number = one.request.index
             if lost(one.request) and number not in self._told:
@@ -235,12 +233,16 @@ class Lines(Listener):
         self._flush()
 
     def _finding(self, found: Finding) -> None:
+        from cachedoctor.report.text.concise import cost, fix
+
         advice = fix(found)
         server = f"{found.origin}, " if found.origin else ""
         words = [f"{found.severity}[{found.code}] {found.name}: {server}{cost(found) or found.claim}"]
         self._row(("; fix: ".join([*words, advice] if advice else words), "bold"))
 
     def _row(self, part: tuple[str, str]) -> None:
+        from cachedoctor.report.text.page import Page
+
         Page(self._text, self._look.width, self._look.color, self._look.ascii_only).row(part)
 
     def _flush(self) -> None:
@@ -255,6 +257,8 @@ class Stream:
     """Writes what happens at every step, as lines of ``cachedoctor.stream/1``."""
 
     def __init__(self, sink: Sink) -> None:
+        from cachedoctor.doctor.analysis.event_stream import EventStream
+
         self.listener = EventStream()
         self._sink = sink
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import Output, Quiet, by_name
 from cachedoctor.cli.ending import FOUND, INTERRUPTED, NOTHING
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
-from cachedoctor.model.errors import pipes_may_break
 
 if TYPE_CHECKING:
     from cachedoctor.model.probed import Probe, ProbedServer

@@ -1,7 +1,7 @@
 """Hides what looks like a secret in a quoted text: keys, passwords, mail addresses, names of users in paths.
 
 How secrets look stands in ``hiding/``, as data. A text is read as it is written and as it is meant
-(``hiding/decoding.py``); what is hidden is cut out of it as it is written. Knows no report. What it does not know it
+(``decoding.py``); what is hidden is cut out of it as it is written. Knows no report. What it does not know it
 shows; ``cachedoctor redact`` hides whole logs. Patterns are compiled when a text may hold what they look for.
 """
 

@@ -179,7 +179,9 @@ class RuleContext:
         self.slot_taken = bool(self.lost and self.own_slot is False and r.thread_turn and not back and not self.forked)
         """A known thread came back to a slot with another's content, nothing from RAM helped, and it lost by it."""
 
-        self.text_alone = r.outcome == "unknown" and bool(r.old_text and r.new_text) and not self.known and not r.error
+        self.text_alone = (
+            r.outcome == "unknown" and bool(r.seen.old_text and r.seen.new_text) and not self.known and not r.seen.error
+        )
         """The log does not tell what was lost, but has the text where the prompts diverge."""
 
     def beside(self, request: Request) -> list[Request]:
@@ -216,7 +218,7 @@ class RuleContext:
         r = self.request
         if r.text_lcp is not None or r.thread is None or r.thread not in r.seen.passed_over:
             return None
-        return min((turn.released_tokens or 0 for turn in self.history[:-1]), default=0)
+        return min((turn.seen.released_tokens or 0 for turn in self.history[:-1]), default=0)
 
     def said_before(self, code: str) -> list[bool]:
         """Whether a rule, which asks about itself, fired on each request of the history."""
@@ -246,16 +248,24 @@ class RuleContext:
     def symptom(self) -> bool:
         """Nothing was reused, or a long prompt goes to a slot that shares little; without a loss that is known."""
         r = self.request
-        if r.error is not None or r.parent is not None or self._small:
+        if r.seen.error is not None or r.parent is not None or self._small:
             return False
         long = r.between.get("prompt_tokens", (0, None))[0] >= self.min_prompt
-        return r.forced or r.seen.kept == 0 or (long and r.selected_by == "lru" and r.t_last != -1)
+        return (
+            r.seen.forced
+            or r.seen.kept == 0
+            or (long and r.seen.choice.selected_by == "lru" and r.seen.choice.t_last != -1)
+        )
 
     @property
     def too_small(self) -> bool:
         """An excerpt shows that nothing was reused of a request that is below the threshold: it is what people ask about."""
         r = self.request
-        return self._small and not (self.lost or self.facts.starts_cold or r.error or r.parent is not None) and r.forced
+        return (
+            self._small
+            and not (self.lost or self.facts.starts_cold or r.seen.error or r.parent is not None)
+            and r.seen.forced
+        )
 
     @property
     def _small(self) -> bool:
@@ -297,7 +307,7 @@ def _prompt_at_most(r: Request, reference: int) -> int:
 
 def _came_back(r: Request) -> bool:
     """More was reused than a slot that was chosen by its age can have held: RAM brought it back, in a log that hides that."""
-    return r.selected_by == "lru" and (r.cached_tokens or 0) > RETURNED * (r.prompt_tokens or 0)
+    return r.seen.choice.selected_by == "lru" and (r.cached_tokens or 0) > RETURNED * (r.prompt_tokens or 0)
 
 
 def _rough(r: Request) -> bool:
@@ -308,10 +318,10 @@ def _rough(r: Request) -> bool:
 
 def _lcp_at_most(r: Request) -> int | None:
     """Upper bound of a common prefix that is not known: what a choice by age leaves, or what a refused copy in RAM."""
-    if r.selected_by == "lru" and r.held_tokens and r.prompt_tokens:
+    if r.seen.choice.selected_by == "lru" and r.held_tokens and r.prompt_tokens:
         most = int(r.prompt_tokens * LRU_MOST)
         return most if (r.cached_tokens or 0) <= most else None  # else the RAM cache brought back another beginning
-    if r.prefix_between is not None and r.checks:
+    if r.prefix_between is not None and r.seen.checks:
         return r.prefix_between[1]
     if not r.ram_refused:
         return None

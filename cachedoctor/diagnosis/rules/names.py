@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-PAGES = "cachedoctor/rules"
+PAGES = "cachedoctor/diagnosis/rules"
 """Folder of the pages, relative to the root of the repository."""
 FAMILIES = {
     "1": "client",

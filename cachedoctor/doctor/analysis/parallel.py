@@ -16,6 +16,7 @@ from io import FileIO
 
 import msgspec
 
+from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.listener import Shard
 from cachedoctor.doctor.analysis.run import chains, drive, drive_chain, feed_all
@@ -26,7 +27,6 @@ from cachedoctor.engines.llamacpp.startup import RESTART_MARKS
 from cachedoctor.inputs.sources.base import SourceError, Told, unheard
 from cachedoctor.inputs.sources.file import FileSpan, SpanSource, is_stream, open_log, plain_size
 from cachedoctor.model import CacheDoctorError, Given, Options
-from cachedoctor.model.errors import pipes_may_break
 from cachedoctor.model.options import DEFAULTS
 
 LEAST = 4 << 20

@@ -222,6 +222,6 @@ def _files() -> int:
 
 def _silent() -> logging.Logger:
     """What aiohttp may write to: it quotes lines of a request that is no HTTP, which may hold a key."""
-    logger = logging.Logger("cachedoctor.live.proxy")
+    logger = logging.Logger("cachedoctor.proxy")
     logger.disabled = True
     return logger

@@ -91,10 +91,10 @@ def _uptime(r: Request) -> float | None:
 
 
 def _checkpoints(r: Request) -> CheckpointRow:
-    held = sorted({(c.pos_min, c.pos_max) for c in r.checks}.union(r.held_positions)) if r.lost_tokens else []
+    held = sorted({(c.pos_min, c.pos_max) for c in r.seen.checks}.union(r.seen.held_positions)) if r.lost_tokens else []
     if r.tried is None:
-        return CheckpointRow(None, None, None, None, held, r.restored_at)
-    return CheckpointRow(r.tried, r.restored, r.created, r.erased, held, r.restored_at)
+        return CheckpointRow(None, None, None, None, held, r.seen.restored_at)
+    return CheckpointRow(r.tried, r.restored, r.created, r.erased, held, r.seen.restored_at)
 
 
 _SESSION = (

@@ -34,7 +34,7 @@ from cachedoctor.model import Confidence, Remedy, RuledOut, Session
 def decide(s: RuleContext) -> Match | None:
     """Fire when the bar of both printed texts stands inside the header."""
     if s.text_alone:
-        return _by_text(s.request.old_text or "", s.request.new_text or "")
+        return _by_text(s.request.seen.old_text or "", s.request.seen.new_text or "")
     if not s.lost:
         return None
     first = s.changed("billing-header")
@@ -43,15 +43,15 @@ def decide(s: RuleContext) -> Match | None:
         match.key = ""  # one finding with what printed texts prove
         return match
     r = s.request
-    if s.known or r.old_text is None or r.new_text is None:
+    if s.known or r.seen.old_text is None or r.seen.new_text is None:
         return None
     if s.lcp is None:  # how much the client changed is not known: the values themselves have to differ
-        found = _by_text(r.old_text, r.new_text)
+        found = _by_text(r.seen.old_text, r.seen.new_text)
         return None if found is None else msgspec.structs.replace(found, tokens=s.lost)
     if s.client_lost < MIN_LOST:
         return None
-    field = header_field(r.new_text)
-    if field is None or header_field(r.old_text) is None:
+    field = header_field(r.seen.new_text)
+    if field is None or header_field(r.seen.old_text) is None:
         return None
     return Match(s.lost, "high" if field else "medium", found=field or "header")
 

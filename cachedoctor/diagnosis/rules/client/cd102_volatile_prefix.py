@@ -68,25 +68,27 @@ def volatile_kind(old: str, new: str) -> str | None:
 def decide(s: RuleContext) -> Match | None:
     """Fire when values of a volatile kind differ at the bar and most of the prompt lies behind it."""
     if s.text_alone:
-        return _by_text(s.request.old_text or "", s.request.new_text or "")
+        return _by_text(s.request.seen.old_text or "", s.request.seen.new_text or "")
     if not s.lost:
         return None
     first = s.changed("timestamp", "uuid", "random-id", "counter", "path", "git-state", "system-hoisted")
     if first is not None:
         return from_prompts(s, first)
     r = s.request
-    if s.known or r.old_text is None or r.new_text is None or s.own_slot is False or not s.early:
+    if s.known or r.seen.old_text is None or r.seen.new_text is None or s.own_slot is False or not s.early:
         return None
     if s.lcp is None:  # how much the client changed is not known: the values themselves have to differ
-        found = _by_text(r.old_text, r.new_text)
+        found = _by_text(r.seen.old_text, r.seen.new_text)
         return None if found is None else msgspec.structs.replace(found, tokens=s.lost)
-    if s.client_lost < MIN_LOST or header_field(r.new_text) is not None:
+    if s.client_lost < MIN_LOST or header_field(r.seen.new_text) is not None:
         return None
-    before = r.new_text.partition(" | ")[0].strip(" .")
-    kind = volatile_kind(r.old_text, r.new_text)
+    before = r.seen.new_text.partition(" | ")[0].strip(" .")
+    kind = volatile_kind(r.seen.old_text, r.seen.new_text)
     if kind is None or not before:
         return None  # without a word before the bar (SLOTS_N_DIFF=0) the kind would be a guess
-    return Match(s.lost, "high" if kind != "number" else "medium", _client(r.old_text, r.new_text), found=kind)
+    return Match(
+        s.lost, "high" if kind != "number" else "medium", _client(r.seen.old_text, r.seen.new_text), found=kind
+    )
 
 
 def _client(old: str, new: str) -> str:

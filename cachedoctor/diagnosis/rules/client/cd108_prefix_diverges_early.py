@@ -32,19 +32,19 @@ def _confidence(s: RuleContext) -> Confidence:
         return "low"  # the server did not even reuse what it had to: more than a changed head is at work
     # the first turn that is in the log may have been another conversation's
     repeated = s.said_before("CD108")[-1:] == [True] and s.history[-1].thread_turn > 0
-    if r.new_text and " | " in r.new_text:
+    if r.seen.new_text and " | " in r.seen.new_text:
         return "medium"  # the text is cut to the tokens behind the bar: what it is stays open
     if r.ram_refused:  # its own last prompt was in RAM, by its length, and did not match; once, it may be another's
         return "low" if not repeated else "high" if r.reference_lcp is not None or not r.other_candidates else "medium"
     if s.own_slot is False and r.ram_best_lcp is not None:
         return ("high" if repeated else "medium") if r.ram_best_lcp < EARLY * s.whole else "low"
     if s.own_slot is False:
-        return "medium" if r.ram_looked and repeated else "low"
+        return "medium" if r.seen.choice.looked and repeated else "low"
     if s.own_slot is None or r.other_candidates or ram.takes_turns(s):
         return "low"
     if not repeated:
         return "low"  # once: the slot may have been erased, or a new conversation begun that happens to be longer
-    nothing_in_ram = r.ram_looked and r.restored_from_ram is False
+    nothing_in_ram = r.seen.choice.looked and r.restored_from_ram is False
     alone = s.threads == 1 and (s.slot_before is None or s.slot_before.thread == r.thread)
     if r.lcp_exact and alone and nothing_in_ram:
         return "high"
@@ -94,15 +94,15 @@ def _cost(s: RuleContext) -> int:
     lcp = s.lcp
     if lcp is None or s.server_lost < MIN_LOST:
         return s.lost
-    at_hand = held_whole(s) or any(serves(check, lcp, s) for check in s.request.checks)
-    return s.client_lost if at_hand and s.request.forced else s.lost
+    at_hand = held_whole(s) or any(serves(check, lcp, s) for check in s.request.seen.checks)
+    return s.client_lost if at_hand and s.request.seen.forced else s.lost
 
 
 def _by_lengths_alone(s: RuleContext) -> bool:
     """Whether only a longer prompt speaks for this conversation: the slot was not chosen for its content, no text is
     known, and no copy in RAM would have come back to a conversation whose slot another one had taken."""
     r = s.request
-    if not (r.slot_named or r.selected_by == "lru") or s.known or r.new_text or r.ram_refused:
+    if not (r.slot_named or r.seen.choice.selected_by == "lru") or s.known or r.seen.new_text or r.ram_refused:
         return False
     # a slot that is asked for by its number is filled without the RAM cache
     return r.slot_named or not s.setup.ram_keeps_all
@@ -120,7 +120,7 @@ def _of_excerpt(s: RuleContext) -> Match | None:
 def prove(s: RuleContext, match: Match) -> Proof:
     """Show where the prefix ends, and which checkpoints lie beyond it."""
     r, most = s.request, s.lcp_at_most or 0
-    beyond = bool(r.checks) and all(serves(c, most, s) is False for c in r.checks) and not held_whole(s)
+    beyond = bool(r.seen.checks) and all(serves(c, most, s) is False for c in r.seen.checks) and not held_whole(s)
     primary, *related = marked(
         r,
         ("n_past", "common prefix with what the slot held"),
@@ -136,8 +136,8 @@ def prove(s: RuleContext, match: Match) -> Proof:
     numbers = {
         "lcp": s.lcp if r.reference_lcp is None else r.reference_lcp,
         "most": most,
-        "beyond": len(r.checks) if beyond else 0,
-        "begin": any(c.pos_min < most < c.pos_max for c in r.checks),
+        "beyond": len(r.seen.checks) if beyond else 0,
+        "begin": any(c.pos_min < most < c.pos_max for c in r.seen.checks),
         "evicted": r.cut and "evicted" in r.marks,
         "own": "ram" if r.ram_refused else s.own_slot,
         "turns": ram.takes_turns(s),

@@ -31,7 +31,13 @@ def _tells_adapters(s: RuleContext) -> bool:
 def decide(s: RuleContext) -> Match | None:
     """Fire when nothing is reused although the slot holds nearly the whole prompt and nothing forced that."""
     r = s.request
-    if not s.lost or r.cached_tokens != 0 or r.forced or r.truncate_failed_at is not None or r.selected_by != "lcp":
+    if (
+        not s.lost
+        or r.cached_tokens != 0
+        or r.seen.forced
+        or r.seen.truncate_failed_at is not None
+        or r.seen.choice.selected_by != "lcp"
+    ):
         return None
     if (r.similarity or 0) < 0.5 or s.facts.at_least(6629) is False or r.shifted:
         return None
@@ -39,12 +45,12 @@ def decide(s: RuleContext) -> Match | None:
     if not kept_all and s.facts.memory != "attention":
         return None
     visible = _shows_forcing(s.facts)
-    chosen = [h for h in s.history if h.selected_by == "lcp"]
+    chosen = [h for h in s.history if h.seen.choice.selected_by == "lcp"]
     if not visible and (not kept_all or any(h.cached_tokens or (h.f_keep or 0) < 0.9995 for h in chosen)):
         return None  # f_keep is rounded and the memory hidden: only a row of such requests says something
-    if visible and kept_all and s.facts.memory != "attention" and r.checks:
+    if visible and kept_all and s.facts.memory != "attention" and r.seen.checks:
         return None
-    sure = visible and _tells_adapters(s) and (s.facts.memory == "attention" or kept_all) and not r.checks
+    sure = visible and _tells_adapters(s) and (s.facts.memory == "attention" or kept_all) and not r.seen.checks
     return Match(s.lost, "high" if sure else "medium" if visible or chosen else "low")
 
 

@@ -25,7 +25,7 @@ def decide(s: RuleContext) -> Match | None:
     matched = s.lcp if s.lcp is not None else s.lost
     if not s.lost or not matched:
         return None
-    return Match(min(s.lost, matched), "high" if r.selected_by == "lcp" or s.own_slot else "medium")
+    return Match(min(s.lost, matched), "high" if r.seen.choice.selected_by == "lcp" or s.own_slot else "medium")
 
 
 def asked(s: RuleContext) -> bool:

@@ -66,7 +66,7 @@ def client_of(g: Group) -> clients.Known | None:
     if first is not None:
         return None if first.client is None else clients.known(first.client.habit)
     r = g.worst_request
-    return clients.printed(r.old_text or "", r.new_text or "")
+    return clients.printed(r.seen.old_text or "", r.seen.new_text or "")
 
 
 def why_client(g: Group) -> str:
@@ -87,7 +87,7 @@ def why_before(g: Group) -> str:
     before = g.worst.tokens - (r.lost_client or 0)
     if before < MIN_LOST or before > (r.lost_server or 0):
         return ""
-    end = r.restored_at
+    end = r.seen.restored_at
     why = "" if end is None else f", as the checkpoint that was restored ends at token {n(end[1] + 1)}"
     return (
         f" {n(before)} of the tokens recomputed at worst stood before that place and were the same: the server did not give them back{why}. "

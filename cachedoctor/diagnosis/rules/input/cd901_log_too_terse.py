@@ -48,7 +48,7 @@ def _thrown_away(s: RuleContext) -> tuple[int, int] | None:
     The slot was chosen because most of it is kept, and held what its farthest checkpoint covers at least.
     """
     r = s.request
-    if r.forced or r.checks or r.selected_by != "lcp" or r.f_keep is None:
+    if r.seen.forced or r.seen.checks or r.seen.choice.selected_by != "lcp" or r.f_keep is None:
         return None
     common = round((r.f_keep - 0.0005) * r.seen.reach)
     inside = [end + 1 for begin, end in r.seen.erased_at if begin == end and end + 1 <= common]
@@ -84,7 +84,11 @@ def say(g: Group) -> FindingText:
         f"reuse was lost, and this log cannot show why: {recomputed(g)} over {times(g.count)}",
         "Left open: the client changed the prompt (prefix-diverges-early, history-rewritten), the memory could not go back (no-usable-checkpoint, checkpoints-disabled), "
         + ("caching was off (cache-prompt-off), " if (r.similarity or 0) > 0.5 else "")
-        + ("the slot had been erased over the API, which this log does not show, " if r.selected_by == "lru" else "")
+        + (
+            "the slot had been erased over the API, which this log does not show, "
+            if r.seen.choice.selected_by == "lru"
+            else ""
+        )
         + "or another conversation held the slot (slot-held-other-prompt).",
         [
             advice.see_more(session),
@@ -149,7 +153,7 @@ def _symptom(g: Group) -> FindingText:
 def _seen(g: Group) -> str:
     r = g.worst_request
     prompt = length(r, "prompt_tokens") if r.prompt_tokens or "prompt_tokens" in r.between else None
-    if r.forced or r.seen.kept == 0:
+    if r.seen.forced or r.seen.kept == 0:
         size = f" of {prompt} tokens" if prompt else ""
         return f"the whole prompt{size} was computed again, and these lines cannot show why"
     return (
@@ -162,7 +166,7 @@ def _meaning(g: Group) -> str:
     words = (
         "It is a symptom of two families of causes: the client changed the prompt, or another conversation held the slot; or the prompt was "
         "the same and the memory of the model could not go back to it."
-        if r.forced or r.seen.kept == 0
+        if r.seen.forced or r.seen.kept == 0
         else "It was chosen for its age: a new conversation, a changed head of the prompt, or a slot that another conversation had taken."
     )
     if erased:

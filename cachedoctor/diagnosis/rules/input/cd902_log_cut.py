@@ -18,7 +18,7 @@ def prove(s: RuleContext, _: Match) -> Proof:
 
 def _left_of_it(r: Request) -> str:
     """What an excerpt around ``forcing full prompt re-processing`` tells without the length of the prompt."""
-    if not r.forced or not r.lcp_exact or r.prompt_tokens is not None or r.held_tokens is None:
+    if not r.seen.forced or not r.lcp_exact or r.prompt_tokens is not None or r.held_tokens is None:
         return ""
     return (
         f" The slot held {n(r.held_tokens)} tokens, and the new prompt begins with {n(r.common_prefix_tokens)} of them: no server could "

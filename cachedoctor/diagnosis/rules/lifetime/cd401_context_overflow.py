@@ -23,7 +23,7 @@ from cachedoctor.model import Remedy, Session
 
 def decide(s: RuleContext) -> Match | None:
     """Fire on the server's refusal, or where a prompt that does not fit was given back before its first batch."""
-    if s.request.error != "context-overflow":
+    if s.request.seen.error != "context-overflow":
         return None
     return Match(0, "high" if "error" in s.request.marks else "medium")
 
@@ -31,7 +31,7 @@ def decide(s: RuleContext) -> Match | None:
 def prove(s: RuleContext, _: Match) -> Proof:
     """Show the refusal."""
     r = s.request
-    numbers = {"tokens": r.error_tokens or r.prompt_tokens, "limit": r.error_limit or s.facts.n_ctx_slot}
+    numbers = {"tokens": r.seen.error_tokens or r.prompt_tokens, "limit": r.seen.error_limit or s.facts.n_ctx_slot}
     line = marked(r, ("error", "the refusal"), ("prompt", "the prompt, and what fits into its slot"))[0]
     return Proof(line, numbers=numbers)
 

@@ -21,9 +21,13 @@ from cachedoctor.model import Confidence, Remedy, RuledOut, as_typed
 def decide(s: RuleContext) -> Match | None:
     """Fire where a prompt did not fit that is shorter than all slots' contexts together."""
     r, facts = s.request, s.facts
-    if r.error != "context-overflow" or facts.setting("kv_unified") is not False:
+    if r.seen.error != "context-overflow" or facts.setting("kv_unified") is not False:
         return None
-    limit, tokens, slots = r.error_limit or facts.n_ctx_slot, r.error_tokens or r.prompt_tokens, facts.n_slots or 1
+    limit, tokens, slots = (
+        r.seen.error_limit or facts.n_ctx_slot,
+        r.seen.error_tokens or r.prompt_tokens,
+        facts.n_slots or 1,
+    )
     if limit is None or tokens is None or slots < 2 or tokens > limit * slots:
         return None
     sure: Confidence = "high" if "error" in r.marks else "medium"

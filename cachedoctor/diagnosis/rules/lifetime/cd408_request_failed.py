@@ -93,7 +93,7 @@ def _fault(mark: Mark) -> _Fault:
 
 def decide(s: RuleContext) -> Match | None:
     """Fire on any error but a prompt that did not fit."""
-    if s.request.error != "other":
+    if s.request.seen.error != "other":
         return None
     fault = _fault(s.request.marks["error"])
     return Match(0, "high", key=fault.key, found=fault)

@@ -27,11 +27,11 @@ def nothing_below(s: RuleContext) -> bool:
     """No checkpoint at or below the common prefix: all lie beyond, or none was held."""
     lcp = s.lcp
     r = s.request
-    ends = [c.pos_max for c in r.checks] or [b for _, b in r.held_positions]
+    ends = [c.pos_max for c in r.seen.checks] or [b for _, b in r.seen.held_positions]
     most = r.prefix_between[1] if s.pinned and r.prefix_between is not None else lcp
     if lcp is None or most is None or any(end + 1 <= most for end in ends):
         return False
-    return not any(serves(check, most, s) for check in r.checks)
+    return not any(serves(check, most, s) for check in r.seen.checks)
 
 
 def decide(s: RuleContext) -> Match | None:
@@ -44,8 +44,8 @@ def decide(s: RuleContext) -> Match | None:
         or not nothing_below(s)
     ):
         return None
-    seen = bool(r.checks or r.held_positions) or _listed(s) or _makes_none(s)
-    sure: Confidence = "high" if s.pinned and r.forced and seen and s.by_the_book is not False else "medium"
+    seen = bool(r.seen.checks or r.seen.held_positions) or _listed(s) or _makes_none(s)
+    sure: Confidence = "high" if s.pinned and r.seen.forced and seen and s.by_the_book is not False else "medium"
     return Match(s.server_lost, sure)
 
 
@@ -79,9 +79,11 @@ def prove(s: RuleContext, _: Match) -> Proof:
     )
     numbers = {
         "lcp": s.lcp,
-        "checks": len(r.checks),
-        "lowest": min((c.pos_max + 1 for c in r.checks), default=None),
-        "held": len(r.checks) if listed and r.forced else r.held_checkpoints,  # a search that fails lists all
+        "checks": len(r.seen.checks),
+        "lowest": min((c.pos_max + 1 for c in r.seen.checks), default=None),
+        "held": len(r.seen.checks)
+        if listed and r.seen.forced
+        else r.seen.held_checkpoints,  # a search that fails lists all
         "listed": listed,
         "made": "checkpoints" in s.facts.shows,
         "drops": "dropped_checkpoints" in s.facts.shows,

@@ -49,10 +49,10 @@ def told_off(s: RuleContext) -> bool:
     r, off = s.request, s.facts.said("ctx_checkpoints")
     if off is None or off.value != 0 or off.line is not None or s.setup.rewinds_badly is not None:
         return False
-    if not s.late or s.lcp is None or s.server_lost < MIN_LOST or r.shifted or r.truncate_failed_at is not None:
+    if not s.late or s.lcp is None or s.server_lost < MIN_LOST or r.shifted or r.seen.truncate_failed_at is not None:
         return False
     grew = any(h.outcome == "reused" for h in s.history)
-    cut = r.f_keep is not None and r.f_keep < 0.9995 and r.selected_by == "lcp" and s.own_slot is not False
+    cut = r.f_keep is not None and r.f_keep < 0.9995 and r.seen.choice.selected_by == "lcp" and s.own_slot is not False
     return grew and cut and r.cached_tokens == 0
 
 

@@ -28,7 +28,7 @@ def decide(s: RuleContext) -> Match | None:
         return None
     if r.cached_tokens is None:  # the excerpt ends before the outcome
         return Match(0, "medium", found=lost, at_most=lost.tokens)
-    sure: Confidence = "high" if s.pinned and (r.forced or r.checks) else "medium"
+    sure: Confidence = "high" if s.pinned and (r.seen.forced or r.seen.checks) else "medium"
     return Match(lost.tokens - (r.cached_tokens or 0), sure, found=lost)
 
 

@@ -31,7 +31,7 @@ END = 0.75
 def bunch(s: RuleContext) -> tuple[int, int, int] | None:
     """Return (count, tokens of the lowest, widest gap) of the checkpoints when they form a bunch beyond the prefix."""
     r = s.request
-    ends = sorted({c.pos_max for c in r.checks} or {b for _, b in r.held_positions})
+    ends = sorted({c.pos_max for c in r.seen.checks} or {b for _, b in r.seen.held_positions})
     held = r.held_tokens or r.reference_tokens
     if s.lcp is None or held is None or len(ends) < LEAST:
         return None
@@ -67,7 +67,7 @@ def decide(s: RuleContext) -> Match | None:
     if found is None:
         return None
     known = facts.at_least(6751) is True and (facts.at_least(8352) is False or facts.at_least(9538) is True)
-    return Match(s.server_lost, "high" if r.checks and r.forced and known else "medium", found=found)
+    return Match(s.server_lost, "high" if r.seen.checks and r.seen.forced and known else "medium", found=found)
 
 
 def prove(s: RuleContext, match: Match) -> Proof:

@@ -37,9 +37,9 @@ def refused(s: RuleContext) -> Check | None:
     r, lcp = s.request, s.lcp
     if lcp is None:
         return None
-    looked = r.checks or [Check(a, b, lcp - 1, 0) for a, b in r.held_positions if r.forced]
-    good = [c for c in looked if serves(c, lcp, s) and (r.forced or c.pos_max < lcp)]
-    if not good and r.forced and held_whole(s):
+    looked = r.seen.checks or [Check(a, b, lcp - 1, 0) for a, b in r.seen.held_positions if r.seen.forced]
+    good = [c for c in looked if serves(c, lcp, s) and (r.seen.forced or c.pos_max < lcp)]
+    if not good and r.seen.forced and held_whole(s):
         good = [Check(0, lcp - 1, 0, 0)]
     if not good:
         return None
@@ -76,7 +76,7 @@ def decide(s: RuleContext) -> Match | None:
     if not s.lost or not r.lcp_exact or lcp is None or best is None:
         return None
     # up to b8156 no check is printed, only the creation and the forcing; or this build's rules explain no refusal
-    sure = bool(r.checks or held_whole(s)) and s.by_the_book is not False
+    sure = bool(r.seen.checks or held_whole(s)) and s.by_the_book is not False
     if best.pos_min < best.pos_max and s.facts.at_least(FIXED) is True:
         sure = False  # the wrong comparison is mended; what still refuses a window does so on purpose (b9713 and newer)
     return Match(covered(best, lcp) - (r.cached_tokens or 0), "high" if sure else "medium", found=best)
@@ -85,7 +85,7 @@ def decide(s: RuleContext) -> Match | None:
 def prove(s: RuleContext, match: Match) -> Proof:
     """Show the refusal, or what a build prints instead."""
     best: Check = match.found
-    looked = any(best is check for check in s.request.checks)
+    looked = any(best is check for check in s.request.seen.checks)
     shown = marked(
         s.request,
         ("n_past", "common prefix, and what the slot held"),

@@ -23,7 +23,7 @@ _SERVER = b"failed to truncate tokens"
 
 def decide(s: RuleContext) -> Match | None:
     """Fire on a failed truncation deep in the prompt that no projector explains."""
-    at = s.request.truncate_failed_at
+    at = s.request.seen.truncate_failed_at
     if at is None or not s.lost or s.facts.setting("mmproj") is True:
         return None
     if at < LONG and 2 * at < (s.request.prompt_tokens or 0):
@@ -38,7 +38,7 @@ def decide(s: RuleContext) -> Match | None:
 def prove(s: RuleContext, _: Match) -> Proof:
     """Show the server's message."""
     r = s.request
-    at = r.truncate_failed_at
+    at = r.seen.truncate_failed_at
     return Proof(
         marked(r, ("failed", "the truncation that failed"))[0],
         marked(

@@ -30,7 +30,7 @@ def decide(s: RuleContext) -> Match | None:
         return None
     if facts.at_least(6751) is False:
         return None  # older builds have no checkpoints for such a file to lack
-    return Match(s.server_lost, "high" if _fresh(s) and r.forced else "medium")
+    return Match(s.server_lost, "high" if _fresh(s) and r.seen.forced else "medium")
 
 
 def _fresh(s: RuleContext) -> bool:

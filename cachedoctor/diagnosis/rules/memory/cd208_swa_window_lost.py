@@ -22,9 +22,9 @@ from cachedoctor.model import RuledOut
 def decide(s: RuleContext) -> Match | None:
     """Fire on sliding-window memory without any checkpoint."""
     r = s.request
-    if s.facts.memory != "swa" or r.checks or r.held_checkpoints or not server_could_not(s):
+    if s.facts.memory != "swa" or r.seen.checks or r.seen.held_checkpoints or not server_could_not(s):
         return None
-    return Match(s.server_lost, "high" if r.lcp_exact and r.forced else "medium")
+    return Match(s.server_lost, "high" if r.lcp_exact and r.seen.forced else "medium")
 
 
 def prove(s: RuleContext, _: Match) -> Proof:

@@ -20,7 +20,7 @@ from cachedoctor.model import Remedy, RuledOut, as_typed
 
 def decide(s: RuleContext) -> Match | None:
     """Fire on a failed truncation deep in the prompt, with mmproj, on memory that cannot be cut."""
-    at, facts, badly = s.request.truncate_failed_at, s.facts, s.setup.rewinds_badly
+    at, facts, badly = s.request.seen.truncate_failed_at, s.facts, s.setup.rewinds_badly
     if at is None or facts.setting("mmproj") is not True or not s.lost or badly is False:
         return None
     deep = at >= LONG or 2 * at >= (s.request.prompt_tokens or 0)
@@ -35,7 +35,7 @@ def prove(s: RuleContext, _: Match) -> Proof:
     return Proof(
         marked(r, ("failed", "the truncation that failed"))[0],
         marked(r, ("n_past", "common prefix"), ("cached", "where reuse would have ended")),
-        {"at": r.truncate_failed_at},
+        {"at": r.seen.truncate_failed_at},
     )
 
 

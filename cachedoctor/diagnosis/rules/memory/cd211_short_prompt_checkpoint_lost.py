@@ -25,7 +25,9 @@ def decide(s: RuleContext) -> Match | None:
     lost = dropped(s)
     if lost is None or not too_dense(s, lost):
         return None
-    return Match(lost.tokens - (r.cached_tokens or 0), "high" if r.checks or r.forced else "medium", found=lost)
+    return Match(
+        lost.tokens - (r.cached_tokens or 0), "high" if r.seen.checks or r.seen.forced else "medium", found=lost
+    )
 
 
 def prove(s: RuleContext, match: Match) -> Proof:

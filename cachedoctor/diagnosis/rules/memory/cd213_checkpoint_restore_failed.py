@@ -26,7 +26,7 @@ _SERVER = (b"failed to restore context checkpoint", b"failed to restore SWA chec
 def decide(s: RuleContext) -> Match | None:
     """Fire on the message, or on libllama's own between a check and the forcing."""
     r = s.request
-    covered, mark = r.restore_failed, r.marks.get("checkpoint_failed")
+    covered, mark = r.seen.restore_failed, r.marks.get("checkpoint_failed")
     if covered is None or mark is None:
         return None
     most = covered if s.lcp is None else min(covered, s.lcp)

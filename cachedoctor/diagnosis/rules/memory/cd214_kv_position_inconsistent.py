@@ -28,7 +28,7 @@ REFUSED = b"Invalid input batch"
 def decide(s: RuleContext) -> Match | None:
     """Fire on a failed request whose batch did not fit its memory; a draft model's failed guess fails no request."""
     marks = s.request.marks
-    if s.request.error != "other":
+    if s.request.seen.error != "other":
         return None
     if "positions" in marks:
         return Match(0, "high")

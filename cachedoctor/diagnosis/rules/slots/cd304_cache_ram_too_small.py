@@ -40,7 +40,7 @@ def decide(s: RuleContext) -> Match | None:
     r = s.request
     if not _proof(s) or s.facts.setting("cache_ram_mib") == 0:
         return None
-    sure: Confidence = "high" if s.own_slot is False and r.ram_looked else "medium"
+    sure: Confidence = "high" if s.own_slot is False and r.seen.choice.looked else "medium"
     if other_held(s):
         return Match(s.lost, sure)
     if s.lost and s.own_slot is None and r.thread_turn > 0 and not r.restored_from_ram:

@@ -37,7 +37,7 @@ def _grew(s: RuleContext) -> bool:
 def decide(s: RuleContext) -> Match | None:
     """Fire when a slot of another conversation was chosen for its common head, and what this one had is gone."""
     r = s.request
-    if not s.lost or r.selected_by != "lcp" or s.lcp is None or r.restored_from_ram:
+    if not s.lost or r.seen.choice.selected_by != "lcp" or s.lcp is None or r.restored_from_ram:
         return None
     given = _grew(s)
     if not (given or other_held(s)):

@@ -35,7 +35,7 @@ def prove(s: RuleContext, _: Match) -> Proof:
         ("n_past", "common prefix with what the slot held"),
         ("timing", "tokens recomputed"),
     )
-    numbers = {"slots": s.facts.n_slots, "printed": r.selected_by == "id", "held": r.held_tokens}
+    numbers = {"slots": s.facts.n_slots, "printed": r.seen.choice.selected_by == "id", "held": r.held_tokens}
     return Proof(primary, related[:3], numbers)
 
 
