@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.common_options import Build, Output, Quiet, by_name
+from cachedoctor.cli.common_options import Build, Output, Quiet, by_name, option
 from cachedoctor.cli.ending import FAULT, FOUND, INTERRUPTED, NOTHING, SERVERS, no_requests
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.read_progress import Progress
@@ -26,13 +26,11 @@ def compare(
     ctx: typer.Context,
     before: Annotated[str, typer.Argument(metavar="BEFORE", help="Log, JSON report of analyze, or folder of fleet.")],
     after: Annotated[str, typer.Argument(metavar="AFTER", help="The same, after the change.")],
-    format: Annotated[
-        Literal["text", "json", "markdown"], typer.Option("--format", "-f", help="Format of the comparison.")
-    ] = "text",
+    format: Annotated[Literal["text", "json", "markdown"], option("--format -f", "Format of the comparison.")] = "text",
     output: Output = None,
     fail_on: Annotated[
         Literal["worse"] | None,
-        typer.Option(help="Exit with 1 when reuse surely fell, or an error or warning surely is new."),
+        option("--fail-on", "Exit with 1 when reuse surely fell, or an error or warning surely is new."),
     ] = None,
     build: Build = None,
     quiet: Quiet = False,

@@ -22,11 +22,16 @@ UNWRITTEN = "nothing was written; a JSON report is read from a file, not from a 
 _PIPE = "llama-server logs to standard error: put 2>&1 | cachedoctor analyze - behind its command line"
 
 
+def named(names: Sequence[str]) -> str:
+    """Return the first names of a list, and how many more there are."""
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
 def no_requests(paths: Sequence[str]) -> tuple[str, str]:
     """Say that these logs have measurements instead of requests, and what shows them: a message and a hint."""
-    named = ", ".join(paths[:_NAMED]) + (f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else "")
     has = "has" if len(paths) == 1 else "have"
-    what = f"{named}: {has} measurements of the whole server, and no requests, which this command is about"
+    what = f"{named(paths)}: {has} measurements of the whole server, and no requests, which this command is about"
     return what, "cachedoctor analyze shows them, --table samples (vLLM) or batches (SGLang) -o samples.csv writes them"
 
 

@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from cachedoctor.cli import arguments, terminal
+from cachedoctor.cli.common_options import option
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,12 +38,9 @@ def explain(
         ),
     ] = None,
     line: Annotated[
-        str | None,
-        typer.Option("--line", "-l", metavar="LINE", help="Explain this line of a log; - reads standard input."),
+        str | None, option("--line -l", "Explain this line of a log; - reads standard input.", "LINE")
     ] = None,
-    format: Annotated[
-        Format, typer.Option("--format", "-f", help="Format of a line, the list of rules, or settings.")
-    ] = "text",
+    format: Annotated[Format, option("--format -f", "Format of a line, the list of rules, or settings.")] = "text",
 ) -> None:
     """List all rules, or print the page of one; say what a word means, or a line of a log; show the settings.
 

@@ -15,7 +15,7 @@ import typer
 
 from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.cli import settings, terminal
-from cachedoctor.cli.common_options import AllowHost, Gate, Quiet, allowed_hosts
+from cachedoctor.cli.common_options import AllowHost, Gate, Quiet, allowed_hosts, option
 from cachedoctor.cli.ending import INTERRUPTED
 from cachedoctor.cli.keys import Interrupts
 
@@ -44,20 +44,20 @@ def exporter(
         ),
     ] = None,
     follow: Annotated[
-        list[str] | None,
-        typer.Option(metavar="DIR", help="Folder of logs, new ones included, or /var/log/pods; repeatable."),
+        list[str] | None, option("--follow", "Folder of logs, new ones included, or /var/log/pods; repeatable.", "DIR")
     ] = None,
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where /metrics is served.")] = f"127.0.0.1:{PORT}",
+    listen: Annotated[str, option("--listen", "Where /metrics is served.", "HOST:PORT")] = f"127.0.0.1:{PORT}",
     allow_host: AllowHost = None,
     state: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Keeps the counters over a restart.  [default: ~/.local/state/cachedoctor/exporter-PORT.json]",
+        option(
+            "--state",
+            "Keeps the counters over a restart.  [default: ~/.local/state/cachedoctor/exporter-PORT.json]",
+            "FILE",
         ),
     ] = None,
     label_values: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Values that a label may have; further ones are 'other'.")
+        int, option("--label-values", "Values that a label may have; further ones are 'other'.", "N", min=1)
     ] = 100,
     *,
     gate: Gate,

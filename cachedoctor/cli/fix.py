@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.common_options import OUTPUT, LauncherName, Server, given_or_piped
-from cachedoctor.cli.ending import FAULT, NOTHING, SERVERS, UNWRITTEN
+from cachedoctor.cli.common_options import OUTPUT, LauncherName, Server, given_or_piped, option
+from cachedoctor.cli.ending import FAULT, NOTHING, SERVERS, UNWRITTEN, named
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink
 from cachedoctor.cli.started import started
 
 if TYPE_CHECKING:
     from cachedoctor.model import Fix, Given, Report
-
-_NAMED = 3
-"""Findings that a message names."""
 
 
 def fix(
@@ -29,22 +26,12 @@ def fix(
     *,
     server: Server,
     file: Annotated[
-        str | None,
-        typer.Option(
-            "--file",
-            metavar="FILE",
-            help="compose.yaml, unit, script ... that starts the server.",
-            rich_help_panel=OUTPUT,
-        ),
+        str | None, option("--file", "compose.yaml, unit, script ... that starts the server.", "FILE", OUTPUT)
     ] = None,
     service: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Its service, container or model in that file.", rich_help_panel=OUTPUT),
+        str | None, option("--service", "Its service, container or model in that file.", "NAME", OUTPUT)
     ] = None,
-    format: Annotated[
-        Literal["text", "json"],
-        typer.Option("--format", "-f", help="Format of the fix.", rich_help_panel=OUTPUT),
-    ] = "text",
+    format: Annotated[Literal["text", "json"], option("--format -f", "Format of the fix.", None, OUTPUT)] = "text",
 ) -> None:
     """Print what to change, in the form of what starts the server; with --file as a patch. Nothing is changed.
 
@@ -96,9 +83,7 @@ def _report(path: str, build: int | None, given: list[Given]) -> Report:
 
 def _named(report: Report) -> str:
     """The first findings of a report by code and name, each once."""
-    names = list(dict.fromkeys(f"{finding.code} {finding.name}" for finding in report.findings))
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    return named(list(dict.fromkeys(f"{finding.code} {finding.name}" for finding in report.findings)))
 
 
 def _patch(found: list[Fix], report: Report, file: str, launcher: LauncherName | None, service: str | None) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.common_options import Build, MaxUnpacked, Quiet, by_name, refuse_others
+from cachedoctor.cli.common_options import Build, MaxUnpacked, Quiet, by_name, option, refuse_others
 from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, SERVERS, UNWRITTEN, no_requests
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.read_progress import Progress
@@ -66,41 +66,34 @@ def fleet(
     ],
     output: Annotated[
         str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="DIR|FILE",
-            help="Folder for tables and a page, which a further run goes on with; or .txt, .csv, .json, .md for sums.",
+        option(
+            "--output -o",
+            "Folder for tables and a page, which a further run goes on with; or .txt, .csv, .json, .md for sums.",
+            "DIR|FILE",
         ),
     ] = None,
     by: Annotated[
         list[_By] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Group sums by model, build, memory, path, origin, client, endpoint, hour, outcome, slot or turn; "
+        option(
+            "--by",
+            "Group sums by model, build, memory, path, origin, client, endpoint, hour, outcome, slot or turn; "
             "repeatable.  [default: build and model, where there are several]",
+            "NAME",
         ),
     ] = None,
-    format: Annotated[
-        Literal["text", "json", "csv", "markdown"], typer.Option("--format", "-f", help="Format of sums.")
-    ] = "text",
+    format: Annotated[Literal["text", "json", "csv", "markdown"], option("--format -f", "Format of sums.")] = "text",
     engine: Annotated[
         Literal["local", "ray", "dask"],
-        typer.Option(help="With -o DIR, what runs the processes: this machine, or a cluster."),
+        option("--engine", "With -o DIR, what runs the processes: this machine, or a cluster."),
     ] = "local",
     address: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Of the cluster of Ray or Dask.  [default: one is started here]"),
+        str | None, option("--address", "Of the cluster of Ray or Dask.  [default: one is started here]", "ADDRESS")
     ] = None,
     jobs: Annotated[
-        int,
-        typer.Option(
-            "--jobs", "-j", min=0, metavar="N", help="With -o DIR: processes that are started; 0: one per core."
-        ),
+        int, option("--jobs -j", "With -o DIR: processes that are started; 0: one per core.", "N", min=0)
     ] = 0,
     reports: Annotated[
-        bool,
-        typer.Option("--reports/--no-reports", help="With -o DIR: a page for each log, which takes most of the room."),
+        bool, option("--reports/--no-reports", "With -o DIR: a page for each log, which takes most of the room.")
     ] = True,
     build: Build = None,
     max_unpacked: MaxUnpacked = None,

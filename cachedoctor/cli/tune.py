@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal, TypeVar
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.common_options import Bodies, Build, Cmdline, Output, Quiet, by_name
+from cachedoctor.cli.common_options import Bodies, Build, Cmdline, Output, Quiet, by_name, option
 from cachedoctor.cli.ending import INTERRUPTED
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.read_progress import Progress
@@ -32,40 +32,39 @@ def tune(
     ],
     changes: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--set",
-            metavar="NAME=VALUE",
-            help="Replay with this option of the server, without its dashes: cache-ram=16384, parallel=4, build=9713; "
+            "Replay with this option of the server, without its dashes: cache-ram=16384, parallel=4, build=9713; "
             "repeatable.",
+            "NAME=VALUE",
         ),
     ] = None,
     memory: Annotated[
         int | None,
-        typer.Option(
+        option(
+            "--memory",
+            "What the changes together may take more than now, e.g. 24GiB.  [default: no limit]",
+            "SIZE",
             parser=terminal.size,
-            metavar="SIZE",
-            help="What the changes together may take more than now, e.g. 24GiB.  [default: no limit]",
         ),
     ] = None,
     ran: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--ran",
-            metavar="NAME=VALUE",
-            help="What ran and the log does not say: an option without its dashes, or memory=swa; repeatable.",
+            "What ran and the log does not say: an option without its dashes, or memory=swa; repeatable.",
+            "NAME=VALUE",
         ),
     ] = None,
     *,
     bodies: Bodies,
     responses: Annotated[
         list[str] | None,
-        typer.Option(
-            "--responses", metavar="FILE", help="vLLM, SGLang: what the server answered, with usage; repeatable."
-        ),
+        option("--responses", "vLLM, SGLang: what the server answered, with usage; repeatable.", "FILE"),
     ] = None,
     build: Build = None,
     cmdline: Cmdline = None,
-    format: Annotated[Literal["text", "json"], typer.Option("--format", "-f", help="Format of the answer.")] = "text",
+    format: Annotated[Literal["text", "json"], option("--format -f", "Format of the answer.")] = "text",
     output: Output = None,
     quiet: Quiet = False,
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cachedoctor.cli import proxy_watch, settings, terminal
-from cachedoctor.cli.common_options import ColorOption, Gate, Server, given_or_piped, refuse_others
+from cachedoctor.cli.common_options import ColorOption, Gate, Server, given_or_piped, option, refuse_others
 from cachedoctor.cli.ending import INTERRUPTED, NOTHING, complain, conclude, has_content, status
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink
@@ -42,31 +42,20 @@ def watch(
     color: ColorOption = "auto",
     kv_events: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--kv-events",
-            metavar="ENDPOINT",
-            help="Record KV events of vLLM or SGLang from tcp://HOST:PORT into -o FILE; one for each rank. At "
+            "Record KV events of vLLM or SGLang from tcp://HOST:PORT into -o FILE; one for each rank. At "
             "@ENDPOINT and tcp://*:PORT servers connect.",
-            rich_help_panel=KV_EVENTS,
+            "ENDPOINT",
+            KV_EVENTS,
         ),
     ] = None,
     replay: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="ENDPOINT",
-            help="Ask there for missed KV events (replay_endpoint); one for each.",
-            rich_help_panel=KV_EVENTS,
-        ),
+        option("--replay", "Ask there for missed KV events (replay_endpoint); one for each.", "ENDPOINT", KV_EVENTS),
     ] = None,
     output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="With --kv-events: a new file; - is standard output.",
-            rich_help_panel=KV_EVENTS,
-        ),
+        str | None, option("--output -o", "With --kv-events: a new file; - is standard output.", "FILE", KV_EVENTS)
     ] = None,
 ) -> None:
     """Show what a server does with its cache while it does it: slots, reuse, findings.
