@@ -110,3 +110,54 @@ def test_natural_names_are_known_and_lead_to_options_that_exist() -> None:
 def test_a_file_of_a_wrong_name_is_a_log(log: Path) -> None:
     os.rename(log, log.parent / "stats")
     assert b"warning[CD101]" in run("stats", folder=str(log.parent)).stdout
+
+
+# ---- one command for several tasks
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("analyze", "LOG", "-o", "t.csv", "--fail-on", "note"), "--fail-on: does not go with a table (csv)"),
+        (("analyze", "-f", "ndjson", "--follow", "LOG"), "--follow: does not go with a table (ndjson)"),
+        (("fleet", "LOG", "--engine", "ray"), "--engine: does not go with sums"),
+        (("fleet", "LOG", "-o", "out", "--by", "model"), "--by: does not go with -o DIR"),
+        (("fleet", "LOG", "-o", "sums.csv", "--no-reports"), "--reports: does not go with sums"),
+        (("tune", "LOG", "--set", "parallel=2", "--memory", "1G"), "--memory limits a search, and --set is a replay"),
+        (("watch", "LOG", "--kv-events", "tcp://127.0.0.1:1", "-o", "kv.jsonl"), "log: does not go with --kv-events"),
+        (("watch", "--kv-events", "tcp://127.0.0.1:1"), "--kv-events: -o FILE is missing"),
+        (("watch", "LOG", "-o", "x"), "--replay and --output go with --kv-events"),
+        (("explain", "CD101", "-f", "json"), "--format"),
+    ],
+)
+def test_options_of_another_task_are_refused(log: Path, words: tuple[str, ...], says: str) -> None:
+    done = run(*(str(log) if word == "LOG" else word for word in words), folder=str(log.parent))
+    assert (done.returncode, done.stdout) == (2, b"")
+    one_line(done, says)
+    assert os.listdir(log.parent) == ["server.log"]
+
+
+@pytest.mark.sweep
+def test_fleet_sums_up_a_folder_a_pattern_and_into_a_file(log: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "logs" / "host"
+    folder.mkdir(parents=True)
+    os.rename(log, folder / "server.log")
+    (folder / "other.log").write_bytes((folder / "server.log").read_bytes())
+    whole = run("fleet", folder / "server.log", folder / "other.log", "-f", "csv")
+    assert whole.returncode == 0
+    assert whole.stdout.splitlines()[1].startswith(b"all,,4,0,7870,0,7870,")  # twice 1,900 + 2,035
+    for inputs in (tmp_path / "logs", str(tmp_path / "logs" / "*" / "*.log")):
+        assert run("fleet", inputs, "-f", "csv").stdout == whole.stdout
+    target = tmp_path / "sums.csv"
+    assert run("fleet", tmp_path / "logs", "-o", target).stdout == b""
+    assert target.read_bytes() == whole.stdout
+
+
+def test_what_ran_is_said_for_a_replay_as_well() -> None:
+    """The log prints the limit of the RAM cache: what contradicts it is refused in both tasks."""
+    day = Path(__file__).parent.parent / "fixtures/days/dense-eight_on_four-b9713-default/server.log"
+    for more in ((), ("--set", "cache-ram=64")):
+        done = run("tune", day, "--ran", "parallel=9", *more)
+        assert (done.returncode, done.stdout) == (2, b"")
+        one_line(done, "--ran: the log says otherwise of slots")

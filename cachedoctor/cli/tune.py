@@ -95,7 +95,7 @@ def tune(
     )
     if changes:
         if memory is not None:
-            raise typer.BadParameter("it limits what is searched, and --set names what is replayed")
+            raise typer.BadParameter("--memory limits a search, and --set is a replay")
         _answer(
             asking, output, quiet, lambda found: simulate(found, changes, paths, ran or []),
             partial(whatif_forms.write_simulation, form),
