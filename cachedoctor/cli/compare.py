@@ -1,4 +1,4 @@
-"""``cachedoctor compare``: did a change help, and is that sure? Knows arguments and exit statuses; knows no measure."""
+"""``cachedoctor compare``: did a change help, and is that sure?"""
 
 from __future__ import annotations
 

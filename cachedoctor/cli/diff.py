@@ -1,4 +1,4 @@
-"""``cachedoctor diff``: where two prompts diverge, and why. Knows arguments and exit statuses; knows no prompt."""
+"""``cachedoctor diff``: where two prompts diverge, and why."""
 
 from __future__ import annotations
 

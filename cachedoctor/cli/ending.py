@@ -1,4 +1,4 @@
-"""How an analysis ends: its report, what is said beside it, the exit status. Knows no format and no option but one."""
+"""How an analysis ends: its report, what is said beside it, the exit status."""
 
 from __future__ import annotations
 

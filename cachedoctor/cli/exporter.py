@@ -1,7 +1,4 @@
-"""``cachedoctor exporter``: counters for Prometheus over all logs of a host.
-
-Knows arguments, the state file and the order of the steps; knows no metric and no line.
-"""
+"""``cachedoctor exporter``: counters for Prometheus over all logs of a host."""
 
 from __future__ import annotations
 

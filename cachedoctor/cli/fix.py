@@ -1,4 +1,4 @@
-"""``cachedoctor fix``: what to change, and nothing else. Knows arguments and exit statuses; knows no option."""
+"""``cachedoctor fix``: what to change, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``cachedoctor lint``: does each request extend the one before it? Knows arguments, statuses, no prompt."""
+"""``cachedoctor lint``: does each request extend the one before it?"""
 
 from __future__ import annotations
 

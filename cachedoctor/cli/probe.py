@@ -1,4 +1,4 @@
-"""``cachedoctor probe``: ask a running server whether it reuses what it should. Knows arguments; knows no question."""
+"""``cachedoctor probe``: ask a running server whether it reuses what it should."""
 
 from __future__ import annotations
 

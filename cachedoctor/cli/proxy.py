@@ -1,4 +1,4 @@
-"""``cachedoctor proxy``: between clients and a server. Knows arguments and what is written; knows no HTTP."""
+"""``cachedoctor proxy``: between clients and a server."""
 
 from __future__ import annotations
 

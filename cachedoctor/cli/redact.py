@@ -1,4 +1,4 @@
-"""``cachedoctor redact``: a log that can be shown. Knows arguments and exit statuses; knows no log line."""
+"""``cachedoctor redact``: a log that can be shown."""
 
 from __future__ import annotations
 

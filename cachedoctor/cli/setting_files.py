@@ -1,6 +1,6 @@
 """Settings from a file or the environment: the keys, where files are looked for, how they are read.
 
-Every fault is one line that names the file and the key. Knows TOML and types. Knows no command and no rule.
+Every fault is one line that names the file and the key.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Which setting holds: a flag, else the environment, else a file, else the default.
-
-Knows the order, and which flags set a key. Knows no report.
-"""
+"""Which setting holds: a flag, else the environment, else a file, else the default."""
 
 from __future__ import annotations
 
