@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from cachedoctor.cli.setting_files import Value
     from cachedoctor.cli.settings import FoundSettings
-    from cachedoctor.diagnosis.rules.base import AnyRule
+    from cachedoctor.diagnosis.rules.kit import AnyRule
     from cachedoctor.model import Line
     from cachedoctor.report.base import Look
 
