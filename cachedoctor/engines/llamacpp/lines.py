@@ -15,7 +15,7 @@ from cachedoctor.engines.llamacpp.life import Life
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.engines.llamacpp.startup import STARTUP, Line
 from cachedoctor.model import Check, IncidentName, Mark
-from cachedoctor.model.observed import Progressed
+from cachedoctor.model.observed import Observed, Progressed
 
 Handler = Callable[[Life, Slot, Event, Mark], None]
 
@@ -183,22 +183,20 @@ def _prompt(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
 
 @on("input_truncated")
 def _cut(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.attend(slot, event.task, mark)
-    slot.cut(event.fields["n_prompt_tokens"], mark)
+    life.attend(slot, event.task, mark).record_cut(event.fields["n_prompt_tokens"], mark)
 
 
 @on("init_sampler")
 def _sampler(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.attend(slot, event.task, mark)
-    slot.sampled(event.fields["n_total"])
+    life.attend(slot, event.task, mark).record_sampler(event.fields["n_total"])
 
 
 @on("npast_posmin")
 def _n_past(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     fields = event.fields
-    life.attend(slot, event.task, mark)
-    known = life.known_length(slot, fields["n_cache_tokens"])
-    slot.n_past(fields["n_past"], fields["n_cache_tokens"], fields["pos_min"], mark, known)
+    request = life.attend(slot, event.task, mark)
+    known = life.known_length(request, fields["n_cache_tokens"])
+    request.record_n_past(fields["n_past"], fields["n_cache_tokens"], fields["pos_min"], mark, known)
     life.window(fields.get("n_swa"))
 
 
@@ -211,21 +209,20 @@ def _batch(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
 @on("progress", "progress_pp")
 def _progress(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     fields = event.fields
-    if not slot.serves(event.task):
-        life.attend(slot, event.task, mark)
+    request = slot.request_of(event.task) or life.attend(slot, event.task, mark)
     share = fields["progress"]
     if event.message == "progress_pp":
-        slot.progress(Progressed(fields["n_prompt_processed"], share, "computed"))
+        request.record_progress(Progressed(fields["n_prompt_processed"], share, "computed"))
     elif "n_past" in fields:
-        slot.progress(Progressed(fields["n_past"], share, "unless-reused"))
+        request.record_progress(Progressed(fields["n_past"], share, "unless-reused"))
     else:
-        slot.progress(Progressed(fields["n_tokens"], share, "all"))
+        request.record_progress(Progressed(fields["n_tokens"], share, "all"))
 
 
 @on("truncate_fail")
 def _truncate_failed(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.attend(slot, event.task, mark)
-    slot.truncate_failed(event.fields.get("p0", event.fields.get("n_past")), mark)
+    at = event.fields.get("p0", event.fields.get("n_past"))
+    life.attend(slot, event.task, mark).record_failed_truncation(at, mark)
 
 
 @on("force_full")
@@ -236,14 +233,13 @@ def _forced(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
 
 @on("cache_reuse_chunk")
 def _chunk(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.attend(slot, event.task, mark)
-    slot.chunk(event.fields["n_match"])
+    life.attend(slot, event.task, mark).record_chunk(event.fields["n_match"])
 
 
 @on("diff_old", "diff_new")
 def _differs(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.attend(slot, event.task, mark)
-    slot.differs(event.fields.get("str", ""), mark, old=event.message == "diff_old")
+    text = event.fields.get("str", "")
+    life.attend(slot, event.task, mark).record_text(text, mark, old=event.message == "diff_old")
 
 
 @on("mtmd_encode", "img_processing")
@@ -260,15 +256,15 @@ def _position(event: Event) -> tuple[int, int]:
 
 @on("ckpt_check")
 def _checked(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.attend(slot, event.task, mark)
-    slot.checked([Check(*_position(event), event.fields["pos_min_thold"], mark.line, mark.text)], 1, mark)
+    check = Check(*_position(event), event.fields["pos_min_thold"], mark.line, mark.text)
+    life.attend(slot, event.task, mark).record_checks([check], 1, mark)
 
 
 @on("ckpt_restored", "ckpt_restored_swa")
 def _restored(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     life.measure_checkpoint(event.fields.get("size"))
-    life.attend(slot, event.task, mark)
-    slot.restored(*_position(event), event.fields.get("n_past"), mark)
+    request, (low, high) = life.attend(slot, event.task, mark), _position(event)
+    request.record_restore(low, high, event.fields.get("n_past"), mark, slot.stale(high))
 
 
 @on("ckpt_created", "ckpt_created_swa")
@@ -295,8 +291,7 @@ def _erased(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
 def _restore_failed(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     fields = event.fields
     life.measure_checkpoint(fields.get("size"))
-    life.attend(slot, event.task, mark)
-    slot.restore_failed(fields.get("n_tokens", fields["pos_max"] + 1), mark)
+    life.attend(slot, event.task, mark).record_failed_restore(fields.get("n_tokens", fields["pos_max"] + 1), mark)
 
 
 @on("ckpt_abort")
@@ -309,7 +304,7 @@ def _restore_aborted(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
 def _state_failed(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     """What libllama says of a saved state: of a prompt in RAM, a slot file, or the checkpoint that was just taken."""
     life.state("state_failed", mark)
-    if any(other.searching for other in life.slots.values()):
+    if any(request.searching for request in life.open_requests()):
         life.restore_failed(mark)
 
 
@@ -333,26 +328,28 @@ def _timing_head(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     slot.answer(event.task, event.line)
 
 
-def _timed(life: Life, slot: Slot, event: Event, mark: Mark) -> Slot | None:
-    """The slot that a timing line is about; None for one without prefix whose request is not known."""
+def _timed(life: Life, slot: Slot, event: Event, mark: Mark) -> Observed | None:
+    """The request that a timing line is about; None for one without prefix whose request is not known."""
     if event.slot >= 0:
-        life.attend(slot, event.task, mark)
-        return slot
+        return life.attend(slot, event.task, mark)
     return life.timed(event.fields.get("n_prompt_processed"))
 
 
 @on("timing_prompt")
 def _timing_prompt(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    owner = _timed(life, slot, event, mark)
-    if owner is not None:
-        owner.timed(event.fields["prompt_ms"], event.fields["n_prompt_processed"], mark)
+    request = _timed(life, slot, event, mark)
+    if request is not None:
+        request.record_timing(event.fields["prompt_ms"], event.fields["n_prompt_processed"], mark)
 
 
 @on("timing_eval")
 def _timing_reply(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    owner = _timed(life, slot, event, mark)
-    if owner is not None and owner.generated(event.fields["gen_ms"], event.fields["n_gen"], event.line):
-        life.close(owner)
+    request = _timed(life, slot, event, mark)
+    if request is None:
+        return
+    request.record_reply(event.fields["gen_ms"], event.fields["n_gen"], event.line)
+    if life.slots[request.slot].released:  # up to b6628 the release comes first
+        life.close(life.slots[request.slot])
 
 
 @on("release")
@@ -366,28 +363,28 @@ def _release(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
 
 @on("ctx_shift")
 def _shift(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.attend(slot, event.task, mark)
-    slot.shift(mark)
+    life.attend(slot, event.task, mark).record_shift(mark)
 
 
 @on("cancel")
 def _cancel(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    serving = life.serving(event.fields["id_task"])
-    if serving is not None:
-        serving.cancel(event.line)
+    request = life.request_of(event.fields["id_task"])
+    if request is not None:
+        request.record_cancel(event.line)
 
 
 @on("task_error")
 def _error(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     """An error is sent for a task; an over-long prompt may never have reached a slot."""
     task, error = event.fields["id_task"], overlong(event.fields["error"])
-    serving = life.serving(task)
-    if serving is not None:
-        serving.fail(error, mark)
-        return
-    free = life.fail_unseen(task, mark)
-    free.fail(error, mark)
-    life.close(free)
+    reached = life.request_of(task)
+    request = reached or life.begin_unseen(task, mark)
+    if error is None:
+        request.record_error(mark)
+    else:
+        request.record_overflow(error.tokens, error.limit, mark)
+    if reached is None:
+        life.close(life.slots[request.slot])
 
 
 @on("err_exceed")
@@ -428,8 +425,7 @@ def _no_image(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
     if event.slot < 0:
         life.state("refused", mark)
         return
-    life.attend(slot, event.task, mark)
-    slot.fail(None, mark)
+    life.attend(slot, event.task, mark).record_error(mark)
 
 
 @on("pos_inconsistent")
