@@ -14,7 +14,7 @@ import msgspec
 from cachedoctor.engines.catalogue.base import Message, uptime_seconds
 from cachedoctor.engines.catalogue.scanner import Scanner
 from cachedoctor.engines.llamacpp.client_lines import Clients
-from cachedoctor.engines.llamacpp.settle import Past, settle
+from cachedoctor.engines.llamacpp.settle import Effects, Past, settle
 from cachedoctor.engines.llamacpp.slot import Before, IdleSave, Slot
 from cachedoctor.engines.llamacpp.startup import Line, Startup
 from cachedoctor.knowledge import builds
@@ -505,9 +505,8 @@ class Life:
         settled = settle(
             seen, self.facts, self.past, self.session.file_of(seen.first_line), slot, self.slots, shown=shown
         )
-        for revised in settled.revised:
-            self._ended(revised)
-        request = settled.request
+        request, effects = settled.request, settled.effects
+        self._apply(effects, slot)
         if not request.partial and seen.released_tokens is not None:
             self.session.n_whole += 1
             for incident in self.session.incidents.values():
@@ -517,6 +516,17 @@ class Life:
             slot.hold(seen.released_tokens, slot.thread if request.thread is None else request.thread)
         self.session.sizes.short = self.past.short
         self._ended(request)
+
+    def _apply(self, effects: Effects, slot: Slot) -> None:
+        """Take over what a settled request of this slot changes."""
+        for number, thread in effects.slot_threads.items():
+            self.slots[number].belongs_to(thread)
+        slot.keep(effects.kept)
+        if self.facts.memory == "swa":
+            slot.processed(effects.stretch)
+        self.past.apply(effects)
+        for revised in effects.revised:
+            self._ended(revised)
 
     def quiet(self) -> None:
         """The log fell silent: a released request gets no more timing lines."""
