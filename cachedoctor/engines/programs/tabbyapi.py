@@ -11,7 +11,7 @@ import re
 from cachedoctor.engines.answering import AnswerTracker, Program
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
-from cachedoctor.engines.looks import Literals
+from cachedoctor.engines.engine import Literals
 
 ROWS: list[R] = [
     R("metrics", "tabbyapi", 0, 0, "I0", "Metrics (ID: {id:word}): {generated:d} tokens generated in {seconds:f} seconds (Queue: {queue_s:f} s, Process: {cached:count} cached tokens and {new:count} new tokens at {rates:text}",

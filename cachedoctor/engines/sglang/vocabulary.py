@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from cachedoctor.engines.catalogue.base import Message
 from cachedoctor.engines.catalogue.logger import Field, Prefix, Vocabulary
 from cachedoctor.engines.sglang.fields import MEANINGS, PAIRS, field
-from cachedoctor.engines.sglang.messages import ROWS
-from cachedoctor.engines.sglang.reader import PREFIX
+from cachedoctor.engines.sglang.messages import PREFIX, ROWS
 
 _BEGIN = re.compile(rb"(?:" + PREFIX + rb")?+[ \t]*+")
 _PARTS = re.compile(

@@ -1,1 +1,19 @@
 """vLLM: its log has rates of intervals, and no requests."""
+
+import re
+
+from cachedoctor.engines.engine import Literals, package
+
+ENGINE = package(
+    "vllm",
+    Literals(
+        b".py:",
+        b"Avg prompt throughput",
+        b"LMCache hit tokens: ",
+        b" LLM engine (v",
+        sure=re.compile(
+            rb"\.py:\d{1,5}\] |Avg prompt throughput|LMCache hit tokens: \d"
+            rb"|Initializing an? (?:V[01] )?LLM engine \(v"
+        ),
+    ),
+)

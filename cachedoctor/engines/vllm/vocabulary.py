@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from cachedoctor.engines.catalogue.base import Message
 from cachedoctor.engines.catalogue.logger import Prefix, Vocabulary
 from cachedoctor.engines.vllm.fields import MEANINGS, field, pair
-from cachedoctor.engines.vllm.messages import ROWS
-from cachedoctor.engines.vllm.reader import PREFIX
+from cachedoctor.engines.vllm.messages import PREFIX, ROWS
 
 _BEGIN = re.compile(rb"(?:" + PREFIX + rb")?+[ \t]*+")
 _WRITER = rb"(?:\((?P<process>[\w.-]{1,60})(?: (?P<rank>rank=\d{1,6}))?(?: (?P<pid>pid=\d{1,10}))?\) )?"
