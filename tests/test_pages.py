@@ -25,8 +25,8 @@ THEIRS = (
     "engines/wrapped_rows.py",
     "metrics/kv_messages.py",
     "replay/block_cache.py",
-    "replay/sglang_radix.py",
-    "replay/vllm_blocks.py",
+    "replay/radix_cache.py",
+    "replay/block_cache.py",
     "prompts/tokenizers/gguf.py",
 )
 """Docstrings there name files of the servers and of ggml."""

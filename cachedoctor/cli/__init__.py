@@ -37,6 +37,7 @@ from cachedoctor.cli import (
     watch,
 )
 from cachedoctor.cli.arguments import Command, Group
+from cachedoctor.knowledge.engines import EITHER
 
 _EXAMPLES = """\b
 Examples:
@@ -74,7 +75,7 @@ app.command("fleet", cls=Command, short_help="Analyze many logs side by side, in
 app.command("simulate", cls=Command, short_help="Say what other settings would have reused.")(simulate.simulate)
 app.command("tune", cls=Command, short_help="Rank settings by what they would have saved.")(tune.tune)
 app.command("probe", cls=Command, short_help="Ask a running server whether it reuses what it should.")(probe.probe)
-app.command("record-kv", cls=Command, short_help="Record KV events of vLLM or SGLang.")(record_kv.record_kv)
+app.command("record-kv", cls=Command, short_help=f"Record KV events of {EITHER}.")(record_kv.record_kv)
 app.command("config", cls=Command)(config.config)
 
 

@@ -47,13 +47,14 @@ from cachedoctor.cli.common_options import (
     refuse_page,
     wanted_requests,
 )
-from cachedoctor.cli.ending import FAULT, FOUND, INTERRUPTED, NOTHING, SERVERS, complain, conclude, has_content, status
+from cachedoctor.cli.ending import FAULT, FOUND, INTERRUPTED, NOTHING, complain, conclude, has_content, status
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.live import FORMATS as LIVE_FORMATS
 from cachedoctor.cli.live import Live
 from cachedoctor.cli.read_progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.cli.started import started
+from cachedoctor.knowledge.engines import EITHER, LABELS_EXAMPLE, SERVERS
 from cachedoctor.report.base import FORMATS, FormatName, Look, write
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def analyze(
         typer.Option(
             "--metrics",
             metavar="FILE|URL",
-            help="Dump of /metrics of vLLM or SGLang, or where to ask for it; repeatable.",
+            help=f"Dump of /metrics of {EITHER}, or where to ask for it; repeatable.",
             rich_help_panel=EVIDENCE,
         ),
     ] = None,
@@ -177,14 +178,16 @@ def analyze(
         str | None,
         typer.Option(
             metavar="URL",
-            help="Ask Prometheus for the counters of vLLM or SGLang since --since 2h (default 1h).",
+            help=f"Ask Prometheus for the counters of {EITHER} since --since 2h (default 1h).",
             rich_help_panel=EVIDENCE,
         ),
     ] = None,
     match: Annotated[
         str | None,
         typer.Option(
-            metavar="LABELS", help="With --prometheus: of these series, e.g. 'job=\"vllm\"'.", rich_help_panel=EVIDENCE
+            metavar="LABELS",
+            help=f"With --prometheus: of these series, e.g. {LABELS_EXAMPLE}.",
+            rich_help_panel=EVIDENCE,
         ),
     ] = None,
     responses: Annotated[
@@ -201,7 +204,7 @@ def analyze(
         typer.Option(
             "--kv-events",
             metavar="FILE",
-            help="KV events of vLLM or SGLang, as record-kv wrote them; repeatable.",
+            help=f"KV events of {EITHER}, as record-kv wrote them; repeatable.",
             rich_help_panel=EVIDENCE,
         ),
     ] = None,

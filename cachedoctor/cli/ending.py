@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Literal
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.keys import Interrupts
+from cachedoctor.knowledge.engines import ENGINES, SERVERS
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.analyzer import Analyzer
     from cachedoctor.model import CacheDoctorError, Report
 
 INTERRUPTED, FAULT, NOTHING, FOUND = 130, 2, 3, 1
-SERVERS = "llama-server, vLLM or SGLang"
+_MEASURED = " or ".join(f"{known.table} ({known.title})" for known in ENGINES.values())
 _NAMED = 3
 """Inputs that a message names."""
 UNWRITTEN = "nothing was written; a JSON report is read from a file, not from a pipe"
@@ -27,7 +28,7 @@ def no_requests(paths: Sequence[str]) -> tuple[str, str]:
     named = ", ".join(paths[:_NAMED]) + (f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else "")
     has = "has" if len(paths) == 1 else "have"
     what = f"{named}: {has} measurements of the whole server, and no requests, which this command is about"
-    return what, "cachedoctor analyze shows them, export --table samples (vLLM) or batches (SGLang) writes them"
+    return what, f"cachedoctor analyze shows them, export --table {_MEASURED} writes them"
 
 
 def conclude(

@@ -12,9 +12,10 @@ import typer
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import Build, MaxUnpacked, Quiet
-from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, SERVERS
+from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.read_progress import Progress
+from cachedoctor.knowledge.engines import SERVERS
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.fleet.fleet import Fleet, FleetRun

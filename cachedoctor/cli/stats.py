@@ -9,10 +9,11 @@ import typer
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import Build, ColorOption, MaxUnpacked, Quiet, Width, by_name
-from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, SERVERS, UNWRITTEN, no_requests
+from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, UNWRITTEN, no_requests
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.read_progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
+from cachedoctor.knowledge.engines import SERVERS
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.tables.statistics import Gathering

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Set
+from typing import cast
 
-from cachedoctor.engines import programs, sglang, vllm
+from cachedoctor.engines import programs
 from cachedoctor.engines.answering import Program
 from cachedoctor.engines.catalogue.logger import LoggerCatalogue
 from cachedoctor.engines.catalogue.scanner import Plan
 from cachedoctor.engines.engine import Engine, Reader
+from cachedoctor.knowledge import engines as knowledge
+
+
+def _package(name: str) -> Engine:
+    return cast(Engine, importlib.import_module(f"cachedoctor.engines.{name}").ENGINE)
 
 
 def _program(program: Program) -> Engine:
@@ -20,7 +27,7 @@ def _program(program: Program) -> Engine:
     return Engine(program.tracker.engine, program.looks, reader, program.fork)
 
 
-ENGINES = (vllm.ENGINE, sglang.ENGINE, *map(_program, programs.load()))
+ENGINES = (*map(_package, knowledge.ENGINES), *map(_program, programs.load()))
 _STRANGE = re.compile(rb"\n(?!\d++\.\d\d\.\d\d\d\.\d\d\d |slot (?!apply_checkp)|srv )[^\n]*")
 """A line that does not begin as those of llama-server do, with its uptime, ``slot`` or ``srv``."""
 

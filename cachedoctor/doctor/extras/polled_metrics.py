@@ -11,6 +11,7 @@ from cachedoctor.inputs import http_requests
 from cachedoctor.inputs.metrics import dumps
 from cachedoctor.inputs.metrics import dumps as prometheus_range
 from cachedoctor.inputs.metrics.dump import Dump
+from cachedoctor.knowledge.engines import EITHER
 from cachedoctor.model import CacheDoctorError
 
 EVERY_SECONDS, RANGE_SECONDS = 10.0, 3600.0
@@ -91,7 +92,7 @@ def _range(url: str, asked: Asked) -> list[Dump]:
     found = [dump for moment, exposition in moments for dump in dumps.of(exposition, _named(url, moment))]
     if not found:
         raise CacheDoctorError(
-            f"{http_requests.shown(url)}: has no counters of vLLM or SGLang in this range", "see --since and --match"
+            f"{http_requests.shown(url)}: has no counters of {EITHER} in this range", "see --since and --match"
         )
     return found
 

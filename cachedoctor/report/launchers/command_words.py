@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cachedoctor.knowledge import cmdline, server_options
+from cachedoctor.knowledge.engines import PATTERN
 from cachedoctor.model import OptionChange
 
 _OPERATOR = re.compile(r"[0-9]*[<>]+&?[0-9-]*|\|[|&]?|&&?|;")
@@ -20,7 +21,7 @@ _WORD = re.compile(r"""(?:[^\s'"\\;|&<>]|\\[^\n]|'[^']*'|"(?:[^"\\]|\\.)*")+""",
 _COMMENT = re.compile(r"\#[^\n]*")
 _NUMBER = re.compile(r"-\d")
 _LLAMA = re.compile(r"(?:^|[/\\:=])(?:llama-server|server)(?:\.exe)?$", re.IGNORECASE)
-_ENGINE = re.compile(r"(?:^|[/\\])(?:vllm|sglang)$|^(?:vllm|sglang)\.[\w.]+$")
+_ENGINE = re.compile(rf"(?:^|[/\\])(?:{PATTERN})$|^(?:{PATTERN})\.[\w.]+$")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=")
 
 

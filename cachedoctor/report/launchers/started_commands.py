@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from cachedoctor.knowledge.engines import ENGINES
 from cachedoctor.model import CacheDoctorError, Launcher
 from cachedoctor.report.launchers import yaml_file
 from cachedoctor.report.launchers.command_words import program_at, words
@@ -26,8 +27,7 @@ _AROUND = re.compile(r"^exec\s+|(?<!\s)\s++\"?\$[@*]\"?$")
 """What belongs to a script and not to its command: pasted into a shell ``exec`` would end that."""
 _IMAGES = (
     (re.compile(r"llama[-_.]?(?:cpp|server)", re.IGNORECASE), ["llama-server"]),
-    (re.compile(r"sglang", re.IGNORECASE), ["sglang", "serve"]),
-    (re.compile(r"vllm", re.IGNORECASE), ["vllm", "serve"]),
+    *((re.compile(name, re.IGNORECASE), [name, "serve"]) for name in ENGINES),
 )
 """Images that start a server by themselves, and what they start: the command holds arguments only."""
 
