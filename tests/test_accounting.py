@@ -38,7 +38,7 @@ def judge(reference: int | None, *, cold: bool = False, **fields: object) -> Los
     """Outcome and lost tokens: in all, by the client, by the server."""
     r = request(**fields)
     return accounting.judge(
-        r.error, r.cancelled, r.prompt_tokens, r.cached_tokens, r.common_prefix_tokens, reference, cold=cold
+        r.seen.error, r.seen.cancelled, r.prompt_tokens, r.cached_tokens, r.common_prefix_tokens, reference, cold=cold
     )
 
 

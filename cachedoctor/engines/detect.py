@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Set
 from typing import cast
 
@@ -13,6 +12,7 @@ from cachedoctor.engines.catalogue.logger import LoggerCatalogue
 from cachedoctor.engines.catalogue.scanner import Plan
 from cachedoctor.engines.engine import Engine, Reader
 from cachedoctor.knowledge import engines as knowledge
+from cachedoctor.knowledge.late_patterns import late
 
 
 def _package(name: str) -> Engine:
@@ -28,7 +28,7 @@ def _program(program: Program) -> Engine:
 
 
 ENGINES = (*map(_package, knowledge.ENGINES), *map(_program, programs.load()))
-_STRANGE = re.compile(rb"\n(?!\d++\.\d\d\.\d\d\d\.\d\d\d |slot (?!apply_checkp)|srv )[^\n]*")
+_STRANGE = late(rb"\n(?!\d++\.\d\d\.\d\d\d\.\d\d\d |slot (?!apply_checkp)|srv )[^\n]*")
 """A line that does not begin as those of llama-server do, with its uptime, ``slot`` or ``srv``."""
 
 

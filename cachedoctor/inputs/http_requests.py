@@ -13,9 +13,9 @@ from time import monotonic
 from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.inputs.sources.base import SourceError
 from cachedoctor.knowledge.engines import LABELS_EXAMPLE
-from cachedoctor.model.errors import pipes_may_break
 
 FAULTS = (OSError, http.client.HTTPException, ValueError)
 """What asking may raise beside TooLargeError: no connection, a broken or late answer, what no head may hold."""

@@ -16,14 +16,13 @@ import msgspec
 
 from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.engines import ENGINES, PATTERN
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.server_options import Option, Value
 from cachedoctor.model import CacheDoctorError, Given
 
-_PROGRAM = re.compile(r"(?:^|[/\\:=])(?:llama-server|server)(?:\.exe)?$|llama-server\.exe$", re.IGNORECASE)
-_OTHERS = re.compile(
-    rf"(?:^|[\s/])(?:{'|'.join(f'(?P<{name}>{engine.starts})' for name, engine in ENGINES.items())})\b"
-)
-_OTHER_IMAGES = re.compile(PATTERN, re.IGNORECASE)
+_PROGRAM = late(r"(?:^|[/\\:=])(?:llama-server|server)(?:\.exe)?$|llama-server\.exe$", re.IGNORECASE)
+_OTHERS = late(rf"(?:^|[\s/])(?:{'|'.join(f'(?P<{name}>{facts.starts})' for name, facts in ENGINES.items())})\b")
+_OTHER_IMAGES = late(PATTERN, re.IGNORECASE)
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
 _ALONE = frozenset(
     f"--{name}"
@@ -44,11 +43,11 @@ _ALONE = frozenset(
 )
 """Options of ``docker run`` that take no value (and the letters below); all others do."""
 _ALONE_LETTERS = "diPqt"
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_CONTINUED = re.compile(r"[\\^`]\r?\n")
+_ASSIGNMENT = late(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_CONTINUED = late(r"[\\^`]\r?\n")
 """The line goes on: POSIX shells, cmd, PowerShell."""
 _ENDS = frozenset({"|", "||", "&&", "&", ";", "|&"})
-_WHOLE, _DECIMAL = re.compile(r"-?\d{1,18}"), re.compile(r"-?\d{0,18}\.\d{1,18}")
+_WHOLE, _DECIMAL = late(r"-?\d{1,18}"), late(r"-?\d{0,18}\.\d{1,18}")
 _GIVE = "give what started the server: --cmdline 'llama-server -m ...'"
 _TRUE, _FALSE = frozenset({"1", "true", "on", "enabled"}), frozenset({"0", "false", "off", "disabled"})
 _COLOURS = _TRUE | _FALSE | {"auto", "-1"}

@@ -106,6 +106,8 @@ EITHER = " or ".join(_TITLES)
 """``vLLM or SGLang``."""
 BOTH = " and ".join(_TITLES)
 """``vLLM and SGLang``."""
+LIST = ", ".join(_TITLES)
+"""``vLLM, SGLang``."""
 SERVERS = f"llama-server, {EITHER}"
 METRICS_OF_LLAMA = "llamacpp"
 """How the names of llama-server's counters begin."""

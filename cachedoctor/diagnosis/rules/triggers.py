@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from cachedoctor.diagnosis.rules.base import MIN_LOST, AnyRule, RequestRule, RuleContext, Trigger
+from cachedoctor.diagnosis.rules.kit import MIN_LOST, AnyRule, RequestRule, RuleContext, Trigger
 
 _MARKED: frozenset[Trigger] = frozenset({"checkpoint_failed", "ram_failed", "slept", "stale", "slot_file"})
 """Triggers that are marks of the request."""
@@ -29,7 +29,7 @@ def triggers_of(s: RuleContext) -> tuple[Trigger, ...]:
     found: list[Trigger] = []
     if s.lost:
         found.append("loss")
-        if s.difference is not None or r.new_text is not None:
+        if s.difference is not None or r.seen.new_text is not None:
             found.append("text")
         if s.client_lost >= MIN_LOST:
             found.append("changed")
@@ -41,9 +41,9 @@ def triggers_of(s: RuleContext) -> tuple[Trigger, ...]:
             found.append("stuck")
         if r.dropped is not None:
             found.append("dropped")
-        if r.checks or (r.forced and (r.held_positions or r.oldest_position == 0)):
+        if r.seen.checks or (r.seen.forced and (r.seen.held_positions or r.seen.oldest_position == 0)):
             found.append("looked")
-        if r.truncate_failed_at is not None:
+        if r.seen.truncate_failed_at is not None:
             found.append("failed")
         if not _MARKED_LOSS.isdisjoint(r.marks):
             found += sorted(_MARKED_LOSS & r.marks.keys())
@@ -51,7 +51,7 @@ def triggers_of(s: RuleContext) -> tuple[Trigger, ...]:
         found.append("symptom")
     if s.text_alone:
         found.append("bar")
-    if r.error is not None:
+    if r.seen.error is not None:
         found.append("error")
     if r.shifted or (s.before and s.before[-1].request.shifted):
         found.append("shift")

@@ -12,7 +12,6 @@ order of stored lines; reads no message.
 from __future__ import annotations
 
 import itertools
-import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -27,6 +26,7 @@ from cachedoctor.engines.llamacpp.printed_text import Opening
 from cachedoctor.inputs.envelope import Unwrapper, is_shaped
 from cachedoctor.inputs.envelope.chain import Chain, first_line_only, unwrapped
 from cachedoctor.inputs.envelope.shapes import HEAD, candidates, drop_progress, shaped, strip_controls
+from cachedoctor.knowledge.late_patterns import late
 
 _AT_ONCE = 20_000
 """Microseconds within which the server goes on: 14,423 were the most of 1,014 texts, on a busy machine. Its clock never
@@ -43,7 +43,7 @@ _STRIDE = 64 << 10
 """Bytes between two looks for the debug level."""
 _LOOK = 4 << 10
 """Bytes of one look."""
-_HEADED = re.compile(HEAD)
+_HEADED = late(HEAD)
 _EARLIER = frozenset({"launch", "new_prompt", "diff_old", "diff_new"})
 """Messages of a request that come before the list of token ids, if they come at all."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -10,11 +9,12 @@ from cachedoctor.engines.catalogue.base import HOLE, Message, as_pairs
 from cachedoctor.engines.catalogue.logger import Field, Vocabulary
 from cachedoctor.engines.catalogue.reading import LineReading, RowMatch
 from cachedoctor.engines.detect import ENGINES
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Explanation, Level, Part, Reading, Wording
 
-_LABEL = re.compile(r"(?:^|[,(|] ?)([A-Za-z_][\w.]*(?:\(\))?) ?= ?$")
+_LABEL = late(r"(?:^|[,(|] ?)([A-Za-z_][\w.]*(?:\(\))?) ?= ?$")
 """The name that a message prints before a value, ``task.n_tokens = ``; several words are no name."""
-_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?(?=$|%|x$| reqs$| tokens(?:/s)?$)")
+_NUMBER = late(r"-?\d{1,15}(?:\.\d{1,15})?(?=$|%|x$| reqs$| tokens(?:/s)?$)")
 """A number and how pairs print its unit."""
 
 

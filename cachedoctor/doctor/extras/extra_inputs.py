@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ from cachedoctor.inputs.metrics.dump import Dump
 from cachedoctor.inputs.metrics.responses import Given
 from cachedoctor.inputs.sources.base import Source
 from cachedoctor.knowledge.engines import ENGINES, METRICS_OF_LLAMA, in_blocks
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError, Counters, KvEvents, Session, Setting
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.regular_files import open_file
@@ -51,16 +51,16 @@ UNKNOWN = "unknown"
 
 _HEAD = 1 << 16
 """Bytes at the beginning of a file that tell what it is."""
-_DUMP = re.compile(rb"# (?:HELP|TYPE) [a-zA-Z_:]")
-_LLAMA = re.compile(rb"# (?:HELP|TYPE) " + METRICS_OF_LLAMA.encode() + rb":")
-_RESPONSE = re.compile(rb"(?:[{\[]|data:)")
-_SAYS = re.compile(rb'"(?:usage|meta_info)"\s*:')
-_RECORDING = re.compile(rb'\{"type":"head","format":"cachedoctor\.kv/')
+_DUMP = late(rb"# (?:HELP|TYPE) [a-zA-Z_:]")
+_LLAMA = late(rb"# (?:HELP|TYPE) " + METRICS_OF_LLAMA.encode() + rb":")
+_RESPONSE = late(rb"(?:[{\[]|data:)")
+_SAYS = late(rb'"(?:usage|meta_info)"\s*:')
+_RECORDING = late(rb'\{"type":"head","format":"cachedoctor\.kv/')
 _WHAT = {"metrics": "a dump of /metrics", "responses": "responses", "kv-events": "recorded KV events"}
 _EMPTY = {
     "metrics": "; ".join(known.metrics_hint for known in ENGINES.values() if known.metrics_hint),
     "responses": "give the JSON that the server answered",
-    "kv-events": "cachedoctor record-kv tcp://HOST:5557 -o kv.jsonl writes one",
+    "kv-events": "cachedoctor watch --kv-events tcp://HOST:5557 -o kv.jsonl writes one",
 }
 
 Open = Callable[[str, int], Source]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cachedoctor.diagnosis.rules.base import (
+from cachedoctor.diagnosis.rules.kit import (
     AnyRule,
     FindingText,
     Group,
@@ -146,7 +146,10 @@ class Diagnosis:
             or request.shifted
             or request.together_tokens
             or "restarted" in request.facts.settings
-            or (request.outcome == "unknown" and (request.new_text is not None or request.cut or request.forced))
+            or (
+                request.outcome == "unknown"
+                and (request.seen.new_text is not None or request.cut or request.seen.forced)
+            )
             or not _TELLING.isdisjoint(request.marks)
         ):
             judged = Judged(request)  # nothing that any rule could report

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import cache
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -11,9 +10,10 @@ from cachedoctor.engines.catalogue.logger import Vocabulary
 from cachedoctor.engines.catalogue.spans import Recognised, Spans
 from cachedoctor.engines.detect import ENGINES
 from cachedoctor.engines.engine import Engine
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.redaction import holes
 
-_FILE = re.compile(rb"[\w/]+\.py(?=:\d)")
+_FILE = late(rb"[\w/]+\.py(?=:\d)")
 
 
 class EngineReader(NamedTuple):

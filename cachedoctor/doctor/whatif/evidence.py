@@ -217,7 +217,7 @@ def _from_log(asking: Asking, requests: list[Request], session: Session) -> Evid
     _refuse_nothing(asking.paths[0], len(built.requests))
     placed = Placed(len(built.requests), None, True, requests_without_length=built.unplaced)
     placed.assumed_turns = len(built.assumed)
-    placed.images = sum(one.images for one in built.requests)
+    placed.images = sum(one.seen.images for one in built.requests)
     threads = [None if one.thread is None else (one.session, one.thread) for one in built.requests]
     return _evidence(built.traffic, settings, assumed, list(built.requests), placed, _numbered(threads))
 
@@ -288,7 +288,7 @@ def _evidence(
     unknown = [placed.bodies is None] * len(requests) if of is None else [at is None for at in of]
     placed.open_tokens = _open_tokens(traffic, unknown)
     placed.sizes_known = settings.token_bytes > 0
-    known = [one if one is not None and one.error is None else None for one in requests]
+    known = [one if one is not None and one.seen.error is None else None for one in requests]
     return Evidence(
         traffic,
         settings,
@@ -297,7 +297,7 @@ def _evidence(
         [None if one is None else one.prompt_ms for one in known],
         threads,
         [None if one is None else one.generated_tokens for one in known],
-        [None if one is None else one.time for one in known],
+        [None if one is None else one.seen.asked.time for one in known],
         placed,
         speed,
         True,

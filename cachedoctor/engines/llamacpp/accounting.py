@@ -372,11 +372,11 @@ def stretch(request: Request) -> Stretch | None:
     """What a request processed of its slot's content; None where the log does not tell."""
     cached, prompt, mark = request.cached_tokens, request.prompt_tokens, request.marks.get("cached")
     created, exact = request.created, request.lcp_exact
-    whole = not (request.shifted or request.reused_chunks or request.images or request.restored_from_ram)
+    whole = not (request.shifted or request.seen.reused_chunks or request.seen.images or request.restored_from_ram)
     if cached is None or prompt is None or mark is None or created is None or not whole or request.partial:
         return None
     diverged = request.common_prefix_tokens if exact else cached
-    if diverged is None or ((request.restored or request.forced) and not exact):
+    if diverged is None or ((request.restored or request.seen.forced) and not exact):
         return None
     if diverged >= prompt - 1:
         diverged = prompt  # a repeated prompt computes its last token again

@@ -6,7 +6,6 @@ concerns one slot alone.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -19,12 +18,13 @@ from cachedoctor.engines.llamacpp.settle import Past, settle
 from cachedoctor.engines.llamacpp.slot import Before, IdleSave, Slot
 from cachedoctor.engines.llamacpp.startup import Line, Startup
 from cachedoctor.knowledge import builds
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Facts, Incident, IncidentName, Mark, Request, Session, Setting
 from cachedoctor.model.observed import NOBODY, Known, SelectedBy
 
 _WRAPPERS_PRINT = frozenset({"listening", "n_parallel_auto", "build_info"})
 """Lines of the program around the server: embedders keep an old wording in a new build."""
-_HEADER_FIELD = re.compile(r"\b(cch|cc_[a-z_]{1,32})=([^;\s\"\\]{1,128})")
+_HEADER_FIELD = late(r"\b(cch|cc_[a-z_]{1,32})=([^;\s\"\\]{1,128})")
 _MAX_ENTRIES = 256
 """Conversations whose saved states are measured."""
 

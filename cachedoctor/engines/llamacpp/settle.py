@@ -434,7 +434,8 @@ def follow(
     """
     reference = request.held_tokens if not turn else total
     outcome, lost, client, server = accounting.judge(
-        request.error, request.cancelled, request.prompt_tokens, request.cached_tokens, request.common_prefix_tokens,
+        request.seen.error, request.seen.cancelled, request.prompt_tokens, request.cached_tokens,
+            request.common_prefix_tokens,
         reference, cold=not turn and request.prompt_tokens is not None,
     )  # fmt: skip
     return replace(
@@ -454,11 +455,12 @@ def judge_again(moved: list[Moved], current: int, talk: Conversations, slots: Ma
     for move in moved:
         before = move.turn.request
         slot = slots.get(before.slot)
-        if slot is not None and slot.thread == before.thread and slot.length == before.released_tokens:
+        if slot is not None and slot.thread == before.thread and slot.length == before.seen.released_tokens:
             slot.belongs_to(move.thread)
         reference = move.total or before.held_tokens
         outcome, lost, client, server = accounting.judge(
-            before.error, before.cancelled, before.prompt_tokens, before.cached_tokens, before.common_prefix_tokens,
+            before.seen.error, before.seen.cancelled, before.prompt_tokens, before.cached_tokens,
+            before.common_prefix_tokens,
             reference, cold=not move.total,
         )  # fmt: skip
         again = replace(

@@ -1,8 +1,7 @@
 """vLLM: its log has rates of intervals, and no requests."""
 
-import re
-
 from cachedoctor.engines.engine import Literals, package
+from cachedoctor.knowledge.late_patterns import late
 
 ENGINE = package(
     "vllm",
@@ -11,7 +10,7 @@ ENGINE = package(
         b"Avg prompt throughput",
         b"LMCache hit tokens: ",
         b" LLM engine (v",
-        sure=re.compile(
+        sure=late(
             rb"\.py:\d{1,5}\] |Avg prompt throughput|LMCache hit tokens: \d"
             rb"|Initializing an? (?:V[01] )?LLM engine \(v"
         ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from cachedoctor.engines import callers
@@ -15,6 +14,7 @@ from cachedoctor.engines.vllm.log_stats import Intervals
 from cachedoctor.engines.vllm.logged_requests import LoggedPrompts, Lookups
 from cachedoctor.engines.vllm.messages import PREFIX, ROWS
 from cachedoctor.engines.vllm.periods import Periods
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheSample, Mark, Session, Setting
 
 _STARTS = frozenset({"version", "args", "args_given", "engine_start", "api_servers"})
@@ -23,9 +23,7 @@ _SILENT = frozenset({"access", "request_added", "lookup_pending", "storing", "st
 """Messages that other programs write, too: they make no session."""
 _READY = frozenset({"ready", "engine_ready"})
 _STATS = frozenset({"stats", "stats_v0"})
-_ASKS = re.compile(
-    r"/(?:v1/(?:chat/completions|completions|messages|responses)|generate|inference/v1/generate)(?:\?|$)"
-)
+_ASKS = late(r"/(?:v1/(?:chat/completions|completions|messages|responses)|generate|inference/v1/generate)(?:\?|$)")
 """Endpoints that make the server compute a prompt."""
 _SURE_S = 1.0
 """Seconds by which the first interval is uncertain: times have whole seconds."""

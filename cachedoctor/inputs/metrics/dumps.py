@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from urllib.parse import quote, urlencode
 
@@ -12,12 +11,13 @@ from cachedoctor.inputs.metrics import sglang, vllm
 from cachedoctor.inputs.metrics.dump import PLACES, START, Dump, Series
 from cachedoctor.inputs.metrics.prometheus import Exposition, Sample, read
 from cachedoctor.knowledge.engines import EITHER, LABELS_EXAMPLE, METRICS_OF_LLAMA, PATTERN
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.texts import sound_json
 from cachedoctor.model import CacheDoctorError
 
 _ENGINES = {"vllm": vllm, "sglang": sglang}
-_OWN = re.compile(rf"({'|'.join(_ENGINES)}|{METRICS_OF_LLAMA})[:_](.+)")
-_ENDING = re.compile(r"_(?:total|created)$")
+_OWN = late(rf"({'|'.join(_ENGINES)}|{METRICS_OF_LLAMA})[:_](.+)")
+_ENDING = late(r"_(?:total|created)$")
 _READ = {source: engine.names() for source, engine in _ENGINES.items()}
 _CURL = "curl http://HOST:PORT/metrics > metrics.txt writes one"
 

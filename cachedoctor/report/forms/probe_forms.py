@@ -1,4 +1,4 @@
-"""A probe as text and JSON (``cachedoctor.live.probe/1``, frozen). Knows Probe and the forms; knows no server."""
+"""A probe as text and JSON (``cachedoctor.probe/1``, frozen). Knows Probe and the forms; knows no server."""
 
 from __future__ import annotations
 

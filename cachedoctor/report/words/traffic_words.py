@@ -205,6 +205,7 @@ LLAMA = "llama.cpp"
 UNKNOWN = "unknown"
 """The engine of responses that any server may have written."""
 _RULES = {**{name: facts.rules for name, facts in ENGINES.items()}, "ollama": "CD7"}
+"""How the codes of the rules about an engine begin."""
 SOURCES = {
     "line": "",
     "option": " (given by --build)",
