@@ -153,6 +153,26 @@ class SessionFinding(msgspec.Struct):
         return bool(self.evidence) or self.of_cmdline or beside
 
 
+def finding(
+    claim: str,
+    why: str,
+    remedies: list[Remedy],
+    *,
+    ruled_out: list[RuledOut] | None = None,
+    references: list[str] | None = None,
+    key: str = "",
+    evidence: list[Line] | None = None,
+    severity: Severity = "note",
+    confidence: Confidence = "high",
+    difference: PromptDiff | None = None,
+    unless: tuple[str, ...] = (),
+    of_cmdline: bool = False,
+) -> SessionFinding:
+    """Word what a rule found in a whole session."""
+    words = FindingText(claim, why, remedies, ruled_out or [], references or [])
+    return SessionFinding(words, key, evidence or [], severity, confidence, difference, unless, of_cmdline)
+
+
 Prove = Callable[[RuleContext, Match], Proof]
 Needs = Callable[[Session], tuple[str, str] | None]
 """(reason, what would enable it) when a log could not have shown a cause."""

@@ -46,15 +46,13 @@ def _swa_full(session: kit.Session) -> Iterator[kit.SessionFinding]:
     by_memory = session.memory in ("attention", "hybrid", "recurrent") and not session.setting("n_swa")
     if off or (given is not None and given.value is True and by_memory):
         name = given.written if given is not None else "--swa-full"
-        yield kit.SessionFinding(
-            kit.FindingText(
-                f"{name} has no effect: the model has no sliding window",
-                "The option keeps all tokens of sliding-window layers, and this model has none. It does not help memory "
-                "that is recurrent.",
-                [kit.Remedy("Leave it out.", options=kit.left_out(name))],
-            ),
-            "swa_full",
-            _line(session, "swa_full", False, "the server switches it off"),
+        yield kit.finding(
+            f"{name} has no effect: the model has no sliding window",
+            "The option keeps all tokens of sliding-window layers, and this model has none. It does not help memory "
+            "that is recurrent.",
+            [kit.Remedy("Leave it out.", options=kit.left_out(name))],
+            key="swa_full",
+            evidence=_line(session, "swa_full", False, "the server switches it off"),
             of_cmdline=True,
         )
 
@@ -74,15 +72,13 @@ def _cache_reuse(session: kit.Session) -> Iterator[kit.SessionFinding]:
         why = "the memory of this model cannot be shifted"
     else:
         return
-    yield kit.SessionFinding(
-        kit.FindingText(
-            f"{given.written} {kit.n(given.value)} has no effect: {why}",
-            "The option moves what follows a removed piece of the history to its new place. Reuse of the common prefix does "
-            "not depend on it.",
-            [kit.Remedy("Leave it out.", options=kit.left_out(given.written))],
-        ),
-        "cache_reuse",
-        _line(session, "cache_reuse_supported", False, "the server switches it off"),
+    yield kit.finding(
+        f"{given.written} {kit.n(given.value)} has no effect: {why}",
+        "The option moves what follows a removed piece of the history to its new place. Reuse of the common prefix does "
+        "not depend on it.",
+        [kit.Remedy("Leave it out.", options=kit.left_out(given.written))],
+        key="cache_reuse",
+        evidence=_line(session, "cache_reuse_supported", False, "the server switches it off"),
         unless=("CD210",),
         of_cmdline=True,
     )
@@ -100,18 +96,16 @@ def _checkpoints(session: kit.Session) -> Iterator[kit.SessionFinding]:
         why = "with --swa-full the memory can go back to any token and makes no checkpoints"
     else:
         return
-    yield kit.SessionFinding(
-        kit.FindingText(
-            f"{given.written} has no effect: {why}",
-            "Checkpoints are saved states of memory that cannot be rewound: recurrent, hybrid, sliding-window.",
-            [
-                kit.Remedy(
-                    "Leave it out. If this model recomputes its prompts, the cause is another one.",
-                    options=kit.left_out(given.written),
-                )
-            ],
-        ),
-        "checkpoints",
+    yield kit.finding(
+        f"{given.written} has no effect: {why}",
+        "Checkpoints are saved states of memory that cannot be rewound: recurrent, hybrid, sliding-window.",
+        [
+            kit.Remedy(
+                "Leave it out. If this model recomputes its prompts, the cause is another one.",
+                options=kit.left_out(given.written),
+            )
+        ],
+        key="checkpoints",
         of_cmdline=True,
     )
 
@@ -126,14 +120,12 @@ def _idle_slots(session: kit.Session) -> Iterator[kit.SessionFinding]:
         need = "--kv-unified up to b9538"
     else:
         return
-    yield kit.SessionFinding(
-        kit.FindingText(
-            f"{given.written} has no effect: it needs {need}",
-            "It saves the prompts of idle slots into the RAM prompt cache.",
-            [kit.Remedy("Leave it out, or give it what it needs.", options=kit.left_out(given.written))],
-        ),
-        "idle_slots",
-        _line(session, "cache_idle_slots", False, "the server switches it off"),
+    yield kit.finding(
+        f"{given.written} has no effect: it needs {need}",
+        "It saves the prompts of idle slots into the RAM prompt cache.",
+        [kit.Remedy("Leave it out, or give it what it needs.", options=kit.left_out(given.written))],
+        key="idle_slots",
+        evidence=_line(session, "cache_idle_slots", False, "the server switches it off"),
         of_cmdline=True,
     )
 
@@ -147,20 +139,18 @@ def _divided(session: kit.Session) -> Iterator[kit.SessionFinding]:
     each = context.value // slots.value
     if session.n_slots != slots.value or (session.n_ctx_slot or 0) >= context.value:
         return  # the log says otherwise
-    yield kit.SessionFinding(
-        kit.FindingText(
-            f"{context.written} {kit.n(context.value)} is divided by {slots.written} {slots.value}: a slot, and so a prompt with its "
-            f"reply, has {kit.n(each)} tokens",
-            "Without unified KV memory every slot gets an equal part of the context.",
-            [
-                kit.Remedy(
-                    "If one conversation needs more, let the slots share the context, or raise it.",
-                    options=kit.as_typed(f"--parallel {slots.value} --ctx-size {context.value * slots.value}"),
-                    purpose="depends",
-                )
-            ],
-        ),
-        "divided",
+    yield kit.finding(
+        f"{context.written} {kit.n(context.value)} is divided by {slots.written} {slots.value}: a slot, and so a prompt with its "
+        f"reply, has {kit.n(each)} tokens",
+        "Without unified KV memory every slot gets an equal part of the context.",
+        [
+            kit.Remedy(
+                "If one conversation needs more, let the slots share the context, or raise it.",
+                options=kit.as_typed(f"--parallel {slots.value} --ctx-size {context.value * slots.value}"),
+                purpose="depends",
+            )
+        ],
+        key="divided",
         unless=("CD403",),
         of_cmdline=True,
     )
@@ -176,13 +166,11 @@ def _cache_prompt(session: kit.Session) -> Iterator[kit.SessionFinding]:
         if others
         else ""
     )
-    yield kit.SessionFinding(
-        kit.FindingText(
-            f"{given.written} switches reuse off for every request that does not ask for it{also}",
-            'A request reuses what its slot holds only with "cache_prompt": true in its body.',
-            [kit.Remedy(f"Leave {given.written} out.", options=kit.left_out(given.written))],
-        ),
-        "cache_prompt",
+    yield kit.finding(
+        f"{given.written} switches reuse off for every request that does not ask for it{also}",
+        'A request reuses what its slot holds only with "cache_prompt": true in its body.',
+        [kit.Remedy(f"Leave {given.written} out.", options=kit.left_out(given.written))],
+        key="cache_prompt",
         unless=("CD109",),
         of_cmdline=True,
     )
@@ -214,15 +202,13 @@ def _disagreement(session: kit.Session) -> Iterator[kit.SessionFinding]:
 def _disagrees(session: kit.Session, option: str, says: str, shown: list[kit.Line] | None = None) -> kit.SessionFinding:
     given = _given(session, option)
     written = _with_value(given) if given is not None else option
-    return kit.SessionFinding(
-        kit.FindingText(
-            f"the command line has {written}, but the log says {says}, and the log counts",
-            "The command line is not the one that started this server, a later option or a preset overrides it, or this build "
-            "does not know it.",
-            [kit.Remedy("Give the command line of the process that wrote this log.")],
-        ),
-        f"disagrees {option}",
-        shown or [],
+    return kit.finding(
+        f"the command line has {written}, but the log says {says}, and the log counts",
+        "The command line is not the one that started this server, a later option or a preset overrides it, or this build "
+        "does not know it.",
+        [kit.Remedy("Give the command line of the process that wrote this log.")],
+        key=f"disagrees {option}",
+        evidence=shown or [],
         of_cmdline=True,
     )
 

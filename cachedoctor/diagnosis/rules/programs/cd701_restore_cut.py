@@ -21,24 +21,19 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     lost = sum((a.prefix or 0) - (a.cached_tokens or 0) for a in cut)
     worst = max(cut, key=lambda a: (a.prefix or 0) - (a.cached_tokens or 0))
     return [
-        kit.SessionFinding(
-            kit.FindingText(
-                f"{kit.times(len(cut))} matched more than was restored: {kit.n(lost)} tokens computed again, up to {kit.n((worst.prefix or 0) - (worst.cached_tokens or 0))} at once",
-                f"The runner keeps a snapshot every {kit.n(_STRIDE)} tokens of a prompt, and goes back to the last one below the place where the new prompt parts "
-                "from the old one. What lies between is computed again, once after every prompt that was computed as a whole.",
-                [
-                    kit.Remedy("No setting of ollama 0.33.3 changes it: see whether a newer ollama does."),
-                    kit.Remedy(
-                        "Keep what changes (a session id, a path, a date) at the end of the prompt, so that the match is as long as the whole earlier prompt."
-                    ),
-                ],
-                [],
-                ["https://github.com/ollama/ollama/issues/18267"],
-            ),
-            "",
-            [(kit.Mark(line.line, line.text), "matched and restored")],
-            "warning" if lost >= _WORTH else "note",
-            "high",
+        kit.finding(
+            f"{kit.times(len(cut))} matched more than was restored: {kit.n(lost)} tokens computed again, up to {kit.n((worst.prefix or 0) - (worst.cached_tokens or 0))} at once",
+            f"The runner keeps a snapshot every {kit.n(_STRIDE)} tokens of a prompt, and goes back to the last one below the place where the new prompt parts "
+            "from the old one. What lies between is computed again, once after every prompt that was computed as a whole.",
+            [
+                kit.Remedy("No setting of ollama 0.33.3 changes it: see whether a newer ollama does."),
+                kit.Remedy(
+                    "Keep what changes (a session id, a path, a date) at the end of the prompt, so that the match is as long as the whole earlier prompt."
+                ),
+            ],
+            references=["https://github.com/ollama/ollama/issues/18267"],
+            evidence=[(kit.Mark(line.line, line.text), "matched and restored")],
+            severity="warning" if lost >= _WORTH else "note",
         )
     ]
 

@@ -140,15 +140,15 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
         fine = _BY_DESIGN["off_decode"]
     evidence = kit.said_by(because, "why it is off") + kit.said_by(off, "the radix cache is off")
     return [
-        kit.SessionFinding(
-            kit.FindingText(
-                f"the radix cache is off{lost}",
-                fine or _why(cause, off),
-                _fix(session, cause) if fine is None else [kit.Remedy("Nothing has to be done.")],
-            ),
-            cause,
-            [entry for at, entry in enumerate(evidence) if entry[0].line not in {e[0].line for e in evidence[:at]}],
-            "warning" if requests and fine is None else "note",
+        kit.finding(
+            f"the radix cache is off{lost}",
+            fine or _why(cause, off),
+            _fix(session, cause) if fine is None else [kit.Remedy("Nothing has to be done.")],
+            key=cause,
+            evidence=[
+                entry for at, entry in enumerate(evidence) if entry[0].line not in {e[0].line for e in evidence[:at]}
+            ],
+            severity="warning" if requests and fine is None else "note",
         )
     ]
 

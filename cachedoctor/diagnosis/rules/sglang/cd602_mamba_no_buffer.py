@@ -52,22 +52,22 @@ def _note(session: kit.Session, period: kit.BatchPeriod, requests: Seen) -> kit.
     asked = session.settings.get("mamba_strategy")
     shown = marks(period, ("whole", "a request of its own, and what it reused"), ("cold", "one that reused nothing"))
     proof = f"; {proven} logged prompts began as an earlier one did" if proven else ""
-    return kit.SessionFinding(
-        kit.FindingText(
-            f"states are kept only where a request ended (no_buffer): {requests.count:,} requests of {kit.n(requests.smallest)} to {kit.n(requests.largest)} tokens reused "
-            f"{kit.n(requests.cached)} of {kit.n(requests.tokens)} tokens ({100 * requests.share:.0f} %){proof}",
-            _WHY,
-            [extra_buffer(session), *([] if proven else [experiment(session)])],
-            [
-                kit.RuledOut("radix-cache-off", "the log says that it is on, or shows that something was reused"),
-                kit.RuledOut("mamba-state-pressure", "the running requests never held nearly all states"),
-            ],
-            ["https://github.com/sgl-project/sglang/issues/22935", "https://github.com/sgl-project/sglang/pull/14792"],
-        ),
-        "",
-        [*shown, *kit.said_by(asked, "the strategy")] or kit.said_by(asked, "the strategy"),
-        severity,
-        confidence,
+    return kit.finding(
+        f"states are kept only where a request ended (no_buffer): {requests.count:,} requests of {kit.n(requests.smallest)} to {kit.n(requests.largest)} tokens reused "
+        f"{kit.n(requests.cached)} of {kit.n(requests.tokens)} tokens ({100 * requests.share:.0f} %){proof}",
+        _WHY,
+        [extra_buffer(session), *([] if proven else [experiment(session)])],
+        ruled_out=[
+            kit.RuledOut("radix-cache-off", "the log says that it is on, or shows that something was reused"),
+            kit.RuledOut("mamba-state-pressure", "the running requests never held nearly all states"),
+        ],
+        references=[
+            "https://github.com/sgl-project/sglang/issues/22935",
+            "https://github.com/sgl-project/sglang/pull/14792",
+        ],
+        evidence=[*shown, *kit.said_by(asked, "the strategy")] or kit.said_by(asked, "the strategy"),
+        severity=severity,
+        confidence=confidence,
     )
 
 

@@ -51,18 +51,15 @@ def _note(
     else:
         claim = f"{usage}, and of {kit.n(period.new_tokens + period.cached_tokens)} prompt tokens {_percent(reuse(period))} were reused"
     shown = marks(period, ("usage", "the pool is full"), ("retracted", "a request had to give its memory back"))
-    return kit.SessionFinding(
-        kit.FindingText(
-            claim,
-            _WHY,
-            [*_remedies(session), *([] if confidence == "high" else [log_requests()])],
-            [kit.RuledOut("prefix-not-shared", "logged prompts had been there")] if confidence == "high" else [],
-            ["https://docs.sglang.io/advanced_features/hyperparameter_tuning.html"],
-        ),
-        "",
-        [*shown, *kit.said_by(session.settings.get("kv_tokens"), "the size of the pool")],
-        severity,
-        confidence,
+    return kit.finding(
+        claim,
+        _WHY,
+        [*_remedies(session), *([] if confidence == "high" else [log_requests()])],
+        ruled_out=[kit.RuledOut("prefix-not-shared", "logged prompts had been there")] if confidence == "high" else [],
+        references=["https://docs.sglang.io/advanced_features/hyperparameter_tuning.html"],
+        evidence=[*shown, *kit.said_by(session.settings.get("kv_tokens"), "the size of the pool")],
+        severity=severity,
+        confidence=confidence,
     )
 
 

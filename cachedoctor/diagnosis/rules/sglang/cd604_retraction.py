@@ -25,24 +25,21 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     often = admitted == 0 or retracted > RARE * admitted
     evidence = marks(worst, ("retracted", "requests lose their memory"), ("usage", "the fullest line"))
     return [
-        kit.SessionFinding(
-            kit.FindingText(
-                f"the KV pool was full: {kit.times(retracted)} retracted, of {f'{admitted:,}' if admitted else 'an unknown number'} that were admitted",
-                _WHY,
-                [
-                    kit.Remedy(
-                        "Let the server expect longer answers (1 is the default; what is higher admits fewer requests at once).",
-                        options=kit.as_typed("--schedule-conservativeness 1.3"),
-                    ),
-                    kit.Remedy(
-                        "Or fewer requests at once (a smaller --max-running-requests), or a larger pool (a higher --mem-fraction-static)."
-                    ),
-                ],
-                references=["https://docs.sglang.io/advanced_features/hyperparameter_tuning.html"],
-            ),
-            "",
-            [*evidence, *kit.said_by(session.settings.get("kv_tokens"), "the size of the pool")],
-            "warning" if often else "note",
+        kit.finding(
+            f"the KV pool was full: {kit.times(retracted)} retracted, of {f'{admitted:,}' if admitted else 'an unknown number'} that were admitted",
+            _WHY,
+            [
+                kit.Remedy(
+                    "Let the server expect longer answers (1 is the default; what is higher admits fewer requests at once).",
+                    options=kit.as_typed("--schedule-conservativeness 1.3"),
+                ),
+                kit.Remedy(
+                    "Or fewer requests at once (a smaller --max-running-requests), or a larger pool (a higher --mem-fraction-static)."
+                ),
+            ],
+            references=["https://docs.sglang.io/advanced_features/hyperparameter_tuning.html"],
+            evidence=[*evidence, *kit.said_by(session.settings.get("kv_tokens"), "the size of the pool")],
+            severity="warning" if often else "note",
         )
     ]
 

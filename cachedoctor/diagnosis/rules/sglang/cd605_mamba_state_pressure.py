@@ -44,21 +44,21 @@ def _note(
         f"them{of}, next to none were left for reuse{beside}; "
         f"of {kit.n(period.new_tokens + period.cached_tokens)} prompt tokens {100 * reuse(period):.0f} % were reused"
     )
-    return kit.SessionFinding(
-        kit.FindingText(
-            claim,
-            _WHY,
-            [*_remedies(session), *([] if confidence == "high" else [log_requests()])],
-            [kit.RuledOut("kv-pressure", "the KV pool had room in the same line")] if tokens is not None else [],
-            ["https://github.com/sgl-project/sglang/pull/15337", "https://github.com/sgl-project/sglang/pull/31643"],
-        ),
-        "",
-        [
+    return kit.finding(
+        claim,
+        _WHY,
+        [*_remedies(session), *([] if confidence == "high" else [log_requests()])],
+        ruled_out=[kit.RuledOut("kv-pressure", "the KV pool had room in the same line")] if tokens is not None else [],
+        references=[
+            "https://github.com/sgl-project/sglang/pull/15337",
+            "https://github.com/sgl-project/sglang/pull/31643",
+        ],
+        evidence=[
             *marks(period, ("mamba", "next to no state is left for the cache"), ("last", "the last batch")),
             *kit.said_by(session.settings.get("mamba_states"), "the size of the pool of states"),
         ],
-        severity,
-        confidence,
+        severity=severity,
+        confidence=confidence,
     )
 
 

@@ -72,27 +72,23 @@ def _note(session: kit.Session, period: kit.BatchPeriod, requests: Seen, forkles
                 options=kit.as_typed("--chunked-prefill-size 2048"),
             ),
         ]
-    return kit.SessionFinding(
-        kit.FindingText(
-            f"strategy {strategy(session)}: {requests.cold:,} of {requests.count:,} requests of {kit.n(requests.smallest)} to "
-            f"{kit.n(requests.largest)} tokens reused nothing, others up to {kit.n(requests.most)}; perhaps they share a beginning with "
-            "another text behind it",
-            _WHY_HICACHE if forkless else _WHY,
-            [*remedies, compare_bodies()],
-            [kit.RuledOut("mamba-state-pressure", "the running requests never held nearly all states")],
-            [
-                "https://github.com/sgl-project/sglang/issues/22935",
-                "https://github.com/sgl-project/sglang/pull/31181",
-                "https://github.com/sgl-project/sglang/pull/37198",
-            ],
-        ),
-        "",
-        [
+    return kit.finding(
+        f"strategy {strategy(session)}: {requests.cold:,} of {requests.count:,} requests of {kit.n(requests.smallest)} to "
+        f"{kit.n(requests.largest)} tokens reused nothing, others up to {kit.n(requests.most)}; perhaps they share a beginning with "
+        "another text behind it",
+        _WHY_HICACHE if forkless else _WHY,
+        [*remedies, compare_bodies()],
+        ruled_out=[kit.RuledOut("mamba-state-pressure", "the running requests never held nearly all states")],
+        references=[
+            "https://github.com/sgl-project/sglang/issues/22935",
+            "https://github.com/sgl-project/sglang/pull/31181",
+            "https://github.com/sgl-project/sglang/pull/37198",
+        ],
+        evidence=[
             *marks(period, ("cold", "a request that reused nothing"), ("whole", "the one that reused least")),
             *kit.said_by(session.settings.get("mamba_strategy"), "the strategy"),
         ],
-        "note",
-        "medium" if forkless or requests.most > 0 else "low",
+        confidence="medium" if forkless or requests.most > 0 else "low",
     )
 
 

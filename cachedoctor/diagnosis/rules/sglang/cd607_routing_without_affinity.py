@@ -81,22 +81,21 @@ def _note(session: kit.Session, ranks: list[_Rank], alike: list[_Rank], reused: 
     each = ", ".join(f"{r.name} {r.cold:,} of {r.requests:,}" for r in ranks[:8])
     more = f" and {len(ranks) - 8} more" if len(ranks) > 8 else ""
     proof = f"; {kit.n(proven)} logged prompts had been there and were not reused" if proven else ""
-    return kit.SessionFinding(
-        kit.FindingText(
-            f"{len(ranks)} data-parallel ranks, each with a cache of its own, computed prompts from their first token: {each}{more}; "
-            f"{100 * reused:.0f} % of the prompt tokens were reused{proof}",
-            _WHY,
-            [*_remedies(session), *([] if sure else [_experiment(len(ranks))])],
-            references=[
-                "https://github.com/sgl-project/sglang/issues/26611",
-                "https://github.com/sgl-project/sglang/pull/31170",
-            ],
-        ),
-        "",
-        [m for r in alike[:3] for m in marks(r.first, ("cold", f"{r.name} computes a prompt from its first token"))]
+    return kit.finding(
+        f"{len(ranks)} data-parallel ranks, each with a cache of its own, computed prompts from their first token: {each}{more}; "
+        f"{100 * reused:.0f} % of the prompt tokens were reused{proof}",
+        _WHY,
+        [*_remedies(session), *([] if sure else [_experiment(len(ranks))])],
+        references=[
+            "https://github.com/sgl-project/sglang/issues/26611",
+            "https://github.com/sgl-project/sglang/pull/31170",
+        ],
+        evidence=[
+            m for r in alike[:3] for m in marks(r.first, ("cold", f"{r.name} computes a prompt from its first token"))
+        ]
         or marks(alike[0].first, ("first", "the first batch of a rank")),
-        severity,
-        confidence,
+        severity=severity,
+        confidence=confidence,
     )
 
 

@@ -46,18 +46,14 @@ def _note(session: kit.Session, period: kit.BatchPeriod) -> kit.SessionFinding:
                 options=kit.as_typed("--schedule-policy lpm"),
             )
         )
-    return kit.SessionFinding(
-        kit.FindingText(
-            f"{bursts} admitted {period.burst_seqs:,} new requests at once, which computed all of their "
-            f"{kit.n(period.burst_new_tokens)} tokens; the {period.after_burst_seqs:,} requests behind reused about {kit.n(later)} tokens each",
-            _WHY,
-            remedies,
-            references=["https://github.com/sgl-project/sglang/pull/2442"],
-        ),
-        "",
-        marks(period, ("burst", "many new requests, and nothing reused"), ("last", "the last batch")),
-        "note",
-        "medium",
+    return kit.finding(
+        f"{bursts} admitted {period.burst_seqs:,} new requests at once, which computed all of their "
+        f"{kit.n(period.burst_new_tokens)} tokens; the {period.after_burst_seqs:,} requests behind reused about {kit.n(later)} tokens each",
+        _WHY,
+        remedies,
+        references=["https://github.com/sgl-project/sglang/pull/2442"],
+        evidence=marks(period, ("burst", "many new requests, and nothing reused"), ("last", "the last batch")),
+        confidence="medium",
     )
 
 

@@ -65,20 +65,17 @@ def _note(session: kit.Session, period: kit.BatchPeriod, requests: Seen, proven:
     same = requests.most - requests.least < page(session)
     reused = f"{kit.n(requests.most)} tokens" if same else f"{kit.n(requests.least)} to {kit.n(requests.most)} tokens"
     certain = "prompts begin with the billing header" if proven else "most requests come by /v1/messages"
-    return kit.SessionFinding(
-        kit.FindingText(
-            f"{certain}, and {requests.count - 1:,} requests of up to {kit.n(requests.largest)} tokens reused {reused} each",
-            _WHY,
-            [*_off(), *([] if proven else [compare_bodies(), log_requests()])],
-            references=["https://github.com/sgl-project/sglang/pull/21064"],
-        ),
-        "",
-        [
+    return kit.finding(
+        f"{certain}, and {requests.count - 1:,} requests of up to {kit.n(requests.largest)} tokens reused {reused} each",
+        _WHY,
+        [*_off(), *([] if proven else [compare_bodies(), log_requests()])],
+        references=["https://github.com/sgl-project/sglang/pull/21064"],
+        evidence=[
             *marks(period, ("whole", "a request that reused next to nothing"), ("cold", "one that reused nothing")),
             *kit.said_by(session.settings.get("anthropic_requests"), "a request by Anthropic's interface"),
         ],
-        "warning",
-        "high" if proven else "medium",
+        severity="warning",
+        confidence="high" if proven else "medium",
     )
 
 

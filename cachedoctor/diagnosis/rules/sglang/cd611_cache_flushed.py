@@ -21,19 +21,16 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     after = sum(p.seqs for p in found)
     came = f"; {kit.times(after)} came after that" if any(p.batches for p in found) else ", and went on"
     return [
-        kit.SessionFinding(
-            kit.FindingText(
-                f"the radix cache was flushed {often} while the server ran{came}",
-                _WHY,
-                [
-                    kit.Remedy(
-                        "If nobody meant to: find who calls /flush_cache. Benchmarks do it between runs "
-                        "(sglang.bench_serving --flush-cache), trainers at every update of the weights."
-                    )
-                ],
-            ),
-            "",
-            marks(found[0], ("begin", "the cache was emptied"), ("first", "the first batch after it")),
+        kit.finding(
+            f"the radix cache was flushed {often} while the server ran{came}",
+            _WHY,
+            [
+                kit.Remedy(
+                    "If nobody meant to: find who calls /flush_cache. Benchmarks do it between runs "
+                    "(sglang.bench_serving --flush-cache), trainers at every update of the weights."
+                )
+            ],
+            evidence=marks(found[0], ("begin", "the cache was emptied"), ("first", "the first batch after it")),
         )
     ]
 

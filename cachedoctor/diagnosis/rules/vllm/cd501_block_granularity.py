@@ -37,18 +37,15 @@ def _note(session: kit.Session, stretch: Stretch, prompt: float, size: int) -> k
     if not short:
         why += " The log cannot tell whether the prompts diverge for another reason; with less than a block in common it makes no difference."
     line = rolling.said_by(rolling.block_line(session), f"a block has {kit.n(size)} tokens")
-    return kit.SessionFinding(
-        kit.FindingText(
-            f"{what}: nothing could be reused ({stretch.said})",
-            why,
-            _remedies(session, hybrid, short, prompt),
-            [],
-            ["https://github.com/vllm-project/vllm/issues/54607"] if hybrid else [],
-        ),
-        "hybrid" if hybrid else "dense",
-        [*(line if hybrid else []), *stretch.evidence, *([] if hybrid else line)],
-        "warning" if hybrid and not short else "note",
-        "high" if short else "medium",
+    return kit.finding(
+        f"{what}: nothing could be reused ({stretch.said})",
+        why,
+        _remedies(session, hybrid, short, prompt),
+        references=["https://github.com/vllm-project/vllm/issues/54607"] if hybrid else [],
+        key="hybrid" if hybrid else "dense",
+        evidence=[*(line if hybrid else []), *stretch.evidence, *([] if hybrid else line)],
+        severity="warning" if hybrid and not short else "note",
+        confidence="high" if short else "medium",
     )
 
 

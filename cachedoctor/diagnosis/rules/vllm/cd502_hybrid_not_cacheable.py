@@ -28,17 +28,14 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 
 def _unsupported(line: rolling.Shown) -> kit.SessionFinding:
     """Up to 0.11.0 no model with such states can do it: asked for, it is refused or switched off again."""
-    return kit.SessionFinding(
-        kit.FindingText(
-            "this version has no prefix caching for this model: every prompt is computed in full",
-            "The model keeps states beside keys and values, and this version can save them for no prefix.",
-            [kit.Remedy("Use vLLM 0.16 or newer, better 0.28: there it works for such models, and is on by default.")],
-            [],
-            _REFERENCES,
-        ),
-        "unsupported",
-        line,
-        "warning",
+    return kit.finding(
+        "this version has no prefix caching for this model: every prompt is computed in full",
+        "The model keeps states beside keys and values, and this version can save them for no prefix.",
+        [kit.Remedy("Use vLLM 0.16 or newer, better 0.28: there it works for such models, and is on by default.")],
+        references=_REFERENCES,
+        key="unsupported",
+        evidence=line,
+        severity="warning",
     )
 
 
@@ -46,25 +43,23 @@ def _default(session: kit.Session) -> kit.SessionFinding:
     lines = rolling.said_by(session.settings["prefix_caching"], "prefix caching is off, as resolved")
     lines += rolling.said_by(session.settings.get("architecture"), "a hybrid model")
     lines += rolling.said_by(session.settings.get("arguments"), "nobody asked for it")
-    return kit.SessionFinding(
-        kit.FindingText(
-            "prefix caching is off, the default of this version for a hybrid model: every prompt is computed in full",
-            "Up to 0.27 it has to be asked for on models that keep states beside keys and values.",
-            [
-                kit.Remedy(
-                    "Ask for it."
-                    if session.since("0.16") is True
-                    else "Ask for it. Up to 0.14 only some of these models can do it; for the others the log says that it is disabled again.",
-                    options=kit.as_typed("--enable-prefix-caching"),
-                ),
-                *([] if _pure(session) else [kit.Remedy("Or use 0.28 or newer, where it is on by default.")]),
-            ],
-            [kit.RuledOut("prefix-caching-off", "no argument switched it off")],
-            _REFERENCES,
-        ),
-        "default",
-        lines,
-        "warning",
+    return kit.finding(
+        "prefix caching is off, the default of this version for a hybrid model: every prompt is computed in full",
+        "Up to 0.27 it has to be asked for on models that keep states beside keys and values.",
+        [
+            kit.Remedy(
+                "Ask for it."
+                if session.since("0.16") is True
+                else "Ask for it. Up to 0.14 only some of these models can do it; for the others the log says that it is disabled again.",
+                options=kit.as_typed("--enable-prefix-caching"),
+            ),
+            *([] if _pure(session) else [kit.Remedy("Or use 0.28 or newer, where it is on by default.")]),
+        ],
+        ruled_out=[kit.RuledOut("prefix-caching-off", "no argument switched it off")],
+        references=_REFERENCES,
+        key="default",
+        evidence=lines,
+        severity="warning",
     )
 
 

@@ -36,16 +36,14 @@ def _configured(session: kit.Session) -> kit.SessionFinding:
         if logged
         else "The dumps of /metrics say so: with caching on, prompts would be looked up."
     )
-    return kit.SessionFinding(
-        kit.FindingText(
-            f"prefix caching is off, {cause}: every prompt is computed in full{_spent(session)}",
-            why + (" That is usual for a model that makes embeddings or scores." if pooling else ""),
-            _remedies(by_flag, because is not None, pooling),
-            [kit.RuledOut("prefix-not-shared", "with caching off it does not matter what the prompts share")],
-        ),
-        "configured",
-        lines,
-        "note" if pooling else "warning",
+    return kit.finding(
+        f"prefix caching is off, {cause}: every prompt is computed in full{_spent(session)}",
+        why + (" That is usual for a model that makes embeddings or scores." if pooling else ""),
+        _remedies(by_flag, because is not None, pooling),
+        ruled_out=[kit.RuledOut("prefix-not-shared", "with caching off it does not matter what the prompts share")],
+        key="configured",
+        evidence=lines,
+        severity="note" if pooling else "warning",
     )
 
 
@@ -83,22 +81,20 @@ def _none_looked_up(session: kit.Session) -> str | None:
 def _measured(session: kit.Session, said: str) -> kit.SessionFinding:
     """The configuration is not in the log."""
     period = _unrated(session)
-    return kit.SessionFinding(
-        kit.FindingText(
-            f"no prompt was looked up in the prefix cache, so it is off, or all requests pass it by: {said}",
-            f"With caching on every prompt is looked up, whether it is found or not. {_PASSING}",
-            [
-                kit.Remedy(
-                    "Switch it on, if the start of the log says that it is off.",
-                    purpose="depends",
-                    options=kit.as_typed("--enable-prefix-caching"),
-                )
-            ],
-        ),
-        "measured",
-        rolling.shown(period) if period is not None else [],
-        "warning",
-        "medium",
+    return kit.finding(
+        f"no prompt was looked up in the prefix cache, so it is off, or all requests pass it by: {said}",
+        f"With caching on every prompt is looked up, whether it is found or not. {_PASSING}",
+        [
+            kit.Remedy(
+                "Switch it on, if the start of the log says that it is off.",
+                purpose="depends",
+                options=kit.as_typed("--enable-prefix-caching"),
+            )
+        ],
+        key="measured",
+        evidence=rolling.shown(period) if period is not None else [],
+        severity="warning",
+        confidence="medium",
     )
 
 
@@ -106,15 +102,13 @@ def _skipped(session: kit.Session, said: str) -> kit.SessionFinding:
     """The configuration says that it is on."""
     period = _unrated(session)
     lines = rolling.said_by(session.settings["prefix_caching"], "prefix caching is on")
-    return kit.SessionFinding(
-        kit.FindingText(
-            f"prefix caching is on, and the requests pass it by: {said}",
-            _PASSING,
-            [kit.Remedy("Leave prompt_logprobs out of requests that do not need it.")],
-            [kit.RuledOut("prefix-not-shared", "it does not matter what prompts share that are not looked up")],
-        ),
-        "skipped",
-        [*lines, *(rolling.shown(period) if period is not None else [])],
+    return kit.finding(
+        f"prefix caching is on, and the requests pass it by: {said}",
+        _PASSING,
+        [kit.Remedy("Leave prompt_logprobs out of requests that do not need it.")],
+        ruled_out=[kit.RuledOut("prefix-not-shared", "it does not matter what prompts share that are not looked up")],
+        key="skipped",
+        evidence=[*lines, *(rolling.shown(period) if period is not None else [])],
         confidence="medium",
     )
 

@@ -35,19 +35,19 @@ def _proven(session: kit.Session, sent: kit.SentBodies, size: kit.Setting) -> ki
     kept, endless = sent.share(sent.kept), sent.share(sent.endless)
     found = rolling.stretches(session)
     agrees = any(abs(stretch.share - kept) <= _CLOSE for stretch in found)
-    return kit.SessionFinding(
-        kit.FindingText(
-            f"prompts were pushed out before they came back: of {kit.n(sent.bodies)} request bodies that were given, a KV cache of {kit.n(size.value)} tokens "
-            f"could still have {rolling.percent(kept)} of all prompt text, one with more room {rolling.percent(endless)}"
-            + (f" ({found[0].said})" if found else ""),
-            "The bodies were sent through a model of this cache, in their order: what is not in use stays until room is needed, the oldest first. "
-            "The usage that the log prints counts running requests alone, so that a low one says nothing against it.",
-            [*_remedies(session), *_watch(session)],
-        ),
-        "",
-        [*rolling.said_by(size, f"the cache holds {kit.n(size.value)} tokens"), *(found[0].evidence if found else [])],
-        "warning",
-        "high" if agrees else "medium",
+    return kit.finding(
+        f"prompts were pushed out before they came back: of {kit.n(sent.bodies)} request bodies that were given, a KV cache of {kit.n(size.value)} tokens "
+        f"could still have {rolling.percent(kept)} of all prompt text, one with more room {rolling.percent(endless)}"
+        + (f" ({found[0].said})" if found else ""),
+        "The bodies were sent through a model of this cache, in their order: what is not in use stays until room is needed, the oldest first. "
+        "The usage that the log prints counts running requests alone, so that a low one says nothing against it.",
+        [*_remedies(session), *_watch(session)],
+        evidence=[
+            *rolling.said_by(size, f"the cache holds {kit.n(size.value)} tokens"),
+            *(found[0].evidence if found else []),
+        ],
+        severity="warning",
+        confidence="high" if agrees else "medium",
     )
 
 
@@ -72,28 +72,25 @@ def _note(session: kit.Session, flow: KvFlow, size: kit.Setting, shared: bool) -
         if evicted
         else ""
     )
-    return kit.SessionFinding(
-        kit.FindingText(
-            f"about {kit.n(flow.written)} tokens went through a KV cache of {kit.n(size.value)}, {flow.written / size.value:.1f} times its size, and "
-            f"{flow.share}: {cause}",
-            "What is not in use stays in the cache until room is needed, the oldest first. The usage that the log prints counts running "
-            "requests alone, so that a low one says nothing against it."
-            + seen
-            + (
-                ""
-                if shared
-                else " Prompts that share nothing, by their nature or by a change at their beginning, fill it in the same way."
-            ),
-            [
-                *([] if shared else [_DECIDE, *_watch(session)]),
-                *_remedies(session),
-                *(_watch(session) if shared else []),
-            ],
+    return kit.finding(
+        f"about {kit.n(flow.written)} tokens went through a KV cache of {kit.n(size.value)}, {flow.written / size.value:.1f} times its size, and "
+        f"{flow.share}: {cause}",
+        "What is not in use stays in the cache until room is needed, the oldest first. The usage that the log prints counts running "
+        "requests alone, so that a low one says nothing against it."
+        + seen
+        + (
+            ""
+            if shared
+            else " Prompts that share nothing, by their nature or by a change at their beginning, fill it in the same way."
         ),
-        "",
-        [*rolling.said_by(size, f"the cache holds {kit.n(size.value)} tokens"), *flow.evidence],
-        "warning" if shared else "note",
-        "high" if shared and evicted else "medium" if shared or evicted else "low",
+        [
+            *([] if shared else [_DECIDE, *_watch(session)]),
+            *_remedies(session),
+            *(_watch(session) if shared else []),
+        ],
+        evidence=[*rolling.said_by(size, f"the cache holds {kit.n(size.value)} tokens"), *flow.evidence],
+        severity="warning" if shared else "note",
+        confidence="high" if shared and evicted else "medium" if shared or evicted else "low",
     )
 
 

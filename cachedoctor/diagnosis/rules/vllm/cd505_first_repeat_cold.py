@@ -18,25 +18,19 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     dropped = session.since("0.29") is False
     size = rolling.block(session)
     return [
-        kit.SessionFinding(
-            kit.FindingText(
-                (
-                    "this hybrid model keeps states at ends of prompts and chunks alone: a beginning that different prompts share is reused "
-                    f"late or not at all{seen}"
-                    if dropped
-                    else "this hybrid model reuses a beginning that different prompts share from its third use on: the first two with it are "
-                    f"computed in full{seen}"
-                ),
-                "Its states are saved at the ends of prompts and chunks. Where two prompts diverge, a state is saved only once the second "
-                "one has been there"
-                + (f", and only at multiples of {kit.n(size)} tokens" if size else "")
-                + ". A prompt that comes back whole is reused at once. Fewer than four requests say nothing of its cache.",
-                _remedies(dropped),
-                [],
-                ["https://github.com/vllm-project/vllm/issues/42317"],
-            ),
-            "",
-            [*rolling.said_by(mode, "states are saved at ends of blocks"), *_rising(session)],
+        kit.finding(
+            "this hybrid model keeps states at ends of prompts and chunks alone: a beginning that different prompts share is reused "
+            f"late or not at all{seen}"
+            if dropped
+            else "this hybrid model reuses a beginning that different prompts share from its third use on: the first two with it are "
+            f"computed in full{seen}",
+            "Its states are saved at the ends of prompts and chunks. Where two prompts diverge, a state is saved only once the second "
+            "one has been there"
+            + (f", and only at multiples of {kit.n(size)} tokens" if size else "")
+            + ". A prompt that comes back whole is reused at once. Fewer than four requests say nothing of its cache.",
+            _remedies(dropped),
+            references=["https://github.com/vllm-project/vllm/issues/42317"],
+            evidence=[*rolling.said_by(mode, "states are saved at ends of blocks"), *_rising(session)],
         )
     ]
 

@@ -83,17 +83,7 @@ def _faults(session: kit.Session, rated: list[kit.SamplePeriod]) -> Iterator[tup
 
 def _note(key: str, claim: str, why: str, period: kit.SamplePeriod) -> kit.SessionFinding:
     marks = [(period.marks["last"], "the rate")] if "last" in period.marks else []
-    return kit.SessionFinding(
-        kit.FindingText(
-            claim,
-            why,
-            [_TRUTH],
-            [],
-            _REFERENCES[key],
-        ),
-        key,
-        marks,
-    )
+    return kit.finding(claim, why, [_TRUTH], references=_REFERENCES[key], key=key, evidence=marks)
 
 
 _REFERENCES = {

@@ -19,21 +19,17 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     lines += rolling.said_by(size, f"the cache holds {kit.n(size.value)} tokens" if size else "")
     where = f", as {source} counts" if source else ""
     return [
-        kit.SessionFinding(
-            kit.FindingText(
-                f"{kit.n(count)} {'preemption' if count == 1 else 'preemptions'}{where}: running requests gave up their memory and "
-                "were computed again, their prompts and what they had written",
-                "The KV cache was full while all of them were running. What was freed may be found again if it is not overwritten first.",
-                [
-                    kit.Remedy("Run fewer requests at once: a smaller --max-num-seqs."),
-                    *rolling.more_room(session),
-                ],
-                [],
-                ["https://github.com/vllm-project/vllm/pull/38452"],
-            ),
-            "",
-            lines,
-            "warning",
+        kit.finding(
+            f"{kit.n(count)} {'preemption' if count == 1 else 'preemptions'}{where}: running requests gave up their memory and "
+            "were computed again, their prompts and what they had written",
+            "The KV cache was full while all of them were running. What was freed may be found again if it is not overwritten first.",
+            [
+                kit.Remedy("Run fewer requests at once: a smaller --max-num-seqs."),
+                *rolling.more_room(session),
+            ],
+            references=["https://github.com/vllm-project/vllm/pull/38452"],
+            evidence=lines,
+            severity="warning",
         )
     ]
 

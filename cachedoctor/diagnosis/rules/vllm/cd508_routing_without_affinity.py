@@ -26,24 +26,23 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
         else "; the log does not say which request went where"
     )
     return [
-        kit.SessionFinding(
-            kit.FindingText(
-                f"{kit.n(engines)} engines have caches of their own, and requests are spread over them{seen}",
-                "A prompt finds only what the same engine computed. A long conversation that changes engines meets every cache for the "
-                "first time once, and afterwards an older turn of itself; many short ones lose most.",
-                [
-                    kit.Remedy(
-                        "Send all requests of a conversation to one engine: the header X-data-parallel-rank names its rank.",
-                    ),
-                    kit.Remedy("Or put a router that knows prefixes in front, or start one engine per group of users."),
-                ],
-                [],
-                ["https://github.com/vllm-project/vllm/issues/52463"],
-            ),
-            "",
-            [*rolling.said_by(session.settings.get("data_parallel"), f"{kit.n(engines)} engines"), *_lines(session)],
-            "warning" if proven else "note",
-            "high" if proven and _equal(session) else "medium",
+        kit.finding(
+            f"{kit.n(engines)} engines have caches of their own, and requests are spread over them{seen}",
+            "A prompt finds only what the same engine computed. A long conversation that changes engines meets every cache for the "
+            "first time once, and afterwards an older turn of itself; many short ones lose most.",
+            [
+                kit.Remedy(
+                    "Send all requests of a conversation to one engine: the header X-data-parallel-rank names its rank.",
+                ),
+                kit.Remedy("Or put a router that knows prefixes in front, or start one engine per group of users."),
+            ],
+            references=["https://github.com/vllm-project/vllm/issues/52463"],
+            evidence=[
+                *rolling.said_by(session.settings.get("data_parallel"), f"{kit.n(engines)} engines"),
+                *_lines(session),
+            ],
+            severity="warning" if proven else "note",
+            confidence="high" if proven and _equal(session) else "medium",
         )
     ]
 

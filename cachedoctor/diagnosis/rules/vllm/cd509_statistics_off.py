@@ -52,16 +52,13 @@ def _several(session: kit.Session) -> kit.SessionFinding:
 
 
 def _note(key: str, why: str, lines: rolling.Shown, fixes: list[kit.Remedy]) -> kit.SessionFinding:
-    return kit.SessionFinding(
-        kit.FindingText(
-            "no cache statistics in this log: it says nothing about reuse",
-            f"The lines with the hit rate are missing because {why}. That is not a rate of 0.",
-            fixes,
-            [],
-            ["https://github.com/vllm-project/vllm/pull/22227"] if key == "several" else [],
-        ),
-        key,
-        lines,
+    return kit.finding(
+        "no cache statistics in this log: it says nothing about reuse",
+        f"The lines with the hit rate are missing because {why}. That is not a rate of 0.",
+        fixes,
+        references=["https://github.com/vllm-project/vllm/pull/22227"] if key == "several" else [],
+        key=key,
+        evidence=lines,
     )
 
 

@@ -34,26 +34,22 @@ def _note(session: kit.Session, lines: rolling.Shown, low: rolling.Stretch | Non
         else "requests come to /v1/messages, and next to nothing is reused: Claude Code puts a header that changes in front of every "
         f"prompt, and this version does not take it out{said}"
     )
-    return kit.SessionFinding(
-        kit.FindingText(
-            claim,
-            "A cached prefix ends at the first token that differs, and the header stands before all others."
-            + ("" if proven else " Another client may use the endpoint as well: a request body would tell."),
-            [
-                advice.client("claude-code/billing-header"),
-                kit.Remedy(
-                    "Or use vLLM 0.18 or newer, which takes it out of /v1/messages."
-                    if session.since(_STRIPPED) is False
-                    else "Or use vLLM 0.32 or newer, which takes it out of all chat endpoints."
-                ),
-            ],
-            [],
-            ["https://github.com/vllm-project/vllm/pull/36829"],
-        ),
-        "",
-        [*lines, *(low.evidence[:1] if low is not None else [])],
-        "warning",
-        "high" if proven else "medium",
+    return kit.finding(
+        claim,
+        "A cached prefix ends at the first token that differs, and the header stands before all others."
+        + ("" if proven else " Another client may use the endpoint as well: a request body would tell."),
+        [
+            advice.client("claude-code/billing-header"),
+            kit.Remedy(
+                "Or use vLLM 0.18 or newer, which takes it out of /v1/messages."
+                if session.since(_STRIPPED) is False
+                else "Or use vLLM 0.32 or newer, which takes it out of all chat endpoints."
+            ),
+        ],
+        references=["https://github.com/vllm-project/vllm/pull/36829"],
+        evidence=[*lines, *(low.evidence[:1] if low is not None else [])],
+        severity="warning",
+        confidence="high" if proven else "medium",
     )
 
 

@@ -19,30 +19,27 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     hybrid = session.memory == "hybrid"
     low = next((s for s in rolling.stretches(session) if s.share <= rolling.LITTLE), None)
     return [
-        kit.SessionFinding(
-            kit.FindingText(
-                f"speculative decoding ({method.value}): the last block of every prompt that could be reused is computed again{length}",
-                "The drafting layers need what the last reused token gave, so vLLM drops the last block that was found."
-                + (
-                    " A hybrid model has large blocks: a prefix shorter than two of them is never reused."
-                    if hybrid
-                    else ""
-                ),
-                [
-                    kit.Remedy(
-                        "Accept it where prompts are long. Where they are not much longer than a block, leave the drafting model out."
-                        + (
-                            ""
-                            if session.since("0.33") is True
-                            else " From 0.33 on vLLM keeps the block, but for servers with a KV connector."
-                        )
-                    )
-                ],
-                [],
-                ["https://github.com/vllm-project/vllm/issues/38182"],
+        kit.finding(
+            f"speculative decoding ({method.value}): the last block of every prompt that could be reused is computed again{length}",
+            "The drafting layers need what the last reused token gave, so vLLM drops the last block that was found."
+            + (
+                " A hybrid model has large blocks: a prefix shorter than two of them is never reused." if hybrid else ""
             ),
-            "",
-            [*rolling.said_by(method, "the method"), *(low.evidence[:1] if low is not None and hybrid else [])],
+            [
+                kit.Remedy(
+                    "Accept it where prompts are long. Where they are not much longer than a block, leave the drafting model out."
+                    + (
+                        ""
+                        if session.since("0.33") is True
+                        else " From 0.33 on vLLM keeps the block, but for servers with a KV connector."
+                    )
+                )
+            ],
+            references=["https://github.com/vllm-project/vllm/issues/38182"],
+            evidence=[
+                *rolling.said_by(method, "the method"),
+                *(low.evidence[:1] if low is not None and hybrid else []),
+            ],
         )
     ]
 

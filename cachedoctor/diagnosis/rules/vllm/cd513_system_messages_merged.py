@@ -14,20 +14,15 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     low = rolling.stretches(session)[:1]
     said = f" ({low[0].said})" if low else ""
     return [
-        kit.SessionFinding(
-            kit.FindingText(
-                f"reminders inside the conversation are moved into the system prompt: each new one changes the beginning{said}",
-                "The chat template takes system messages at the front only. Claude Code sends one with nearly every turn.",
-                [
-                    kit.Remedy(
-                        "Give a chat template that takes system messages where they stand: --chat-template FILE."
-                    ),
-                    advice.client("claude-code/token-totals"),
-                ],
-            ),
-            "",
-            rolling.said_by(merged, "vLLM warns once"),
-            "warning",
+        kit.finding(
+            f"reminders inside the conversation are moved into the system prompt: each new one changes the beginning{said}",
+            "The chat template takes system messages at the front only. Claude Code sends one with nearly every turn.",
+            [
+                kit.Remedy("Give a chat template that takes system messages where they stand: --chat-template FILE."),
+                advice.client("claude-code/token-totals"),
+            ],
+            evidence=rolling.said_by(merged, "vLLM warns once"),
+            severity="warning",
         )
     ]
 

@@ -21,30 +21,26 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
         return []
     sure: kit.Confidence = "high" if parted is not None else "medium"
     return [
-        kit.SessionFinding(
-            kit.FindingText(
-                f"nothing was reused, and with speculative decoding ({method.value}) on this model vLLM {session.version or '0.21 to 0.22'} finds nothing "
-                f"whatever is sent ({found[0].said})",
-                "The last block that matches is given up for the drafting layers, so that a look-up needs one more block of the sliding window than "
-                "a plain one. This version does not keep that block: it prints 0.0 % and warns of nothing.",
-                [
-                    kit.Remedy("Update to 0.23 or newer.", ["pip install -U vllm"]),
-                    kit.Remedy(
-                        "Until then leave the drafting model out: start without --speculative-config.",
-                        options=kit.left_out("--speculative-config"),
-                    ),
-                ],
-                [],
-                ["https://github.com/vllm-project/vllm/pull/44082"],
-            ),
-            "",
+        kit.finding(
+            f"nothing was reused, and with speculative decoding ({method.value}) on this model vLLM {session.version or '0.21 to 0.22'} finds nothing "
+            f"whatever is sent ({found[0].said})",
+            "The last block that matches is given up for the drafting layers, so that a look-up needs one more block of the sliding window than "
+            "a plain one. This version does not keep that block: it prints 0.0 % and warns of nothing.",
             [
+                kit.Remedy("Update to 0.23 or newer.", ["pip install -U vllm"]),
+                kit.Remedy(
+                    "Until then leave the drafting model out: start without --speculative-config.",
+                    options=kit.left_out("--speculative-config"),
+                ),
+            ],
+            references=["https://github.com/vllm-project/vllm/pull/44082"],
+            evidence=[
                 *rolling.said_by(method, "the drafting model"),
                 *rolling.said_by(arch, "layers with a sliding window"),
                 *found[0].evidence,
             ],
-            "warning",
-            sure,
+            severity="warning",
+            confidence=sure,
         )
     ]
 

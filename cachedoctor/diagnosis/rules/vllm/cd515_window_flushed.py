@@ -38,23 +38,19 @@ def _there(session: kit.Session) -> float | None:
 
 def _note(session: kit.Session, stretch: Stretch, there: float) -> kit.SessionFinding:
     size, arch = session.settings["kv_tokens"], session.settings["architecture"]
-    return kit.SessionFinding(
-        kit.FindingText(
-            f"prompts were pushed out though there is room for them: a cache of {kit.n(size.value)} tokens could have had {rolling.percent(there)} of the "
-            f"request bodies that were given ({stretch.said})",
-            "Layers with a sliding window give blocks back while a prompt is still computed. Up to 0.28 these go to the end of the one queue that "
-            "all layers share, so that every new prompt flushes the others' blocks, at a quarter of the cache already.",
-            _remedies(session),
-            [],
-            [
-                "https://github.com/vllm-project/vllm/issues/48435",
-                "https://github.com/vllm-project/vllm/pull/52216",
-            ],
-        ),
-        "",
-        [*rolling.said_by(arch, "layers with a sliding window"), *stretch.evidence],
-        "warning",
-        "medium",
+    return kit.finding(
+        f"prompts were pushed out though there is room for them: a cache of {kit.n(size.value)} tokens could have had {rolling.percent(there)} of the "
+        f"request bodies that were given ({stretch.said})",
+        "Layers with a sliding window give blocks back while a prompt is still computed. Up to 0.28 these go to the end of the one queue that "
+        "all layers share, so that every new prompt flushes the others' blocks, at a quarter of the cache already.",
+        _remedies(session),
+        references=[
+            "https://github.com/vllm-project/vllm/issues/48435",
+            "https://github.com/vllm-project/vllm/pull/52216",
+        ],
+        evidence=[*rolling.said_by(arch, "layers with a sliding window"), *stretch.evidence],
+        severity="warning",
+        confidence="medium",
     )
 
 
