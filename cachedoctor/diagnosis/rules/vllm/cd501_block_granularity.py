@@ -36,7 +36,7 @@ def _note(session: kit.Session, stretch: Stretch, prompt: float, size: int) -> k
         why += " A hybrid model has large blocks: one must be as large as a saved state of the other layers."
     if not short:
         why += " The log cannot tell whether the prompts diverge for another reason; with less than a block in common it makes no difference."
-    line = rolling.said_by(rolling.block_line(session), f"a block has {kit.n(size)} tokens")
+    line = kit.said_by(rolling.block_line(session), f"a block has {kit.n(size)} tokens")
     return kit.finding(
         f"{what}: nothing could be reused ({stretch.said})",
         why,

@@ -11,7 +11,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it where a line says so, or where a hybrid model has it off and nobody asked for that."""
     unsupported = session.settings.get("caching_unsupported")
     if unsupported is not None:
-        return [_unsupported(rolling.said_by(unsupported, "vLLM switches prefix caching off"))]
+        return [_unsupported(kit.said_by(unsupported, "vLLM switches prefix caching off"))]
     asked = session.setting("prefix_caching_asked")
     if session.memory != "hybrid" or session.setting("prefix_caching") is not False or asked is not None:
         return []
@@ -22,7 +22,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     ):
         return []  # there it is on by default: something else switched it off
     if session.since("0.11.1") is False:
-        return [_unsupported(rolling.said_by(session.settings["prefix_caching"], "prefix caching is off, as resolved"))]
+        return [_unsupported(kit.said_by(session.settings["prefix_caching"], "prefix caching is off, as resolved"))]
     return [_default(session)]
 
 
@@ -40,9 +40,9 @@ def _unsupported(line: rolling.Shown) -> kit.SessionFinding:
 
 
 def _default(session: kit.Session) -> kit.SessionFinding:
-    lines = rolling.said_by(session.settings["prefix_caching"], "prefix caching is off, as resolved")
-    lines += rolling.said_by(session.settings.get("architecture"), "a hybrid model")
-    lines += rolling.said_by(session.settings.get("arguments"), "nobody asked for it")
+    lines = kit.said_by(session.settings["prefix_caching"], "prefix caching is off, as resolved")
+    lines += kit.said_by(session.settings.get("architecture"), "a hybrid model")
+    lines += kit.said_by(session.settings.get("arguments"), "nobody asked for it")
     return kit.finding(
         "prefix caching is off, the default of this version for a hybrid model: every prompt is computed in full",
         "Up to 0.27 it has to be asked for on models that keep states beside keys and values.",

@@ -21,11 +21,11 @@ def _configured(session: kit.Session) -> kit.SessionFinding:
     because = session.settings.get("caching_disabled_because")
     by_flag = session.setting("prefix_caching_asked") is False
     pooling = session.setting("pooling") is True and not by_flag and because is None
-    lines = rolling.said_by(session.settings["prefix_caching"], "the configuration as resolved: off")
+    lines = kit.said_by(session.settings["prefix_caching"], "the configuration as resolved: off")
     if by_flag:
-        lines += rolling.said_by(session.settings["prefix_caching_asked"], "the argument that switches it off")
+        lines += kit.said_by(session.settings["prefix_caching_asked"], "the argument that switches it off")
     if because is not None:
-        lines = [*rolling.said_by(because, "vLLM switches it off"), *lines]
+        lines = [*kit.said_by(because, "vLLM switches it off"), *lines]
     logged = bool(lines)
     lines += _proof(session)
     cause = (
@@ -101,7 +101,7 @@ def _measured(session: kit.Session, said: str) -> kit.SessionFinding:
 def _skipped(session: kit.Session, said: str) -> kit.SessionFinding:
     """The configuration says that it is on."""
     period = _unrated(session)
-    lines = rolling.said_by(session.settings["prefix_caching"], "prefix caching is on")
+    lines = kit.said_by(session.settings["prefix_caching"], "prefix caching is on")
     return kit.finding(
         f"prefix caching is on, and the requests pass it by: {said}",
         _PASSING,

@@ -43,7 +43,7 @@ def _proven(session: kit.Session, sent: kit.SentBodies, size: kit.Setting) -> ki
         "The usage that the log prints counts running requests alone, so that a low one says nothing against it.",
         [*_remedies(session), *_watch(session)],
         evidence=[
-            *rolling.said_by(size, f"the cache holds {kit.n(size.value)} tokens"),
+            *kit.said_by(size, f"the cache holds {kit.n(size.value)} tokens"),
             *(found[0].evidence if found else []),
         ],
         severity="warning",
@@ -88,7 +88,7 @@ def _note(session: kit.Session, flow: KvFlow, size: kit.Setting, shared: bool) -
             *_remedies(session),
             *(_watch(session) if shared else []),
         ],
-        evidence=[*rolling.said_by(size, f"the cache holds {kit.n(size.value)} tokens"), *flow.evidence],
+        evidence=[*kit.said_by(size, f"the cache holds {kit.n(size.value)} tokens"), *flow.evidence],
         severity="warning" if shared else "note",
         confidence="high" if shared and evicted else "medium" if shared or evicted else "low",
     )

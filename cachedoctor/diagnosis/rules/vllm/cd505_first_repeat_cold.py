@@ -30,7 +30,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
             + ". A prompt that comes back whole is reused at once. Fewer than four requests say nothing of its cache.",
             _remedies(dropped),
             references=["https://github.com/vllm-project/vllm/issues/42317"],
-            evidence=[*rolling.said_by(mode, "states are saved at ends of blocks"), *_rising(session)],
+            evidence=[*kit.said_by(mode, "states are saved at ends of blocks"), *_rising(session)],
         )
     ]
 

@@ -15,8 +15,8 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
         return []
     source = next((c.path for c in session.counters if c.preemptions), None)
     size = session.settings.get("kv_tokens")
-    lines = rolling.said_by(logged, "a request gives up its memory; the count is at the end")
-    lines += rolling.said_by(size, f"the cache holds {kit.n(size.value)} tokens" if size else "")
+    lines = kit.said_by(logged, "a request gives up its memory; the count is at the end")
+    lines += kit.said_by(size, f"the cache holds {kit.n(size.value)} tokens" if size else "")
     where = f", as {source} counts" if source else ""
     return [
         kit.finding(

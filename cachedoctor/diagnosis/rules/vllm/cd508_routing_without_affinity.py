@@ -38,7 +38,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
             ],
             references=["https://github.com/vllm-project/vllm/issues/52463"],
             evidence=[
-                *rolling.said_by(session.settings.get("data_parallel"), f"{kit.n(engines)} engines"),
+                *kit.said_by(session.settings.get("data_parallel"), f"{kit.n(engines)} engines"),
                 *_lines(session),
             ],
             severity="warning" if proven else "note",

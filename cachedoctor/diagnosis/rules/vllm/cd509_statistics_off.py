@@ -14,7 +14,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     if several is not None:
         return [_several(session)]
     if disabled is not None:
-        lines = rolling.said_by(disabled, "the argument")
+        lines = kit.said_by(disabled, "the argument")
         return [
             _note(
                 "argument",
@@ -41,8 +41,8 @@ _METRICS = kit.Remedy(
 
 
 def _several(session: kit.Session) -> kit.SessionFinding:
-    lines = rolling.said_by(session.settings["stats_off"], "statistics are switched off")
-    lines += rolling.said_by(session.settings.get("data_parallel"), "several engines make several API servers")
+    lines = kit.said_by(session.settings["stats_off"], "statistics are switched off")
+    lines += kit.said_by(session.settings.get("data_parallel"), "several engines make several API servers")
     fix = kit.Remedy(
         "One API server prints a line for every engine.",
         options=kit.as_typed("--api-server-count 1"),

@@ -182,7 +182,7 @@ def _note(session: kit.Session, stretch: Stretch, size: int | None) -> kit.Sessi
         rolling.experiment(),
         _ruled_out(session, stretch, size),
     )
-    lines = [*stretch.evidence, *rolling.said_by(session.settings.get("prefix_caching"), "prefix caching is on")]
+    lines = [*stretch.evidence, *kit.said_by(session.settings.get("prefix_caching"), "prefix caching is on")]
     sure: kit.Confidence = "medium" if on and fits and stretch.prompt is not None else "low"
     return kit.SessionFinding(words, "", lines, "note", sure)
 

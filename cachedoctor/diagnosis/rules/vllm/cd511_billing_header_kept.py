@@ -19,10 +19,10 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     if session.since(_STRIPPED_EVERYWHERE) is True or rolling.caching(session) is False:
         return []
     if header is not None:  # the prompt as the model gets it: whatever the version, it was not taken out
-        return [_note(session, rolling.said_by(header, "a prompt that begins with the header"), low, "high")]
+        return [_note(session, kit.said_by(header, "a prompt that begins with the header"), low, "high")]
     if messages is None or low is None or session.since(_STRIPPED) is not False:
         return []
-    return [_note(session, rolling.said_by(messages, "a request to the endpoint that Claude Code uses"), low, "medium")]
+    return [_note(session, kit.said_by(messages, "a request to the endpoint that Claude Code uses"), low, "medium")]
 
 
 def _note(session: kit.Session, lines: rolling.Shown, low: rolling.Stretch | None, sure: str) -> kit.SessionFinding:

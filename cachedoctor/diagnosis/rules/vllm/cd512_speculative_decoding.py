@@ -37,7 +37,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
             ],
             references=["https://github.com/vllm-project/vllm/issues/38182"],
             evidence=[
-                *rolling.said_by(method, "the method"),
+                *kit.said_by(method, "the method"),
                 *(low.evidence[:1] if low is not None and hybrid else []),
             ],
         )

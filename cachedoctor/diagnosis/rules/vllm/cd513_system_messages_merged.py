@@ -21,7 +21,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
                 kit.Remedy("Give a chat template that takes system messages where they stand: --chat-template FILE."),
                 advice.client("claude-code/token-totals"),
             ],
-            evidence=rolling.said_by(merged, "vLLM warns once"),
+            evidence=kit.said_by(merged, "vLLM warns once"),
             severity="warning",
         )
     ]

@@ -35,8 +35,8 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
             ],
             references=["https://github.com/vllm-project/vllm/pull/44082"],
             evidence=[
-                *rolling.said_by(method, "the drafting model"),
-                *rolling.said_by(arch, "layers with a sliding window"),
+                *kit.said_by(method, "the drafting model"),
+                *kit.said_by(arch, "layers with a sliding window"),
                 *found[0].evidence,
             ],
             severity="warning",

@@ -48,7 +48,7 @@ def _note(session: kit.Session, stretch: Stretch, there: float) -> kit.SessionFi
             "https://github.com/vllm-project/vllm/issues/48435",
             "https://github.com/vllm-project/vllm/pull/52216",
         ],
-        evidence=[*rolling.said_by(arch, "layers with a sliding window"), *stretch.evidence],
+        evidence=[*kit.said_by(arch, "layers with a sliding window"), *stretch.evidence],
         severity="warning",
         confidence="medium",
     )

@@ -172,13 +172,6 @@ def shown(p: SamplePeriod) -> Shown:
     return [pair for at, pair in enumerate(lines) if pair[0].line not in {m.line for m, _ in lines[:at]}]
 
 
-def said_by(setting: Setting | None, label: str) -> Shown:
-    """Return the line of a setting, where the log has it."""
-    if setting is None or setting.line is None or not setting.text:
-        return []
-    return [(Mark(setting.line, setting.text), label)]
-
-
 def percent(share: float) -> str:
     """Write a share as vLLM does."""
     return f"{100 * share:.1f} %"
