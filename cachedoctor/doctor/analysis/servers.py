@@ -168,7 +168,7 @@ class Servers:
         excerpts = [reader.read(segment) for segment in segments]
         for excerpt in excerpts:
             if excerpt.mended:
-                self._tracker(excerpt.segment.origin).life.read_leniently()
+                self._tracker(excerpt.segment.origin).run.read_leniently()
             self._partly += len(excerpt.events) + excerpt.unknown + excerpt.joined
         partly = [
             iter([self._step(self._behind(event), partial(take, excerpt.segment.origin)) for event in excerpt.events])
