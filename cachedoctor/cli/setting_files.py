@@ -14,11 +14,12 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import THRESHOLDS, CacheDoctorError
 
 FILE, PROJECT = "cachedoctor.toml", "pyproject.toml"
 PREFIX = "CACHEDOCTOR_"
-_TABLE = re.compile(r"\s*\[\s*tool\s*\.\s*[\"']?cachedoctor[\"']?\s*\]")
+_TABLE = late(r"\s*\[\s*tool\s*\.\s*[\"']?cachedoctor[\"']?\s*\]")
 _HINT = "cachedoctor explain settings lists all keys"
 _MOST = 1 << 20
 """Bytes of a file of settings."""

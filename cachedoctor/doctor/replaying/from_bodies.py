@@ -18,15 +18,16 @@ from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
 from cachedoctor.diagnosis.replay.traffic import Asked, Happened, Traffic
 from cachedoctor.doctor.extras.prompt_matching import AHEAD, PLAUSIBLE
 from cachedoctor.doctor.replaying.from_log import log_order
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Request
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.run_diff import Ask, rendered
 from cachedoctor.prompts.tokenizers.base import Tokens
 
-_OPENING = re.compile(r"<\|?[A-Za-z0-9_｜▁]{1,40}\|?>[^<]{0,24}$|\[INST\] ?$")
+_OPENING = late(r"<\|?[A-Za-z0-9_｜▁]{1,40}\|?>[^<]{0,24}$|\[INST\] ?$")
 """What a template writes in front of a user's message: a special token and perhaps the role."""
-_IMAGE = re.compile(r"<image sha256:([0-9a-f]{16})>")
+_IMAGE = late(r"<image sha256:([0-9a-f]{16})>")
 """What stands for an image in a rendered prompt."""
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from rich.cells import cell_len
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Finding, Fix, Totals
 from cachedoctor.report.text import proof
 from cachedoctor.report.text.page import COMMAND, KEY, SEVERITY, Link, Page, Part
@@ -14,7 +14,7 @@ from cachedoctor.report.words import do_now, headlines
 from cachedoctor.report.words.do_now import DoNow
 from cachedoctor.report.words.numbers import count, duration, first_sentence, leading, percent, spent_tokens
 
-_WORD = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""")
+_WORD = late(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""")
 """A word of a shell, with what is quoted in it."""
 _INDENT = "    "
 

@@ -8,6 +8,7 @@ from typing import IO, TextIO
 
 from rich.cells import cell_len
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Finding, NotEvaluated, Report, Restart
 from cachedoctor.redaction import sanitize
 from cachedoctor.redaction.sanitize import ShownReport
@@ -124,7 +125,7 @@ def _keyed(page: Page, key: str, words: str) -> None:
     page.prose([(f"{cut(key, _WIDE):<{_WIDE}}", KEY)], words, _WIDE)
 
 
-_URL = re.compile(r"[a-z0-9_]+(?:/[a-z0-9_]+)*\.md", re.ASCII)
+_URL = late(r"[a-z0-9_]+(?:/[a-z0-9_]+)*\.md", re.ASCII)
 _BLOCKS, _LISTED = 3, 8
 """Further findings that get a block each, and a row each."""
 

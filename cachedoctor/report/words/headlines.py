@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Cause, Cost, Finding, Report, Totals, causes
 from cachedoctor.model.finding import SEVERITY_ORDER
 from cachedoctor.report.words.numbers import capital, count, duration, number, spent_tokens
@@ -93,7 +93,7 @@ def _named(own: list[Finding], known: dict[tuple[str | None, str | None], str]) 
 
 CONFIDENCE = {"high": "sure", "medium": "likely", "low": "possible"}
 """How sure a finding is."""
-_CHARGED = re.compile(
+_CHARGED = late(
     r"[:,;] (?:[\d,]+ requests?, )?(?:at most )?[\d,]+ (?:to [\d,]+ )?tokens recomputed\b(?: over [\d,]+ requests?)?"
 )
 """What a claim says of its cost, which stands in rows of its own."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import MIN_LOST, Group, Match, Proof, RuleContext, marked, n, token
+from cachedoctor.diagnosis.rules.kit import MIN_LOST, Group, Match, Proof, RuleContext, marked, n, token
 from cachedoctor.knowledge import clients
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Confidence, First, Remedy, RuledOut
 
 MOST = 0.25
@@ -120,11 +119,11 @@ def _first(g: Group) -> First | None:
     return None if difference is None else difference.first
 
 
-_FIELD_BEFORE = re.compile(r"(cch|cc_[a-z_]+)=[^;\s]*$")
-_FIELD_AFTER = re.compile(r"^[0-9A-Za-z._-]*; ?(cch|cc_[a-z_]+)=")
-_INSIDE = re.compile(r"(?:x-anthropic-billing-header:|;)\s*[\w.=-]*\s*$")
+_FIELD_BEFORE = late(r"(cch|cc_[a-z_]+)=[^;\s]*$")
+_FIELD_AFTER = late(r"^[0-9A-Za-z._-]*; ?(cch|cc_[a-z_]+)=")
+_INSIDE = late(r"(?:x-anthropic-billing-header:|;)\s*[\w.=-]*\s*$")
 """The text before a bar that stands inside the header."""
-_HEADER = re.compile(r"x-anthropic-billing-header|\bcc_version=|\bcc_entrypoint=|\bcch=")
+_HEADER = late(r"x-anthropic-billing-header|\bcc_version=|\bcc_entrypoint=|\bcch=")
 
 
 def field_that_differs(old: str, new: str) -> str | None:
