@@ -8,7 +8,7 @@ from cachedoctor.engines import callers
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.logger import LoggerCatalogue
 from cachedoctor.engines.catalogue.scanner import Plan
-from cachedoctor.engines.engine import Reader, Row
+from cachedoctor.engines.engine_record import Reader, Row
 from cachedoctor.engines.vllm import facts, log_stats
 from cachedoctor.engines.vllm.log_stats import Intervals
 from cachedoctor.engines.vllm.logged_requests import LoggedPrompts, Lookups
