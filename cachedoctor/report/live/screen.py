@@ -366,7 +366,7 @@ def _fix_whole(page: Rows, finding: Finding, most: int) -> None:
     if found is None:
         page.gap()
         return
-    text = " ".join((f"{do_now.belongs(finding)} {found.text}" if found.options else found.text).split("\n"))
+    text = " ".join(found.words.split("\n"))
     label = f"  {found.kind}: "
     words = rows(page.visible(text), max(page.width - len(label), 1), max(page.width - 7, 1))
     commands = found.commands[: max(most - 1, 0)]

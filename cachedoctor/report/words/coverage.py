@@ -43,19 +43,13 @@ class CannotTell(NamedTuple):
     alone: bool = True
     """Because there is nothing to compare with: reuse is what two requests share."""
 
-
-def undecided(report: Report) -> str:
-    """Say that nothing could be told of requests, and what would help.
-
-    Nothing where something could be told of most, or where a finding says what.
-    """
-    found = cannot_tell(report)
-    if found is None:
-        return ""
-    missing = f" Missing here: {'; '.join(found.missing)}." if found.missing else ""
-    share = "; reuse is what two requests share" if found.alone else ""
-    said = f"Cannot tell{' of' if found.partly else ':'} {found.why}{share}. {found.give}"
-    return " ".join(filter(None, (said + missing, found.others)))
+    @property
+    def sentence(self) -> str:
+        """The whole in sentences."""
+        missing = f" Missing here: {'; '.join(self.missing)}." if self.missing else ""
+        share = "; reuse is what two requests share" if self.alone else ""
+        said = f"Cannot tell{' of' if self.partly else ':'} {self.why}{share}. {self.give}"
+        return " ".join(filter(None, (said + missing, self.others)))
 
 
 def cannot_tell(report: Report) -> CannotTell | None:
