@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cachedoctor.engines import callers
+from cachedoctor.diagnosis.account.asking import count_caller
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.logger import LoggerCatalogue
 from cachedoctor.engines.catalogue.scanner import Plan
@@ -98,7 +98,7 @@ class Tracker:
             if event.fields["status"] == 200:
                 self._asked = (self._asked or 0) + 1
                 if self.session is not None:
-                    callers.count(self.session, path, event.fields["host"])
+                    count_caller(self.session, path, event.fields["host"])
                 if path.startswith("/v1/messages") and self.session is not None:
                     self.session.settings.setdefault("messages_endpoint", Setting(True, event.line, event.text))
 
