@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import cachedoctor
 from cachedoctor.doctor.catalogues import catalogue
 from cachedoctor.engines.llamacpp.messages import ROWS
-from cachedoctor.knowledge.texts import LaterPattern
+from cachedoctor.knowledge.late_patterns import LatePattern
 from cachedoctor.redaction import secrets
 from cachedoctor.redaction.contexts import CONTEXTS
 
@@ -61,8 +61,8 @@ def compiled() -> dict[str, re.Pattern[Any]]:
 
 def _collect(name: str, value: Any, found: dict[str, re.Pattern[Any]], depth: int) -> None:
     value = getattr(value, "__self__", value)
-    if isinstance(value, LaterPattern):
-        value = value.compiled
+    if isinstance(value, LatePattern):
+        value = re.compile(value.pattern, value.given_flags)
     if isinstance(value, re.Pattern):
         if all(value.pattern != known.pattern or value.flags != known.flags for known in found.values()):
             found[name] = value
@@ -95,7 +95,7 @@ def _looked_for(module: str) -> set[str]:
     own = Path(cachedoctor.__file__).parent.joinpath(*module.split(".")).with_suffix(".py")
     sources = [own.read_text("utf-8")] if own.exists() else []
     sources += [text for text in _sources() if f"from cachedoctor.{module} import" in text]
-    called = re.compile(r"\b(\w+)(?:\.compiled)?(?=\.(?:search|finditer|findall|sub|split)\b)")
+    called = re.compile(r"\b(\w+)(?=\.(?:search|finditer|findall|sub|split)\b)")
     return {name for text in sources for name in called.findall(text)}
 
 

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 from command import LOG, PATIENCE, one_line, run, start, wait_for
 
-from cachedoctor.cli import sink
-from cachedoctor.cli import sink as new_file
+from cachedoctor.cli import new_file, sink
 
 
 @pytest.fixture(scope="module")

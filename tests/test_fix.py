@@ -105,9 +105,9 @@ def test_no_rule_holds_a_blank() -> None:
     rules, broken = load()
     assert not broken
     assert len(rules) > 50
-    for path in (ROOT / "cachedoctor" / "rules").rglob("cd*.py"):
+    for path in (ROOT / "cachedoctor" / "diagnosis" / "rules").rglob("cd*.py"):
         assert not re.search(r"(?:llama-server|vllm serve|launch_server) \.\.\.", path.read_text("utf-8")), path
-    for path in (ROOT / "cachedoctor" / "rules").rglob("cd*.md"):
+    for path in (ROOT / "cachedoctor" / "diagnosis" / "rules").rglob("cd*.md"):
         fix = path.read_text("utf-8").partition("\n## Fix\n")[2].partition("\n## ")[0]
         rows = [row.strip() for row in fix.splitlines() if row.startswith("      ") and row.strip()]
         commands = [row for row in rows if re.match(r"--|export |[a-z-]+ -", row)]

@@ -9,25 +9,24 @@ import pytest
 from conftest import ROOT
 
 PAGES = [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
-ROOMS = {path.name for path in (ROOT / "cachedoctor").iterdir() if path.is_dir()}
+PACKAGES = {path.name for path in (ROOT / "cachedoctor").iterdir() if path.is_dir()}
 TOPS = ("cachedoctor", "tests", "docs", "fixtures", "scripts", "benchmarks", ".ci")
 FILES = {path.name for top in TOPS for path in (ROOT / top).rglob("*.*")}
 PLACEHOLDER = re.compile(r"[A-Z]{3,}|NNN|<|\*|\.\.\.")
 """``docs/usage/COMMAND.md`` stands for many."""
 THEIRS = (
-    "captures",
+    "inputs/captures",
     "engines/vllm",
     "engines/sglang",
     "engines/programs",
-    "rules/sglang",
-    "rules/vllm",
+    "diagnosis/rules/sglang",
+    "diagnosis/rules/vllm",
     "engines/catalogue/logger.py",
     "engines/wrapped_rows.py",
-    "metrics/kv_messages.py",
-    "replay/block_cache.py",
-    "replay/sglang_radix.py",
-    "replay/vllm_blocks.py",
-    "prompts/tokenizers/gguf.py",
+    "inputs/metrics/kv_messages.py",
+    "diagnosis/replay/radix_cache.py",
+    "diagnosis/replay/block_cache.py",
+    "prompts/tokenizers/from_gguf.py",
 )
 """Docstrings there name files of the servers and of ggml."""
 
@@ -37,7 +36,9 @@ def named(text: str) -> list[str]:
     words = [word for span in re.findall(r"`+([^`]+)`+", text) for word in span.split()]
     kept = [word for word in words if not PLACEHOLDER.search(word)]
     paths = [word for word in kept if re.fullmatch(r"[\w.-]+(/[\w.-]+)*/?", word)]
-    return [word for word in paths if (word.split("/")[0] in (*TOPS, *ROOMS) and "/" in word) or word.endswith(".py")]
+    return [
+        word for word in paths if (word.split("/")[0] in (*TOPS, *PACKAGES) and "/" in word) or word.endswith(".py")
+    ]
 
 
 def missing(word: str, beside: Path) -> bool:
@@ -70,6 +71,6 @@ def test_modules_named_in_docstrings_exist() -> None:
 
 def test_what_is_gone_is_noticed() -> None:
     """A page that names a module of another time, and what is no path."""
-    text = "`choosing.py`, `rules/base.py`, `docs/gone.md`, `docs/usage/COMMAND.md`, `llama-server`, `cd docs/usage`"
-    assert named(text) == ["choosing.py", "rules/base.py", "docs/gone.md", "docs/usage"]
+    text = "`choosing.py`, `cli/diff.py`, `docs/gone.md`, `docs/usage/COMMAND.md`, `llama-server`, `cd docs/usage`"
+    assert named(text) == ["choosing.py", "cli/diff.py", "docs/gone.md", "docs/usage"]
     assert [word for word in named(text) if missing(word, ROOT)] == ["choosing.py", "docs/gone.md"]

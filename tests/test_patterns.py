@@ -24,12 +24,12 @@ def test_every_pattern_is_found() -> None:
     names = set(compiled())
     assert {
         "the catalogue",
-        "envelope.shapes._ESCAPES",
+        "inputs.envelope.shapes._ESCAPES",
         "engines.llamacpp.fused.READ_CREATED",
         "secrets by shape",
         "secrets by place: password",
     } <= names
-    assert any(name.startswith("envelope.prefixes.TABLE[") for name in names)
+    assert any(name.startswith("inputs.envelope.prefixes.TABLE[") for name in names)
     assert sum(name.startswith("row ") for name in names) == len(patterns.ROWS)
 
 
@@ -78,10 +78,10 @@ def test_methods_and_modules_are_no_patterns() -> None:
 @pytest.mark.parametrize(
     ("name", "is_searched"),
     [
-        ("probe.identity._LABEL", True),
+        ("live.probe.identity._LABEL", True),
         ("metrics.prometheus._LABEL", False),
         ("engines.llamacpp.excerpts.PREFIXED", False),
-        ("envelope.shapes._NEXT_SHAPED", True),
+        ("inputs.envelope.shapes._NEXT_SHAPED", True),
     ],
 )
 def test_one_name_in_two_modules_is_two_patterns(name: str, is_searched: bool) -> None:

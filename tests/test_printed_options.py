@@ -279,7 +279,7 @@ def test_no_version_of_sglang_is_given_what_it_does_not_have(version: str, monke
 def test_commands_of_the_pages_are_taken_by_some_build() -> None:
     """A page knows no build; its options are those of a newest or an older one."""
     asked = 0
-    for path in (ROOT / "cachedoctor" / "rules").rglob("cd*.md"):
+    for path in (ROOT / "cachedoctor" / "diagnosis" / "rules").rglob("cd*.md"):
         engine = {"vllm": "vllm", "sglang": "sglang"}.get(path.parent.name, "llama.cpp")
         fix = path.read_text("utf-8").partition("\n## Fix\n")[2].partition("\n## ")[0]
         rows = [row.strip() for row in fix.splitlines() if row.startswith("      ")]

@@ -12,7 +12,7 @@ import made
 import pytest
 from conftest import CASES, FIXTURES, content_of
 
-from cachedoctor.diagnosis.rules.base import RuleContext
+from cachedoctor.diagnosis.rules.kit import RuleContext
 from cachedoctor.diagnosis.rules.replaying import replay, would_reuse
 from cachedoctor.diagnosis.rules.setup import Setup
 from cachedoctor.doctor.analysis.analyzer import Analyzer
@@ -180,9 +180,9 @@ def test_rounding_leaves_bounds() -> None:
 
 def test_the_build_that_would_have_restored_it() -> None:
     """The refused checkpoints of the bundled logs, under every other comparison."""
-    window = next((r, s) for r, s in case("swa-threshold-misfire-b8672") if r.forced)
+    window = next((r, s) for r, s in case("swa-threshold-misfire-b8672") if r.seen.forced)
     assert [window[1].reused_by(build) for build in (8352, 8672, 8929, 11_549)] == [0, 0, 1013, 1013]
-    state = next((r, s) for r, s in case("recurrent-checkpoint-at-prefix-b7964") if r.forced)
+    state = next((r, s) for r, s in case("recurrent-checkpoint-at-prefix-b7964") if r.seen.forced)
     assert [state[1].reused_by(build) for build in (7964, 8672, 9294, 9538)] == [0, 2936, 0, 2936]
 
 
@@ -241,7 +241,7 @@ def test_checkpoints_of_old_builds_leave_in_silence() -> None:
                               erase.format(3060, 3699), erase.format(3060, 3699)], [created(2916, 3555, 2)]),
         *old(36, 3700, 3561, [], [created(3060, 3699, 3)]),
     ]  # fmt: skip
-    seen = [r.held_positions for r, _ in watch("\n".join(log).encode() + b"\n", 6301)]
+    seen = [r.seen.held_positions for r, _ in watch("\n".join(log).encode() + b"\n", 6301)]
     assert seen[4] == [(2520, 3159), (2968, 3607), (3060, 3699)]
     assert seen[5] == [(2520, 3159), (2916, 3555)]
 

@@ -13,13 +13,13 @@ from conftest import CASES, MEASURED, ROOT, case_of, report_of
 from scripts_here import checked
 
 from cachedoctor.diagnosis.rules import advice, registry
-from cachedoctor.diagnosis.rules.base import Rule
+from cachedoctor.diagnosis.rules.kit import Rule
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.model import Given
 
 RULES, BROKEN = registry.load()
-FOLDER = ROOT / "cachedoctor" / "rules"
+FOLDER = ROOT / "cachedoctor" / "diagnosis" / "rules"
 PAGES = sorted(FOLDER.glob("*/cd[0-9]*.md"), key=lambda page: page.name)
 HEADINGS = [
     "What it means",

@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT, report_of
 
 from cachedoctor.diagnosis.rules import registry
-from cachedoctor.diagnosis.rules.base import (
+from cachedoctor.diagnosis.rules.kit import (
     FindingText,
     Match,
     Proof,
@@ -172,7 +172,7 @@ def test_rules_of_llama_server_ask_what_lines_show_and_never_for_messages() -> N
     """``seen`` holds ids of the catalogue, which belong to the engine."""
     asked = [
         path.name
-        for path in (ROOT / "cachedoctor" / "rules").rglob("*.py")
+        for path in (ROOT / "cachedoctor" / "diagnosis" / "rules").rglob("*.py")
         if path.stem != "rolling" and not path.stem.startswith("cd5") and ".seen" in path.read_text("utf-8")
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.Attribute)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Any
+
+from cachedoctor.knowledge.late_patterns import late
 
 try:
     import fcntl
@@ -19,7 +20,7 @@ except ImportError:  # Windows: the view has no keys there
 else:
     _ABLE = hasattr(signal, "SIGIO") and hasattr(fcntl, "F_SETOWN")
 
-_KEY = re.compile(rb"\x1b(?:\[|O)([A-D])|\x1b\[[0-9;]*[~A-Za-z]|([ -~])")
+_KEY = late(rb"\x1b(?:\[|O)([A-D])|\x1b\[[0-9;]*[~A-Za-z]|([ -~])")
 """An arrow, another key that is passed over, or a character."""
 _ARROWS = {b"A": "up", b"B": "down", b"C": "right", b"D": "left"}
 

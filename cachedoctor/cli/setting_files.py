@@ -1,6 +1,6 @@
 """Settings from a file or the environment: the keys, where files are looked for, how they are read.
 
-Every fault is one line that names the file and the key. Knows TOML and types. Knows no command and no rule.
+Every fault is one line that names the file and the key.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import THRESHOLDS, CacheDoctorError
 
 FILE, PROJECT = "cachedoctor.toml", "pyproject.toml"
 PREFIX = "CACHEDOCTOR_"
-_TABLE = re.compile(r"\s*\[\s*tool\s*\.\s*[\"']?cachedoctor[\"']?\s*\]")
-_HINT = "cachedoctor config lists all keys"
+_TABLE = late(r"\s*\[\s*tool\s*\.\s*[\"']?cachedoctor[\"']?\s*\]")
+_HINT = "cachedoctor explain settings lists all keys"
 _MOST = 1 << 20
 """Bytes of a file of settings."""
 _DOTS = 100

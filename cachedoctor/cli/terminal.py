@@ -1,4 +1,4 @@
-"""What the terminal can show, and how errors are worded. Knows the environment; knows no command."""
+"""What the terminal can show, and how errors are worded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 import sys
 from typing import Literal, TextIO
 
-from cachedoctor.model.errors import pipes_may_break
+from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.report.base import Look
 
 Color = Literal["auto", "always", "never"]
@@ -62,7 +62,7 @@ def _pages() -> str | None:
     import cachedoctor
 
     folder = Path(os.path.abspath(cachedoctor.__file__)).parent
-    return f"{folder.parent.as_uri()}/" if (folder / "rules").is_dir() else None
+    return f"{folder.parent.as_uri()}/" if (folder / "diagnosis" / "rules").is_dir() else None
 
 
 def build_number(text: str) -> int:

@@ -10,6 +10,8 @@ import stat
 import tempfile
 from collections.abc import Iterator
 
+from cachedoctor.knowledge.late_patterns import late
+
 
 def printable(name: str) -> str:
     """Return a text that holds names of files, which need not be UTF-8, so that any format can hold it."""
@@ -24,8 +26,8 @@ except ImportError:  # Windows
 HAS_LOCKS = fcntl is not None
 _PREFIX = "cachedoctor-run-"
 _ATTEMPTS = 3
-_FOLDER = re.compile(re.escape(_PREFIX) + r"[a-z0-9_]{8}")
-_FILE = re.compile(r"\.cachedoctor-[0-9a-f]{8}\.tmp")
+_FOLDER = late(re.escape(_PREFIX) + r"[a-z0-9_]{8}")
+_FILE = late(r"\.cachedoctor-[0-9a-f]{8}\.tmp")
 """Names of new files that are not whole yet."""
 
 

@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 from cachedoctor.engines.catalogue.base import Event, Message
-from cachedoctor.engines.looks import Look
+from cachedoctor.engines.engine import Look
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Answer, Answers, CacheSample, PrefillBatch, Session
 from cachedoctor.model.bounds import COUNT
 
 _KEPT = 10_000
 """Answers of a session that are listed one by one; the sums are over all."""
-_VERSION = re.compile(r"\d[\w.+-]{0,31}", re.ASCII)
+_VERSION = late(r"\d[\w.+-]{0,31}", re.ASCII)
 
 
 class AnswerTracker:

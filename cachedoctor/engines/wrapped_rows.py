@@ -6,14 +6,13 @@ For pastes: of a few hundred lines each is fitted to all messages.
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
 from cachedoctor.engines.catalogue.base import Catalogue
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Segment
 
-_BEGINS = re.compile(
+_BEGINS = late(
     rb"[ \t]*(?:\([\w.:-]{1,60}[^()]{0,80}\) ){0,3}\[?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)(?::[ \t]|\s{1,4}\d\d-\d\d )"
     rb"|(?:\([\w.:-]{1,60}[^()]{0,80}\) ?){0,3}\[(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d"
     rb"|(?:INFO|WARN|VERB|ERR) +\[|slot |srv |={8} "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from cachedoctor.knowledge.late_patterns import late
+
 SAMPLED = (
     5311, 5353, 5456, 5586, 5671, 5704, 5772, 5833, 5937, 6123, 6180, 6301, 6451, 6628, 6751, 6900, 7079, 7376, 7551,
     7710, 7827, 7964, 8156, 8352, 8353, 8672, 8929, 9093, 9294, 9538, 9713, 9873, 10068, 10229, 10566, 10809, 11063,
@@ -25,8 +27,8 @@ RELEASES = {(0, 6, 0): 11429, (0, 7, 0): 11669, (0, 9, 0): 12110}
 """Builds of the releases with a version of their own, as far as known: others are 0.1.0 (about b10470) to 1.0.0.
 ``version: 0.6.0-dev (build 11457, commit 5ad1c5da0)`` lies between two of them, and only its number says where."""
 
-_RELEASE = re.compile(r"v?(\d{1,3})\.(\d{1,3})\.(\d{1,4})", re.ASCII)
-_NUMBER = re.compile(r"b?(\d{1,7})", re.ASCII)
+_RELEASE = late(r"v?(\d{1,3})\.(\d{1,3})\.(\d{1,4})", re.ASCII)
+_NUMBER = late(r"b?(\d{1,7})", re.ASCII)
 
 
 def number(text: str) -> int | None:

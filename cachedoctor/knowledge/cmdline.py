@@ -15,12 +15,14 @@ from collections.abc import Iterator
 import msgspec
 
 from cachedoctor.knowledge import server_options
+from cachedoctor.knowledge.engines import ENGINES, PATTERN
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.server_options import Option, Value
 from cachedoctor.model import CacheDoctorError, Given
 
-_PROGRAM = re.compile(r"(?:^|[/\\:=])(?:llama-server|server)(?:\.exe)?$|llama-server\.exe$", re.IGNORECASE)
-_OTHERS = re.compile(r"(?:^|[\s/])(?:(vllm)(?:\s+serve|\.entrypoints)|(sglang)(?:\.launch_server|\s+serve))\b")
-_OTHER_IMAGES = re.compile(r"(vllm)|(sglang)", re.IGNORECASE)
+_PROGRAM = late(r"(?:^|[/\\:=])(?:llama-server|server)(?:\.exe)?$|llama-server\.exe$", re.IGNORECASE)
+_OTHERS = late(rf"(?:^|[\s/])(?:{'|'.join(f'(?P<{name}>{facts.starts})' for name, facts in ENGINES.items())})\b")
+_OTHER_IMAGES = late(PATTERN, re.IGNORECASE)
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
 _ALONE = frozenset(
     f"--{name}"
@@ -41,11 +43,11 @@ _ALONE = frozenset(
 )
 """Options of ``docker run`` that take no value (and the letters below); all others do."""
 _ALONE_LETTERS = "diPqt"
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_CONTINUED = re.compile(r"[\\^`]\r?\n")
+_ASSIGNMENT = late(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_CONTINUED = late(r"[\\^`]\r?\n")
 """The line goes on: POSIX shells, cmd, PowerShell."""
 _ENDS = frozenset({"|", "||", "&&", "&", ";", "|&"})
-_WHOLE, _DECIMAL = re.compile(r"-?\d{1,18}"), re.compile(r"-?\d{0,18}\.\d{1,18}")
+_WHOLE, _DECIMAL = late(r"-?\d{1,18}"), late(r"-?\d{0,18}\.\d{1,18}")
 _GIVE = "give what started the server: --cmdline 'llama-server -m ...'"
 _TRUE, _FALSE = frozenset({"1", "true", "on", "enabled"}), frozenset({"0", "false", "off", "disabled"})
 _COLOURS = _TRUE | _FALSE | {"auto", "-1"}
@@ -75,7 +77,7 @@ def engine_of(line: str) -> str | None:
     """Which server a command line starts, as sessions name it; None where that is not to be seen."""
     other = _OTHERS.search(line)
     if other is not None:
-        return "vllm" if other[1] else "sglang"
+        return other.lastgroup
     try:
         words = _words(line)
     except CacheDoctorError:
@@ -88,13 +90,13 @@ def engine_of(line: str) -> str | None:
     behind = words[container + 1 :]
     at, _ = image_at(behind)
     image = _OTHER_IMAGES.search(behind[at]) if at < len(behind) else None
-    return None if image is None else "vllm" if image[1] else "sglang"
+    return None if image is None else image[0].lower()
 
 
 def is_for(line: str, engine: str) -> bool:
     """Whether a command line may have started a server of ``engine``, forks of llama.cpp among them."""
     started = engine_of(line)
-    return started in (None, engine) or (started == "llama.cpp" and engine not in ("vllm", "sglang"))
+    return started in (None, engine) or (started == "llama.cpp" and engine not in ENGINES)
 
 
 def _starts(word: str) -> bool:

@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.texts import sound
 from cachedoctor.model.bounds import AMOUNT, Range
 
@@ -17,14 +18,14 @@ Value = str | int | float | bool | None
 # A prompt is long: what is no quote and no backslash is taken in one go.
 _QUOTED = r"'[^'\\]*+(?:\\.[^'\\]*+)*+'|\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\""
 # A list of numbers is a piece of its own: the token ids of a long prompt are many.
-_PIECE = re.compile(
+_PIECE = late(
     _QUOTED + r"|\[[-\d, ]*+\]"
     r"|(?P<open>[\[({])|(?P<close>[\])}])|(?P<comma>,)|(?P<torn>['\"])"
 )
-_NAME = re.compile(r"\s*(?:([A-Za-z_]\w*)=|'([A-Za-z_]\w*)': ?)")
-_STRING = re.compile(_QUOTED)
-_WHOLE = re.compile(r"[+-]?\d{1,15}", re.ASCII)
-_BROKEN = re.compile(r"[+-]?(?:\d{1,15}\.\d{0,20}|\d{1,15}(?:\.\d{1,20})?e[+-]?\d{1,3})", re.ASCII)
+_NAME = late(r"\s*(?:([A-Za-z_]\w*)=|'([A-Za-z_]\w*)': ?)")
+_STRING = late(_QUOTED)
+_WHOLE = late(r"[+-]?\d{1,15}", re.ASCII)
+_BROKEN = late(r"[+-]?(?:\d{1,15}\.\d{0,20}|\d{1,15}(?:\.\d{1,20})?e[+-]?\d{1,3})", re.ASCII)
 _FINITE = Range(-AMOUNT.most, AMOUNT.most)
 _WORDS: dict[str, Value] = {"None": None, "True": True, "False": False}
 

@@ -1,20 +1,21 @@
-"""Pure functions over texts: common beginnings, repeats, invalid UTF-8, patterns that compile on first use."""
+"""Pure functions over texts: common beginnings, repeats, invalid UTF-8, names of rotations."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import cached_property
-from typing import AnyStr, Generic, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
+
+from cachedoctor.knowledge.late_patterns import late
 
 _Text = TypeVar("_Text", str, bytes)
 
-_LONE = re.compile("[\ud800-\udfff]")
+_LONE = late("[\ud800-\udfff]")
 _ESCAPE = (
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a pair is a character
     r"|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
 )
-_ESCAPES_OF_TEXT, _ESCAPES_OF_BYTES = re.compile(_ESCAPE, re.DOTALL), re.compile(_ESCAPE.encode(), re.DOTALL)
+_ESCAPES_OF_TEXT, _ESCAPES_OF_BYTES = late(_ESCAPE, re.DOTALL), late(_ESCAPE.encode(), re.DOTALL)
 
 
 def sound(text: str) -> str:
@@ -65,7 +66,7 @@ def common_prefix(a: _Text, b: _Text) -> int:
     return low
 
 
-_PIECE = re.compile(rb"(?s)(.{24,}?[\n.;}e7\x81\x8f\x9c\xa5\xb3])|.++")
+_PIECE = late(rb"(?s)(.{24,}?[\n.;}e7\x81\x8f\x9c\xa5\xb3])|.++")
 """At least 24 bytes up to one that is common in texts, code, numbers and UTF-8: some 35 bytes, which unrelated texts
 seldom have in common. What is left without one is taken at once: no piece begins in it."""
 _MOST = 1 << 20
@@ -118,21 +119,7 @@ class Repeats:
         self._count += 1
 
 
-class LaterPattern(Generic[AnyStr]):
-    """A pattern that is compiled when it is first asked for."""
-
-    def __init__(self, pattern: AnyStr, flags: int = 0) -> None:
-        """``pattern`` and ``flags`` are those of ``re.compile``."""
-        self._pattern: AnyStr = pattern
-        self._flags = flags
-
-    @cached_property
-    def compiled(self) -> re.Pattern[AnyStr]:
-        """The pattern itself."""
-        return re.compile(self._pattern, self._flags)
-
-
-_ROTATED = re.compile(r"(?:[.-]\d[\dT_:-]*)?(?:\.(?:gz|xz|bz2|zst))?$")
+_ROTATED = late(r"(?:[.-]\d[\dT_:-]*)?(?:\.(?:gz|xz|bz2|zst))?$")
 
 
 def base_name(path: str) -> str:

@@ -75,7 +75,7 @@ class ProbeChange(msgspec.Struct):
     after_tokens: int | None
 
 
-class Probe(msgspec.Struct, tag_field="schema", tag="cachedoctor.live.probe/1"):
+class Probe(msgspec.Struct, tag_field="schema", tag="cachedoctor.probe/1"):
     """What a running server reused of a few prompts. Unknown values are None. Within version 1 keys are only added."""
 
     tool: Tool

@@ -11,9 +11,9 @@ from typing import Literal
 import msgspec
 
 from cachedoctor.model.log_lines import Mark
-from cachedoctor.model.observed import Between, Check, Dropped, Observed, SelectedBy
+from cachedoctor.model.observed import Between, Dropped, Observed
 from cachedoctor.model.session import Facts
-from cachedoctor.model.terms import MarkName
+from cachedoctor.model.signs import MarkName
 
 Outcome = Literal["cold", "reused", "partial", "reprocessed", "failed", "cancelled", "unknown"]
 
@@ -120,22 +120,12 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     # ---- as printed
 
     @property
-    def selected_by(self) -> SelectedBy | None:
-        """How its slot was chosen."""
-        return self.seen.choice.selected_by
-
-    @property
     def slot_named(self) -> bool:
         """The client named the slot: printed from b9873 on, before that the line of the choice is missing."""
-        if self.selected_by is not None:
-            return self.selected_by == "id"
+        if self.seen.choice.selected_by is not None:
+            return self.seen.choice.selected_by == "id"
         silent = self.facts.at_least(6751) is True and self.facts.at_least(9873) is False
         return silent and not self.partial and "launches" in self.facts.shows
-
-    @property
-    def t_last(self) -> int | None:
-        """Clock of the slot's last use as printed in an LRU choice, microseconds; -1 for a slot never used."""
-        return self.seen.choice.t_last
 
     @property
     def tried(self) -> int | None:
@@ -161,44 +151,9 @@ class Request(msgspec.Struct, frozen=True, gc=False):
         return found or 0 if self.checkpoints_shown else found
 
     @property
-    def restored_at(self) -> tuple[int, int] | None:
-        """(pos_min, pos_max) of the checkpoint that was restored."""
-        return self.seen.restored_at
-
-    @property
-    def restore_failed(self) -> int | None:
-        """Tokens covered by a checkpoint that could not be restored."""
-        return self.seen.restore_failed
-
-    @property
-    def checks(self) -> list[Check] | tuple[()]:
-        """Checkpoints that were looked at."""
-        return self.seen.checks
-
-    @property
-    def held_checkpoints(self) -> int | None:
-        """Checkpoints the slot held when the request came; None when the log hides them."""
-        return self.seen.held_checkpoints
-
-    @property
-    def held_positions(self) -> list[tuple[int, int]]:
-        """(pos_min, pos_max) of those whose creation was printed, the oldest first."""
-        return self.seen.held_positions
-
-    @property
-    def positions_known(self) -> bool:
-        """They are all that the slot held."""
-        return self.seen.positions_known
-
-    @property
     def stale_from(self) -> int | None:
         """Position from which on the restored checkpoint stands for text that had been replaced."""
         return None if self.seen.stale is None else self.seen.stale[1]
-
-    @property
-    def ram_looked(self) -> bool:
-        """The RAM prompt cache was searched for a better prompt."""
-        return self.seen.choice.looked
 
     @property
     def ram_saved(self) -> bool:
@@ -209,83 +164,3 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     def ram_best_lcp(self) -> int | None:
         """Longest common prefix with any prompt of the RAM cache, where the log lists them."""
         return max((lcp for _, lcp in self.seen.choice.candidates), default=None)
-
-    @property
-    def released_tokens(self) -> int | None:
-        """Length of the slot after the reply."""
-        return self.seen.released_tokens
-
-    @property
-    def forced(self) -> bool:
-        """The server printed that it forces full re-processing."""
-        return self.seen.forced
-
-    @property
-    def truncate_failed_at(self) -> int | None:
-        """Where the memory could not be cut."""
-        return self.seen.truncate_failed_at
-
-    @property
-    def cut_prompt(self) -> bool:
-        """The prompt did not fit, and the server cut it (up to b6628)."""
-        return self.seen.cut_prompt
-
-    @property
-    def oldest_position(self) -> int | None:
-        """Smallest position that the memory still had, where printed (b5586 to b9294, when going back was needed)."""
-        return self.seen.oldest_position
-
-    @property
-    def reused_chunks(self) -> int:
-        """Tokens moved by --cache-reuse."""
-        return self.seen.reused_chunks
-
-    @property
-    def old_text(self) -> str | None:
-        """Text around the divergence of what the slot held, the bar included (LLAMA_SERVER_SLOTS_DEBUG=1)."""
-        return self.seen.old_text
-
-    @property
-    def new_text(self) -> str | None:
-        """The same of the prompt."""
-        return self.seen.new_text
-
-    @property
-    def cancelled(self) -> bool:
-        """The client went away, or no timing line came."""
-        return self.seen.cancelled
-
-    @property
-    def error(self) -> str | None:
-        """``context-overflow`` or ``other``."""
-        return self.seen.error
-
-    @property
-    def error_tokens(self) -> int | None:
-        """Prompt tokens that an over-long request had, from its error."""
-        return self.seen.error_tokens
-
-    @property
-    def error_limit(self) -> int | None:
-        """The context that it did not fit."""
-        return self.seen.error_limit
-
-    @property
-    def images(self) -> bool:
-        """Images were encoded for it."""
-        return self.seen.images
-
-    @property
-    def time(self) -> str | None:
-        """When it started, ISO 8601, as the wrapper of its first line says."""
-        return self.seen.asked.time
-
-    @property
-    def client(self) -> str | None:
-        """Who asked, where the log says it without doubt; only looked for where requests are listed."""
-        return self.seen.asked.client
-
-    @property
-    def endpoint(self) -> str | None:
-        """What for."""
-        return self.seen.asked.endpoint

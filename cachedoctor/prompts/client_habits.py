@@ -8,6 +8,7 @@ from bisect import bisect_right
 from typing import Any
 
 from cachedoctor.knowledge import clients
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import ClientName, KnownClient
 from cachedoctor.prompts.prompt import CHAT, Prompt
 from cachedoctor.prompts.recognisers.turns import MARKER, USER
@@ -94,9 +95,9 @@ _READ = 4096
 """Characters of a system prompt that are looked at."""
 _ENOUGH = 12
 """Letters that a system prompt needs to tell anything."""
-_HEADER = re.compile(r"^x-anthropic-billing-header:[^\n]*\n?", re.IGNORECASE)
-_WORD = re.compile(r"\w+")
-_PRINTABLE = re.compile(r"[\w.@:/+=|-]+")
+_HEADER = late(r"^x-anthropic-billing-header:[^\n]*\n?", re.IGNORECASE)
+_WORD = late(r"\w+")
+_PRINTABLE = late(r"[\w.@:/+=|-]+")
 
 
 def asker(prompt: Prompt, *, hashed: bool = False) -> ClientName | None:

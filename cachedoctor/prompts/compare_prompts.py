@@ -5,7 +5,6 @@ Knows the parts of this room and their order. Knows no file format and no output
 
 from __future__ import annotations
 
-import hashlib
 import re
 from bisect import bisect_right
 from typing import NamedTuple
@@ -14,11 +13,12 @@ import msgspec
 
 from cachedoctor.knowledge import decision
 from cachedoctor.knowledge.builds import NEWEST
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.texts import common_prefix, pieces
 from cachedoctor.model import Around, Excerpt, First, PromptDiff, Side
 from cachedoctor.prompts import difference_advice, request_bodies
 from cachedoctor.prompts.align import align
-from cachedoctor.prompts.prompt import Prompt, digest
+from cachedoctor.prompts.prompt import Prompt, digest, short
 from cachedoctor.prompts.recognisers.turns import USER
 from cachedoctor.prompts.tokenizers import tokenize
 from cachedoctor.prompts.tokenizers.base import Tokenizer, Tokens
@@ -30,16 +30,16 @@ _AROUND = 1 << 14
 DEFAULT_WINDOW = 1024
 """Tokens; only SWA models have a window, and its size is theirs."""
 
-_QUOTED = re.compile(r"`.*`", re.S)
-_VALUES = re.compile(r"(?<=changed) from .*", re.S)
-_STEP = re.compile(r"[^.\[\]]+")
-_COMMON_STEPS = re.compile(
+_QUOTED = late(r"`.*`", re.S)
+_VALUES = late(r"(?<=changed) from .*", re.S)
+_STEP = late(r"[^.\[\]]+")
+_COMMON_STEPS = late(
     r"\d+|messages|system|tools|input|instructions|prompt|generated|content|text|role|name|function|description|"
     r"parameters|properties|required|items|type|enum|input_schema|arguments|tool_calls|reasoning_content|reasoning|"
     r"cache_salt|extra_key|lora|lora_path|thinking|tool_result|tool_use|tool_call_id|image_url|source|output|chat_template_kwargs|reasoning_effort|id|summary|"
     r"cache_salt|extra_key|lora|lora_path"
 )
-_COMMON_FIELDS = re.compile(
+_COMMON_FIELDS = late(
     r"cch|cc_(?:version|prev_req|prompt_id|entrypoint|workload|is_subagent)|user|assistant|system|developer|tool|"
     r"tool_calls|reasoning|system-reminder|conversation|date|time|age|epoch|cwd|branch|commit|status|image|audio|spacing|"
     r"escapes|blanks|line ends|invisible characters|generation prompt|description|parameters|input_schema|name|role"
@@ -265,6 +265,4 @@ def hashed_place(place: str) -> str:
 
 def _short(step: str) -> str:
     """A step of a place; a key that only this request has becomes a hash."""
-    if _COMMON_STEPS.fullmatch(step):
-        return step
-    return f"#{hashlib.sha256(step.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+    return step if _COMMON_STEPS.fullmatch(step) else short(step)

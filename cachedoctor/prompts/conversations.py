@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import PromptDiff
 from cachedoctor.prompts import client_habits
 from cachedoctor.prompts.difference_advice import advise
@@ -58,7 +58,7 @@ COMPACTED = 3
 """Turns of a history that was replaced by its summary: the summary, a reply to it, what the user says next."""
 
 # Tokens that open or close a turn in the chat templates in use.
-_TURN = re.compile(
+_TURN = late(
     r"<\|[A-Za-z0-9_]{1,40}\|>|<｜[^｜\n]{1,40}｜>|</?start_of_turn>|<end_of_turn>|\[/?INST\]|\[/?SYSTEM_PROMPT\]"
 )
 _CHUNK = 1 << 16

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import msgspec
 
 from cachedoctor.inputs.captures import recognise
 from cachedoctor.inputs.captures.captured import MAX_DEPTH, Capture, Captured, depth_of, encoded, too_deep, values_of
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.texts import sound
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts import request_bodies
@@ -111,7 +111,7 @@ def _closest(a: list[Prompt], b: list[Prompt]) -> list[tuple[Prompt, Prompt]]:
     return pairs
 
 
-DUMP_NAME = re.compile(r"\d{12}\d*\.txt")
+DUMP_NAME = late(r"\d{12}\d*\.txt")
 """What --log-prompts-dir names its files: milliseconds."""
 MAX_BYTES = 1 << 30
 """Of a file of prompts, or of all in a directory; a thousand requests of long conversations have some 400 MiB."""
@@ -126,13 +126,13 @@ MAGIC = (
     (b"\x28\xb5\x2f\xfd", "zstd"),
 )
 
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
-_NORMAL_DIFF = re.compile(r"\d+(?:,\d+)?[acd]\d+(?:,\d+)?\r?\n(?:[<>] |---)")
-_UNIFIED_DIFF = re.compile(
+_ANSI = late(r"\x1b\[[0-9;]*m")
+_NORMAL_DIFF = late(r"\d+(?:,\d+)?[acd]\d+(?:,\d+)?\r?\n(?:[<>] |---)")
+_UNIFIED_DIFF = late(
     r"(?:(?:diff|index|Index:|=====|old|new|similarity|rename) ?[^\n]*\n){0,6}--- [^\n]*\n\+\+\+ [^\n]*\n@@ -"
 )
-_CONTEXT_DIFF = re.compile(r"(?:diff [^\n]*\n)?\*\*\* [^\n]*\n--- [^\n]*\n\*{15}")
-_OTHER_DIFF = re.compile(r"diff --git a/|(?:Binary files|Files) [^\n]+ and [^\n]+ differ\s*$")
+_CONTEXT_DIFF = late(r"(?:diff [^\n]*\n)?\*\*\* [^\n]*\n--- [^\n]*\n\*{15}")
+_OTHER_DIFF = late(r"diff --git a/|(?:Binary files|Files) [^\n]+ and [^\n]+ differ\s*$")
 
 
 def load(path: str, slot: int | None = None, reply: bool = False) -> list[Prompt]:

@@ -5,11 +5,10 @@ Knows the parts of this room. Knows no output and no argument parser.
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
 from cachedoctor.knowledge.builds import NEWEST
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError, PromptDiff, Side
 from cachedoctor.prompts import compare_prompts, conversations, inputs, request_bodies
 from cachedoctor.prompts import conversations as mode_switches
@@ -21,7 +20,7 @@ from cachedoctor.prompts.tokenizers.base import Tokenizer
 _NORMALISED = 8929
 """From here on llama-server overwrites ``cch=`` in /v1/messages (PR #21793)."""
 
-_OPENING = re.compile(r"<\|[A-Za-z0-9_]{1,40}\|>|<｜[^｜\n]{1,40}｜>|<start_of_turn>")
+_OPENING = late(r"<\|[A-Za-z0-9_]{1,40}\|>|<｜[^｜\n]{1,40}｜>|<start_of_turn>")
 """Special token of a chat template with which a prompt begins."""
 
 

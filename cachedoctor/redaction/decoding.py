@@ -6,10 +6,12 @@ import re
 from bisect import bisect_right
 from itertools import pairwise
 
+from cachedoctor.knowledge.late_patterns import late
+
 _UNSEEN = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
 )
-_WRITTEN = re.compile(
+_WRITTEN = late(
     r"\\{1,8}(?:u(?P<u>[0-9A-Fa-f]{4})|x(?P<x>[0-9A-Fa-f]{2})|(?P<c>[nrtbfv0\"'/`]))"
     r"|%(?:25){0,4}(?P<p>[0-9A-Fa-f]{2})"
     r"|&(?:\#(?P<d>\d{1,5})|\#[xX](?P<h>[0-9A-Fa-f]{1,4})|(?P<e>quot|apos|amp|lt|gt|nbsp));"
@@ -86,8 +88,8 @@ def _meant(found: re.Match[str]) -> str:
 
 _CLASS = {**dict.fromkeys("abcdefghijklmnopqrstuvwxyz", "a"), **dict.fromkeys("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "A")}
 _CLASS |= dict.fromkeys("0123456789", "0")
-_HEX = re.compile(r"(?:[0-9a-f]+|[0-9A-F]+)\Z")
-_WORD = re.compile(r"[A-Z]?[a-z]+\d{0,4}\Z|[A-Z]+\d{0,4}\Z|\d*\Z")
+_HEX = late(r"(?:[0-9a-f]+|[0-9A-F]+)\Z")
+_WORD = late(r"[A-Z]?[a-z]+\d{0,4}\Z|[A-Z]+\d{0,4}\Z|\d*\Z")
 _OF_THREE = 20, 0.4
 """Characters from which on letters of both cases with digits are random, and the least share of them that is of
 another class than the one before: 0.62 where each is drawn from 62, about 0.3 in names with capitals inside."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.redaction.secrets import hidden
 
 _WORDS = {
@@ -43,18 +44,18 @@ _WORDS = {
 _KNOWN = {place: frozenset(words.split()) for place, words in _WORDS.items()}
 PLACES = frozenset(_KNOWN) - {"method", "coding", "path"}
 """Keys of a body whose strings are words of the APIs."""
-_DATED = re.compile(r"_20\d{6}\Z", re.ASCII)
+_DATED = late(r"_20\d{6}\Z", re.ASCII)
 """Ends tools of Anthropic: ``bash_20250124``."""
-_HASH = re.compile(r"#[0-9a-f]{8}")
+_HASH = late(r"#[0-9a-f]{8}")
 _SEGMENTS = 24
-_MODEL = re.compile(r"/?[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,119}", re.ASCII)
-_FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,47}", re.ASCII)
-_PIECE = re.compile(r"[A-Za-z0-9]+")
-_NAME = re.compile(r"[A-Z]?[a-z]{1,20}\d{0,3}|(?:[A-Z][a-z]{2,12}){2,3}(?:[A-Z]{1,2})?\d?|[A-Z]{1,5}\d?", re.ASCII)
+_MODEL = late(r"/?[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,119}", re.ASCII)
+_FIELD = late(r"[A-Za-z][A-Za-z0-9_]{0,47}", re.ASCII)
+_PIECE = late(r"[A-Za-z0-9]+")
+_NAME = late(r"[A-Z]?[a-z]{1,20}\d{0,3}|(?:[A-Z][a-z]{2,12}){2,3}(?:[A-Z]{1,2})?\d?|[A-Z]{1,5}\d?", re.ASCII)
 """A piece of a name of a model that no drawn one looks like: ``Qwen3``, ``DeepSeek``, ``GGUF``."""
 _SHORT, _SHORTS = 5, 14
 """Characters of another piece, ``A3B``, ``8x7B``, and of all of them together."""
-_NUMBER = re.compile(r"20\d{6}|\d{1,6}", re.ASCII)
+_NUMBER = late(r"20\d{6}|\d{1,6}", re.ASCII)
 """A day, or a version."""
 _DIGITS = 12
 """Digits of all numbers together."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from cachedoctor.knowledge import server_options
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model.bounds import NUMBERS
 from cachedoctor.redaction.known_words import ARCHITECTURES, CHAT_FORMATS, ENDPOINTS, METADATA, METHODS, SAMPLERS, TYPES
 from cachedoctor.redaction.stand_ins import Tokens
@@ -55,7 +56,7 @@ def _option(raw: bytes) -> bytes | None:
     return raw if name in server_options.BY_NAME or name in server_options.NEVER else None
 
 
-_ERRORS = re.compile(
+_ERRORS = late(
     rb"(?:request|input) \(\d{1,15} tokens\) (?:"
     rb"exceeds the available context size \(\d{1,15} tokens\), try increasing it"
     rb"|is larger than the max context size \(\d{1,15} tokens\)\. skipping"
@@ -66,10 +67,8 @@ _ERRORS = re.compile(
     rb"|too large to process(?:\.|, please) increase the physical batch size)"
     rb"|failed to process (?:image|mtmd chunk)|Context size has been exceeded\.|Compute error\.|Invalid input batch\."
 )
-_TOO_LONG = re.compile(
-    rb"(\(\d{1,15} tokens\) ?|)(?:exceeds? the available context size|larger than the max context size)"
-)
-_NUMBERED = re.compile(rb"\(\d{1,15} tokens\)")
+_TOO_LONG = late(rb"(\(\d{1,15} tokens\) ?|)(?:exceeds? the available context size|larger than the max context size)")
+_NUMBERED = late(rb"\(\d{1,15} tokens\)")
 
 
 def _error(raw: bytes) -> bytes | None:
@@ -83,8 +82,8 @@ def _error(raw: bytes) -> bytes | None:
     return b"request " + b" ".join(sizes[:1]) + b" exceeds the available context size " + b" ".join(sizes[1:])
 
 
-_BUILD = re.compile(rb"b\d{1,6}(?![0-9])|v?\d{1,3}\.\d{1,3}\.\d{1,4}(?![\w.])")
-_COMMITTED = re.compile(
+_BUILD = late(rb"b\d{1,6}(?![0-9])|v?\d{1,3}\.\d{1,3}\.\d{1,4}(?![\w.])")
+_COMMITTED = late(
     rb"(?:b\d{1,6}|v?\d{1,3}\.\d{1,3}\.\d{1,4}(?:-dev)?)"
     rb"(?:-unknown|-[0-9a-f]{7,9}| \(build \d{1,6}, commit (?:unknown|[0-9a-f]{7,9})\))"
 )
@@ -139,9 +138,9 @@ _KEPT_IN: dict[tuple[str, str], Keep] = {
 _MODELS = {("router_proxy", "model"), ("model_name", "general.name")}
 _MODELS |= {(message, "name") for message in ("router_spawn", "router_exited", "router_lru", "router_stopping")}
 
-_URL = re.compile(rb"https://github\.com/ggml-org/llama\.cpp/(?:pull|issues)/\d{1,6}(?:#issuecomment-\d{1,12})?")
-_ADDRESS = re.compile(rb"((?:https?|unix)://)?(.+?)(:\d{1,5})?")
-_SENTENCE = re.compile(
+_URL = late(rb"https://github\.com/ggml-org/llama\.cpp/(?:pull|issues)/\d{1,6}(?:#issuecomment-\d{1,12})?")
+_ADDRESS = late(rb"((?:https?|unix)://)?(.+?)(:\d{1,5})?")
+_SENTENCE = late(
     rb"(?:Context size has been exceeded|Invalid input batch|Compute error|"
     rb"failed to decode(?: the batch)?(?:: KV cache is full - try increasing it via the context size)?)\.?,?"
 )
@@ -184,24 +183,24 @@ def address(raw: bytes, tokens: Tokens) -> bytes:
 
 
 _HOLES_PROGRAMS_KEPT = {
-    "version": re.compile(rb"v?\d{1,5}(?:\.\d{1,6}){1,3}"),
-    "tid": re.compile(rb"\"\d{1,20}\""),
-    "truncated": re.compile(rb"true|false"),
-    "type": re.compile(rb"exact|partial|prefix|full"),
-    "reason": re.compile(rb"non_trimmable_divergence"),
-    "rates": re.compile(
+    "version": late(rb"v?\d{1,5}(?:\.\d{1,6}){1,3}"),
+    "tid": late(rb"\"\d{1,20}\""),
+    "truncated": late(rb"true|false"),
+    "type": late(rb"exact|partial|prefix|full"),
+    "reason": late(rb"non_trimmable_divergence"),
+    "rates": late(
         rb"\d{1,9}(?:\.\d{1,6})? T/s(?:, Generate: \d{1,9}(?:\.\d{1,6})? T/s(?:, Context: \d{1,9} tokens\))?)?,?"
         rb"(?: ?Generate:)?"
     ),
 }
 _CLOCK = rb"\d{1,4}(?:[-:.,/T]\d{1,6}){1,8}(?:Z|[+-]\d\d:?\d\d)?"
 _LEVEL = rb"(?:DEBUG|INFO|WARNING|WARN|ERROR|ERR|CRITICAL|VERB|TRACE)"
-_HARMLESS = re.compile(
+_HARMLESS = late(
     rb"\[?" + _CLOCK + rb"\]?|time=" + _CLOCK + rb"|level=" + _LEVEL + rb"|" + _LEVEL + rb":?|\[" + _LEVEL + rb"\]:?|\["
 )
-WORD = re.compile(rb"\s+|\[[^\]\s]*\]:?|\S+")
+WORD = late(rb"\s+|\[[^\]\s]*\]:?|\S+")
 """A part of what stands before a message."""
-_CACHED = re.compile(rb"(?:\A| )\d{1,15} \Z")
+_CACHED = late(rb"(?:\A| )\d{1,15} \Z")
 """How many tokens of a broken line of TabbyAPI were reused; the line goes on with ``cached tokens``."""
 
 

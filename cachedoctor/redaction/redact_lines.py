@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from itertools import product
 from typing import NamedTuple
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.redaction.holes import DIGITS_MAX, PLAIN, replaced
 from cachedoctor.redaction.known_words import FUNCTIONS, HEADER_FIELDS
 from cachedoctor.redaction.stand_ins import Tokens
@@ -63,13 +64,13 @@ OTHER = "other"
 UNKNOWN = b"<line>"
 """Stands for all that is not understood; it has no number, as there is no end of such lines."""
 _FUNCTION, _LIBRARY = b"function", b"init"
-_NAME = re.compile(rb"[^\s:]+(?=:)")
+_NAME = late(rb"[^\s:]+(?=:)")
 _CALLER = rb"(?:[\w~]+(?:\(\))?: *)"
 _COMPONENT = (
     rb"(?:slot +" + _CALLER + rb"id +-?\d{1,4}(?: *\| *task +-?\d{1,9} *\| ?)?"
     rb"|(?:srv|que|res|cmn|spec) +" + _CALLER + _CALLER + rb"?)"
 )
-_PREFIX = re.compile(
+_PREFIX = late(
     rb" {0,8}(?:\d{1,9}\.\d\d\.\d{3}\.\d{3} [A-Z] (?:"
     + _COMPONENT
     + rb"|"
@@ -80,8 +81,8 @@ _PREFIX = re.compile(
 )
 """What stands before the text of a server's line, with a clock or a component: without them it may be a user's."""
 
-_HEADER_FIELD = re.compile(rb"(cch|cc_[a-z_]{1,32})=([^;\s\"\\]{1,128})")
-_HEADER = re.compile(rb"(?:" + _HEADER_FIELD.pattern + rb"[; \",]*)+")
+_HEADER_FIELD = late(rb"(cch|cc_[a-z_]{1,32})=([^;\s\"\\]{1,128})")
+_HEADER = late(rb"(?:" + _HEADER_FIELD.pattern + rb"[; \",]*)+")
 """A client's billing header: which of its values differ is what its reader wants to know."""
 
 

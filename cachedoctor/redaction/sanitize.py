@@ -5,13 +5,13 @@ Knows which parts of a report, a diff, a comparison, sums and an explained line 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, TypeVar, overload
 
 import msgspec
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import (
     Advice,
     CacheSample,
@@ -50,7 +50,7 @@ _SIDE = 64
 """Code points of a printed prompt that are shown on each side of the place where it parts from another."""
 _LOOK = 4096
 """Code points of a value in which secrets are looked for: many more than are shown of it."""
-_PRINTED = re.compile(
+_PRINTED = late(
     r"\b(?:old|new): \.\.\."  # llama-server
     r"|\bprompt: (?=['\"])|\bprompt_token_ids: (?=\[)"  # vLLM, where it logs requests
     r"|\b(?:text|prompt|input_ids|messages)=(?=['\"\[])"  # SGLang, where it does

@@ -1,7 +1,7 @@
 """Hides what looks like a secret in a quoted text: keys, passwords, mail addresses, names of users in paths.
 
 How secrets look stands in ``hiding/``, as data. A text is read as it is written and as it is meant
-(``hiding/decoding.py``); what is hidden is cut out of it as it is written. Knows no report. What it does not know it
+(``decoding.py``); what is hidden is cut out of it as it is written. Knows no report. What it does not know it
 shows; ``cachedoctor redact`` hides whole logs. Patterns are compiled when a text may hold what they look for.
 """
 
@@ -12,23 +12,24 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.redaction import own
 from cachedoctor.redaction.contexts import CONTEXTS, Context, MustBe
 from cachedoctor.redaction.credentials import CREDENTIALS
 from cachedoctor.redaction.decoding import changes, decoded, is_random, is_random_short, is_word
 
-_BAR = re.compile(r" \| ([\w.-]+)", re.ASCII)
+_BAR = late(r" \| ([\w.-]+)", re.ASCII)
 """A server that prints where two prompts diverge may print its bar inside a key."""
-_LONG_WORD = re.compile(r"(?<![A-Za-z0-9_.+/=~:$%!-])[A-Za-z0-9_.+/=~:$%!-]{8,}")
+_LONG_WORD = late(r"(?<![A-Za-z0-9_.+/=~:$%!-])[A-Za-z0-9_.+/=~:$%!-]{8,}")
 """What a credential that is known by its own shape stands in."""
-_DIGIT = re.compile(r"\d", re.ASCII)
-_PIECE = re.compile(r"[A-Za-z0-9]+")
-_JOINED = re.compile(r"[A-Za-z0-9]+(?:[+/_=-]{1,2}[A-Za-z0-9]+)*")
-_BASE64 = re.compile(r"(?<![\w/+.-])[A-Za-z0-9+/]{40,}={0,2}(?![\w/+-]|\.\w)", re.ASCII)
-_HEX = re.compile(r"(?<![\w/+.-])(?:[0-9a-f]{32,}|[0-9A-F]{32,})(?![\w/+-]|\.\w)", re.ASCII)
+_DIGIT = late(r"\d", re.ASCII)
+_PIECE = late(r"[A-Za-z0-9]+")
+_JOINED = late(r"[A-Za-z0-9]+(?:[+/_=-]{1,2}[A-Za-z0-9]+)*")
+_BASE64 = late(r"(?<![\w/+.-])[A-Za-z0-9+/]{40,}={0,2}(?![\w/+-]|\.\w)", re.ASCII)
+_HEX = late(r"(?<![\w/+.-])(?:[0-9a-f]{32,}|[0-9A-F]{32,})(?![\w/+-]|\.\w)", re.ASCII)
 _KINDS = {
-    _BASE64: [re.compile(kind) for kind in ("[a-z]", "[A-Z]", "[0-9]")],
-    _HEX: [re.compile(kind) for kind in ("[A-Fa-f]", "[0-9]")],
+    _BASE64: [late(kind) for kind in ("[a-z]", "[A-Z]", "[0-9]")],
+    _HEX: [late(kind) for kind in ("[A-Fa-f]", "[0-9]")],
 }
 """What occurs in those that are taken for keys."""
 _NEEDS: dict[str, set[str]] = {}
@@ -36,12 +37,12 @@ _NEEDS: dict[str, set[str]] = {}
 for _context in CONTEXTS:
     for _need in _context.needs:
         _NEEDS.setdefault(_need.rstrip("=: \"'`\\]"), set()).add(_need)
-_IDS = re.compile(
+_IDS = late(
     r"(?:media|toolu|call|chatcmpl|cmpl|msg|req|resp|run|thread|asst|file|batch|fc|rs|ctc|gen|session|conv|evt|srvtoolu"
     r"|tooluse)[_-](?:[0-9a-f]{2}_)?\Z"
 )
 """Ids of answers and calls of tools are no secrets, and may be why prompts diverge."""
-_UUID = re.compile(r"[0-9A-Fa-f]{1,12}(?:-[0-9A-Fa-f]{4}){1,3}-[0-9A-Fa-f]{4,12}")
+_UUID = late(r"[0-9A-Fa-f]{1,12}(?:-[0-9A-Fa-f]{4}){1,3}-[0-9A-Fa-f]{4,12}")
 _EDGE = 6
 """Characters of a part of a cut word that is hidden."""
 _NO_SECRET = frozenset({
@@ -107,7 +108,7 @@ def without_cut_words(pieces: list[str]) -> list[str]:
     return [_without_first(pieces[0], len(pieces[0])), *pieces[1:-1], _without_last(pieces[-1], 0)]
 
 
-_SPACE = re.compile(r"[\s\"'`,;(){}\[\]<>|]|\\{1,4}[nrt]")
+_SPACE = late(r"[\s\"'`,;(){}\[\]<>|]|\\{1,4}[nrt]")
 
 
 def _without_first(text: str, kept: int | None) -> str:
@@ -236,11 +237,11 @@ def shapes(before: str = r"(?<![A-Za-z0-9])") -> re.Pattern[str]:
 
 
 _GLUED = r"(?<=[A-Za-z0-9])"
-_MAY_BE_GLUED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{20}")
+_MAY_BE_GLUED = late(r"[A-Za-z0-9][A-Za-z0-9_-]{20}")
 _GLUED_REST, _GLUED_LONG, _GLUED_SHARE = 12, 40, 0.15
 """Characters that a key must have behind its begin where a letter stands in front (``tshpat_...``, but no ``task-1``);
 those from which on this share of them must be of another class than the one before."""
-_WORD_IN_SK = re.compile(r"(?<![A-Za-z])(?:ta|di|ri|de|ma|a|hu|du|whi|fla|sub-?ta|multi-?ta)\Z", re.I)
+_WORD_IN_SK = late(r"(?<![A-Za-z])(?:ta|di|ri|de|ma|a|hu|du|whi|fla|sub-?ta|multi-?ta)\Z", re.I)
 """Begin of a word that ends in ``sk``."""
 
 
@@ -290,7 +291,7 @@ def _in_word(text: str, start: int, end: int) -> Iterator[Region]:
         yield from _drawn(text, *found.span())
 
 
-_TOKEN = re.compile(r"(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]{0,4000}){0,4}", re.ASCII)
+_TOKEN = late(r"(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]{0,4000}){0,4}", re.ASCII)
 
 
 def _with_bar(text: str, region: Region) -> Iterator[Region]:
@@ -341,7 +342,7 @@ def _is_drawn_piece(text: str, piece: re.Match[str]) -> bool:
     return _IDS.search(text, max(0, piece.start() - 16), piece.start()) is None
 
 
-_HEX_ONLY = re.compile(r"(?:[0-9a-f]+|[0-9A-F]+)\Z")
+_HEX_ONLY = late(r"(?:[0-9a-f]+|[0-9A-F]+)\Z")
 
 
 def _long(text: str, start: int, end: int) -> Region:

@@ -9,12 +9,13 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.redaction.decoding import is_word
 from cachedoctor.redaction.secrets import Region, merged, regions
 
 _PART = 8
 """Characters of a secret that are hidden wherever they stand."""
-_GOES_ON = re.compile(r"[\w+/=.~:$%!@-]{0,4096}", re.ASCII)
+_GOES_ON = late(r"[\w+/=.~:$%!@-]{0,4096}", re.ASCII)
 """The rest of a key that the other text has as well, as far as they agree."""
 _INSTEAD = "<key>"
 Span = tuple[int, int]

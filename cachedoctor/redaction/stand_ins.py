@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections import deque
 from hashlib import blake2b
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.texts import common_prefix
 
 _NUMBERED = 1 << 16
@@ -47,7 +47,7 @@ _FILLER = "*"
 """Nothing that the header begins with: else a stand-in would have that in common with it."""
 _OTHERS = "abcdefghijklmnopqrstuvwyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 """Characters that tell a stand-in from earlier ones where the prompts diverge."""
-_HEADER = re.compile("x-anthropic-billing-header:?")
+_HEADER = late("x-anthropic-billing-header:?")
 _HEAD = 8192
 """Characters in which that header is one."""
 

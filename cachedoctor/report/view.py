@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import Counter
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Cause, Cost, Evidence, Finding, Fix, Report, RuleInfo, Session, Totals, causes
 from cachedoctor.model.finding import SEVERITY_ORDER
 from cachedoctor.report.words import coverage, do_now
@@ -21,7 +21,7 @@ from cachedoctor.report.words.numbers import capital, count, duration, number, s
 from cachedoctor.report.words.remarks import severities
 
 _SURE = {"high": "sure", "medium": "likely", "low": "possible"}
-_CHARGED = re.compile(
+_CHARGED = late(
     r"[:,;] (?:[\d,]+ requests?, )?(?:at most )?[\d,]+ (?:to [\d,]+ )?tokens recomputed\b(?: over [\d,]+ requests?)?"
 )
 """What a claim says of its cost, which stands in rows of its own."""

@@ -8,14 +8,15 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import ClientName, Judged
 
-_INTERFACE = re.compile(
+_INTERFACE = late(
     r"(/.{1,200}?)(?<!/chat)"
     r"/(?:v\d/)?(?:chat/completions|completions?|messages|responses|infill|generate|embeddings|rerank)(?:\?.*)?",
     re.ASCII,
 )
-_VERSION = re.compile(r"/v\d", re.ASCII)
+_VERSION = late(r"/v\d", re.ASCII)
 
 
 def asker(judged: Judged) -> ClientName | None:

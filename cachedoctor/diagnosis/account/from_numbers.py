@@ -96,8 +96,15 @@ def _behind(together: int, split: _Split) -> _Split:
 def is_behind_checkpoint(r: Request) -> bool:
     """Whether a request went on from the checkpoint that was restored, in the latter half of its common prefix and no
     farther from its end than checkpoints lie apart: memory that goes back to checkpoints only comes no closer."""
-    back, cached, shared = r.restored_at, r.cached_tokens, r.common_prefix_tokens
-    if back is None or cached is None or shared is None or r.dropped is not None or r.forced or r.reused_chunks:
+    back, cached, shared = r.seen.restored_at, r.cached_tokens, r.common_prefix_tokens
+    if (
+        back is None
+        or cached is None
+        or shared is None
+        or r.dropped is not None
+        or r.seen.forced
+        or r.seen.reused_chunks
+    ):
         return False
     step = r.facts.setting("checkpoint_min_step")
     apart = EVERY if step is None else int(step)
@@ -128,10 +135,10 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
     """Split what was computed though a prompt before had it; never more than ``prompt - cached``."""
     r = judged.request
     if r.outcome == "cold":
-        return _NOTHING if r.error is not None else _cold(r, prompt, cached)
+        return _NOTHING if r.seen.error is not None else _cold(r, prompt, cached)
     if r.text_lcp is None and (r.reference_tokens or 0) <= cached and (r.common_prefix_tokens or 0) <= cached:
         return _NOTHING  # all that was there was reused, as by most
-    if r.error is not None:
+    if r.seen.error is not None:
         return _NOTHING
     if r.text_lcp is not None and r.reference_tokens is not None:
         reach = min(r.reference_tokens, prompt)

@@ -255,15 +255,15 @@ class Ledger(msgspec.Struct):
         if r.parent is not None:
             return
         self._count_client(judged, placed)
-        if r.client is None:
+        if r.seen.asked.client is None:
             return
         clients = self.servers[r.session].clients
-        if r.client not in clients:
+        if r.seen.asked.client not in clients:
             if self.kept >= KEPT:
                 return
             self.kept += 1
-            clients[r.client] = Sum()
-        clients[r.client].add(placed, 1)
+            clients[r.seen.asked.client] = Sum()
+        clients[r.seen.asked.client].add(placed, 1)
 
     def _count_client(self, judged: Judged, placed: list[Placed]) -> None:
         name = asker(judged)
@@ -338,8 +338,8 @@ class Ledger(msgspec.Struct):
                 found[session, client].merge(counted)
         for judged, placed in recent:
             r = judged.request
-            if r.client is not None and r.parent is None:
-                found.setdefault((r.session, r.client), Sum()).add(placed, 1)
+            if r.seen.asked.client is not None and r.parent is None:
+                found.setdefault((r.session, r.seen.asked.client), Sum()).add(placed, 1)
         return [_Entry("client", session, one, client=client) for (session, client), one in found.items()]
 
     def by_client(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import RuleContext
+from cachedoctor.diagnosis.rules.kit import RuleContext
 from cachedoctor.model import Check
 
 ENDS_INSIDE = 9539
@@ -33,5 +33,9 @@ def held_whole(s: RuleContext) -> bool:
     """
     window, lcp = s.setup.window, s.lcp
     return (
-        s.request.oldest_position == 0 and window is not None and window > 1 and lcp is not None and 0 < lcp <= window
+        s.request.seen.oldest_position == 0
+        and window is not None
+        and window > 1
+        and lcp is not None
+        and 0 < lcp <= window
     )

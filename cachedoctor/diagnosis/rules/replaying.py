@@ -94,8 +94,8 @@ def would_reuse(request: Request, setup: Setup, build: int) -> int | None:
         found = {_decide(request, setup, build, common) for common in commons}
     except _LacksError:
         return None
-    listed = request.checks or setup.prints_checks is not None
-    unseen = not listed or not searched(request) or (request.checks and request.restored)
+    listed = request.seen.checks or setup.prints_checks is not None
+    unseen = not listed or not searched(request) or (request.seen.checks and request.restored)
     if any(answer.searched and answer.taken is None and unseen for answer in found):
         return None
     reused = {answer.reused for answer in found}
@@ -108,9 +108,9 @@ def agrees(found: Decision, request: Request, setup: Setup) -> bool:
         return True
     if found.searched != searched(request):
         return False
-    if request.checks and request.checks[0].threshold != found.threshold:
+    if request.seen.checks and request.seen.checks[0].threshold != found.threshold:
         return False
-    return found.taken == request.restored_at
+    return found.taken == request.seen.restored_at
 
 
 def shown(request: Request, setup: Setup) -> bool:
@@ -120,7 +120,9 @@ def shown(request: Request, setup: Setup) -> bool:
 
 def searched(request: Request) -> bool:
     """Whether the log says that the server searched for a checkpoint."""
-    return bool(request.checks or request.forced or request.restored or request.oldest_position is not None)
+    return bool(
+        request.seen.checks or request.seen.forced or request.restored or request.seen.oldest_position is not None
+    )
 
 
 def _common(request: Request, setup: Setup, build: int) -> set[int]:
@@ -133,13 +135,13 @@ def _common(request: Request, setup: Setup, build: int) -> set[int]:
         return {0}
     if request.prefix_between is None:
         raise _LacksError("common_prefix")
-    moved = 0 if "n_past" in request.marks else request.reused_chunks  # that line counts them in
+    moved = 0 if "n_past" in request.marks else request.seen.reused_chunks  # that line counts them in
     low, high = request.prefix_between[0] + moved, request.prefix_between[1] + moved
     if low == high:
         return {low}
-    if request.checks and request.prompt_tokens is not None:
+    if request.seen.checks and request.prompt_tokens is not None:
         window = setup.facts.window or setup.swa or 0
-        exact = decision.common_of(request.checks[0].threshold, window, build, request.prompt_tokens)
+        exact = decision.common_of(request.seen.checks[0].threshold, window, build, request.prompt_tokens)
         if exact is not None and low <= exact <= high:
             return {exact}
     held = request.held_tokens
@@ -152,7 +154,7 @@ def _may_swap(request: Request, setup: Setup) -> bool:
         return False
     if setup.facts.setting("cache_ram_mib") == 0:
         return False
-    return request.selected_by != "lcp" or (request.f_keep or 0) < 0.5
+    return request.seen.choice.selected_by != "lcp" or (request.f_keep or 0) < 0.5
 
 
 def _decide(request: Request, setup: Setup, build: int, common: int) -> Decision:
@@ -169,7 +171,7 @@ def _held(request: Request, setup: Setup, build: int, common: int) -> Held:
     """What the slot held; a printed search, or its absence, stands for numbers that only decide about a search."""
     visible, tokens = shown(request, setup), request.held_tokens
     memory, window = _memory(request, setup, build)
-    oldest = request.oldest_position
+    oldest = request.seen.oldest_position
     if memory in ("attention", "full"):
         # even a full-size memory holds no more than its window when it came back from RAM
         begins = oldest or (common if memory == "full" and searched(request) else 0)
@@ -177,7 +179,7 @@ def _held(request: Request, setup: Setup, build: int, common: int) -> Held:
     if tokens is None:
         if not visible:
             raise _LacksError("slot_length")
-        cut = searched(request) or request.truncate_failed_at is not None
+        cut = searched(request) or request.seen.truncate_failed_at is not None
         tokens = common + 1 if cut else common
     elif memory != "swa":
         oldest = tokens - 1
@@ -196,7 +198,7 @@ def _memory(request: Request, setup: Setup, build: int) -> tuple[str, int]:
         return memory, 0
     if setup.facts.setting("swa_full") is True:
         return "full", 0 if build >= 8929 else window or 0
-    if window is None and shown(request, setup) and not request.checks:
+    if window is None and shown(request, setup) and not request.seen.checks:
         return "swa", 0  # whether it searched is known, and nothing was measured against a threshold
     if window is None:
         raise _LacksError("window")
@@ -207,14 +209,14 @@ def _guess(request: Request, setup: Setup, window: int | None) -> str:
     """Kind of memory by what its checkpoints look like, where the start-up lines do not say it."""
     if window is not None and window > 1:
         return "swa"
-    span = request.restored_at or (request.held_positions[-1] if request.held_positions else None)
-    if request.checks:
-        span = request.checks[0].pos_min, request.checks[0].pos_max
+    span = request.seen.restored_at or (request.seen.held_positions[-1] if request.seen.held_positions else None)
+    if request.seen.checks:
+        span = request.seen.checks[0].pos_min, request.seen.checks[0].pos_max
     if span is not None:
         return "recurrent" if span[0] == span[1] else "swa"
     if shown(request, setup) and not searched(request) and setup.facts.at_least(6751) is True:
         # nothing had to be gone back to, which is all that the kind decides about; a failed cut is printed
-        return "attention" if request.truncate_failed_at is None else "recurrent"
+        return "attention" if request.seen.truncate_failed_at is None else "recurrent"
     if searched(request):
         return "swa"
     raise _LacksError("memory")
@@ -225,13 +227,13 @@ def _saved(request: Request, setup: Setup, build: int) -> list[Saved]:
     visible = shown(request, setup)
     if build < 6180 or (visible and not searched(request)):
         return []
-    if request.checks:
-        return [(c.pos_min, c.pos_max) for c in request.checks]
+    if request.seen.checks:
+        return [(c.pos_min, c.pos_max) for c in request.seen.checks]
     prints = setup.prints_checks
     if prints or (prints is None and build >= PRINTS_CHECKS):
         if not visible:
             raise _LacksError("checkpoints_held")
         return []
-    if not request.positions_known:
+    if not request.seen.positions_known:
         raise _LacksError("checkpoints_held")
-    return request.held_positions[::-1]
+    return request.seen.held_positions[::-1]

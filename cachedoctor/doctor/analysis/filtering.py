@@ -10,14 +10,15 @@ from typing import IO
 import msgspec
 
 from cachedoctor.doctor.fixing.fixes import Told, fixes
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError, Filtered, Finding, Report, RequestLines, RequestRow
 
-_AFTER_START = re.compile(r"\+(?=\d)(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9}(?:\.\d{1,6})?)s?)?")
-_GIVEN = re.compile(
+_AFTER_START = late(r"\+(?=\d)(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,9}(?:\.\d{1,6})?)s?)?")
+_GIVEN = late(
     r"(?:(?P<date>\d{4}-\d\d-\d\d)(?:[T ](?P<clock>\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?))?"
     r"|(?P<alone>\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?))(?P<zone>Z|[+-]\d\d:\d\d)?"
 )
-_LOGGED = re.compile(r"(\d{4}-|--)(\d\d-\d\d)T([\d:.]+)(Z|[+-]\d\d:\d\d)?")
+_LOGGED = late(r"(\d{4}-|--)(\d\d-\d\d)T([\d:.]+)(Z|[+-]\d\d:\d\d)?")
 _END = "~"
 """Stands behind every digit and colon: ``10:00~`` is the end of that minute."""
 _FORMS = "give 2026-05-01T10:00, 10:00 or, since the start of the server, +90s or +1h30m"
@@ -135,7 +136,7 @@ class _Found:
         """Say which tasks and slots there are."""
         slots = ", ".join(map(str, sorted(self._slots)[:_NAMED])) + (" ..." if len(self._slots) > _NAMED else "")
         where = f"its tasks are {self._tasks[0]} to {self._tasks[-1]}, its slots {slots}"
-        return f"{where}; cachedoctor export lists all requests, with their times"
+        return f"{where}; cachedoctor analyze LOG -o requests.csv lists all requests, with their times"
 
 
 class _Choice:

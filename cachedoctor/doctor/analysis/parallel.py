@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import re
 import signal
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from io import FileIO
 
 import msgspec
 
+from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.listener import Shard
 from cachedoctor.doctor.analysis.run import chains, drive, drive_chain, feed_all
@@ -25,8 +25,8 @@ from cachedoctor.engines.catalogue.base import Catalogue
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS
 from cachedoctor.inputs.sources.base import SourceError, Told, unheard
 from cachedoctor.inputs.sources.file import FileSpan, SpanSource, is_stream, open_log, plain_size
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError, Given, Options
-from cachedoctor.model.errors import pipes_may_break
 from cachedoctor.model.options import DEFAULTS
 
 LEAST = 4 << 20
@@ -39,7 +39,7 @@ _BACK = 4 << 20
 _WORDS = (b"build", b"initializing", b"loading model '")
 """One of them stands in every line that begins a life."""
 _REQUEST = b"processing task"
-_CONTROL = re.compile(rb"[\0\r\x1b]")
+_CONTROL = late(rb"[\0\r\x1b]")
 
 
 def spans(path: str, parts: int, catalogue: Catalogue) -> list[FileSpan]:

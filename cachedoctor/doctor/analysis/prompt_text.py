@@ -12,7 +12,6 @@ order of stored lines; reads no message.
 from __future__ import annotations
 
 import itertools
-import re
 from bisect import bisect_left
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -20,12 +19,14 @@ from typing import NamedTuple
 import msgspec
 
 from cachedoctor.doctor.catalogues import single_lines
-from cachedoctor.engines.detect import ENGINES, Engine
+from cachedoctor.engines.detect import ENGINES
+from cachedoctor.engines.engine import Engine
 from cachedoctor.engines.llamacpp import printed_text
 from cachedoctor.engines.llamacpp.printed_text import Opening
 from cachedoctor.inputs.envelope import Unwrapper, is_shaped
 from cachedoctor.inputs.envelope.chain import Chain, first_line_only, unwrapped
 from cachedoctor.inputs.envelope.shapes import HEAD, candidates, drop_progress, shaped, strip_controls
+from cachedoctor.knowledge.late_patterns import late
 
 _AT_ONCE = 20_000
 """Microseconds within which the server goes on: 14,423 were the most of 1,014 texts, on a busy machine. Its clock never
@@ -42,7 +43,7 @@ _STRIDE = 64 << 10
 """Bytes between two looks for the debug level."""
 _LOOK = 4 << 10
 """Bytes of one look."""
-_HEADED = re.compile(HEAD)
+_HEADED = late(HEAD)
 _EARLIER = frozenset({"launch", "new_prompt", "diff_old", "diff_new"})
 """Messages of a request that come before the list of token ids, if they come at all."""
 

@@ -11,19 +11,21 @@ import msgspec
 
 from cachedoctor.doctor.analysis.intake import BEGIN
 from cachedoctor.inputs.envelope import MOST
+from cachedoctor.knowledge.engines import METRICS_OF_LLAMA, PATTERN
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.texts import sound_json
 
 _KEYS = 4
 """Keys of a record that are named."""
-_KEY = re.compile(r"[\w@.-]{1,40}")
-_QUOTED = re.compile(r'"([\w@.-]{1,40})"\s{0,8}:')
-_PAGE = re.compile(rb"<(?:!doctype html|html|head|body|!--|\?xml)", re.IGNORECASE)
-_BODY = re.compile(rb'"(?:messages|input|prompt)"\s{0,8}:')
+_KEY = late(r"[\w@.-]{1,40}")
+_QUOTED = late(r'"([\w@.-]{1,40})"\s{0,8}:')
+_PAGE = late(rb"<(?:!doctype html|html|head|body|!--|\?xml)", re.IGNORECASE)
+_BODY = late(rb'"(?:messages|input|prompt)"\s{0,8}:')
 _BODIES = (
     "request bodies: cachedoctor diff compares them, cachedoctor analyze LOG --requests takes them beside their log"
 )
 _KINDS = tuple(
-    (re.compile(pattern), words)
+    (late(pattern), words)
     for pattern, words in (
         (rb"GGUF", "a model file"),
         (rb"\S{2,45} \S{1,60} \S{1,60} \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d", "the access log of a web server"),
@@ -40,14 +42,14 @@ _KINDS = tuple(
 )
 _OLD = "the log of a llama-server of 2023 or 2024; those of b5311 (May 2025) and newer are read"
 _SIGNS = tuple(
-    (re.compile(rb"(?m)" + pattern), words)
+    (late(rb"(?m)" + pattern), words)
     for pattern, words in (
         (
-            rb"^(?:# (?:HELP|TYPE) )?llamacpp:\w{3,80}(?:\{| +\w|[ \t]*$)",
+            rb"^(?:# (?:HELP|TYPE) )?" + METRICS_OF_LLAMA.encode() + rb":\w{3,80}(?:\{| +\w|[ \t]*$)",
             "/metrics of llama-server, which does not count what was reused; its log does",
         ),
         (
-            rb"^(?:# (?:HELP|TYPE) )?(?:vllm|sglang):\w{3,80}(?:\{| +\w|[ \t]*$)",
+            rb"^(?:# (?:HELP|TYPE) )?(?:" + PATTERN.encode() + rb"):\w{3,80}(?:\{| +\w|[ \t]*$)",
             "a dump of /metrics: cachedoctor analyze --metrics FILE reads its counters",
         ),
         (rb"\[TensorRT-LLM\]|\[TRT-LLM\]", "the log of TensorRT-LLM, which cachedoctor does not read"),
@@ -85,10 +87,10 @@ _SIGNS = tuple(
     )
 )
 """Lines of programs and versions that are not read, or of which what is read is missing, and what is said of them."""
-_SECONDS = re.compile(rb"(?m)^\[1\d{9}\] ")
+_SECONDS = late(rb"(?m)^\[1\d{9}\] ")
 """Unix time in front of the lines of a llama.cpp of 2023 or 2024."""
-_KERNEL = re.compile(rb"\[ {0,5}\d{1,9}\.\d{6}\] ")
-_MARKS = re.compile(r"(?m)^(?:#{1,6} |```|\* |- |> )")
+_KERNEL = late(rb"\[ {0,5}\d{1,9}\.\d{6}\] ")
+_MARKS = late(r"(?m)^(?:#{1,6} |```|\* |- |> )")
 
 
 def resemblance(begin: bytes, size: int = 0) -> str | None:

@@ -196,9 +196,9 @@ class GivenPrompts:
         if len(answered) < len(texts.recent):
             together = self._together(prompt, request, list(texts.recent))
         if before is None:
-            told = _Told(prompt, current, request.released_tokens, _number(request.thread, texts), 0, ended)
+            told = _Told(prompt, current, request.seen.released_tokens, _number(request.thread, texts), 0, ended)
         else:
-            told = _Told(prompt, current, request.released_tokens, before.thread, before.turn + 1, ended)
+            told = _Told(prompt, current, request.seen.released_tokens, before.thread, before.turn + 1, ended)
         texts.recent.append(told)
         texts.slots[request.slot] = told.thread
         if request.restored_from_ram:
@@ -261,7 +261,7 @@ class GivenPrompts:
         return body_sums.summed([p for p in self._prompts if p is not None], session, self._compare)
 
     def _take(self, request: Request) -> Prompt | None:
-        tokens = request.prompt_tokens or request.error_tokens
+        tokens = request.prompt_tokens or request.seen.error_tokens
         at = None if tokens is None else self._by_count(tokens)
         self._is_counted = self._is_counted or at is not None
         at = self._by_length(request, tokens) if at is None else at

@@ -138,7 +138,7 @@ class History(msgspec.Struct):
     def ended_at(self, length: int, slack: int, before: int) -> bool:
         """Whether a request with a number below ``before`` left a slot at this length, or up to ``slack`` below it."""
         served = (judged.request for queue in self.slots.values() for judged in queue)
-        return any(r.index < before and 0 <= length - (r.released_tokens or 0) <= slack for r in served)
+        return any(r.index < before and 0 <= length - (r.seen.released_tokens or 0) <= slack for r in served)
 
 
 def _insert(queue: deque[Judged], judged: Judged) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from cachedoctor.doctor.fixing.hidden_values import Masked, masked
 from cachedoctor.doctor.fixing.merged_options import Merged, Wish, chosen, key_of, merged
-from cachedoctor.knowledge import builds, cmdline
+from cachedoctor.knowledge import builds, cmdline, engines
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import ClientSetting, Finding, Fix, FixStep, InputInfo, Launcher, OptionChange, OtherFix, Session
 from cachedoctor.redaction.secrets import hidden
 from cachedoctor.report.launchers.forms import Asked, form
@@ -24,7 +24,7 @@ _UNSHOWN: frozenset[Launcher | None] = frozenset({"compose", "kubernetes", "llam
 _FIRST = "a variable counts only where its option is not in the command of the server: there change the option instead"
 _Server = tuple[str | None, str | None]
 """Its input, and what the wrapper names."""
-_REPLICA = re.compile(r"[-_]\d{1,4}$")
+_REPLICA = late(r"[-_]\d{1,4}$")
 
 
 class Told(NamedTuple):
@@ -206,7 +206,7 @@ def _named(session: Session | None) -> str:
     if session.engine == "llama.cpp":
         known = session.build or session.build_min or session.build_max
         return "llama-server" + (f" {builds.describe(session.build, *_span(session))}" if known else "")
-    name = {"vllm": "vLLM", "sglang": "SGLang"}.get(session.engine, session.engine)
+    name = engines.title(session.engine)
     return f"{name} {session.version}" if session.version else name
 
 

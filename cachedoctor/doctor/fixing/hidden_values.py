@@ -5,26 +5,27 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.redaction.secrets import regions
 from cachedoctor.report.launchers.command_words import Word, words
 
-_OPTION = re.compile(
+_OPTION = late(
     r"(?:-hft|--(?:[a-z0-9]+-)*(?:api-keys?|keys?|token|password|passwd|passphrase|secret|secret-key|access-key))\Z"
 )
 """Options whose value opens something; those that name a file of keys end otherwise: ``--api-key-file``."""
-_MANY = re.compile(r"--(?:[a-z0-9]+-)*api-keys?\Z")
+_MANY = late(r"--(?:[a-z0-9]+-)*api-keys?\Z")
 """Options that may have several values."""
-_VARIABLE = re.compile(
+_VARIABLE = late(
     r"(?P<name>[A-Za-z_]\w*?(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASS|PWD|PAT|CREDENTIALS?|AUTH)S?|TOKEN|PASSWORD)"
     r"=(?P<value>.+)",
     re.IGNORECASE | re.DOTALL,
 )
-_ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)=")
-_STANDS_IN = re.compile(r"\$\{?\w+\}?\Z")
+_ASSIGNED = late(r"(?P<name>[A-Za-z_]\w*)=")
+_STANDS_IN = late(r"\$\{?\w+\}?\Z")
 """Already a variable."""
 _HARMLESS = ("<user>", "<mail>")
 """Regions without which the command would not be usable, and which open nothing: the folder of a user."""
-_COUNT = re.compile(r"\d{1,9}\Z")
+_COUNT = late(r"\d{1,9}\Z")
 
 
 class Masked(NamedTuple):

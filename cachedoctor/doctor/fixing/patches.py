@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from cachedoctor.doctor.fixing.fixes import asked_of
 from cachedoctor.knowledge.cmdline import is_program
+from cachedoctor.knowledge.engines import SERVERS
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError, Fix, Launcher, Session
 from cachedoctor.report.launchers import text_files, yaml_file
 from cachedoctor.report.launchers.forms import Asked
@@ -64,7 +65,7 @@ def _the_one(found: list[Command], path: str, name: str | None) -> Command:
     if len(chosen) == 1:
         return chosen[0]
     if not found:
-        what = "nothing in it starts llama-server, vLLM or SGLang"
+        what = f"nothing in it starts {SERVERS}"
         raise CacheDoctorError(f"--cmdline: {path}: {what}", "give the command line: --cmdline 'llama-server -m ...'")
     names = ", ".join(command.name for command in found[:_NAMED])
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
@@ -80,8 +81,8 @@ def _the_one(found: list[Command], path: str, name: str | None) -> Command:
 
 _MOST = 4 << 20
 """Bytes; what starts a server is short."""
-_ROW = re.compile(r"[^\n]*\n|[^\n]+")
-_CONTROL = re.compile(r"\r(?!\n)|[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_ROW = late(r"[^\n]*\n|[^\n]+")
+_CONTROL = late(r"\r(?!\n)|[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _YAML: frozenset[Launcher] = frozenset({"compose", "kubernetes", "llama-swap"})
 
 

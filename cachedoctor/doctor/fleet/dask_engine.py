@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.doctor.fleet.engine import Lost, missing
 from cachedoctor.doctor.fleet.log_task import LogResult, LogTask, run_log
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.model.errors import pipes_may_break
 
 _PATIENCE = 30
 """Seconds in which a scheduler has to answer, and a worker to give a result that it has."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
-import re
 import stat
 from collections.abc import Iterable, Iterator
 
@@ -14,10 +13,11 @@ import msgspec
 from cachedoctor.doctor.analysis.run import chains
 from cachedoctor.doctor.scratch import printable
 from cachedoctor.inputs.sources.object_store import StoredFile, is_remote, listed, stored_at
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.texts import base_name
 from cachedoctor.model import CacheDoctorError
 
-_UNFIT = re.compile(r"[^A-Za-z0-9.-]+")
+_UNFIT = late(r"[^A-Za-z0-9.-]+")
 _SHOWN = 40
 """Characters of a log's name in the names of files about it."""
 

@@ -9,10 +9,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor
 from concurrent.futures import wait as wait_for
 from concurrent.futures.process import BrokenProcessPool
 
+from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.doctor.analysis.parallel import prepare
 from cachedoctor.doctor.fleet.engine import Lost
 from cachedoctor.doctor.fleet.log_task import LogResult, LogTask, run_log
-from cachedoctor.model.errors import pipes_may_break
 
 _MOST = 64
 """Processes that are started however many are asked for."""

@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.doctor.fleet.engine import Lost, missing
 from cachedoctor.doctor.fleet.log_task import LogResult, LogTask, run_log
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.model.errors import pipes_may_break
 
 _STORE = 256 << 20
 """Bytes of shared memory of a cluster that is started here: a result is there only until it is written."""

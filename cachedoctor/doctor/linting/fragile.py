@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Advice, LintError, LintHint, PromptDiff
 from cachedoctor.model.lint import HintKind
 from cachedoctor.prompts import client_habits, conversations
@@ -74,8 +75,8 @@ _LOOK = 200_000
 _MOST = 50
 """Places that are listed."""
 _HEADER = "x-anthropic-billing-header:"
-_TIMED = re.compile(r"\d[:h][0-5]\d|\d\s?[AaPp]\.?[Mm]\b")
-_NOW = re.compile(r"\b(?:today|current(?:ly)?|now|date|time|timestamp|as of|epoch)\b[^\n]{0,24}\Z", re.I)
+_TIMED = late(r"\d[:h][0-5]\d|\d\s?[AaPp]\.?[Mm]\b")
+_NOW = late(r"\b(?:today|current(?:ly)?|now|date|time|timestamp|as of|epoch)\b[^\n]{0,24}\Z", re.I)
 _BEFORE = 60
 """Code points in front of a value that say what it is."""
 _DIGITS = 3

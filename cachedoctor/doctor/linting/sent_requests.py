@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts import conversations, inputs
 from cachedoctor.prompts.prompt import Prompt
 
 HINT = "give consecutive requests of a conversation: JSONL of bodies, or several files in the order of sending"
-NUMBER = re.compile(r"#(\d+)(?:#\d+)?\Z")
+NUMBER = late(r"#(\d+)(?:#\d+)?\Z")
 """Behind the name of a file: which of its requests."""
 
 

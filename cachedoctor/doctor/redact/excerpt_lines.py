@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from cachedoctor.doctor.analysis.intake import EXCERPT_BYTES, EXCERPT_LINES
@@ -15,12 +14,13 @@ from cachedoctor.engines.llamacpp.printed_text import CHANGED
 from cachedoctor.engines.llamacpp.tracker import PLAN, of_fork
 from cachedoctor.engines.llamacpp.unknown_words import CLEARED, REFUSED
 from cachedoctor.knowledge import server_options
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Given, Segment
 from cachedoctor.redaction.known_words import TYPES
 from cachedoctor.redaction.redact_lines import UNKNOWN, LineRedactor
 from cachedoctor.redaction.stand_ins import Tokens
 
-_QUOTE = re.compile(rb"[> \t]*")
+_QUOTE = late(rb"[> \t]*")
 
 
 def with_issue(lines: list[bytes], written: list[bytes], tokens: Tokens) -> list[bytes]:

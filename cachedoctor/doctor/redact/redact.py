@@ -1,7 +1,7 @@
 """Redacts a log: the stages from chunks to lines that can be shown.
 
 What the analysis reads in a text must survive without the text: kinds of holes that it reads are closed vocabularies
-(``redact/holes.py``), and a printed prompt is replaced by a sample in which the rules read the same. Tokens are
+(``redaction/holes.py``), and a printed prompt is replaced by a sample in which the rules read the same. Tokens are
 numbered as secrets are met, the first 65,536 of them, by keyed hashes with a key that is forgotten. A line of which
 parts are still to come holds back at most 4 MiB of output. Knows the catalogue of llama-server, the wrappers, what
 rules read in a printed text, and what is replaced; lines of other engines are those of ``scan`` and ``rewrite``.

@@ -14,13 +14,14 @@ from cachedoctor.engines.sglang.facts import NEW_SETTINGS
 from cachedoctor.engines.vllm import facts
 from cachedoctor.engines.vllm.logged_requests import prompt_in
 from cachedoctor.knowledge import literals
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.redaction import holes, holes_measured
 from cachedoctor.redaction.holes import DIGITS_MAX, PLAIN
 from cachedoctor.redaction.known_words_measured import DEVICES
 from cachedoctor.redaction.redact_lines import UNKNOWN
 from cachedoctor.redaction.stand_ins import StandIns, Tokens
 
-_AMOUNT = re.compile(
+_AMOUNT = late(
     r"(?:-?\d{1,15}(?:\.\d{1,15})?|True|False|None|nan|inf)"
     r"(?:%| ?(?:reqs|tokens|tokens/s|waiting to start|in progress|completed waiting))?\.?"
 )
@@ -34,7 +35,7 @@ _SETTINGS: dict[str, str | None] = {
 """Settings of SGLang that are read, and the vocabulary of their words; None: numbers and truth values only."""
 
 
-_USAGE = re.compile(r"\b([A-Z]{2,8})(?= KV cache usage: )")
+_USAGE = late(r"\b([A-Z]{2,8})(?= KV cache usage: )")
 """vLLM calls it after the device."""
 
 
@@ -209,12 +210,12 @@ def write(data: bytes, reader: ProgramReader, found: Recognised, tokens: Tokens)
     return b"".join(parts)
 
 
-_PROCESS = re.compile(
+_PROCESS = late(
     rb"(?:APIServer|ApiServer|EngineCore|EngineCoreProc|Worker|VllmWorker|VllmWorkerProcess|MainProcess|ProcessWrapper"
     rb"|DPCoordinator|RayWorkerProc)(?:[_-](?:DP|PP|TP|EP|CP|DCP|PCP)?\d{1,5}){0,5}"
 )
-_PLACE = re.compile(rb"(?<![^\s\[\]])([^\s\[\]]+)(:\d{1,5}\] ?)\Z")
-_GPU = re.compile(rb"\[gpu(?:_id)?=\d{1,3}\] ?")
+_PLACE = late(rb"(?<![^\s\[\]])([^\s\[\]]+)(:\d{1,5}\] ?)\Z")
+_GPU = late(rb"\[gpu(?:_id)?=\d{1,3}\] ?")
 """What SGLang of 2024 writes in front of its lines."""
 
 

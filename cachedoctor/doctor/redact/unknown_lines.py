@@ -5,16 +5,15 @@ Nothing that a user may have written is in a shape: what is not understood stand
 
 from __future__ import annotations
 
-import re
-
 from cachedoctor.doctor.redact.redact import Redactor
 from cachedoctor.doctor.scratch import printable
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import UnknownShape
 from cachedoctor.redaction.redact_lines import UNKNOWN
 from cachedoctor.redaction.secrets import hidden
 
-_NUMBER = re.compile(rb"\d+(?:\.\d+)*")
-_BLANKS = re.compile(rb"[ \t]+")
+_NUMBER = late(rb"\d+(?:\.\d+)*")
+_BLANKS = late(rb"[ \t]+")
 _MOST, _LONGEST = 512, 160
 """Shapes that are told apart, and characters of one."""
 

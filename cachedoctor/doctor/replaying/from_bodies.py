@@ -18,15 +18,16 @@ from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
 from cachedoctor.diagnosis.replay.traffic import Asked, Happened, Traffic
 from cachedoctor.doctor.extras.prompt_matching import AHEAD, PLAUSIBLE
 from cachedoctor.doctor.replaying.from_log import log_order
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Request
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.run_diff import Ask, rendered
 from cachedoctor.prompts.tokenizers.base import Tokens
 
-_OPENING = re.compile(r"<\|?[A-Za-z0-9_｜▁]{1,40}\|?>[^<]{0,24}$|\[INST\] ?$")
+_OPENING = late(r"<\|?[A-Za-z0-9_｜▁]{1,40}\|?>[^<]{0,24}$|\[INST\] ?$")
 """What a template writes in front of a user's message: a special token and perhaps the role."""
-_IMAGE = re.compile(r"<image sha256:([0-9a-f]{16})>")
+_IMAGE = late(r"<image sha256:([0-9a-f]{16})>")
 """What stands for an image in a rendered prompt."""
 
 
@@ -182,7 +183,7 @@ class _Builder:
         if request is not None and request.parent is not None:
             return
         text = None if at is None else self._texts[at]
-        cut = request is not None and request.cut_prompt
+        cut = request is not None and request.seen.cut_prompt
         if at is None or text is None or cut:
             asked = None if request is None else self._without_text(request, moments, other=at is not None and not cut)
         else:
@@ -194,21 +195,21 @@ class _Builder:
 
     def _without_text(self, request: Request, moments: tuple[int, int], *, other: bool) -> Asked | None:
         """A request that takes a slot, and whose text nothing is known of."""
-        length = request.prompt_tokens or request.error_tokens or request.released_tokens
+        length = request.prompt_tokens or request.seen.error_tokens or request.seen.released_tokens
         if not length:
             return None
-        refused = request.error is not None
+        refused = request.seen.error is not None
         prompt = self.tree.branch(None, 0, length)
-        held = request.released_tokens
+        held = request.seen.released_tokens
         content = prompt if refused or held is None else self.tree.branch(prompt, length, held)
-        return Asked(prompt, content, *moments, completion=not other, cancelled=request.cancelled, refused=refused)
+        return Asked(prompt, content, *moments, completion=not other, cancelled=request.seen.cancelled, refused=refused)
 
     def _with_text(self, at: int, text: Prompt, request: Request | None, moments: tuple[int, int]) -> Asked:
         (ids, users), sent = self._tokens[at], self._sent[at]
         body: dict[str, Any] = text.body or {}
         prompt = self._prompts[at]
-        held = None if request is None or not self._cut.exact else request.released_tokens
-        refused = request is not None and request.error is not None
+        held = None if request is None or not self._cut.exact else request.seen.released_tokens
+        refused = request is not None and request.seen.error is not None
         if refused:
             content = prompt
         elif request is not None and held and (request.shifted or request.seen.truncated):
@@ -260,7 +261,7 @@ class _Builder:
 
 def _image_tokens(lengths: list[tuple[int, int]], requests: Sequence[Request]) -> int:
     """Tokens of an image that explain most requests of the log; 0 where none does."""
-    seen = [request for request in requests if request.images] or requests
+    seen = [request for request in requests if request.seen.images] or requests
     printed = {request.prompt_tokens for request in seen} - {length for length, images in lengths if not images}
     explained: Counter[int] = Counter()
     for length, images in lengths:
@@ -286,11 +287,11 @@ def matched(
     for request in requests:
         if request.parent is not None:
             continue
-        tokens = None if request.cut_prompt else request.prompt_tokens or request.error_tokens
+        tokens = None if request.seen.cut_prompt else request.prompt_tokens or request.seen.error_tokens
         near = range(low, min(len(lengths), low + (AHEAD if exact else 1)))
         at = next((at for at in near if at not in found and _fits(lengths[at], tokens, exact=exact)), None)
         if at is None and low < len(sent) and low not in found:
-            free = tokens is None and (request.cut_prompt or not sent[low].answered)
+            free = tokens is None and (request.seen.cut_prompt or not sent[low].answered)
             at = low if free or lengths[low] is None else None
         if at is None:
             unknown += [(low, request)] if tokens is None else []

@@ -63,7 +63,7 @@ class Recalled(msgspec.Struct):
 def build(requests: Iterable[Request]) -> Recalled:
     """Make traffic of the requests of one server, whatever the order in which they come."""
     order = log_order(requests)
-    similar = any(request.selected_by == "lcp" for request in order.requests)
+    similar = any(request.seen.choice.selected_by == "lcp" for request in order.requests)
     recall, asked, found = _Recall(similar=similar), list[Asked](), list[Request]()
     for request in order.requests:
         recall.begin(request.session)
@@ -106,21 +106,21 @@ class _Recall:
         if request.facts.setting("kv_unified") is not False:
             self._left.clear()  # idle slots may be cleared when a request begins
         self._left.pop(request.slot, None)
-        length = request.prompt_tokens or request.error_tokens
-        if length is None and request.cancelled:
-            length = request.released_tokens
+        length = request.prompt_tokens or request.seen.error_tokens
+        if length is None and request.seen.cancelled:
+            length = request.seen.released_tokens
         if not length or request.parent is not None:
             return None
         of, common = self._beginning(request, length, number, idle)
         prompt = self.tree.branch(of, common, length)
-        held = request.released_tokens
-        if request.error is not None:
+        held = request.seen.released_tokens
+        if request.seen.error is not None:
             content = prompt
         elif request.shifted:
             content = self.tree.branch(None, 0, held or length)
         else:
             content = self.tree.branch(prompt, length, held or length)
-        if request.error is None:
+        if request.seen.error is None:
             self._slots[request.slot] = self._lengths[self.tree.length(content)] = content
             self._left[request.slot] = content, moments[1]
             if request.thread is not None:
@@ -131,11 +131,11 @@ class _Recall:
             *moments,
             conversation=request.thread,
             cache_prompt=not _not_asked(request),
-            id_slot=request.slot if request.selected_by == "id" else None,
-            images=request.images,
-            cancelled=request.cancelled,
+            id_slot=request.slot if request.seen.choice.selected_by == "id" else None,
+            images=request.seen.images,
+            cancelled=request.seen.cancelled,
             completion=not _not_saved(request),
-            refused=request.error is not None,
+            refused=request.seen.error is not None,
         )
 
     def _beginning(self, request: Request, length: int, number: int, idle: Sequence[int]) -> tuple[int | None, int]:
@@ -159,7 +159,7 @@ class _Recall:
 
     def _unlike(self, request: Request) -> bool:
         """Whether no idle slot held enough of the prompt to be chosen for it; up to b6628 the measure was another."""
-        return self._similar and request.selected_by == "lru" and request.facts.at_least(6751) is True
+        return self._similar and request.seen.choice.selected_by == "lru" and request.facts.at_least(6751) is True
 
     def _held(self, request: Request) -> int | None:
         """What the slot held when the prompt was looked at: by its length, where that is known."""
@@ -179,9 +179,14 @@ class _Recall:
 def _not_asked(request: Request) -> bool:
     """Whether the body said "cache_prompt": false, which no line prints: nothing was reused of what was there, and
     nothing forced that (as CD109 proves it)."""
-    if request.cached_tokens != 0 or request.selected_by != "lcp" or (request.similarity or 0) < 0.5 or request.checks:
+    if (
+        request.cached_tokens != 0
+        or request.seen.choice.selected_by != "lcp"
+        or (request.similarity or 0) < 0.5
+        or request.seen.checks
+    ):
         return False
-    if request.forced or request.shifted or request.truncate_failed_at is not None:
+    if request.seen.forced or request.shifted or request.seen.truncate_failed_at is not None:
         return False
     return request.facts.memory == "attention" or ((request.f_keep or 0) >= 0.9995 and "forcing" in request.facts.shows)
 
@@ -192,7 +197,12 @@ def _not_saved(request: Request) -> bool:
     ram = (
         bool(facts.setting("cache_ram_mib")) and "ram_search" in facts.shows and "cached_tokens" not in request.derived
     )
-    return ram and request.selected_by == "lru" and not request.ram_looked and bool(request.held_tokens)
+    return (
+        ram
+        and request.seen.choice.selected_by == "lru"
+        and not request.seen.choice.looked
+        and bool(request.held_tokens)
+    )
 
 
 def _with_user_starts(asked: Sequence[Asked], requests: Sequence[Request], tree: PromptTree) -> list[Asked]:
@@ -200,8 +210,8 @@ def _with_user_starts(asked: Sequence[Asked], requests: Sequence[Request], tree:
     places: list[set[int]] = [set() for _ in asked]
     latest: dict[int, list[int]] = {}
     for at, request in enumerate(requests):
-        printed = [(check.pos_min, check.pos_max) for check in request.checks]
-        printed += [*request.held_positions, *([request.restored_at] if request.restored_at else [])]
+        printed = [(check.pos_min, check.pos_max) for check in request.seen.checks]
+        printed += [*request.seen.held_positions, *([request.seen.restored_at] if request.seen.restored_at else [])]
         for _, last in printed:
             tokens = last + 1
             for before in reversed(latest.get(request.slot, [])):
@@ -210,7 +220,7 @@ def _with_user_starts(asked: Sequence[Asked], requests: Sequence[Request], tree:
                     if tokens not in (length - 4, length - 4 - N_UBATCH):
                         places[before].add(tokens)
                     break
-        if request.error is None:
+        if request.seen.error is None:
             latest.setdefault(request.slot, []).append(at)
     return [
         msgspec.structs.replace(one, user_starts=tuple(sorted(found))) if found else one

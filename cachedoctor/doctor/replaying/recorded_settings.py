@@ -96,9 +96,9 @@ def _sizes(facts: Server, requests: Sequence[Request], memory: Memory | None) ->
     longest = max(requests, key=lambda one: one.seen.choice.saved or 0, default=None)
     tokens = 0 if longest is None else longest.seen.choice.saved
     if longest is None or not tokens:
-        tokens, held = max((one.released_tokens or 0 for one in requests), default=0), 0
+        tokens, held = max((one.seen.released_tokens or 0 for one in requests), default=0), 0
     else:
-        held = longest.held_checkpoints or 0
+        held = longest.seen.held_checkpoints or 0
     checkpoint = (facts.sizes.checkpoint or 0.0) * _MIB
     state = checkpoint if memory in ("hybrid", "recurrent") else 0.0
     rest = facts.sizes.entry * _MIB - state - held * checkpoint

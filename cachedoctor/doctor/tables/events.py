@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
@@ -16,6 +15,7 @@ from cachedoctor.doctor.scratch import printable
 from cachedoctor.engines.catalogue.base import as_pairs, value_of
 from cachedoctor.engines.catalogue.spans import Hole, Recognised, Spans
 from cachedoctor.inputs.envelope.shapes import wall_time
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Segment
 from cachedoctor.model.bounds import NUMBERS
 from cachedoctor.redaction import sanitize
@@ -26,7 +26,7 @@ _LONGEST = 256
 """Code points that are kept of a path, an address and other texts."""
 _SHORT = 64
 """Code points of texts that are remembered with what is shown of them: addresses, names, states."""
-_BEFORE = re.compile(
+_BEFORE = late(
     rb"(?:(\d{1,9})\.(\d\d)\.(\d\d\d)\.(\d\d\d) ++)?(?:([IWEDT]) ++)?"
     rb"(?:[^|\n]*\bid ++(\d{1,3}) *+\| *+task ++(-1|\d{1,18}))?"
 )
@@ -34,7 +34,7 @@ _BEFORE = re.compile(
 
 
 _LEVELS = {b"DEBUG": "D", b"INFO": "I", b"WARNING": "W", b"ERROR": "E", b"CRITICAL": "E"}
-_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
+_NUMBER = late(r"-?\d{1,15}(?:\.\d{1,15})?")
 _PAIRS = 64
 """Values of a line that names them itself which are kept; no engine prints so many."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from typing import IO
 
@@ -11,6 +10,8 @@ from cachedoctor.doctor.analysis.run import chains, source_of
 from cachedoctor.doctor.tables.events import Listing
 from cachedoctor.inputs.sources.base import SourceError, Told, unheard
 from cachedoctor.inputs.sources.unpack import MAX_BYTES
+from cachedoctor.knowledge.engines import PATTERN
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Report
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.tables.columns import SAMPLES, Ending, Table
@@ -20,9 +21,9 @@ _HEAD = 1 << 15
 """Bytes that are looked at."""
 _SHARE = 0.2
 """Of the lines that are messages of a server; in what a person asks about a log they are fewer, or come later."""
-_PROMPT = re.compile(rb"\s*+(?:<|\[\s*+\{|\{[^\n]{0,4096}?\"(?:messages|prompt|input)\"\s*+:)")
+_PROMPT = late(rb"\s*+(?:<|\[\s*+\{|\{[^\n]{0,4096}?\"(?:messages|prompt|input)\"\s*+:)")
 """How a prompt begins in which somebody may have pasted a log: with a template's token, or as a body."""
-_MAYBE = re.compile(rb"\b(?:slot|srv|llama|vllm|sglang|INFO|WARN)\b")
+_MAYBE = late(rb"\b(?:slot|srv|llama|" + PATTERN.encode() + rb"|INFO|WARN)\b")
 """What no log of a server lacks; catalogues are compiled only where it stands."""
 
 

@@ -22,11 +22,11 @@ from cachedoctor.doctor.findings.history import PromptSpeed
 from cachedoctor.doctor.replaying import from_bodies, from_log
 from cachedoctor.doctor.replaying.recorded_settings import recorded
 from cachedoctor.doctor.whatif.block_evidence import BlockAsking, BlockEvidence, from_sessions
-from cachedoctor.doctor.whatif.block_setup import NAMES
 from cachedoctor.doctor.whatif.block_trace import BlockTraffic, traced
 from cachedoctor.inputs.sources.base import Told, unheard
 from cachedoctor.inputs.sources.unpack import MAX_BYTES
 from cachedoctor.knowledge.cmdline import settings as said_by
+from cachedoctor.knowledge.engines import BOTH, ENGINES, title
 from cachedoctor.model import CacheDoctorError, Finding, Given, Judged, Request, Session
 from cachedoctor.model.whatif import Placed
 from cachedoctor.prompts import conversations, inputs
@@ -144,7 +144,7 @@ def _gather(
     report = analyzer.finish()
     if errors:
         raise errors[0]
-    others = sorted({one.engine for one in report.sessions} & set(NAMES))
+    others = sorted({one.engine for one in report.sessions} & set(ENGINES))
     if others and not hearing.requests:
         return of_blocks(_beside(asking), report.sessions)
     _refuse_several(asking, hearing)
@@ -159,7 +159,7 @@ def _beside(asking: Asking) -> BlockAsking:
 
 
 def _no_blocks(asking: BlockAsking, sessions: Sequence[Session]) -> NoReturn:
-    names = " and ".join(sorted({NAMES[one.engine] for one in sessions if one.engine in NAMES}))
+    names = " and ".join(sorted({title(one.engine) for one in sessions if one.engine in ENGINES}))
     raise CacheDoctorError(f"{asking.path}: is a log of {names}", "what is asked is about a llama-server", 3)
 
 
@@ -192,9 +192,7 @@ def _refuse_several(asking: Asking, hearing: _Hearing) -> None:
     path = asking.paths[0]
     _refuse_nothing(path, len(hearing.requests))
     if asking.responses:
-        raise CacheDoctorError(
-            "--responses goes with logs of vLLM and SGLang", "llama-server's log says what it reused"
-        )
+        raise CacheDoctorError(f"--responses goes with logs of {BOTH}", "llama-server's log says what it reused")
     servers = {(one.origin or "") for one in hearing.sessions.values()}
     if len(servers) > 1:
         raise CacheDoctorError(
@@ -219,7 +217,7 @@ def _from_log(asking: Asking, requests: list[Request], session: Session) -> Evid
     _refuse_nothing(asking.paths[0], len(built.requests))
     placed = Placed(len(built.requests), None, True, requests_without_length=built.unplaced)
     placed.assumed_turns = len(built.assumed)
-    placed.images = sum(one.images for one in built.requests)
+    placed.images = sum(one.seen.images for one in built.requests)
     threads = [None if one.thread is None else (one.session, one.thread) for one in built.requests]
     return _evidence(built.traffic, settings, assumed, list(built.requests), placed, _numbered(threads))
 
@@ -290,7 +288,7 @@ def _evidence(
     unknown = [placed.bodies is None] * len(requests) if of is None else [at is None for at in of]
     placed.open_tokens = _open_tokens(traffic, unknown)
     placed.sizes_known = settings.token_bytes > 0
-    known = [one if one is not None and one.error is None else None for one in requests]
+    known = [one if one is not None and one.seen.error is None else None for one in requests]
     return Evidence(
         traffic,
         settings,
@@ -299,7 +297,7 @@ def _evidence(
         [None if one is None else one.prompt_ms for one in known],
         threads,
         [None if one is None else one.generated_tokens for one in known],
-        [None if one is None else one.time for one in known],
+        [None if one is None else one.seen.asked.time for one in known],
         placed,
         speed,
         True,

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from cachedoctor.engines.catalogue.heads import Heads, literal_pattern
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Shows
 from cachedoctor.model.bounds import AMOUNT, MIB, MS, NUMBERS, PERCENT, RATE, SHARE, Range
 
@@ -22,9 +23,9 @@ _LOOK = 1 << 12
 """Bytes in which the literal beginning of a message ends, blanks included."""
 _ALIGNED = NUMBERS - {"n"} | {"x"}
 """Kinds of holes that printf fills with blanks."""
-HOLE = re.compile(r"\{([A-Za-z_][\w.]*):(\w+)\}")
+HOLE = late(r"\{([A-Za-z_][\w.]*):(\w+)\}")
 """A hole of a template: its name and its kind."""
-FUNC_NAME = re.compile(rb"(\S+?): ")
+FUNC_NAME = late(rb"(\S+?): ")
 """The function that is named in front of a message."""
 GROUPS = ("slot", "srv", "bare")
 """Where in a line a message can stand, in the order of the last groups of a catalogue's pattern."""

@@ -13,16 +13,17 @@ import msgspec
 
 from cachedoctor.engines.catalogue.base import CLOCK, FUNC_NAME, Message, group_of
 from cachedoctor.engines.catalogue.logger import Vocabulary
+from cachedoctor.knowledge.late_patterns import late
 
 OTHER = "other"
 """The kind of a pair that is not known."""
 _NAMED_FIELDS_LINE_MAX = 1 << 10
 """Bytes: no line of this kind is longer."""
 _FIELD = r"[A-Za-z_]\w* = \{[A-Za-z_]\w*:[a-z]+\}(?: MiB)?"
-_TEMPLATE = re.compile(rf"(?P<words>[^()]+?) \((?P<fields>{_FIELD}(?:, {_FIELD})+)\)")
+_TEMPLATE = late(rf"(?P<words>[^()]+?) \((?P<fields>{_FIELD}(?:, {_FIELD})+)\)")
 _PAIR = rb"[A-Za-z_]\w{0,40} *= *[-\w.]{1,24}(?: MiB)?"
-_PAIRS = re.compile(rb"[ \t]*\((" + _PAIR + rb"(?:, *" + _PAIR + rb"){1,20})\)[ \t]*(?=\n|\Z)")
-_ONE = re.compile(rb"(\w+) *= *([-\w.]+)(?: MiB)?")
+_PAIRS = late(rb"[ \t]*\((" + _PAIR + rb"(?:, *" + _PAIR + rb"){1,20})\)[ \t]*(?=\n|\Z)")
+_ONE = late(rb"(\w+) *= *([-\w.]+)(?: MiB)?")
 
 
 class WithOthers(dict[str, Any]):
@@ -106,18 +107,16 @@ def furthest(rows: list[Message], data: bytes, start: int) -> tuple[Message, Nam
     return max(found, key=lambda one: len(one[1].fields), default=None)
 
 
-_PREFIX = re.compile(
+_PREFIX = late(
     rb"(?:(?P<stamp>" + CLOCK + rb") +)?(?:(?P<level>[IWEDT]) +)?"
     rb"(?:(?:(?P<slot>slot) +)?(?:(?P<slot_func>[^\s:|]*): *)?id +(?P<id>\d+) *\| *task +(?P<task>-?\d+) *\| *"
     rb"|(?P<other>srv|que|res|cmn|spec) +(?:(?P<other_func>[^\s:]*): *)?)?[ \t]*"
 )
-_LEFT_OUT = re.compile(
-    rb"(?<![ \t])[ \t]*(?:\[\.\.\. [\d,]+ characters \.\.\.\].*|\.\.\.|\xe2\x80\xa6)[ \t]*\Z", re.DOTALL
-)
+_LEFT_OUT = late(rb"(?<![ \t])[ \t]*(?:\[\.\.\. [\d,]+ characters \.\.\.\].*|\.\.\.|\xe2\x80\xa6)[ \t]*\Z", re.DOTALL)
 """How reports, terminals and people mark what they leave out."""
-_SEPARATOR = re.compile(rb"\| *|: +")
+_SEPARATOR = late(rb"\| *|: +")
 _SEPARATORS_MAX = 6
-_LAST_WORDS = re.compile(rb"[A-Za-z_][\w.()]*[^\w]*\Z")
+_LAST_WORDS = late(rb"[A-Za-z_][\w.()]*[^\w]*\Z")
 """What names a field: the last word before it, and the signs behind that."""
 _MIN_CUT = 16
 """Characters: less of a message than this, and than its first words, may be another one (``loading model``)."""

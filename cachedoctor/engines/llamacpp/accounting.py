@@ -125,6 +125,8 @@ class Prefix(msgspec.Struct, frozen=True, gc=False):
     """Its bounds as the log gives them, before reuse has a say; equal where it is exact."""
     least: int | None = None
     """Its lower bound, where no more is known."""
+    source: str | None = None
+    """What it was derived from, where it was not printed."""
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):
@@ -210,7 +212,7 @@ def prefix(seen: Observed, found: Held, numbers: Counts, facts: Facts, *, shown:
     if cached is not None and seen.reused_chunks:
         cached = max(0, cached - seen.reused_chunks)  # moved there by --cache-reuse, not part of the prefix
     shares, whole = _from_shares(found, numbers.prompt), _all_reused(seen, facts, shown=shown)
-    between, least, exact, near = shares, None, lcp is not None, None
+    between, least, exact, near, source = shares, None, lcp is not None, None, None
     if lcp is not None:
         between = (lcp, lcp)
     elif seen.checks and "images" not in facts.shows:  # images may take fewer positions than tokens (M-RoPE)
@@ -221,19 +223,19 @@ def prefix(seen: Observed, found: Held, numbers: Counts, facts: Facts, *, shown:
             between = shares = by_refusals(seen, found.f_keep)
     if near is not None:
         lcp, exact = near[0], near[0] == near[1]
-        numbers.derived["common_prefix_tokens"] = "checkpoint threshold + n_swa"
+        source = "checkpoint threshold + n_swa"
     elif lcp is None and between is not None and shares is not None:
         lcp = _within(between, cached if whole is not False else None, found.tokens)
-        numbers.derived["common_prefix_tokens"] = "similarity and f_keep"
+        source = "similarity and f_keep"
     elif lcp is None and cached and (whole or cached == found.tokens):
         lcp = cached  # nothing reused may also mean cache_prompt = false
-        numbers.derived["common_prefix_tokens"] = "cached"
+        source = "cached"
     elif lcp is None and seen.truncate_failed_at is not None:
         lcp, exact = seen.truncate_failed_at, True
-        numbers.derived["common_prefix_tokens"] = "where the memory could not be cut"
+        source = "where the memory could not be cut"
     if lcp is not None and cached is not None and cached > lcp:
         lcp = cached
-    return Prefix(lcp, exact, between, least)
+    return Prefix(lcp, exact, between, least, source)
 
 
 def _with_threshold(
@@ -372,11 +374,11 @@ def stretch(request: Request) -> Stretch | None:
     """What a request processed of its slot's content; None where the log does not tell."""
     cached, prompt, mark = request.cached_tokens, request.prompt_tokens, request.marks.get("cached")
     created, exact = request.created, request.lcp_exact
-    whole = not (request.shifted or request.reused_chunks or request.images or request.restored_from_ram)
+    whole = not (request.shifted or request.seen.reused_chunks or request.seen.images or request.restored_from_ram)
     if cached is None or prompt is None or mark is None or created is None or not whole or request.partial:
         return None
     diverged = request.common_prefix_tokens if exact else cached
-    if diverged is None or ((request.restored or request.forced) and not exact):
+    if diverged is None or ((request.restored or request.seen.forced) and not exact):
         return None
     if diverged >= prompt - 1:
         diverged = prompt  # a repeated prompt computes its last token again

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
-from cachedoctor.knowledge.texts import LaterPattern
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model.observed import Asked
 
 ANSWERED = "http_done"
@@ -64,15 +64,15 @@ _LEAD = (
     + rb"|(?:error|message|msg|err|detail|reason)=(?:" + _QUOTE + rb")?"
     + rb"|" + _NAMED + rb")(?:" + _NAMED + rb")?(?:\d{3}:?)?(?:\\{1,4}n)?)"
 )  # fmt: skip
-_NUMBERED = LaterPattern(
+_NUMBERED = late(
     _LEAD + rb"request\((?P<tokens>\d{1,10})tokens\)exceedstheavailablecontextsize\((?P<limit>\d{1,10})tokens\)"
 )
-_TYPED = LaterPattern(
+_TYPED = late(
     _LEAD + rb"therequestexceedstheavailablecontextsize[^{}]{1,60}exceed_context_size_error[^{}]{1,40}n_prompt_tokens"
     + _QUOTE + rb":(?P<tokens>\d{1,10})," + _QUOTE + rb"n_ctx" + _QUOTE + rb":(?P<limit>\d{1,10})"
 )  # fmt: skip
 """Older builds say the numbers beside the words alone."""
-_KEY = re.compile(rb"(?<!\\)\"(\w{1,40})\":\"|(\w{1,40})=\"")
+_KEY = late(rb"(?<!\\)\"(\w{1,40})\":\"|(\w{1,40})=\"")
 _NEAR = 1 << 12
 """Bytes before a refusal in which the key of the string that holds it is looked for."""
 _OF_ERRORS = (
@@ -100,7 +100,7 @@ def refusals(lines: list[bytes]) -> dict[int, tuple[int, bytes]]:
 
 def _refusals(text: bytes) -> Iterator[re.Match[bytes]]:
     for pattern in (_NUMBERED, _TYPED):
-        yield from (hit for hit in pattern.compiled.finditer(text) if _held_by_an_error(text, hit))
+        yield from (hit for hit in pattern.finditer(text) if _held_by_an_error(text, hit))
 
 
 def _held_by_an_error(text: bytes, hit: re.Match[bytes]) -> bool:
@@ -113,8 +113,8 @@ def _held_by_an_error(text: bytes, hit: re.Match[bytes]) -> bool:
 
 # b7710 and newer: "request (5887 tokens) exceeds the available context size (4096 tokens), try increasing it";
 # older builds say the same without numbers.
-_NUMBERS = re.compile(r"\((\d{1,10}) tokens\)[^(]*\((\d{1,10}) tokens\)")
-_OVERLONG = re.compile(r"exceeds? the available context size|larger than the max context size")
+_NUMBERS = late(r"\((\d{1,10}) tokens\)[^(]*\((\d{1,10}) tokens\)")
+_OVERLONG = late(r"exceeds? the available context size|larger than the max context size")
 
 
 class Overlong(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from cachedoctor.engines.catalogue.base import CLOCK, HOLE, Catalogue, Message
+from cachedoctor.knowledge.late_patterns import late
 
 
 class Partly(dict[str, object]):
@@ -22,14 +23,14 @@ _MOST = 1 << 14
 """Bytes of a row."""
 _NAMED = rb"(?:slot|srv|que|res|cmn) +[a-z_]{3,14}(?:\(\))?: +"
 _TIMES = rb"(?:prompt eval|(?<!prompt )eval|total) time +="
-_BEFORE = re.compile(rb"(?<=\S)[ \t]+(?=" + _NAMED + rb"|" + _TIMES + rb")")
-_BEFORE_CLOCK = re.compile(rb"(?<=\S)[ \t]+(?=" + CLOCK + rb" +[IWED] +(?:" + _NAMED + rb"|\S))")
-_CLOCK = re.compile(CLOCK + rb" +[IWED] ")
+_BEFORE = late(rb"(?<=\S)[ \t]+(?=" + _NAMED + rb"|" + _TIMES + rb")")
+_BEFORE_CLOCK = late(rb"(?<=\S)[ \t]+(?=" + CLOCK + rb" +[IWED] +(?:" + _NAMED + rb"|\S))")
+_CLOCK = late(CLOCK + rb" +[IWED] ")
 _FREE = frozenset({"text", "rest", "json", "sentence", "setting", "nolimit", "path", "pairs", "words", "ids"})
 """Kinds of holes that may hold anything."""
 _CLOSED = frozenset({"chat_format", "sampler_chain"})
 """Messages that end in such a hole, and hold names of the server there."""
-_PLAIN = re.compile(rb"[\w .>?/-]{1,400}")
+_PLAIN = late(rb"[\w .>?/-]{1,400}")
 
 
 def parts(lines: list[bytes], catalogue: Catalogue) -> dict[int, list[bytes]]:

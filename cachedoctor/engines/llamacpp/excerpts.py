@@ -20,6 +20,7 @@ from cachedoctor.engines.llamacpp.client_lines import refusals
 from cachedoctor.engines.llamacpp.excerpt_rows import Partly, parts
 from cachedoctor.engines.llamacpp.printed_text import CHANGED, Change, first_change
 from cachedoctor.engines.llamacpp.unknown_words import Unknown, unknown
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Segment
 
 if TYPE_CHECKING:
@@ -32,21 +33,21 @@ _TELLING = 8
 """Bytes: shorter first words of a message stand in many lines, and tell one only behind a slot and a task."""
 _WRAPS = 4
 """Lines over which one record is wrapped at most."""
-_COLOUR = re.compile(rb"\[(?:\d{1,3}(?:;\d{1,3}){0,4})?m")
+_COLOUR = late(rb"\[(?:\d{1,3}(?:;\d{1,3}){0,4})?m")
 """A colour that lost its ESC byte."""
-_LEADING = re.compile(rb"[ \t]*(?:(?:[-*+>]|\xe2\x80\xa2|\d{1,3}[.)])[ \t]+)?`{0,3}[ \t]*")
-_NO_ID = re.compile(rb"(" + STAMP + rb")slot +(?:[a-z_()]{3,20}: +)(?!id +\d)")
+_LEADING = late(rb"[ \t]*(?:(?:[-*+>]|\xe2\x80\xa2|\d{1,3}[.)])[ \t]+)?`{0,3}[ \t]*")
+_NO_ID = late(rb"(" + STAMP + rb")slot +(?:[a-z_()]{3,20}: +)(?!id +\d)")
 """The prefix of a slot's line without slot and task."""
-PREFIXED = re.compile(
+PREFIXED = late(
     rb"[ \t]*" + STAMP + rb"(?:slot|srv|que|res|cmn|spec) +[\w<>.:()]+ |"
     rb"[ \t]*" + CLOCK + rb" +[IWEDT] "
 )
 """A line that begins a record."""
-_REST_OF_NUMBER = re.compile(rb"\d|[ \t]+\d{1,9}(?:[ \t]*\Z|[^\d \t])")
+_REST_OF_NUMBER = late(rb"\d|[ \t]+\d{1,9}(?:[ \t]*\Z|[^\d \t])")
 """What is continued adds digits to the number before it; a row of tokens (``  26   285``) does not."""
 _SLOTS, _TASKS = 1_000, 10**15
 """There are no higher numbers of either."""
-_DIGITS = re.compile(rb"\d")
+_DIGITS = late(rb"\d")
 
 
 class Excerpt(msgspec.Struct):

@@ -174,13 +174,13 @@ class Fork:
     def _sum(self, event: Event) -> None:
         """No line has the length of a prompt: what was reused, and what was computed."""
         life = self._life()
-        slot = life.timed() if event.slot < 0 else life.slots.get(event.slot)
-        seen = None if slot is None else slot.open
+        slot = life.slots.get(event.slot)
+        seen = life.timed() if event.slot < 0 else None if slot is None else slot.open
         computed = event.fields.get("n_prompt_processed")
-        if slot is None or seen is None or computed is None:  # an excerpt may have cut it off
+        if seen is None or computed is None:  # an excerpt may have cut it off
             return
         if seen.cached_tokens is not None and "cached" in seen.marks:
-            slot.sampled(seen.cached_tokens + computed)
+            seen.record_sampler(seen.cached_tokens + computed)
 
     @staticmethod
     def _as(row: R, event: Event, fields: dict[str, object]) -> Event:

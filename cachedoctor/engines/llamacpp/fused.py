@@ -10,10 +10,10 @@ import msgspec
 
 from cachedoctor.engines.catalogue.base import Event, stamp_of
 from cachedoctor.engines.llamacpp.life import Life
-from cachedoctor.engines.llamacpp.slot import MAX_CHECKS, Slot
+from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.model import Check, Mark
 from cachedoctor.model.bounds import MS, SHARE
-from cachedoctor.model.observed import Progressed
+from cachedoctor.model.observed import MAX_CHECKS, Progressed
 
 # Groups 1 and 2 are slot and task, from the slot prefix that stands before PATTERN.
 NEW_NAME, SIMILARITY, F_KEEP, T_LAST, TASK = range(3, 8)
@@ -218,13 +218,12 @@ def _tail_blocks(life: Life, slot: Slot, block: Block, first: int, task: int, at
 
 def _end_blocks(life: Life, slot: Slot, block: Block, first: int, task: int, at: int) -> None:
     header, ms, processed, reply_ms, generated, released, truncated = block.groups[first : first + 7]
-    if not slot.serves(task):
-        life.attend(slot, task, block.mark(0))
+    request = slot.request_of(task) or life.attend(slot, task, block.mark(0))
     if header:
         life.timing = slot
         at += 1
-    slot.timed(MS.of(float(ms)), int(processed), block.mark(at))
-    slot.generated(MS.of(float(reply_ms)), int(generated), block.numbers[at])
+    request.record_timing(MS.of(float(ms)), int(processed), block.mark(at))
+    request.record_reply(MS.of(float(reply_ms)), int(generated), block.numbers[at])
     if slot.release(int(released), truncated == b"1", block.mark(-1)):
         life.close(slot)
 
@@ -233,10 +232,11 @@ def _batches_blocks(life: Life, slot: Slot, block: Block, first: int, task: int,
     if life.first("seq_rm", slot.id, task):
         life.batch(slot, task, int(block.groups[first + CACHED]), block.mark(at))
     rest = block.groups[first + REST]
-    if rest and slot.waits_for_progress:
+    request = slot.open
+    if rest and request is not None and request.progress is None:
         said = READ_PROGRESS(rest)
         if said is not None:
-            slot.progress(Progressed(int(said[2]), float(said[3]), "all" if said[1] else "computed"))
+            request.record_progress(Progressed(int(said[2]), float(said[3]), "all" if said[1] else "computed"))
     created = rest.count(CREATED)
     if created:
         where = rest.rfind(CREATED)
@@ -250,11 +250,11 @@ _AFTER = len(CREATED)
 
 
 def _checks(life: Life, slot: Slot, block: Block) -> None:
-    life.attend(slot, block.task, block.mark(0))
+    request = life.attend(slot, block.task, block.mark(0))
     found = [READ_CHECK(line) for line in block.lines]
     checks = [
         Check(int(low), int(high), int(threshold), block.numbers[at], block.lines[at])
         for at, (low, high, threshold) in enumerate(match.groups() for match in found[:MAX_CHECKS] if match)
     ]
-    slot.checked(checks, len(found), block.mark(0))
-    slot.at(block.numbers[-1])
+    request.record_checks(checks, len(found), block.mark(0))
+    request.extend(block.numbers[-1])

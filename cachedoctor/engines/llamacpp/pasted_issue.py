@@ -10,11 +10,12 @@ import msgspec
 from cachedoctor.engines.catalogue.base import CLOCK
 from cachedoctor.engines.llamacpp.excerpts import PREFIXED, plain_of
 from cachedoctor.knowledge import builds, cmdline
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError, Given
 
 _LEAST = 3
 """Lines of a run; fewer may be quoted to point at them, and cost nothing."""
-_ONCE = re.compile(CLOCK + rb" +[IWEDT] |.{0,80}?prompt eval time = +\d")
+_ONCE = late(CLOCK + rb" +[IWEDT] |.{0,80}?prompt eval time = +\d")
 _QUOTE = b"> \t\r"
 
 
@@ -48,26 +49,26 @@ def _run(plain: list[bytes], above: int, at: int, after: int) -> tuple[int, int]
 
 _LINE_MAX = 1 << 12
 _LINES_MAX = 300
-FENCE = re.compile(rb"[> \t]*(?:```|~~~)")
+FENCE = late(rb"[> \t]*(?:```|~~~)")
 """The beginning of a line that opens or closes a block, quoted as well."""
-_HEADING = re.compile(r"(?:#{1,6} |\*\*)[ *]*([^#*\n]{1,80})")
+_HEADING = late(r"(?:#{1,6} |\*\*)[ *]*([^#*\n]{1,80})")
 _FORM = frozenset(
     {"name and version", "operating systems", "ggml backends", "hardware", "models", "first bad commit", "command line",
      "problem description & steps to reproduce", "relevant log output"}
 )  # fmt: skip
 """Headings of the form, which have no marks on the page."""
-_VERSION = re.compile(
+_VERSION = late(
     r"\b(?:version|build):? {0,8}b?(\d{4,7}) \([0-9a-f]{6,40}\)"
     r"|\bversion:? {0,8}v?\d[\w.-]{0,30} \(build (\d{4,7}), commit [0-9a-f]{6,40}\)",
     re.IGNORECASE,
 )
 """``version: 6123 (8ad7b3e6)``; from about b10470 on ``version: 0.6.0-dev (build 11457, commit 5ad1c5da0)``."""
-_OWN = re.compile(r"build: \d+ \(\w+\) with ")
+_OWN = late(r"build: \d+ \(\w+\) with ")
 """A log begins so: it names the build of its own server, and of no other one below."""
-_TAG = re.compile(r"(?:\b|-)b(\d{4,6})\b|(?:^|[\s:-])(v\d{1,3}\.\d{1,3}\.\d{1,4})(?![\w.-])")
+_TAG = late(r"(?:\b|-)b(\d{4,6})\b|(?:^|[\s:-])(v\d{1,3}\.\d{1,3}\.\d{1,4})(?![\w.-])")
 """``b6123``, or the end of an image's tag, or a release, ``v0.6.0``; only below a heading."""
 _VARIABLE = r"\$(?:\w+|\{\w+\})"
-_PLAIN = re.compile(
+_PLAIN = late(
     rf"""((?:[\w \t./:,=@%+~-]|{_VARIABLE}|'[^'\x00-\x1f]*'|"(?:[^"`$\\!\x00-\x1f]|{_VARIABLE})*")+?)"""
     r"""(?:(?:[|&;]|[ \t]\d?[<>](?!\()).*)?""",
     re.ASCII,

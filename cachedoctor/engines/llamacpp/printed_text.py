@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cachedoctor.engines.catalogue.base import STAMP, Message
-from cachedoctor.knowledge.texts import LaterPattern
+from cachedoctor.knowledge.late_patterns import late
 
 _STAMP = rb"(\d{1,9})\.(\d\d)\.(\d{3})\.(\d{3}) "
 _COMMON = rb"[ \t]{0,8}" + STAMP
 _SLOT = rb"slot ++[^\s:|]*+: *+id ++(?P<slot>\d{1,3}) *+\| *+task ++(?P<task>-?\d{1,18}) *+\| *+"
-_OPENS = re.compile(
+_OPENS = late(
     _COMMON
     + rb"(?:"
     + _SLOT
@@ -21,10 +21,10 @@ _OPENS = re.compile(
     + rb"|add_text: "
     + rb"|(?:[^\s:]{1,80}: )?Parsing (?:PEG )?input with format )"
 )
-_TOKENS = re.compile(_COMMON + _SLOT + rb"(?:[-\d \t]*)(?:\n|\Z)")
-_ROW = re.compile(_COMMON + _SLOT)
-_CLOCKED = re.compile(_STAMP)
-_NEXT_CLOCKED = re.compile(rb"\n" + _STAMP)  # led by a literal, for which sre then scans
+_TOKENS = late(_COMMON + _SLOT + rb"(?:[-\d \t]*)(?:\n|\Z)")
+_ROW = late(_COMMON + _SLOT)
+_CLOCKED = late(_STAMP)
+_NEXT_CLOCKED = late(rb"\n" + _STAMP)  # led by a literal, for which sre then scans
 ALWAYS = (b"| old: ...",)
 """Stands in each of these lines but ``new: ...``, which follows one."""
 AT_DEBUG = (*ALWAYS, b"log_server_r: request:  ", b" D add_text: ", b" input with format ")
@@ -86,8 +86,8 @@ def row_of(body: bytes) -> Opening | None:
 CHANGED = Message("prompt_changed", "client", 0, 0, "P0", "", "")
 """A value of a prompt changed; of no build, so that it narrows none."""
 
-_HUNK = re.compile(rb"@@ -\d{1,7}(?:,\d{1,7})? \+(?P<place>\d{1,7})(?:,\d{1,7})? @@")
-_FILE = re.compile(rb"(?:---|\+\+\+) (?P<path>[^\t\r\n]{1,400})")
+_HUNK = late(rb"@@ -\d{1,7}(?:,\d{1,7})? \+(?P<place>\d{1,7})(?:,\d{1,7})? @@")
+_FILE = late(rb"(?:---|\+\+\+) (?P<path>[^\t\r\n]{1,400})")
 _OF_PROMPTS = frozenset({b"", b"txt", b"text", b"json", b"jsonl", b"md", b"log", b"prompt"})
 """Endings of files that hold prompts or bodies."""
 _GIT = (b"diff --git ", b"index ", b"Index: ", b"similarity index ")
@@ -106,9 +106,9 @@ _DATES = (
     _CLOCK,
 )
 _KINDS = (
-    ("UUID", LaterPattern(rb"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b")),
-    ("date or time", LaterPattern(rb"\b(?:" + rb"|".join(_DATES) + rb")")),
-    ("random id", LaterPattern(rb"\b(?=[0-9a-f]{0,31}\d)(?=[0-9a-f]{0,31}[a-f])[0-9a-f]{8,64}\b")),
+    ("UUID", late(rb"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b")),
+    ("date or time", late(rb"\b(?:" + rb"|".join(_DATES) + rb")")),
+    ("random id", late(rb"\b(?=[0-9a-f]{0,31}\d)(?=[0-9a-f]{0,31}[a-f])[0-9a-f]{8,64}\b")),
 )
 _STANDS_FOR = b"\x00"
 
@@ -157,7 +157,7 @@ def _of_prompts(line: bytes) -> bool:
 def _value(before: bytes, after: bytes) -> tuple[str, bytes, bytes] | None:
     """(kind, what it was, what it is), where two lines are the same but for values of one kind."""
     for kind, later in _KINDS:
-        pattern = later.compiled
+        pattern = later
         was, is_now = pattern.findall(before), pattern.findall(after)
         same = pattern.sub(_STANDS_FOR, before) == pattern.sub(_STANDS_FOR, after) and len(was) == len(is_now)
         different = [(a, b) for a, b in zip(was, is_now, strict=True) if a != b] if same else []

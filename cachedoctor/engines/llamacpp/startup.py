@@ -9,6 +9,7 @@ import re
 from typing import Any, NamedTuple
 
 from cachedoctor.knowledge import builds
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Facts, Memory, Setting
 from cachedoctor.model.bounds import POSITIVE
 
@@ -60,14 +61,12 @@ RESTART_MARKS = frozenset({"load_model", "build_line", "build_info", "init_slots
 
 # general.architecture -> kind of memory, where the name decides it
 # (llama-arch.cpp, llama_model_is_recurrent and llama_model_is_hybrid)
-_HYBRID = re.compile(
-    r"qwen35|qwen3next|jamba|falcon-h1|granitehybrid|nemotron_h|plamo2|lfm2|bamba|kimi-linear|olmo-hybrid"
-)
-_RECURRENT = re.compile(r"^(mamba2?|rwkv\w*|arwkv7)$")
+_HYBRID = late(r"qwen35|qwen3next|jamba|falcon-h1|granitehybrid|nemotron_h|plamo2|lfm2|bamba|kimi-linear|olmo-hybrid")
+_RECURRENT = late(r"^(mamba2?|rwkv\w*|arwkv7)$")
 
 
-_BUILD = re.compile(r"b(\d{1,9})(?!\d)|v?\d[\w.-]{0,30} \(build (\d{1,7}),")
-_RELEASE = re.compile(r"v?\d{1,3}\.\d{1,3}\.\d{1,4}(?=-[0-9a-f]{7,12}\b|[ (]|$)")
+_BUILD = late(r"b(\d{1,9})(?!\d)|v?\d[\w.-]{0,30} \(build (\d{1,7}),")
+_RELEASE = late(r"v?\d{1,3}\.\d{1,3}\.\d{1,4}(?=-[0-9a-f]{7,12}\b|[ (]|$)")
 """A release alone, with or without its commit; ``0.9.1-dev`` names no build."""
 
 

@@ -6,37 +6,37 @@ was done about it, and only the position that the line names.
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from cachedoctor.engines.catalogue.base import CLOCK, Event, Message
+from cachedoctor.knowledge.late_patterns import late
 
 CLEARED = Message("truncate_fail", "slot", 0, 0, "W0", "", "")
 """The memory could not be cut and was cleared, in words of a fork; of no build, so that it narrows none."""
 REFUSED = Message("ckpt_restore_fail", "slot", 0, 0, "W0", "", "")
 """A checkpoint could not be restored, in words of a fork."""
 
-_LINE = re.compile(
+_LINE = late(
     rb"[ \t]*(?:" + CLOCK + rb" +)?(?:(?P<level>[IWED]) +)?slot +[^\s:|]{1,32}: *id +(?P<id>\d{1,3}) *\|"
     rb" *task +(?P<task>\d{1,15}) *\| *(?P<text>\S.{7,1000})"
 )
-_FAILURE = re.compile(
+_FAILURE = late(
     r"\b(?:fail(?:ed|s|ure)?|refus(?:ed|es|ing)|can(?:no|')t|could(?:n't| not)|unable|mismatch|abort(?:ed|ing)?)\b"
 )
-_MEMORY = re.compile(r"\b(?:memory|checkpoints?|pos(?:ition)?s?|p0|pos_m(?:in|ax)|cache|seq_rm|tokens)\b")
-_REMOVE = re.compile(r"\b(?:seq_rm|remov(?:e|es|ed|ing|al)|roll(?:s|ed|ing)?[ -]?back)\b")
-_CLEAR = re.compile(r"\b(?:clear(?:s|ed|ing)?|reset(?:s|ting)?)\b")
-_CHECKPOINT = re.compile(r"\bcheckpoints?\b")
-_RESTORE = re.compile(r"\brestor(?:e|es|ed|ing)\b")
-_RESCUE = re.compile(
+_MEMORY = late(r"\b(?:memory|checkpoints?|pos(?:ition)?s?|p0|pos_m(?:in|ax)|cache|seq_rm|tokens)\b")
+_REMOVE = late(r"\b(?:seq_rm|remov(?:e|es|ed|ing|al)|roll(?:s|ed|ing)?[ -]?back)\b")
+_CLEAR = late(r"\b(?:clear(?:s|ed|ing)?|reset(?:s|ting)?)\b")
+_CHECKPOINT = late(r"\bcheckpoints?\b")
+_RESTORE = late(r"\brestor(?:e|es|ed|ing)\b")
+_RESCUE = late(
     r"\b(?:put(?:s|ting)? back|instead|f[ae]ll(?:s|ing)? back|recover(?:s|ed|ing)?|retry(?:ing)?|"
     r"(?:next|another|older|earlier) (?:one|checkpoint))\b"
 )
-_WHOLE = re.compile(r"\b(?:from scratch|full|whole|entire)\b")
+_WHOLE = late(r"\b(?:from scratch|full|whole|entire)\b")
 """Falling back to all of the prompt is no rescue."""
-_SPECULATIVE = re.compile(r"\b(?:drafts?|drafted|speculat\w*|mtp|spec)\b")
-_POSITION = re.compile(r"\b(?:p0|pos(?:ition)?|from) *(?:>?=|:)? *(\d{1,10})\b")
-_COVERED = re.compile(r"\bpos_max *[=:] *(\d{1,10})\b")
+_SPECULATIVE = late(r"\b(?:drafts?|drafted|speculat\w*|mtp|spec)\b")
+_POSITION = late(r"\b(?:p0|pos(?:ition)?|from) *(?:>?=|:)? *(\d{1,10})\b")
+_COVERED = late(r"\bpos_max *[=:] *(\d{1,10})\b")
 
 
 class Unknown(NamedTuple):

@@ -6,7 +6,6 @@ versions.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import msgspec
@@ -14,7 +13,8 @@ import msgspec
 from cachedoctor.engines.answering import AnswerTracker, Program
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
-from cachedoctor.engines.looks import Literals
+from cachedoctor.engines.engine import Literals
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheSample, PrefillBatch, Session
 
 ROWS: list[R] = [
@@ -75,7 +75,7 @@ _LOOK = Literals(
     b"======== ",
     b"slot apply_checkp",
     b"batch_pending_prompt] ",
-    sure=re.compile(
+    sure=late(
         rb"(?m:^)(?:======== (?:Prompt cache: cache size: |Cache: cache_size = )\d|slot apply_checkp\w{0,16}: id +\d|"
         rb"INFO \[ {0,32}batch_pending_prompt\] kv cache rm \[p0, end\) \| tid=)"
     ),

@@ -6,12 +6,11 @@ Source: ``common/gen_logging.py`` and ``common/logger.py`` of TabbyAPI, which ha
 
 from __future__ import annotations
 
-import re
-
 from cachedoctor.engines.answering import AnswerTracker, Program
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
-from cachedoctor.engines.looks import Literals
+from cachedoctor.engines.engine import Literals
+from cachedoctor.knowledge.late_patterns import late
 
 ROWS: list[R] = [
     R("metrics", "tabbyapi", 0, 0, "I0", "Metrics (ID: {id:word}): {generated:d} tokens generated in {seconds:f} seconds (Queue: {queue_s:f} s, Process: {cached:count} cached tokens and {new:count} new tokens at {rates:text}",
@@ -33,7 +32,7 @@ PREFIX = (
 """``2026-09-06 04:04:21.722 INFO:     ``, the time is newer; or what a later part of a broken line begins with."""
 
 
-_CACHED = re.compile(rb"(?<!\d)(\d{1,10}) cached tokens and ")
+_CACHED = late(rb"(?<!\d)(\d{1,10}) cached tokens and ")
 _PARTS = 3
 """Lines behind the first part of a broken line on which its numbers can stand."""
 

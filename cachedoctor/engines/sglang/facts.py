@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Set
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -10,14 +9,15 @@ from typing import Any, NamedTuple
 from cachedoctor.engines import callers
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.knowledge import literals
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Session, Setting
 
 HEAD = rb"(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: [A-Z_]{2,8}\d{1,4})*\] "
 """The inside of ``[2026-07-04 04:31:24.998 DP0 PP0 TP0] ``; logs of 2024 have no date, one process has no rank."""
-_HEAD = re.compile(
+_HEAD = late(
     rb"\[(?:(?P<date>\d{4}-\d\d-\d\d) )?(?P<time>\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?P<rank>(?: [A-Z_]{2,8}\d{1,4})*)\] "
 )
-_DATA_PARALLEL = re.compile(r"\bDP\d+")
+_DATA_PARALLEL = late(r"\bDP\d+")
 
 
 class Writer(NamedTuple):

@@ -8,13 +8,14 @@ from functools import lru_cache
 
 import msgspec
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import BatchPeriod, Mark, PrefillBatch
 from cachedoctor.model.bounds import COUNT
 from cachedoctor.model.measured import BURST, FULL, PROBE, STATES_FULL, Period, Since
 
 _DIGITS = 15
 """Of a whole number that is read; Python converts no thousands of them."""
-_SHARE = re.compile(r"\d{1,3}(?:\.\d{1,6})?", re.ASCII)
+_SHARE = late(r"\d{1,3}(?:\.\d{1,6})?", re.ASCII)
 _LONGEST_SHARE = 10
 _PRESSED = 0.9
 """Share of the KV pool from which a chunk may be smaller than it should be, because no more fits."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from cachedoctor.engines.catalogue.base import Message
 from cachedoctor.engines.catalogue.logger import Field, Prefix, Vocabulary
 from cachedoctor.engines.sglang.fields import MEANINGS, PAIRS, field
-from cachedoctor.engines.sglang.messages import ROWS
-from cachedoctor.engines.sglang.reader import PREFIX
+from cachedoctor.engines.sglang.messages import PREFIX, ROWS
+from cachedoctor.knowledge.late_patterns import late
 
-_BEGIN = re.compile(rb"(?:" + PREFIX + rb")?+[ \t]*+")
-_PARTS = re.compile(
+_BEGIN = late(rb"(?:" + PREFIX + rb")?+[ \t]*+")
+_PARTS = late(
     rb"\[(?P<time>(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?P<ranks>(?: [A-Z_]{2,8}\d{1,4})*)\] \Z"
 )
 _HEAD = 1 << 12

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.knowledge.builds import is_hybrid
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Session, Setting
 from cachedoctor.model.session import release
 
@@ -50,10 +51,10 @@ def narrow(session: Session, number: int | None, file: str | None) -> None:
         session.build_source = "source"
 
 
-_QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
-_SPECULATIVE = re.compile(r"speculative_config=(?:None|SpeculativeConfig\((?P<config>[^)]*)\)|(?P<other>\{[^}]*\}))")
-_METHOD = re.compile(r"['\"]?method['\"]?[=:] ?['\"](\w{1,40})['\"]")
-_MODEL = re.compile(r"\bmodel='((?:[^'\\]|\\.){1,512})'")
+_QUOTED = late(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
+_SPECULATIVE = late(r"speculative_config=(?:None|SpeculativeConfig\((?P<config>[^)]*)\)|(?P<other>\{[^}]*\}))")
+_METHOD = late(r"['\"]?method['\"]?[=:] ?['\"](\w{1,40})['\"]")
+_MODEL = late(r"\bmodel='((?:[^'\\]|\\.){1,512})'")
 
 
 class Resolved(NamedTuple):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Mapping
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheSample
 from cachedoctor.model.bounds import PERCENT
 
-_PREFIX = re.compile(
+_PREFIX = late(
     rb"(?:\((?P<process>[\w.-]{1,60})[^()]{0,80}\) )?"
     rb"\[?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL)\s{1,4}(?P<month>\d\d)-(?P<day>\d\d) (?P<clock>\d\d:\d\d:\d\d)"
     rb"(?:[.,]\d{1,6})? \[?(?P<file>[\w./-]{1,200}\.py):(?P<source>\d{1,5})\]"
@@ -158,14 +158,14 @@ class Intervals:
         return since if usual <= since < 2 * usual else usual
 
 
-_NUMBER = re.compile(r"(\d{1,10}(?:\.\d{1,15})?)(?!\.?\d)")
+_NUMBER = late(r"(\d{1,10}(?:\.\d{1,15})?)(?!\.?\d)")
 _USAGE = " KV cache usage"
-_KV = re.compile(r"[A-Z]{2,8}" + _USAGE)
+_KV = late(r"[A-Z]{2,8}" + _USAGE)
 """``GPU`` up to 0.29 on every device, then the device's own name."""
 
 
 _HIT_RATE = "Prefix cache hit rate"
-_LAST_PAIR = re.compile(rb"(?:(?:usage|rate): \d{1,3}(?:\.\d{1,15})?%|(?<!usage)(?<!rate): \d{1,10}(?: reqs)?)\.?\s*\Z")
+_LAST_PAIR = late(rb"(?:(?:usage|rate): \d{1,3}(?:\.\d{1,15})?%|(?<!usage)(?<!rate): \d{1,10}(?: reqs)?)\.?\s*\Z")
 
 
 def torn(line: bytes, fields: Mapping[str, Any]) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 
 from cachedoctor.engines.beginnings import Beginnings
 from cachedoctor.engines.catalogue.base import Event
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Answer, Answers, Session, Setting
 
-_END = re.compile(r"['\"], (?:params: SamplingParams\(|prompt_token_ids: )")
+_END = late(r"['\"], (?:params: SamplingParams\(|prompt_token_ids: )")
 _HEADER = "x-anthropic-billing-header"
 _HEAD = 4096
 """Characters in which the header stands: before the system prompt."""

@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from cachedoctor.engines.catalogue.base import Message
 from cachedoctor.engines.catalogue.logger import Prefix, Vocabulary
 from cachedoctor.engines.vllm.fields import MEANINGS, field, pair
-from cachedoctor.engines.vllm.messages import ROWS
-from cachedoctor.engines.vllm.reader import PREFIX
+from cachedoctor.engines.vllm.messages import PREFIX, ROWS
+from cachedoctor.knowledge.late_patterns import late
 
-_BEGIN = re.compile(rb"(?:" + PREFIX + rb")?+[ \t]*+")
+_BEGIN = late(rb"(?:" + PREFIX + rb")?+[ \t]*+")
 _WRITER = rb"(?:\((?P<process>[\w.-]{1,60})(?: (?P<rank>rank=\d{1,6}))?(?: (?P<pid>pid=\d{1,10}))?\) )?"
 _LOGGER = (
     rb"\[?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL)\s{1,4}(?P<time>\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,6})?)"
     rb" \[?(?P<source>[\w./-]{1,200}\.py:\d{1,5})\] "
 )
 _LMCACHE = rb"\[(?P<dated>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{1,6})?)\] (?P<logger>LMCache) (?P<lmlevel>[A-Z]{4,8}): "
-_PARTS = re.compile(_WRITER + rb"(?:" + _LOGGER + rb"|" + _LMCACHE + rb")\Z")
+_PARTS = late(_WRITER + rb"(?:" + _LOGGER + rb"|" + _LMCACHE + rb")\Z")
 _HEAD = 1 << 12
 """Bytes of a prefix that are looked at; progress bars may be glued before it."""
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import re
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.texts import sound_json
 from cachedoctor.model import CacheDoctorError
 
 MAX_DEPTH = 200
 """Levels of JSON nesting; a tool schema has a dozen. Bounds every recursion over a request."""
-_JSON_START = re.compile(r'\s*(?:\{\s*(?:"|\}\s*$)|\[\s*(?:\{\s*"|\]\s*$|\[+\s*$))')
+_JSON_START = late(r'\s*(?:\{\s*(?:"|\}\s*$)|\[\s*(?:\{\s*"|\]\s*$|\[+\s*$))')
 
 
 def values_of(text: str, path: str) -> list[Any] | None:
@@ -77,7 +77,7 @@ def depth_of(value: Any) -> int:
     return deepest
 
 
-_TELLS = re.compile(r'"(?:usage|timings|meta_info)"\s*:')
+_TELLS = late(r'"(?:usage|timings|meta_info)"\s*:')
 _KEPT = ("id", "type", "model", "usage", "meta_info", "timings", "stop")
 """Keys of an answer that say how long the prompt was, and whose it is."""
 _ENDS = 8

@@ -6,7 +6,6 @@ programs write the body of a request in base64 as well, with or without ``encodi
 
 from __future__ import annotations
 
-import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,8 +19,9 @@ from cachedoctor.inputs.captures.captured import (
     telling,
     text_of,
 )
+from cachedoctor.knowledge.late_patterns import late
 
-LOOKS = re.compile(rb'\A\s*\{\s*"log"\s*:\s*\{')
+LOOKS = late(rb'\A\s*\{\s*"log"\s*:\s*\{')
 
 
 def read(values: list[Any]) -> Capture | None:

@@ -10,8 +10,9 @@ import re
 from typing import Any
 
 from cachedoctor.inputs.captures.captured import Capture, Captured, counts, encoded, json_of, object_of, seconds
+from cachedoctor.knowledge.late_patterns import late
 
-LOOKS = re.compile(
+LOOKS = late(
     rb'\A\s*\[?\s*\{(?=.{0,65536}?"(?:standard_logging_(?:object|payload)"\s*:|call_type"\s*:(?=.{0,65536}?"startTime"\s*:)))',
     re.S,
 )

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from cachedoctor.inputs.captures.captured import is_prompt, json_of, object_of
+from cachedoctor.knowledge.late_patterns import late
 
 Attributes = dict[str, Any]
 _DETAILS = "gen_ai.client.inference.operation.details"
 _MESSAGES = {f"gen_ai.{role}.message": role for role in ("system", "user", "assistant", "tool")}
-_FLAT = re.compile(
-    r"gen_ai\.prompt\.(\d{1,5})\.(role|content|tool_call_id|tool_calls\.(\d{1,3})\.(?:id|name|arguments))"
-)
-_FUNCTION = re.compile(r"llm\.request\.functions\.(\d{1,4})\.(name|description|parameters)")
+_FLAT = late(r"gen_ai\.prompt\.(\d{1,5})\.(role|content|tool_call_id|tool_calls\.(\d{1,3})\.(?:id|name|arguments))")
+_FUNCTION = late(r"llm\.request\.functions\.(\d{1,4})\.(name|description|parameters)")
 
 
 class Event(NamedTuple):
@@ -186,14 +184,14 @@ MODEL = "llm.model_name"
 SpanAttributes = dict[str, Any]
 _HIDDEN = "__REDACTED__"
 """Stands for what OPENINFERENCE_HIDE_... hides."""
-_MESSAGE = re.compile(r"llm\.input_messages\.(\d{1,5})\.message\.(role|content|tool_call_id|name)")
-_PART = re.compile(
+_MESSAGE = late(r"llm\.input_messages\.(\d{1,5})\.message\.(role|content|tool_call_id|name)")
+_PART = late(
     r"llm\.input_messages\.(\d{1,5})\.message\.contents\.(\d{1,4})\.message_content\.(type|text|image\.image\.url)"
 )
-_CALL = re.compile(
+_CALL = late(
     r"llm\.input_messages\.(\d{1,5})\.message\.tool_calls\.(\d{1,3})\.tool_call\.(id|function\.(?:name|arguments))"
 )
-_TOOL = re.compile(r"llm\.tools\.(\d{1,4})\.tool\.json_schema")
+_TOOL = late(r"llm\.tools\.(\d{1,4})\.tool\.json_schema")
 
 
 def asks_model(attributes: SpanAttributes) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,15 +15,16 @@ from cachedoctor.inputs.captures import (
     vllm_requests,
 )
 from cachedoctor.inputs.captures.captured import Capture
+from cachedoctor.knowledge.late_patterns import late
 
 JSON_FORMS = (har, llama_swap, litellm, otel_spans, transcripts)
 LOG_FORMS = (sglang_requests, vllm_requests)
 HEAD = 1 << 17
 """Bytes at the beginning of a file that tell whether it is a recording."""
 
-_LOG_BEGINS = re.compile(r'\s*(?:[^\s\[{<]|\[\d{4}-|\{"timestamp": "[^"\n]*", "event": ")')
+_LOG_BEGINS = late(r'\s*(?:[^\s\[{<]|\[\d{4}-|\{"timestamp": "[^"\n]*", "event": ")')
 """A log begins like this; JSON, and a prompt after a chat template, do not."""
-_LOG_LINE = re.compile(
+_LOG_LINE = late(
     r'(?:INFO|DEBUG|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d |\[\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d|"event": "request\.'
 )
 _LINES = 200

@@ -16,9 +16,10 @@ import msgspec
 
 from cachedoctor.inputs.captures.captured import Capture, Captured, counts, object_of
 from cachedoctor.knowledge import literals
+from cachedoctor.knowledge.late_patterns import late
 
-LOOKS = re.compile(r'(?:Receive|Finish): obj=GenerateReqInput\(|"event": "request\.(?:received|finished)"')
-_LINE = re.compile(
+LOOKS = late(r'(?:Receive|Finish): obj=GenerateReqInput\(|"event": "request\.(?:received|finished)"')
+_LINE = late(
     r"^(?:[^'\"\n]*?(?:Receive|Finish): obj=(?P<printed>GenerateReqInput\([^\n]*)"
     r'|[^\n{]*(?P<json>\{"timestamp": "[^"\n]*", "event": "request\.(?:received|finished)"[^\n]*\}))',
     re.M,
@@ -102,7 +103,7 @@ def _of_json(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 _TORN = object()
 """Stands for a value that was cut."""
-_PLAIN = re.compile(r"\[(?:[-\d, ]*|(?:'[^'\\\n]*(?:\\.[^'\\\n]*)*'|\"[^\"\\\n]*(?:\\.[^\"\\\n]*)*\"|, )*)\]")
+_PLAIN = late(r"\[(?:[-\d, ]*|(?:'[^'\\\n]*(?:\\.[^'\\\n]*)*'|\"[^\"\\\n]*(?:\\.[^\"\\\n]*)*\"|, )*)\]")
 """A list of numbers or strings alone."""
 
 

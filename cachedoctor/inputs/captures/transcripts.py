@@ -12,10 +12,9 @@ import re
 from typing import Any
 
 from cachedoctor.inputs.captures.captured import Capture, Captured, encoded, seconds
+from cachedoctor.knowledge.late_patterns import late
 
-LOOKS = re.compile(
-    rb'\A\s*\{(?=.{0,65536}?"parentUuid"\s*:)(?=.{0,65536}?"sessionId"\s*:)(?=.{0,65536}?"message"\s*:)', re.S
-)
+LOOKS = late(rb'\A\s*\{(?=.{0,65536}?"parentUuid"\s*:)(?=.{0,65536}?"sessionId"\s*:)(?=.{0,65536}?"message"\s*:)', re.S)
 _NOTE = (
     "a transcript has messages only: no system prompt, no tools, nothing of what Claude Code adds or clears in sending;"
     " no template is applied to it"

@@ -13,15 +13,16 @@ from typing import Any
 
 from cachedoctor.inputs.captures.captured import Capture, Captured
 from cachedoctor.knowledge import literals
+from cachedoctor.knowledge.late_patterns import late
 
-LOOKS = re.compile(r"Received request [^\s:]+: prompt: |Request [^\s:]+ details: prompt: ")
-_LINE = re.compile(
+LOOKS = late(r"Received request [^\s:]+: prompt: |Request [^\s:]+ details: prompt: ")
+_LINE = late(
     r"^[^'\"\n]*?(?:Received request [^\s:]+|Request [^\s:]+ details): prompt: "
     r"(?P<printed>(?P<none>None)|['\"])(?P<rest>[^\n]*)",
     re.M,
 )
-_IDS = re.compile(r"prompt_token_ids: \[((?:[0-9]{1,9}(?:, [0-9]{1,9})*)?)\]")
-_CUT_AT = re.compile(r"max_log_len['\"]?\s*[:=]\s*(\d{1,9})")
+_IDS = late(r"prompt_token_ids: \[((?:[0-9]{1,9}(?:, [0-9]{1,9})*)?)\]")
+_CUT_AT = late(r"max_log_len['\"]?\s*[:=]\s*(\d{1,9})")
 _SUSPICIOUS = 3
 """Longest prompts of one round length from which on they are taken to be cut."""
 _ROUND = 50

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 import msgspec
@@ -12,6 +11,7 @@ from cachedoctor.inputs.envelope.prefixes import HEADER, Prefix, Prefixes, origi
 from cachedoctor.inputs.envelope.records import Message, Piece, read_record, rewritten
 from cachedoctor.inputs.envelope.shapes import drop_progress, is_written, strip_controls
 from cachedoctor.inputs.envelope.unwrapper import DEPTH_MAX
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Launcher
 
 _ONCE = frozenset({"date", "level"})
@@ -61,7 +61,7 @@ class Chain(msgspec.Struct):
                 goes_on |= isinstance(record, Piece) and not record.complete
                 line = record.text
                 continue
-            match = (step.row.loose or step.row.strict).compiled.match(line)
+            match = (step.row.loose or step.row.strict).match(line)
             if match is None:
                 return line if step.row.name in _ONCE else None, goes_on
             if _names(match) != step.names:
@@ -124,16 +124,14 @@ _ROWS: tuple[tuple[str, Launcher], ...] = (
     ("Jan", "jan"),
 )
 """Begins of the names of prefixes, and what they tell. ``docker logs -t`` and kubectl write the same dates."""
-_CRI = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] ")
-_DOCKER = re.compile(rb'\{"log":".*"stream":"(?:stdout|stderr)"')
-_COLLECTED = re.compile(
+_CRI = late(rb"\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] ")
+_DOCKER = late(rb'\{"log":".*"stream":"(?:stdout|stderr)"')
+_COLLECTED = late(
     rb'"(?:kubernetes|kubernetes\.pod_name|kubernetes\.pod\.name|k8s\.pod\.name|podName)": ?["{]|"k8s_container"'
 )
 """What collectors add to the record of a pod: Fluent Bit, Filebeat, Vector, OpenTelemetry, stern, Google Cloud."""
-_SWAP = re.compile(rb"(?:\S+ )?\[(?:INFO|DEBUG)\] <[^>]{1,200}> Executing start command: ")
-_OLLAMA = re.compile(
-    rb"(?:^|: )time=\S+ level=[A-Z]+ source=(?:llama_server|routes|runner|sched|server|types)\.go:\d+ msg="
-)
+_SWAP = late(rb"(?:\S+ )?\[(?:INFO|DEBUG)\] <[^>]{1,200}> Executing start command: ")
+_OLLAMA = late(rb"(?:^|: )time=\S+ level=[A-Z]+ source=(?:llama_server|routes|runner|sched|server|types)\.go:\d+ msg=")
 """Its own lines, between those of the llama-server that it starts; it may run in a unit or a container itself."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 import tempfile
 from collections.abc import Iterator
 from typing import IO, Any
@@ -13,6 +12,7 @@ import msgspec
 from cachedoctor.inputs.envelope import labels
 from cachedoctor.inputs.envelope.collected import Collected, holds_line
 from cachedoctor.inputs.envelope.shapes import moment
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.texts import sound_json
 
 MOST = 32 << 20
@@ -20,10 +20,10 @@ MOST = 32 << 20
 _LOOKED_AT = 20_000
 """Texts that are looked at for a line of a server; a document without one in these is no log."""
 _DEEP = 8
-_ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*+\[\s*+(\S)")
-_OBJECT = re.compile(rb"(?:\xef\xbb\xbf)?\s*+\{")
-_INDENTED = re.compile(rb"(?:\xef\xbb\xbf)?\s*+\{[ \t\r]*+\n\s++\"")
-_BETWEEN = re.compile(rb"\n\}(?=[ \t\r]*+\n\s*+\{)")
+_ARRAY = late(rb"(?:\xef\xbb\xbf)?\s*+\[\s*+(\S)")
+_OBJECT = late(rb"(?:\xef\xbb\xbf)?\s*+\{")
+_INDENTED = late(rb"(?:\xef\xbb\xbf)?\s*+\{[ \t\r]*+\n\s++\"")
+_BETWEEN = late(rb"\n\}(?=[ \t\r]*+\n\s*+\{)")
 _ARRAYS = msgspec.json.Decoder(list[msgspec.Raw])
 _ORIGINS: tuple[labels.Role, ...] = ("pod", "container", "stream name", "unit", "host", "id", "file", "stream")
 

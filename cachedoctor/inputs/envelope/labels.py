@@ -6,10 +6,11 @@ journald have them. Knows decoded records; must not know lines.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
+
+from cachedoctor.knowledge.late_patterns import late
 
 Path = tuple[str, ...]
 """Keys from the outside in."""
@@ -51,8 +52,8 @@ _ORIGINS: tuple[tuple[Role, tuple[Role, ...]], ...] = (
     ("unit", ("host", "unit")), ("host", ("host",)), ("id", ("id",)), ("file", ("file",)),
 )  # fmt: skip
 """The role that is needed, the surest first, and all that name the server then."""
-_OTHER = re.compile(r"[^a-z]")
-_BETWEEN = re.compile(r"[._@/-]")
+_OTHER = late(r"[^a-z]")
+_BETWEEN = late(r"[._@/-]")
 
 
 class Label(NamedTuple):

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from cachedoctor.inputs.envelope.shapes import HEAD, MONTHS, SHAPED, TIMING, WEEKDAYS, WRITTEN
-from cachedoctor.knowledge.texts import LaterPattern
+from cachedoctor.knowledge.late_patterns import late
 
 _KNOWN_MAX = 256
 _LEVEL = rb"(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|CRITICAL|stdout|stderr)"
@@ -32,19 +32,19 @@ class Prefix(NamedTuple):
     name: str
     starts: bytes
     """First bytes that a line wrapped so can have."""
-    strict: LaterPattern[bytes]
+    strict: re.Pattern[bytes]
     """Matches where the prefix is certain; the group ``origin`` names the server, if any.
 
     Other groups name what a person may not want to show: ``host``, ``process``, ``zone``, ``data``."""
-    loose: LaterPattern[bytes] | None = None
+    loose: re.Pattern[bytes] | None = None
     """Matches the prefix before any text: trusted once ``strict`` has matched with the same origin."""
 
 
 def _row(name: str, starts: bytes, strict: bytes, loose: bytes | None = None) -> Prefix:
-    return Prefix(name, starts, LaterPattern(strict), None if loose is None else LaterPattern(loose))
+    return Prefix(name, starts, late(strict), None if loose is None else late(loose))
 
 
-HEADER = re.compile(_DATED + rb" ?\[" + _LEVEL + rb"\](?:\[(?P<logger>[^\]]*)\])?[ \t]*")
+HEADER = late(_DATED + rb" ?\[" + _LEVEL + rb"\](?:\[(?P<logger>[^\]]*)\])?[ \t]*")
 """A line of LM Studio that holds nothing but date and level: the text of the record is on the lines below."""
 
 _TIME_OF_DAY = rb"\d{1,2}:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?[AP]M)?"
@@ -156,7 +156,7 @@ TABLE = (
     ),
     _row("quote", b"> \t", rb"(?:(?:> ?){0,4}[ \t]{0,8}(?=" + HEAD + rb")|(?:> ){1,4}(?=" + TIMING + rb"))"),
 )
-_BODY = re.compile(HEAD)
+_BODY = late(HEAD)
 _BY_FIRST_BYTE = {byte: [row for row in TABLE if byte in row.starts] for row in TABLE for byte in row.starts}
 
 
@@ -181,11 +181,11 @@ class Prefixes:
         if not line or _BODY.match(line):
             return None
         for row in _BY_FIRST_BYTE.get(line[0], ()):
-            if match := row.strict.compiled.match(line):
+            if match := row.strict.match(line):
                 if row.loose and len(self._known) < _KNOWN_MAX:
                     self._known.add((row.name, origin_of(match)))
                 return match
-            if row.loose and (match := row.loose.compiled.match(line)) and (row.name, origin_of(match)) in self._known:
+            if row.loose and (match := row.loose.match(line)) and (row.name, origin_of(match)) in self._known:
                 return match
         return None
 
@@ -206,4 +206,4 @@ def within(outer: bytes | None, inner: bytes | None) -> bytes | None:
 
 def row_of(match: re.Match[bytes]) -> Prefix:
     """Row of the table that a matched prefix belongs to."""
-    return next(row for row in TABLE if match.re in (row.strict.compiled, row.loose and row.loose.compiled))
+    return next(row for row in TABLE if match.re.pattern in (row.strict.pattern, row.loose and row.loose.pattern))

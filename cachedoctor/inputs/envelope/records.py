@@ -5,7 +5,6 @@ Must not know their neighbours.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import msgspec
@@ -13,6 +12,7 @@ import msgspec
 from cachedoctor.inputs.envelope import labels
 from cachedoctor.inputs.envelope.prefixes import ISO
 from cachedoctor.inputs.envelope.shapes import is_shaped, is_written
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.texts import sound_json
 
 _LEVELS = {"info": "I", "warn": "W", "error": "E", "debug": "D"}
@@ -20,15 +20,15 @@ _LOGGED = frozenset({"DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "F
 """Levels of Python loggers; another word in their place may be a user's."""
 _NUMBER_MAX = 10**15
 """Numbers of records are smaller: processes, and microseconds of thirty years."""
-_SLOG = re.compile(rb'time=\S+ level=\w+ (?:source=\S+ )?msg=("(?:[^"\\]|\\.)*+")')
-_ASCTIME = re.compile(r"\d{4}-(\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{1,6})?$")
-_STAMP = re.compile(ISO)
-_CRI = re.compile(ISO + rb" (stdout|stderr) ([FP])(?::\S*)?(?: |$)")
+_SLOG = late(rb'time=\S+ level=\w+ (?:source=\S+ )?msg=("(?:[^"\\]|\\.)*+")')
+_ASCTIME = late(r"\d{4}-(\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{1,6})?$")
+_STAMP = late(ISO)
+_CRI = late(ISO + rb" (stdout|stderr) ([FP])(?::\S*)?(?: |$)")
 _LABEL = rb'[A-Za-z_]\w{0,100}="(?:[^"\\\n]|\\.)*+"'
-_LOGCLI = re.compile(rb"(" + ISO + rb") \{((?:" + _LABEL + rb"(?:, ?)?)*+)\}(?: |$)")
+_LOGCLI = late(rb"(" + ISO + rb") \{((?:" + _LABEL + rb"(?:, ?)?)*+)\}(?: |$)")
 _LABELS_AT = 40
 """Bytes before which the labels begin."""
-_PAIR = re.compile(rb'(\w++)=("(?:[^"\\\n]|\\.)*+")')
+_PAIR = late(rb'(\w++)=("(?:[^"\\\n]|\\.)*+")')
 
 
 class Piece(msgspec.Struct):

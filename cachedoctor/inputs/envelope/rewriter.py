@@ -13,10 +13,11 @@ from cachedoctor.inputs.envelope.prefixes import HEADER, Prefixes, origin_of, wi
 from cachedoctor.inputs.envelope.records import Piece
 from cachedoctor.inputs.envelope.shapes import candidates, drop_progress, strip_controls
 from cachedoctor.inputs.envelope.unwrapper import DEPTH_MAX
+from cachedoctor.knowledge.late_patterns import late
 
-_NUMBER = re.compile(rb" *\d{1,5}")
-_COUNTED = re.compile(rb"[-_]\d\Z")
-_HARMLESS = {"pid": re.compile(rb"-|\d{1,10}"), "zone": re.compile(rb"[A-Z]{1,5}|[+-]\d{2,4}")}
+_NUMBER = late(rb" *\d{1,5}")
+_COUNTED = late(rb"[-_]\d\Z")
+_HARMLESS = {"pid": late(rb"-|\d{1,10}"), "zone": late(rb"[A-Z]{1,5}|[+-]\d{2,4}")}
 
 
 def renamed(match: re.Match[bytes], name: Callable[[str, bytes], bytes]) -> bytes:

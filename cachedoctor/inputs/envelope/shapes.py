@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from cachedoctor.knowledge.texts import LaterPattern
+from cachedoctor.knowledge.late_patterns import late
 
 _FUNCTION = rb"[\w()~]{1,40}"
 HEAD = (
@@ -34,10 +34,10 @@ WRITTEN = rb"(?:" + SHAPED + rb"|" + _LOGGED + rb")"
 MONTHS = rb"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 WEEKDAYS = rb"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
 
-_SHAPED = LaterPattern(SHAPED)
-_NEXT_SHAPED = LaterPattern(rb"\n(?=" + SHAPED + rb")")
-_WRITTEN = LaterPattern(WRITTEN)
-_NEXT_WRITTEN = LaterPattern(rb"\n(?=" + WRITTEN + rb")")
+_SHAPED = late(SHAPED)
+_NEXT_SHAPED = late(rb"\n(?=" + SHAPED + rb")")
+_WRITTEN = late(WRITTEN)
+_NEXT_WRITTEN = late(rb"\n(?=" + WRITTEN + rb")")
 
 _RANKED = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: [A-Z_]{2,8}\d{1,4}){1,6}\] (?!" + SHAPED + rb")"
 """The inside of ``[2026-07-04 04:31:24 DP0 TP0] ``, behind which SGLang writes: no wrapper, and every line has it."""
@@ -55,37 +55,35 @@ _CANDIDATE = (
     rb"|[ \t]{1,8}+(?:slot|srv|que|res|cmn|spec|[IWED] |\d)|[A-Za-z][\w.@-]*+ ++\|"
     rb"|[a-z][a-z0-9]*+-[a-z0-9.-]++ [a-z0-9][a-z0-9-]*+ )"
 )
-_FIRST = re.compile(_CANDIDATE)
+_FIRST = late(_CANDIDATE)
 # Led by a literal, for which sre then scans; "^" would be tried at every byte.
-_LATER = re.compile(rb"\n(?=" + _CANDIDATE + rb")")
+_LATER = late(rb"\n(?=" + _CANDIDATE + rb")")
 
-_ESCAPES = re.compile(
-    rb"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b\n]*+(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[=>78cDEHMNOZ])"
-)
-_PROGRESS = LaterPattern(rb"^(?!" + HEAD + rb")[^\n]*\r(?=" + HEAD + rb")", re.MULTILINE)
+_ESCAPES = late(rb"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b\n]*+(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[=>78cDEHMNOZ])")
+_PROGRESS = late(rb"^(?!" + HEAD + rb")[^\n]*\r(?=" + HEAD + rb")", re.MULTILINE)
 
 
 def is_shaped(body: bytes) -> bool:
     """Whether a llama.cpp server may have written ``body``, as those see it who take wrappers off."""
-    return _SHAPED.compiled.match(body) is not None
+    return _SHAPED.match(body) is not None
 
 
 def shaped(lines: bytes) -> list[int]:
     """Offsets of the lines that are shaped so."""
-    starts = [match.end() for match in _NEXT_SHAPED.compiled.finditer(lines)]
+    starts = [match.end() for match in _NEXT_SHAPED.finditer(lines)]
     return [0, *starts] if is_shaped(lines) else starts
 
 
 def is_written(body: bytes) -> bool:
     """Whether a server of any kind may have written ``body``."""
-    return _WRITTEN.compiled.match(body) is not None
+    return _WRITTEN.match(body) is not None
 
 
 def first_written(lines: bytes) -> bytes | None:
     """Return the first of these lines that a server of any kind may have written."""
     start = 0
     if not is_written(lines):
-        found = _NEXT_WRITTEN.compiled.search(lines)
+        found = _NEXT_WRITTEN.search(lines)
         if found is None:
             return None
         start = found.end()
@@ -108,7 +106,7 @@ def drop_progress(text: bytes) -> bytes:
 
     Any other carriage return stays: what stands before it may be the record, and what follows it a prompt's text.
     """
-    return _PROGRESS.compiled.sub(b"", text) if b"\r" in text else text
+    return _PROGRESS.sub(b"", text) if b"\r" in text else text
 
 
 def candidates(block: bytes) -> list[int]:
@@ -124,12 +122,12 @@ _HEAD = 300
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _CLOCK = r"(?P<clock>(?:[01]\d|2[0-4]):[0-5]\d:[0-6]\d)(?:[.,](?P<part>\d{1,6})\d{0,3})?"
 _ZONE = r" ?(?P<zone>Z\b|UTC\b|[+-]\d\d:?\d\d(?!\d))?"
-_DATE = re.compile(r"(?<!\d)(?P<date>\d{4}[-/](?:0\d|1[0-2])[-/][0-3]\d)[ T]" + _CLOCK + _ZONE)
-_NANOS = re.compile(r"[.,]\d{6}(\d{1,3})")
-_TIME = re.compile(_DATE.pattern + r"|\d{9,20}(?:\.\d{1,9})?")
-_PROMPT = re.compile(r"\b(?:old|new): ")
+_DATE = late(r"(?<!\d)(?P<date>\d{4}[-/](?:0\d|1[0-2])[-/][0-3]\d)[ T]" + _CLOCK + _ZONE)
+_NANOS = late(r"[.,]\d{6}(\d{1,3})")
+_TIME = late(_DATE.pattern + r"|\d{9,20}(?:\.\d{1,9})?")
+_PROMPT = late(r"\b(?:old|new): ")
 """Behind it llama-server prints text of prompts."""
-_MONTH = re.compile(rf"(?:^|[ >|])(?P<month>[A-Z][a-z]{{2}}) (?P<day>[ 0-3]\d) {_CLOCK} ")
+_MONTH = late(rf"(?:^|[ >|])(?P<month>[A-Z][a-z]{{2}}) (?P<day>[ 0-3]\d) {_CLOCK} ")
 
 
 def wall_time(stored: bytes) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from math import isinf, isnan
@@ -11,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from cachedoctor.inputs.metrics.prometheus import Exposition, Sample
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Bucket, Counters
 from cachedoctor.model.bounds import MOST
 
@@ -25,7 +25,7 @@ MAX_BARS = 64
 PLACES = ("instance", "pod")
 """Labels by which a collector tells servers apart that it wrote into one dump."""
 
-_PARTS = re.compile(r"([a-z]+)[:_](.+)")
+_PARTS = late(r"([a-z]+)[:_](.+)")
 
 
 class EngineCounts(msgspec.Struct):

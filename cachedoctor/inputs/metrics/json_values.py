@@ -5,13 +5,13 @@ A line is taken as it comes; only what spans lines, and arrays, are held as a wh
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
 
 from cachedoctor.inputs.metrics.prometheus import whole_lines
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError
 
 MAX_HELD = 64 * 1024 * 1024
@@ -19,9 +19,9 @@ MAX_HELD = 64 * 1024 * 1024
 MAX_DEPTH = 64
 """Levels of what spans lines; responses have about ten."""
 
-_TOKEN = re.compile(rb'"(?:[^"\\\n]|\\.)*+"?|[{}\[\]]')
+_TOKEN = late(rb'"(?:[^"\\\n]|\\.)*+"?|[{}\[\]]')
 """A string that does not end on its line is one up to there: nothing is looked at twice."""
-_FIELD = re.compile(rb"(?:event|id|retry)?:")
+_FIELD = late(rb"(?:event|id|retry)?:")
 """What an event stream has besides data."""
 _DATA = b"data:"
 _HINT = "give what the server answered: one response a line, an array of them, or the lines of a stream"

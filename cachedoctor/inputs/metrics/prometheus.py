@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError
 
 
@@ -40,7 +41,7 @@ _FENCE = b"```"
 _NAME = rb"[a-zA-Z_:][a-zA-Z0-9_:]*+"
 _QUOTED = rb'"(?:[^"\\]|\\.)*+"'
 _NUMBER = rb"[+-]?(?:(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d{1,4})?|(?i:NaN|Inf(?:inity)?))"
-_SAMPLE = re.compile(
+_SAMPLE = late(
     rb"[ \t]*+(" + _NAME + rb")[ \t]*+"
     rb"(?:\{((?:[^\"{}]|" + _QUOTED + rb")*+)\})?[ \t]*+"
     rb"(?<=[ \t}])(" + _NUMBER + rb")"
@@ -48,9 +49,9 @@ _SAMPLE = re.compile(
     rb"[ \t]*+(?:#.*+)?"
 )  # fmt: skip
 """Name, labels, value, timestamp; an exemplar behind them says nothing of the value."""
-_LABEL = re.compile(rb"[ \t]*+([a-zA-Z_][a-zA-Z0-9_]*+)[ \t]*+=[ \t]*+(" + _QUOTED + rb")[ \t]*+(?:,|$)")
-_META = re.compile(rb"[ \t]*+#[ \t]++(HELP|TYPE)[ \t]++(" + _NAME + rb")(?:[ \t]++(.*+))?")
-_ESCAPE = re.compile(r"\\(.)")
+_LABEL = late(rb"[ \t]*+([a-zA-Z_][a-zA-Z0-9_]*+)[ \t]*+=[ \t]*+(" + _QUOTED + rb")[ \t]*+(?:,|$)")
+_META = late(rb"[ \t]*+#[ \t]++(HELP|TYPE)[ \t]++(" + _NAME + rb")(?:[ \t]++(.*+))?")
+_ESCAPE = late(r"\\(.)")
 _ESCAPED = {"n": "\n", "\\": "\\", '"': '"'}
 _SECONDS = 1e11
 """A timestamp above is in milliseconds (0.0.4), below in seconds (OpenMetrics): 1e11 ms were in 1973."""

@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 from cachedoctor.inputs.sources import unpack
 from cachedoctor.inputs.sources.file import open_log
+from cachedoctor.knowledge.late_patterns import late
 
-_COMPRESSED = re.compile(r"\.(?:gz|xz|bz2|zst)$")
+_COMPRESSED = late(r"\.(?:gz|xz|bz2|zst)$")
 # logrotate's dateext (-20260101, -2026010113, -1767225600) and the dotted dates of other rotators.
-_DATE = re.compile(r"[.-](\d{4}-?\d\d-?\d\d(?:[T_-]?\d\d(?:[:-]?\d\d){0,2})?)$")
+_DATE = late(r"[.-](\d{4}-?\d\d-?\d\d(?:[T_-]?\d\d(?:[:-]?\d\d){0,2})?)$")
 # Three digits at most: a longer number is rather a port or a process id.
-_NUMBER = re.compile(r"\.(\d{1,3})$")
+_NUMBER = late(r"\.(\d{1,3})$")
 
 _DATED, _NUMBERED, _CURRENT = range(3)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import select
 import sys
 from collections.abc import Callable, Iterator
 
 from cachedoctor.inputs.sources.base import IDLE_SECONDS, READ_SIZE, Source, SourceError, Told, unheard
 from cachedoctor.inputs.sources.unpack import MAX_BYTES, unpacked, utf8
+from cachedoctor.knowledge.late_patterns import late
 
 
 def arrivals(fd: int) -> Iterator[bytes]:
@@ -81,8 +81,8 @@ class StdinSource:
             raise SourceError(what, _HINT) from fault
 
 
-_FIRST_WORD = re.compile(rb"[ \t]*\S{1,24}")
-_NUMBER = re.compile(rb"\d+")
+_FIRST_WORD = late(rb"[ \t]*\S{1,24}")
+_NUMBER = late(rb"\d+")
 
 
 def begins_a_line(text: bytes, before: bytes) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -11,10 +10,11 @@ from typing import NamedTuple
 from cachedoctor.doctor.scratch import printable
 from cachedoctor.doctor.tables.tables import is_log
 from cachedoctor.inputs.sources.generations import is_rotation, rotations
+from cachedoctor.knowledge.late_patterns import late
 
-_POD = re.compile(r"([^_]+)_([^_]+)_[^_]+")
+_POD = late(r"([^_]+)_([^_]+)_[^_]+")
 """``NAMESPACE_POD_UID`` below /var/log/pods."""
-_CONTAINER_LOG = re.compile(r"\d+\.log")
+_CONTAINER_LOG = late(r"\d+\.log")
 """``N.log``: one for each start of a container."""
 _HEAD = 1 << 15
 """Bytes by which a file is known to be no log of a server, however it goes on."""

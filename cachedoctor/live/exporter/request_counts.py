@@ -135,7 +135,7 @@ class RequestCounts(Listener):
         server, model, client = (
             self.server(r.facts.origin),
             bounded("model", r.facts.model),
-            bounded("client", r.client),
+            bounded("client", r.seen.asked.client),
         )
         counts[Series("requests", server, model, client)] += 1
         for metric, outcome, amount in _amounts(judged):

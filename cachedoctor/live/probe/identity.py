@@ -9,22 +9,23 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.live.probe.connection import MODELS, Connection
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.probed import ProbedServer
 
 PORTS = (9931, 8080, 1234, 11434, 8000, 30000)
 """Where such servers listen when nothing else is said."""
-_RUNNING = re.compile(
+_RUNNING = late(
     rb"^(?:llamacpp:requests_processing|vllm:num_requests_running|sglang:num_running_reqs)"
     rb"(?:\{[^}\n]*\})? ([0-9.e+]{1,12})",
     re.MULTILINE,
 )
-_CONFIG = re.compile(rb"^vllm:cache_config_info\{([^\n]{0,16384})\}", re.MULTILINE)
-_LABEL = re.compile(rb'\b(\w++)="(\w*)"')
+_CONFIG = late(rb"^vllm:cache_config_info\{([^\n]{0,16384})\}", re.MULTILINE)
+_LABEL = late(rb'\b(\w++)="(\w*)"')
 _BLOCKS = ("block_size", "effective_attention_block_size", "cache_hit_alignment_tokens")
 """Labels of vLLM 0.32; the largest decides, unless ``prefix_match_unit`` is set (vllm/config/cache.py)."""
-_FINISHED = re.compile(
+_FINISHED = late(
     rb"^(?:vllm:request_success_total|sglang:num_requests_total)(?:\{[^\n]*\})? ([0-9.e+]{1,20})", re.MULTILINE
 )
 BUSY = {

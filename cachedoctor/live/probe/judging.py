@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.live.probe.measuring import little
 from cachedoctor.model.probed import ProbeCause, ProbedServer, ProbeQuestion
 
@@ -30,7 +30,7 @@ _INSERTED = 4
 _RAM_BLIND, _CUT_BLIND = 7964, range(7079, 7965)
 """Builds that use no RAM cache, and look for no checkpoint, while a projector is loaded; mended in b8156 (CD209)."""
 _MENDED = 8156
-_BUILD = re.compile(r"b(\d{4,6})\b")
+_BUILD = late(r"b(\d{4,6})\b")
 _BETWEEN = "ask the server itself, without what stands between (gateway, proxy): if the fault is gone, it is there"
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 
 import msgspec
 
 from cachedoctor.inputs.sources.file import open_log
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.probed import Probe, ProbeChange
 from cachedoctor.redaction.secrets import hidden
 from cachedoctor.report.text.text_safe import cut
 
-_SLASH = re.compile(r"[/\\]")
+_SLASH = late(r"[/\\]")
 _MOST_BYTES = 4 << 20
 _HINT = "--against takes what --save, or -f json, wrote"
 _ODD = ("less", "more")

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.live.proxy.conversation_fixes import (
     EditedBody,
     FollowedRequest,
@@ -25,9 +26,9 @@ from cachedoctor.live.proxy.json_spans import Edit, JsonSpan, applied, items, me
 from cachedoctor.live.proxy.known_conversation import KnownConversation, KnownConversations, TurnTrail, extended, trail
 from cachedoctor.prompts.recognisers.client_marks import NAME
 
-_HEADER = re.compile(re.escape(NAME) + r"(?:[ \t]*[A-Za-z_][\w-]*=[^;\s\\\"]*;)+")
+_HEADER = late(re.escape(NAME) + r"(?:[ \t]*[A-Za-z_][\w-]*=[^;\s\\\"]*;)+")
 """The header in the text of JSON: its last field ends with a semicolon, too, so that no half of one is dropped."""
-_REST = re.compile(r"(?:\\n)*")
+_REST = late(r"(?:\\n)*")
 """Line ends behind it, as JSON writes them."""
 
 
@@ -99,7 +100,7 @@ class BodyFixer:
 
 _Fix = Callable[[RequestText], EditedBody | None]
 _Named = tuple[str, _Fix]
-_MESSAGES = re.compile(rb'"(?:messages|input)"')
+_MESSAGES = late(rb'"(?:messages|input)"')
 
 
 def _trail(request: RequestText) -> TurnTrail | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import re
 import secrets
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -13,11 +12,13 @@ from typing import NamedTuple
 
 from aiohttp import web
 
+from cachedoctor.knowledge.late_patterns import late
+
 Fields = list[tuple[bytes, bytes]]
 
 LONGEST_LINE = 1 << 16
 """Bytes of a line of a head."""
-_CONTROL = re.compile(rb"[\0-\x08\x0a-\x1f\x7f]")
+_CONTROL = late(rb"[\0-\x08\x0a-\x1f\x7f]")
 
 _HOP = frozenset(
     {b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
@@ -66,7 +67,7 @@ def _is_text(value: bytes) -> bool:
     return _CONTROL.search(value) is None
 
 
-_WORDS = re.compile(r"[^a-z0-9]+")
+_WORDS = late(r"[^a-z0-9]+")
 _TELLING = frozenset(
     {"auth", "authorization", "authentication", "authenticated", "authuser", "apikey", "key", "token", "jwt", "bearer"}
     | {"secret", "password", "credential", "credentials", "cookie", "salt", "assertion", "cert", "certificate"}
@@ -222,6 +223,6 @@ def _files() -> int:
 
 def _silent() -> logging.Logger:
     """What aiohttp may write to: it quotes lines of a request that is no HTTP, which may hold a key."""
-    logger = logging.Logger("cachedoctor.live.proxy")
+    logger = logging.Logger("cachedoctor.proxy")
     logger.disabled = True
     return logger

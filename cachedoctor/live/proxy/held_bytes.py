@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.live.proxy.json_spans import decode
 
 EACH = 32 << 20
@@ -16,7 +16,7 @@ TOGETHER = 64 << 20
 ANSWER = 4 << 20
 """Bytes of one answer, or of one line of a stream: more says nothing here."""
 
-_TELLS = re.compile(
+_TELLS = late(
     rb'"usage"\s*:\s*\{|"timings"|"meta_info"|\[DONE\]|"message_st|"response\.(?:created|completed|incomplete)"'
 )
 """What a line of a stream has that ``metrics/responses.py`` reads."""

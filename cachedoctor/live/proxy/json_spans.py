@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
+
+from cachedoctor.knowledge.late_patterns import late
 
 
 class Number(msgspec.Struct, frozen=True):
@@ -68,8 +69,8 @@ def _refuse(name: str) -> Any:
 _DECODER = json.JSONDecoder(object_pairs_hook=_distinct, parse_int=Number, parse_float=Number, parse_constant=_refuse)
 
 
-_BLANK = re.compile(r"[ \t\r\n]*")
-_ESCAPE = re.compile(r"\\(?:u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|.)")
+_BLANK = late(r"[ \t\r\n]*")
+_ESCAPE = late(r"\\(?:u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|.)")
 """One character of a string that is written with several; two halves of a surrogate pair are one."""
 
 

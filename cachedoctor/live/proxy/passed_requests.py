@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import time
 
 import msgspec
 
 from cachedoctor.inputs.metrics.responses import Usage
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.texts import sound_json
 from cachedoctor.live.proxy.exchange import Change, Seen
 from cachedoctor.live.proxy.record_file import MARK
@@ -79,7 +79,7 @@ _LONGEST = 64 << 20
 """Bytes of a line; with --keep-text a record holds the whole body."""
 _MOST = 1024
 """Conversations that are kept: the one whose last request is the oldest goes first."""
-_LINE = re.compile(rb'\{"sent": ?\d[\d.e+]*, ?"path": ?"[^"\n]{0,4096}", ?"status": ?\d')
+_LINE = late(rb'\{"sent": ?\d[\d.e+]*, ?"path": ?"[^"\n]{0,4096}", ?"status": ?\d')
 _LATEST = 1e11
 """Seconds since 1970: the year 5138."""
 _SAME = ("appended", "equal")

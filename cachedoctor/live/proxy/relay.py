@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -32,6 +31,7 @@ from aiohttp import (
 from multidict import CIMultiDict
 from yarl import URL
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.live.proxy.body_fixes import BodyFixer, Fixed
 from cachedoctor.live.proxy.connections import LONGEST_LINE, SenderDigest, is_writable, passing, went_through
 from cachedoctor.live.proxy.exchange import Asked, Exchange
@@ -46,7 +46,7 @@ _FRAMING = (hdrs.TRANSFER_ENCODING, hdrs.CONNECTION)
 """Fields by which aiohttp says how an answer goes over this connection."""
 _FIELDS = web.RequestKey("fields", CIMultiDict[str])
 """Key of a request: the fields of its answer, as the server sent them."""
-_ORIGIN = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
+_ORIGIN = late(r"\A[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 """``http://host``, as clients write to a proxy that they know to be one."""
 _PIECE = 1 << 18
 """Bytes that are written at a time of a body that was held."""

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import msgspec
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.recognisers.turns import MARKER
 
@@ -22,9 +23,9 @@ ALIKE = 24
 _DAY = r"(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs)?|Fri|Sat(?:ur)?|Sun)(?:day)?"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec)[a-z]{0,6}"
 # Other values behind the first one differ with it: a date and then a time, a counter and then a percentage.
-_VALUES = re.compile(rf"(?<![^\W\d])[^\W\d]*\d\w*|\b(?:{_DAY}|{_MONTH}|[AaPp][Mm])\b")
-_WORD = re.compile(r"[\w./\\@-]{0,40}\Z")
-_LABEL = re.compile(r"([A-Za-z_][\w .\-]{0,40}?)[\"'`*]{0,3}\s*[:=]\s*[\"'`*(\[]?\Z")
+_VALUES = late(rf"(?<![^\W\d])[^\W\d]*\d\w*|\b(?:{_DAY}|{_MONTH}|[AaPp][Mm])\b")
+_WORD = late(r"[\w./\\@-]{0,40}\Z")
+_LABEL = late(r"([A-Za-z_][\w .\-]{0,40}?)[\"'`*]{0,3}\s*[:=]\s*[\"'`*(\[]?\Z")
 
 
 class Recognition(msgspec.Struct):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.prompts.recognisers.base import Difference, Recognition, snippet
 from cachedoctor.prompts.recognisers.edited_messages import Histories, of_bodies, of_texts
 from cachedoctor.prompts.recognisers.turns import Turn, head
 
 NAME = "x-anthropic-billing-header:"
-HEADER = re.compile(NAME + r"(?:[ \t]*[A-Za-z_][\w-]*=[^;\s]*;)*(?:[ \t]*[A-Za-z_][\w-]*=[^;\s]*)?")
-_FIELD = re.compile(r"(?<![\w-])([A-Za-z_][\w-]*)=([^;\s]*)")
+HEADER = late(NAME + r"(?:[ \t]*[A-Za-z_][\w-]*=[^;\s]*;)*(?:[ \t]*[A-Za-z_][\w-]*=[^;\s]*)?")
+_FIELD = late(r"(?<![\w-])([A-Za-z_][\w-]*)=([^;\s]*)")
 _REACH = 1000
 """Code points before the offset in which the header must begin; the longest one seen has 300."""
 _WHY = {
@@ -79,9 +80,9 @@ def _differs(d: Difference, names: tuple[str, ...]) -> str | None:
     return next((name for name in names if d.a.body.get(name) != d.b.body.get(name)), None)
 
 
-_ASKS = re.compile(r"\bsummar(?:y|ies|i[sz]e|i[sz]ing|i[sz]ation)\b|\bcompact(?:ion|ing)?\b|\bhandoff\b", re.I)
-_OF = re.compile(r"\b(?:conversations?|sessions?|transcript|chat|history|messages|task)\b", re.I)
-_SMALL = re.compile(r"\btitles?\b|\btopics?\b|\btags\b|\b\d+[ -](?:words?|characters?)\b", re.I)
+_ASKS = late(r"\bsummar(?:y|ies|i[sz]e|i[sz]ing|i[sz]ation)\b|\bcompact(?:ion|ing)?\b|\bhandoff\b", re.I)
+_OF = late(r"\b(?:conversations?|sessions?|transcript|chat|history|messages|task)\b", re.I)
+_SMALL = late(r"\btitles?\b|\btopics?\b|\btags\b|\b\d+[ -](?:words?|characters?)\b", re.I)
 """A title is a summary as well, but of a request of its own, which compacts nothing."""
 _LOOK = 600
 """Code points at the beginning of a message in which it says what it asks for."""

@@ -7,10 +7,12 @@ from collections import Counter
 
 import msgspec
 
+from cachedoctor.knowledge.late_patterns import late
+from cachedoctor.prompts.prompt import short
 from cachedoctor.prompts.recognisers.base import Difference, Recognition, shown, snippet
 from cachedoctor.prompts.recognisers.turns import Turn, from_body, from_text, head
 
-_TOOLS = re.compile(r"(?<!\s)\s*+(?:(?<!#)#++ Tools\b|<tools>|\[AVAILABLE_TOOLS\]|(?<!#)#++ Functions\b|<functions>)")
+_TOOLS = late(r"(?<!\s)\s*+(?:(?<!#)#++ Tools\b|<tools>|\[AVAILABLE_TOOLS\]|(?<!#)#++ Functions\b|<functions>)")
 """What templates write into the system message behind the client's own text."""
 
 
@@ -59,7 +61,7 @@ def _behind(old: Turn, new: Turn) -> str:
 
 _TRIES = 8
 """Places of a repeated message that are tried."""
-_SUMMARY = re.compile(
+_SUMMARY = late(
     r"\bsummar(?:y|i[sz]ed|ies|i[sz]ation)\b|\bcompact(?:ed|ion)\b|conversation so far|previous conversation"
     r"|continued from a|earlier messages",
     re.I,
@@ -67,11 +69,10 @@ _SUMMARY = re.compile(
 _SUMMARY_REACH = 2000
 _REPLY_OPENING = 64
 """Code points of the longest generation prompt."""
-_REMINDER = re.compile(r"<system-reminder>[^<]*(?:<(?!/?system-reminder>)[^<]*)*</system-reminder>")
+_REMINDER = late(r"<system-reminder>[^<]*(?:<(?!/?system-reminder>)[^<]*)*</system-reminder>")
 _NAMES = {"": "a message", "tool": "a tool result", "function_call_output": "a tool result", "ipython": "a tool result"}
-
-
 _ROLES = frozenset({"user", "assistant", "system", "developer", "tool", "function", "model"})
+"""Roles of the APIs and of chat templates."""
 
 
 class Histories(msgspec.Struct):
@@ -210,8 +211,8 @@ def message_edited(d: Difference) -> Recognition | None:
 
 
 def _by(role: str) -> str:
-    """Name a role; one that is not of the APIs is the client's word, and quoted as such."""
-    return role if role in _ROLES else f"`{role}`" if role else "nobody"
+    """Name a role; one that is not of the APIs may be a key, and becomes a hash."""
+    return role if role in _ROLES else short(role) if role else "nobody"
 
 
 def other_conversation(d: Difference) -> Recognition | None:

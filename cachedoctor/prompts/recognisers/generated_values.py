@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.prompts.recognisers.base import Difference, Recognition, covering, goes_on_alike, label, value_start
 
 _FULL_DAY = r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
@@ -31,23 +32,23 @@ _WORDY = (
     rf"|{_MONTH},?\s{_YEAR})"
 )
 _CLOCK = rf"(?:{_TIME}|{_HOUR}){_ZONE}"
-STAMP = re.compile(
+STAMP = late(
     rf"(?<![\w.:$€£/-])(?:(?:{_DAY},?\s)?(?:{_NUMERIC}|{_WORDY})(?:(?:T|[,\s]\s?(?:at\s)?|_){_CLOCK}(?:\s{_YEAR})?)?"
     rf"|(?:{_DAY},?\s)?{_CLOCK}|{_FULL_DAY})(?!\w|[.:/]\d)"
 )
 _NUMBER = r"(?:\d{1,6}|an?|one|two|a few|several|less than a)"
 _UNIT = r"(?:seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|months?|[smhd])"
-_AGO = re.compile(
+_AGO = late(
     rf"(?<![\w.])(?:(?:about\s)?{_NUMBER}\s?{_UNIT}(?:(?:,|\sand)?\s{_NUMBER}\s?{_UNIT})?\s(?:ago|from now)|just now"
     r"|yesterday|today)\b"
 )
-_EPOCH = re.compile(r"(?<![\w.+$€£-])(?:\d{10}(?:\.\d{1,9})?|\d{13}|\d{16}|\d{19})(?![\w]|\.\d)")
-_ANY = re.compile(rf"{STAMP.pattern}|(?P<epoch>{_EPOCH.pattern})")
+_EPOCH = late(r"(?<![\w.+$€£-])(?:\d{10}(?:\.\d{1,9})?|\d{13}|\d{16}|\d{19})(?![\w]|\.\d)")
+_ANY = late(rf"{STAMP.pattern}|(?P<epoch>{_EPOCH.pattern})")
 _FIRST, _LAST = 1_300_000_000, 2_200_000_000
 """Seconds since 1970 that a clock may show: 2011 to 2039."""
 _APART = 400 * 86_400
 """Seconds; two clock values of one prompt lie no further apart, two telephone numbers do."""
-HAS_DATE = re.compile(rf"{_YEAR}|[A-Za-z]{{3}}|\d[-/]\d")
+HAS_DATE = late(rf"{_YEAR}|[A-Za-z]{{3}}|\d[-/]\d")
 
 
 def timestamp(d: Difference) -> Recognition | None:
@@ -79,50 +80,44 @@ def _clock(a: str, b: str) -> bool:
     return _FIRST <= first <= _LAST and _FIRST <= second <= _LAST and abs(second - first) <= _APART
 
 
-UUID = re.compile(r"(?<![0-9A-Za-z])[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?![0-9A-Za-z])")
-PREFIXED = re.compile(
+UUID = late(r"(?<![0-9A-Za-z])[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?![0-9A-Za-z])")
+PREFIXED = late(
     r"(?<![A-Za-z0-9])(?:req|call|functions?|toolu|msg|chatcmpl|cmpl|resp|ses|sess|session|run|trace|span|item|fc|rs"
     r"|evt|thread|thr|asst|prt|usr|user|id|srvtoolu|tool|task|job|conv|chat|file|nonce)[_-](?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{6,}"
 )
-_HEX = re.compile(r"(?<![A-Za-z0-9])(?:0x)?(?:[0-9a-f]{6,128}|[0-9A-F]{6,128})(?![A-Za-z0-9])")
-_BASE62 = re.compile(r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{10,128}(?![A-Za-z0-9_-])")
-_TOKEN = re.compile(r"(?<![A-Za-z0-9_-])[A-Za-z0-9_+/=-]{4,128}(?![A-Za-z0-9_-])")
-_ID_LABEL = re.compile(r"(?:^|[^a-z])(?:id|uid|guid|nonce|salt|seed|trace|cachebuster|etag)$|(?<=[a-z])I[dD]$", re.I)
+_HEX = late(r"(?<![A-Za-z0-9])(?:0x)?(?:[0-9a-f]{6,128}|[0-9A-F]{6,128})(?![A-Za-z0-9])")
+_BASE62 = late(r"(?<![A-Za-z0-9_-])[A-Za-z0-9_-]{10,128}(?![A-Za-z0-9_-])")
+_TOKEN = late(r"(?<![A-Za-z0-9_-])[A-Za-z0-9_+/=-]{4,128}(?![A-Za-z0-9_-])")
+_ID_LABEL = late(r"(?:^|[^a-z])(?:id|uid|guid|nonce|salt|seed|trace|cachebuster|etag)$|(?<=[a-z])I[dD]$", re.I)
 
-_INTEGER = re.compile(r"(?<![\w.,])\d{1,3}(?:[,_]\d{3})+(?![\w.,]*\d)|(?<![\w.])\d{1,15}(?![\w]|[.,:/-]\d)%?")
-_OF = re.compile(r"[(\[]?(?<![\w./])\d{1,6}\s?(?:/|of)\s?\d{1,6}(?![\w./]\d)[)\]]?")
+_INTEGER = late(r"(?<![\w.,])\d{1,3}(?:[,_]\d{3})+(?![\w.,]*\d)|(?<![\w.])\d{1,15}(?![\w]|[.,:/-]\d)%?")
+_OF = late(r"[(\[]?(?<![\w./])\d{1,6}\s?(?:/|of)\s?\d{1,6}(?![\w./]\d)[)\]]?")
 _COUNTED = (
     r"tokens?|count|counter|turns?|steps?|iterations?|attempts?|messages?|requests?|usage|used|remaining|left|budget"
     r"|round|progress|calls?|context|index|total|seq|sequence|number|nr|no\.|uptime|elapsed"
 )
-_COUNT_LABEL = re.compile(rf"\b(?:{_COUNTED})\b", re.I)
-_COUNT_WORD_BEFORE = re.compile(
-    r"\b(?:turn|step|iteration|attempt|message|request|round|call)\s+(?:no\.?\s*|#)?\Z", re.I
-)
-_COUNT_WORD_AFTER = re.compile(
-    r"\s(?:tokens?|turns?|messages?|steps?|requests?|calls?)\s(?:so far|used|left|remaining)\b"
-)
-_SHRINKS = re.compile(r"remaining|left|budget", re.I)
+_COUNT_LABEL = late(rf"\b(?:{_COUNTED})\b", re.I)
+_COUNT_WORD_BEFORE = late(r"\b(?:turn|step|iteration|attempt|message|request|round|call)\s+(?:no\.?\s*|#)?\Z", re.I)
+_COUNT_WORD_AFTER = late(r"\s(?:tokens?|turns?|messages?|steps?|requests?|calls?)\s(?:so far|used|left|remaining)\b")
+_SHRINKS = late(r"remaining|left|budget", re.I)
 
-_PATH = re.compile(r"(?<![\w:/<.~\\])(?:[A-Za-z]:[\\/]|~[\\/]|\.{0,2}/|file:///|\\\\)[^\s\"'`<>|*?;,()\[\]{}]{0,300}")
-_CWD_LABEL = re.compile(
+_PATH = late(r"(?<![\w:/<.~\\])(?:[A-Za-z]:[\\/]|~[\\/]|\.{0,2}/|file:///|\\\\)[^\s\"'`<>|*?;,()\[\]{}]{0,300}")
+_CWD_LABEL = late(
     r"\b(?:cwd|pwd|working director(?:y|ies)|work ?dir(?:ectory)?|current directory|root|workspace)\b", re.I
 )
 
-_BRANCH = re.compile(
+_BRANCH = late(
     r"(?:\bon branch\s+|\bHEAD detached at\s+|\b(?:branch|HEAD)\b[^:=\n]{0,60}[\"'`]?\s*[:=]\s*[\"'`]?)[\w./@-]*\Z",
     re.I,
 )
-_COMMIT = re.compile(r"(?:\b(?:commit|sha|revision|HEAD(?: is now)?(?: at)?)\b[^\w\n]{0,4}|^)[0-9a-f]{0,40}\Z", re.I)
-_HASH = re.compile(r"(?<![0-9A-Za-z])[0-9a-f]{7,40}(?![0-9A-Za-z])")
-_GIT = re.compile(
-    r"git ?status|Recent commits|Changes (?:not staged|to be committed)|Untracked files|\bgit log\b", re.I
-)
-_STATUS_LINE = re.compile(
+_COMMIT = late(r"(?:\b(?:commit|sha|revision|HEAD(?: is now)?(?: at)?)\b[^\w\n]{0,4}|^)[0-9a-f]{0,40}\Z", re.I)
+_HASH = late(r"(?<![0-9A-Za-z])[0-9a-f]{7,40}(?![0-9A-Za-z])")
+_GIT = late(r"git ?status|Recent commits|Changes (?:not staged|to be committed)|Untracked files|\bgit log\b", re.I)
+_STATUS_LINE = late(
     r"(?:[ MADRCUT?!]{2} |[MADRCU?] )\S|\s*(?:modified|new file|deleted|renamed|both modified):\s"
     r"|\(clean\)|nothing to commit"
 )
-_COMMIT_LINE = re.compile(r"[*\s]{0,3}[0-9a-f]{7,40} \S")
+_COMMIT_LINE = late(r"[*\s]{0,3}[0-9a-f]{7,40} \S")
 _LOOK = 4000
 """Code points at the head of a text in which a chat template shows itself."""
 _GIT_REACH = 3000

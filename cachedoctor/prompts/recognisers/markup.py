@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.texts import sound_json
 from cachedoctor.prompts.recognisers.base import Difference, Recognition, snippet
 from cachedoctor.prompts.recognisers.edited_messages import Histories, of_bodies, of_texts
@@ -15,7 +15,7 @@ _REACH = 32_768
 """Code points before the offset in which an enclosing object or array is looked for, and the longest one parsed."""
 _LEVELS = 8
 """Enclosing values that are tried, the innermost first."""
-_BRACKET = re.compile(r"[{}\[\]]")
+_BRACKET = late(r"[{}\[\]]")
 _DECODER = json.JSONDecoder()
 
 
@@ -80,9 +80,9 @@ def _dump(value: Any, sort: bool = False) -> str:
 _WINDOW = 600
 _ENOUGH = 48
 """Code points behind the difference that must agree."""
-_MEDIUM = re.compile(r"<(image|audio|video|file|document) sha256:[0-9a-f]{1,64}>")
-_BLANK = re.compile(r"[\s\u200b\u200c\u200d\u2060\ufeff\x00-\x1f]+")
-_BOUNDARY = re.compile(
+_MEDIUM = late(r"<(image|audio|video|file|document) sha256:[0-9a-f]{1,64}>")
+_BLANK = late(r"[\s\u200b\u200c\u200d\u2060\ufeff\x00-\x1f]+")
+_BOUNDARY = late(
     r"<s>|</s>|<bos>|<eos>|<\|(?:begin|end)_?of_?(?:text|sentence)\|>|<\|endoftext\|>|<｜(?:begin|end)▁of▁sentence｜>"
 )
 _REASONING_REACH = 400_000

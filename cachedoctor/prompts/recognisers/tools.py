@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.prompts.recognisers.base import Difference, Recognition, snippet
 
 _BLOCKS = (("<tools>", "</tools>"), ("[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"), ("<functions>", "</functions>"))
 _NEAR = 4000
 """Code points around the offset in which a list of tools that only one prompt has must begin."""
-_BETWEEN = re.compile(r"[\s,\[]*")
+_BETWEEN = late(r"[\s,\[]*")
 _DECODER = json.JSONDecoder()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.prompts.prompt import Prompt
 
 THINKING = (
@@ -20,18 +21,18 @@ THINKING = (
     ("<|channel>thought", "<channel|>"),
 )
 """What opens and closes reasoning in the chat templates in use."""
-MARKER = re.compile(
+MARKER = late(
     r"<\|[A-Za-z0-9_]{1,40}\|>|<｜[^｜\n]{1,40}｜>|</?start_of_turn>|<end_of_turn>|<\|?turn\|?>|\[/?INST\]"
     r"|\[/?SYSTEM_PROMPT\]|\[/?THINK\]|</?(?:think|thinking|thought|seed:think)>|</?s>|<bos>|<eos>|<\|?channel\|?>"
 )
 """A special token of a chat template."""
-_ROLE = re.compile(
+_ROLE = late(
     r"(?:<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<\|turn>|<\|start\|>|<\|role_start\|>)"
     r"(?P<named>[a-z_]{1,20})(?P<channel>(?:<\|channel\|>[a-z]{1,20})?)(?:<\|end_header_id\|>|<\|message\|>|<\|role_end\|>)?"
     r"|<\|(?P<token>system|user|assistant|tool|observation)\|>|<｜(?P<wide>User|Assistant)｜>"
     r"|\[(?P<slash>/?)(?P<bracket>INST|SYSTEM_PROMPT)\]"
 )
-USER = re.compile(
+USER = late(
     r"<\|(?:im_start\|>|start_header_id\|>|start\|>|turn>)user\b|<start_of_turn>user\b|\[INST\]|<｜User｜>|<\|user\|>"
 )
 """What opens a message of the user in the chat templates in use; llama-server looks for it among the tokens."""

@@ -7,9 +7,9 @@ Every text is rendered a second time between two private-use characters that nam
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.prompts.prompt import PlacedSpan
 
 LIMIT = 0xFFFE
@@ -20,10 +20,10 @@ TELLING = 8
 """Code points from which a text is searched for; shorter ones occur by chance."""
 
 _START, _END = 0xF0000, 0x100000
-_MARK = re.compile("([\U000f0000-\U0010fffd])")
+_MARK = late("([\U000f0000-\U0010fffd])")
 # Templates look for these at the start of a message, or split it there: they must stay outside the marks.
-_TAGS = re.compile(r"(</?(?:think|thinking|tool_response|tool_call|tool_calls|seed:think)>|\[/?THINK\])")
-_STEP = re.compile(r"\[\d+\]|[^.\[\]]+")
+_TAGS = late(r"(</?(?:think|thinking|tool_response|tool_call|tool_calls|seed:think)>|\[/?THINK\])")
+_STEP = late(r"\[\d+\]|[^.\[\]]+")
 
 
 class Marker:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.texts import sound
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts.chat import Mark, Style, convert, join
@@ -29,7 +30,7 @@ NOW = datetime(2026, 1, 1)
 """What templates take for the present, so that two renderings never differ by the clock."""
 
 # Marks the assistant's tokens for training; no server renders it.
-_GENERATION = re.compile(r"\{%([-+]?)\s*(?:end)?generation\s*([-+]?)%\}")
+_GENERATION = late(r"\{%([-+]?)\s*(?:end)?generation\s*([-+]?)%\}")
 _NEEDLE = "needle5150"
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Callable
 from typing import IO, Literal, get_args
 
 import msgspec
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import By, MeasuredRow, Piece, Stats, StatsInput, StatsRow, StatsTable
 from cachedoctor.model.report import Tool
 from cachedoctor.redaction import sanitize
@@ -133,7 +133,7 @@ _MOST = 40
 """Groups that a person reads; the other forms have all."""
 _VALUES = StatsRow.__struct_fields__[1:]
 
-_FORMULA = re.compile(r"(;\s*)([=+@-])")
+_FORMULA = late(r"(;\s*)([=+@-])")
 
 
 class StatsDocument(msgspec.Struct):

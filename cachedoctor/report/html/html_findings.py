@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Evidence, Finding, RequestRow
 from cachedoctor.report.html.request_columns import box
 from cachedoctor.report.text.text_safe import cut
@@ -13,7 +13,7 @@ from cachedoctor.report.view import FindingView
 from cachedoctor.report.words.numbers import count, duration, leading, number, percent, spent_tokens
 
 WIDTH = 1000
-_SIDE = re.compile(r"\b(old|new): \.\.\.")
+_SIDE = late(r"\b(old|new): \.\.\.")
 _BAR = " | "
 _MOST = 200
 """Characters of a text shown."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.report.text.text_safe import visible
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 
-_UNIT = re.compile(r"(?<=\d) (?=%|(?:ms|s|min|h|MiB|GiB)\b)")
+_UNIT = late(r"(?<=\d) (?=%|(?:ms|s|min|h|MiB|GiB)\b)")
 
 
 def render(template: str = "report.html.j2", **values: Any) -> str:

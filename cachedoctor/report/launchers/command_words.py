@@ -12,16 +12,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cachedoctor.knowledge import cmdline, server_options
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import OptionChange
 
-_OPERATOR = re.compile(r"[0-9]*[<>]+&?[0-9-]*|\|[|&]?|&&?|;")
+_OPERATOR = late(r"[0-9]*[<>]+&?[0-9-]*|\|[|&]?|&&?|;")
 """What ends the arguments of a command, or leads its output elsewhere."""
-_WORD = re.compile(r"""(?:[^\s'"\\;|&<>]|\\[^\n]|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.DOTALL)
-_COMMENT = re.compile(r"\#[^\n]*")
-_NUMBER = re.compile(r"-\d")
-_LLAMA = re.compile(r"(?:^|[/\\:=])(?:llama-server|server)(?:\.exe)?$", re.IGNORECASE)
-_ENGINE = re.compile(r"(?:^|[/\\])(?:vllm|sglang)$|^(?:vllm|sglang)\.[\w.]+$")
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=")
+_WORD = late(r"""(?:[^\s'"\\;|&<>]|\\[^\n]|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.DOTALL)
+_COMMENT = late(r"\#[^\n]*")
+_NUMBER = late(r"-\d")
+_LLAMA = late(r"(?:^|[/\\:=])(?:llama-server|server)(?:\.exe)?$", re.IGNORECASE)
+_ENGINE = late(r"(?:^|[/\\])(?:vllm|sglang)$|^(?:vllm|sglang)\.[\w.]+$")
+_ASSIGNMENT = late(r"([A-Za-z_]\w*)=")
 
 
 class Word(NamedTuple):

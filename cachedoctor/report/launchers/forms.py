@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from cachedoctor.knowledge import launchers, server_options
+from cachedoctor.knowledge.engines import ENGINES
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.server_options import Name, Option
 from cachedoctor.model import FixStep, Launcher, OptionChange, option_rows
 from cachedoctor.report.launchers.command_words import changed, given, image_at, words
 
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,200}")
+_PLAIN_NAME = late(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,200}")
 
 
 class Asked(NamedTuple):
@@ -42,7 +43,7 @@ class Asked(NamedTuple):
     @property
     def server(self) -> str:
         """Name of the program."""
-        return {"vllm": "vllm", "sglang": "sglang"}.get(self.engine, "llama-server")
+        return self.engine if self.engine in ENGINES else "llama-server"
 
 
 class Divided(NamedTuple):
@@ -176,7 +177,7 @@ def _named(changes: list[OptionChange]) -> str:
     return ", ".join(" ".join(change.words) or f"leaving out {change.name}" for change in changes)
 
 
-_ROW_ENDS = re.compile(r"(?:(?<![ \t])[ \t]++)?(?:[\^`]\r?\n|(?<!\\)\r?\n)\s*")
+_ROW_ENDS = late(r"(?:(?<![ \t])[ \t]++)?(?:[\^`]\r?\n|(?<!\\)\r?\n)\s*")
 """Ends of rows that no POSIX shell goes on behind: cmd's, PowerShell's, and those of a paste."""
 
 
@@ -251,7 +252,7 @@ def setting(assignment: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-_BARE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+_BARE = late(r"[A-Za-z][A-Za-z0-9_.-]*")
 _WORDS = frozenset({"false", "n", "no", "null", "off", "on", "true", "y", "yes"})
 
 

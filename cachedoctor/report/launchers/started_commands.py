@@ -11,23 +11,24 @@ import shlex
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError, Launcher
 from cachedoctor.report.launchers import yaml_file
 from cachedoctor.report.launchers.command_words import program_at, words
 from cachedoctor.report.launchers.forms import one_command
 from cachedoctor.report.launchers.text_files import script_parts, unit_parts
 
-_ITS_OWN = re.compile(r"LLAMA_\w+=")
+_ITS_OWN = late(r"LLAMA_\w+=")
 """Variables of llama-server; others may hold secrets, and say nothing of the cache."""
-_EXPORTED = re.compile(r"^[ \t]*(?:export[ \t]+)?(LLAMA_\w+=.*)$", re.MULTILINE)
-_SET_BY_UNIT = re.compile(r"^Environment=(.*)$", re.MULTILINE)
-_GOES_ON = re.compile(r"(?:(?<![ \t])[ \t]++)?\\\n\s*")
-_AROUND = re.compile(r"^exec\s+|(?<!\s)\s++\"?\$[@*]\"?$")
+_EXPORTED = late(r"^[ \t]*(?:export[ \t]+)?(LLAMA_\w+=.*)$", re.MULTILINE)
+_SET_BY_UNIT = late(r"^Environment=(.*)$", re.MULTILINE)
+_GOES_ON = late(r"(?:(?<![ \t])[ \t]++)?\\\n\s*")
+_AROUND = late(r"^exec\s+|(?<!\s)\s++\"?\$[@*]\"?$")
 """What belongs to a script and not to its command: pasted into a shell ``exec`` would end that."""
 _IMAGES = (
-    (re.compile(r"llama[-_.]?(?:cpp|server)", re.IGNORECASE), ["llama-server"]),
-    (re.compile(r"sglang", re.IGNORECASE), ["sglang", "serve"]),
-    (re.compile(r"vllm", re.IGNORECASE), ["vllm", "serve"]),
+    (late(r"llama[-_.]?(?:cpp|server)", re.IGNORECASE), ["llama-server"]),
+    (late(r"sglang", re.IGNORECASE), ["sglang", "serve"]),
+    (late(r"vllm", re.IGNORECASE), ["vllm", "serve"]),
 )
 """Images that start a server by themselves, and what they start: the command holds arguments only."""
 

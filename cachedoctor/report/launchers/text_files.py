@@ -6,12 +6,13 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError, OptionChange
 from cachedoctor.report.launchers.command_words import changed, image_at, program_at, words
 from cachedoctor.report.launchers.forms import setting
 
-_EXEC = re.compile(r"^ExecStart=(?=\S)", re.MULTILINE)
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_EXEC = late(r"^ExecStart=(?=\S)", re.MULTILINE)
+_ASSIGNMENT = late(r"[A-Za-z_]\w*=")
 _WRAPPERS = frozenset({
     "env", "exec", "ionice", "nice", "nohup", "numactl", "python", "python3", "run", "setsid", "stdbuf", "sudo",
     "systemd-run", "taskset", "time", "uv",
@@ -19,12 +20,12 @@ _WRAPPERS = frozenset({
 """Programs that start another one, named behind them."""
 _BETWEEN = frozenset({"&&", ";"})
 """What stands between two commands of one row."""
-_OTHER_SHELL = re.compile(r"[ \t][\^`][ \t]*(?:\n|$)")
+_OTHER_SHELL = late(r"[ \t][\^`][ \t]*(?:\n|$)")
 """How cmd and PowerShell go on in the next row."""
 _ODD = r"(?<!\\)(?:\\\\)*+\\"
 """Of two backslashes the first takes its meaning from the second."""
-_GO_ON = re.compile(_ODD + r"[ \t]*$")
-_BLANKS = re.compile(_ODD + r"[ \t]+(?:\n|$)")
+_GO_ON = late(_ODD + r"[ \t]*$")
+_BLANKS = late(_ODD + r"[ \t]+(?:\n|$)")
 """Some programs go on behind such a row, a shell does not."""
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError, Launcher, OptionChange
 from cachedoctor.report.launchers.command_words import Word, changed, given, program_at, words
 from cachedoctor.report.launchers.forms import Asked, divided, quoted
@@ -58,7 +59,7 @@ def _note(sizes: dict[str, int], anchor: str | None, size: int) -> None:
 
 _UNREADABLE = (RecursionError, ValueError, LookupError, AttributeError, TypeError, OverflowError)
 """What PyYAML raises besides its own errors: of ``!!int ''``, ``!!bool x``, ``!!timestamp x``, of lists in lists."""
-_SERVER = re.compile(r"llama[-_.]?(?:cpp|server)|vllm|sglang", re.IGNORECASE)
+_SERVER = late(r"llama[-_.]?(?:cpp|server)|vllm|sglang", re.IGNORECASE)
 
 
 class Place(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Finding, RequestRow
 from cachedoctor.redaction import sanitize
 from cachedoctor.redaction.secrets import hidden
@@ -23,7 +24,7 @@ _FEW = 3
 """Requests of a finding that are listed of the first ones, and of the worst."""
 _LINE = 400
 """Cells of a quoted line."""
-_ADDRESS = re.compile(r"https://[A-Za-z0-9.-]+(?:/[\w./#?=&%+-]*)?", re.ASCII)
+_ADDRESS = late(r"https://[A-Za-z0-9.-]+(?:/[\w./#?=&%+-]*)?", re.ASCII)
 _COLUMNS = {
     "prompt": "prompt_tokens",
     "cached": "cached_tokens",

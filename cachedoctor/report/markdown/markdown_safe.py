@@ -8,25 +8,26 @@ from __future__ import annotations
 
 import re
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.report.text.text_safe import cut, visible
 
 _LONGEST, _SENTENCES = 400, 4000
 """Cells of a quoted text, and of what a rule says."""
-_TOKEN = re.compile(r"\[\d+, (?:\d+|end)[\])]|\S+")
+_TOKEN = late(r"\[\d+, (?:\d+|end)[\])]|\S+")
 """A range of positions is one word."""
 _OPEN, _CLOSE = "(\"'", ")\"',.;:!?"
 """Punctuation around a word that means nothing there."""
-_PLAIN = re.compile(
+_PLAIN = late(
     r"[A-Za-z]+(?:['/-][A-Za-z]+)*"  # words of ours
     r"|[a-z]\d{3,6}"  # builds
     r"|[+-]?\d[\d,]*(?:\.\d+)?(?:-[a-z]+|%)?"
     r"|e\.g|i\.e|llama\.cpp|[=+%/-]"
 )
-_BULLET = re.compile(r"[-+=]|\d+[.)]")
+_BULLET = late(r"[-+=]|\d+[.)]")
 """What begins a list or underlines a heading, where it comes first."""
-_BARS = re.compile(r"(?<!\\)(\\*+)\|")
+_BARS = late(r"(?<!\\)(\\*+)\|")
 """A bar ends a cell, even within code, unless an odd number of backslashes stands before it."""
-_AUTOLINK = re.compile(r"[a-z]+-\d|gh-|[0-9a-f]{7,}\Z", re.I)
+_AUTOLINK = late(r"[a-z]+-\d|gh-|[0-9a-f]{7,}\Z", re.I)
 """Numbers of issues, and of commits."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -12,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.report.tables.columns import Column, Ending, Kind, Table
 
@@ -36,9 +36,9 @@ def require_polars(what: str) -> None:
         raise CacheDoctorError(f"{what} needs polars", "pip install 'cachedoctor[tables]'") from None
 
 
-_FORMULA_BEHIND_SEMICOLON = re.compile(r"(;\s*)([=+@-])")
+_FORMULA_BEHIND_SEMICOLON = late(r"(;\s*)([=+@-])")
 """Where a list is separated by semicolons, a spreadsheet begins another cell behind one."""
-_JOINERS = re.compile("[\u034f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_JOINERS = late("[\u034f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 """Not drawn, though Unicode counts them as printable."""
 
 

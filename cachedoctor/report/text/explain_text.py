@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple, TextIO
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Explanation, Level, Line, Part, Reading, Wording
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.text.page import Page
@@ -93,7 +93,7 @@ def _span(e: Explanation, seen: Level | Wording) -> str:
 
 _FIRST = ("What it means", "Fix")
 """Sections in their order here; the others follow as they stand in the file."""
-_ITEM = re.compile(r"( *)([-*]|\d+\.) +")
+_ITEM = late(r"( *)([-*]|\d+\.) +")
 _CODE = 4
 """Blanks before a line of code that is not fenced, beyond the indent of its item."""
 _QUOTED = frozenset({"log", "requests", "slots"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple, TextIO
@@ -11,6 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.report.text.text_safe import clipped, cut, rows, visible
 from cachedoctor.report.words.measured_table import Heading, Row
 
@@ -40,7 +40,7 @@ def readable(style: str) -> str:
     return " ".join(_NAMED.get(word, word) for word in style.split())
 
 
-_COMMAND = re.compile(r"\s*(?:::|##)")
+_COMMAND = late(r"\s*(?:::|##)")
 """How a row begins that a CI takes for a command to itself when it stands in its log."""
 _PROSE = 100
 """Cells: sentences on wider rows are hard to read."""

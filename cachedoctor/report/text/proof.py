@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from rich.cells import cell_len
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Evidence
 from cachedoctor.report.text.page import GUTTER, SEVERITY, Page, Part
 from cachedoctor.report.text.text_safe import take, visible
 from cachedoctor.report.view import FindingView
 
-_LEAD = re.compile(
+_LEAD = late(
     r"(?:\(\w+ pid=\d+\) )?(?:[\d.:,-]+ )?(?:[DIWET] |(?:INFO|WARNING|ERROR|DEBUG):? )?(?:[\d-]+ [\d:]+ )?"
     r"(?:\[[\w.]+:\d+\] )?(?:(?:slot|srv|que|res|cmn) {1,4}[^:|]{0,40}: +)?(?:id +\d+ \| task -?\d+ \| )?"
 )
 """Time, level, place in the source, slot: it says where the line is from, not what it says."""
-_PRINTED = re.compile(r"(?:old|new): \.\.\.")
-_BAR = re.compile(r" \| (\S{1,40})")
+_PRINTED = late(r"(?:old|new): \.\.\.")
+_BAR = late(r" \| (\S{1,40})")
 _DOTS = "... "
 
 

@@ -6,6 +6,7 @@ import re
 
 from rich.cells import cell_len
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Finding, FixStep
 from cachedoctor.report.text import proof
 from cachedoctor.report.text.page import COMMAND, KEY, SEVERITY, Link, Page, Part
@@ -14,10 +15,10 @@ from cachedoctor.report.words import do_now
 from cachedoctor.report.words.do_now import DoNow
 from cachedoctor.report.words.numbers import count, duration, first_sentence, leading, percent, spent_tokens
 
-_WORD = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""")
+_WORD = late(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""")
 """A word of a shell, with what is quoted in it."""
 _INDENT = "    "
-_URL = re.compile(r"[a-z0-9_]+(?:/[a-z0-9_]+)*\.md", re.ASCII)
+_URL = late(r"[a-z0-9_]+(?:/[a-z0-9_]+)*\.md", re.ASCII)
 
 
 def rows_of_command(command: str, room: int) -> list[str]:

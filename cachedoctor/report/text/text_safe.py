@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from rich.cells import cell_len
 
+from cachedoctor.knowledge.late_patterns import late
+
 # Printable by category, yet nothing is drawn: fillers, joiners, blanks, variation selectors.
-_BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+_BLANK = late("[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 # What our own words use beyond ASCII.
 _PLAIN = {"·": "-", "×": "x", "…": "...", "–": "-", "—": "-", "≥": ">=", "≤": "<=", "µ": "u"}
 _BAR = r"(?: \|(?= |$))?"
-_PIECES = re.compile(rf"\S+{_BAR}\s*|\s+")
+_PIECES = late(rf"\S+{_BAR}\s*|\s+")
 """Words of a log line with the blanks behind them; a bar stays with the word before it."""
-_WHOLE = re.compile(rf"(?:[\d.,]*\d (?=(?:[a-z]{{1,8}}|%|x)(?!\w))|CD\d{{3}} (?=[a-z]))?\S+(?: %(?!\w)|{_BAR})\s*|\s+")
+_WHOLE = late(rf"(?:[\d.,]*\d (?=(?:[a-z]{{1,8}}|%|x)(?!\w))|CD\d{{3}} (?=[a-z]))?\S+(?: %(?!\w)|{_BAR})\s*|\s+")
 """Words of a sentence: a number and its unit or noun are one, as are the code and the name of a rule."""
 _CHARS_PER_CELL = 4
 """Characters looked at per cell to fill: combining marks take no cell, and a line may hold a million of them."""

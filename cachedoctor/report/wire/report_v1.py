@@ -6,13 +6,13 @@ additions are allowed. Knows nothing of how a value came about.
 
 from __future__ import annotations
 
-import re
 from typing import IO, Any
 
 import msgspec
 
 from cachedoctor.diagnosis.account.asking import asker
 from cachedoctor.diagnosis.account.from_numbers import lost_elsewhere, slot_taken
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import (
     CacheSample,
     CheckpointRow,
@@ -35,7 +35,7 @@ SCHEMA = "cachedoctor.report/1"
 _encoder = msgspec.json.Encoder()
 _HIDDEN = CheckpointRow(None, None, None, None)
 """Counts of a request whose log hides checkpoints."""
-_UPTIME = re.compile(rb"\d{1,9}\.\d\d\.\d\d\d\.\d\d\d(?= )")
+_UPTIME = late(rb"\d{1,9}\.\d\d\.\d\d\d\.\d\d\d(?= )")
 
 
 def encode_request(judged: Judged) -> bytes:
@@ -91,10 +91,10 @@ def _uptime(r: Request) -> float | None:
 
 
 def _checkpoints(r: Request) -> CheckpointRow:
-    held = sorted({(c.pos_min, c.pos_max) for c in r.checks}.union(r.held_positions)) if r.lost_tokens else []
+    held = sorted({(c.pos_min, c.pos_max) for c in r.seen.checks}.union(r.seen.held_positions)) if r.lost_tokens else []
     if r.tried is None:
-        return CheckpointRow(None, None, None, None, held, r.restored_at)
-    return CheckpointRow(r.tried, r.restored, r.created, r.erased, held, r.restored_at)
+        return CheckpointRow(None, None, None, None, held, r.seen.restored_at)
+    return CheckpointRow(r.tried, r.restored, r.created, r.erased, held, r.seen.restored_at)
 
 
 _SESSION = (

@@ -6,13 +6,13 @@ Knows the standard, and what GitHub demands beyond it: every result has a place,
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 from typing import IO, Any
 from urllib.parse import quote
 
 import msgspec
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Evidence, Finding, InputInfo, NotEvaluated, Report, RuleInfo
 from cachedoctor.redaction.sanitize import ShownReport
 from cachedoctor.report.base import Look
@@ -30,7 +30,7 @@ GITHUB_FINGERPRINT = "primaryLocationLineHash"
 
 _SNIPPET = 400
 """Cells: a log line may be a megabyte."""
-_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
+_DRIVE = late(r"[A-Za-z]:[\\/]")
 
 
 def write(report: ShownReport, out: IO[bytes], look: Look) -> None:

@@ -1,6 +1,6 @@
 """The stream, ``cachedoctor.stream/1``: one JSON object per line, frozen like the report.
 
-Written as things happen by ``doctor/live/event_stream.py``, or from a report by ``write``, then without events.
+Written as things happen by ``doctor/analysis/event_stream.py``, or from a report by ``write``, then without events.
 Knows the contract (docs/schemas/stream-v1.schema.json). Only additions are allowed.
 """
 

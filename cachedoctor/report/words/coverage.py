@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cachedoctor.knowledge.decision import Wanted, deciding
+from cachedoctor.knowledge.engines import ENGINES
 from cachedoctor.model import BatchPeriod, Period, Report, RequestRow, SamplePeriod, Totals
 from cachedoctor.report.words.measurements import looked_at
 from cachedoctor.report.words.numbers import count, number, percent
@@ -134,7 +135,8 @@ def _incomparable(report: Report) -> CannotTell:
     if any(s.answers for s in report.sessions):
         return CannotTell(f"{what}, and no line says how much was reused", _USAGE, [], others, alone=False)
     if _no_rates(report):
-        why = f"{what}, and no line prints a hit rate; vLLM V0 does on rows of their own, while prefix caching is on"
+        hints = "".join(f"; {hint}" for name in engines if name in ENGINES and (hint := ENGINES[name].rates_hint))
+        why = f"{what}, and no line prints a hit rate{hints}"
         return CannotTell(why, _TRAFFIC, [], others, alone=False)
     if not any(_amount(period) for s in report.sessions for period in s.periods):
         what = "no prompt was computed in these lines, so that nothing could be reused"

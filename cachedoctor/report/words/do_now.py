@@ -6,10 +6,10 @@ server; knows no format.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Finding, Fix, FixStep, OptionChange, OtherFix, Remedy, option_rows
 from cachedoctor.report.words import traffic_words
 from cachedoctor.report.words.numbers import capital, leading
@@ -21,8 +21,8 @@ _WINDOWS = ("ollama", "lm-studio", "jan")
 """Launchers that take no command line of the server."""
 _SENTENCE = 110
 """Characters of a sentence that stands in the last row; of a longer one what is in brackets stands above alone."""
-_ASIDE = re.compile(r" \([^()]*\)")
-_OR = re.compile(r"Or,? (?=[a-z])")
+_ASIDE = late(r" \([^()]*\)")
+_OR = late(r"Or,? (?=[a-z])")
 """How a remedy begins that is written to stand behind another."""
 _LONG = 70
 """Characters of a command that stands in the last row; a longer one stands above alone."""

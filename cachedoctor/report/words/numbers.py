@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Cost, Totals
 
 
@@ -65,7 +64,7 @@ def spent_tokens(spent: Cost) -> str:
     return f"{spent.tokens:,} to {most}" if spent.tokens else f"at most {most}"
 
 
-_END = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!\.\.\.) +(?=[A-Z\"'(]|llama-server\b)")
+_END = late(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!\.\.\.) +(?=[A-Z\"'(]|llama-server\b)")
 
 
 def sentences(text: str) -> list[str]:

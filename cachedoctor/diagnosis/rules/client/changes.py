@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import MIN_LOST, Group, Match, Proof, RuleContext, marked, n, token
+from cachedoctor.diagnosis.rules.kit import MIN_LOST, Group, Match, Proof, RuleContext, marked, n, token
 from cachedoctor.knowledge import clients
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Confidence, First, Remedy, RuledOut
 
 MOST = 0.25
@@ -66,7 +65,7 @@ def client_of(g: Group) -> clients.Known | None:
     if first is not None:
         return None if first.client is None else clients.known(first.client.habit)
     r = g.worst_request
-    return clients.printed(r.old_text or "", r.new_text or "")
+    return clients.printed(r.seen.old_text or "", r.seen.new_text or "")
 
 
 def why_client(g: Group) -> str:
@@ -87,7 +86,7 @@ def why_before(g: Group) -> str:
     before = g.worst.tokens - (r.lost_client or 0)
     if before < MIN_LOST or before > (r.lost_server or 0):
         return ""
-    end = r.restored_at
+    end = r.seen.restored_at
     why = "" if end is None else f", as the checkpoint that was restored ends at token {n(end[1] + 1)}"
     return (
         f" {n(before)} of the tokens recomputed at worst stood before that place and were the same: the server did not give them back{why}. "
@@ -120,11 +119,11 @@ def _first(g: Group) -> First | None:
     return None if difference is None else difference.first
 
 
-_FIELD_BEFORE = re.compile(r"(cch|cc_[a-z_]+)=[^;\s]*$")
-_FIELD_AFTER = re.compile(r"^[0-9A-Za-z._-]*; ?(cch|cc_[a-z_]+)=")
-_INSIDE = re.compile(r"(?:x-anthropic-billing-header:|;)\s*[\w.=-]*\s*$")
+_FIELD_BEFORE = late(r"(cch|cc_[a-z_]+)=[^;\s]*$")
+_FIELD_AFTER = late(r"^[0-9A-Za-z._-]*; ?(cch|cc_[a-z_]+)=")
+_INSIDE = late(r"(?:x-anthropic-billing-header:|;)\s*[\w.=-]*\s*$")
 """The text before a bar that stands inside the header."""
-_HEADER = re.compile(r"x-anthropic-billing-header|\bcc_version=|\bcc_entrypoint=|\bcch=")
+_HEADER = late(r"x-anthropic-billing-header|\bcc_version=|\bcc_entrypoint=|\bcch=")
 
 
 def field_that_differs(old: str, new: str) -> str | None:

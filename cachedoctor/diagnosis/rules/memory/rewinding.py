@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import MIN_LOST, RuleContext, n
+from cachedoctor.diagnosis.rules.kit import MIN_LOST, RuleContext, n
 from cachedoctor.knowledge.decision import EVERY
 from cachedoctor.model import Dropped, RuledOut, Server
 
@@ -16,7 +16,7 @@ def server_could_not(s: RuleContext) -> bool:
     r = s.request
     if not s.late or s.server_lost < MIN_LOST or s.setup.rewinds_badly is not True or r.shifted:
         return False
-    if r.truncate_failed_at is not None or (s.own_slot is False and not r.lcp_exact):
+    if r.seen.truncate_failed_at is not None or (s.own_slot is False and not r.lcp_exact):
         return False
     return s.lcp is not None and 2 * (r.cached_tokens or 0) < s.lcp
 
@@ -24,7 +24,13 @@ def server_could_not(s: RuleContext) -> bool:
 def dropped(s: RuleContext) -> Dropped | None:
     """Return the checkpoint whose loss cost tokens: it lay inside a long common prefix and had left the list before."""
     r, lost = s.request, s.request.dropped
-    if lost is None or not s.late or s.setup.rewinds_badly is not True or r.shifted or r.truncate_failed_at is not None:
+    if (
+        lost is None
+        or not s.late
+        or s.setup.rewinds_badly is not True
+        or r.shifted
+        or r.seen.truncate_failed_at is not None
+    ):
         return None
     return lost if lost.tokens - (r.cached_tokens or 0) >= MIN_LOST else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import SHORT, RuleContext
+from cachedoctor.diagnosis.rules.kit import SHORT, RuleContext
 from cachedoctor.model import Request, RuledOut
 
 CHANGED_HEAD = ("CD101", "CD102", "CD108")
@@ -13,7 +13,7 @@ ALTERNATE = RuledOut("prefix-diverges-early", "the lengths alternate between con
 
 def other_held(s: RuleContext) -> bool:
     """The slot had been taken; whether a change of the prompt explains the loss, other rules say."""
-    return s.slot_taken and s.request.t_last != -1
+    return s.slot_taken and s.request.seen.choice.t_last != -1
 
 
 def side_request(s: RuleContext) -> bool:
@@ -27,4 +27,4 @@ def side_request(s: RuleContext) -> bool:
 
 def length_of(thief: Request) -> int | None:
     """Tokens of a prompt; of a task without timings and reply, as embeddings are, what it left in its slot."""
-    return thief.prompt_tokens if thief.prompt_tokens is not None else thief.released_tokens
+    return thief.prompt_tokens if thief.prompt_tokens is not None else thief.seen.released_tokens

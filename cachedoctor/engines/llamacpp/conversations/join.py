@@ -141,7 +141,7 @@ def lengths_of(request: Request) -> Lengths:
     return Lengths(
         request.prompt_tokens, request.cached_tokens, request.common_prefix_tokens, request.lcp_exact,
         request.held_tokens, request.held_thread, request.f_keep, request.first_line,
-        request.restored_from_ram is True, request.ram_looked,
+        request.restored_from_ram is True, request.seen.choice.looked,
     )  # fmt: skip
 
 
@@ -347,7 +347,7 @@ class Conversations:
         """
         first = last.held_tokens in (0, None) and not last.cached_tokens
         lengths = lengths_of(last)
-        if roomy and last.selected_by == "lru" and lengths.prefix is None:
+        if roomy and last.seen.choice.selected_by == "lru" and lengths.prefix is None:
             lengths = replace(lengths, prefix=last.cached_tokens)  # nothing else is known of its beginning
         if last.prompt_tokens is None or not (first or self._diverges(lengths, self.get(last.held_thread))):
             return []
