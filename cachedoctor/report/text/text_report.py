@@ -203,7 +203,7 @@ def render_finding(
 
     It names its server wherever the wrapper does: nobody knows yet whether others will follow.
     """
-    page, shown = Page(out, width, color, ascii_only), sanitize.finding(finding)
+    page, shown = Page(out, width, color, ascii_only), sanitize.mask(finding)
     text_finding.first(page, shown, Around(shown.origin or "", None, _link(pages, url), summary))
     page.gap()
 
