@@ -109,7 +109,7 @@ def render_finding(
 
     It names its server wherever the wrapper does: nobody knows yet whether others will follow.
     """
-    page, shown = Page(out, width, color, ascii_only, pages), sanitize.finding(finding)
+    page, shown = Page(out, width, color, ascii_only, pages), sanitize.mask(finding)
     text_finding.first(page, FindingView(shown, place=shown.origin or "", summary=summary, url=url))
     page.gap()
 
