@@ -396,7 +396,7 @@ def test_no_folder_for_temporary_files(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, b"")
     one_line(done, "No usable temporary directory found", "set TMPDIR")
     assert target.read_text() == "old"
-    done = run("export", log, "-o", tmp_path / "table.csv", PYTHONPATH=str(tmp_path))
+    done = run("analyze", log, "-o", tmp_path / "table.csv", PYTHONPATH=str(tmp_path))
     assert done.returncode == 2
     one_line(done, "No usable temporary directory found")
     assert {name for name in left(tmp_path) if "tmp" in name or "csv" in name} == set()

@@ -49,6 +49,11 @@ def is_report(path: str) -> bool:
     return False
 
 
+def begins_report(head: bytes) -> bool:
+    """Whether an input with these first bytes is a JSON report that names its schema at once, as ours do."""
+    return head.lstrip()[:1] == b"{" and _SCHEMA.search(head) is not None
+
+
 def _is_object(line: bytes) -> bool:
     try:
         return isinstance(msgspec.json.decode(line), dict)
@@ -87,7 +92,7 @@ def read_whole(path: str, told: Told = unheard) -> Report:
 
 
 def tables_of(report: Report) -> list[str]:
-    """Name the tables of ``export`` that its servers have: requests, or measurements, or neither."""
+    """Name the tables that its servers have: requests, or measurements, or neither."""
     return list(dict.fromkeys(_TABLES[s.engine] for s in report.sessions if s.engine in _TABLES))
 
 

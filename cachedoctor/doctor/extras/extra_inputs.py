@@ -59,7 +59,7 @@ _WHAT = {"metrics": "a dump of /metrics", "responses": "responses", "kv-events":
 _EMPTY = {
     "metrics": "SGLang answers GET /metrics only with --enable-metrics",
     "responses": "give the JSON that the server answered",
-    "kv-events": "cachedoctor record-kv tcp://HOST:5557 -o kv.jsonl writes one",
+    "kv-events": "cachedoctor watch --kv-events tcp://HOST:5557 -o kv.jsonl writes one",
 }
 _ENGINES = ("vllm", "sglang")
 """Those that publish KV events."""

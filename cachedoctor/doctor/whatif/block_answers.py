@@ -1,4 +1,4 @@
-"""Answers ``simulate`` and ``tune`` for vLLM and SGLang: another size of cache, of blocks, caching on or off."""
+"""Answers ``tune`` for vLLM and SGLang: another size of cache, of blocks, caching on or off."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ _SIZES = {"vllm": (128, 64, 32, 16), "sglang": (64, 32, 16, 1)}
 """Tokens of a block that the engines take everywhere, the largest first."""
 
 
-def simulate(evidence: BlockEvidence, words: Sequence[str], paths: Sequence[str]) -> Simulation:
+def simulate(
+    evidence: BlockEvidence, words: Sequence[str], paths: Sequence[str], ran: Sequence[str] = ()
+) -> Simulation:
     """Replay under the recorded settings, and under those that ``words`` (NAME=VALUE) make of them.
 
     Raises:
         CacheDoctorError: a setting is not known, or the replay does not explain what the server said.
     """
+    _learn(evidence, ran)
     wanted, replay = changed(evidence.setup, words), BlockReplay(evidence)
     fit = replay.fit()
     return Simulation(
@@ -71,7 +74,7 @@ def _learn(evidence: BlockEvidence, words: Sequence[str]) -> None:
     old, new = listed(evidence.setup), listed(said)
     for name, value in new.items():
         if value != old[name] and name not in evidence.assumed and old[name] != "unknown":
-            raise CacheDoctorError(f"--set: the log says otherwise of {name}", "leave it out")
+            raise CacheDoctorError(f"--ran: the log says otherwise of {name}", "leave it out")
     evidence.assumed -= {name for name in new if new[name] != old[name]}
     evidence.setup = said
 

@@ -139,7 +139,7 @@ class BlockReplay:
 
     def _hint(self) -> str:
         if self.evidence.setup.tokens is None:
-            return f"say the size of the cache: --set {OPTIONS[self.evidence.setup.engine][1].name}=N; the log does not"
+            return f"say the size of the cache: --ran {OPTIONS[self.evidence.setup.engine][1].name}=N; the log does not"
         return "are the bodies in the order in which they were sent, and complete? they are replayed one by one"
 
     def server(self) -> ReplayAccount:

@@ -118,12 +118,12 @@ def _read(base: BlockSetup, word: str) -> tuple[str, int | bool]:
         raise _unknown(base, name)
     if base.version is not None and release(base.version) < release(option.since):
         raise CacheDoctorError(
-            f"--set {name}: {NAMES[base.engine]} {base.version} has no --{name}", f"there is one from {option.since} on"
+            f"{name}: {NAMES[base.engine]} {base.version} has no --{name}", f"there is one from {option.since} on"
         )
     value = option.read(text.strip() if equals else None)
     if value is None:
         kind, example = ("on or off", "on") if option.read is _switch else ("a number above 0", "4096")
-        raise CacheDoctorError(f"--set {name}={text.strip()}: is not {kind}", f"e.g. --set {name}={example}")
+        raise CacheDoctorError(f"{name}={text.strip()}: is not {kind}", f"e.g. {name}={example}")
     return name, value
 
 
@@ -132,11 +132,9 @@ def _unknown(base: BlockSetup, name: str) -> CacheDoctorError:
     if name in _BYTES[base.engine]:
         size = OPTIONS[base.engine][1].name
         return CacheDoctorError(
-            f"--set {name}: the log does not say how many tokens that would hold", f"say how many: --set {size}=N"
+            f"{name}: the log does not say how many tokens that would hold", f"say how many: {size}=N"
         )
-    return CacheDoctorError(
-        f"--set {name}: no option of {NAMES[base.engine]} that the replay knows", f"it knows {known}"
-    )
+    return CacheDoctorError(f"{name}: no option of {NAMES[base.engine]} that the replay knows", f"it knows {known}")
 
 
 def listed(setup: BlockSetup) -> dict[str, int | float | bool | str]:
