@@ -10,7 +10,7 @@ from cachedoctor.engines import programs
 from cachedoctor.engines.answering import Program
 from cachedoctor.engines.catalogue.logger import LoggerCatalogue
 from cachedoctor.engines.catalogue.scanner import Plan
-from cachedoctor.engines.engine import Engine, Reader
+from cachedoctor.engines.engine_record import Engine, Reader
 from cachedoctor.knowledge import engines as knowledge
 from cachedoctor.knowledge.late_patterns import late
 

@@ -45,6 +45,12 @@ class EngineFacts(NamedTuple):
     """When its lines print a hit rate that they lack otherwise; empty where that does not occur."""
     usage_option: str
     """Option with which responses say how many tokens were reused."""
+    omits_zero_usage: bool
+    """Responses leave the number of reused tokens out where it is 0."""
+    tools_need_parser: bool
+    """A request with tools and ``tool_choice: auto`` is refused unless a parser is configured."""
+    tokenizes_chats: bool
+    """``/tokenize`` takes a chat request."""
     metrics_hint: str
     """What its page of counters needs; empty where it is always there."""
 
@@ -72,6 +78,9 @@ ENGINES = {
             block_sizes=(128, 64, 32, 16),
             rates_hint="vLLM V0 does on rows of their own, while prefix caching is on",
             usage_option="--enable-prompt-tokens-details",
+            omits_zero_usage=True,
+            tools_need_parser=True,
+            tokenizes_chats=True,
             metrics_hint="",
         ),
         EngineFacts(
@@ -94,6 +103,9 @@ ENGINES = {
             block_sizes=(64, 32, 16, 1),
             rates_hint="",
             usage_option="--enable-cache-report",
+            omits_zero_usage=False,
+            tools_need_parser=False,
+            tokenizes_chats=False,
             metrics_hint="SGLang answers GET /metrics only with --enable-metrics",
         ),
     )

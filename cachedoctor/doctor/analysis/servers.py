@@ -16,8 +16,8 @@ from cachedoctor.doctor.faults import Faults, Server
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.scanner import Plan, Scanner, SingleScanner
 from cachedoctor.engines.detect import ENGINES, written_by
-from cachedoctor.engines.engine import Engine, Found, Row
-from cachedoctor.engines.engine import Tracker as StatsTracker
+from cachedoctor.engines.engine_record import Engine, Found, Row
+from cachedoctor.engines.engine_record import Tracker as StatsTracker
 from cachedoctor.engines.llamacpp.excerpt_rows import Partly
 from cachedoctor.engines.llamacpp.forked import WORDS
 from cachedoctor.engines.llamacpp.tracker import LISTING_PLAN, PLAN, PROGRESS, Tracker, of_fork
@@ -231,7 +231,7 @@ class Servers:
         for excerpt in excerpts:
             origin = excerpt.segment.origin
             if excerpt.mended:
-                self._tracker(origin).life.read_leniently()
+                self._tracker(origin).run.read_leniently()
             self._partly += len(excerpt.events) + excerpt.unknown + excerpt.joined
             take = self._taking((LLAMA, origin), partial(self._feed_fork if fork else self._feed, origin))
             before = self._files[-1].before

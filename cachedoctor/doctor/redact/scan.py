@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from cachedoctor.engines.catalogue.logger import Vocabulary
 from cachedoctor.engines.catalogue.spans import Recognised, Spans
 from cachedoctor.engines.detect import ENGINES
-from cachedoctor.engines.engine import Engine
+from cachedoctor.engines.engine_record import Engine
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.redaction import holes
 

@@ -1,6 +1,6 @@
 """SGLang: its log has batches of several requests, and requests only where --log-requests is on."""
 
-from cachedoctor.engines.engine import Either, Literals, package
+from cachedoctor.engines.engine_record import Either, Literals, package
 from cachedoctor.knowledge.late_patterns import late
 
 ENGINE = package(

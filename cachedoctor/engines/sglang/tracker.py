@@ -7,7 +7,7 @@ from collections.abc import Callable
 from cachedoctor.engines.catalogue.base import Event, Message
 from cachedoctor.engines.catalogue.logger import LoggerCatalogue
 from cachedoctor.engines.catalogue.scanner import Plan
-from cachedoctor.engines.engine import Reader
+from cachedoctor.engines.engine_record import Reader
 from cachedoctor.engines.sglang import facts, streams
 from cachedoctor.engines.sglang.facts import Writer, writer_of
 from cachedoctor.engines.sglang.messages import PREFIX, ROWS

@@ -1,6 +1,6 @@
 """vLLM: its log has rates of intervals, and no requests."""
 
-from cachedoctor.engines.engine import Literals, package
+from cachedoctor.engines.engine_record import Literals, package
 from cachedoctor.knowledge.late_patterns import late
 
 ENGINE = package(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cachedoctor.engines import callers
+from cachedoctor.diagnosis.account.asking import count_caller
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.logger import LoggerCatalogue
 from cachedoctor.engines.catalogue.scanner import Plan
-from cachedoctor.engines.engine import Reader, Row
+from cachedoctor.engines.engine_record import Reader, Row
 from cachedoctor.engines.vllm import facts, log_stats
 from cachedoctor.engines.vllm.log_stats import Intervals
 from cachedoctor.engines.vllm.logged_requests import LoggedPrompts, Lookups
@@ -98,7 +98,7 @@ class Tracker:
             if event.fields["status"] == 200:
                 self._asked = (self._asked or 0) + 1
                 if self.session is not None:
-                    callers.count(self.session, path, event.fields["host"])
+                    count_caller(self.session, path, event.fields["host"])
                 if path.startswith("/v1/messages") and self.session is not None:
                     self.session.settings.setdefault("messages_endpoint", Setting(True, event.line, event.text))
 
