@@ -182,7 +182,7 @@ def analyze(
         template: chat template for request bodies.
         metrics: dumps of ``/metrics`` of vLLM or SGLang; of several of one server the differences count.
         responses: files of responses that have ``usage``. With these or ``metrics``, ``paths`` may be empty.
-        kv_events: recordings of ``cachedoctor record-kv``; with these ``paths`` may be empty, too.
+        kv_events: recordings of ``cachedoctor watch --kv-events``; with these ``paths`` may be empty, too.
         select: rules to report: codes, beginnings of codes, names; None is all of them.
         ignore: rules not to report.
 

@@ -11,7 +11,7 @@ import pytest
 from command import LOG, one_line, run
 
 import cachedoctor
-from cachedoctor.cli.asked_counters import dumps_in
+from cachedoctor.cli.counters import dumps_in
 from cachedoctor.doctor.extras import extra_inputs
 from cachedoctor.doctor.extras.extra_inputs import ExtraInputs, attach
 from cachedoctor.inputs.metrics.responses import Given
@@ -380,7 +380,7 @@ def test_a_command_line_of_another_server_is_not_passed_over(line):
     assert said.startswith("cachedoctor: note: --cmdline: options of vLLM and SGLang are not checked")
     assert said.count("\n") == 1
     assert run("analyze", log, "--cmdline", line, "-q").stderr == b""
-    one_line(run("simulate", "-", "--cmdline", line, "--set", "parallel=2", stdin=LOG), "llama-server")
+    one_line(run("tune", "-", "--cmdline", line, "--set", "parallel=2", stdin=LOG), "llama-server")
 
 
 @pytest.mark.sweep

@@ -74,14 +74,14 @@ def test_what_comes_before_the_limit_is_reported(tmp_path: Path) -> None:
     assert run("analyze", path, "--max-unpacked", "4M").stderr == b""
 
 
-def test_the_limit_holds_for_export_and_standard_input(tmp_path: Path) -> None:
+def test_the_limit_holds_for_tables_and_standard_input(tmp_path: Path) -> None:
     packed = gzip.compress(LOG + ZEROS)
     piped = run("analyze", "-", "--max-unpacked", "100K", stdin=packed)
     assert piped.returncode == 2
     one_line(piped, "more than 102,400 bytes", "--max-unpacked 1G")
     path = tmp_path / "server.log.gz"
     path.write_bytes(packed)
-    done = run("export", path, "--max-unpacked", "1M", "-o", tmp_path / "t.csv")
+    done = run("analyze", path, "--max-unpacked", "1M", "-o", tmp_path / "t.csv")
     assert done.returncode == 2
     one_line(done, "more than 1,048,576 bytes")
 

@@ -558,7 +558,7 @@ def test_the_commands_read_a_recording() -> None:
     assert (answers["requests"], answers["prompt_tokens"], answers["cached_tokens"]) == (3, 542, 142)
     done = run("analyze", FOLDER / "sglang.log", "--requests", FOLDER / "sglang.log", "--width", "100")
     assert b"bodies match no request" in done.stdout, "not that none were given"
-    done = run("simulate", FOLDER / "transcript.jsonl", "--set", "cache-ram=0")
+    done = run("tune", FOLDER / "transcript.jsonl", "--set", "cache-ram=0")
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
     done = run("analyze", FOLDER / "traffic.har")
     assert b"it holds recorded requests: cachedoctor lint" in done.stderr

@@ -283,7 +283,7 @@ def test_hostile_text_is_only_shown(tmp_path: Path) -> None:
     shown = run("diff", *pair(tmp_path, f"{evil} one", f"{evil} two"), "--context", "50").stdout.decode()
     assert "\\u202e" in shown
     assert "[red]bold[/red]" in shown
-    coloured = run("diff", *pair(tmp_path, f"{evil} one", f"{evil} two"), "--color", "always").stdout.decode()
+    coloured = run("diff", *pair(tmp_path, f"{evil} one", f"{evil} two"), FORCE_COLOR="1").stdout.decode()
     assert not re.search(r"\x1b(?!\[[\d;]*m)", coloured)
 
 
@@ -293,7 +293,7 @@ def test_colour_only_when_it_is_wanted(tmp_path: Path) -> None:
     a, b = pair(tmp_path, OLD + "äöü one", OLD + "äöü two")
     assert b"\x1b" not in run("diff", a, b).stdout
     assert b"\x1b" not in run("diff", a, b, FORCE_COLOR="", NO_COLOR="1").stdout
-    assert run("diff", a, b, "--color", "always").stdout.count(b"\x1b[") > 5
+    assert run("diff", a, b, FORCE_COLOR="1").stdout.count(b"\x1b[") > 5
     assert run("diff", a, b, PYTHONIOENCODING="ascii", PYTHONUTF8="0").stdout.isascii()
 
 

@@ -1,4 +1,4 @@
-"""``export``: what is refused before a log is read, what an output keeps, and what a report gives."""
+"""Tables of ``analyze``: what is refused before a log is read, what an output keeps, and what a report gives."""
 
 from __future__ import annotations
 
@@ -19,12 +19,10 @@ from command import FIRST, LOG, PATIENCE, one_line, run, start, wait_for
 def test_an_unknown_ending_is_refused_before_a_log_is_read(tmp_path: Path) -> None:
     """The log is a pipe that nobody writes to: who opened it would wait for ever."""
     os.mkfifo(tmp_path / "live.log")
-    done = run("export", tmp_path / "live.log", "-o", tmp_path / "requests.xlsx")
-    assert done.returncode == 2
-    one_line(done, "requests.xlsx: unknown table format", ".parquet, .csv, .ndjson")
-    done = run("export", tmp_path / "live.log", "-o", "-")
-    assert done.returncode == 2
-    one_line(done, "--format")
+    for target in (tmp_path / "requests.xlsx", "-"):
+        done = run("analyze", tmp_path / "live.log", "--table", "requests", "-o", target)
+        assert done.returncode == 2
+        one_line(done, "--table: the format is not that of a table", ".csv, .parquet or .ndjson")
 
 
 @pytest.mark.sweep
@@ -32,8 +30,8 @@ def test_an_unknown_ending_is_refused_before_a_log_is_read(tmp_path: Path) -> No
 def test_the_standard_output_takes_every_format(log: Path, tmp_path: Path, table: str) -> None:
     for ending in ("csv", "ndjson", "parquet"):
         path = tmp_path / f"t.{ending}"
-        assert run("export", log, "--table", table, "-o", path).returncode == 0
-        done = run("export", log, "--table", table, "-f", ending, "-o", "-")
+        assert run("analyze", log, "--table", table, "-o", path).returncode == 0
+        done = run("analyze", log, "--table", table, "-f", ending, "-o", "-")
         assert done.returncode == 0
         assert done.stdout == path.read_bytes()
 
@@ -44,10 +42,10 @@ def test_an_old_table_stays_unless_the_new_one_is_whole(tmp_path: Path, table: s
     target, other = tmp_path / "t.parquet", tmp_path / "other.txt"
     target.write_text("old")
     other.write_text("nothing of a server\n")
-    done = run("export", other, "--table", table, "-o", target)
+    done = run("analyze", other, "--table", table, "-o", target)
     assert done.returncode == 3
     one_line(done, "nothing in the input was recognised")
-    done = run("export", tmp_path / "none.log", "--table", table, "-o", target)
+    done = run("analyze", tmp_path / "none.log", "--table", table, "-o", target)
     assert done.returncode == 2
     one_line(done, "no such file")
     assert target.read_text() == "old"
@@ -58,7 +56,7 @@ def test_an_old_table_stays_unless_the_new_one_is_whole(tmp_path: Path, table: s
 @pytest.mark.parametrize("table", ["requests", "events"])
 @pytest.mark.parametrize("ending", ["csv", "parquet", "ndjson"])
 def test_a_full_disk_is_one_line(log: Path, table: str, ending: str) -> None:
-    done = run("export", log, "--table", table, "-f", ending, "-o", "/dev/full")
+    done = run("analyze", log, "--table", table, "-f", ending, "-o", "/dev/full")
     assert done.returncode == 2
     one_line(done, "/dev/full: cannot be written", "No space left")
 
@@ -68,7 +66,7 @@ def test_an_input_is_never_written_over(log: Path, tmp_path: Path) -> None:
     link = tmp_path / "link.csv"
     link.symlink_to(log)
     for path in (log, link):
-        done = run("export", log, "-f", "csv", "-o", path)
+        done = run("analyze", log, "-f", "csv", "-o", path)
         assert done.returncode == 2
         one_line(done, "is an input")
     assert log.read_bytes() == LOG
@@ -82,7 +80,7 @@ def test_an_interrupt_keeps_the_old_table(tmp_path: Path, table: str, number: si
     os.mkfifo(tmp_path / "live.log")
     target = tmp_path / "t.parquet"
     target.write_text("old")
-    command = ["export", tmp_path / "live.log", "--table", table, "-o", target]
+    command = ["analyze", tmp_path / "live.log", "--table", table, "-o", target]
     with (
         start(*command, stdin=None, stdout=None, stderr=subprocess.DEVNULL) as process,
         (tmp_path / "live.log").open("w") as pipe,
@@ -102,11 +100,11 @@ def test_a_report_gives_the_requests_of_its_log(log: Path, tmp_path: Path) -> No
     """Known by its content, not by its name; indented, too."""
     stored = tmp_path / "report.log"
     assert run("analyze", log, "-f", "json", "-o", stored).returncode == 0
-    of_log = run("export", log, "-f", "ndjson", "-o", "-").stdout
-    assert run("export", stored, "-f", "ndjson", "-o", "-").stdout == of_log
+    of_log = run("analyze", log, "-f", "ndjson", "-o", "-").stdout
+    assert run("analyze", stored, "-f", "ndjson", "-o", "-").stdout == of_log
     stored.write_text(json.dumps(json.loads(stored.read_text()), indent=2))
-    assert run("export", stored, "-f", "ndjson", "-o", "-").stdout == of_log
-    done = run("export", stored, "--table", "events", "-o", tmp_path / "t.csv")
+    assert run("analyze", stored, "-f", "ndjson", "-o", "-").stdout == of_log
+    done = run("analyze", stored, "--table", "events", "-o", tmp_path / "t.csv")
     assert done.returncode == 2
     one_line(done, "holds no lines of its log", "--table events")
 
@@ -114,7 +112,7 @@ def test_a_report_gives_the_requests_of_its_log(log: Path, tmp_path: Path) -> No
 def test_reports_and_logs_make_one_table(log: Path, tmp_path: Path) -> None:
     stored, target = tmp_path / "report.json", tmp_path / "t.parquet"
     assert run("analyze", log, "-f", "json", "-o", stored).returncode == 0
-    assert run("export", stored, log, "-o", target).returncode == 0
+    assert run("analyze", stored, log, "-o", target).returncode == 0
     found = pl.read_parquet(target)
     assert found["index"].to_list() == [0, 1, 2, 3]
     assert found["session"].to_list() == [0, 0, 1, 1]
@@ -125,7 +123,7 @@ def test_reports_and_logs_make_one_table(log: Path, tmp_path: Path) -> None:
 def test_a_bad_report_does_not_hide_the_others(log: Path, tmp_path: Path) -> None:
     bad, target = tmp_path / "bad.json", tmp_path / "t.csv"
     bad.write_text('{"schema": "cachedoctor.report/9"}')
-    done = run("export", bad, log, "-o", target)
+    done = run("analyze", bad, log, "-o", target)
     assert done.returncode == 2
     one_line(done, "another schema")
     assert len(target.read_text().splitlines()) == 3
@@ -135,6 +133,6 @@ def test_a_bad_report_does_not_hide_the_others(log: Path, tmp_path: Path) -> Non
 def test_a_log_of_json_records_is_no_report(tmp_path: Path) -> None:
     path = tmp_path / "docker.log"
     path.write_text("".join(json.dumps({"log": line, "stream": "stderr"}) + "\n" for line in FIRST.splitlines(True)))
-    done = run("export", path, "-f", "ndjson", "-o", "-")
+    done = run("analyze", path, "-f", "ndjson", "-o", "-")
     assert done.returncode == 0
     assert json.loads(done.stdout)["prompt_tokens"] == 1900

@@ -18,7 +18,7 @@ TRUTH = json.loads((DAY / "truth.json").read_text("utf-8"))
 
 
 def test_simulate_says_its_own_error_first_and_what_changes() -> None:
-    done = run("simulate", LOG, "--set", "cache-ram=8192", "--width", "100")
+    done = run("tune", LOG, "--set", "cache-ram=8192", COLUMNS="100")
     assert (done.returncode, done.stderr) == (0, b"")
     text = " ".join(done.stdout.decode().split())
     assert "server.log: 32 requests replayed, from the log alone replay " in text
@@ -30,7 +30,7 @@ def test_simulate_says_its_own_error_first_and_what_changes() -> None:
 
 
 def test_simulate_as_json_keeps_its_contract() -> None:
-    done = run("simulate", LOG, "--set", "cache-ram=8192", "--set", "parallel=2", "-f", "json")
+    done = run("tune", LOG, "--set", "cache-ram=8192", "--set", "parallel=2", "-f", "json")
     found = json.loads(done.stdout)
     schema_of("simulate").validate(found)
     assert found["server"]["reused_tokens"] == TRUTH["total"]["reused"] == found["fit"]["server_reused_tokens"]
@@ -60,20 +60,20 @@ def test_tune_prints_one_set_of_options_that_can_be_copied() -> None:
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
-        (["simulate", LOG, "--set", "cache-rum=1"], 2, "no option of llama-server"),
-        (["simulate", LOG, "--set", "parallel=\x1b[2J"], 2, "is not a number"),
-        (["simulate", ROOT / "fixtures/vllm/vllm032_dense_billing.log"], 3, "vLLM: a what-if needs the request bodies"),
+        (["tune", LOG, "--set", "cache-rum=1"], 2, "no option of llama-server"),
+        (["tune", LOG, "--set", "parallel=\x1b[2J"], 2, "is not a number"),
+        (["tune", ROOT / "fixtures/vllm/vllm032_dense_billing.log"], 3, "vLLM: a what-if needs the request bodies"),
         (["tune", ROOT / "fixtures/measured/sglang-busy.log"], 3, "SGLang: a what-if needs the request bodies"),
-        (["tune", LOG, "--set", "cache-ram=512"], 2, "the log says otherwise"),
+        (["tune", LOG, "--ran", "cache-ram=512"], 2, "the log says otherwise"),
         (["tune", ROOT / "README.md"], 3, "no request of llama-server"),
-        (["simulate", "missing.log"], 2, "no such file"),
-        (["simulate", DAY / "requests.jsonl", LOG], 2, "beside a log"),
+        (["tune", "missing.log"], 2, "no such file"),
+        (["tune", DAY / "requests.jsonl", LOG], 2, "beside a log"),
         (
-            ["export", ROOT / "fixtures/measured/sglang-busy.log", "-f", "mooncake", "-o", "-"],
+            ["analyze", ROOT / "fixtures/measured/sglang-busy.log", "-f", "mooncake", "-o", "-"],
             3,
             "SGLang: a trace needs the request bodies",
         ),
-        (["export", ROOT / "README.md", "-f", "mooncake", "-o", "-"], 3, "no request of llama-server"),
+        (["analyze", ROOT / "README.md", "-f", "mooncake", "-o", "-"], 3, "no request of llama-server"),
     ],
     ids=lambda words: str(words)[-30:],
 )
@@ -93,7 +93,7 @@ def test_a_replay_that_does_not_explain_the_log_is_refused() -> None:
 
 def test_export_as_a_trace(tmp_path: Path) -> None:
     target = tmp_path / "trace.jsonl"
-    done = run("export", LOG, "-f", "mooncake", "-o", target)
+    done = run("analyze", LOG, "-f", "mooncake", "-o", target)
     assert done.returncode == 0
     assert b"hash_ids are invented" in done.stderr
     assert b"timestamps are their order" in done.stderr
@@ -101,11 +101,11 @@ def test_export_as_a_trace(tmp_path: Path) -> None:
     assert [list(row) for row in rows] == [["timestamp", "input_length", "output_length", "hash_ids"]] * 32
     assert [row["input_length"] for row in rows] == [one["prompt"] for one in TRUTH["requests"]]
     assert all(len(row["hash_ids"]) == -(-row["input_length"] // 512) for row in rows)
-    assert run("export", LOG, "-f", "mooncake", "-o", target, "-q").stderr == b""
+    assert run("analyze", LOG, "-f", "mooncake", "-o", target, "-q").stderr == b""
 
 
 def test_options_of_a_trace_go_with_a_trace() -> None:
-    done = run("export", LOG, "-o", "x.csv", "--requests", DAY / "requests.jsonl")
+    done = run("analyze", LOG, "-o", "x.csv", "--requests", DAY / "requests.jsonl")
     assert done.returncode == 2
-    assert b"go with --format mooncake" in done.stderr
+    assert b"--requests: does not go with a table (csv)" in done.stderr
     assert not Path("x.csv").exists()

@@ -341,7 +341,7 @@ def test_reports_compare_as_their_logs_do(log: Path, tmp_path: Path) -> None:
 def test_text_and_markdown_say_what_happened(log: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.log"
     other.write_text(FIRST.replace("hybrid.gguf", "\x1b[31m[x](mailto:e)|"))
-    shown = run("compare", log, other, "--width", "80").stdout.decode()
+    shown = run("compare", log, other, COLUMNS="80").stdout.decode()
     assert max(map(len, shown.splitlines())) <= 80 + len(str(other))
     assert "CD101 billing-header: 1 of 2 requests, 1,900 tokens" in shown
     assert "Cannot tell" in shown

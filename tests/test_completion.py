@@ -58,7 +58,7 @@ def test_rules(env):
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("command", ["analyze", "config"])
+@pytest.mark.parametrize("command", ["analyze", "watch"])
 @pytest.mark.parametrize("option", ["--select", "--ignore"])
 def test_lists_of_rules(env, command, option):
     assert offered(env, command, option, "CD90") == ["CD901", "CD902", "CD903", "CD904"]

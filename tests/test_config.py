@@ -71,7 +71,7 @@ def test_the_place_of_a_value_is_its_line(tmp_path):
     [
         ("\nwarn-token = 1", ":2: warn-token: there is no such key", "did you mean warn-tokens?"),
         ("fail_on = 'note'", ":1: fail_on: there is no such key", "did you mean fail-on?"),
-        ("zzz = 1", ":1: zzz: there is no such key", "cachedoctor config lists all keys"),
+        ("zzz = 1", ":1: zzz: there is no such key", "cachedoctor explain settings lists all keys"),
         ("warn-tokens = '5'", ":1: warn-tokens: Expected int, got str", "give a whole number of tokens, 0 or more"),
         ("warn-tokens = -1", ":1: warn-tokens: Expected int >= 0", "give a whole number of tokens, 0 or more"),
         ("warn-tokens = 1.5", ":1: warn-tokens: Expected int, got float", "give a whole number"),

@@ -225,7 +225,7 @@ def test_two_conversations_that_are_only_appended_to(tmp_path):
 
 def test_prompts_without_a_partner_are_listed(tmp_path):
     path, _ = walked(tmp_path, TALK[0], OTHER, TALK[1], TITLED)
-    text = run("diff", path, "--width", "200").stdout.decode()
+    text = run("diff", path, COLUMNS="200").stdout.decode()
     assert "2 prompts were compared with none: no other of the conversation is here" in text
     assert all(f"requests.jsonl#{number} (openai-chat" in text for number in (2, 4))
     rows = [json.loads(line) for line in run("diff", path, "-f", "json").stdout.splitlines()]
@@ -248,6 +248,6 @@ def test_slots_without_a_partner_are_listed(tmp_path):
 
 def test_a_salt_that_changes_is_said_in_a_walk(tmp_path):
     path, _ = walked(tmp_path, {**TALK[0], "cache_salt": "one"}, {**TALK[1], "cache_salt": "two"})
-    done = run("diff", path, "--width", "200")
+    done = run("diff", path, COLUMNS="200")
     assert done.returncode == 1
     assert "also: cache_salt differs (3 chars, sha256" in done.stdout.decode()

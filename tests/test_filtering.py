@@ -173,12 +173,12 @@ def test_the_command_line_of_logs_and_stored_reports(tmp_path: Path) -> None:
     task = json.loads(whole.read_bytes())["requests"][-1]["task"]
     from_log = run("analyze", log, "--task", str(task), "-q", "--fail-on", "warning")
     assert from_log.returncode == 1
-    assert run("report", whole, "--task", str(task)).stdout == from_log.stdout
+    assert run("analyze", whole, "--task", str(task)).stdout == from_log.stdout
     piped = run("analyze", "-", "--slot", "0", stdin=log.read_bytes())
     assert b"4 of 4 requests" in piped.stdout
     part = tmp_path / "part.json"
-    assert run("report", whole, "--task", str(task), "-o", part).returncode == 0
-    one_line(run("report", part, "--slot", "0"), "filtered already")
+    assert run("analyze", whole, "--task", str(task), "-o", part).returncode == 0
+    one_line(run("analyze", part, "--slot", "0"), "filtered already")
     one_line(run("compare", whole, part), "shows a part of its log")
     one_line(run("analyze", log, "-f", "jsonl", "--task", "1"), "is not filtered")
     nothing = run("analyze", log, "--task", "4711", "-q")

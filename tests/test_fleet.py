@@ -248,12 +248,12 @@ def test_tables_are_those_of_export_and_sums_those_of_stats(logs: Path, tmp_path
     out, log = tmp_path / "out", logs / "b" / "server.log"
     went([logs], out)
     exported = tmp_path / "t.parquet"
-    assert run("export", log, "-o", exported).returncode == 0
+    assert run("analyze", log, "-o", exported).returncode == 0
     ours = pl.read_parquet(out / "requests" / f"{part_of(str(log))}.parquet")
     assert ours.equals(pl.read_parquet(exported))
     assert ours.schema == pl.read_parquet_schema(exported)
-    sums = json.loads(run("stats", out, "-f", "json", "--by", "build").stdout)
-    of_logs = json.loads(run("stats", *logs.glob("*/*"), "-f", "json", "--by", "build").stdout)
+    sums = json.loads(run("fleet", out, "-f", "json", "--by", "build").stdout)
+    of_logs = json.loads(run("fleet", *logs.glob("*/*"), "-f", "json", "--by", "build").stdout)
     assert sums["tables"] == of_logs["tables"]
     assert sums["tables"][0]["rows"][0]["requests"] == 4
     done = run("compare", out, log, "-f", "json")

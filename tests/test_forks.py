@@ -31,7 +31,7 @@ def test_which_is_forked() -> None:
 @pytest.mark.parametrize(
     "words",
     ["--help", "", "analyze", "analyze -f json", "analyze none.log", "analyze --width 7", "explain CD101", "redact",
-     "config"],
+     "explain settings"],
 )  # fmt: skip
 def test_streams_and_status(tmp_path: Path, words: str) -> None:
     """With a log on the standard input, in a folder, under a variable."""

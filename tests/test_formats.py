@@ -40,9 +40,9 @@ def test_both_commands_write_it(name: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout
     if name == "jsonl":  # a stored report has no events; tests/test_stream.py compares the rest
-        assert run("report", stored, "-f", name).stdout.splitlines()[-1:] == done.stdout.splitlines()[-1:]
+        assert run("analyze", stored, "-f", name).stdout.splitlines()[-1:] == done.stdout.splitlines()[-1:]
     else:
-        assert run("report", stored, "-f", name).stdout == done.stdout
+        assert run("analyze", stored, "-f", name).stdout == done.stdout
     assert run("analyze", log, "-f", name, "--fail-on", "warning").returncode == 1
 
 

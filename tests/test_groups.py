@@ -5,7 +5,7 @@ from __future__ import annotations
 import made
 import pytest
 
-from cachedoctor.diagnosis.rules.base import FindingText, Match, Proof, RequestRule, RuleContext, marked
+from cachedoctor.diagnosis.rules.kit import FindingText, Match, Proof, RequestRule, RuleContext, marked
 from cachedoctor.diagnosis.rules.setup import Setup
 from cachedoctor.doctor.findings.groups import Groups
 from cachedoctor.doctor.findings.history import PromptSpeed

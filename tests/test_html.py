@@ -126,7 +126,7 @@ def test_analyze_and_report_write_the_same(tmp_path: Path) -> None:
     log = CASES[0] / "server.log"
     stored = tmp_path / "report.json"
     assert run("analyze", log, "-f", "json", "-o", stored).returncode == 0
-    for args in (["analyze", log], ["report", stored]):
+    for args in (["analyze", log], ["analyze", stored]):
         done = run(*args, "-f", "html", "-o", tmp_path / f"{args[0]}.html")
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
     assert (tmp_path / "analyze.html").read_bytes() == (tmp_path / "report.html").read_bytes()
@@ -136,7 +136,7 @@ def test_analyze_and_report_write_the_same(tmp_path: Path) -> None:
 def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
     old = tmp_path / "report.html"
     old.write_text("old")
-    done = run("report", tmp_path / "missing.json", "-f", "html", "-o", old)
+    done = run("analyze", tmp_path / "missing.json", "-f", "html", "-o", old)
     assert done.returncode == 2
     assert b"cachedoctor: error: " in done.stderr
     assert old.read_text() == "old"

@@ -28,7 +28,7 @@ OTHERS = {"self", "self._before", "session", "self.session"}
 """What has fields of the same names, and belongs to whoever writes them."""
 
 FACADES = [
-    *("diagnosis/replay/vllm_blocks.py crowded", "live/exporter/followed_log.py waits"),
+    *("diagnosis/replay/block_cache.py crowded", "live/exporter/followed_log.py waits"),
     *("doctor/analysis/analyzer.py trackers", "doctor/findings/diagnosis.py avoidable_tokens"),
     *(
         "doctor/findings/diagnosis.py avoidable_ms",

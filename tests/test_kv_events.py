@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ import kv_messages as kv
 import msgspec
 import pytest
 import zmq
-from command import run
+from command import PATIENCE, run, start, wait_for
 from conftest import FIXTURES
 from e2e.server import free_port
 
@@ -230,6 +232,19 @@ def test_neither_tokens_nor_names_of_the_server_are_recorded() -> None:
 # ---- files
 
 
+def record(publisher: Publisher, out: Path) -> subprocess.CompletedProcess[bytes]:
+    """Record for a second from the first message on."""
+    command = ["watch", "--kv-events", publisher.endpoint, "--replay", publisher.replay, "-o", out]
+    with start(*command) as process:
+        begun = lambda: process.poll() is not None or (out.exists() and out.read_bytes().count(b"\n") > 1)  # noqa: E731
+        wait_for(begun, "message")
+        time.sleep(1)
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        shown, error = process.communicate(timeout=PATIENCE)
+    return subprocess.CompletedProcess(process.args, process.returncode, shown, error)
+
+
 def read(data: bytes) -> KvEvents:
     return KvFold("kv.jsonl").take(kv_messages.lines([data[:40], data[40:]], "kv.jsonl"))
 
@@ -340,7 +355,7 @@ def test_what_was_missed_is_asked_for() -> None:
     publisher, out = Publisher(), io.BytesIO()
     publisher.left_out = {2}
     publisher.publish(kv.stored("a", "b"))
-    with publisher.answering(), KvSubscription([publisher.endpoint], replay=[publisher.replay]) as subscription:
+    with publisher.answering(), KvSubscription([publisher.endpoint], [publisher.replay]) as subscription:
         recorder = KvRecorder([publisher.endpoint], out, lambda message, hint: None, Blinder(KEY))
         deadline = time.monotonic() + 20
 
@@ -414,7 +429,7 @@ def test_what_sglang_publishes_is_recorded(tmp_path: Path, stored: Any, removed:
     publisher.publish(removed)
     publisher.publish(stored([B], A, second), stored([X, Y], None, third + second))
     with publisher.answering():
-        done = run("record-kv", publisher.endpoint, "--replay", publisher.replay, "-o", out, "--for", "1s")
+        done = record(publisher, out)
     assert done.returncode == 0, done.stderr
     found = read(out.read_bytes())
     assert found.messages > 3
@@ -439,7 +454,7 @@ def test_layers_that_sglang_tells_apart_are_of_several_kinds() -> None:
 def test_an_answer_that_came_too_late_is_not_taken_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     publisher = Publisher()
     publisher.publish(kv.stored("a"))
-    with KvSubscription([publisher.endpoint], replay=[publisher.replay]) as subscription:
+    with KvSubscription([publisher.endpoint], [publisher.replay]) as subscription:
         monkeypatch.setattr(kv_subscription, "REPLAY_MS", 1)
         assert list(subscription.earlier(0, 0)) == []
         publisher.answer_one()
@@ -458,7 +473,7 @@ def test_a_dead_endpoint_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> 
     """Not once for each gap: what comes meanwhile would be missed as well. When it answers, it is asked again."""
     publisher, said = Publisher(), list[str]()
     monkeypatch.setattr(kv_subscription, "REPLAY_MS", 300)
-    with KvSubscription([publisher.endpoint], replay=[publisher.replay]) as subscription:
+    with KvSubscription([publisher.endpoint], [publisher.replay]) as subscription:
         recorder = KvRecorder([publisher.endpoint], io.BytesIO(), lambda _, hint: said.append(hint), Blinder(KEY))
         began = time.monotonic()
         for number in range(0, 20, 2):
@@ -488,7 +503,7 @@ def test_an_endpoint_that_is_none_and_one_that_is_taken_are_one_line() -> None:
     publisher = Publisher()
     with (
         pytest.raises(CacheDoctorError, match="cannot be listened at"),
-        KvSubscription([publisher.endpoint], bind=True),
+        KvSubscription([f"@{publisher.endpoint}"]),
     ):
         pass
     publisher.context.destroy(linger=0)
@@ -563,17 +578,16 @@ def test_what_is_no_recording_is_one_line(tmp_path: Path) -> None:
         assert (done.returncode, done.stderr.count(b"\n"), done.stdout) == (2, 1, b""), content
 
 
-def test_record_kv_writes_a_file_that_analyze_reads(tmp_path: Path) -> None:
+def test_watch_records_a_file_that_analyze_reads(tmp_path: Path) -> None:
     publisher, out = Publisher(), tmp_path / "kv.jsonl"
     for event in (kv.stored("a"), kv.removed("a"), kv.stored("a")):
         publisher.publish(event)
-    args = ["record-kv", publisher.endpoint, "--replay", publisher.replay, "-o", out]
     with publisher.answering():
-        done = run(*args, "--for", "1s")
+        done = record(publisher, out)
     assert done.returncode == 0, done.stderr
     assert b"3 messages recorded" in done.stderr
     assert rows(read(out.read_bytes())) == {"new": 1, "evicted": 1}
-    again = run(*args)
+    again = record(publisher, out)
     assert (again.returncode, again.stderr) == (
         2,
         f"cachedoctor: error: {out}: is there already (hint: give a new file with -o)\n".encode(),
@@ -646,7 +660,7 @@ def test_a_server_that_connects_is_waited_for() -> None:
     """As vLLM does where its endpoint holds no ``*``."""
     context, out, port = zmq.Context(), io.BytesIO(), free_port()
     pub, deadline = context.socket(zmq.PUB), time.monotonic() + 20
-    with KvSubscription([f"tcp://127.0.0.1:{port}"], bind=True) as subscription:
+    with KvSubscription([f"@tcp://127.0.0.1:{port}"]) as subscription:
         recorder = KvRecorder(["x"], out, lambda message, hint: None, Blinder(KEY))
         pub.connect(f"tcp://127.0.0.1:{port}")
 

@@ -328,16 +328,16 @@ def vllm_log(tmp_path: Path) -> Path:
 
 @pytest.mark.sweep
 def test_export_writes_the_table_that_was_asked_for_and_names_the_other(vllm_log: Path) -> None:
-    done = run("export", vllm_log, "--table", "samples", "-f", "ndjson", "-o", "-")
+    done = run("analyze", vllm_log, "--table", "samples", "-f", "ndjson", "-o", "-")
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert (done.returncode, done.stderr) == (0, b"")
     assert [(row["line"], row["prompt_rate"]) for row in found] == [(1, 212.9), (2, 212.9), (3, 212.9)]
     for table in ("requests", "batches"):
-        other = run("export", vllm_log, "--table", table, "-f", "ndjson", "-o", "-")
+        other = run("analyze", vllm_log, "--table", table, "-f", "ndjson", "-o", "-")
         assert (other.returncode, other.stdout) == (0, b"")
         assert other.stderr.startswith(b"cachedoctor: note: the table is empty")
         assert b"--table samples" in other.stderr
-    events = run("export", vllm_log, "--table", "events", "-f", "ndjson", "-o", "-")
+    events = run("analyze", vllm_log, "--table", "events", "-f", "ndjson", "-o", "-")
     assert (events.returncode, events.stderr) == (0, b"")
     assert [json.loads(line)["engine"] for line in events.stdout.splitlines()] == ["vllm"] * 3
 

@@ -195,7 +195,7 @@ def test_stats_show_servers_without_requests(tmp_path: Path) -> None:
             f"[2026-07-04 04:31:24 TP0] Prefill batch, #new-seq: 1, #new-token: {1000 - cached}, "
             f"#cached-token: {cached}, token usage: 0.05, #running-req: 0, #queue-req: 0, \n"
         )
-    done = run("stats", *logs, "-f", "json")
+    done = run("fleet", *logs, "-f", "json")
     data = json.loads(done.stdout)
     STATS_SCHEMA.validate(data)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -203,7 +203,7 @@ def test_stats_show_servers_without_requests(tmp_path: Path) -> None:
     assert [(r["piece"], r["servers"], r["prompt_tokens"], r["cached_tokens"], r["reuse"]) for r in overall] == [
         ("batch", 2, 2000, 900, 0.45)
     ]
-    text = run("stats", *logs, "--by", "path").stdout.decode()
+    text = run("fleet", *logs, "--by", "path").stdout.decode()
     assert "servers without requests" in text
     assert "all requests" not in text
     assert "45.0 %" in text
@@ -214,11 +214,11 @@ def test_stats_say_where_there_is_nothing_to_sum_up(tmp_path: Path) -> None:
     """A log that measured nothing of reuse: alone nothing is written; beside a log with requests there is a note."""
     log = tmp_path / "vllm.log"
     log.write_text(STATS.format(s=10).replace(", Prefix cache hit rate: 85.2%", ""))
-    alone = run("stats", log)
+    alone = run("fleet", log)
     assert (alone.returncode, alone.stdout) == (3, b"")
     one_line(alone, "vllm.log: has measurements", "no requests", "cachedoctor analyze", "--table samples")
-    both = run("stats", log, LLAMA_LOG, "-f", "json")
+    both = run("fleet", log, LLAMA_LOG, "-f", "json")
     assert both.returncode == 0
     assert both.stderr.startswith(b"cachedoctor: note: ")
     assert json.loads(both.stdout)["tables"][0]["rows"][0]["requests"] == 4
-    assert run("stats", log, LLAMA_LOG, "-q").stderr == b""
+    assert run("fleet", log, LLAMA_LOG, "-q").stderr == b""

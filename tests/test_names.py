@@ -1,9 +1,10 @@
 """A module is found by its name: no two of one name, and no two of the classes that people look for."""
 
-import ast
 import re
 from collections import defaultdict
 from pathlib import Path, PurePosixPath
+
+from cachedoctor.cli import app
 
 PACKAGE = Path(__file__).parent.parent / "cachedoctor"
 MODULES = [PurePosixPath(path.relative_to(PACKAGE).as_posix()) for path in sorted(PACKAGE.rglob("*.py"))]
@@ -35,15 +36,8 @@ def _is_command(module: PurePosixPath) -> bool:
     return module.parts[0] == "cli" and module.stem in COMMANDS
 
 
-def _commands() -> set[str]:
-    """Names of the commands, as ``cli/__init__.py`` registers them."""
-    tree = ast.parse((PACKAGE / "cli/__init__.py").read_bytes())
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
-    named = [call.args[0] for call in calls if call.func.attr == "command" and call.args]
-    return {ast.literal_eval(name) for name in named}
-
-
-COMMANDS = _commands()
+COMMANDS = {command.name for command in app.registered_commands}
+"""Files of the command line are called like these."""
 
 
 def test_no_two_modules_have_one_name():

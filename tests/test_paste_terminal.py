@@ -68,7 +68,7 @@ def test_a_log_needs_no_command(tmp_path: Path) -> None:
 
 def test_a_command_comes_before_a_log_of_its_name(tmp_path: Path) -> None:
     (tmp_path / "rules").write_bytes(LOG)
-    assert b"billing-header" in run("rules", folder=str(tmp_path)).stdout
+    assert b"billing-header" in run("explain", folder=str(tmp_path)).stdout
     assert b"CD101" in run("./rules", "-f", "concise", folder=str(tmp_path)).stdout
 
 

@@ -175,13 +175,13 @@ def eager(args: list[str]) -> list[str]:
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("quiet", [False, True])
-@pytest.mark.parametrize("command", ["stats", "compare", "export"])
+@pytest.mark.parametrize("command", ["fleet", "compare", "table"])
 def test_other_commands_show_how_far_they_are(tmp_path: Path, command: str, quiet: bool) -> None:
     """Until they write; ``-q`` shows nothing."""
     for name in ("a.log", "b.log"):
         (tmp_path / name).write_bytes(LOG)
-    args = [command, str(tmp_path / "a.log"), str(tmp_path / "b.log"), *["-q"] * quiet]
-    args += ["-f", "csv", "-o", "-"] if command == "export" else []
+    args = [str(tmp_path / "a.log"), str(tmp_path / "b.log"), *["-q"] * quiet]
+    args = ["analyze", *args, "-f", "csv", "-o", "-"] if command == "table" else [command, *args]
     status, shown, error = in_terminal(partial(subprocess.Popen, eager(args)), "stderr")
     assert status == 0
     assert shown == run(*args).stdout

@@ -134,7 +134,7 @@ def test_a_file_that_grows_while_it_is_read(tmp_path: Path, grown: int, monkeypa
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(
-    "command", [("simulate", "--set", "parallel=2"), ("tune",), ("export", "-f", "mooncake", "-o", "-")]
+    "command", [("tune", "--set", "parallel=2"), ("tune",), ("analyze", "-f", "mooncake", "-o", "-")]
 )
 @pytest.mark.parametrize("kind", ["pipe", "device"])
 def test_what_is_read_twice_is_a_file(command: tuple[str, ...], kind: str, tmp_path: Path) -> None:
@@ -161,4 +161,4 @@ def test_a_pipe_without_a_log_is_not_opened_a_second_time(tmp_path: Path) -> Non
 
 
 def test_a_log_in_a_pipe_is_simulated() -> None:
-    assert run("simulate", "-", "--set", "parallel=2", stdin=LOG).returncode in (0, 3)
+    assert run("tune", "-", "--set", "parallel=2", stdin=LOG).returncode in (0, 3)

@@ -12,7 +12,7 @@ import made
 import pytest
 from conftest import CASES, FIXTURES, content_of
 
-from cachedoctor.diagnosis.rules.base import RuleContext
+from cachedoctor.diagnosis.rules.kit import RuleContext
 from cachedoctor.diagnosis.rules.replaying import replay, would_reuse
 from cachedoctor.diagnosis.rules.setup import Setup
 from cachedoctor.doctor.analysis.analyzer import Analyzer

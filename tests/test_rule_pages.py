@@ -13,7 +13,7 @@ from conftest import CASES, MEASURED, ROOT, case_of, report_of
 from scripts_here import checked
 
 from cachedoctor.diagnosis.rules import advice, registry
-from cachedoctor.diagnosis.rules.base import Rule
+from cachedoctor.diagnosis.rules.kit import Rule
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.model import Given

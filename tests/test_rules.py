@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT, report_of
 
 from cachedoctor.diagnosis.rules import registry
-from cachedoctor.diagnosis.rules.base import (
+from cachedoctor.diagnosis.rules.kit import (
     FindingText,
     Match,
     Proof,

@@ -178,21 +178,21 @@ def test_report_goes_by_the_same_file(project):
     stored = here(project, "analyze", "server.log", "-f", "json").stdout
     (project / "r.json").write_bytes(stored)
     (project / "cachedoctor.toml").write_text('format = "json"\n')
-    assert json.loads(here(project, "report", "r.json").stdout) == json.loads(stored)
-    assert b"warning[CD101]" in here(project, "report", "r.json", "-f", "text").stdout
-    assert b"warning[CD101]" in here(project, "report", "r.json", "--no-config").stdout
+    assert json.loads(here(project, "analyze", "r.json").stdout) == json.loads(stored)
+    assert b"warning[CD101]" in here(project, "analyze", "r.json", "-f", "text").stdout
+    assert b"warning[CD101]" in here(project, "analyze", "r.json", "--no-config").stdout
 
 
 @pytest.mark.sweep
-def test_config_says_what_holds_and_why(project):
+def test_explain_settings_says_what_holds_and_why(project):
     (project / "cachedoctor.toml").write_text('warn-tokens = 5000\nignore = ["CD9"]\n')
-    args = ("config", "--select", "CD1,CD9", "-f", "json")
-    said = json.loads(here(project, *args, CACHEDOCTOR_MIN_PROMPT_TOKENS="10").stdout)
+    variables = {"CACHEDOCTOR_MIN_PROMPT_TOKENS": "10", "CACHEDOCTOR_SELECT": "CD1,CD9"}
+    said = json.loads(here(project, "explain", "settings", "-f", "json", **variables).stdout)
     rows = {row["name"]: (row["value"], row["source"], row["place"], row["unit"]) for row in said["settings"]}
     path = str(project / "cachedoctor.toml")
     assert said["file"] == path
     assert rows == {
-        "select": (["CD1", "CD9"], "flag", "--select", None),
+        "select": (["CD1", "CD9"], "environment", "CACHEDOCTOR_SELECT", None),
         "ignore": (["CD9"], "file", f"{path}:2", None),
         "format": ("text", "default", None, None),
         "fail-on": ("never", "default", None, None),
@@ -202,10 +202,10 @@ def test_config_says_what_holds_and_why(project):
         "hide": ([], "default", None, None),
     }
     assert [code for code in said["ignored"] if code.startswith(("CD1", "CD9"))] == ["CD901", "CD902", "CD903", "CD904"]
-    text = " ".join(here(project, "config").stdout.decode().split())
+    text = " ".join(here(project, "explain", "settings").stdout.decode().split())
     assert f"warn-tokens 5,000 tokens (file: {path}:1)" in text
     assert text.endswith("switched off CD901, CD902, CD903, CD904")
-    assert here(project, "config", "--no-config").stdout.startswith(b"file  none\n")
+    assert here(project, "explain", "settings", CACHEDOCTOR_NO_CONFIG="1").stdout.startswith(b"file  none\n")
 
 
 @pytest.mark.sweep
@@ -214,7 +214,8 @@ def test_a_working_directory_that_is_gone_has_no_file(tmp_path):
     gone.mkdir()
     command = 'cd "$0" && rmdir "$0" && exec "$@"'
     done = subprocess.run(
-        ["bash", "-c", command, gone, "env", "CACHEDOCTOR_NO_CONFIG=", f"PYTHONPATH={ROOT}", *PYTHON, "config"],
+        ["bash", "-c", command, gone, "env", "CACHEDOCTOR_NO_CONFIG=", f"PYTHONPATH={ROOT}", *PYTHON, "explain",
+         "settings"],
         capture_output=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout[:11]) == (0, b"file  none\n"), done.stderr

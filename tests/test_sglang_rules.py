@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from cachedoctor.diagnosis.rules import registry
-from cachedoctor.diagnosis.rules.base import SessionFinding, SessionRule
+from cachedoctor.diagnosis.rules.kit import SessionFinding, SessionRule
 from cachedoctor.diagnosis.rules.sglang.batch_periods import strategy
 from cachedoctor.model import (
     Answer,

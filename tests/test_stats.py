@@ -59,7 +59,7 @@ def test_the_sums_are_those_of_the_reports(logs: list[str]) -> None:
 def test_an_input_gives_the_same_as_log_report_and_table(tmp_path: Path) -> None:
     log, report, table = LOGS[1], tmp_path / "report.json", tmp_path / "requests.parquet"
     assert run("analyze", log, "-f", "json", "-o", report).returncode == 0
-    assert run("export", report, "-o", table).returncode == 0
+    assert run("analyze", report, "-o", table).returncode == 0
     rows = [Gathering([str(path)], None, 1 << 40).stats(["outcome"]).tables for path in (log, report, table)]
     assert rows[0] == rows[1] == rows[2]
     mixed = Gathering([str(table), log, str(report)], None, 1 << 40).stats([])
@@ -195,7 +195,7 @@ def two(tmp_path: Path) -> list[Path]:
 
 @pytest.mark.sweep
 def test_text_fits_the_width_and_cuts_no_number(two: list[Path]) -> None:
-    done = run("stats", *two, "--by", "model", "--width", "60")
+    done = run("fleet", *two, "--by", "model", COLUMNS="60")
     assert (done.returncode, done.stderr) == (0, b"")
     shown = done.stdout.decode()
     assert max(map(len, shown.splitlines())) <= 60
@@ -206,7 +206,7 @@ def test_text_fits_the_width_and_cuts_no_number(two: list[Path]) -> None:
 
 @pytest.mark.sweep
 def test_json_is_what_its_schema_says(two: list[Path], tmp_path: Path) -> None:
-    done = run("stats", *two, tmp_path / "none.log", "--by", "model", "--by", "hour", "-f", "json")
+    done = run("fleet", *two, tmp_path / "none.log", "--by", "model", "--by", "hour", "-f", "json")
     assert done.returncode == 2
     one_line(done, "none.log: no such file")
     found = json.loads(done.stdout)
@@ -219,11 +219,11 @@ def test_json_is_what_its_schema_says(two: list[Path], tmp_path: Path) -> None:
 
 @pytest.mark.sweep
 def test_csv_is_no_formula_and_markdown_no_markup(two: list[Path]) -> None:
-    rows = list(csv.DictReader(io.StringIO(run("stats", *two, "--by", "model", "-f", "csv").stdout.decode())))
+    rows = list(csv.DictReader(io.StringIO(run("fleet", *two, "--by", "model", "-f", "csv").stdout.decode())))
     assert [row["by"] for row in rows] == ["all", "model", "model"]
     assert rows[0]["prompt_tokens"] == "7870"
     assert not any(cell.startswith(("=", "@", "+")) for row in rows for cell in row.values())
-    shown = run("stats", *two, "--by", "model", "-f", "markdown").stdout.decode()
+    shown = run("fleet", *two, "--by", "model", "-f", "markdown").stdout.decode()
     assert "| `[x](mailto:e)` `\\|.gguf` |" in shown
     assert "\x1b" not in shown
     tables = [line for line in shown.splitlines() if line.startswith("|")]
@@ -232,7 +232,7 @@ def test_csv_is_no_formula_and_markdown_no_markup(two: list[Path]) -> None:
 
 @pytest.mark.sweep
 def test_default_groups_are_those_that_differ(two: list[Path]) -> None:
-    one, both = run("stats", two[0]), run("stats", *two)
+    one, both = run("fleet", two[0]), run("fleet", *two)
     assert b"by model" not in one.stdout
     assert b"by model" in both.stdout
     assert b"by build" not in both.stdout
@@ -241,7 +241,7 @@ def test_default_groups_are_those_that_differ(two: list[Path]) -> None:
 @pytest.mark.sweep
 def test_bad_inputs_are_named_and_the_others_counted(tmp_path: Path, log: Path) -> None:
     broken, foreign = tmp_path / "broken.parquet", tmp_path / "foreign.parquet"
-    assert run("export", log, "-o", broken).returncode == 0
+    assert run("analyze", log, "-o", broken).returncode == 0
     data = broken.read_bytes()
     broken.write_bytes(data[: len(data) // 2])
     import polars as pl
@@ -251,7 +251,7 @@ def test_bad_inputs_are_named_and_the_others_counted(tmp_path: Path, log: Path) 
     damaged.write_bytes(data[:4] + bytes(255 - b for b in data[4 : len(data) // 3]) + data[len(data) // 3 :])
     bad = tmp_path / "bad.json"
     bad.write_text('{"schema": "cachedoctor.report/1", "requests": 3}')
-    done = run("stats", broken, foreign, damaged, bad, log)
+    done = run("fleet", broken, foreign, damaged, bad, log)
     assert done.returncode == 2
     errors = done.stderr.decode().splitlines()
     assert len(errors) == 4
@@ -265,7 +265,7 @@ def test_numbers_that_no_server_can_have(tmp_path: Path, log: Path) -> None:
     import polars as pl
 
     table, one_bad = tmp_path / "t.parquet", tmp_path / "bad.parquet"
-    assert run("export", log, "-o", table).returncode == 0
+    assert run("analyze", log, "-o", table).returncode == 0
     for column, value in (
         ("prompt_tokens", 2**62),
         ("prompt_ms", 1e308),
@@ -273,7 +273,7 @@ def test_numbers_that_no_server_can_have(tmp_path: Path, log: Path) -> None:
         ("avoidable_ms", -1.0),
     ):
         pl.concat([pl.read_parquet(table)] * 4).with_columns(pl.lit(value).alias(column)).write_parquet(one_bad)
-        done = run("stats", one_bad, log)
+        done = run("fleet", one_bad, log)
         assert done.returncode == 2
         one_line(done, f"column {column} holds a number that no server can have")
         assert b"3,935" in done.stdout
@@ -290,17 +290,17 @@ def test_sums_do_not_wrap(tmp_path: Path) -> None:
 def test_names_that_are_not_utf_8(tmp_path: Path, log: Path) -> None:
     """A table is refused in one line, as polars cannot open it; reports are read or refused like others."""
     table, bad, good = (os.fsencode(tmp_path) + name for name in (b"/t\xff.parquet", b"/bad\xff.json", b"/r\xff.json"))
-    assert run("export", log, "-f", "parquet", "-o", table).returncode == 0
+    assert run("analyze", log, "-f", "parquet", "-o", table).returncode == 0
     assert run("analyze", log, "-f", "json", "-o", good).returncode == 0
     with open(bad, "w") as file:
         file.write('{"schema": "cachedoctor.report/1"}')
     for path, words in ((table, "UTF-8"), (bad, "is no report of cachedoctor")):
-        done = run("stats", path, log, "-f", "json")
+        done = run("fleet", path, log, "-f", "json")
         assert done.returncode == 2
         one_line(done, words)
         found = json.loads(done.stdout)
         assert sorted(i["error"] is None for i in found["inputs"]) == [False, True]
-    done = run("stats", good, log, "-f", "json")
+    done = run("fleet", good, log, "-f", "json")
     assert (done.returncode, done.stderr) == (0, b"")
     assert json.loads(done.stdout)["inputs"][0]["path"].endswith("r\\udcff.json")
 
@@ -309,9 +309,9 @@ def test_names_that_are_not_utf_8(tmp_path: Path, log: Path) -> None:
 def test_nothing_recognised_and_output_that_is_an_input(tmp_path: Path, log: Path) -> None:
     other = tmp_path / "other.txt"
     other.write_text("nothing of a server\n")
-    assert run("stats", other, "-o", tmp_path / "out").returncode == 3
-    assert not (tmp_path / "out").exists()
-    assert run("stats", log, "-o", log).returncode == 2
+    assert run("fleet", other, "-o", tmp_path / "out.txt").returncode == 3
+    assert not (tmp_path / "out.txt").exists()
+    assert run("fleet", log, "-o", log).returncode == 2
     assert log.read_bytes() == LOG
 
 
@@ -321,7 +321,7 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "live.log")
     target, temporary = tmp_path / "out.txt", tmp_path / "tmp"
     temporary.mkdir()
-    command, env = ["stats", tmp_path / "live.log", "-o", target], {**os.environ, "TMPDIR": str(temporary)}
+    command, env = ["fleet", tmp_path / "live.log", "-o", target], {**os.environ, "TMPDIR": str(temporary)}
     with start(*command, stdin=None, stdout=None, env=env) as process, (tmp_path / "live.log").open("w") as pipe:
         pipe.write(FIRST)
         pipe.flush()

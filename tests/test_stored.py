@@ -34,7 +34,7 @@ def test_the_text_needs_no_log(tmp_path: Path) -> None:
     log = str(CASES[0] / "server.log")
     stored = tmp_path / "report.json"
     assert run("analyze", log, "-f", "json", "-o", stored).returncode == 0
-    assert run("report", stored).stdout == run("analyze", log).stdout
+    assert run("analyze", stored).stdout == run("analyze", log).stdout
 
 
 def test_a_report_of_an_earlier_version_is_read() -> None:
@@ -103,7 +103,7 @@ def test_bad_input_of_the_command_is_one_line_and_status_2(tmp_path: Path) -> No
     bad = tmp_path / "bad.json"
     bad.write_text('{"schema": "cachedoctor.report/9"}')
     for path in (bad, tmp_path / "missing.json", tmp_path):
-        done = run("report", path, "-o", kept)
+        done = run("analyze", path, "-o", kept)
         assert (done.returncode, done.stdout) == (2, b"")
         assert done.stderr.count(b"\n") == 1
         assert done.stderr.startswith(b"cachedoctor: error: ")

@@ -29,9 +29,9 @@ def test_the_order_of_keys_does_not_matter(stored: Path, tmp_path: Path) -> None
         path = tmp_path / "sorted.json"
         path.write_text(json.dumps(data, sort_keys=True, indent=indent) + "\n")
         assert reports.is_report(str(path))
-        for args in (["report", path], ["compare", path, stored], ["stats", path]):
+        for args in (["analyze", path], ["compare", path, stored], ["fleet", path]):
             assert run(*args).returncode == 0
-        assert run("export", path, "-f", "csv", "-o", "-").stdout.count(b"\n") == 3
+        assert run("analyze", path, "-f", "csv", "-o", "-").stdout.count(b"\n") == 3
 
 
 def test_the_schema_between_two_reads(tmp_path: Path) -> None:
@@ -51,14 +51,24 @@ def test_a_log_of_json_records_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.sweep
-def test_analyze_names_the_command_for_it(stored: Path) -> None:
-    done = run("analyze", stored)
-    assert done.returncode == 3
-    one_line(done, f"cachedoctor report {stored}")
+def test_a_report_is_given_to_analyze_alone(stored: Path, log: Path) -> None:
+    done = run("analyze", log, stored)
+    assert (done.returncode, done.stdout) == (2, b"")
+    one_line(done, "a JSON report is given alone", f"cachedoctor analyze {stored}")
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("command", [["stats", "-"], ["compare", "-", "-"], ["export", "-", "-f", "csv", "-o", "-"]])
+@pytest.mark.parametrize(
+    "words", [("--build", "7000"), ("--unknown",), ("--select", "CD1"), ("--fail-on", "note"), ("-j", "2")]
+)
+def test_options_that_read_a_log_do_not_go_with_a_report(stored: Path, words: tuple[str, ...]) -> None:
+    for done in (run("analyze", stored, *words), run("analyze", "-", *words, stdin=stored.read_bytes())):
+        assert (done.returncode, done.stdout) == (2, b"")
+        one_line(done, "does not go with a JSON report")
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("command", [["fleet", "-"], ["compare", "-", "-"], ["analyze", "-", "-f", "csv"]])
 def test_a_report_from_a_pipe_is_refused_with_a_hint(stored: Path, command: list[str]) -> None:
     done = run(*command, stdin=stored.read_bytes())
     assert (done.returncode, done.stdout) == (3, b"")
@@ -66,22 +76,22 @@ def test_a_report_from_a_pipe_is_refused_with_a_hint(stored: Path, command: list
 
 
 def test_report_reads_a_pipe(stored: Path) -> None:
-    done = run("report", "-", stdin=stored.read_bytes())
+    done = run("analyze", "-", stdin=stored.read_bytes())
     assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout == run("report", stored).stdout
+    assert done.stdout == run("analyze", stored).stdout
 
 
 @pytest.mark.sweep
 def test_an_input_given_twice_counts_once(stored: Path, log: Path, tmp_path: Path) -> None:
     """By whatever name; logs, reports and tables alike."""
     table, link = tmp_path / "t.parquet", tmp_path / "link.json"
-    assert run("export", stored, "-o", table).returncode == 0
+    assert run("analyze", stored, "-o", table).returncode == 0
     os.symlink(stored, link)
     for paths in ([stored, stored], [stored, link], [table, f"{tmp_path}/./t.parquet"], [log, log]):
         found = Gathering([str(path) for path in paths], None, 1 << 30).stats([])
         assert found.tables[0].rows[0].requests == 2
         assert [i.path for i in found.inputs] == [str(paths[0])]
-    assert run("export", stored, link, "-f", "csv", "-o", "-").stdout.count(b"\n") == 3
+    assert run("analyze", stored, link, "-f", "csv", "-o", "-").stdout.count(b"\n") == 3
 
 
 def test_a_group_asked_for_twice_is_shown_once(log: Path) -> None:
@@ -93,11 +103,11 @@ def test_a_group_asked_for_twice_is_shown_once(log: Path) -> None:
 def test_a_log_without_requests_has_a_row_of_zeros(tmp_path: Path) -> None:
     path = tmp_path / "start.log"
     path.write_bytes(LOG[: LOG.index(b"0.00.153.756")])
-    done = run("stats", path, "-f", "json")
+    done = run("fleet", path, "-f", "json")
     assert (done.returncode, done.stderr) == (0, b"")
     (row,) = json.loads(done.stdout)["tables"][0]["rows"]
     assert (row["requests"], row["unknown_requests"], row["prompt_tokens"], row["reuse"]) == (0, 0, None, None)
-    assert "all" in run("stats", path).stdout.decode()
+    assert "all" in run("fleet", path).stdout.decode()
 
 
 @pytest.mark.sweep
@@ -105,6 +115,6 @@ def test_events_of_something_else_write_nothing(tmp_path: Path) -> None:
     """No header either."""
     path = tmp_path / "other.txt"
     path.write_text("nothing of a server\n")
-    done = run("export", path, "--table", "events", "-f", "csv", "-o", "-")
+    done = run("analyze", path, "--table", "events", "-f", "csv", "-o", "-")
     assert (done.returncode, done.stdout) == (3, b"")
     one_line(done, "nothing was written")

@@ -192,7 +192,7 @@ def test_a_report_that_was_stored_has_no_events(tmp_path: Path) -> None:
     assert of(lines, "summary")[0]["requests"] == 2
     stored = tmp_path / "report.json"
     stored.write_bytes(data)
-    assert run("report", stored, "-f", "jsonl").stdout == out.getvalue()
+    assert run("analyze", stored, "-f", "jsonl").stdout == out.getvalue()
 
 
 def test_the_schema_refuses_what_is_no_line_of_a_stream() -> None:

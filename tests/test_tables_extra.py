@@ -38,9 +38,9 @@ def test_stats_and_parquet_say_how_to_get_it(log: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "live.log")
     target = tmp_path / "t.parquet"
     for what, *args in (
-        ("parquet", "export", tmp_path / "live.log", "-o", target),
-        ("parquet", "export", log, "--table", "events", "-f", "parquet", "-o", "-"),
-        ("stats", "stats", tmp_path / "live.log"),
+        ("parquet", "analyze", tmp_path / "live.log", "-o", target),
+        ("parquet", "analyze", log, "--table", "events", "-f", "parquet", "-o", "-"),
+        ("fleet", "fleet", tmp_path / "live.log"),
     ):
         done = run(*args)
         assert done.returncode == 2
@@ -53,7 +53,7 @@ def test_stats_and_parquet_say_how_to_get_it(log: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("ending", ["csv", "ndjson"])
 @pytest.mark.parametrize("table", ["requests", "events"])
 def test_other_tables_need_none(log: Path, table: str, ending: str) -> None:
-    done = run("export", log, "--table", table, "-f", ending, "-o", "-")
+    done = run("analyze", log, "--table", table, "-f", ending, "-o", "-")
     assert (done.returncode, done.stderr) == (0, b"")
     assert len(done.stdout.splitlines()) == {"requests": 2, "events": 20}[table] + (ending == "csv")
 

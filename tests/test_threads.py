@@ -10,7 +10,7 @@ from made import joined
 from made import recorded as ended
 from msgspec.structs import replace
 
-from cachedoctor.diagnosis.rules.base import FindingText, Match, Proof, RequestRule, RuleContext
+from cachedoctor.diagnosis.rules.kit import FindingText, Match, Proof, RequestRule, RuleContext
 from cachedoctor.doctor.findings.diagnosis import MAX_SESSIONS, Diagnosis
 from cachedoctor.doctor.findings.history import WINDOW
 from cachedoctor.engines.llamacpp.conversations.interleaved import Turn

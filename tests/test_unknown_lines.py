@@ -50,9 +50,9 @@ def test_two_inputs_are_told_apart_and_a_report_keeps_the_list(tmp_path: Path) -
     other.write_text(KNOWN.format(1, 1) + SECRET)
     assert f"(first: {first}:7)" in run("analyze", str(first), str(other), "--unknown", "--jobs", "2").stdout.decode()
     run("analyze", str(first), str(other), "--unknown", "-o", str(report))
-    again = json.loads(run("report", str(report), "-f", "json").stdout)
+    again = json.loads(run("analyze", str(report), "-f", "json").stdout)
     assert again["unknown"] == json.loads(report.read_text())["unknown"]
-    assert f"(first: {first}:7)" in run("report", str(report)).stdout.decode()
+    assert f"(first: {first}:7)" in run("analyze", str(report)).stdout.decode()
 
 
 def test_a_shape_of_a_stored_report_is_shown_harmless(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_shape_of_a_stored_report_is_shown_harmless(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     run("analyze", str(written(tmp_path)), "--unknown", "-o", str(report))
     report.write_text(report.read_text().replace('"shape":"<line>"', '"shape":"<line>\\u001b[31m"'))
-    text = run("report", str(report)).stdout.decode()
+    text = run("analyze", str(report)).stdout.decode()
     assert "<line>" in text
     assert "\x1b" not in text
 

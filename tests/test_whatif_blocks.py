@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from schemas import schema_of
 
-from cachedoctor.diagnosis.replay.vllm_blocks import SentPrompt
+from cachedoctor.diagnosis.replay.block_cache import SentPrompt
 from cachedoctor.doctor.whatif.block_answers import simulate, tune
 from cachedoctor.doctor.whatif.block_evidence import BlockAsking, BlockEvidence, from_sessions
 from cachedoctor.doctor.whatif.block_replay import BlockReplay
@@ -122,7 +122,7 @@ def test_a_trace_of_vllm_has_the_lengths_of_the_responses_and_one_id_for_one_beg
 def test_salted_prompts_of_a_trace_share_no_id(model: Path, tmp_path: Path) -> None:
     asking, target = given_files("salted", model), tmp_path / "trace.jsonl"
     said = ("--requests", asking.prompts[0], "--tokenizer", model, "--template", asking.template)
-    assert run("export", asking.paths[0], *said, "-f", "mooncake", "-o", target).returncode == 0
+    assert run("analyze", asking.paths[0], *said, "-f", "mooncake", "-o", target).returncode == 0
     ids = [name for line in target.read_text("utf-8").splitlines() for name in json.loads(line)["hash_ids"]]
     assert len(ids) > 20
     assert len(ids) == len(set(ids))
@@ -133,7 +133,7 @@ def test_commands_keep_their_contracts(model: Path) -> None:
     asking = given_files("salted", model)
     said = ("--requests", asking.prompts[0], "--tokenizer", model, "--template", asking.template)
     more = ("--responses", asking.responses[0], "-f", "json")
-    done = run("simulate", asking.paths[0], *said, *more, "--set", "block-size=16")
+    done = run("tune", asking.paths[0], *said, *more, "--set", "block-size=16")
     assert (done.returncode, done.stderr) == (0, b"")
     schema_of("simulate").validate(json.loads(done.stdout))
     done = run("tune", asking.paths[0], *said, *more)
@@ -234,13 +234,13 @@ def test_another_kind_of_cache_is_not_replayed(setting: str, value: object, said
     ],
 )
 def test_what_is_missing_is_one_line(words: Sequence[object], status: int, said: str) -> None:
-    done = run("simulate", MEASURED / "vllm-batch-beside-agent.log", *words, "--set", "block-size=16")
+    done = run("tune", MEASURED / "vllm-batch-beside-agent.log", *words, "--set", "block-size=16")
     assert (done.returncode, done.stdout) == (status, b"")
     one_line(done, said)
 
 
 def test_responses_go_with_bodies_of_engines_whose_log_does_not_say_it() -> None:
-    done = run("simulate", ROOT / "fixtures/days/dense-eight_on_four-b9713-default/server.log", "--responses", "x.json")
+    done = run("tune", ROOT / "fixtures/days/dense-eight_on_four-b9713-default/server.log", "--responses", "x.json")
     assert done.returncode == 2
     one_line(done, "--responses goes with logs of vLLM and SGLang")
 

@@ -1,12 +1,10 @@
-"""The command line: one file per command. Imports nothing but typer before a command runs.
-
-Knows commands, exit statuses and the words of errors. Knows no log.
-"""
+"""The command line: one file per command. Imports nothing but typer before a command runs."""
 
 from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 from copy import copy
 from typing import Annotated
 
@@ -16,66 +14,76 @@ from typer.exceptions import TyperException
 from cachedoctor.cli import (
     analyze,
     compare,
-    config,
     diff,
     explain,
-    export,
     exporter,
     fix,
     fleet,
     lint,
     probe,
     proxy,
-    record_kv,
     redact,
-    report,
-    rules,
-    simulate,
-    stats,
     terminal,
     tune,
     watch,
 )
-from cachedoctor.cli.arguments import Command, Group
-
-_EXAMPLES = """\b
-Examples:
-  cachedoctor analyze server.log -o report.html
-  docker logs llama 2>&1 | cachedoctor analyze --requests bodies.jsonl
-"""
-"""Two rows below the options of analyze, where a terminal shows them."""
+from cachedoctor.cli.arguments import Group, add_command
+from cachedoctor.knowledge.engines import BOTH
 
 app = typer.Typer(
     cls=Group,
     name="cachedoctor",
-    help="Why was my prompt recomputed? Reads llama-server logs and answers with evidence.",
+    help=f"Why was my prompt recomputed? Reads logs of llama-server, {BOTH} and answers with evidence.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("analyze", cls=Command, epilog=_EXAMPLES)(analyze.analyze)
-app.command("watch", cls=Command, short_help="Show live what a server does with its cache.")(watch.watch)
-app.command("report", cls=Command)(report.report)
-app.command("fix", cls=Command, short_help="Print what to change, in the form of what starts the server.")(fix.fix)
-app.command("diff", cls=Command, short_help="Say where two prompts diverge, and why.")(diff.diff)
-app.command("lint", cls=Command, short_help="Check that requests only extend each other.")(lint.lint)
-app.command("proxy", cls=Command, short_help="Pass requests to a server, and say what each reused.")(proxy.proxy)
-app.command("redact", cls=Command, short_help="Write a copy of a log that can be shown.")(redact.redact)
-app.command("explain", cls=Command, short_help="Explain a rule, or a line of a log.")(explain.explain)
-app.command("rules", cls=Command)(rules.rules)
-app.command("export", cls=Command, short_help="Write requests, or lines, as a table.")(export.export)
-app.command("stats", cls=Command, short_help="Sum up requests over many logs and servers.")(stats.stats)
-app.command("compare", cls=Command, short_help="Say whether a change helped, with a confidence interval.")(
-    compare.compare
+_EXAMPLES = (
+    "cachedoctor analyze server.log -o report.html",
+    "docker logs llama 2>&1 | cachedoctor analyze --requests bodies.jsonl",
 )
-app.command("exporter", cls=Command, short_help="Serve counters for Prometheus over many live logs.")(exporter.exporter)
-app.command("fleet", cls=Command, short_help="Analyze many logs side by side, into tables and a page.")(fleet.fleet)
-app.command("simulate", cls=Command, short_help="Say what other settings would have reused.")(simulate.simulate)
-app.command("tune", cls=Command, short_help="Rank settings by what they would have saved.")(tune.tune)
-app.command("probe", cls=Command, short_help="Ask a running server whether it reuses what it should.")(probe.probe)
-app.command("record-kv", cls=Command, short_help="Record KV events of vLLM or SGLang.")(record_kv.record_kv)
-app.command("config", cls=Command)(config.config)
+"""Rows below the options of ``analyze``, where a terminal shows them."""
+_COMMANDS: dict[str, tuple[tuple[Callable[..., None], str, str], ...]] = {
+    "Why": (
+        (analyze.analyze, "Say why prompts were recomputed, and what fixes it.",
+         "--format --output --follow --requests --cmdline --fail-on --verbose"),
+        (fix.fix, "Print what to change, in the form of what starts the server.",
+         "--launcher --file --service --cmdline"),
+        (watch.watch, "Show live what a server does with its cache.",
+         "--cmdline --launcher --ignore --kv-events --output"),
+        (compare.compare, "Say whether a change helped, with a confidence interval.",
+         "--format --output --fail-on --build"),
+    ),
+    "Requests": (
+        (diff.diff, "Say where two prompts diverge, and why.",
+         "--tokenizer --template --full --build --format --output"),
+        (lint.lint, "Check that requests only extend each other.",
+         "--tokenizer --template --server --format --output"),
+        (proxy.proxy, "Pass requests to a server, and say what each reused.",
+         "--upstream --listen --record --keep-text --fix --dry-run --metrics-listen"),
+        (probe.probe, "Ask a running server whether it reuses what it should.",
+         "--model --api-key-env --save --against --log --format --output"),
+    ),
+    "Many servers, other settings": (
+        (fleet.fleet, "Sum up many logs, or analyze each into tables and a page.",
+         "--output --by --format --jobs"),
+        (exporter.exporter, "Serve counters for Prometheus over many live logs.",
+         "--follow --listen --state --ignore"),
+        (tune.tune, "Rank settings by what they would save, or replay given ones.",
+         "--set --memory --requests --tokenizer --cmdline --format --output"),
+    ),
+    "Share, learn": (
+        (redact.redact, "Write a copy of a log that can be shown.", ""),
+        (explain.explain, "Explain a rule, a word, a line of a log, the settings.",
+         "--line --format"),
+    ),
+}  # fmt: skip
+"""By heading: functions, lines of the list of commands, and options that ``--help`` shows where not all fit."""
+
+for _heading, _commands in _COMMANDS.items():
+    for _function, _about, _most in _commands:
+        add_command(app, _heading, _function, _about, _most.split(), _EXAMPLES if _function is analyze.analyze else ())
 
 
 def _version(wanted: bool) -> None:

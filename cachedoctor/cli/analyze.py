@@ -1,99 +1,94 @@
-"""``cachedoctor analyze``: logs in, report out.
-
-Knows the order of the steps and the exit statuses. Knows no log line.
-"""
+"""``cachedoctor analyze``: logs in, report or table out; or a JSON report in another format."""
 
 from __future__ import annotations
 
 import os
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
-from cachedoctor.cli import settings, terminal
-from cachedoctor.cli.asked_counters import asked, dumps_in, heard, is_address
+from cachedoctor.cli import counters, settings, terminal
 from cachedoctor.cli.common_options import (
-    COMMON,
     EVIDENCE,
     INPUT,
-    Build,
-    Cmdline,
+    OUTPUT,
+    Bodies,
     ColorOption,
-    Config,
     FailOn,
+    Gate,
     HashClients,
-    Ignore,
-    Launcher,
     MaxUnpacked,
-    MinPromptTokens,
-    ModelTokenizer,
-    NoConfig,
-    Prompts,
+    Output,
+    Part,
     Quiet,
-    Requests,
-    Select,
-    Since,
-    Slots,
-    Tasks,
-    Template,
+    Server,
     Unknown,
-    Until,
     Verbose,
-    WarnTokens,
     Width,
     given_or_piped,
+    option,
     refuse_alone,
+    refuse_others,
     refuse_page,
-    wanted_requests,
 )
-from cachedoctor.cli.ending import FAULT, FOUND, INTERRUPTED, NOTHING, SERVERS, complain, conclude, has_content, status
+from cachedoctor.cli.ending import FAULT, FOUND, NOTHING, named
 from cachedoctor.cli.keys import Interrupts
-from cachedoctor.cli.live import FORMATS as LIVE_FORMATS
-from cachedoctor.cli.live import Live
 from cachedoctor.cli.read_progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.cli.started import started
-from cachedoctor.report.base import FORMATS, FormatName, Look, write
+from cachedoctor.cli.table_output import TableFormat, TableJob, TableName, table_format, write_table
+from cachedoctor.knowledge.engines import EITHER, LABELS_EXAMPLE
+from cachedoctor.report.base import FormatName
 
 if TYPE_CHECKING:
-    from cachedoctor.cli.stream import Stream
-    from cachedoctor.doctor.analysis.analyzer import Analyzer
-    from cachedoctor.doctor.analysis.filtering import Wanted
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
-    from cachedoctor.doctor.extras.polled_metrics import Heard
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
-    from cachedoctor.doctor.fixing.fixes import Told
     from cachedoctor.doctor.redact.unknown_lines import UnknownLines
-    from cachedoctor.inputs.sources.base import SourceError
-    from cachedoctor.model import CacheDoctorError, Given, Report
+    from cachedoctor.inputs.metrics.dump import Dump
 
 
-_NAMED = 3
-"""Files that a message names."""
+_OF_REPORT = {
+    "logs", "format", "output", "verbose", "launcher", "color", "width", "config", "no_config", "quiet", *Part._fields,
+}  # fmt: skip
+"""Options that go with a JSON report."""
 
 
-class _Job(NamedTuple):
-    paths: list[str]
-    prompts: GivenPrompts | None
-    extras: ExtraInputs | None
-    follow: str | None
-    settings: settings.Settings
-    build: int | None
-    given: list[Given]
-    jobs: int
-    max_unpacked: int | None
-    quiet: bool
-    wanted: Wanted | None
-    """Requests that are shown, None for all."""
-    start: Told | None
-    unknown: UnknownLines | None
-    """Counts the lines that are not known, where that was asked for."""
+class Evidence(NamedTuple):
+    """What was recorded beside a log, without prompts."""
+
+    slots: Annotated[
+        list[str] | None, option("--slots", "/slots dump made beside the log; repeatable.", "FILE", EVIDENCE)
+    ] = None
+    metrics: Annotated[
+        list[str] | None,
+        option("--metrics", f"Dump of /metrics of {EITHER}; repeatable, e.g. before and after.", "FILE", EVIDENCE),
+    ] = None
+    prometheus: Annotated[
+        str | None,
+        option(
+            "--prometheus",
+            f"Ask Prometheus for the counters of {EITHER} since --since 2h (default 1h).",
+            "URL",
+            EVIDENCE,
+        ),
+    ] = None
+    match: Annotated[
+        str | None, option("--match", f"With --prometheus: of these series, e.g. {LABELS_EXAMPLE}.", "LABELS", EVIDENCE)
+    ] = None
+    responses: Annotated[
+        list[str] | None,
+        option("--responses", "Responses with usage, as the server sent them; repeatable.", "FILE", EVIDENCE),
+    ] = None
+    kv_events: Annotated[
+        list[str] | None,
+        option("--kv-events", f"KV events of {EITHER}, as watch --kv-events wrote them; repeatable.", "FILE", EVIDENCE),
+    ] = None
 
     @property
-    def lists_requests(self) -> bool:
-        """Whether all requests must be kept."""
-        return FORMATS[self.settings.format].lists_requests or self.wanted is not None
+    def files(self) -> list[str]:
+        """Files of measurements."""
+        return [*(self.metrics or []), *(self.responses or []), *(self.kv_events or [])]
 
 
 def analyze(
@@ -102,175 +97,177 @@ def analyze(
         list[str] | None,
         typer.Argument(
             metavar="LOG",
-            help="Logs of one server, or a folder of them, plain or gz, xz, bz2, zst; - is standard input.",
+            help="Logs of one server, or a folder of them, plain or gz, xz, bz2, zst; - is standard input. Or a JSON "
+            "report of analyze.",
         ),
     ] = None,
     format: Annotated[
-        FormatName,
-        typer.Option(
-            "--format", "-f", help="Format of the report, unless the ending of FILE names it.", rich_help_panel=COMMON
+        Literal[FormatName, TableFormat],
+        option(
+            "--format -f",
+            "text, concise, html, json, jsonl, sarif, markdown, github; tables: csv, parquet, ndjson, mooncake.  "
+            "[default: by FILE, else text]",
+            "NAME",
+            show_default=False,
         ),
     ] = "text",
-    output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the report to FILE.", rich_help_panel=COMMON),
+    output: Output = None,
+    table: Annotated[
+        TableName | None,
+        option(
+            "--table",
+            "Rows of the table: requests, statistics lines (samples, vLLM), prefill batches (SGLang), or lines "
+            "that are a known message (events).  [default: requests]",
+            None,
+            OUTPUT,
+        ),
     ] = None,
     follow: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="Read FILE and what is appended to it, until Ctrl-C.", rich_help_panel=COMMON
-        ),
+        str | None, option("--follow", "Read FILE and what is appended to it, until Ctrl-C.", "FILE")
     ] = None,
-    build: Build = None,
-    cmdline: Cmdline = None,
-    launcher: Launcher = None,
+    *,
+    server: Server,
     fail_on: FailOn = "never",
-    select: Select = None,
-    ignore: Ignore = None,
-    min_prompt_tokens: MinPromptTokens = None,
-    warn_tokens: WarnTokens = None,
-    task: Tasks = None,
-    slot: Slots = None,
-    since: Since = None,
-    until: Until = None,
+    gate: Gate,
+    part: Part,
     unknown: Unknown = False,
-    slots: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--slots", metavar="FILE", help="/slots dump made beside the log; repeatable.", rich_help_panel=EVIDENCE
-        ),
-    ] = None,
-    prompts: Prompts = None,
-    requests: Requests = None,
+    evidence: Evidence,
+    bodies: Bodies,
     hash_clients: HashClients = False,
-    tokenizer: ModelTokenizer = None,
-    template: Template = None,
-    metrics: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--metrics",
-            metavar="FILE|URL",
-            help="Dump of /metrics of vLLM or SGLang, or where to ask for it; repeatable.",
-            rich_help_panel=EVIDENCE,
-        ),
-    ] = None,
-    every: Annotated[
-        float | None,
-        typer.Option(
-            parser=terminal.seconds,
-            metavar="TIME",
-            help="With --metrics URL and --for: ask so often.  [default: 10s]",
-            rich_help_panel=EVIDENCE,
-        ),
-    ] = None,
-    length: Annotated[
-        float | None,
-        typer.Option(
-            "--for",
-            parser=terminal.seconds,
-            metavar="TIME",
-            help="With --metrics URL: ask for so long before the logs are read, e.g. 5m.",
-            rich_help_panel=EVIDENCE,
-        ),
-    ] = None,
-    prometheus: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Ask Prometheus for the counters of vLLM or SGLang since --since 2h (default 1h).",
-            rich_help_panel=EVIDENCE,
-        ),
-    ] = None,
-    match: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LABELS", help="With --prometheus: of these series, e.g. 'job=\"vllm\"'.", rich_help_panel=EVIDENCE
-        ),
-    ] = None,
-    responses: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--responses",
-            metavar="FILE",
-            help="Responses with usage, as the server sent them; repeatable.",
-            rich_help_panel=EVIDENCE,
-        ),
-    ] = None,
-    kv_events: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--kv-events",
-            metavar="FILE",
-            help="KV events of vLLM or SGLang, as record-kv wrote them; repeatable.",
-            rich_help_panel=EVIDENCE,
-        ),
-    ] = None,
     jobs: Annotated[
-        int,
-        typer.Option(
-            "--jobs",
-            "-j",
-            min=0,
-            metavar="N",
-            help="Processes that read several or large files; 0: one per core.",
-            rich_help_panel=INPUT,
-        ),
+        int, option("--jobs -j", "Processes that read several or large files; 0: one per core.", "N", INPUT, min=0)
     ] = 1,
     max_unpacked: MaxUnpacked = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
     color: ColorOption = "auto",
     width: Width = None,
-    config: Config = None,
-    no_config: NoConfig = False,
 ) -> None:
     """Say why prompts were recomputed, and what fixes it.
 
+    With -o requests.csv (.parquet, .ndjson): a table with a row per request, measurement or line; its columns are
+    described in docs/tables.md, and parquet needs polars: pip install 'cachedoctor[tables]'. A JSON report in place of
+    logs is written in another format.
+
     Exit status: 0 the analysis ran; 1 --fail-on was reached; 2 wrong usage, an unreadable input or an internal error;
-    3 nothing could be checked; 130 interrupted (the report covers what was read).
+    3 nothing could be checked; 130 interrupted (the report covers what was read, a table is not written).
     """
-    chosen = settings.resolve(ctx, config, no_config)
+    as_table = table_format(ctx)
+    chosen = settings.resolve(ctx, gate, but=() if as_table is None else ("format",))
     if not quiet:
         chosen.announce()
-    asking = asked(metrics or [], every, length, prometheus, match, since)
-    since = None if asking is not None and asking.prometheus is not None else since
-    files = [path for path in metrics or [] if not is_address(path)]
-    alone = bool(metrics or responses or kv_events or prometheus)
-    bodies = [*(slots or []), *(prompts or []), *(requests or [])]
-    beside = _beside(bodies, tokenizer, template, hashed=hash_clients)
-    start = started(cmdline, launcher)
+    if as_table is not None:
+        raise typer.Exit(_table(ctx, logs, as_table, chosen, server, bodies, max_unpacked, quiet))
+    stored = _stored(logs or [])
+    if stored is not None:
+        refuse_others(ctx, _OF_REPORT, f"a JSON report ({stored})")
+    counters.refuse_addresses(evidence.metrics or [])
+    counters.check_prometheus(evidence.prometheus, evidence.match)
+    start = started(server.cmdline, server.launcher)
     if not quiet:
         start.say_what_is_not_checked()
+    prompt_files = [*(evidence.slots or []), *bodies.files]
+    beside = _beside(prompt_files, bodies.tokenizer, bodies.template, hashed=hash_clients)
+    alone = bool(evidence.files or evidence.prometheus)
     paths, dumps = _without_dumps(_expanded(_paths(ctx, logs or [], follow, alone), quiet), quiet)
-    files += dumps
-    counters = heard(asking, quiet, lonely=not (paths or follow or files or responses or kv_events))
-    job = _Job(
+    asked: list[Dump] = []
+    if evidence.prometheus is not None:
+        lonely = not (paths or follow or evidence.files)
+        asked = counters.prometheus_dumps(evidence.prometheus, part.since, evidence.match, alone=lonely)
+        part = part._replace(since=None)
+    from cachedoctor.cli.job import Job, render_report, run_job
+
+    job = Job(
         paths,
         beside,
-        _extra_inputs(files, responses or [], kv_events or [], counters, max_unpacked),
+        _extra_inputs(evidence._replace(metrics=[*(evidence.metrics or []), *dumps]), asked, max_unpacked),
         follow,
         chosen,
-        build,
+        server.build,
         start.given,
         jobs or os.cpu_count() or 1,
         max_unpacked,
         quiet,
-        wanted_requests(task, slot, since, until, chosen.format),
+        part.wanted(chosen.format),
         start.told,
         _unknown_lines(chosen.format) if unknown else None,
     )
-    beside_paths = (*bodies, tokenizer, template)
-    beside_files = (*files, *(responses or []), *(kv_events or []))
-    spare_inputs(output, [*job.paths, follow, *beside_paths, *beside_files, chosen.file])
-    if not quiet and "-" in job.paths and terminal.typed():
+    spare_inputs(
+        output, [*paths, follow, *prompt_files, bodies.tokenizer, bodies.template, *evidence.files, *dumps, chosen.file]
+    )
+    if not quiet and "-" in paths and terminal.typed():
         terminal.ask_for_paste()
     refuse_page(chosen.format, output)
     with Interrupts() as interrupts, Sink(output) as sink:
         look = terminal.look(sink.path is not None, chosen.color, width)._replace(verbose=verbose)
-        code = _run(job, sink, look, interrupts)
-        if counters is not None and counters.silent and code in (0, FOUND, NOTHING):
+        if stored is None:
+            code = run_job(job, sink, look, interrupts, partial(refuse_others, ctx, _OF_REPORT))
+        else:
+            code = render_report(job, stored, None, sink, look)
+        if evidence.prometheus is not None and not asked and code in (0, FOUND, NOTHING):
             code = FAULT
     raise typer.Exit(code)
+
+
+def _table(
+    ctx: typer.Context,
+    logs: list[str] | None,
+    format: TableFormat,
+    chosen: settings.Settings,
+    server: Server,
+    bodies: Bodies,
+    max_unpacked: int | None,
+    quiet: bool,
+) -> int:
+    """Write a table in place of a report."""
+    from cachedoctor.inputs.sources.unpack import MAX_BYTES
+
+    refuse_page(format, ctx.params["output"])
+    paths = _expanded(_paths(ctx, logs or [], None, False), quiet)
+    return write_table(
+        TableJob(
+            paths,
+            ctx.params["output"],
+            format,
+            ctx.params["table"] or "requests",
+            server.build,
+            chosen.options,
+            bodies,
+            max_unpacked or MAX_BYTES,
+            quiet,
+            Progress(paths, quiet),
+        )
+    )
+
+
+def _stored(logs: list[str]) -> str | None:
+    """The JSON report that was given in place of logs.
+
+    Raises:
+        CacheDoctorError: it was given with something else.
+    """
+    for path in logs:
+        if not _begins_as_json(path):
+            continue
+        from cachedoctor.doctor.compare.reports import is_report
+        from cachedoctor.model import CacheDoctorError
+
+        if is_report(path):
+            if len(logs) > 1:
+                raise CacheDoctorError(f"{path}: a JSON report is given alone", f"cachedoctor analyze {path}")
+            return path
+    return None
+
+
+def _begins_as_json(path: str) -> bool:
+    """Whether a file may be a JSON report: what tells reports from logs is imported only for such."""
+    if path == "-" or not os.path.isfile(path):
+        return False
+    try:
+        with open(path, "rb") as file:
+            return file.read(64).lstrip()[:1] == b"{"
+    except OSError:  # whoever reads it says so
+        return False
 
 
 def _unknown_lines(format: FormatName) -> UnknownLines:
@@ -292,16 +289,15 @@ def _beside(paths: list[str], tokenizer: str | None, template: str | None, *, ha
     return GivenPrompts(paths, tokenizer, template, hashed=hashed)
 
 
-def _extra_inputs(
-    metrics: list[str], responses: list[str], kv_events: list[str], counters: Heard | None, max_unpacked: int | None
-) -> ExtraInputs | None:
-    dumps = [] if counters is None else counters.dumps
-    if not metrics and not responses and not kv_events and not dumps:
+def _extra_inputs(evidence: Evidence, asked: list[Dump], max_unpacked: int | None) -> ExtraInputs | None:
+    if not evidence.files and not asked:
         return None
     from cachedoctor.doctor.analysis.run import read_extra_inputs
     from cachedoctor.inputs.sources.unpack import MAX_BYTES
 
-    return read_extra_inputs(metrics, responses, max_unpacked or MAX_BYTES, kv_events, dumps)
+    return read_extra_inputs(
+        evidence.metrics or [], evidence.responses or [], max_unpacked or MAX_BYTES, evidence.kv_events or [], asked
+    )
 
 
 def _paths(ctx: typer.Context, logs: list[str], follow: str | None, alone: bool) -> list[str]:
@@ -328,139 +324,14 @@ def _expanded(paths: list[str], quiet: bool) -> list[str]:
         found += inside or [path]  # whoever reads it says that it is a folder
         if inside and others and not quiet:
             terminal.complain(
-                f"{path}: no lines of a server, not read: {_named(others)}", "name them to read them", "note"
+                f"{path}: no lines of a server, not read: {named(others)}", "name them to read them", "note"
             )
     return found
 
 
 def _without_dumps(paths: list[str], quiet: bool) -> tuple[list[str], list[str]]:
     """Tell dumps of /metrics that were given as logs from the logs; they are named."""
-    dumps = dumps_in(paths)
+    dumps = counters.dumps_in(paths)
     if dumps and not quiet:
-        terminal.complain(f"{_named(dumps)}: read as with --metrics: a dump of /metrics", kind="note")
+        terminal.complain(f"{named(dumps)}: read as with --metrics: a dump of /metrics", kind="note")
     return [path for path in paths if path not in dumps], dumps
-
-
-def _explained(error: CacheDoctorError) -> CacheDoctorError:
-    """Say of a folder that it holds no log, and what would be taken for one; other errors stay."""
-    from cachedoctor.inputs.sources.base import FolderError
-
-    if not isinstance(error, FolderError):
-        return error
-    from cachedoctor.doctor.tables.tables import logs_in
-    from cachedoctor.model import CacheDoctorError
-
-    _, others = logs_in(error.path)
-    named = f": {_named(others)}" if others else ""
-    return CacheDoctorError(
-        f"{error.path}: holds no log of {SERVERS}{named}",
-        "taken are files with any name whose first lines are a server's; folders in it are not looked into",
-    )
-
-
-def _named(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
-
-
-def _run(job: _Job, sink: Sink, look: Look, interrupts: Interrupts) -> int:
-    from cachedoctor.cli.stepwise import Stepwise
-    from cachedoctor.doctor.scratch import clear_folders
-
-    stream = _stream(job, sink) if job.settings.format == "jsonl" else None
-    # Lines that come one by one, and live ones, leave no place for it.
-    silent = job.quiet or job.follow is not None or (stream is not None and sink.path is None)
-    progress = Progress([] if job.follow else job.paths, silent)
-    live = Live(sink, look, job.settings.format, progress.hide) if _is_live(job, sink) else None
-    hearers = [hearer for hearer in (progress, live, stream) if hearer is not None]
-    listener = None if stream is None else stream.listener
-    analyzer = Stepwise(
-        interrupts,
-        hearers,
-        listener,
-        job.build,
-        job.prompts,
-        job.given,
-        keeps_requests=job.lists_requests,
-        options=job.settings.options,
-        extras=job.extras,
-        unknown=job.unknown,
-        told=job.start,
-    )
-    try:
-        errors, interrupted = _feed(job, analyzer, progress, interrupts)
-    finally:
-        progress.close()
-    end = stream.close if stream is not None else lambda report: _write(report, job, sink, look, live)
-    choose = partial(_chosen, wanted=job.wanted, start=job.start, unknown=job.unknown)
-    report, interrupted = conclude(analyzer, interrupted, interrupts, end, choose)
-    if not job.quiet and job.prompts is not None and job.prompts.matched < len(job.prompts):
-        found = f"{job.prompts.matched} of {len(job.prompts)} prompts were matched to requests of the log"
-        terminal.complain(found, "--tokenizer MODEL.gguf matches them by their exact length", "note")
-    for note in job.prompts.notes if job.prompts is not None and not job.quiet else []:
-        terminal.complain(note, kind="note")
-    faults = [error for _, error in job.prompts.faults] if job.prompts else []
-    complain([*map(_explained, errors), *faults], analyzer)
-    clear_folders()
-    return INTERRUPTED if interrupted else status(report, analyzer.crashed, job.settings.fail_on, analyzer.begin)
-
-
-def _chosen(report: Report, wanted: Wanted | None, start: Told | None, unknown: UnknownLines | None) -> Report:
-    """The report as it is to be shown; one of nothing is left as it is, and says so."""
-    if wanted is not None and not any(info.recognised for info in report.inputs):
-        wanted = None
-    if wanted is not None:
-        from cachedoctor.doctor.analysis.filtering import shown_part
-
-        report = shown_part(report, wanted, start)
-    if unknown is not None:
-        unknown.close()  # an interrupt may have come before its end
-        report.unknown = unknown.shapes()
-    return report
-
-
-def _stream(job: _Job, sink: Sink) -> Stream:
-    from cachedoctor.cli.stream import Stream
-
-    return Stream(sink)
-
-
-def _is_live(job: _Job, sink: Sink) -> bool:
-    if job.settings.format not in LIVE_FORMATS or sink.path is not None or job.wanted is not None:
-        return False
-    if job.follow is not None:
-        return True
-    from cachedoctor.inputs.sources.file import is_stream
-
-    # `analyze < server.log` is a file like any other, and a paste is read to its end.
-    return any(is_stream(0 if path == "-" else path) for path in job.paths if path != "-" or not terminal.typed())
-
-
-def _feed(job: _Job, analyzer: Analyzer, progress: Progress, interrupts: Interrupts) -> tuple[list[SourceError], bool]:
-    from cachedoctor.doctor.analysis.run import drive_followed, feed_all
-    from cachedoctor.inputs.sources.unpack import MAX_BYTES
-
-    try:
-        if job.follow is None:
-            limit = job.max_unpacked or MAX_BYTES
-            # Bodies are matched to requests in their order, and events are told in theirs.
-            if job.jobs > 1 and job.prompts is None and job.unknown is None and job.settings.format != "jsonl":
-                from cachedoctor.doctor.analysis.parallel import Terms, feed_parallel, suits
-
-                if suits(job.paths):
-                    terms = Terms(job.build, job.given, job.lists_requests, limit, job.settings.options)
-                    return feed_parallel(analyzer, job.paths, job.jobs, terms, progress.read), False
-            return feed_all(analyzer, job.paths, limit, progress.read), False
-        return drive_followed(analyzer, job.follow, interrupts.deferred())
-    except KeyboardInterrupt:
-        return [], True
-
-
-def _write(report: Report, job: _Job, sink: Sink, look: Look, live: Live | None) -> None:
-    if not FORMATS[job.settings.format].always and not has_content(report):
-        return
-    with sink.writing() as out:
-        if live is not None:
-            live.end(report, out)
-        else:
-            write(job.settings.format, report, out, look)

@@ -1,9 +1,10 @@
-"""Options that several commands have. Knows their names and words; knows no command."""
+"""Options that several commands have, and the groups in which commands take them."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 
 import typer
 
@@ -15,44 +16,46 @@ if TYPE_CHECKING:
 
 INPUT, EVIDENCE, OUTPUT = "Input", "Evidence beside the log", "Output"
 GATE, TERMINAL, SETTINGS = "Rules and gate", "Terminal", "Settings"
-COMMON = "Most used"
 """Groups of options in a help."""
+
+
+def option(names: str, about: str, metavar: str | None = None, panel: str | None = None, **more: Any) -> Any:
+    """Return an option of typer, e.g. ``option("--output -o", "Write to FILE.", "FILE")``."""
+    return typer.Option(*names.split(), help=about, metavar=metavar, rich_help_panel=panel, **more)
+
 
 _Form = TypeVar("_Form", bound=str)
 
+Output = Annotated[str | None, option("--output -o", "Write to FILE, not to standard output.", "FILE")]
 MaxUnpacked = Annotated[
     int | None,
-    typer.Option(
+    option(
+        "--max-unpacked",
+        "What a packed log may unpack to, e.g. 200G.  [default: 64G]",
+        "SIZE",
+        INPUT,
         parser=terminal.size,
-        metavar="SIZE",
-        help="What a packed log may unpack to, e.g. 200G.  [default: 64G]",
-        rich_help_panel=INPUT,
     ),
 ]
 Build = Annotated[
     int | None,
-    typer.Option(
-        parser=terminal.build_number,
-        metavar="N",
-        help="Build of llama.cpp, when the log does not say it.",
-        rich_help_panel=INPUT,
-    ),
+    option("--build", "Build of llama.cpp, when the log does not say it.", "N", INPUT, parser=terminal.build_number),
 ]
 Cmdline = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--cmdline",
-        metavar="'llama-server ...'",
-        help="What started the server, or the file that does (compose.yaml, unit, script); its options are checked.",
-        rich_help_panel=EVIDENCE,
+        "What started the server, 'llama-server ...', or the file that does (compose.yaml, unit, script).",
+        "LINE|FILE",
+        EVIDENCE,
     ),
 ]
 AllowHost = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--allow-host",
-        metavar="NAME",
-        help="Accept this name in Host as well; on loopback only localhost and IP addresses pass. Repeatable.",
+        "Accept this name in Host as well; on loopback only localhost and IP addresses pass. Repeatable.",
+        "NAME",
     ),
 ]
 
@@ -84,17 +87,19 @@ def refuse_alone(tokenizer: str | None, template: str | None) -> None:
     if tokenizer is not None or template is not None:
         from cachedoctor.model import CacheDoctorError
 
-        option = "--tokenizer" if tokenizer is not None else "--template"
+        name = "--tokenizer" if tokenizer is not None else "--template"
         hint = "it goes with --requests FILE, --prompts DIR or --slots FILE"
-        raise CacheDoctorError(f"{option}: there are no prompts that it could be used on", hint)
+        raise CacheDoctorError(f"{name}: there are no prompts that it could be used on", hint)
 
 
 def refuse_page(format: str, output: str | None) -> None:
-    """Raise ``CacheDoctorError`` where the HTML page would be poured over a terminal."""
-    if format == "html" and output is None and sys.stdout is not None and sys.stdout.isatty():
+    """Raise ``CacheDoctorError`` where a page or a binary file would be poured over a terminal."""
+    pages = {"html": ("a page for a browser", "report.html"), "parquet": ("a binary file", "requests.parquet")}
+    if format in pages and output is None and sys.stdout is not None and sys.stdout.isatty():
         from cachedoctor.model import CacheDoctorError
 
-        raise CacheDoctorError("--format html: is a page for a browser, not for a terminal", "add -o report.html")
+        what, name = pages[format]
+        raise CacheDoctorError(f"--format {format}: is {what}, not for a terminal", f"add -o {name}")
 
 
 def by_name(ctx: typer.Context, format: _Form, output: str | None, known: tuple[_Form, ...]) -> _Form:
@@ -108,35 +113,14 @@ def by_name(ctx: typer.Context, format: _Form, output: str | None, known: tuple[
 
 ColorOption = Annotated[
     terminal.Color,
-    typer.Option(
-        "--color", help="Colours; auto also heeds NO_COLOR, FORCE_COLOR and TTY_COMPATIBLE.", rich_help_panel=TERMINAL
-    ),
+    option("--color", "Colours; auto also heeds NO_COLOR, FORCE_COLOR and TTY_COMPATIBLE.", None, TERMINAL),
 ]
-Width = Annotated[
-    int | None,
-    typer.Option(
-        "--width", min=20, metavar="N", help="Columns of text.  [default: the terminal's]", rich_help_panel=TERMINAL
-    ),
-]
+Width = Annotated[int | None, option("--width", "Columns of text.  [default: the terminal's]", "N", TERMINAL, min=20)]
 
-Verbose = Annotated[
-    bool,
-    typer.Option(
-        "--verbose",
-        "-v",
-        help="Show everything: all proof, all fixes, servers, open rules.",
-        rich_help_panel=TERMINAL,
-    ),
-]
-Unknown = Annotated[
-    bool,
-    typer.Option("--unknown", help="List the lines that are no known message, by shape.", rich_help_panel=OUTPUT),
-]
+Verbose = Annotated[bool, option("--verbose -v", "Show everything: proof, fixes, servers, open rules.", None, TERMINAL)]
+Unknown = Annotated[bool, option("--unknown", "List the lines that are no known message, by shape.", None, OUTPUT)]
 Quiet = Annotated[
-    bool,
-    typer.Option(
-        "--quiet", "-q", help="No progress and no notes on standard error; errors stay.", rich_help_panel=TERMINAL
-    ),
+    bool, option("--quiet -q", "No progress and no notes on standard error; errors stay.", None, TERMINAL)
 ]
 
 LauncherName = Literal[
@@ -144,151 +128,140 @@ LauncherName = Literal[
 ]
 Launcher = Annotated[
     LauncherName | None,
-    typer.Option(
+    option(
         "--launcher",
-        metavar="NAME",
-        help="What starts the server, for fixes in its form: shell, docker, compose, systemd, kubernetes, llama-swap, "
-        "ollama, lm-studio, jan.  [default: as the log tells]",
-        rich_help_panel=OUTPUT,
+        "What starts the server: shell, docker, compose, systemd, kubernetes, llama-swap, ollama, lm-studio or "
+        "jan.  [default: as the log tells]",
+        "NAME",
+        OUTPUT,
     ),
 ]
 
 Select = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--select",
-        metavar="RULE,...",
+        "Report these rules only: codes, beginnings of codes (CD1) or names; repeatable.",
+        "RULE,...",
+        GATE,
         autocompletion=arguments.rules,
-        help="Report these rules only: codes, beginnings of codes (CD1) or names; repeatable.",
-        rich_help_panel=GATE,
     ),
 ]
 Ignore = Annotated[
     list[str] | None,
-    typer.Option(
-        "--ignore",
-        metavar="RULE,...",
-        autocompletion=arguments.rules,
-        help="Do not report these rules; repeatable.",
-        rich_help_panel=GATE,
-    ),
+    option("--ignore", "Do not report these rules; repeatable.", "RULE,...", GATE, autocompletion=arguments.rules),
 ]
 FailOn = Annotated[
     Literal["never", "note", "warning", "error"],
-    typer.Option(help="Exit with 1 when a finding is that severe.", rich_help_panel=GATE),
+    option("--fail-on", "Exit with 1 from this on: note, warning or error.", "LEVEL", GATE, show_default=False),
 ]
 Tasks = Annotated[
-    list[int] | None,
-    typer.Option(
-        "--task", min=0, metavar="N", help="Show only this request of the log; repeatable.", rich_help_panel=OUTPUT
-    ),
+    list[int] | None, option("--task", "Show only this request of the log; repeatable.", "N", OUTPUT, min=0)
 ]
 Slots = Annotated[
-    list[int] | None,
-    typer.Option(
-        "--slot", min=0, metavar="N", help="Show only requests of this slot; repeatable.", rich_help_panel=OUTPUT
-    ),
+    list[int] | None, option("--slot", "Show only requests of this slot; repeatable.", "N", OUTPUT, min=0)
 ]
 Since = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--since",
-        metavar="TIME",
-        help="Show only requests from then on: 2026-05-01T10:00, 10:00, or +90s after the start of the server.",
-        rich_help_panel=OUTPUT,
+        "Show only requests from then on: 2026-05-01T10:00, 10:00, or +90s after the start of the server.",
+        "TIME",
+        OUTPUT,
     ),
 ]
-Until = Annotated[
-    str | None,
-    typer.Option("--until", metavar="TIME", help="Show only those that started until then.", rich_help_panel=OUTPUT),
-]
+Until = Annotated[str | None, option("--until", "Show only those that started until then.", "TIME", OUTPUT)]
 
 
-def wanted_requests(
-    tasks: list[int] | None, slots: list[int] | None, since: str | None, until: str | None, format: str
-) -> Wanted | None:
-    """Return which requests are to be shown, None for all.
+class Part(NamedTuple):
+    """Which requests of a log are shown."""
 
-    Raises:
-        CacheDoctorError: it is no time, or the format tells everything as it happens.
-    """
-    if not tasks and not slots and since is None and until is None:
-        return None
-    from cachedoctor.doctor.analysis.filtering import Wanted
-    from cachedoctor.model import CacheDoctorError
+    task: Tasks = None
+    slot: Slots = None
+    since: Since = None
+    until: Until = None
 
-    if format == "jsonl":
-        hint = "--format json, or jq 'select(.type == \"request\" and .task == 41)'"
-        raise CacheDoctorError("--format jsonl: tells everything as it happens, and is not filtered", hint)
-    wanted = Wanted(tuple(tasks or ()), tuple(slots or ()), since, until)
-    wanted.check()
-    return wanted
+    def wanted(self, format: str) -> Wanted | None:
+        """Return which requests are to be shown, None for all.
+
+        Raises:
+            CacheDoctorError: it is no time, or the format tells everything as it happens.
+        """
+        if not self.task and not self.slot and self.since is None and self.until is None:
+            return None
+        from cachedoctor.doctor.analysis.filtering import Wanted
+        from cachedoctor.model import CacheDoctorError
+
+        if format == "jsonl":
+            hint = "--format json, or jq 'select(.type == \"request\" and .task == 41)'"
+            raise CacheDoctorError("--format jsonl: tells everything as it happens, and is not filtered", hint)
+        wanted = Wanted(tuple(self.task or ()), tuple(self.slot or ()), self.since, self.until)
+        wanted.check()
+        return wanted
 
 
-MinPromptTokens = Annotated[
-    int | None,
-    typer.Option(
-        "--min-prompt-tokens",
-        min=0,
-        metavar="N",
-        help="Say nothing of requests with a shorter prompt.  [default: 1000]",
-        rich_help_panel=GATE,
-    ),
-]
-WarnTokens = Annotated[
-    int | None,
-    typer.Option(
-        "--warn-tokens",
-        min=0,
-        metavar="N",
-        help="A cause that cost as many is a warning.  [default: 1000]",
-        rich_help_panel=GATE,
-    ),
-]
 Config = Annotated[
     str | None,
-    typer.Option(
-        metavar="FILE",
-        help="Settings, instead of the nearest cachedoctor.toml or pyproject.toml with [tool.cachedoctor].",
-        rich_help_panel=SETTINGS,
+    option(
+        "--config",
+        "Settings, instead of the nearest cachedoctor.toml or pyproject.toml with [tool.cachedoctor].",
+        "FILE",
+        SETTINGS,
     ),
 ]
-NoConfig = Annotated[
-    bool, typer.Option("--no-config", "--isolated", help="Read no file of settings.", rich_help_panel=SETTINGS)
-]
+NoConfig = Annotated[bool, option("--no-config --isolated", "Read no file of settings.", None, SETTINGS)]
 Prompts = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--prompts",
-        metavar="DIR",
-        help="Directory that --log-prompts-dir wrote; repeatable.",
-        rich_help_panel=EVIDENCE,
-    ),
+    list[str] | None, option("--prompts", "Directory that --log-prompts-dir wrote; repeatable.", "DIR", EVIDENCE)
 ]
 Requests = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--requests",
-        metavar="FILE",
-        help="The client's request bodies in order, JSON or JSONL, or a recording; repeatable.",
-        rich_help_panel=EVIDENCE,
-    ),
+    list[str] | None, option("--requests", "Request bodies in order, or a recording; repeatable.", "FILE", EVIDENCE)
 ]
 HashClients = Annotated[
-    bool,
-    typer.Option(
-        "--hash-clients", help="Hash the sessions and users that request bodies name.", rich_help_panel=EVIDENCE
-    ),
+    bool, option("--hash-clients", "Hash the sessions and users that request bodies name.", None, EVIDENCE)
 ]
 ModelTokenizer = Annotated[
-    str | None,
-    typer.Option(
-        "--tokenizer", metavar="FILE|URL", help="Makes the match of prompts exact; see diff.", rich_help_panel=EVIDENCE
-    ),
+    str | None, option("--tokenizer", "Makes the match of prompts exact; see diff.", "FILE|URL", EVIDENCE)
 ]
-Template = Annotated[
-    str | None,
-    typer.Option(
-        "--template", metavar="FILE", help="Chat template for request bodies; see diff.", rich_help_panel=EVIDENCE
-    ),
-]
+Template = Annotated[str | None, option("--template", "Chat template for request bodies; see diff.", "FILE", EVIDENCE)]
+
+
+class Server(NamedTuple):
+    """What is known of the server that wrote a log."""
+
+    build: Build = None
+    cmdline: Cmdline = None
+    launcher: Launcher = None
+
+
+class Gate(NamedTuple):
+    """Which rules are reported, and the file that may say so."""
+
+    select: Select = None
+    ignore: Ignore = None
+    config: Config = None
+    no_config: NoConfig = False
+
+
+class Bodies(NamedTuple):
+    """Prompts beside a log, and what makes tokens of them."""
+
+    prompts: Prompts = None
+    requests: Requests = None
+    tokenizer: ModelTokenizer = None
+    template: Template = None
+
+    @property
+    def files(self) -> list[str]:
+        """Files and directories with prompts."""
+        return [*(self.prompts or []), *(self.requests or [])]
+
+
+def refuse_others(ctx: typer.Context, allowed: Collection[str], what: str) -> None:
+    """Raise ``CacheDoctorError`` for the first option on the command line that is not ``allowed`` with ``what``."""
+    for param in ctx.command.params:
+        source = ctx.get_parameter_source(param.name or "")
+        if param.name not in allowed and source is not None and source.name == "COMMANDLINE":
+            from cachedoctor.model import CacheDoctorError
+
+            name = max(param.opts, key=len)
+            raise CacheDoctorError(f"{name}: does not go with {what}", f"leave {name} out")

@@ -1,4 +1,4 @@
-"""``cachedoctor compare``: did a change help, and is that sure? Knows arguments and exit statuses; knows no measure."""
+"""``cachedoctor compare``: did a change help, and is that sure?"""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.common_options import Build, ColorOption, MaxUnpacked, Quiet, Width, by_name
-from cachedoctor.cli.ending import FAULT, FOUND, INTERRUPTED, NOTHING, SERVERS, no_requests
+from cachedoctor.cli.common_options import Build, Output, Quiet, by_name, option
+from cachedoctor.cli.ending import FAULT, FOUND, INTERRUPTED, NOTHING, no_requests
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.read_progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
+from cachedoctor.knowledge.engines import SERVERS
 
 if TYPE_CHECKING:
     from cachedoctor.model import Comparison
@@ -26,21 +27,14 @@ def compare(
     ctx: typer.Context,
     before: Annotated[str, typer.Argument(metavar="BEFORE", help="Log, JSON report of analyze, or folder of fleet.")],
     after: Annotated[str, typer.Argument(metavar="AFTER", help="The same, after the change.")],
-    format: Annotated[
-        Literal["text", "json", "markdown"], typer.Option("--format", "-f", help="Format of the comparison.")
-    ] = "text",
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the comparison to FILE.")
-    ] = None,
+    format: Annotated[Literal["text", "json", "markdown"], option("--format -f", "Format of the comparison.")] = "text",
+    output: Output = None,
     fail_on: Annotated[
         Literal["worse"] | None,
-        typer.Option(help="Exit with 1 when reuse surely fell, or an error or warning surely is new."),
+        option("--fail-on", "Exit with 1 when reuse surely fell, or an error or warning surely is new."),
     ] = None,
     build: Build = None,
-    max_unpacked: MaxUnpacked = None,
     quiet: Quiet = False,
-    color: ColorOption = "auto",
-    width: Width = None,
 ) -> None:
     """Say what a change of the server or the client did to findings, reuse and time, and how sure that is.
 
@@ -54,11 +48,10 @@ def compare(
 
     chosen = by_name(ctx, format, output, compare_forms.FORMATS)
     spare_inputs(output, [before, after])
-    limit = max_unpacked or MAX_BYTES
     progress = Progress([before, after], quiet)
     try:
         with Interrupts(), Sink(output) as sink:
-            reports = [comparing.report_of(path, build, limit, progress.read) for path in (before, after)]
+            reports = [comparing.report_of(path, build, MAX_BYTES, progress.read) for path in (before, after)]
             for path, report in zip((before, after), reports, strict=True):
                 if not any(i.recognised for i in report.inputs):
                     what = f"{path}: nothing in it was recognised as a log of {SERVERS}"
@@ -71,7 +64,7 @@ def compare(
                 terminal.complain(*(no_requests(bare) if len(bare) == 1 else _UNLIKE))
                 raise typer.Exit(NOTHING)
             with sink.writing() as out:
-                compare_forms.write(chosen, found, out, terminal.look(sink.path is not None, color, width))
+                compare_forms.write(chosen, found, out, terminal.look(sink.path is not None))
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     finally:

@@ -1,4 +1,4 @@
-"""``cachedoctor diff``: where two prompts diverge, and why. Knows arguments and exit statuses; knows no prompt."""
+"""``cachedoctor diff``: where two prompts diverge, and why."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.common_options import ColorOption, Width, by_name
+from cachedoctor.cli.common_options import Output, by_name, option
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import Look
@@ -27,27 +27,21 @@ def diff(
         str | None, typer.Argument(metavar="[PROMPT2]", help="The newer one; left out, PROMPT1 holds many prompts.")
     ] = None,
     tokenizer: Annotated[
-        str | None,
-        typer.Option(metavar="FILE|URL", help="tokenizer.json, .gguf, or http://host:port of a running server."),
+        str | None, option("--tokenizer", "tokenizer.json, .gguf, or http://host:port of a running server.", "FILE|URL")
     ] = None,
     template: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Chat template: .jinja, /props JSON, tokenizer_config.json, .gguf."),
+        str | None, option("--template", "Chat template: .jinja, /props JSON, tokenizer_config.json, .gguf.", "FILE")
     ] = None,
-    slot: Annotated[int | None, typer.Option(min=0, metavar="N", help="Slot of a /slots dump.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="The whole difference, not only the first place.")] = False,
-    context: Annotated[int, typer.Option(min=0, max=200, metavar="N", help="Tokens shown around it.")] = 8,
+    slot: Annotated[int | None, option("--slot", "Slot of a /slots dump.", "N", min=0)] = None,
+    full: Annotated[bool, option("--full", "The whole difference, not only the first place.")] = False,
+    context: Annotated[int, option("--context", "Tokens shown around it.", "N", min=0, max=200)] = 8,
     build: Annotated[
         int | None,
-        typer.Option(parser=terminal.build_number, metavar="N", help="Build of llama.cpp; says what it could reuse."),
+        option("--build", "Build of llama.cpp; says what it could reuse.", "N", parser=terminal.build_number),
     ] = None,
-    hash_text: Annotated[
-        bool, typer.Option("--hash-text", help="Print no prompt text, only hashes and lengths.")
-    ] = False,
-    format: Annotated[Literal["text", "json"], typer.Option("--format", "-f", help="Format of the answer.")] = "text",
-    output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to FILE.")] = None,
-    color: ColorOption = "auto",
-    width: Width = None,
+    hash_text: Annotated[bool, option("--hash-text", "Print no prompt text, only hashes and lengths.")] = False,
+    format: Annotated[Literal["text", "json"], option("--format -f", "Format of the answer.")] = "text",
+    output: Output = None,
 ) -> None:
     """Say where two prompts diverge, token by token, what differs there, and what it costs.
 
@@ -66,7 +60,7 @@ def diff(
     ask = run_diff.Ask(tokenizer, template, slot, full, context, build, hash_text)
     answers = run_diff.answer(prompt1, prompt2, ask)
     with Interrupts(), Sink(output) as sink:
-        _write(answers, sink, chosen, terminal.look(sink.path is not None, color, width))
+        _write(answers, sink, chosen, terminal.look(sink.path is not None))
     sys.stdout.flush()
     walked = prompt2 is None
     same = all(answer.equal or (walked and run_diff.only_appended(answer)) for answer in answers)

@@ -1,4 +1,4 @@
-"""How an analysis ends: its report, what is said beside it, the exit status. Knows no format and no option but one."""
+"""How an analysis ends: its report, what is said beside it, the exit status."""
 
 from __future__ import annotations
 
@@ -9,25 +9,31 @@ from typing import TYPE_CHECKING, Literal
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.keys import Interrupts
+from cachedoctor.knowledge.engines import ENGINES, SERVERS
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.analyzer import Analyzer
     from cachedoctor.model import CacheDoctorError, Report
 
 INTERRUPTED, FAULT, NOTHING, FOUND = 130, 2, 3, 1
-SERVERS = "llama-server, vLLM or SGLang"
+_MEASURED = " or ".join(f"{known.table} ({known.title})" for known in ENGINES.values())
 _NAMED = 3
 """Inputs that a message names."""
 UNWRITTEN = "nothing was written; a JSON report is read from a file, not from a pipe"
 _PIPE = "llama-server logs to standard error: put 2>&1 | cachedoctor analyze - behind its command line"
 
 
+def named(names: Sequence[str]) -> str:
+    """Return the first names of a list, and how many more there are."""
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
 def no_requests(paths: Sequence[str]) -> tuple[str, str]:
     """Say that these logs have measurements instead of requests, and what shows them: a message and a hint."""
-    named = ", ".join(paths[:_NAMED]) + (f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else "")
     has = "has" if len(paths) == 1 else "have"
-    what = f"{named}: {has} measurements of the whole server, and no requests, which this command is about"
-    return what, "cachedoctor analyze shows them, export --table samples (vLLM) or batches (SGLang) writes them"
+    what = f"{named(paths)}: {has} measurements of the whole server, and no requests, which this command is about"
+    return what, f"cachedoctor analyze shows them, --table {_MEASURED} -o samples.csv writes them"
 
 
 def conclude(
@@ -102,12 +108,8 @@ def _causes(report: Report) -> bool:
 
 
 def _expected(report: Report, begin: bytes) -> str:
-    from cachedoctor.doctor.compare.reports import is_report
     from cachedoctor.doctor.extras.extra_inputs import hint
 
-    stored = next((i.path for i in report.inputs if is_report(i.path)), None)
-    if stored is not None:
-        return f"it is a JSON report: cachedoctor report {stored}"
     extras = next((found for i in report.inputs if (found := hint(i.path)) is not None), None)
     if extras is not None:
         return extras

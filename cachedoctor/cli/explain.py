@@ -1,21 +1,22 @@
-"""``cachedoctor explain``: the page of a rule, or what a line of a log says.
-
-Knows where pages are and what to do with a line; imports no rule.
-"""
+"""``cachedoctor explain``: all rules or the page of one, a word of the reports, a line of a log, the settings."""
 
 from __future__ import annotations
 
 import io
-from typing import IO, TYPE_CHECKING, Annotated, Literal
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from cachedoctor.cli import arguments, terminal
-from cachedoctor.cli.common_options import ColorOption, Width
+from cachedoctor.cli.common_options import option
+from cachedoctor.knowledge.engines import SERVERS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cachedoctor.cli.setting_files import Value
+    from cachedoctor.cli.settings import FoundSettings
+    from cachedoctor.diagnosis.rules.kit import AnyRule
     from cachedoctor.model import Line
     from cachedoctor.report.base import Look
 
@@ -24,55 +25,163 @@ _STDIN_MAX = 1 << 20
 """Bytes; --line is for lines that a person reads."""
 
 Format = Literal["text", "json"]
+SETTINGS = "settings"
 
 
 def explain(
-    rule: Annotated[
+    ctx: typer.Context,
+    topic: Annotated[
         str | None,
         typer.Argument(
-            metavar="CODE|NAME|WORD",
+            metavar="CODE|NAME|WORD|settings",
             autocompletion=arguments.explained,
-            help="A rule, e.g. CD108 or prefix-diverges-early; a word of the reports, e.g. slot; or blind.",
+            help="A rule, e.g. CD108 or prefix-diverges-early; a word of the reports, e.g. slot; blind; or settings.",
         ),
     ] = None,
     line: Annotated[
-        str | None,
-        typer.Option("--line", "-l", metavar="LINE", help="Explain this line of a log; - reads standard input."),
+        str | None, option("--line -l", "Explain this line of a log; - reads standard input.", "LINE")
     ] = None,
-    format: Annotated[Format, typer.Option("--format", "-f", help="Format of the explanation of a line.")] = "text",
-    color: ColorOption = "auto",
-    width: Width = None,
+    format: Annotated[Format, option("--format -f", "Format of a line, the list of rules, or settings.")] = "text",
 ) -> None:
-    """Print the page of a rule, or the list of all; say what a word of the reports means, or a line of a log.
+    """List all rules, or print the page of one; say what a word means, or a line of a log; show the settings.
 
     A page says what the rule means, what fixes it, how it shows in the log, and why the cache could not be used. Words
-    are slot, checkpoint, prefix and the like; blind is the page about rules that could not be evaluated. Of a line of
-    llama-server, vLLM or SGLang it is said what it tells about the cache, what its fields are and in which units, and
-    which builds or versions print it at which level. The line may be wrapped (docker, journald, router) or cut.
+    are slot, checkpoint, prefix and the like; blind is the page about rules that could not be evaluated. In the list a
+    severity "by cost" is a warning once the cause has cost 1,000 tokens in all, a note before.
 
-    Exit status: 0; 2 wrong usage, or no such rule or word; 3 no line was recognised.
+    Of a line of llama-server, vLLM or SGLang: what it tells about the cache, its fields and their units, and which
+    builds or versions print it at which level. The line may be wrapped (docker, journald, router) or cut.
+
+    settings: every setting, its value and where that comes from. A flag comes before the environment, the environment
+    before a file, a file before the default.
+
+    Exit status: 0; 2 wrong usage, no such rule or word, or a file of settings that cannot be used; 3 no line was
+    recognised.
     """
-    if line is None and format == "text":
-        _rule(rule, terminal.look(to_file=False, color=color, width=width))
-    elif line is None:
-        raise typer.BadParameter("it belongs to --line", param_hint="--format")
-    elif rule is not None:
-        raise typer.BadParameter("give a rule or --line, not both")
+    look = terminal.look(to_file=False)
+    if line is not None:
+        if topic is not None:
+            raise typer.BadParameter("give a rule or --line, not both")
+        _lines(line, format, look)
+    elif topic is None:
+        _list_rules(format, look)
+    elif topic.lower() == SETTINGS:
+        _show_settings(ctx, format, look)
+    elif format != "text":
+        raise typer.BadParameter("it is about --line, settings and the list of rules", param_hint="--format")
     else:
-        _lines(line, format, terminal.look(to_file=False, color=color, width=width))
+        _topic(topic, look)
 
 
-def _rule(rule: str | None, look: Look) -> None:
+def _list_rules(format: Format, look: Look) -> None:
+    """Write the table of rules."""
+    from cachedoctor.cli.sink import Sink
+    from cachedoctor.diagnosis.rules import registry
+
+    loaded, broken = registry.load()
+    loaded.sort(key=lambda rule: rule.code)
+    with Sink(None) as output, output.writing() as out:
+        out.write(_rules_json(loaded) if format == "json" else _rules_table(loaded, look))
+    for rule in broken:
+        terminal.complain(f"{rule.code} {rule.name} cannot be loaded: {rule.error}", kind="internal error")
+    if broken:
+        raise typer.Exit(2)
+
+
+def _rules_json(rules: list[AnyRule]) -> bytes:
+    import msgspec
+
+    fields = ("code", "name", "severity", "summary", "url")
+    rows = [{field: getattr(rule, field) for field in fields} for rule in rules]
+    return msgspec.json.format(msgspec.json.encode(rows), indent=2) + b"\n"
+
+
+def _rules_table(rules: list[AnyRule], look: Look) -> bytes:
+    from cachedoctor.report.text.page import Page
+
+    text = io.StringIO()
+    page = Page(text, look.width, look.color, look.ascii_only)
+    wide = max((len(r.name) for r in rules), default=0)
+    for rule in rules:
+        severity = rule.severity.replace("-", " ")
+        page.prose([(rule.code, "bold"), f"  {rule.name:<{wide}}  {severity:<7}  "], rule.summary, wide + 18)
+    return look.encode(text.getvalue())
+
+
+def _show_settings(ctx: typer.Context, format: Format, look: Look) -> None:
+    """Write every setting, its value and its origin."""
+    from cachedoctor.cli import settings
+    from cachedoctor.cli.sink import Sink
+
+    found = settings.gather(ctx, None, False, but=("format",))
+    with Sink(None) as sink, sink.writing() as out:
+        out.write(_settings_json(found) if format == "json" else _settings_text(found, look))
+
+
+def _settings_json(found: FoundSettings) -> bytes:
+    import msgspec
+
+    from cachedoctor.cli.setting_files import KEYS
+
+    rows = [
+        {
+            "name": key.name,
+            "value": found.values[key.name].value,
+            "unit": key.unit or None,
+            "default": key.default,
+            "source": found.values[key.name].source,
+            "place": found.values[key.name].place or None,
+            "variable": key.variable,
+            "reason": key.reason,
+        }
+        for key in KEYS.values()
+    ]
+    whole = {"file": _path(found), "settings": rows, "ignored": sorted(found.off)}
+    return msgspec.json.format(msgspec.json.encode(whole), indent=2) + b"\n"
+
+
+def _settings_text(found: FoundSettings, look: Look) -> bytes:
+    from cachedoctor.cli.setting_files import KEYS
+    from cachedoctor.report.text.page import Page
+
+    text = io.StringIO()
+    page = Page(text, look.width, look.color, look.ascii_only)
+    page.prose([("file  ", "bold")], _path(found) or "none", 6)
+    page.gap()
+    wide = max(map(len, KEYS)) + 2
+    for key in KEYS.values():
+        value = found.values[key.name]
+        page.prose([(f"{key.name:<{wide}}", "bold")], f"{_value_text(value.value, key.unit)}  ({_origin(value)})", wide)
+        page.prose([" " * wide], key.reason, wide)
+    if found.off:
+        page.gap()
+        page.prose([("switched off  ", "bold")], ", ".join(sorted(found.off)), 14)
+    return look.encode(text.getvalue())
+
+
+def _path(found: FoundSettings) -> str | None:
+    return None if found.path is None else str(found.path).encode("utf-8", "backslashreplace").decode()
+
+
+def _value_text(value: Any, unit: str) -> str:
+    if isinstance(value, list):
+        return ", ".join(value) or "none"
+    return f"{value:,} {unit}" if unit else str(value)
+
+
+def _origin(value: Value) -> str:
+    return value.source if not value.place else f"{value.source}: {value.place}"
+
+
+def _topic(topic: str, look: Look) -> None:
+    """Print the page of a rule, or the meaning of a word."""
     from cachedoctor.diagnosis.rules import names
 
-    if rule is None:
-        _print("\n".join(f"{code}  {name}" for code, name in names.names()), look)
-        return
-    pages = [names.BLIND] if rule.lower() == names.BLIND.stem else names.pages(rule)
+    pages = [names.BLIND] if topic.lower() == names.BLIND.stem else names.pages(topic)
     if pages:
         _pages(pages, look)
     else:
-        _word(rule, look)
+        _word(topic, look)
 
 
 def _pages(pages: list[Path], look: Look) -> None:
@@ -87,7 +196,7 @@ def _pages(pages: list[Path], look: Look) -> None:
         if path.is_file():
             render_page(path.read_text("utf-8"), page)
         else:
-            page.prose([], f"{path.stem[:5].upper()} has no page yet; cachedoctor rules says what it finds.", 0)
+            page.prose([], f"{path.stem[:5].upper()} has no page yet; cachedoctor explain lists what it finds.", 0)
     _print(text.getvalue().rstrip("\n"), look)
 
 
@@ -144,7 +253,7 @@ def _given(line: str) -> bytes:
 def _unknown(line: Line) -> tuple[str, str]:
     """Error and hint for a line that is no known message."""
     where = f"line {line.number}: " if line.number > 1 else ""
-    none = f"{where}no message of llama-server, vLLM or SGLang that is known"
+    none = f"{where}no message of {SERVERS} that is known"
     if line.nearest:
         return none, f'the nearest one begins with "{line.nearest}"'
     return f"{none}, nor like one", "give a whole line, in quotes"

@@ -1,7 +1,4 @@
-"""``cachedoctor exporter``: counters for Prometheus over all logs of a host.
-
-Knows arguments, the state file and the order of the steps; knows no metric and no line.
-"""
+"""``cachedoctor exporter``: counters for Prometheus over all logs of a host."""
 
 from __future__ import annotations
 
@@ -15,17 +12,7 @@ import typer
 
 from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.cli import settings, terminal
-from cachedoctor.cli.common_options import (
-    AllowHost,
-    Config,
-    Ignore,
-    MinPromptTokens,
-    NoConfig,
-    Quiet,
-    Select,
-    WarnTokens,
-    allowed_hosts,
-)
+from cachedoctor.cli.common_options import AllowHost, Gate, Quiet, allowed_hosts, option
 from cachedoctor.cli.ending import INTERRUPTED
 from cachedoctor.cli.keys import Interrupts
 
@@ -54,28 +41,24 @@ def exporter(
         ),
     ] = None,
     follow: Annotated[
-        list[str] | None,
-        typer.Option(metavar="DIR", help="Folder of logs, new ones included, or /var/log/pods; repeatable."),
+        list[str] | None, option("--follow", "Folder of logs, new ones included, or /var/log/pods; repeatable.", "DIR")
     ] = None,
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where /metrics is served.")] = f"127.0.0.1:{PORT}",
+    listen: Annotated[str, option("--listen", "Where /metrics is served.", "HOST:PORT")] = f"127.0.0.1:{PORT}",
     allow_host: AllowHost = None,
     state: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Keeps the counters over a restart.  [default: ~/.local/state/cachedoctor/exporter-PORT.json]",
+        option(
+            "--state",
+            "Keeps the counters over a restart.  [default: ~/.local/state/cachedoctor/exporter-PORT.json]",
+            "FILE",
         ),
     ] = None,
     label_values: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Values that a label may have; further ones are 'other'.")
+        int, option("--label-values", "Values that a label may have; further ones are 'other'.", "N", min=1)
     ] = 100,
-    select: Select = None,
-    ignore: Ignore = None,
-    min_prompt_tokens: MinPromptTokens = None,
-    warn_tokens: WarnTokens = None,
+    *,
+    gate: Gate,
     quiet: Quiet = False,
-    config: Config = None,
-    no_config: NoConfig = False,
 ) -> None:
     """Serve counters for Prometheus: prompt tokens by what became of them, causes, clients; until Ctrl-C or SIGTERM.
 
@@ -85,7 +68,7 @@ def exporter(
     Exit status: 0 it was told to end; 2 wrong usage, an address that cannot be used, or a state file that is none or is
     another exporter's; 130 told twice (the state may be up to 15 seconds old).
     """
-    chosen = settings.resolve(ctx, config, no_config)
+    chosen = settings.resolve(ctx, gate)
     if not quiet:
         chosen.announce()
     if not logs and not follow:

@@ -1,4 +1,4 @@
-"""``cachedoctor fix``: what to change, and nothing else. Knows arguments and exit statuses; knows no option."""
+"""``cachedoctor fix``: what to change, and nothing else."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.common_options import OUTPUT, Build, Cmdline, Launcher, LauncherName, MaxUnpacked, given_or_piped
-from cachedoctor.cli.ending import FAULT, NOTHING, SERVERS, UNWRITTEN
+from cachedoctor.cli.common_options import OUTPUT, LauncherName, Server, given_or_piped, option
+from cachedoctor.cli.ending import FAULT, NOTHING, UNWRITTEN, named
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink
 from cachedoctor.cli.started import started
+from cachedoctor.knowledge.engines import SERVERS
 
 if TYPE_CHECKING:
     from cachedoctor.model import Fix, Given, Report
-
-_NAMED = 3
-"""Findings that a message names."""
 
 
 def fix(
@@ -26,27 +24,15 @@ def fix(
         str | None,
         typer.Argument(metavar="LOG|REPORT", help="A log, or a JSON report of analyze; - is standard input."),
     ] = None,
-    launcher: Launcher = None,
+    *,
+    server: Server,
     file: Annotated[
-        str | None,
-        typer.Option(
-            "--file",
-            metavar="FILE",
-            help="compose.yaml, unit, script ... that starts the server.",
-            rich_help_panel=OUTPUT,
-        ),
+        str | None, option("--file", "compose.yaml, unit, script ... that starts the server.", "FILE", OUTPUT)
     ] = None,
     service: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Its service, container or model in that file.", rich_help_panel=OUTPUT),
+        str | None, option("--service", "Its service, container or model in that file.", "NAME", OUTPUT)
     ] = None,
-    format: Annotated[
-        Literal["text", "json"],
-        typer.Option("--format", "-f", help="Format of the fix.", rich_help_panel=OUTPUT),
-    ] = "text",
-    build: Build = None,
-    cmdline: Cmdline = None,
-    max_unpacked: MaxUnpacked = None,
+    format: Annotated[Literal["text", "json"], option("--format -f", "Format of the fix.", None, OUTPUT)] = "text",
 ) -> None:
     """Print what to change, in the form of what starts the server; with --file as a patch. Nothing is changed.
 
@@ -57,17 +43,17 @@ def fix(
     from cachedoctor.doctor.fixing.fixes import Told, fixes
     from cachedoctor.report.forms import fix_forms
 
-    start = started(cmdline, launcher)
+    start = started(server.cmdline, server.launcher)
     path = given_or_piped(ctx, log)
     with Interrupts():
-        report = _report(path, build, start.given, max_unpacked)
+        report = _report(path, server.build, start.given)
         if not any(info.recognised for info in report.inputs):
             terminal.complain(f"nothing in the input was recognised as a log of {SERVERS}", UNWRITTEN)
             raise typer.Exit(NOTHING)
         every = fixes(report.findings, report.sessions, report.inputs, Told(start.launcher, start.line), whole=True)
         found = [one for one in every if one.codes or one.notes]
         if file is not None:
-            raise typer.Exit(_patch(found, report, file, launcher, service))
+            raise typer.Exit(_patch(found, report, file, server.launcher, service))
         if not found:
             what = "nothing to change was found"
             if report.findings:
@@ -77,7 +63,7 @@ def fix(
             out.write(fix_forms.json(found) if format == "json" else fix_forms.text(found).encode())
 
 
-def _report(path: str, build: int | None, given: list[Given], max_unpacked: int | None) -> Report:
+def _report(path: str, build: int | None, given: list[Given]) -> Report:
     from cachedoctor.doctor.compare.reports import is_report, read
 
     if is_report(path):
@@ -87,7 +73,7 @@ def _report(path: str, build: int | None, given: list[Given], max_unpacked: int 
     from cachedoctor.inputs.sources.unpack import MAX_BYTES
 
     analyzer = Analyzer(build, given=given, keeps_requests=False)
-    errors = feed_all(analyzer, [path], max_unpacked or MAX_BYTES)
+    errors = feed_all(analyzer, [path], MAX_BYTES)
     report = analyzer.finish(False)
     for error in errors:
         terminal.complain(error.message, error.hint)
@@ -98,9 +84,7 @@ def _report(path: str, build: int | None, given: list[Given], max_unpacked: int 
 
 def _named(report: Report) -> str:
     """The first findings of a report by code and name, each once."""
-    names = list(dict.fromkeys(f"{finding.code} {finding.name}" for finding in report.findings))
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    return named(list(dict.fromkeys(f"{finding.code} {finding.name}" for finding in report.findings)))
 
 
 def _patch(found: list[Fix], report: Report, file: str, launcher: LauncherName | None, service: str | None) -> int:

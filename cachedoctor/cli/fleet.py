@@ -1,4 +1,4 @@
-"""``cachedoctor fleet``: many logs, side by side, into a folder. Knows arguments and exit statuses; knows no table."""
+"""``cachedoctor fleet``: sums over many logs, or each of them analysed into a folder."""
 
 from __future__ import annotations
 
@@ -6,19 +6,25 @@ import io
 import os
 import time
 from collections.abc import Callable
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.common_options import Build, MaxUnpacked, Quiet
-from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, SERVERS
+from cachedoctor.cli.common_options import Build, MaxUnpacked, Quiet, by_name, option, refuse_others
+from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, UNWRITTEN, no_requests
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.read_progress import Progress
+from cachedoctor.cli.sink import Sink, spare_inputs
+from cachedoctor.knowledge.engines import SERVERS
+from cachedoctor.report.base import format_of
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.fleet.fleet import Fleet, FleetRun
     from cachedoctor.doctor.fleet.result_folder import ResultFolder
+    from cachedoctor.doctor.tables.statistics import Gathering
+    from cachedoctor.model import By
     from cachedoctor.model.stats import FleetPage
 
 _NAMED = 3
@@ -29,51 +35,176 @@ _SHARE = 50
 """Times as long as the last page took: all pages take a fiftieth of the run at most."""
 
 
+class _By(StrEnum):
+    """What sums are grouped by: typer reads a repeatable option from an enumeration only."""
+
+    MODEL = "model"
+    BUILD = "build"
+    MEMORY = "memory"
+    PATH = "path"
+    ORIGIN = "origin"
+    CLIENT = "client"
+    ENDPOINT = "endpoint"
+    HOUR = "hour"
+    OUTCOME = "outcome"
+    SLOT = "slot"
+    TURN = "turn"
+
+
+_BOTH = {"paths", "output", "build", "max_unpacked", "quiet"}
+_OF_SUMS, _OF_FOLDER = _BOTH | {"by", "format"}, _BOTH | {"engine", "address", "jobs", "reports"}
+
+
 def fleet(
+    ctx: typer.Context,
     paths: Annotated[
         list[str],
         typer.Argument(
             metavar="PATH",
-            help="Logs, folders with all below them, patterns in quotes, s3:// and gs:// addresses; plain or packed.",
+            help="Logs, folders with all below them, patterns in quotes, s3:// and gs:// addresses; for sums also JSON "
+            "reports, tables of requests, folders that fleet -o wrote, and - for a log.",
         ),
     ],
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="DIR", help="Folder for the result; a run goes on with its own.")
-    ],
+        str | None,
+        option(
+            "--output -o",
+            "Folder for tables and a page, which a further run goes on with; or .txt, .csv, .json, .md for sums.",
+            "DIR|FILE",
+        ),
+    ] = None,
+    by: Annotated[
+        list[_By] | None,
+        option(
+            "--by",
+            "Group sums by model, build, memory, path, origin, client, endpoint, hour, outcome, slot or turn; "
+            "repeatable.  [default: build and model, where there are several]",
+            "NAME",
+        ),
+    ] = None,
+    format: Annotated[Literal["text", "json", "csv", "markdown"], option("--format -f", "Format of sums.")] = "text",
     engine: Annotated[
-        Literal["local", "ray", "dask"], typer.Option(help="What runs the processes: this machine, or a cluster.")
+        Literal["local", "ray", "dask"],
+        option("--engine", "With -o DIR, what runs the processes: this machine, or a cluster."),
     ] = "local",
     address: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Of the cluster of Ray or Dask.  [default: one is started here]"),
+        str | None, option("--address", "Of the cluster of Ray or Dask.  [default: one is started here]", "ADDRESS")
     ] = None,
     jobs: Annotated[
-        int, typer.Option("--jobs", "-j", min=0, metavar="N", help="Processes that are started; 0: one per core.")
+        int, option("--jobs -j", "With -o DIR: processes that are started; 0: one per core.", "N", min=0)
     ] = 0,
     reports: Annotated[
-        bool, typer.Option("--reports/--no-reports", help="A page for each log, which takes most of the room.")
+        bool, option("--reports/--no-reports", "With -o DIR: a page for each log, which takes most of the room.")
     ] = True,
     build: Build = None,
     max_unpacked: MaxUnpacked = None,
     quiet: Quiet = False,
 ) -> None:
-    """Analyze many logs, each on its own, into tables of all and a page that links to each report.
+    """Sum up requests over many logs; with -o DIR analyze each log, into tables of all and a page that links to each.
 
-    Every log is one of a server, with its rotations. A log that was read before and has not changed is not read again.
+    Every log is one of a server, with its rotations. Sums are reuse, recomputed and lost tokens, time and speed. With
+    -o DIR a log that was read before and has not changed is not read again.
+
     Needs polars: pip install 'cachedoctor[tables]'. Exit status: 0 all were read; 2 wrong usage, or a file that could
-    not be read (its row says why; all others are done); 3 none was recognised; 130 interrupted (run it again to go on).
+    not be read (all others are done); 3 none was recognised, or tells of reuse; 130 interrupted (with -o DIR, run it
+    again to go on).
     """
-    from cachedoctor.doctor.fleet.fleet import Fleet
-    from cachedoctor.doctor.fleet.result_folder import ResultFolder
     from cachedoctor.inputs.sources.unpack import MAX_BYTES
-    from cachedoctor.model import CacheDoctorError
+    from cachedoctor.report.forms.stats_forms import FORMATS
     from cachedoctor.report.tables.table_writer import require_polars
 
     require_polars("fleet")
+    limit = max_unpacked or MAX_BYTES
+    if output is None or output == "-" or format_of(output, FORMATS) is not None:
+        refuse_others(ctx, _OF_SUMS, "sums; it is about fleet -o DIR")
+        chosen = by_name(ctx, format, output, FORMATS)
+        raise typer.Exit(_sums(paths, output, chosen, [kind.value for kind in by or []], build, limit, quiet))
+    refuse_others(ctx, _OF_FOLDER, "-o DIR; it is about sums on the screen or in a file")
     if address is not None and engine == "local":
+        from cachedoctor.model import CacheDoctorError
+
         raise CacheDoctorError("--address: is that of a cluster", "give --engine ray or --engine dask with it")
+    raise typer.Exit(_folder(paths, output, engine, address, jobs, build, limit, quiet, reports=reports))
+
+
+def _sums(
+    paths: list[str],
+    output: str | None,
+    format: Literal["text", "json", "csv", "markdown"],
+    by: list[By],
+    build: int | None,
+    max_unpacked: int,
+    quiet: bool,
+) -> int:
+    """Write sums over all inputs; returns the exit status."""
+    from cachedoctor.doctor.tables.statistics import Gathering
+    from cachedoctor.report.forms import stats_forms
+
+    spare_inputs(output, paths)
+    inputs = [name for path in paths for name in _expanded(path)]
+    progress = Progress(inputs, quiet)
+    gathering = Gathering(inputs, build, max_unpacked, progress.read)
+    try:
+        with Interrupts(), Sink(output) as sink:
+            found = gathering.stats(by)
+            progress.close()
+            if gathering.recognised:
+                with sink.writing() as out:
+                    stats_forms.write(format, found, out, terminal.look(sink.path is not None))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        progress.close()
+    if gathering.measured and not (quiet and gathering.recognised):
+        terminal.complain(*no_requests(gathering.measured), "note" if gathering.recognised else "error")
+    return _status_of_sums(gathering)
+
+
+def _expanded(path: str) -> list[str]:
+    """The files at a folder or pattern; the path itself where it is one input."""
+    import glob
+
+    from cachedoctor.doctor.stored_fleet import is_fleet
+
+    is_folder = os.path.isdir(path) and not is_fleet(path)
+    if not is_folder and (os.path.lexists(path) or "://" in path or not glob.has_magic(path)):
+        return [path]
+    from cachedoctor.doctor.fleet.fleet_inputs import logs_at
+
+    return [file.path for log in logs_at([path], "")[0] for file in log.files] or [path]
+
+
+def _status_of_sums(gathering: Gathering) -> int:
+    for error in gathering.errors:
+        terminal.complain(error.message, error.hint)
+    if gathering.errors:
+        return FAULT
+    if not gathering.recognised and gathering.measured:
+        return NOTHING
+    if not gathering.recognised:
+        terminal.complain(f"nothing in the inputs was recognised as a log of {SERVERS}", UNWRITTEN)
+        return NOTHING
+    return 0
+
+
+def _folder(
+    paths: list[str],
+    output: str,
+    engine: Literal["local", "ray", "dask"],
+    address: str | None,
+    jobs: int,
+    build: int | None,
+    max_unpacked: int,
+    quiet: bool,
+    *,
+    reports: bool,
+) -> int:
+    """Analyze each log into a folder of tables and pages; returns the exit status."""
+    from cachedoctor.doctor.fleet.fleet import Fleet
+    from cachedoctor.doctor.fleet.result_folder import ResultFolder
+
     with ResultFolder(output).opened() as folder:
-        found = Fleet(paths, folder, build, max_unpacked or MAX_BYTES, reports=reports)
+        found = Fleet(paths, folder, build, max_unpacked, reports=reports)
         index = _Index(found, folder)
         try:
             interrupted = _read(found, engine, jobs or os.cpu_count() or 1, address, quiet, index.refresh)
@@ -81,7 +212,7 @@ def fleet(
             page = index.write()
     if not quiet:
         _tell(found.run, page, output)
-    raise typer.Exit(INTERRUPTED if interrupted else _status(found.run, page, output))
+    return INTERRUPTED if interrupted else _status(found.run, page, output)
 
 
 class _Index:
@@ -158,7 +289,7 @@ def _tell(run: FleetRun, page: FleetPage, output: str) -> None:
         lines.append(f"{count(sums.requests, 'request')}{reused}{avoidable}.")
     if page.logs and page.logs[0].worst is not None:
         lines.append(f"Worst: {page.logs[0].log}: {page.logs[0].worst}.")
-    lines.append(f"{os.path.join(output, 'index.html')} shows them; cachedoctor stats {output} sums them up.")
+    lines.append(f"{os.path.join(output, 'index.html')} shows them; cachedoctor fleet {output} sums them up.")
     typer.echo("\n".join(map(visible, lines)))
 
 

@@ -1,4 +1,4 @@
-"""``cachedoctor lint``: does each request extend the one before it? Knows arguments, statuses, no prompt."""
+"""``cachedoctor lint``: does each request extend the one before it?"""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.asked_counters import is_address
-from cachedoctor.cli.common_options import ColorOption, Width, by_name
+from cachedoctor.cli.common_options import Output, by_name, option
+from cachedoctor.cli.counters import is_address
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
 
@@ -30,32 +30,27 @@ def lint(
         ),
     ] = None,
     tokenizer: Annotated[
-        str | None,
-        typer.Option(metavar="FILE|URL", help="tokenizer.json, .gguf, or http://host:port; makes counts exact."),
+        str | None, option("--tokenizer", "tokenizer.json, .gguf, or http://host:port; makes counts exact.", "FILE|URL")
     ] = None,
     template: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Chat template: .jinja, /props JSON, tokenizer_config.json, .gguf. Without BODIES it is tried itself.",
+        option(
+            "--template",
+            "Chat template: .jinja, /props JSON, tokenizer_config.json, .gguf. Without BODIES it is tried itself.",
+            "FILE",
         ),
     ] = None,
     server: Annotated[
-        str | None, typer.Option(metavar="URL", help="A running llama-server that renders and tokenises.")
+        str | None, option("--server", "A running llama-server that renders and tokenises.", "URL")
     ] = None,
     build: Annotated[
-        int | None,
-        typer.Option(parser=terminal.build_number, metavar="N", help="Build of llama.cpp that will read them."),
+        int | None, option("--build", "Build of llama.cpp that will read them.", "N", parser=terminal.build_number)
     ] = None,
-    hash_text: Annotated[
-        bool, typer.Option("--hash-text", help="Print no prompt text, only hashes and lengths.")
-    ] = False,
+    hash_text: Annotated[bool, option("--hash-text", "Print no prompt text, only hashes and lengths.")] = False,
     format: Annotated[
-        Literal["text", "json", "sarif", "github"], typer.Option("--format", "-f", help="Format of the answer.")
+        Literal["text", "json", "sarif", "github"], option("--format -f", "Format of the answer.")
     ] = "text",
-    output: Annotated[str | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to FILE.")] = None,
-    color: ColorOption = "auto",
-    width: Width = None,
+    output: Output = None,
 ) -> None:
     """Demand that each request extends the one before it in its conversation, so that a cache can serve it.
 
@@ -76,7 +71,7 @@ def lint(
         raise typer.Exit(2)
     found = _answer(paths, LintAsk(tokenizer, template, server, build, hash_text))
     with Interrupts(), Sink(output) as sink, sink.writing() as out:
-        write(chosen, found, out, terminal.look(sink.path is not None, color, width))
+        write(chosen, found, out, terminal.look(sink.path is not None))
     sys.stdout.flush()
     raise typer.Exit(_APPEND_ONLY if found.append_only else _CHANGED)
 

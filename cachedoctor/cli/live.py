@@ -1,20 +1,109 @@
-"""Findings of a live log, printed as they turn up. Knows findings and the sink; knows no source and no rule."""
+"""The analysis step by step, and who hears of each step: text, plain lines, or a JSON stream.
+
+Imported when an analysis begins, since it brings all stages with it.
+"""
 
 from __future__ import annotations
 
 import io
 import math
 import time
-from collections.abc import Callable
-from typing import IO, TYPE_CHECKING
+from collections import deque
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Protocol
+
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.analysis.listener import Listener
+from cachedoctor.model.options import DEFAULTS
 
 if TYPE_CHECKING:
+    from cachedoctor.cli.keys import Interrupts
     from cachedoctor.cli.sink import Sink
-    from cachedoctor.model import Finding, Report
+    from cachedoctor.doctor.analysis.listener import Shard
+    from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
+    from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
+    from cachedoctor.doctor.fixing.fixes import Told
+    from cachedoctor.doctor.redact.unknown_lines import UnknownLines
+    from cachedoctor.model import Finding, Given, InputInfo, Judged, Options, Report, Session
     from cachedoctor.report.base import FormatName, Look
 
-FORMATS = ("text", "concise")
-"""Formats in which a finding can stand alone."""
+
+class Hearer(Protocol):
+    """Who shows something while the analysis runs."""
+
+    def step(self, new: list[str], silent: bool, findings: Callable[[], list[Finding]]) -> None:
+        """Hear that bytes were taken, or that the input is silent; ``new`` are the codes of new findings."""
+
+
+class Stepwise(Analyzer):
+    """An analyzer whose steps are held together."""
+
+    def __init__(
+        self,
+        interrupts: Interrupts,
+        hearers: Sequence[Hearer],
+        listener: Listener | None = None,
+        build: int | None = None,
+        prompts: GivenPrompts | None = None,
+        given: list[Given] | None = None,
+        *,
+        keeps_requests: bool = False,
+        options: Options = DEFAULTS,
+        extras: ExtraInputs | None = None,
+        unknown: UnknownLines | None = None,
+        told: Told | None = None,
+    ) -> None:
+        """``hearers`` hear of steps, ``listener`` of what happens in them, ``unknown`` reads what is read here; the
+        others are the analyzer's own."""
+        super().__init__(
+            build, prompts, given, keeps_requests=keeps_requests, listener=listener, options=options, extras=extras,
+            told=told,
+        )  # fmt: skip
+        self._interrupts = interrupts
+        self._hearers = hearers
+        self._unknown = unknown
+
+    def open(self, path: str, *, continues: bool = False, line: int = 1) -> InputInfo:
+        """Begin an input."""
+        with self._interrupts.held():
+            info = super().open(path, continues=continues, line=line)
+            if self._unknown is not None:  # only now: what was open before is closed first
+                self._unknown.open(path)
+            return info
+
+    def merge(self, part: Shard, path: str, line: int = 1) -> None:
+        """Take what another analyzer found."""
+        with self._interrupts.held():
+            super().merge(part, path, line)
+
+    def close(self) -> None:
+        """End of the open input."""
+        with self._interrupts.held():
+            if self._unknown is not None:
+                self._unknown.close()
+            super().close()
+
+    def feed(self, chunk: bytes) -> list[str]:
+        """Take bytes of the open input."""
+        with self._interrupts.held():
+            if self._unknown is not None:
+                self._unknown.feed(chunk)
+            return self._heard(super().feed(chunk), False)
+
+    def idle(self) -> list[str]:
+        """The live input fell silent."""
+        with self._interrupts.held():
+            if self._unknown is not None:
+                self._unknown.idle()
+            return self._heard(super().idle(), True)
+
+    def _heard(self, new: list[str], silent: bool) -> list[str]:
+        for hearer in self._hearers:
+            hearer.step(new, silent, self.findings)
+        return new
+
+
 _PATIENCE = 0.05
 """Seconds that a finding waits while the input has never fallen silent: it may be a finished log that is piped in,
 which needs no more than its report. A short line waits until there was a silence: scripts count them."""
@@ -96,3 +185,91 @@ class Live:
         self._write("concise", report, lines, self._look)
         printed = set(self._printed.values())
         out.writelines(line for line in lines.getvalue().splitlines(keepends=True) if line not in printed)
+
+
+_TOLD = 256
+"""Requests of which it is remembered that they were printed: more than can be judged anew."""
+
+
+class Lines(Listener):
+    """Prints when a step ends what happened in it."""
+
+    def __init__(self, sink: Sink, look: Look) -> None:
+        super().__init__()
+        self.listener = self
+        self.analyzer: Analyzer | None = None
+        self._sink = sink
+        self._look = look
+        self._text = io.StringIO()
+        self._told: deque[int] = deque(maxlen=_TOLD)
+        self._findings: set[tuple[object, ...]] = set()
+
+    def __enter__(self) -> Lines:
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        if self._told or self._findings:
+            self._text.write("\n")  # before the report
+        self._flush()
+
+    def examined(self, judged: list[tuple[Judged, Session]], findings: list[Finding]) -> None:
+        """Word the requests that lost tokens, each once, and the findings that are new."""
+        from cachedoctor.redaction import sanitize
+        from cachedoctor.report.text.concise import lost, sentence
+
+        for one, session in judged:
+            number = one.request.index
+            if lost(one.request) and number not in self._told:
+                self._told.append(number)
+                self._row((sentence(one, sanitize.mask(session).origin), ""))
+        for found in findings:
+            key = found.identity
+            if key not in self._findings:
+                self._findings.add(key)
+                self._finding(sanitize.mask(found))
+
+    def step(self, new: list[str], silent: bool, findings: Callable[[], list[Finding]]) -> None:
+        """Print what was worded."""
+        self._flush()
+
+    def _finding(self, found: Finding) -> None:
+        from cachedoctor.report.text.concise import cost, fix
+
+        advice = fix(found)
+        server = f"{found.origin}, " if found.origin else ""
+        words = [f"{found.severity}[{found.code}] {found.name}: {server}{cost(found) or found.claim}"]
+        self._row(("; fix: ".join([*words, advice] if advice else words), "bold"))
+
+    def _row(self, part: tuple[str, str]) -> None:
+        from cachedoctor.report.text.page import Page
+
+        Page(self._text, self._look.width, self._look.color, self._look.ascii_only).row(part)
+
+    def _flush(self) -> None:
+        text = self._text.getvalue()
+        if text:
+            self._text = io.StringIO()
+            with self._sink.writing() as out:
+                out.write(self._look.encode(text))
+
+
+class Stream:
+    """Writes what happens at every step, as lines of ``cachedoctor.stream/1``."""
+
+    def __init__(self, sink: Sink) -> None:
+        from cachedoctor.doctor.analysis.event_stream import EventStream
+
+        self.listener = EventStream()
+        self._sink = sink
+
+    def step(self, new: list[str], silent: bool, findings: Callable[[], list[Finding]]) -> None:
+        """Write what happened; whoever reads the other end of a pipe gets it at once."""
+        lines = self.listener.take()
+        if lines:
+            with self._sink.writing() as out:
+                out.write(lines)
+
+    def close(self, report: Report) -> None:
+        """Write the end."""
+        with self._sink.writing() as out:
+            out.writelines(self.listener.close(report))

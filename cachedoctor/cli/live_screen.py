@@ -1,4 +1,4 @@
-"""The live view on a terminal: when a picture is drawn, and how large. Knows the terminal; knows no layout.
+"""The live view on a terminal: when a picture is drawn, and how large.
 
 Imported when a view begins, since it brings rich with it.
 """

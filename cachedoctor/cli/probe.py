@@ -1,4 +1,4 @@
-"""``cachedoctor probe``: ask a running server whether it reuses what it should. Knows arguments; knows no question."""
+"""``cachedoctor probe``: ask a running server whether it reuses what it should."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.cli import terminal
-from cachedoctor.cli.common_options import ColorOption, Quiet, Width, by_name
+from cachedoctor.cli.common_options import Output, Quiet, by_name, option
 from cachedoctor.cli.ending import FOUND, INTERRUPTED, NOTHING
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
@@ -30,40 +30,30 @@ def probe(
             metavar="URL", help="Address of the server, http://127.0.0.1:8080; without it this machine's usual ports."
         ),
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", metavar="NAME", help="Model, where it has several.")] = None,
-    key: Annotated[
-        str | None, typer.Option("--api-key-env", metavar="NAME", help="Variable that holds the key of the server.")
-    ] = None,
+    model: Annotated[str | None, option("--model", "Model, where it has several.", "NAME")] = None,
+    key: Annotated[str | None, option("--api-key-env", "Variable that holds the key of the server.", "NAME")] = None,
     prompt_tokens: Annotated[
         int,
-        typer.Option(
-            metavar="N", min=_LEAST, max=_MOST, help="About how long the prompts are; see the page for windows."
+        option(
+            "--prompt-tokens", "About how long the prompts are; see the page for windows.", "N", min=_LEAST, max=_MOST
         ),
     ] = 700,
     budget: Annotated[
-        int, typer.Option(metavar="TOKENS", min=1, help="Prompt tokens that all requests together may have.")
+        int, option("--budget", "Prompt tokens that all requests together may have.", "TOKENS", min=1)
     ] = 20_000,
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=1, max=86_400, help="Seconds that the whole probe may take.")
+        float, option("--timeout", "Seconds that the whole probe may take.", "SECONDS", min=1, max=86_400)
     ] = 120,
-    force: Annotated[bool, typer.Option("--force", help="Ask a server that is busy, too.")] = False,
-    save: Annotated[str | None, typer.Option(metavar="FILE", help="Keep the answers for --against.")] = None,
-    against: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Stored answers from before: was it cured?")
-    ] = None,
-    log: Annotated[
-        str | None, typer.Option(metavar="LOG", help="The server's log: what it shows is put beside.")
-    ] = None,
+    force: Annotated[bool, option("--force", "Ask a server that is busy, too.")] = False,
+    save: Annotated[str | None, option("--save", "Keep the answers for --against.", "FILE")] = None,
+    against: Annotated[str | None, option("--against", "Stored answers from before: was it cured?", "FILE")] = None,
+    log: Annotated[str | None, option("--log", "The server's log: what it shows is put beside.", "LOG")] = None,
     fail_on: Annotated[
-        Literal["never", "deviation"], typer.Option(help="Exit with 1 when something is not as expected.")
+        Literal["never", "deviation"], option("--fail-on", "Exit with 1 when something is not as expected.")
     ] = "never",
-    format: Annotated[Literal["text", "json"], typer.Option("--format", "-f", help="Format of the answer.")] = "text",
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the answer to FILE.")
-    ] = None,
+    format: Annotated[Literal["text", "json"], option("--format -f", "Format of the answer.")] = "text",
+    output: Output = None,
     quiet: Quiet = False,
-    color: ColorOption = "auto",
-    width: Width = None,
 ) -> None:
     """Ask a running server a few small questions, and say whether it reuses what it should.
 
@@ -95,7 +85,7 @@ def probe(
                 with kept.writing() as out:
                     out.write(probe_forms.encoded(shown))
             with sink.writing() as out:
-                probe_forms.write_probe(form, shown, out, terminal.look(sink.path is not None, color, width))
+                probe_forms.write_probe(form, shown, out, terminal.look(sink.path is not None))
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     if shown.measure == "none" and not shown.causes:

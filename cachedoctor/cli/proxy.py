@@ -1,4 +1,4 @@
-"""``cachedoctor proxy``: between clients and a server. Knows arguments and what is written; knows no HTTP."""
+"""``cachedoctor proxy``: between clients and a server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.common_options import AllowHost, allowed_hosts
+from cachedoctor.cli.common_options import AllowHost, allowed_hosts, option
 from cachedoctor.cli.ending import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -24,41 +24,39 @@ _FIXES = ("strip-billing-header", "sort-tools", "freeze-clock", "keep-tools", "k
 
 
 def proxy(
-    upstream: Annotated[str, typer.Option(metavar="URL", help="The server, e.g. http://127.0.0.1:8080.")],
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where clients connect.")] = _LISTEN,
+    upstream: Annotated[str, option("--upstream", "The server, e.g. http://127.0.0.1:8080.", "URL")],
+    listen: Annotated[str, option("--listen", "Where clients connect.", "HOST:PORT")] = _LISTEN,
     allow_host: AllowHost = None,
-    format: Annotated[Literal["text", "jsonl"], typer.Option("--format", "-f", help="Format of the lines.")] = "text",
+    format: Annotated[Literal["text", "jsonl"], option("--format -f", "Format of the lines.")] = "text",
     record: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Append a record of each prompt: digests and counts.")
+        str | None, option("--record", "Append a record of each prompt: digests and counts.", "FILE")
     ] = None,
-    keep_text: Annotated[bool, typer.Option("--keep-text", help="Record the bodies themselves.")] = False,
+    keep_text: Annotated[bool, option("--keep-text", "Record the bodies themselves.")] = False,
     record_size: Annotated[
         int,
-        typer.Option(
+        option(
+            "--record-size",
+            "Size at which FILE becomes FILE.1.  [default: 1G]",
+            "SIZE",
             parser=terminal.size,
-            metavar="SIZE",
-            help="Size at which FILE becomes FILE.1.  [default: 1G]",
             show_default=False,
         ),
     ] = _SIZE,
     fix: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--fix",
-            metavar="NAME",
-            help="Mend bodies: strip-billing-header, sort-tools, freeze-clock, keep-tools, keep-reasoning, "
-            "pin-mid-system.",
+            "Mend bodies: strip-billing-header, sort-tools, freeze-clock, keep-tools, keep-reasoning, pin-mid-system.",
+            "NAME",
         ),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Change nothing; say what the fixes would have saved.")
-    ] = False,
+    dry_run: Annotated[bool, option("--dry-run", "Change nothing; say what the fixes would have saved.")] = False,
     tokenizer: Annotated[
-        str | None, typer.Option(metavar="FILE|URL", help="Counts tokens of the model: as for diff.")
+        str | None, option("--tokenizer", "Counts tokens of the model: as for diff.", "FILE|URL")
     ] = None,
-    template: Annotated[str | None, typer.Option(metavar="FILE", help="Chat template: as for diff.")] = None,
+    template: Annotated[str | None, option("--template", "Chat template: as for diff.", "FILE")] = None,
     metrics_listen: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Serve /metrics for Prometheus there.")
+        str | None, option("--metrics-listen", "Serve /metrics for Prometheus there.", "HOST:PORT")
     ] = None,
 ) -> None:
     """Pass requests to a server unchanged, and say of each what it reused, what changed, and what that cost.
@@ -158,5 +156,8 @@ def _write(text: str) -> None:
         return
     try:
         print(text, flush=True)
-    except OSError:
+    except OSError as fault:
         terminal.silence(sys.stdout)
+        if not isinstance(fault, BrokenPipeError):
+            what = f"the standard output: cannot be written ({fault.strerror}); requests pass on"
+            terminal.complain(f"{what}, and no more lines are written", kind="warning")

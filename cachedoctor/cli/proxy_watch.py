@@ -1,4 +1,4 @@
-"""The live view of what passes a proxy: the file that it writes, followed. Knows the order of the steps, no layout."""
+"""The live view of what passes a proxy: the file that it writes, followed."""
 
 from __future__ import annotations
 

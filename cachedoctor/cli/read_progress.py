@@ -1,6 +1,6 @@
 """How far a long input has been read: one row on the standard error of a terminal, gone when it is no longer needed.
 
-Knows bytes and the terminal; knows no log. Never a reason to fail, and nothing at all on a pipe.
+Never a reason to fail, and nothing at all on a pipe.
 """
 
 from __future__ import annotations

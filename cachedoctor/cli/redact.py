@@ -1,4 +1,4 @@
-"""``cachedoctor redact``: a log that can be shown. Knows arguments and exit statuses; knows no log line."""
+"""``cachedoctor redact``: a log that can be shown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.common_options import MaxUnpacked, given_or_piped
+from cachedoctor.cli.common_options import Output, given_or_piped
 from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, expected
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
@@ -21,11 +21,7 @@ def redact(
     log: Annotated[
         str | None, typer.Argument(metavar="LOG", help="The log, plain or gz, xz, bz2, zst; - is standard input.")
     ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the redacted log to FILE, not to standard output."),
-    ] = None,
-    max_unpacked: MaxUnpacked = None,
+    output: Output = None,
 ) -> None:
     """Write a copy of a log that can be shown to others; analyze says the same of it.
 
@@ -38,17 +34,17 @@ def redact(
     """
     path = given_or_piped(ctx, log)
     spare_inputs(output, [path])
-    raise typer.Exit(_run(path, output, max_unpacked))
+    raise typer.Exit(_run(path, output))
 
 
-def _run(path: str, output: str | None, max_unpacked: int | None) -> int:
+def _run(path: str, output: str | None) -> int:
     from cachedoctor.doctor.redact.redact import Redactor, redact_to
     from cachedoctor.inputs.sources.unpack import MAX_BYTES
 
     redactor = Redactor()
     try:
         with Interrupts(), Sink(output) as sink, sink.writing() as out:
-            error = redact_to(path, redactor, out, max_unpacked or MAX_BYTES)
+            error = redact_to(path, redactor, out, MAX_BYTES)
             if error is not None and not redactor.lines:
                 raise error
     except KeyboardInterrupt:

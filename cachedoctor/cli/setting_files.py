@@ -1,6 +1,6 @@
 """Settings from a file or the environment: the keys, where files are looked for, how they are read.
 
-Every fault is one line that names the file and the key. Knows TOML and types. Knows no command and no rule.
+Every fault is one line that names the file and the key.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cachedoctor.model import THRESHOLDS, CacheDoctorError
 FILE, PROJECT = "cachedoctor.toml", "pyproject.toml"
 PREFIX = "CACHEDOCTOR_"
 _TABLE = late(r"\s*\[\s*tool\s*\.\s*[\"']?cachedoctor[\"']?\s*\]")
-_HINT = "cachedoctor config lists all keys"
+_HINT = "cachedoctor explain settings lists all keys"
 _MOST = 1 << 20
 """Bytes of a file of settings."""
 _DOTS = 100

@@ -1,7 +1,4 @@
-"""Which setting holds: a flag, else the environment, else a file, else the default.
-
-Knows the order, and which flags set a key. Knows no report.
-"""
+"""Which setting holds: a flag, else the environment, else a file, else the default."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ import typer
 from cachedoctor.report.base import FORMATS, FormatName, format_of
 
 if TYPE_CHECKING:
+    from cachedoctor.cli.common_options import Gate
     from cachedoctor.cli.setting_files import FailOn, Value
     from cachedoctor.cli.terminal import Color
     from cachedoctor.model import Options
@@ -55,18 +53,18 @@ class Settings(NamedTuple):
             codes = sorted(self.silenced)
             shown = ", ".join(codes[:_NAMED]) + (f" and {len(codes) - _NAMED} more" if len(codes) > _NAMED else "")
             what = f"{self.file}: rules that are not reported: {shown}"
-            complain(what, "--no-config goes without this file, cachedoctor config shows it", "note")
+            complain(what, "--no-config goes without this file, cachedoctor explain settings shows it", "note")
 
 
-def resolve(ctx: typer.Context, config: str | None, no_config: bool) -> Settings:
-    """Return the settings of a command; flags are those of ``ctx`` that have the name of a key.
+def resolve(ctx: typer.Context, gate: Gate, *, but: tuple[str, ...] = ()) -> Settings:
+    """Return the settings of a command; flags are those of ``ctx`` that have the name of a key, without ``but``.
 
     Raises:
         CacheDoctorError: a file or a variable sets what does not exist.
     """
     from cachedoctor.model import Options
 
-    found = gather(ctx, config, no_config)
+    found = gather(ctx, gate.config, gate.no_config, but=but)
     values = {name: value.value for name, value in found.values.items()}
     color = found.values["color"]
     # The environment comes before a file, and these variables are part of it.

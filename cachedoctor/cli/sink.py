@@ -1,4 +1,4 @@
-"""Where a report goes: the standard output, or a file that appears only when it is whole. Knows no format."""
+"""Where a report goes: the standard output, or a file that appears only when it is whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the terminal can show, and how errors are worded. Knows the environment; knows no command."""
+"""What the terminal can show, and how errors are worded."""
 
 from __future__ import annotations
 

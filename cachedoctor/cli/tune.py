@@ -1,79 +1,139 @@
-"""``cachedoctor tune``: which settings would have saved most. Knows arguments; knows no replay."""
+"""``cachedoctor tune``: which settings would have saved most, or what given ones would have reused."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Literal
+from typing import IO, TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
-from cachedoctor.cli import terminal, whatif_inputs
-from cachedoctor.cli.common_options import (
-    Build,
-    Cmdline,
-    ColorOption,
-    MaxUnpacked,
-    ModelTokenizer,
-    Prompts,
-    Quiet,
-    Requests,
-    Template,
-    Width,
-    by_name,
-)
+from cachedoctor.cli import terminal
+from cachedoctor.cli.common_options import Bodies, Build, Cmdline, Output, Quiet, by_name, option
+from cachedoctor.cli.ending import INTERRUPTED
+from cachedoctor.cli.keys import Interrupts
+from cachedoctor.cli.read_progress import Progress
+from cachedoctor.cli.sink import Sink, spare_inputs
+from cachedoctor.cli.started import started
+from cachedoctor.knowledge.engines import LIST
+
+if TYPE_CHECKING:
+    from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
+    from cachedoctor.doctor.whatif.evidence import Asking, Evidence
+    from cachedoctor.report.base import Look
+
+_Answer = TypeVar("_Answer")
 
 
 def tune(
     ctx: typer.Context,
-    paths: whatif_inputs.Inputs,
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="LOG|BODIES", help="Logs of one server, or JSONL of request bodies; - is a log."),
+    ],
+    changes: Annotated[
+        list[str] | None,
+        option(
+            "--set",
+            "Replay with this option of the server, without its dashes: cache-ram=16384, parallel=4, build=9713; "
+            "repeatable.",
+            "NAME=VALUE",
+        ),
+    ] = None,
     memory: Annotated[
         int | None,
-        typer.Option(
+        option(
+            "--memory",
+            "What the changes together may take more than now, e.g. 24GiB.  [default: no limit]",
+            "SIZE",
             parser=terminal.size,
-            metavar="SIZE",
-            help="What the changes together may take more than now, e.g. 24GiB.  [default: no limit]",
         ),
     ] = None,
-    said: Annotated[
+    ran: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="What ran and the log does not say: an option without its dashes, or memory=swa; repeatable.",
+        option(
+            "--ran",
+            "What ran and the log does not say: an option without its dashes, or memory=swa; repeatable.",
+            "NAME=VALUE",
         ),
     ] = None,
-    prompts: Prompts = None,
-    requests: Requests = None,
-    responses: whatif_inputs.Responses = None,
-    tokenizer: ModelTokenizer = None,
-    template: Template = None,
+    *,
+    bodies: Bodies,
+    responses: Annotated[
+        list[str] | None,
+        option("--responses", f"{LIST}: what the server answered, with usage; repeatable.", "FILE"),
+    ] = None,
     build: Build = None,
     cmdline: Cmdline = None,
-    format: Annotated[Literal["text", "json"], typer.Option("--format", "-f", help="Format of the answer.")] = "text",
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the answer to FILE.")
-    ] = None,
-    max_unpacked: MaxUnpacked = None,
+    format: Annotated[Literal["text", "json"], option("--format -f", "Format of the answer.")] = "text",
+    output: Output = None,
     quiet: Quiet = False,
-    color: ColorOption = "auto",
-    width: Width = None,
 ) -> None:
     """Rank settings of the server by the prompt tokens and seconds that they would have saved, and merge the best.
 
     Single changes come first, with what each takes in memory as far as the log prints sizes; then the merged set, in
     the form of the command line. Only what surely helps is listed: more than the replay's own error, and than 1 %.
 
-    Exit status: 0 searched, also when there is nothing to gain; 2 wrong usage or an unreadable input; 3 the replay does
-    not explain the log, or there is nothing to replay; 130 interrupted.
+    With --set: what would have been reused under these settings, or by another build, by replay of the server's
+    decisions; the replay's own error under the recorded settings comes first. Without a log the recorded settings are
+    the defaults of the build; memory=swa (or hybrid, recurrent) and window=N then say what the model is. Logs of vLLM
+    and SGLang need --requests and --tokenizer; --responses, or the log's own sums, say what was reused.
+
+    Exit status: 0 searched or replayed, also when there is nothing to gain; 2 wrong usage, a setting that the build
+    does not know, or an unreadable input; 3 the replay does not explain the log, or there is nothing to replay; 130
+    interrupted.
     """
+    from cachedoctor.doctor.whatif.evidence import Asking
+    from cachedoctor.doctor.whatif.simulation import simulate
     from cachedoctor.doctor.whatif.tuning import tune as search
     from cachedoctor.report.forms import whatif_forms
 
-    limit_mib = None if memory is None else memory / (1 << 20)
-    whatif_inputs.run(
-        paths,
-        whatif_inputs.Beside(prompts, requests, tokenizer, template, build, cmdline, max_unpacked, responses),
-        whatif_inputs.Output(output, quiet, color, width),
-        lambda found: search(found, paths, limit_mib, said or []),
-        partial(whatif_forms.write_tuning, by_name(ctx, format, output, whatif_forms.FORMATS)),
+    form = by_name(ctx, format, output, whatif_forms.FORMATS)
+    start = started(cmdline)
+    start.demand_llama_server()
+    asking = Asking(
+        paths, bodies.files, bodies.tokenizer, bodies.template, build, start.given, responses=responses or []
     )
+    if changes:
+        if memory is not None:
+            raise typer.BadParameter("--memory limits a search, and --set is a replay")
+        _answer(
+            asking, output, quiet, lambda found: simulate(found, changes, paths, ran or []),
+            partial(whatif_forms.write_simulation, form),
+        )  # fmt: skip
+    else:
+        limit_mib = None if memory is None else memory / (1 << 20)
+        _answer(
+            asking, output, quiet, lambda found: search(found, paths, limit_mib, ran or []),
+            partial(whatif_forms.write_tuning, form),
+        )  # fmt: skip
+
+
+def _answer(
+    asking: Asking,
+    output: str | None,
+    quiet: bool,
+    answer: Callable[[Evidence | BlockEvidence], _Answer],
+    write: Callable[[_Answer, IO[bytes], Look], None],
+) -> None:
+    """Read everything, work out the answer and write it.
+
+    Raises:
+        CacheDoctorError: something cannot be read, replayed or written.
+        typer.Exit: the user interrupted.
+    """
+    from cachedoctor.doctor.whatif.evidence import gather_any
+
+    spare_inputs(output, [*asking.paths, *asking.prompts, *asking.responses, asking.tokenizer, asking.template])
+    progress = Progress(asking.paths, quiet)
+    try:
+        with Interrupts(), Sink(output) as sink:
+            found = gather_any(asking, progress.read)
+            progress.close()
+            answered = answer(found)
+            with sink.writing() as out:
+                write(answered, out, terminal.look(sink.path is not None))
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    finally:
+        progress.close()

@@ -1,7 +1,4 @@
-"""``cachedoctor watch``: a log that is written, slot by slot.
-
-Knows arguments and the order of the steps; knows no layout.
-"""
+"""``cachedoctor watch``: a log that is written, slot by slot, or KV events that are recorded."""
 
 from __future__ import annotations
 
@@ -12,32 +9,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cachedoctor.cli import proxy_watch, settings, terminal
-from cachedoctor.cli.common_options import (
-    Build,
-    Cmdline,
-    ColorOption,
-    Config,
-    Ignore,
-    Launcher,
-    MinPromptTokens,
-    NoConfig,
-    Select,
-    WarnTokens,
-    given_or_piped,
-)
-from cachedoctor.cli.ending import INTERRUPTED, complain, conclude, has_content, status
+from cachedoctor.cli.common_options import ColorOption, Gate, Server, given_or_piped, option, refuse_others
+from cachedoctor.cli.ending import INTERRUPTED, NOTHING, complain, conclude, has_content, status
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink
 from cachedoctor.cli.started import Started, started
+from cachedoctor.knowledge.engines import EITHER
 from cachedoctor.report.base import Look, write
 
 if TYPE_CHECKING:
+    from cachedoctor.cli.live import Lines
     from cachedoctor.cli.live_screen import Screen
-    from cachedoctor.cli.plain import Lines
     from cachedoctor.doctor.analysis.analyzer import Analyzer
     from cachedoctor.inputs.sources.base import SourceError
     from cachedoctor.inputs.sources.stdin import BegunSource
     from cachedoctor.model import Options, Report
+
+
+KV_EVENTS = "KV events"
 
 
 def watch(
@@ -48,16 +37,27 @@ def watch(
             metavar="LOG", help="The log that the server writes, or what a proxy writes; - is standard input."
         ),
     ] = None,
-    build: Build = None,
-    cmdline: Cmdline = None,
-    launcher: Launcher = None,
-    select: Select = None,
-    ignore: Ignore = None,
-    min_prompt_tokens: MinPromptTokens = None,
-    warn_tokens: WarnTokens = None,
+    *,
+    server: Server,
+    gate: Gate,
     color: ColorOption = "auto",
-    config: Config = None,
-    no_config: NoConfig = False,
+    kv_events: Annotated[
+        list[str] | None,
+        option(
+            "--kv-events",
+            f"Record KV events of {EITHER} from tcp://HOST:PORT into -o FILE; one for each rank. At "
+            "@ENDPOINT and tcp://*:PORT servers connect.",
+            "ENDPOINT",
+            KV_EVENTS,
+        ),
+    ] = None,
+    replay: Annotated[
+        list[str] | None,
+        option("--replay", "Ask there for missed KV events (replay_endpoint); one for each.", "ENDPOINT", KV_EVENTS),
+    ] = None,
+    output: Annotated[
+        str | None, option("--output -o", "With --kv-events: a new file; - is standard output.", "FILE", KV_EVENTS)
+    ] = None,
 ) -> None:
     """Show what a server does with its cache while it does it: slots, reuse, findings.
 
@@ -68,37 +68,65 @@ def watch(
     Of what cachedoctor proxy writes (--record FILE, or -f jsonl) there is a row for each conversation: what changed in
     it, and what that cost.
 
-    Exit status: as analyze; 130 after Ctrl-C.
+    With --kv-events no log is read: the KV events are recorded until Ctrl-C, for analyze --kv-events, as hashes without
+    tokens or text. Needs pyzmq: pip install 'cachedoctor[kv]'. The server publishes with --kv-events-config.
+
+    Exit status: as analyze; 130 after Ctrl-C. With --kv-events: 0 recorded; 2 wrong usage, or an endpoint with
+    something else; 3 nothing came.
     """
-    chosen = settings.resolve(ctx, config, no_config)
+    if kv_events:
+        refuse_others(ctx, ("kv_events", "replay", "output"), "--kv-events, which records")
+        raise typer.Exit(_record(kv_events, replay or [], output))
+    if replay or output is not None:
+        raise typer.BadParameter("--replay and --output go with --kv-events")
+    chosen = settings.resolve(ctx, gate)
     chosen.announce()
     from cachedoctor.doctor.analysis.run import begun_pipe
 
-    path, start = given_or_piped(ctx, log), started(cmdline, launcher)
+    path, start = given_or_piped(ctx, log), started(server.cmdline, server.launcher)
     start.say_what_is_not_checked()
     with Interrupts() as interrupts, Sink(None) as sink:
         look = terminal.look(False, chosen.color)
         pipe = begun_pipe(path)
         if not _is_pasted(path) and proxy_watch.is_of_proxy(path, pipe):
-            _refuse(build, cmdline, launcher, select, ignore, min_prompt_tokens, warn_tokens)
+            refuse_others(ctx, ("log", "color", "config", "no_config"), "what a proxy wrote")
             raise typer.Exit(proxy_watch.run(path, pipe, sink, look, interrupts))
-        code = _run(path, pipe, build, start, chosen.options, sink, look, interrupts)
+        code = _run(path, pipe, server.build, start, chosen.options, sink, look, interrupts)
     raise typer.Exit(code)
+
+
+def _record(endpoints: list[str], replay: list[str], output: str | None) -> int:
+    """Record KV events until a signal comes; returns the exit status."""
+    from cachedoctor.inputs.sources.kv_subscription import KvSubscription
+    from cachedoctor.live.kv_recorder import KvRecorder, new_file
+    from cachedoctor.model import CacheDoctorError
+
+    if output is None:
+        raise CacheDoctorError("--kv-events: -o FILE is missing, the file for the recording", "-o kv.jsonl")
+    if replay and len(replay) != len(endpoints):
+        raise CacheDoctorError("--replay: give one for each --kv-events, in the same order", "or none")
+    with Interrupts() as interrupts, KvSubscription(endpoints, replay) as subscription, new_file(output) as out:
+        recorder = KvRecorder(endpoints, out, _note)
+        with interrupts.deferred() as stop:
+            try:
+                recorder.run(subscription, stop)
+            finally:
+                recorder.close()
+    if not recorder.messages:
+        config = """'{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:5557"}'"""
+        terminal.complain("no KV event came", f"vllm serve MODEL --kv-events-config {config}")
+        return NOTHING
+    missing = f"; {recorder.missing:,} did not come" if recorder.missing else ""
+    _note(f"{recorder.messages:,} messages recorded{missing}", f"cachedoctor analyze server.log --kv-events {output}")
+    return 0
+
+
+def _note(message: str, hint: str) -> None:
+    terminal.complain(message, hint, "note")
 
 
 def _is_pasted(path: str) -> bool:
     return path == "-" and terminal.typed()
-
-
-def _refuse(*given: object) -> None:
-    """Raise where options were given that go with logs only."""
-    if any(one is not None and one != [] for one in given):
-        from cachedoctor.model import CacheDoctorError
-
-        hint = "without them: cachedoctor watch requests.jsonl"
-        raise CacheDoctorError(
-            "--build, --cmdline, --launcher, --select, --ignore and thresholds go with logs of a server", hint
-        )
 
 
 def _run(
@@ -111,7 +139,7 @@ def _run(
     look: Look,
     interrupts: Interrupts,
 ) -> int:
-    from cachedoctor.cli.stepwise import Stepwise
+    from cachedoctor.cli.live import Stepwise
 
     shown = _view(path, sink, look, interrupts)
     analyzer = shown.analyzer = Stepwise(
@@ -134,7 +162,7 @@ def _view(path: str, sink: Sink, look: Look, interrupts: Interrupts) -> Screen |
         from cachedoctor.cli.live_screen import Screen
 
         return Screen(look, interrupts, keys=not _is_pasted(path))
-    from cachedoctor.cli.plain import Lines
+    from cachedoctor.cli.live import Lines
 
     return Lines(sink, look)
 

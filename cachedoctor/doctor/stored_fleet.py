@@ -1,4 +1,4 @@
-"""The result of a fleet, read back: what ``stats`` and ``compare`` know as tables and reports."""
+"""The result of a fleet, read back: what ``fleet`` and ``compare`` know as tables and reports."""
 
 from __future__ import annotations
 

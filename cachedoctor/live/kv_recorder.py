@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO
 
 import msgspec
@@ -25,6 +27,25 @@ _UNANSWERED = "its --replay endpoint did not answer, or has them no more (buffer
 
 Tell = Callable[[str, str], None]
 """Takes a message and a hint."""
+
+
+@contextlib.contextmanager
+def new_file(path: str) -> Iterator[IO[bytes]]:
+    """Open a file that is there from its first line on, since a recording that is interrupted is one, too.
+
+    Raises:
+        CacheDoctorError: it exists already, or cannot be written.
+    """
+    if path == "-":
+        yield sys.stdout.buffer
+        return
+    try:
+        with open(path, "xb") as file:
+            yield file
+    except FileExistsError:
+        raise CacheDoctorError(f"{path}: is there already", "give a new file with -o") from None
+    except OSError as fault:
+        raise CacheDoctorError(f"{path}: cannot be written ({fault.strerror})", "give another file with -o") from None
 
 
 class KvRecorder:
@@ -71,7 +92,7 @@ class KvRecorder:
                 told = True
                 self._tell(
                     "no message yet; a server publishes when prompts are computed",
-                    "vLLM connects unless its endpoint holds *: then give --bind",
+                    "vLLM connects unless its endpoint holds *: then give @tcp://HOST:PORT",
                 )
 
     def take(self, frames: Sequence[bytes], source: int, subscription: KvSubscription | None = None) -> None:

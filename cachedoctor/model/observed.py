@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from cachedoctor.model.log_lines import Mark
-from cachedoctor.model.terms import MarkName
+from cachedoctor.model.signs import MarkName
 
 SelectedBy = Literal["lcp", "lru", "id"]
 

@@ -58,7 +58,7 @@ FORMATS: dict[str, Format] = {
 }
 
 ENDINGS: dict[str, str] = {
-    ".html": "html", ".htm": "html", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".md": "markdown",
+    ".html": "html", ".htm": "html", ".json": "json", ".jsonl": "jsonl", ".md": "markdown",
     ".markdown": "markdown", ".sarif": "sarif", ".txt": "text", ".csv": "csv",
 }  # fmt: skip
 """Format of a report, or of another answer, by how the name of its file ends."""

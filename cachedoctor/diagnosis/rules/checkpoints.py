@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import RuleContext
+from cachedoctor.diagnosis.rules.kit import RuleContext
 from cachedoctor.model import Check
 
 ENDS_INSIDE = 9539

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cachedoctor.diagnosis.rules import shared_beginnings
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, n, said_by
+from cachedoctor.diagnosis.rules.kit import FindingText, SessionFinding, n, said_by
 from cachedoctor.diagnosis.rules.shared_beginnings import WORTH
 from cachedoctor.model import KvEvents, Remedy, RuledOut, SamplePeriod, Session
 

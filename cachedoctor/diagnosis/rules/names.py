@@ -41,9 +41,21 @@ def path(module: str) -> str:
     return f"{FAMILIES[module[2]]}/{module}"
 
 
+def identify(module: str) -> tuple[str, str]:
+    """Code and name of a rule by the name of its module, qualified or not: ``("CD101", "billing-header")``."""
+    stem = module.rpartition(".")[2]
+    return stem[:5].upper(), stem[6:].replace("_", "-")
+
+
+def family_engine(module: str) -> str:
+    """Engine whose sessions the rules in the folder of ``module`` are about: ``vllm``, ``sglang``, else ``llama.cpp``."""
+    folder = FAMILIES[identify(module)[0][2]]
+    return folder if folder in ("vllm", "sglang") else "llama.cpp"
+
+
 def names() -> list[tuple[str, str]]:
     """(code, name) of every rule, without importing one."""
-    return [(m[:5].upper(), m[6:].replace("_", "-")) for m in modules()]
+    return [identify(module) for module in modules()]
 
 
 def urls() -> list[tuple[str, str]]:

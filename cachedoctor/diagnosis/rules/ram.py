@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import RuleContext
+from cachedoctor.diagnosis.rules.kit import RuleContext
 
 UNSEARCHED = 0.5
 """Share of a slot's content from which on the server keeps it without a look into the RAM cache (b6751 and newer)."""

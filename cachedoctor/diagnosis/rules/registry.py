@@ -6,8 +6,8 @@ import importlib
 
 import msgspec
 
-from cachedoctor.diagnosis.rules.base import AnyRule, RequestRule
-from cachedoctor.diagnosis.rules.names import find, modules, names, pages, path
+from cachedoctor.diagnosis.rules.kit import AnyRule, RequestRule
+from cachedoctor.diagnosis.rules.names import find, identify, modules, names, pages, path
 
 __all__ = ["Broken", "find", "load", "modules", "names", "pages"]
 
@@ -24,11 +24,10 @@ def load() -> tuple[list[AnyRule], list[Broken]]:
     """Import every rule; one that fails is reported, not fatal."""
     rules, broken = [], []
     for module in modules():
-        code, _, name = module.partition("_")
         try:
             rules.append(importlib.import_module(f"cachedoctor.diagnosis.rules.{path(module).replace('/', '.')}").RULE)
         except Exception as error:  # a broken rule must not take the others with it
-            broken.append(Broken(code.upper(), name.replace("_", "-"), repr(error)))
+            broken.append(Broken(*identify(module), repr(error)))
     return in_order(rules), broken
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import n
+from cachedoctor.diagnosis.rules.kit import n
 from cachedoctor.model import First, PromptDiff, Remedy, SentBodies, Session
 
 _LEAST = 3

@@ -136,7 +136,7 @@ class _Found:
         """Say which tasks and slots there are."""
         slots = ", ".join(map(str, sorted(self._slots)[:_NAMED])) + (" ..." if len(self._slots) > _NAMED else "")
         where = f"its tasks are {self._tasks[0]} to {self._tasks[-1]}, its slots {slots}"
-        return f"{where}; cachedoctor export lists all requests, with their times"
+        return f"{where}; cachedoctor analyze LOG -o requests.csv lists all requests, with their times"
 
 
 class _Choice:

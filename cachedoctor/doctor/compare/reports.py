@@ -8,6 +8,7 @@ import sys
 import msgspec
 
 from cachedoctor.inputs.sources.base import Told, unheard
+from cachedoctor.knowledge.engines import ENGINES
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError, Report
 from cachedoctor.report.wire import stored
@@ -16,7 +17,7 @@ _HEAD = 1 << 16
 """Bytes at the beginning of a file in which the first record of a log ends."""
 _BLOCK = 1 << 20
 _SCHEMA = late(rb'(?<!\\)"schema"\s{0,8}:\s{0,8}"cachedoctor\.report/')
-_TABLES = {"llama.cpp": "requests", "vllm": "samples", "sglang": "batches"}
+_TABLES = {"llama.cpp": "requests", **{known.name: known.table for known in ENGINES.values()}}
 """What of an engine's log becomes a table."""
 _OVERLAP = 64
 """Bytes that this may match."""
@@ -47,6 +48,11 @@ def is_report(path: str) -> bool:
     except OSError:
         pass  # whoever reads it says what is wrong
     return False
+
+
+def begins_report(head: bytes) -> bool:
+    """Whether an input with these first bytes is a JSON report that names its schema at once, as ours do."""
+    return head.lstrip()[:1] == b"{" and _SCHEMA.search(head) is not None
 
 
 def _is_object(line: bytes) -> bool:
@@ -87,7 +93,7 @@ def read_whole(path: str, told: Told = unheard) -> Report:
 
 
 def tables_of(report: Report) -> list[str]:
-    """Name the tables of ``export`` that its servers have: requests, or measurements, or neither."""
+    """Name the tables that its servers have: requests, or measurements, or neither."""
     return list(dict.fromkeys(_TABLES[s.engine] for s in report.sessions if s.engine in _TABLES))
 
 

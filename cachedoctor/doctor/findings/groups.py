@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cachedoctor.diagnosis.rules.base import Group, Match, Proof, RequestRule, RuleContext
+from cachedoctor.diagnosis.rules.kit import Group, Match, Proof, RequestRule, RuleContext
 from cachedoctor.doctor.faults import described
 from cachedoctor.doctor.findings.history import PromptSpeed
 from cachedoctor.model import CONFIDENCE_ORDER, Request, Session

@@ -10,6 +10,7 @@ from cachedoctor.doctor.analysis.run import chains, source_of
 from cachedoctor.doctor.tables.events import Listing
 from cachedoctor.inputs.sources.base import SourceError, Told, unheard
 from cachedoctor.inputs.sources.unpack import MAX_BYTES
+from cachedoctor.knowledge.engines import PATTERN
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Report
 from cachedoctor.redaction import sanitize
@@ -22,7 +23,7 @@ _SHARE = 0.2
 """Of the lines that are messages of a server; in what a person asks about a log they are fewer, or come later."""
 _PROMPT = late(rb"\s*+(?:<|\[\s*+\{|\{[^\n]{0,4096}?\"(?:messages|prompt|input)\"\s*+:)")
 """How a prompt begins in which somebody may have pasted a log: with a template's token, or as a body."""
-_MAYBE = late(rb"\b(?:slot|srv|llama|vllm|sglang|INFO|WARN)\b")
+_MAYBE = late(rb"\b(?:slot|srv|llama|" + PATTERN.encode() + rb"|INFO|WARN)\b")
 """What no log of a server lacks; catalogues are compiled only where it stands."""
 
 
@@ -74,7 +75,7 @@ def request_rows(reports: list[Report]) -> Iterator[bytes]:
     """Yield the requests of several reports as rows of one table."""
     numbering = Numbering()
     for report in reports:
-        yield from numbering.lines(report.requests, map(sanitize.session, report.sessions))
+        yield from numbering.lines(report.requests, map(sanitize.mask, report.sessions))
 
 
 def measured_rows(table: Table, reports: list[Report]) -> Iterator[bytes]:
@@ -82,7 +83,7 @@ def measured_rows(table: Table, reports: list[Report]) -> Iterator[bytes]:
     numbering = Measurements(table)
     for report in reports:
         rows = report.samples if table is SAMPLES else report.batches
-        sessions = map(sanitize.session, report.sessions)
+        sessions = map(sanitize.mask, report.sessions)
         yield from numbering.lines(rows.lines() if rows is not None else (), sessions)
 
 

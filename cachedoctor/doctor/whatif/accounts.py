@@ -147,7 +147,7 @@ def _hint(evidence: Evidence) -> str:
     there = [server_options.BY_KEY[key] for key in FIELDS if not lacking(server_options.BY_KEY[key], build, build)]
     assumed = [option.names[0].text for option in there if FIELDS[option.key] in evidence.assumed]
     if "memory" in evidence.assumed:
-        return "say what the model is, e.g. --set memory=hybrid (attention, swa, recurrent); the log does not"
+        return "say what the model is, e.g. --ran memory=hybrid (attention, swa, recurrent); the log does not"
     if assumed:
         return "give what started the server: --cmdline 'llama-server ...'; the log does not say " + ", ".join(assumed)
     if evidence.placed.bodies is None:
@@ -165,7 +165,7 @@ def learn(evidence: Evidence, words: Sequence[str]) -> None:
     for name in Settings.__struct_fields__:
         if getattr(said, name) != getattr(evidence.settings, name):
             if name not in evidence.assumed and name != "window":
-                raise CacheDoctorError(f"--set: the log says otherwise of {name}", "leave it out")
+                raise CacheDoctorError(f"--ran: the log says otherwise of {name}", "leave it out")
             evidence.assumed -= {name}
     evidence.settings = said
 

@@ -1,4 +1,4 @@
-"""Answers ``simulate`` and ``tune`` for vLLM and SGLang: another size of cache, of blocks, caching on or off."""
+"""Answers ``tune`` for vLLM and SGLang: another size of cache, of blocks, caching on or off."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from cachedoctor.doctor.scratch import printable
 from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
 from cachedoctor.doctor.whatif.block_replay import BlockReplay
 from cachedoctor.doctor.whatif.block_setup import BlockSetup, changed, command_line, listed
+from cachedoctor.knowledge.engines import ENGINES, in_blocks
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.whatif import Candidate, ReplayAccount, Simulation, Tuning
 
@@ -20,16 +21,17 @@ _ENOUGH = 0.99
 """Share of the best saving of a setting with which its smallest value is taken."""
 _TIMES = (1.25, 1.5, 2, 3, 4, 6, 8, 16)
 """Of the cache."""
-_SIZES = {"vllm": (128, 64, 32, 16), "sglang": (64, 32, 16, 1)}
-"""Tokens of a block that the engines take everywhere, the largest first."""
 
 
-def simulate(evidence: BlockEvidence, words: Sequence[str], paths: Sequence[str]) -> Simulation:
+def simulate(
+    evidence: BlockEvidence, words: Sequence[str], paths: Sequence[str], ran: Sequence[str] = ()
+) -> Simulation:
     """Replay under the recorded settings, and under those that ``words`` (NAME=VALUE) make of them.
 
     Raises:
         CacheDoctorError: a setting is not known, or the replay does not explain what the server said.
     """
+    _learn(evidence, ran)
     wanted, replay = changed(evidence.setup, words), BlockReplay(evidence)
     fit = replay.fit()
     return Simulation(
@@ -71,7 +73,7 @@ def _learn(evidence: BlockEvidence, words: Sequence[str]) -> None:
     old, new = listed(evidence.setup), listed(said)
     for name, value in new.items():
         if value != old[name] and name not in evidence.assumed and old[name] != "unknown":
-            raise CacheDoctorError(f"--set: the log says otherwise of {name}", "leave it out")
+            raise CacheDoctorError(f"--ran: the log says otherwise of {name}", "leave it out")
     evidence.assumed -= {name for name in new if new[name] != old[name]}
     evidence.setup = said
 
@@ -84,8 +86,9 @@ def _families(evidence: BlockEvidence) -> Iterator[list[BlockSetup]]:
         return
     if base.tokens is not None:
         larger = [int(times * base.tokens) // base.block for times in _TIMES]
-        yield [replace(base, tokens=n * base.block, blocks_given=n if base.engine == "vllm" else None) for n in larger]
-    yield [replace(base, block=size, blocks_given=_same_memory(base, size)) for size in _SIZES[base.engine]
+        counted = in_blocks(base.engine)
+        yield [replace(base, tokens=n * base.block, blocks_given=n if counted else None) for n in larger]
+    yield [replace(base, block=size, blocks_given=_same_memory(base, size)) for size in ENGINES[base.engine].block_sizes
            if size < base.block]  # fmt: skip
 
 

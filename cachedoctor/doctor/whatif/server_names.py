@@ -74,19 +74,19 @@ def _build(value: str | None) -> int:
     number = builds.number(value or "")
     if number is None:
         what = "its build is not known" if builds.is_release(value or "") else "no build of llama.cpp"
-        raise CacheDoctorError(f"--set build={value or ''}: {what}", "give its number: --set build=9713")
+        raise CacheDoctorError(f"build={value or ''}: {what}", "give its number: build=9713")
     return number
 
 
 def _model(name: str, value: str | None, is_open: bool) -> tuple[str, Any]:
     if not is_open:
-        raise CacheDoctorError(f"--set {name}: the log says it, it is the model's", "leave it out")
+        raise CacheDoctorError(f"{name}: the log says it, it is the model's", "leave it out")
     if name == "memory":
         if value not in _MEMORIES:
-            raise CacheDoctorError(f"--set memory={value or ''}: no kind of memory", f"one of {', '.join(_MEMORIES)}")
+            raise CacheDoctorError(f"memory={value or ''}: no kind of memory", f"one of {', '.join(_MEMORIES)}")
         return name, value
     if value is None or not value.isascii() or not value.isdigit() or len(value) > 9:
-        raise CacheDoctorError(f"--set window={value or ''}: no number of tokens", "e.g. --set window=1024")
+        raise CacheDoctorError(f"window={value or ''}: no number of tokens", "e.g. window=1024")
     return name, int(value)
 
 
@@ -94,18 +94,18 @@ def _option(name: str, value: str | None, build: int) -> tuple[str, Any]:
     written = next((text for text in (f"--{name}", f"-{name}") if text in server_options.BY_NAME), None)
     if written is None:
         known = ", ".join(sorted({_name(server_options.BY_KEY[key]) for key in FIELDS}))
-        raise CacheDoctorError(f"--set {name}: no option of llama-server that is known", f"known are build, {known}")
+        raise CacheDoctorError(f"{name}: no option of llama-server that is known", f"known are build, {known}")
     option, spelt, on = server_options.BY_NAME[written]
     if option.key not in FIELDS:
-        raise CacheDoctorError(f"--set {name}: the replay does not know what it changes", "leave it out")
+        raise CacheDoctorError(f"{name}: the replay does not know what it changes", "leave it out")
     if spelt.exists(build, build) is False:
         other = None if lacking(option, build, build) else name_for(option, build, build)
         hint = f"it is called {other} there" if other else f"there is {by_build(option)}"
-        raise CacheDoctorError(f"--set {name}: b{build} has no {written}", hint)
+        raise CacheDoctorError(f"{name}: b{build} has no {written}", hint)
     read = _value(option, value, on)
     if read is None:
         kind = "on or off" if option.kind == "switch" else "a number" + _between(option)
-        raise CacheDoctorError(f"--set {name}={value or ''}: is not {kind}", _example(option))
+        raise CacheDoctorError(f"{name}={value or ''}: is not {kind}", _example(option))
     return FIELDS[option.key], None if option.key == "parallel" and read == -1 else read
 
 
@@ -131,9 +131,9 @@ def _between(option: Option) -> str:
 
 def _example(option: Option) -> str:
     if option.kind == "switch":
-        return f"e.g. --set {_name(option)}=on"
+        return f"e.g. {_name(option)}=on"
     examples = {"slot_prompt_similarity": "0.1", "parallel": "4", "checkpoint_min_step": "256", "ctx_checkpoints": "32"}
-    return f"e.g. --set {_name(option)}={examples.get(option.key, '8192')}"
+    return f"e.g. {_name(option)}={examples.get(option.key, '8192')}"
 
 
 def _name(option: Option) -> str:

@@ -1,4 +1,4 @@
-"""Answers ``cachedoctor simulate``: the account of a traffic under other settings."""
+"""Answers ``cachedoctor tune --set``: the account of a traffic under other settings."""
 
 from __future__ import annotations
 
@@ -12,21 +12,30 @@ from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
 from cachedoctor.doctor.scratch import printable
 from cachedoctor.doctor.whatif import block_answers
-from cachedoctor.doctor.whatif.accounts import account, fits, replay_base, server_account, settings_rows
+from cachedoctor.doctor.whatif.accounts import account, fits, learn, replay_base, server_account, settings_rows
 from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
 from cachedoctor.doctor.whatif.evidence import Evidence
 from cachedoctor.doctor.whatif.server_names import changed
 from cachedoctor.model.whatif import ReplayedConversation, Simulation
 
 
-def simulate(evidence: Evidence | BlockEvidence, words: Sequence[str], paths: Sequence[str]) -> Simulation:
+def simulate(
+    evidence: Evidence | BlockEvidence, words: Sequence[str], paths: Sequence[str], ran: Sequence[str] = ()
+) -> Simulation:
     """Replay under the recorded settings, and under those that ``words`` (NAME=VALUE) make of them.
+
+    Args:
+        evidence: what is replayed.
+        words: settings of the replay.
+        paths: what it was read from.
+        ran: settings (NAME=VALUE) that ran and that nothing else says.
 
     Raises:
         CacheDoctorError: a setting is not known, or the replay does not explain the log.
     """
     if isinstance(evidence, BlockEvidence):
-        return block_answers.simulate(evidence, words, paths)
+        return block_answers.simulate(evidence, words, paths, ran)
+    learn(evidence, ran)
     wanted = changed(evidence.settings, words, model_open="memory" in evidence.assumed)
     # What the model is, it is in both.
     evidence.settings = replace(evidence.settings, memory=wanted.memory, window=wanted.window)

@@ -162,7 +162,7 @@ def _text(value: object) -> str:
 
 MAX_LINE = 64 * 1024 * 1024
 """Bytes; a step of vLLM with 8,192 tokens has about 50 KB."""
-_HINT = "cachedoctor record-kv tcp://HOST:5557 -o kv.jsonl writes one"
+_HINT = "cachedoctor watch --kv-events tcp://HOST:5557 -o kv.jsonl writes one"
 
 
 def lines(chunks: Iterable[bytes], path: str) -> Iterator[KvLine]:

@@ -39,15 +39,14 @@ class Arrived(NamedTuple):
 class KvSubscription:
     """In its ``with`` block: sockets at all endpoints."""
 
-    def __init__(self, endpoints: Sequence[str], bind: bool = False, replay: Sequence[str] = ()) -> None:
+    def __init__(self, endpoints: Sequence[str], replay: Sequence[str] = ()) -> None:
         """Remember the addresses.
 
         Args:
-            endpoints: where servers publish.
-            bind: wait for servers that connect; else connect to them, but for an endpoint with ``*``.
+            endpoints: where servers publish; at ``@tcp://...`` and one with ``*`` servers connect to us.
             replay: where each of them answers what it sent before, in the same order.
         """
-        self._endpoints, self._bind, self._replay = endpoints, bind, replay
+        self._endpoints, self._replay = endpoints, replay
         self._closing = ExitStack()
         self._sockets: list[zmq.Socket[bytes]] = []
         self._asking: list[zmq.Socket[bytes]] = []
@@ -63,12 +62,13 @@ class KvSubscription:
         try:
             import zmq
         except ImportError:
-            raise CacheDoctorError("record-kv needs pyzmq", "pip install 'cachedoctor[kv]'") from None
+            raise CacheDoctorError("--kv-events ENDPOINT needs pyzmq", "pip install 'cachedoctor[kv]'") from None
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._closing.callback(context.destroy, linger=0)
         try:
             for endpoint in self._endpoints:
-                socket = self._opened(context, zmq.SUB, endpoint, self._bind or "*" in endpoint)
+                bind = endpoint.startswith("@") or "*" in endpoint
+                socket = self._opened(context, zmq.SUB, endpoint.removeprefix("@"), bind)
                 socket.setsockopt(zmq.SUBSCRIBE, b"")
                 self._sockets.append(socket)
             for endpoint in self._replay:

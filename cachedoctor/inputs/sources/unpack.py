@@ -331,7 +331,7 @@ class _Unpacker:
         if self._total > self._max_bytes:
             raise SourceError(
                 f"{self._path}: the {self._codec.name} data unpacks to more than {self._max_bytes:,} bytes",
-                f"if you trust the file: --max-unpacked {_raised(self._total)}, or unpack it yourself",
+                f"if you trust the file: unpack it; analyze and fleet take --max-unpacked {_raised(self._total)}",
             )
         return out
 

@@ -74,7 +74,7 @@ def _unlike(found: ReplayFit) -> str:
         return ""
     return (
         ". The server ran with other settings than are taken here, or is no llama-server: what a change would do on "
-        "it is not known (--cmdline says how it was started, --set memory=hybrid what the model is)"
+        "it is not known (--cmdline says how it was started, --ran memory=hybrid what the model is)"
     )
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from rich.cells import cell_len
 from rich.text import Text
 
+from cachedoctor.knowledge.engines import BOTH
 from cachedoctor.model import CacheSample, Finding, MeasuredView, PrefillBatch, ServerView, Session, SlotView, View
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.text.concise import cost, lost, outcome, tokens
@@ -28,7 +29,7 @@ def measured_rows(view: MeasuredView) -> list[Row]:
 
 
 def _row(shown: CacheSample | PrefillBatch) -> Row:
-    row = sanitize.measured(shown)
+    row = sanitize.mask(shown)
     if isinstance(row, CacheSample):
         return f"engine {row.engine}" if row.engine else "engine", ", ".join(_sample(row))
     return row.rank or "prefill", ", ".join(_batch(row))
@@ -66,7 +67,7 @@ _STYLES = {"prompt": "bold green", "reply": "green", "busy": "bold green", "idle
 
 _KEYS = "q ends it and prints the whole report   arrows: other findings   ? help"
 _HELP = (
-    ("slot", "place for one conversation; of vLLM and SGLang an engine or a rank"),
+    ("slot", f"place for one conversation; of {BOTH} an engine or a rank"),
     ("state", "computes a prompt, a reply, or is processing; idle; unknown: no line told of it"),
     ("prompt", "prompt tokens of the request that it computes, else of its last one"),
     ("reused", "how many of them were taken from the cache"),
@@ -193,7 +194,7 @@ def _head(page: Rows, view: View, tall: bool) -> None:
     if not sessions:
         page.keyed("server", "no line of a server recognised yet" if view.info.lines else "waiting for the first line")
     elif len(sessions) == 1:
-        page.keyed("server", describe(sanitize.session(sessions[0])), 2 if tall else 1)
+        page.keyed("server", describe(sanitize.mask(sessions[0])), 2 if tall else 1)
     else:
         page.keyed("servers", f"{number(len(sessions))}: " + ", ".join(_name(session) for session in sessions))
     if view.measured and not view.servers:
@@ -212,7 +213,7 @@ def _head(page: Rows, view: View, tall: bool) -> None:
 
 
 def _name(session: Session) -> str:
-    return sanitize.session(session).origin or f"server {session.index + 1}"
+    return sanitize.mask(session).origin or f"server {session.index + 1}"
 
 
 def _measured(page: Rows, view: View, room: int) -> None:
@@ -344,7 +345,7 @@ def _findings(page: Rows, findings: list[Finding], first: int = 0) -> None:
         if page.left <= 1 < left:
             page.row((f"and {count(left, 'other')}", "dim"))
             return
-        finding = sanitize.finding(raw)
+        finding = sanitize.mask(raw)
         style = SEVERITY_STYLE[finding.severity]
         said = cost(finding) or finding.claim
         if page.width < _WIDE:
@@ -365,7 +366,7 @@ def _fix_whole(page: Rows, finding: Finding, most: int) -> None:
     if found is None:
         page.gap()
         return
-    text = " ".join((f"{do_now.belongs(finding)} {found.text}" if found.options else found.text).split("\n"))
+    text = " ".join(found.words.split("\n"))
     label = f"  {found.kind}: "
     words = rows(page.visible(text), max(page.width - len(label), 1), max(page.width - 7, 1))
     commands = found.commands[: max(most - 1, 0)]

@@ -1,4 +1,4 @@
-"""The columns of every table, with their units: what ``export`` writes, and what docs/tables.md says.
+"""The columns of every table, with their units: what ``analyze -o requests.csv`` writes, and what docs/tables.md says.
 
 Knows names, kinds and units. Imports no polars, so that the command line can ask for the endings.
 """

@@ -63,22 +63,24 @@ def check(path: str) -> None:
     try:
         have = pl.read_parquet_schema(path)
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise CacheDoctorError(f"{path}: is no parquet file", "give what cachedoctor export wrote") from error
+        raise CacheDoctorError(
+            f"{path}: is no parquet file", "give what cachedoctor analyze -o requests.parquet wrote"
+        ) from error
     wanted = schema_of(REQUESTS)
     wrong = sorted(name for name, kind in have.items() if name in wanted and kind != wanted[name])
     wrong += sorted(_NEEDED - set(have))
     if wrong:
         what = f"{path}: is no table of requests (column {wrong[0]} is missing or of another type)"
-        raise CacheDoctorError(what, "give what cachedoctor export --table requests wrote")
+        raise CacheDoctorError(what, "give what cachedoctor analyze -o requests.parquet wrote")
     try:
         beyond = _beyond(pl.scan_parquet(path, glob=False), have)
     except pl.exceptions.PolarsError as error:
         raise CacheDoctorError(
-            f"{path}: cannot be read to its end", "write it again with cachedoctor export"
+            f"{path}: cannot be read to its end", "write it again: cachedoctor analyze LOG -o requests.parquet"
         ) from error
     if beyond is not None:
         what = f"{path}: column {beyond} holds a number that no server can have"
-        raise CacheDoctorError(what, "give what cachedoctor export wrote")
+        raise CacheDoctorError(what, "give what cachedoctor analyze -o requests.parquet wrote")
 
 
 def _beyond(table: pl.LazyFrame, have: Iterable[str]) -> str | None:

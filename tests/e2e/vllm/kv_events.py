@@ -95,7 +95,7 @@ def _recorded(folder: Path, options: tuple[str, ...], faulty: bool) -> Recorded:
     }  # fmt: skip
     responses: list[dict[str, Any]] = []
     with Vllm("tiny-dense", (*OPTIONS, *options, "--kv-events-config", json.dumps(config)), folder / LOG) as server:
-        command = [sys.executable, "-m", "cachedoctor", "record-kv", f"tcp://127.0.0.1:{port}"]
+        command = [sys.executable, "-m", "cachedoctor", "watch", "--kv-events", f"tcp://127.0.0.1:{port}"]
         command += ["--replay", str(config["replay_endpoint"]), "-o", str(folder / EVENTS)]
         recorder = subprocess.Popen(command)
         try:

@@ -91,7 +91,7 @@ def _sent(options: tuple[str, ...], folder: Path, bodies: list[dict[str, Any]]) 
 
 def _simulated(question: Question, setting: str, folder: Path) -> dict[str, Any]:
     model = folder / _DENSE
-    command = [sys.executable, "-m", "cachedoctor", "simulate", str(folder / LOG), "-q", "-f", "json"]
+    command = [sys.executable, "-m", "cachedoctor", "tune", str(folder / LOG), "-q", "-f", "json"]
     command += ["--requests", str(folder / BODIES), "--responses", str(folder / RESPONSES)]
     command += ["--tokenizer", str(model), "--template", str(model / "tokenizer_config.json")]
     for word in setting.split():

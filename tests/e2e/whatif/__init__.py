@@ -1,1 +1,1 @@
-"""Answers of ``cachedoctor simulate``, held against a real server that gets the same bodies afterwards."""
+"""Answers of ``cachedoctor tune --set``, held against a real server that gets the same bodies afterwards."""

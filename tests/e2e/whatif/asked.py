@@ -38,7 +38,7 @@ class Answer:
     real: int
     """As the server of that setting says."""
     replayed: int
-    """As ``cachedoctor simulate`` said before."""
+    """As ``cachedoctor tune --set`` said before."""
 
     @property
     def within(self) -> bool:
@@ -79,7 +79,7 @@ def _recorded(question: Question, model: Path, folder: Path) -> list[Sent]:
 
 
 def _simulated(question: Question, setting: str, folder: Path, model: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "cachedoctor", "simulate", str(folder / "server.0.log"), "-q", "-f", "json"]
+    command = [sys.executable, "-m", "cachedoctor", "tune", str(folder / "server.0.log"), "-q", "-f", "json"]
     command += ["--requests", str(folder / "requests.jsonl"), "--tokenizer", str(model)]
     command += ["--build", str(question.build), "--cmdline", " ".join(("llama-server", *question.options))]
     for word in setting.split():

@@ -4,23 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    MIN_LOST,
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    SessionFinding,
-    first_tokens,
-    n,
-    stated,
-    times,
-    token,
-    unfinished,
-)
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.client.changes import (
     field_that_differs,
     from_prompts,
@@ -28,10 +12,9 @@ from cachedoctor.diagnosis.rules.client.changes import (
     prompts_prove,
     texts_prove,
 )
-from cachedoctor.model import Confidence, Remedy, RuledOut, Session
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the bar of both printed texts stands inside the header."""
     if s.text_alone:
         return _by_text(s.request.seen.old_text or "", s.request.seen.new_text or "")
@@ -48,24 +31,26 @@ def decide(s: RuleContext) -> Match | None:
     if s.lcp is None:  # how much the client changed is not known: the values themselves have to differ
         found = _by_text(r.seen.old_text, r.seen.new_text)
         return None if found is None else msgspec.structs.replace(found, tokens=s.lost)
-    if s.client_lost < MIN_LOST:
+    if s.client_lost < kit.MIN_LOST:
         return None
     field = header_field(r.seen.new_text)
     if field is None or header_field(r.seen.old_text) is None:
         return None
-    return Match(s.lost, "high" if field else "medium", found=field or "header")
+    return kit.Match(s.lost, "high" if field else "medium", found=field or "header")
 
 
-def _by_text(old: str, new: str) -> Match | None:
+def _by_text(old: str, new: str) -> kit.Match | None:
     """Fire on the texts alone: the same field of the header, with another value. What it cost is not known."""
     field = field_that_differs(old, new)
     if field is None:
         return None
-    sure: Confidence = "high" if field not in ("", "cc_version") else "medium"  # that one is new in each conversation
-    return Match(0, sure, found=field or "header")
+    sure: kit.Confidence = (
+        "high" if field not in ("", "cc_version") else "medium"
+    )  # that one is new in each conversation
+    return kit.Match(0, sure, found=field or "header")
 
 
-def prove(s: RuleContext, match: Match) -> Proof:
+def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show both texts."""
     if not isinstance(match.found, str):
         return prompts_prove(s, match)
@@ -79,41 +64,43 @@ _WHY = (
 _SEE = ["https://github.com/ggml-org/llama.cpp/pull/21793", "https://code.claude.com/docs/en/llm-gateway-protocol"]
 
 
-def _remedies() -> list[Remedy]:
+def _remedies() -> list[kit.Remedy]:
     return [
         advice.client("claude-code/billing-header"),
-        Remedy("Behind a proxy or another client: strip the system text that starts with x-anthropic-billing-header."),
+        kit.Remedy(
+            "Behind a proxy or another client: strip the system text that starts with x-anthropic-billing-header."
+        ),
     ]
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Name the field and the switch of the client that turns the header off."""
     f, r = g.numbers, g.worst_request
     matched = (
-        f"only {first_tokens(f['lcp'])} of {n(r.prompt_tokens)} tokens matched"
+        f"only {kit.first_tokens(f['lcp'])} of {kit.n(r.prompt_tokens)} tokens matched"
         if f["lcp"] is not None
-        else f"the prompt has {n(r.prompt_tokens)}"
+        else f"the prompt has {kit.n(r.prompt_tokens)}"
     )
     cost = (
-        f"{n(g.tokens)} tokens recomputed over {times(g.count)}; {matched}"
+        f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}; {matched}"
         if g.tokens
-        else f"{times(g.count)}; this log does not say what that cost"
+        else f"{kit.times(g.count)}; this log does not say what that cost"
     )
     at = (
-        f"the prompts differ from {token(f['lcp'])} on"
+        f"the prompts differ from {kit.token(f['lcp'])} on"
         if f["lcp"] is not None
         else "the prompts differ in their first words"
     )
-    return FindingText(
+    return kit.FindingText(
         f"Claude Code's billing header changes between requests ({f['field']}): {cost}",
         _WHY,
         _remedies(),
         [
-            RuledOut(
+            kit.RuledOut(
                 "slot-held-other-prompt",
                 "the text before the bar is the same header, so the slot held this client's prompt",
             ),
-            RuledOut(
+            kit.RuledOut(
                 "no-usable-checkpoint",
                 f"{at}; a checkpoint could save no more than that",
             ),
@@ -122,25 +109,24 @@ def say(g: Group) -> FindingText:
     )
 
 
-def alone(session: Session) -> list[SessionFinding]:
+def alone(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it of two headers that differ, in prompts, dumps or a diff of them that were pasted."""
-    said = stated(session, "header")
-    if said is None or said.before is None or not unfinished(session):
+    said = kit.stated(session, "header")
+    if said is None or said.before is None or not kit.unfinished(session):
         return []
-    sure: Confidence = "medium" if said.field == "cc_version" else "high"
-    words = FindingText(
+    sure: kit.Confidence = "medium" if said.field == "cc_version" else "high"
+    words = kit.FindingText(
         f"Claude Code's billing header changes between requests ({said.field}); this input does not say what that cost",
         _WHY,
         _remedies(),
         references=_SEE,
     )
     evidence = [(said.mark, "the header, with another value"), (said.before, "the one before it")]
-    return [SessionFinding(words, "", evidence, confidence=sure)]
+    return [kit.SessionFinding(words, "", evidence, confidence=sure)]
 
 
-RULE = RequestRule(
-    "CD101",
-    "billing-header",
+RULE = kit.rule(
+    __name__,
     "A client's billing header changes in every request",
     decide,
     prove,

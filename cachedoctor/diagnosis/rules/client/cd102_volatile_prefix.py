@@ -6,22 +6,7 @@ import re
 
 import msgspec
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    MIN_LOST,
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    SessionFinding,
-    n,
-    stated,
-    times,
-    token,
-    unfinished,
-)
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.client.changes import (
     by_difference,
     from_prompts,
@@ -33,7 +18,6 @@ from cachedoctor.diagnosis.rules.client.changes import (
 )
 from cachedoctor.knowledge import clients
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.model import Remedy, RuledOut, Session
 
 _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
@@ -64,7 +48,7 @@ def volatile_kind(old: str, new: str) -> str | None:
     return "number" if re.match(r"^\s*\d", after_new) and re.match(r"^\s*\d", after_old) else None
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when values of a volatile kind differ at the bar and most of the prompt lies behind it."""
     if s.text_alone:
         return _by_text(s.request.seen.old_text or "", s.request.seen.new_text or "")
@@ -79,13 +63,13 @@ def decide(s: RuleContext) -> Match | None:
     if s.lcp is None:  # how much the client changed is not known: the values themselves have to differ
         found = _by_text(r.seen.old_text, r.seen.new_text)
         return None if found is None else msgspec.structs.replace(found, tokens=s.lost)
-    if s.client_lost < MIN_LOST or header_field(r.seen.new_text) is not None:
+    if s.client_lost < kit.MIN_LOST or header_field(r.seen.new_text) is not None:
         return None
     before = r.seen.new_text.partition(" | ")[0].strip(" .")
     kind = volatile_kind(r.seen.old_text, r.seen.new_text)
     if kind is None or not before:
         return None  # without a word before the bar (SLOTS_N_DIFF=0) the kind would be a guess
-    return Match(
+    return kit.Match(
         s.lost, "high" if kind != "number" else "medium", _client(r.seen.old_text, r.seen.new_text), found=kind
     )
 
@@ -100,7 +84,7 @@ _NAME = late(r"[/\\]|\.[A-Za-z]{1,4}\b|=")
 """In the word at the bar: a path, a file or a command, as tool calls have them in their newest message."""
 
 
-def _by_text(old: str, new: str) -> Match | None:
+def _by_text(old: str, new: str) -> kit.Match | None:
     """Fire on a date, a clock or an id at the bars of the texts alone; how much lies behind them is not known."""
     if header_field(new) is not None:
         return None
@@ -110,67 +94,70 @@ def _by_text(old: str, new: str) -> Match | None:
     if kind in (None, "number") or not before.strip(" .") or any(_NAME.search(word) for word in words):
         return None
     same = old.partition(" | ")[2].strip() == after.strip()
-    return None if same else Match(0, "medium", _client(old, new), found=kind)
+    return None if same else kit.Match(0, "medium", _client(old, new), found=kind)
 
 
 _HOISTED = "system-hoisted"
-_FREEZE = Remedy("In the client: freeze the value for the whole conversation, or move it into the last user message.")
-_LOOK = Remedy("Look at both prompts with: cachedoctor diff PROMPT1 PROMPT2", ["cachedoctor diff before.txt after.txt"])
+_FREEZE = kit.Remedy(
+    "In the client: freeze the value for the whole conversation, or move it into the last user message."
+)
+_LOOK = kit.Remedy(
+    "Look at both prompts with: cachedoctor diff PROMPT1 PROMPT2", ["cachedoctor diff before.txt after.txt"]
+)
 
 
-def prove(s: RuleContext, match: Match) -> Proof:
+def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show both texts."""
     if not isinstance(match.found, str):
         return prompts_prove(s, match)
     return texts_prove(s, kind=match.found)
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Name the kind of value and where it belongs."""
     f, r = g.numbers, g.worst_request
-    at = "" if f["lcp"] is None else f" at {token(f['lcp'])}"
+    at = "" if f["lcp"] is None else f" at {kit.token(f['lcp'])}"
     cost = (
-        f"{n(g.tokens)} tokens recomputed over {times(g.count)}; the prompt has {n(r.prompt_tokens)} tokens"
+        f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}; the prompt has {kit.n(r.prompt_tokens)} tokens"
         if g.tokens
-        else f"{times(g.count)}; this log does not say what that cost"
+        else f"{kit.times(g.count)}; this log does not say what that cost"
     )
-    return FindingText(
+    return kit.FindingText(
         f"the system prompt grew by a message{at}: {cost}"
         if f["kind"] == _HOISTED
         else f"a {f['kind']}{at} changed: {cost}",
         f"Reuse ends at the first differing token, however equal the rest is.{why_client(g)}",
         [*by_difference(g, [_FREEZE]), _LOOK],
         [
-            RuledOut("billing-header", "the text at the bar is no billing header"),
-            RuledOut("slot-held-other-prompt", "the texts before the bar agree"),
+            kit.RuledOut("billing-header", "the text at the bar is no billing header"),
+            kit.RuledOut("slot-held-other-prompt", "the texts before the bar agree"),
         ],
         references(g),
     )
 
 
-def alone(session: Session) -> list[SessionFinding]:
+def alone(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it of the first change in a diff of two prompts that was pasted."""
-    said = stated(session, "value")
-    if said is None or said.before is None or not unfinished(session):
+    said = kit.stated(session, "value")
+    if said is None or said.before is None or not kit.unfinished(session):
         return []
-    words = FindingText(
-        f"a {said.field} in line {n(said.numbers['place'])} of the prompt changed; this input does not say what that cost",
+    words = kit.FindingText(
+        f"a {said.field} in line {kit.n(said.numbers['place'])} of the prompt changed; this input does not say what that cost",
         "Reuse ends at the first differing token, however equal the rest is. A diff does not tell how much of the prompt stands "
         "behind that line: near the end it costs next to nothing.",
         [_FREEZE, _LOOK],
         [
-            RuledOut(
+            kit.RuledOut(
                 "history-rewritten", "but for values of this kind the first changed line is the same in both prompts"
             )
         ],
     )
     evidence = [(said.mark, "the value in the second prompt"), (said.before, "the same in the first one")]
-    return [SessionFinding(words, "", evidence, confidence="medium")]
+    return [kit.SessionFinding(words, "", evidence, confidence="medium")]
 
 
-RULE = RequestRule(
-    "CD102",
-    "volatile-prefix",
+RULE = kit.rule(
+    __name__,
     "A date, time, id or counter in the head of the prompt changes",
     decide,
     prove,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import FindingText, Group, Match, RequestRule, RuleContext, n, times, token
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.client.changes import (
     by_difference,
     from_prompts,
@@ -12,7 +11,6 @@ from cachedoctor.diagnosis.rules.client.changes import (
     seen_in_prompts,
     why_client,
 )
-from cachedoctor.model import Remedy
 
 _WHAT = {
     "tool-added": "a tool was added",
@@ -25,12 +23,12 @@ _WHAT = {
 }
 
 
-_KEEP = Remedy(
+_KEEP = kit.Remedy(
     "In the client: keep the tool list the same for the whole conversation, sorted, with the same JSON each time."
 )
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the prompts given beside the log first differ in their tools."""
     first = s.changed(*_WHAT)
     if (
@@ -42,11 +40,11 @@ def decide(s: RuleContext) -> Match | None:
     return from_prompts(s, first)
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say what happened to the tools."""
     f = g.numbers
-    return FindingText(
-        f"{_WHAT[f['kind']]} at {token(f['lcp'])}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+    return kit.FindingText(
+        f"{_WHAT[f['kind']]} at {kit.token(f['lcp'])}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
         "Templates render the tools in front of the conversation, and nothing behind the change can be reused."
         + why_client(g),
         by_difference(g, [_KEEP]),
@@ -55,8 +53,12 @@ def say(g: Group) -> FindingText:
     )
 
 
-RULE = RequestRule(
-    "CD103", "tools-changed", "The list of tools in the prompt changed", decide, prompts_prove, say,
+RULE = kit.rule(
+    __name__,
+    "The list of tools in the prompt changed",
+    decide,
+    prompts_prove,
+    say,
     on=("text",),
     needs=advice.needs_prompts,
-)  # fmt: skip
+)

@@ -2,20 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    MIN_LOST,
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    marked,
-    n,
-    times,
-    token,
-)
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.client.changes import (
     cost_of_change,
     from_prompts,
@@ -27,13 +14,12 @@ from cachedoctor.diagnosis.rules.client.changes import (
 )
 from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.server_options import name_for
-from cachedoctor.model import OptionChange, Remedy, RuledOut, as_typed
 
 _SLACK_BEFORE, _SLACK_AFTER = 12, 3
 """Tokens: the template's opening of a reply (``<|im_start|>assistant``, ``<think>``) belongs to the prompt's end."""
 
 
-def reply_start(s: RuleContext) -> int | None:
+def reply_start(s: kit.RuleContext) -> int | None:
     """Prompt length of the earlier turn at whose reply the common prefix ends, or None."""
     lcp = s.lcp
     if lcp is None:
@@ -42,7 +28,7 @@ def reply_start(s: RuleContext) -> int | None:
     return next((end for end in reversed(ends) if -_SLACK_BEFORE <= lcp - end <= _SLACK_AFTER), None)
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when a tool loop that was reused ends, and the prefix now ends where an earlier reply begins."""
     if not s.lost:
         return None
@@ -50,7 +36,7 @@ def decide(s: RuleContext) -> Match | None:
     if first is not None:
         return from_prompts(s, first, cost_of_change(s))
     told = s.known and not s.changed("appended")  # prompts hold no replies: that one came back without its reasoning
-    if told or s.client_lost < MIN_LOST or s.own_slot is False or s.early:
+    if told or s.client_lost < kit.MIN_LOST or s.own_slot is False or s.early:
         return None
     end = reply_start(s)
     if end is None:
@@ -58,67 +44,69 @@ def decide(s: RuleContext) -> Match | None:
     since = [h for h in s.history if (h.prompt_tokens or 0) > end]
     if not since or not all(h.outcome == "reused" for h in since):
         return None  # the turns in between must have kept that reply
-    return Match(cost_of_change(s), "medium")
+    return kit.Match(cost_of_change(s), "medium")
 
 
-def prove(s: RuleContext, match: Match) -> Proof:
+def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show where the prefix ends, and what was reused."""
     if match.found is not None:
         return prompts_prove(s, match)
     r = s.request
-    return Proof(
-        marked(
+    return kit.Proof(
+        kit.marked(
             r,
             ("n_past", "common prefix"),
             ("select", "most of the new prompt matches, less of the old one is kept"),
-            ("timing", "tokens recomputed"),
+            kit.RECOMPUTED,
         )[0],
-        marked(r, ("cached", "tokens reused"), ("new", "the new prompt"), ("old", "what the slot held")),
+        kit.marked(r, kit.REUSED, ("new", "the new prompt"), ("old", "what the slot held")),
         {"lcp": s.lcp, "changed": r.lost_client},
     )
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say where the history was cut and how the server or the client keeps reasoning."""
     f, session = g.numbers, g.session
     low, high = advice.span(session)
     remedies = [
-        Remedy(
+        kit.Remedy(
             "In the client: send reasoning_content of earlier turns back unchanged (llama-server accepts it since January 2026)."
         )
     ]
     if session.at_least(10809) is True:
         remedies.append(
-            Remedy(
+            kit.Remedy(
                 "This build keeps reasoning by default where the chat template can: drop --no-reasoning-preserve if it is set, and "
                 "see chat_template_caps.supports_preserve_reasoning in /props. It costs context."
             )
         )
     elif name_for(server_options.REASONING, low, high):
         remedies.append(
-            Remedy(
+            kit.Remedy(
                 "Let the chat template keep reasoning. It costs context: the reasoning stays in every later prompt.",
-                options=as_typed("--reasoning-preserve"),
+                options=kit.as_typed("--reasoning-preserve"),
             )
         )
     else:
         remedies.append(
-            Remedy(
+            kit.Remedy(
                 'With a template that knows the switch (Qwen3.5 and newer; GLM: {"clear_thinking":false}), keep reasoning. It costs '
                 "context.",
-                options=[OptionChange("--chat-template-kwargs", '{"preserve_thinking":true}')],
+                options=[kit.OptionChange("--chat-template-kwargs", '{"preserve_thinking":true}')],
                 purpose="depends",
             )
         )
-    return FindingText(
-        f"the history changed where an earlier reply begins ({token(f['lcp'])}), and {n(f['changed'])} tokens of old turns are gone, "
-        f"{n(g.tokens)} tokens recomputed over {times(g.count)}",
+    return kit.FindingText(
+        f"the history changed where an earlier reply begins ({kit.token(f['lcp'])}), and {kit.n(f['changed'])} tokens of old turns are gone, "
+        f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
         "The turns before reused everything; then the prefix ends right at the start of an earlier reply. That is what dropped "
         f"reasoning looks like: template or client leave it out once a new user message follows.{why_before(g)}{why_client(g)}",
         with_client(g, remedies),
         [
-            RuledOut("retokenised-tail", f"{n(f['changed'])} tokens changed, more than re-tokenisation explains"),
-            RuledOut(
+            kit.RuledOut(
+                "retokenised-tail", f"{kit.n(f['changed'])} tokens changed, more than re-tokenisation explains"
+            ),
+            kit.RuledOut(
                 "history-rewritten",
                 "not excluded by lengths alone: an edited reply looks the same; only the text decides",
             ),
@@ -131,12 +119,4 @@ def say(g: Group) -> FindingText:
     )
 
 
-RULE = RequestRule(
-    "CD104",
-    "reasoning-stripped",
-    "Reasoning of earlier turns disappears from the prompt",
-    decide,
-    prove,
-    say,
-    on=("changed",),
-)
+RULE = kit.rule(__name__, "Reasoning of earlier turns disappears from the prompt", decide, prove, say, on=("changed",))

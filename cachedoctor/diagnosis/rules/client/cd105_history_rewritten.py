@@ -4,21 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from cachedoctor.diagnosis.rules import advice, ram
-from cachedoctor.diagnosis.rules.base import (
-    EARLY,
-    MIN_LOST,
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    marked,
-    n,
-    times,
-    token,
-)
+from cachedoctor.diagnosis.rules import advice, kit, ram
 from cachedoctor.diagnosis.rules.client.changes import (
     by_difference,
     cost_of_change,
@@ -28,12 +14,11 @@ from cachedoctor.diagnosis.rules.client.changes import (
     why_before,
     why_client,
 )
-from cachedoctor.model import First, Remedy, RuledOut
 
-_APPEND = Remedy(
+_APPEND = kit.Remedy(
     "Keep the history append-only in the client: no reminders or file contents moved to the newest message, no edits of old turns."
 )
-_BY_HAND = Remedy("If this was an edit or a compaction by hand, it costs once and is fine.")
+_BY_HAND = kit.Remedy("If this was an edit or a compaction by hand, it costs once and is fine.")
 _OPENING = ("messages[0]", "messages[1]", "input[0]", "input[1]")
 """Places in a request of the first message of a user."""
 SAME_PLACE = 16
@@ -44,17 +29,17 @@ AGAIN = 64
 """Bytes: what two texts have in common by chance."""
 LATE = 0.75
 """Share of a prompt from which on a common prefix ends in its last turn."""
-_TWO_SESSIONS = RuledOut(
+_TWO_SESSIONS = kit.RuledOut(
     "shared-prefix-steal",
     "not excluded: two sessions with one system prompt that take turns on the slot can have the same lengths; the request bodies decide",
 )
 
-_SEPARATE = RuledOut(
+_SEPARATE = kit.RuledOut(
     "new-conversations", "not excluded: separate prompts with one system prompt look the same; nothing is to mend then"
 )
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the prefix ends inside the history: neither near its head nor at its tail."""
     asked = s.changed("compaction-request")
     if asked is not None and s.lost:
@@ -67,25 +52,25 @@ def decide(s: RuleContext) -> Match | None:
     if first is not None:
         return _in_prompts(s, first)
     r = s.request
-    if s.known or s.client_lost < MIN_LOST or s.own_slot is False or s.lcp is None or r.shifted or s.forked:
+    if s.known or s.client_lost < kit.MIN_LOST or s.own_slot is False or s.lcp is None or r.shifted or s.forked:
         return None
     earlier = s.said_before("CD105")
     again = not _wanted(s) and (sum(earlier) >= 2 or earlier[-1:] == [True])
     tokens = cost_of_change(s) if again else 0  # a single edit or compaction was wanted: no fix would have saved it
     if again and _one_length(s):  # separate prompts look the same, of which nobody could have reused more
-        return Match(0, "low", at_most=s.client_lost, severity="note", undecided=True)
+        return kit.Match(0, "low", at_most=s.client_lost, severity="note", undecided=True)
     sure = s.own_slot and not r.other_candidates and not _others(s) and (again or not _in_first_prompt(s))
-    return Match(tokens, "medium" if sure else "low")
+    return kit.Match(tokens, "medium" if sure else "low")
 
 
-def _goes_on(s: RuleContext) -> bool:
+def _goes_on(s: kit.RuleContext) -> bool:
     """Whether the place of a change that was said before has only become early, as the conversation grew behind it."""
     if not s.own_slot or s.lcp is None or s.said_before("CD105")[-1:] != [True]:
         return False
     return s.lcp >= (s.history[-1].common_prefix_tokens or 0) - SAME_PLACE
 
 
-def _wanted(s: RuleContext) -> bool:
+def _wanted(s: kit.RuleContext) -> bool:
     """Whether nobody could have reused more: behind a turn that went on, a shorter prompt begins a new conversation with
     the same system prompt; one of the same length that parts near its end, as before, is the last turn once more."""
     if not s.history:
@@ -98,7 +83,7 @@ def _wanted(s: RuleContext) -> bool:
     return prompt <= length + SAME_PLACE and same and (s.lcp or 0) >= LATE * prompt
 
 
-def _in_prompts(s: RuleContext, first: First) -> Match:
+def _in_prompts(s: kit.RuleContext, first: kit.First) -> kit.Match:
     again = not _wanted(s) and s.said_before("CD105")[-1:] == [True]
     by_hand = not again and not (s.early and _of_head(first.place))  # nobody edits the head in the middle of a chat
     match = from_prompts(s, first, 0 if by_hand or _all_new(s) else cost_of_change(s))
@@ -107,7 +92,7 @@ def _in_prompts(s: RuleContext, first: First) -> Match:
     return match
 
 
-def _all_new(s: RuleContext) -> bool:
+def _all_new(s: kit.RuleContext) -> bool:
     """Whether nothing that stood behind the difference was sent again: another draft of the last message, of which nobody
     could have reused more."""
     return s.difference is not None and s.difference.sent_again is not None and s.difference.sent_again <= AGAIN
@@ -118,32 +103,36 @@ def _of_head(place: str | None) -> bool:
     return (place or "").startswith(("messages[0]", "input[0]", "system", "instructions"))
 
 
-def prove(s: RuleContext, match: Match) -> Proof:
+def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show where the prefix ends, and what the slot held."""
     if match.found is not None:
         return prompts_prove(s, match)
     r = s.request
-    primary, *related = marked(
+    return kit.proof(
         r,
         ("n_past", "common prefix, and what the slot held"),
         ("new", "the new prompt"),
         ("select", "share of the slot's content that was kept"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
+        kit.REUSED,
+        kit.RECOMPUTED,
+        most=3,
+        numbers={
+            "lcp": s.lcp,
+            "reference": r.reference_tokens,
+            "changed": r.lost_client,
+            "fixed": _same_place(s),
+            "two": bool(r.other_candidates) or _others(s),
+            "compared": s.difference is not None,
+        },
     )
-    numbers = {
-        "lcp": s.lcp, "reference": r.reference_tokens, "changed": r.lost_client, "fixed": _same_place(s),
-        "two": bool(r.other_candidates) or _others(s), "compared": s.difference is not None,
-    }  # fmt: skip
-    return Proof(primary, related[:3], numbers)
 
 
-def _in_first_prompt(s: RuleContext) -> bool:
+def _in_first_prompt(s: kit.RuleContext) -> bool:
     """The prefix ends inside the first prompt: a new conversation with the same system prompt parts there as well."""
     return s.history[0].prompt_tokens is None or (s.lcp or 0) < s.history[0].prompt_tokens if s.history else True
 
 
-def _others(s: RuleContext) -> bool:
+def _others(s: kit.RuleContext) -> bool:
     """Whether conversations with one system prompt have these lengths: in turn, or each new, so that prompts do not grow."""
     if not s.history or not _in_first_prompt(s):
         return False
@@ -152,7 +141,7 @@ def _others(s: RuleContext) -> bool:
     return stands or (ram.goes_on_earlier(s) and not _same_place(s))
 
 
-def _one_length(s: RuleContext) -> bool:
+def _one_length(s: kit.RuleContext) -> bool:
     """Whether all prompts have one length and part at one place in the first: texts in one form behind one instruction.
 
     A client that drops old messages leaves prompts of different lengths.
@@ -165,11 +154,11 @@ def _one_length(s: RuleContext) -> bool:
     )
 
 
-def _lengths(s: RuleContext) -> list[int]:
+def _lengths(s: kit.RuleContext) -> list[int]:
     return [turn.prompt_tokens or 0 for turn in s.history] + [s.request.prompt_tokens or 0]
 
 
-def _same_place(s: RuleContext) -> bool:
+def _same_place(s: kit.RuleContext) -> bool:
     """The third request at least whose prefix ends at the same token, while the prompt grows."""
     before = [h for h, said in zip(s.history, s.said_before("CD105"), strict=True) if said]
     places = [h.common_prefix_tokens or 0 for h in before[-2:]] + [s.lcp or 0]
@@ -177,20 +166,20 @@ def _same_place(s: RuleContext) -> bool:
     return len(places) == 3 and max(places) - min(places) <= SAME_PLACE and sizes == sorted(set(sizes))
 
 
-def _of_request(g: Group) -> FindingText:
+def _of_request(g: kit.Group) -> kit.FindingText:
     """Say that the request for a summary has another head than what it sums up."""
     f = g.numbers
-    return FindingText(
-        f"the request for a summary of the conversation has another head than the conversation: {n(g.tokens)} tokens recomputed "
-        f"over {times(g.count)}",
+    return kit.FindingText(
+        f"the request for a summary of the conversation has another head than the conversation: {kit.n(g.tokens)} tokens recomputed "
+        f"over {kit.times(g.count)}",
         f"With another system prompt or other tools it shares no beginning with the conversation that it sums up.{why_client(g)}",
         by_difference(g, []),
-        [RuledOut("slot-held-other-prompt", f"the two prompts themselves diverge at {token(f['lcp'])}")],
+        [kit.RuledOut("slot-held-other-prompt", f"the two prompts themselves diverge at {kit.token(f['lcp'])}")],
         references(g),
     )
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say where the history parts and what in a client does that."""
     f, r = g.numbers, g.worst_request
     if f.get("kind") == "compaction-request":
@@ -198,12 +187,12 @@ def say(g: Group) -> FindingText:
     least = "at least " if "held_tokens" in r.at_least else ""
     again = " more than once" if g.count > 1 else ""
     what = "first message" if _of_head(f.get("place")) else "history"
-    place = f"from {token(f['lcp'])} of {least}{n(f['reference'])} on"
-    return FindingText(
+    place = f"from {kit.token(f['lcp'])} of {least}{kit.n(f['reference'])} on"
+    return kit.FindingText(
         (
-            f"the {what} changed{again}, at worst {place}: {n(g.tokens)} tokens recomputed over {times(g.count)}"
+            f"the {what} changed{again}, at worst {place}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}"
             if g.tokens
-            else f"the {what} changed {place} ({least}{n(f['changed'])} tokens dropped): {times(g.count)}"
+            else f"the {what} changed {place} ({least}{kit.n(f['changed'])} tokens dropped): {kit.times(g.count)}"
         ),
         "The beginning of the conversation matches, its later part does not: a message was edited, removed, moved or rendered "
         "differently. Reuse ends there."
@@ -216,28 +205,27 @@ def say(g: Group) -> FindingText:
         + why_client(g),
         by_difference(g, [_APPEND, _BY_HAND, advice.show_text(g.session, compared=f.get("compared", True))]),
         [
-            RuledOut("prefix-diverges-early", _not_the_head(g)),
-            RuledOut("retokenised-tail", f"{n(f['changed'])} tokens changed"),
+            kit.RuledOut("prefix-diverges-early", _not_the_head(g)),
+            kit.RuledOut("retokenised-tail", f"{kit.n(f['changed'])} tokens changed"),
             *([_TWO_SESSIONS, _SEPARATE] if f.get("two") else []),
         ],
         references(g),
     )
 
 
-def _not_the_head(g: Group) -> str:
+def _not_the_head(g: kit.Group) -> str:
     """What excludes an unknown change of the head: a long common prefix, or prompts that show the change."""
     f, r = g.numbers, g.worst_request
     lcp, prompt = r.common_prefix_tokens or 0, r.prompt_tokens or 0
-    if f.get("place") and lcp < EARLY * prompt:
+    if f.get("place") and lcp < kit.EARLY * prompt:
         return "the prompts themselves show which message changed"
-    if lcp < EARLY * min(prompt, r.reference_tokens or prompt):
+    if lcp < kit.EARLY * min(prompt, r.reference_tokens or prompt):
         return "the change lay behind most of the prompt at first; the conversation grew behind it"
-    return f"{n(f['lcp']).replace('~', 'about ')} of {n(r.prompt_tokens)} tokens match"
+    return f"{kit.n(f['lcp']).replace('~', 'about ')} of {kit.n(r.prompt_tokens)} tokens match"
 
 
-RULE = RequestRule(
-    "CD105",
-    "history-rewritten",
+RULE = kit.rule(
+    __name__,
     "Old messages changed behind the head of the prompt",
     decide,
     prove,

@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    MIN_LOST,
-    FindingText,
-    Group,
-    Match,
-    RequestRule,
-    RuleContext,
-    n,
-    times,
-    token,
-)
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.client.changes import (
     from_prompts,
     prompts_prove,
@@ -22,20 +11,19 @@ from cachedoctor.diagnosis.rules.client.changes import (
     why_client,
     with_client,
 )
-from cachedoctor.model import First, Remedy
 
 _KINDS = ("retokenised", "whitespace", "template", "special-token")
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the prompts differ in the last few tokens only, and the server lost more than these."""
     first = s.changed(*_KINDS)
-    if first is None or not s.lost or not 0 < _behind(s, first) < MIN_LOST:
+    if first is None or not s.lost or not 0 < _behind(s, first) < kit.MIN_LOST:
         return None
     return from_prompts(s, first)
 
 
-def _behind(s: RuleContext, first: First) -> int:
+def _behind(s: kit.RuleContext, first: kit.First) -> int:
     """Tokens that the slot held behind the difference; 0 when unknown."""
     difference, reference = s.difference, s.request.reference_tokens
     if difference is None or reference is None:
@@ -52,17 +40,17 @@ def _behind(s: RuleContext, first: First) -> int:
     return difference.a.tokens - first.token + reply
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say why so few tokens can cost so many."""
     f = g.numbers
-    return FindingText(
-        f"the last turn came back as other tokens from {token(f['lcp'])} on: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+    return kit.FindingText(
+        f"the last turn came back as other tokens from {kit.token(f['lcp'])} on: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
         "A reply that is rendered again need not give the tokens that were generated. Attention memory loses these few; "
         f"hybrid, recurrent and sliding-window memory go back to a checkpoint before them.{why_client(g)}",
         with_client(
             g,
             [
-                Remedy(
+                kit.Remedy(
                     "Nothing to mend in most clients; newer builds keep a checkpoint before the last user message, so it costs little."
                 )
             ],
@@ -72,8 +60,12 @@ def say(g: Group) -> FindingText:
     )
 
 
-RULE = RequestRule(
-    "CD107", "retokenised-tail", "The end of the last turn comes back as other tokens", decide, prompts_prove, say,
+RULE = kit.rule(
+    __name__,
+    "The end of the last turn comes back as other tokens",
+    decide,
+    prompts_prove,
+    say,
     on=("text",),
     needs=advice.needs_prompts,
-)  # fmt: skip
+)

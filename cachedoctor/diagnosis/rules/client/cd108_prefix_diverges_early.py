@@ -4,28 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from cachedoctor.diagnosis.rules import advice, ram
-from cachedoctor.diagnosis.rules.base import (
-    EARLY,
-    MIN_LOST,
-    SHORT,
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    length,
-    marked,
-    n,
-    recomputed,
-    times,
-)
+from cachedoctor.diagnosis.rules import advice, kit, ram
 from cachedoctor.diagnosis.rules.checkpoints import held_whole, serves
-from cachedoctor.model import Confidence, Remedy, RuledOut
 
 
-def _confidence(s: RuleContext) -> Confidence:
+def _confidence(s: kit.RuleContext) -> kit.Confidence:
     """High only when the slot is known to have held this conversation's previous turn, and it happens again."""
     r = s.request
     if s.by_the_book is False:
@@ -37,7 +20,7 @@ def _confidence(s: RuleContext) -> Confidence:
     if r.ram_refused:  # its own last prompt was in RAM, by its length, and did not match; once, it may be another's
         return "low" if not repeated else "high" if r.reference_lcp is not None or not r.other_candidates else "medium"
     if s.own_slot is False and r.ram_best_lcp is not None:
-        return ("high" if repeated else "medium") if r.ram_best_lcp < EARLY * s.whole else "low"
+        return ("high" if repeated else "medium") if r.ram_best_lcp < kit.EARLY * s.whole else "low"
     if s.own_slot is False:
         return "medium" if r.seen.choice.looked and repeated else "low"
     if s.own_slot is None or r.other_candidates or ram.takes_turns(s):
@@ -51,7 +34,7 @@ def _confidence(s: RuleContext) -> Confidence:
     return "medium" if alone or nothing_in_ram else "low"
 
 
-def _perhaps_erased(s: RuleContext) -> bool:
+def _perhaps_erased(s: kit.RuleContext) -> bool:
     """Whether a program may have emptied its slot over the API: not even the frame of a message was reused, and neither
     that nor the kind of memory is in the log."""
     r = s.request
@@ -60,7 +43,7 @@ def _perhaps_erased(s: RuleContext) -> bool:
     )
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the common prefix is short and the slot held, or may have held, this thread's previous turn."""
     if not s.lost or not s.early or (s.own_slot is False and not ram.copy_refused(s)):
         return None
@@ -69,36 +52,36 @@ def decide(s: RuleContext) -> Match | None:
     most = s.lcp_at_most
     if s.lcp is None and "slot_files" in s.facts.shows:
         return None  # slots are saved, erased and restored from outside, which prints nothing
-    if most is None or s.whole - most < MIN_LOST or (s.lcp is not None and s.client_lost < MIN_LOST):
+    if most is None or s.whole - most < kit.MIN_LOST or (s.lcp is not None and s.client_lost < kit.MIN_LOST):
         return None
     if s.request.cut:
         return _of_excerpt(s)
     by_lengths = _by_lengths_alone(s)
     if (s.own_slot is None and not s.history and not s.facts.starts_cold) or (by_lengths and _begins(s)):
         # what came before is not in the log: it may be a new one
-        return Match(_cost(s), "low", severity="note", undecided=True) if s.whole >= s.min_prompt else None
-    return None if by_lengths else Match(_cost(s), _confidence(s))
+        return kit.Match(_cost(s), "low", severity="note", undecided=True) if s.whole >= s.min_prompt else None
+    return None if by_lengths else kit.Match(_cost(s), _confidence(s))
 
 
-def _begins(s: RuleContext) -> bool:
+def _begins(s: kit.RuleContext) -> bool:
     """Whether only one turn came before, and that is the first of its slot in a log whose start is missing."""
     return _second(s) and s.history[0].seen.fresh
 
 
-def _second(s: RuleContext) -> bool:
+def _second(s: kit.RuleContext) -> bool:
     return s.own_slot is True and len(s.history) == 1 and not s.facts.starts_cold
 
 
-def _cost(s: RuleContext) -> int:
+def _cost(s: kit.RuleContext) -> int:
     """Tokens that an unchanged head would have saved; a prefix that was at hand and refused is the server's own loss."""
     lcp = s.lcp
-    if lcp is None or s.server_lost < MIN_LOST:
+    if lcp is None or s.server_lost < kit.MIN_LOST:
         return s.lost
     at_hand = held_whole(s) or any(serves(check, lcp, s) for check in s.request.seen.checks)
     return s.client_lost if at_hand and s.request.seen.forced else s.lost
 
 
-def _by_lengths_alone(s: RuleContext) -> bool:
+def _by_lengths_alone(s: kit.RuleContext) -> bool:
     """Whether only a longer prompt speaks for this conversation: the slot was not chosen for its content, no text is
     known, and no copy in RAM would have come back to a conversation whose slot another one had taken."""
     r = s.request
@@ -108,27 +91,27 @@ def _by_lengths_alone(s: RuleContext) -> bool:
     return r.slot_named or not s.setup.ram_keeps_all
 
 
-def _of_excerpt(s: RuleContext) -> Match | None:
+def _of_excerpt(s: kit.RuleContext) -> kit.Match | None:
     """Fire where the lengths alone are known: whose prompt the slot held is not, so that it is no more than a note."""
     r = s.request
-    if s.whole < max(s.min_prompt, SHORT * (r.held_tokens or 0)):
+    if s.whole < max(s.min_prompt, kit.SHORT * (r.held_tokens or 0)):
         return None  # too short to matter, or a side request: what the slot held is not gone by that
     least, at_most = s.changed_tokens
-    return Match(least, "low", at_most=at_most, severity="note", undecided=True)
+    return kit.Match(least, "low", at_most=at_most, severity="note", undecided=True)
 
 
-def prove(s: RuleContext, match: Match) -> Proof:
+def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show where the prefix ends, and which checkpoints lie beyond it."""
     r, most = s.request, s.lcp_at_most or 0
     beyond = bool(r.seen.checks) and all(serves(c, most, s) is False for c in r.seen.checks) and not held_whole(s)
-    primary, *related = marked(
+    primary, *related = kit.marked(
         r,
         ("n_past", "common prefix with what the slot held"),
         ("select", "similarity with every idle slot is low"),
         ("ram_copy", "this conversation's last prompt, by its length, went into the RAM cache"),
         ("ram_candidate", "common prefix with a prompt in RAM"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
+        kit.REUSED,
+        kit.RECOMPUTED,
         ("new", "the new prompt, after the bar"),
         ("old", "what the slot held, after the bar"),
         ("check", "a checkpoint beyond the common prefix" if beyond else "a checkpoint that was looked at"),
@@ -147,7 +130,7 @@ def prove(s: RuleContext, match: Match) -> Proof:
         "erased": _perhaps_erased(s),
         "sure": r.lcp_exact or s.lcp == r.cached_tokens or r.reference_lcp is not None,
     }
-    return Proof(primary, related[:3], numbers, s.difference)
+    return kit.Proof(primary, related[:3], numbers, s.difference)
 
 
 _WHOSE = {
@@ -159,44 +142,44 @@ _WHOSE = {
 }
 
 
-_TAKEN = RuledOut("slot-held-other-prompt", "not excluded: the log does not show whose prompt the slot held")
+_TAKEN = kit.RuledOut("slot-held-other-prompt", "not excluded: the log does not show whose prompt the slot held")
 
-_ERASED = RuledOut(
+_ERASED = kit.RuledOut(
     "slot-erased",
     "not excluded: this level hides the kind of memory, and a slot that a program erased over the API, which a server with --slot-save-path allows",
 )
 
-_NEW = RuledOut(
+_NEW = kit.RuledOut(
     "new-conversation", "not excluded: its earlier turns, if any, are not in this log; nothing is to mend then"
 )
 
 
-def _left_open(f: dict[str, Any]) -> list[RuledOut]:
+def _left_open(f: dict[str, Any]) -> list[kit.RuledOut]:
     if f["turns"]:
         return [
-            RuledOut(
+            kit.RuledOut(
                 "cache-ram-disabled",
                 "not excluded: two conversations in turn, each longer than the one before, would leave the same lengths, and without "
                 "the RAM prompt cache each loses the slot to the other",
             )
         ]
     if f["evicted"]:
-        return [_TAKEN, RuledOut("cache-ram-too-small", "not excluded: a prompt left the full RAM cache just then")]
+        return [_TAKEN, kit.RuledOut("cache-ram-too-small", "not excluded: a prompt left the full RAM cache just then")]
     taken = [_TAKEN] if f["own"] is None or f["first"] else []
     return [*taken, *([_ERASED] if f["erased"] else []), *([_NEW] if f["new"] else [])]
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say where the prompts diverge, and which candidates are left."""
     f, r = g.numbers, g.worst_request
     where = (
-        f"after {n(f['lcp'])} tokens"
+        f"after {kit.n(f['lcp'])} tokens"
         if f["lcp"] is not None and f["sure"]
-        else f"after about {n(f['lcp'])} tokens"
+        else f"after about {kit.n(f['lcp'])} tokens"
         if f["lcp"] is not None
-        else f"within the first {n(f['most'])} tokens"
+        else f"within the first {kit.n(f['most'])} tokens"
     )
-    out = [RuledOut("no-usable-checkpoint", "a checkpoint can give back no more than the common prefix")]
+    out = [kit.RuledOut("no-usable-checkpoint", "a checkpoint can give back no more than the common prefix")]
     if f["beyond"]:
         lie = (
             "end beyond the common prefix of {} tokens, and begin too late to be cut back to it"
@@ -204,23 +187,23 @@ def say(g: Group) -> FindingText:
             else "lie beyond the common prefix of {} tokens"
         )
         out.append(
-            RuledOut(
+            kit.RuledOut(
                 "swa-threshold-misfire",
-                f"all {f['beyond']} checkpoints {lie.format(n(f['most']))}: no threshold could have used them",
+                f"all {f['beyond']} checkpoints {lie.format(kit.n(f['most']))}: no threshold could have used them",
             )
         )
     shared = (
-        f"The slot held {length(r, 'held_tokens')} tokens, and the new prompt of {length(r, 'prompt_tokens')} shares only its first tokens with them. "
+        f"The slot held {kit.length(r, 'held_tokens')} tokens, and the new prompt of {kit.length(r, 'prompt_tokens')} shares only its first tokens with them. "
         if r.held_tokens
         else ""
     )
     if f["erased"]:
         shared = (
-            f"The request before left {length(r, 'held_tokens')} tokens in the slot, and next to none of the new prompt of "
-            f"{length(r, 'prompt_tokens')} was there: its head changed, or, with --slot-save-path, a program may have erased the slot. "
+            f"The request before left {kit.length(r, 'held_tokens')} tokens in the slot, and next to none of the new prompt of "
+            f"{kit.length(r, 'prompt_tokens')} was there: its head changed, or, with --slot-save-path, a program may have erased the slot. "
         )
-    return FindingText(
-        f"the prompt differs from the one before it {where}: {recomputed(g)} over {times(g.count)}",
+    return kit.FindingText(
+        f"the prompt differs from the one before it {where}: {kit.recomputed(g)} over {kit.times(g.count)}",
         shared
         + _WHOSE[f["own"]]
         + "Candidates: a billing header (billing-header), a date or id in the system prompt (volatile-prefix), a changed tool list "
@@ -233,7 +216,7 @@ def say(g: Group) -> FindingText:
                 advice.client(
                     "claude-code/billing-header", "With Claude Code, first rule out its billing header.", sure=False
                 ),
-                Remedy(
+                kit.Remedy(
                     "Or save two consecutive request bodies of the client and compare them.",
                     ["cachedoctor diff request1.json request2.json"],
                 ),
@@ -243,9 +226,8 @@ def say(g: Group) -> FindingText:
     )
 
 
-RULE = RequestRule(
-    "CD108",
-    "prefix-diverges-early",
+RULE = kit.rule(
+    __name__,
     "The prompt changed near its head; the log shows where, not what",
     decide,
     prove,

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    marked,
-    n,
-    times,
-)
-from cachedoctor.model import Remedy, RuledOut, Server, left_out
+from cachedoctor.diagnosis.rules import advice, kit
 
 
-def _shows_forcing(facts: Server) -> bool:
+def _shows_forcing(facts: kit.Server) -> bool:
     """Whether a forced re-processing would be in this log: default level before b9873, trace after."""
     return "forcing" in facts.shows
 
 
-def _tells_adapters(s: RuleContext) -> bool:
+def _tells_adapters(s: kit.RuleContext) -> bool:
     """Whether a change of adapters would show, which clears the slot just so: b9294 and newer print it at trace level,
     bodies tell as well."""
     return "adapters" in s.facts.shows or s.difference is not None
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when nothing is reused although the slot holds nearly the whole prompt and nothing forced that."""
     r = s.request
     if (
@@ -51,18 +39,15 @@ def decide(s: RuleContext) -> Match | None:
     if visible and kept_all and s.facts.memory != "attention" and r.seen.checks:
         return None
     sure = visible and _tells_adapters(s) and (s.facts.memory == "attention" or kept_all) and not r.seen.checks
-    return Match(s.lost, "high" if sure else "medium" if visible or chosen else "low")
+    return kit.Match(s.lost, "high" if sure else "medium" if visible or chosen else "low")
 
 
-def prove(s: RuleContext, _: Match) -> Proof:
-    """Show how much the slot held, and that none of it was reused."""
-    primary, *related = marked(
-        s.request,
-        ("select", "the slot holds nearly all of this prompt"),
-        ("cached", "nothing reused"),
-        ("timing", "tokens recomputed"),
-    )
-    return Proof(primary, related, {"visible": _shows_forcing(s.facts), "told": _tells_adapters(s)})
+PROOF = kit.lines(
+    ("select", "the slot holds nearly all of this prompt"),
+    ("cached", "nothing reused"),
+    kit.RECOMPUTED,
+    numbers=lambda s: {"visible": _shows_forcing(s.facts), "told": _tells_adapters(s)},
+)
 
 
 _HIDDEN = (
@@ -71,45 +56,47 @@ _HIDDEN = (
 _ON_THE_SERVER = "On the server: drop --no-cache-prompt (and LLAMA_ARG_CACHE_PROMPT=0)"
 
 
-def _tell_apart(g: Group) -> Remedy:
+def _tell_apart(g: kit.Group) -> kit.Remedy:
     words, changes = advice.show_accounting(g.session)
-    return Remedy(
+    return kit.Remedy(
         f"To tell them apart, look at the request bodies, or at more of the log: {words}.",
         options=changes,
         purpose="look",
     )
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say what to remove."""
     f, r = g.numbers, g.worst_request
     told = g.session.setting("cache_prompt") is False
-    out = [RuledOut("prefix-diverges-early", f"similarity {r.similarity:.3f}: the slot held this prompt's beginning")]
+    out = [
+        kit.RuledOut("prefix-diverges-early", f"similarity {r.similarity:.3f}: the slot held this prompt's beginning")
+    ]
     if not f["told"]:
         out.append(
-            RuledOut(
+            kit.RuledOut(
                 "lora-changed",
                 "not excluded: a request with other LoRA adapters or scales reuses nothing either, and this level hides that",
             )
         )
     if f["visible"]:
-        out.append(RuledOut("no-usable-checkpoint", "the server would have printed that it forces re-processing"))
+        out.append(kit.RuledOut("no-usable-checkpoint", "the server would have printed that it forces re-processing"))
     elif g.session.memory is None:
-        out.append(RuledOut("checkpoints-disabled", _HIDDEN))
-    return FindingText(
-        f"nothing was reused although the slot held {100 * (r.similarity or 0):.1f} % of the prompt: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        out.append(kit.RuledOut("checkpoints-disabled", _HIDDEN))
+    return kit.FindingText(
+        f"nothing was reused although the slot held {100 * (r.similarity or 0):.1f} % of the prompt: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
         "That is what cache_prompt=false does: the server starts at token 0 without looking at what it holds."
         + ("" if f["told"] else " At this level other causes leave the same lines."),
         [
-            Remedy('In the client: drop "cache_prompt": false from the request body (the default is true).'),
+            kit.Remedy('In the client: drop "cache_prompt": false from the request body (the default is true).'),
             *([] if f["told"] else [_tell_apart(g)]),
             *(
                 []
                 if g.session.at_least(7827) is False
                 else [
-                    Remedy(
+                    kit.Remedy(
                         _ON_THE_SERVER + (", as the command line has it." if told else ", b7827 and newer."),
-                        options=left_out("--no-cache-prompt", "LLAMA_ARG_CACHE_PROMPT") if told else [],
+                        options=kit.left_out("--no-cache-prompt", "LLAMA_ARG_CACHE_PROMPT") if told else [],
                     )
                 ]
             ),
@@ -118,12 +105,11 @@ def say(g: Group) -> FindingText:
     )
 
 
-RULE = RequestRule(
-    "CD109",
-    "cache-prompt-off",
+RULE = kit.rule(
+    __name__,
     "The request switched prompt caching off",
     decide,
-    prove,
+    PROOF,
     say,
     needs=lambda s: (
         None

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    marked,
-    n,
-    times,
-)
-from cachedoctor.model import Remedy, RuledOut
+from cachedoctor.diagnosis.rules import advice, kit
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the server says that it clears a slot for other adapters, and the slot's content was of use."""
     r = s.request
     if not ("lora" in r.marks or asked(s)) or r.cached_tokens or (r.similarity is not None and r.similarity < 0.1):
@@ -25,35 +13,35 @@ def decide(s: RuleContext) -> Match | None:
     matched = s.lcp if s.lcp is not None else s.lost
     if not s.lost or not matched:
         return None
-    return Match(min(s.lost, matched), "high" if r.seen.choice.selected_by == "lcp" or s.own_slot else "medium")
+    return kit.Match(min(s.lost, matched), "high" if r.seen.choice.selected_by == "lcp" or s.own_slot else "medium")
 
 
-def asked(s: RuleContext) -> bool:
+def asked(s: kit.RuleContext) -> bool:
     """Whether the bodies of a request and the one before it ask for other adapters, or other scales."""
     return s.difference is not None and any(setting.place == "lora" for setting in s.difference.settings)
 
 
-def prove(s: RuleContext, _: Match) -> Proof:
+def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     """Show the server's message, or else that nothing was reused; the bodies are given beside the log."""
     r = s.request
-    shown = marked(
+    shown = kit.marked(
         r,
         ("select", "the slot holds this prompt's beginning"),
         ("cached", "nothing reused"),
-        ("timing", "tokens recomputed"),
+        kit.RECOMPUTED,
     )
     primary, rest = (
         (shown[0], shown[1:]) if "lora" not in r.marks else ((r.marks["lora"], "the server clears the slot"), shown)
     )
-    return Proof(primary, rest, {"lcp": s.lcp, "printed": "lora" in r.marks})
+    return kit.Proof(primary, rest, {"lcp": s.lcp, "printed": "lora" in r.marks})
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say why a cache belongs to its adapters, and how to keep one for each."""
     f = g.numbers
-    held = f"the {n(f['lcp'])} matching tokens of the slot" if f["lcp"] is not None else "what the slot held"
-    return FindingText(
-        f"the LoRA adapters or their scales changed, and the cache was cleared for it: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+    held = f"the {kit.n(f['lcp'])} matching tokens of the slot" if f["lcp"] is not None else "what the slot held"
+    return kit.FindingText(
+        f"the LoRA adapters or their scales changed, and the cache was cleared for it: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
         f"Keys and values depend on the adapters that computed them, so the server threw {held} away. "
         + (
             "The two numbers in the line count adapters; equal numbers mean that only a scale changed."
@@ -61,7 +49,7 @@ def say(g: Group) -> FindingText:
             else "The bodies of the requests ask for them."
         ),
         [
-            Remedy(
+            kit.Remedy(
                 'In the client: send the same "lora" list, with the same scales, in every request of a conversation; requests without one '
                 "take the adapters set at start-up or by POST /lora-adapters."
             ),
@@ -72,7 +60,7 @@ def say(g: Group) -> FindingText:
             ),
         ],
         [
-            RuledOut(
+            kit.RuledOut(
                 "cache-prompt-off",
                 "the server says that it cleared the cache itself" if f["printed"] else "the bodies show what changed",
             )
@@ -81,9 +69,8 @@ def say(g: Group) -> FindingText:
     )
 
 
-RULE = RequestRule(
-    "CD111",
-    "lora-changed",
+RULE = kit.rule(
+    __name__,
     "LoRA adapters or scales changed, which clears the cache",
     decide,
     prove,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import MIN_LOST, Group, Match, Proof, RuleContext, marked, n, token
+from cachedoctor.diagnosis.rules.kit import MIN_LOST, Group, Match, Proof, RuleContext, marked, n, token
 from cachedoctor.knowledge import clients
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Confidence, First, Remedy, RuledOut

@@ -2,47 +2,32 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    MIN_LOST,
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    length,
-    marked,
-    n,
-    recomputed,
-    times,
-)
-from cachedoctor.model import Remedy, RuledOut, Session
+from cachedoctor.diagnosis.rules import advice, kit
 
 BUNCH = 2048
 """Tokens: checkpoints that span less, at the end of a slot four times as long, are bunched there."""
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when a loss is left that no rule could explain, or where only the symptom is in the log."""
     r = s.request
     if s.too_small:
-        return Match(0, "low", key="small")
+        return kit.Match(0, "low", key="small")
     if not s.lost:
         at_hand = _thrown_away(s)
-        return Match(0, "low", found=at_hand, severity="warning" if at_hand else None) if s.symptom else None
+        return kit.Match(0, "low", found=at_hand, severity="warning" if at_hand else None) if s.symptom else None
     left = s.server_lost if s.lcp is not None else s.lost
-    if r.shifted or left < max(MIN_LOST, 0.05 * (r.reference_tokens or 0)):
+    if r.shifted or left < max(kit.MIN_LOST, 0.05 * (r.reference_tokens or 0)):
         return None
     if s.lcp is not None and 2 * (r.cached_tokens or 0) >= s.lcp:
         return None  # an older checkpoint was used: the normal grain of such memory
     earlier = s.earlier
     if earlier is None:
-        return Match(left, "low")
-    return Match(max(0, min(left, earlier - (r.cached_tokens or 0))), "low", at_most=left)
+        return kit.Match(left, "low")
+    return kit.Match(max(0, min(left, earlier - (r.cached_tokens or 0))), "low", at_most=left)
 
 
-def _thrown_away(s: RuleContext) -> tuple[int, int] | None:
+def _thrown_away(s: kit.RuleContext) -> tuple[int, int] | None:
     """(common prefix at least, tokens at hand) where checkpoints inside the common prefix were erased without a search.
 
     The slot was chosen because most of it is kept, and held what its farthest checkpoint covers at least.
@@ -55,33 +40,33 @@ def _thrown_away(s: RuleContext) -> tuple[int, int] | None:
     return (common, max(inside)) if inside and max(inside) >= s.min_prompt else None
 
 
-def prove(s: RuleContext, match: Match) -> Proof:
+def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show the little that the log tells."""
     r = s.request
-    primary, *related = marked(
+    primary, *related = kit.marked(
         r,
         ("forced", "the symptom"),
         ("select", "the slot choice"),
         ("erased", "a checkpoint that was erased"),
-        ("timing", "tokens recomputed"),
+        kit.RECOMPUTED,
         ("release", "length at the end"),
         ("start", "the request"),
     )
     numbers = {"symptom": not s.lost, "at_hand": match.found, "erased": sorted(end + 1 for _, end in r.seen.erased_at)}
     numbers |= {"small": match.key, "least": s.min_prompt}
     others = [(mark, label) for mark, label in related if mark.line != primary[0].line]
-    return Proof(primary, others[:2], numbers)
+    return kit.Proof(primary, others[:2], numbers)
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say which causes are left and what would tell."""
     r, session = g.worst_request, g.session
     if g.numbers["small"]:
         return _small(g)
     if g.numbers["symptom"]:
         return _symptom(g)
-    return FindingText(
-        f"reuse was lost, and this log cannot show why: {recomputed(g)} over {times(g.count)}",
+    return kit.FindingText(
+        f"reuse was lost, and this log cannot show why: {kit.recomputed(g)} over {kit.times(g.count)}",
         "Left open: the client changed the prompt (prefix-diverges-early, history-rewritten), the memory could not go back (no-usable-checkpoint, checkpoints-disabled), "
         + ("caching was off (cache-prompt-off), " if (r.similarity or 0) > 0.5 else "")
         + (
@@ -97,7 +82,7 @@ def say(g: Group) -> FindingText:
     )
 
 
-def _experiment(session: Session) -> list[Remedy]:
+def _experiment(session: kit.Session) -> list[kit.Remedy]:
     """Offer the RAM prompt cache where the log says that it is off: if that helps, a slot had been taken."""
     off = session.settings.get("cache_ram_mib")
     if off is None or off.value != 0:
@@ -105,7 +90,7 @@ def _experiment(session: Session) -> list[Remedy]:
     where = f"line {off.line} of this log says so" if off.line is not None else "the command line says so"
     known = advice.cache_ram(session)
     return [
-        Remedy(
+        kit.Remedy(
             f"Or try it: the RAM prompt cache is off ({where}). {known.text} If prompts are reused then, other conversations had taken the slots.",
             options=known.options,
             purpose="depends",
@@ -113,19 +98,19 @@ def _experiment(session: Session) -> list[Remedy]:
     ]
 
 
-def _small(g: Group) -> FindingText:
+def _small(g: kit.Group) -> kit.FindingText:
     """Say that the symptom is no harm here."""
-    r, least = g.worst_request, n(g.numbers["least"])
+    r, least = g.worst_request, kit.n(g.numbers["least"])
     size = (
-        f"a prompt of {n(r.prompt_tokens)} tokens was computed again"
+        f"a prompt of {kit.n(r.prompt_tokens)} tokens was computed again"
         if 0 < (r.prompt_tokens or 0) < g.numbers["least"]
-        else f"nothing was reused of a slot that held {length(r, 'held_tokens')} tokens"
+        else f"nothing was reused of a slot that held {kit.length(r, 'held_tokens')} tokens"
     )
-    return FindingText(
-        f"{size}: too small to matter ({times(g.count)})",
+    return kit.FindingText(
+        f"{size}: too small to matter ({kit.times(g.count)})",
         f"Requests for a title or a topic look like this. What is shorter than {least} tokens is not judged (min-prompt-tokens).",
         [
-            Remedy(
+            kit.Remedy(
                 "If a long prompt is slow, give the lines of that one: its length stands behind n_tokens or progress.",
                 purpose="look",
             )
@@ -136,23 +121,27 @@ def _small(g: Group) -> FindingText:
 # ---- the symptom alone
 
 
-def _symptom(g: Group) -> FindingText:
+def _symptom(g: kit.Group) -> kit.FindingText:
     session, at_hand = g.session, g.numbers["at_hand"]
     if at_hand is not None:
-        return FindingText(
-            f"at least {n(at_hand[0])} tokens matched and none was reused, though a checkpoint of {n(at_hand[1])} tokens was at hand",
+        return kit.FindingText(
+            f"at least {kit.n(at_hand[0])} tokens matched and none was reused, though a checkpoint of {kit.n(at_hand[1])} tokens was at hand",
             "The server erased it without looking at it. Candidates: the request had cache_prompt false, a restore failed, or the "
             "checkpoint was refused; these lines do not say which.",
-            [Remedy("See whether the client sends cache_prompt: false."), _turns(session)],
-            [RuledOut("no-usable-checkpoint", f"a checkpoint of {n(at_hand[1])} tokens lay inside the common prefix")],
+            [kit.Remedy("See whether the client sends cache_prompt: false."), _turns(session)],
+            [
+                kit.RuledOut(
+                    "no-usable-checkpoint", f"a checkpoint of {kit.n(at_hand[1])} tokens lay inside the common prefix"
+                )
+            ],
         )
     old = [_update(session)] if session.at_least(6751) is False else []
-    return FindingText(_seen(g), f"{_meaning(g)} {_deciding(session)}", [*old, _turns(session)], _candidates(g))
+    return kit.FindingText(_seen(g), f"{_meaning(g)} {_deciding(session)}", [*old, _turns(session)], _candidates(g))
 
 
-def _seen(g: Group) -> str:
+def _seen(g: kit.Group) -> str:
     r = g.worst_request
-    prompt = length(r, "prompt_tokens") if r.prompt_tokens or "prompt_tokens" in r.between else None
+    prompt = kit.length(r, "prompt_tokens") if r.prompt_tokens or "prompt_tokens" in r.between else None
     if r.seen.forced or r.seen.kept == 0:
         size = f" of {prompt} tokens" if prompt else ""
         return f"the whole prompt{size} was computed again, and these lines cannot show why"
@@ -161,7 +150,7 @@ def _seen(g: Group) -> str:
     )
 
 
-def _meaning(g: Group) -> str:
+def _meaning(g: kit.Group) -> str:
     r, erased = g.worst_request, g.numbers["erased"]
     words = (
         "It is a symptom of two families of causes: the client changed the prompt, or another conversation held the slot; or the prompt was "
@@ -170,11 +159,11 @@ def _meaning(g: Group) -> str:
         else "It was chosen for its age: a new conversation, a changed head of the prompt, or a slot that another conversation had taken."
     )
     if erased:
-        words += f" Nothing below {n(erased[0])} tokens could have come back: the first of the erased checkpoints covers so many."
+        words += f" Nothing below {kit.n(erased[0])} tokens could have come back: the first of the erased checkpoints covers so many."
     return words
 
 
-def _deciding(session: Session) -> str:
+def _deciding(session: kit.Session) -> str:
     """Name the lines of this build that tell the families apart."""
     lines = []
     if session.at_least(6900) is not False and session.at_least(9538) is not True:
@@ -186,9 +175,9 @@ def _deciding(session: Session) -> str:
     return f"{' or '.join(lines)} decides: a small N is the client or another conversation, one near the slot's length the server."
 
 
-def _turns(session: Session) -> Remedy:
+def _turns(session: kit.Session) -> kit.Remedy:
     words, changes = advice.show_accounting(session)
-    return Remedy(
+    return kit.Remedy(
         'Give the last two turns: from the line "selected slot" before the previous answer to the end, better the whole log. '
         f"To see more in it: {words}.",
         options=changes,
@@ -196,25 +185,25 @@ def _turns(session: Session) -> Remedy:
     )
 
 
-def _update(session: Session) -> Remedy:
+def _update(session: kit.Session) -> kit.Remedy:
     windows = " and up to b6123 none for sliding windows" if session.at_least(6180) is not True else ""
-    return Remedy(
+    return kit.Remedy(
         f"Update llama.cpp first: builds up to b6628 keep no checkpoints for hybrid and recurrent models{windows}, so that "
         "nothing brings their memory back."
     )
 
 
-def _candidates(g: Group) -> list[RuledOut]:
+def _candidates(g: kit.Group) -> list[kit.RuledOut]:
     """What is not excluded: checkpoints that all lie at the end of a long slot."""
     erased = g.numbers["erased"]
     if len(erased) < 2 or erased[-1] - erased[0] > BUNCH or erased[0] < 4 * BUNCH:
         return []
-    span = f"{n(erased[0])} to {n(erased[-1])}"
+    span = f"{kit.n(erased[0])} to {kit.n(erased[-1])}"
     return [
-        RuledOut(
+        kit.RuledOut(
             "checkpoints-bunched", f"not excluded: the checkpoints lie at {span} tokens, all at the end of the slot"
         ),
-        RuledOut("prefix-diverges-early", "not excluded: a changed head looks the same"),
+        kit.RuledOut("prefix-diverges-early", "not excluded: a changed head looks the same"),
     ]
 
 
@@ -222,9 +211,8 @@ EXPLAINED = tuple(f"CD{number}" for number in range(101, 500) if number not in (
 """Causes that explain a loss. CD104 and CD105 say what the client changed, not what the server lost on top."""
 
 
-RULE = RequestRule(
-    "CD901",
-    "log-too-terse",
+RULE = kit.rule(
+    __name__,
     "Tokens were lost, and this log cannot show why",
     decide,
     prove,

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import FindingText, InputRule
-from cachedoctor.model import Remedy
+from cachedoctor.diagnosis.rules import kit
 
 
-def say() -> FindingText:
+def say() -> kit.FindingText:
     """Say what a usable input looks like."""
-    return FindingText(
+    return kit.FindingText(
         "no line of this input is a log line of llama-server, vLLM or SGLang that cachedoctor knows",
         "Lines of llama-server look like: slot update_slots: id  0 | task 9 | new prompt, ... and go to standard error. "
         "Those of vLLM: INFO 11-20 23:44:58 [loggers.py:335] Engine 000: Avg prompt throughput: ... "
         "Those of SGLang: [2026-07-04 04:31:24] Prefill batch, #new-seq: 1, ...",
         [
-            Remedy(
+            kit.Remedy(
                 "Give the server's own output, all of it.",
                 ["llama-server -m model.gguf 2>&1 | tee server.log", "cachedoctor analyze server.log"],
                 purpose="look",
             ),
-            Remedy("The same for vLLM (vllm serve) and SGLang (python -m sglang.launch_server).", purpose="look"),
+            kit.Remedy("The same for vLLM (vllm serve) and SGLang (python -m sglang.launch_server).", purpose="look"),
         ],
     )
 
 
-RULE = InputRule("CD903", "unknown-format", "Nothing in the input was recognised", say)
+RULE = kit.input_rule(__name__, "Nothing in the input was recognised", say)

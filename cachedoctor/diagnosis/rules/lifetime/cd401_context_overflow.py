@@ -4,39 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    SessionFinding,
-    marked,
-    n,
-    stated,
-    times,
-)
-from cachedoctor.model import Remedy, Session
+from cachedoctor.diagnosis.rules import advice, kit
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire on the server's refusal, or where a prompt that does not fit was given back before its first batch."""
     if s.request.seen.error != "context-overflow":
         return None
-    return Match(0, "high" if "error" in s.request.marks else "medium")
+    return kit.Match(0, "high" if "error" in s.request.marks else "medium")
 
 
-def prove(s: RuleContext, _: Match) -> Proof:
+def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     """Show the refusal."""
     r = s.request
     numbers = {"tokens": r.seen.error_tokens or r.prompt_tokens, "limit": r.seen.error_limit or s.facts.n_ctx_slot}
-    line = marked(r, ("error", "the refusal"), ("prompt", "the prompt, and what fits into its slot"))[0]
-    return Proof(line, numbers=numbers)
+    return kit.proof(
+        r, ("error", "the refusal"), ("prompt", "the prompt, and what fits into its slot"), most=0, numbers=numbers
+    )
 
 
-def needs(session: Session) -> tuple[str, str] | None:
+def needs(session: kit.Session) -> tuple[str, str] | None:
     """Builds around b6900 refuse a prompt without a line; b6751 and b7079 print one again."""
     if session.at_least(6752) is True and session.at_least(7079) is False:
         return (
@@ -46,27 +33,27 @@ def needs(session: Session) -> tuple[str, str] | None:
     return None
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say by how much it is too long."""
-    return _text(g.numbers, g.session, f"{times(g.count)} refused")
+    return _text(g.numbers, g.session, f"{kit.times(g.count)} refused")
 
 
-def alone(session: Session) -> list[SessionFinding]:
+def alone(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it of the error's text alone, as a client got it."""
-    said = stated(session, "overflow")
+    said = kit.stated(session, "overflow")
     if said is None:
         return []
     f = {"tokens": said.numbers.get("tokens"), "limit": said.numbers.get("limit", session.n_ctx_slot)}
-    return [SessionFinding(_text(f, session, "the request was refused"), "", [(said.mark, "the refusal")], "error")]
+    return [kit.SessionFinding(_text(f, session, "the request was refused"), "", [(said.mark, "the refusal")], "error")]
 
 
-def _text(f: dict[str, Any], session: Session, what: str) -> FindingText:
+def _text(f: dict[str, Any], session: kit.Session, what: str) -> kit.FindingText:
     slots = session.n_slots
     whole = slots == 1 or session.setting("kv_unified") is True  # one slot may use all of the context
     split = f" The context is divided by {slots} slots." if slots and not whole else ""
-    context = f"a context of {n(f['limit'])} tokens" if f["limit"] else "the context"
-    size = f"a prompt of {n(f['tokens'])} tokens" if f["tokens"] else "a prompt"
-    return FindingText(
+    context = f"a context of {kit.n(f['limit'])} tokens" if f["limit"] else "the context"
+    size = f"a prompt of {kit.n(f['tokens'])} tokens" if f["tokens"] else "a prompt"
+    return kit.FindingText(
         f"{size} did not fit into {context}: {what}",
         f"llama-server no longer cuts prompts by itself; the client has to stay below the limit.{split}",
         [
@@ -77,15 +64,14 @@ def _text(f: dict[str, Any], session: Session, what: str) -> FindingText:
                 "Raise the context, or use fewer slots (--parallel) so that each gets more. Costs KV memory.",
                 f["tokens"] and slots and f["tokens"] * slots,
             ),
-            Remedy("Or tell the client the limit, so that it compacts its history in time."),
+            kit.Remedy("Or tell the client the limit, so that it compacts its history in time."),
         ],
         references=["https://github.com/ggml-org/llama.cpp/issues/17284"],
     )
 
 
-RULE = RequestRule(
-    "CD401",
-    "context-overflow",
+RULE = kit.rule(
+    __name__,
     "A prompt did not fit into the context",
     decide,
     prove,

@@ -2,64 +2,50 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    marked,
-    n,
-    times,
-)
-from cachedoctor.model import Remedy, as_typed
+from cachedoctor.diagnosis.rules import advice, kit
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire on the shift itself, and on the loss of the conversation's next turn."""
     if s.lost and s.history and s.history[-1].shifted:
-        return Match(s.lost, "high", found=s.history[-1])
-    return Match(0, "high") if s.request.shifted else None
+        return kit.Match(s.lost, "high", found=s.history[-1])
+    return kit.Match(0, "high") if s.request.shifted else None
 
 
-def prove(s: RuleContext, match: Match) -> Proof:
+def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show the shift."""
     r, before = s.request, match.found
     numbers = {"limit": s.facts.n_ctx_slot}
     if before is None:
-        shift = marked(r, ("shift", "the shift"), ("release", "truncated = 1"), ("cut", "the prompt was cut"))
-        return Proof(shift[0], numbers=numbers)
-    shown = marked(
+        shift = kit.marked(r, ("shift", "the shift"), ("release", "truncated = 1"), ("cut", "the prompt was cut"))
+        return kit.Proof(shift[0], numbers=numbers)
+    shown = kit.marked(
         r,
         ("select", "the shifted content no longer matches"),
-        ("timing", "tokens recomputed"),
+        kit.RECOMPUTED,
         ("start", "the next turn"),
     )
-    return Proof(marked(before, ("shift", "the shift"), ("release", "truncated = 1"))[0], shown, numbers)
+    return kit.Proof(kit.marked(before, ("shift", "the shift"), ("release", "truncated = 1"))[0], shown, numbers)
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say what the shift did."""
-    limit = f" of {n(g.numbers['limit'])} tokens" if g.numbers["limit"] else ""
-    return FindingText(
-        f"the context{limit} was full and was shifted: {times(g.count)}"
-        + (f", {n(g.tokens)} tokens recomputed" if g.tokens else ""),
+    limit = f" of {kit.n(g.numbers['limit'])} tokens" if g.numbers["limit"] else ""
+    return kit.FindingText(
+        f"the context{limit} was full and was shifted: {kit.times(g.count)}"
+        + (f", {kit.n(g.tokens)} tokens recomputed" if g.tokens else ""),
         "A context shift drops the older half behind the kept head. The next prompt still has it, so it matches nothing.",
         [
             advice.more_context(
                 g.session, "Raise the context, or let the client compact its history before the limit."
             ),
-            Remedy(
+            kit.Remedy(
                 "Or switch the shift off, so that the limit is reported instead.",
-                options=as_typed("--no-context-shift"),
+                options=kit.as_typed("--no-context-shift"),
                 purpose="depends",
             ),
         ],
     )
 
 
-RULE = RequestRule(
-    "CD402", "context-shift", "The context was shifted to make room", decide, prove, say, severity="note", on=("shift",)
-)
+RULE = kit.rule(__name__, "The context was shifted to make room", decide, prove, say, severity="note", on=("shift",))

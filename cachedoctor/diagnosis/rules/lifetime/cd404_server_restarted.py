@@ -2,52 +2,37 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import FindingText, Group, Match, Proof, RequestRule, RuleContext, marked, n
-from cachedoctor.model import Remedy, as_typed
+from cachedoctor.diagnosis.rules import kit
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire on the first request of a later run of the server."""
     r = s.request
     if not s.facts.setting("restarted") or s.slot_before is not None or s.before or r.outcome != "cold":
         return None
-    return Match(0, "high") if (r.prompt_tokens or 0) >= s.min_prompt else None
+    return kit.Match(0, "high") if (r.prompt_tokens or 0) >= s.min_prompt else None
 
 
-def prove(s: RuleContext, _: Match) -> Proof:
-    """Show the request."""
-    r = s.request
-    return Proof(
-        (r.marks["start"], "the first request after the restart"),
-        marked(r, ("timing", "all of it computed")),
-        {"prompt": r.prompt_tokens},
-    )
+PROOF = kit.lines(("timing", "all of it computed"), first=("start", "the first request after the restart"))
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say what a restart costs and how to soften it."""
-    f = g.numbers
-    return FindingText(
-        f"the server restarted; the first prompt after it ({n(f['prompt'])} tokens) had nothing to reuse",
+    r = g.worst_request
+    return kit.FindingText(
+        f"the server restarted; the first prompt after it ({kit.n(r.prompt_tokens)} tokens) had nothing to reuse",
         "Slots and the RAM prompt cache live in the process and end with it.",
         [
-            Remedy("If a model swapper or an idle timeout stops the server, keep it loaded for longer."),
-            Remedy(
+            kit.Remedy("If a model swapper or an idle timeout stops the server, keep it loaded for longer."),
+            kit.Remedy(
                 "Slots can be saved to files in a folder, and restored, through POST /slots/ID?action=save and restore.",
-                options=as_typed("--slot-save-path slots"),
+                options=kit.as_typed("--slot-save-path slots"),
                 purpose="depends",
             ),
         ],
     )
 
 
-RULE = RequestRule(
-    "CD404",
-    "server-restarted",
-    "The server was restarted; its caches were empty",
-    decide,
-    prove,
-    say,
-    severity="note",
-    on=("restarted",),
+RULE = kit.rule(
+    __name__, "The server was restarted; its caches were empty", decide, PROOF, say, severity="note", on=("restarted",)
 )

@@ -2,48 +2,36 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    marked,
-    n,
-    times,
-)
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.knowledge import server_options
-from cachedoctor.model import RuledOut
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire on the first request after a sleep, and on the return of each conversation from before it."""
     r = s.request
     if "slept" not in r.marks or (r.prompt_tokens or 0) < s.min_prompt or r.cached_tokens is None:
         return None
     if r.outcome != "cold" and not s.lost:
         return None
-    return Match(s.lost if r.thread_turn else 0, "high")
+    return kit.Match(s.lost if r.thread_turn else 0, "high")
 
 
-def prove(s: RuleContext, _: Match) -> Proof:
+def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     """Show that the server went to sleep."""
     r = s.request
     slept = r.marks["slept"]
-    shown = marked(
+    shown = kit.marked(
         r, ("select", "a slot never used since"), ("cached", "nothing to reuse"), ("timing", "all of it computed")
     )
-    return Proof((slept, "the server goes to sleep"), shown, {"line": slept.line})
+    return kit.Proof((slept, "the server goes to sleep"), shown, {"line": slept.line})
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say what sleeping ends, and how to sleep later."""
     f = g.numbers
-    cost = f": {n(g.tokens)} tokens recomputed" if g.tokens else ""
-    return FindingText(
-        f"the server had slept; {times(g.count)} found every cache empty afterwards{cost}",
+    cost = f": {kit.n(g.tokens)} tokens recomputed" if g.tokens else ""
+    return kit.FindingText(
+        f"the server had slept; {kit.times(g.count)} found every cache empty afterwards{cost}",
         f"After --sleep-idle-seconds without work the server frees model and context (line {f['line']}), and with them all slots, "
         "checkpoints and the RAM prompt cache. Task numbers and clock continue.",
         [
@@ -54,18 +42,11 @@ def say(g: Group) -> FindingText:
                 "If the pause was short: let the server wait longer before it sleeps, or drop the option (-1, the default, never sleeps).",
             )
         ],
-        [RuledOut("server-restarted", "the process continued: it says that it wakes, and task numbers continue")],
+        [kit.RuledOut("server-restarted", "the process continued: it says that it wakes, and task numbers continue")],
         ["https://github.com/ggml-org/llama.cpp/pull/18228"],
     )
 
 
-RULE = RequestRule(
-    "CD405",
-    "server-slept",
-    "The server slept; its caches were empty when it woke",
-    decide,
-    prove,
-    say,
-    severity="note",
-    on=("slept",),
+RULE = kit.rule(
+    __name__, "The server slept; its caches were empty when it woke", decide, prove, say, severity="note", on=("slept",)
 )

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.knowledge import builds, server_options
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.server_options import Name, Option, by_build, lacking, name_for
-from cachedoctor.model import Given, Mark, OptionChange, Remedy, Session, left_out
 
 _NAME = late(r"--?[A-Za-z][\w-]{0,80}")
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Compare the command line, and what the server itself refused, with the names of this build."""
     notes = []
     for given in session.given:
@@ -22,11 +20,11 @@ def inspect(session: Session) -> list[SessionFinding]:
             notes.append(_note(session, given, name))
     refused = session.said("refused_option")
     if refused is not None and refused.line is not None:
-        notes.append(_refused(session, str(refused.value), Mark(refused.line, refused.text)))
+        notes.append(_refused(session, str(refused.value), kit.Mark(refused.line, refused.text)))
     return notes
 
 
-def _note(session: Session, given: Given, name: Name | None) -> SessionFinding:
+def _note(session: kit.Session, given: kit.Given, name: Name | None) -> kit.SessionFinding:
     low, high = advice.span(session)
     why = (
         "A variable that the server does not know is ignored without a word."
@@ -35,12 +33,12 @@ def _note(session: Session, given: Given, name: Name | None) -> SessionFinding:
         "with another command line, or by another build."
     )
     build = "" if name is None else f" {builds.describe(session.build, low, high)}"
-    said = FindingText(
+    said = kit.FindingText(
         f"llama-server{build} does not know {given.written}: {_since(name, low)}",
         why,
         [_right_name(given.written, given.value, given.env, low, high)],
     )
-    return SessionFinding(said, given.written, of_cmdline=True)
+    return kit.SessionFinding(said, given.written, of_cmdline=True)
 
 
 def _since(name: Name | None, low: int | None) -> str:
@@ -50,35 +48,37 @@ def _since(name: Name | None, low: int | None) -> str:
     return f"b{name.last} is the last one known to have it" if gone else f"it came with b{name.first} at the latest"
 
 
-def _right_name(written: str, value: object, env: bool, low: int | None, high: int | None) -> Remedy:
+def _right_name(written: str, value: object, env: bool, low: int | None, high: int | None) -> kit.Remedy:
     """Say what this build calls it, what took its place, or that it has to be left out."""
     plain = server_options.plain(written)
     option, on, unlike = _meant(plain)
     if env:
         variable = next((n.text for n in option.env if n.exists(low, high)), None)
         if variable is not None:
-            known = [] if _value_text(value) is None else [OptionChange(variable, _value_text(value))]
-            return Remedy(f"This build reads {variable}.", options=[*left_out(written), *known])
+            known = [] if _value_text(value) is None else [kit.OptionChange(variable, _value_text(value))]
+            return kit.Remedy(f"This build reads {variable}.", options=[*kit.left_out(written), *known])
     off = not on or (env and value is False)
     right = name_for(option, low, high, off=off)
     if right is not None:
         said = f"Take {right}: {unlike}." if unlike else f"This build calls it {right}."
         number = None if option.kind == "switch" or off else _value_text(value)
         lacks = number is None and option.kind != "switch" and not off
-        return Remedy(said, options=[*left_out(written), *([] if lacks or unlike else [OptionChange(right, number)])])
+        return kit.Remedy(
+            said, options=[*kit.left_out(written), *([] if lacks or unlike else [kit.OptionChange(right, number)])]
+        )
     last = option.names[0].last if option.names else None
     if option.key in server_options.INSTEAD and last is not None and low is not None and low > last:
-        return Remedy(f"Leave it out: {server_options.INSTEAD[option.key]}.", options=left_out(written))
+        return kit.Remedy(f"Leave it out: {server_options.INSTEAD[option.key]}.", options=kit.left_out(written))
     names = option.off if off else option.names
     if not names:
-        return Remedy("Leave it out.", options=left_out(written))
+        return kit.Remedy("Leave it out.", options=kit.left_out(written))
     if lacking(option, low, high, off=off):
         said = f"Leave it out, or take a build that has it: {names[0].text} ({names[0].when})."
-        return Remedy(said, options=left_out(written))
+        return kit.Remedy(said, options=kit.left_out(written))
     later = f" From b9538 on {server_options.INSTEAD[option.key]}." if option.key in server_options.INSTEAD else ""
     also = f"; {unlike}" if unlike else ""
     said = f"Leave it out, or use what your build has: {by_build(option, off=off)}{also}.{later}"
-    return Remedy(said, options=left_out(written))
+    return kit.Remedy(said, options=kit.left_out(written))
 
 
 def _meant(plain: str) -> tuple[Option, bool, str]:
@@ -97,12 +97,12 @@ def _value_text(value: object) -> str | None:
     return f"{value}" if isinstance(value, int | float) else None
 
 
-def _refused_option(written: str) -> list[OptionChange]:
+def _refused_option(written: str) -> list[kit.OptionChange]:
     """Leave out what the server refused, where it is the name of an option at all."""
-    return left_out(written) if _NAME.fullmatch(written) else []
+    return kit.left_out(written) if _NAME.fullmatch(written) else []
 
 
-def _refused(session: Session, written: str, line: Mark) -> SessionFinding:
+def _refused(session: kit.Session, written: str, line: kit.Mark) -> kit.SessionFinding:
     low, high = advice.span(session)
     known = (
         server_options.plain(written) in server_options.BY_NAME or server_options.plain(written) in server_options.NEVER
@@ -110,19 +110,18 @@ def _refused(session: Session, written: str, line: Mark) -> SessionFinding:
     remedy = (
         _right_name(written, None, False, low, high)
         if known
-        else Remedy("Leave it out, or look it up in llama-server --help.", options=_refused_option(written))
+        else kit.Remedy("Leave it out, or look it up in llama-server --help.", options=_refused_option(written))
     )
-    said = FindingText(
+    said = kit.FindingText(
         f"the server did not start: it does not know {written}",
         "An option that the build does not know ends the start; a service manager then tries again and again.",
         [remedy],
     )
-    return SessionFinding(said, f"refused {written}", [(line, "the option that was refused")])
+    return kit.SessionFinding(said, f"refused {written}", [(line, "the option that was refused")])
 
 
-RULE = SessionRule(
-    "CD406",
-    "option-unknown",
+RULE = kit.session_rule(
+    __name__,
     "An option of the command line that this build does not know",
     inspect,
     needs=lambda s: None if s.setting("refused_option") else advice.needs_cmdline(s),

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import FindingText, Line, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.knowledge import cmdline, server_options
-from cachedoctor.model import Given, Mark, Remedy, Session, SettingName, as_typed, left_out
 
 _MEMORY = {
     "attention": "full attention",
@@ -17,13 +15,13 @@ _MEMORY = {
 }
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Look at every option of the command line together with what the log says of the server."""
     looks = (_swa_full, _checkpoints, _idle_slots, _disagreement, _cache_reuse, _divided, _cache_prompt)
     return [found for look in looks for found in look(session)]
 
 
-def _given(session: Session, *keys: str) -> Given | None:
+def _given(session: kit.Session, *keys: str) -> kit.Given | None:
     """Return the option as it was written last; what stands behind counts, the environment stands in front.
 
     A name that the build does not know is the business of CD406.
@@ -34,26 +32,26 @@ def _given(session: Session, *keys: str) -> Given | None:
     )
 
 
-def _line(session: Session, setting: SettingName, value: object, label: str) -> list[Line]:
+def _line(session: kit.Session, setting: kit.SettingName, value: object, label: str) -> list[kit.Line]:
     """The line of the log that says so, if there is one."""
     found = session.said(setting)
     if found is None or found.line is None or found.value is not value or not found.text:
         return []
-    return [(Mark(found.line, found.text), label)]
+    return [(kit.Mark(found.line, found.text), label)]
 
 
-def _swa_full(session: Session) -> Iterator[SessionFinding]:
+def _swa_full(session: kit.Session) -> Iterator[kit.SessionFinding]:
     given, said = _given(session, "swa_full"), session.said("swa_full")
     off = said is not None and said.value is False and said.line is not None
     by_memory = session.memory in ("attention", "hybrid", "recurrent") and not session.setting("n_swa")
     if off or (given is not None and given.value is True and by_memory):
         name = given.written if given is not None else "--swa-full"
-        yield SessionFinding(
-            FindingText(
+        yield kit.SessionFinding(
+            kit.FindingText(
                 f"{name} has no effect: the model has no sliding window",
                 "The option keeps all tokens of sliding-window layers, and this model has none. It does not help memory "
                 "that is recurrent.",
-                [Remedy("Leave it out.", options=left_out(name))],
+                [kit.Remedy("Leave it out.", options=kit.left_out(name))],
             ),
             "swa_full",
             _line(session, "swa_full", False, "the server switches it off"),
@@ -61,7 +59,7 @@ def _swa_full(session: Session) -> Iterator[SessionFinding]:
         )
 
 
-def _cache_reuse(session: Session) -> Iterator[SessionFinding]:
+def _cache_reuse(session: kit.Session) -> Iterator[kit.SessionFinding]:
     given = _given(session, "cache_reuse")
     if given is None or not isinstance(given.value, int | float) or given.value <= 0:
         return
@@ -76,12 +74,12 @@ def _cache_reuse(session: Session) -> Iterator[SessionFinding]:
         why = "the memory of this model cannot be shifted"
     else:
         return
-    yield SessionFinding(
-        FindingText(
-            f"{given.written} {n(given.value)} has no effect: {why}",
+    yield kit.SessionFinding(
+        kit.FindingText(
+            f"{given.written} {kit.n(given.value)} has no effect: {why}",
             "The option moves what follows a removed piece of the history to its new place. Reuse of the common prefix does "
             "not depend on it.",
-            [Remedy("Leave it out.", options=left_out(given.written))],
+            [kit.Remedy("Leave it out.", options=kit.left_out(given.written))],
         ),
         "cache_reuse",
         _line(session, "cache_reuse_supported", False, "the server switches it off"),
@@ -90,7 +88,7 @@ def _cache_reuse(session: Session) -> Iterator[SessionFinding]:
     )
 
 
-def _checkpoints(session: Session) -> Iterator[SessionFinding]:
+def _checkpoints(session: kit.Session) -> Iterator[kit.SessionFinding]:
     given = _given(session, "ctx_checkpoints", "checkpoint_min_step", "checkpoint_every")
     if given is None or "checkpoints" in session.shows:
         return
@@ -102,14 +100,14 @@ def _checkpoints(session: Session) -> Iterator[SessionFinding]:
         why = "with --swa-full the memory can go back to any token and makes no checkpoints"
     else:
         return
-    yield SessionFinding(
-        FindingText(
+    yield kit.SessionFinding(
+        kit.FindingText(
             f"{given.written} has no effect: {why}",
             "Checkpoints are saved states of memory that cannot be rewound: recurrent, hybrid, sliding-window.",
             [
-                Remedy(
+                kit.Remedy(
                     "Leave it out. If this model recomputes its prompts, the cause is another one.",
-                    options=left_out(given.written),
+                    options=kit.left_out(given.written),
                 )
             ],
         ),
@@ -118,7 +116,7 @@ def _checkpoints(session: Session) -> Iterator[SessionFinding]:
     )
 
 
-def _idle_slots(session: Session) -> Iterator[SessionFinding]:
+def _idle_slots(session: kit.Session) -> Iterator[kit.SessionFinding]:
     given = _given(session, "cache_idle_slots")
     if given is None or given.value is not True:
         return
@@ -128,11 +126,11 @@ def _idle_slots(session: Session) -> Iterator[SessionFinding]:
         need = "--kv-unified up to b9538"
     else:
         return
-    yield SessionFinding(
-        FindingText(
+    yield kit.SessionFinding(
+        kit.FindingText(
             f"{given.written} has no effect: it needs {need}",
             "It saves the prompts of idle slots into the RAM prompt cache.",
-            [Remedy("Leave it out, or give it what it needs.", options=left_out(given.written))],
+            [kit.Remedy("Leave it out, or give it what it needs.", options=kit.left_out(given.written))],
         ),
         "idle_slots",
         _line(session, "cache_idle_slots", False, "the server switches it off"),
@@ -140,7 +138,7 @@ def _idle_slots(session: Session) -> Iterator[SessionFinding]:
     )
 
 
-def _divided(session: Session) -> Iterator[SessionFinding]:
+def _divided(session: kit.Session) -> Iterator[kit.SessionFinding]:
     context, slots = _given(session, "ctx_size"), _given(session, "parallel")
     if context is None or slots is None or not isinstance(context.value, int) or not isinstance(slots.value, int):
         return
@@ -149,15 +147,15 @@ def _divided(session: Session) -> Iterator[SessionFinding]:
     each = context.value // slots.value
     if session.n_slots != slots.value or (session.n_ctx_slot or 0) >= context.value:
         return  # the log says otherwise
-    yield SessionFinding(
-        FindingText(
-            f"{context.written} {n(context.value)} is divided by {slots.written} {slots.value}: a slot, and so a prompt with its "
-            f"reply, has {n(each)} tokens",
+    yield kit.SessionFinding(
+        kit.FindingText(
+            f"{context.written} {kit.n(context.value)} is divided by {slots.written} {slots.value}: a slot, and so a prompt with its "
+            f"reply, has {kit.n(each)} tokens",
             "Without unified KV memory every slot gets an equal part of the context.",
             [
-                Remedy(
+                kit.Remedy(
                     "If one conversation needs more, let the slots share the context, or raise it.",
-                    options=as_typed(f"--parallel {slots.value} --ctx-size {context.value * slots.value}"),
+                    options=kit.as_typed(f"--parallel {slots.value} --ctx-size {context.value * slots.value}"),
                     purpose="depends",
                 )
             ],
@@ -168,7 +166,7 @@ def _divided(session: Session) -> Iterator[SessionFinding]:
     )
 
 
-def _cache_prompt(session: Session) -> Iterator[SessionFinding]:
+def _cache_prompt(session: kit.Session) -> Iterator[kit.SessionFinding]:
     given = _given(session, "cache_prompt")
     if given is None or given.value is not False:
         return
@@ -178,11 +176,11 @@ def _cache_prompt(session: Session) -> Iterator[SessionFinding]:
         if others
         else ""
     )
-    yield SessionFinding(
-        FindingText(
+    yield kit.SessionFinding(
+        kit.FindingText(
             f"{given.written} switches reuse off for every request that does not ask for it{also}",
             'A request reuses what its slot holds only with "cache_prompt": true in its body.',
-            [Remedy(f"Leave {given.written} out.", options=left_out(given.written))],
+            [kit.Remedy(f"Leave {given.written} out.", options=kit.left_out(given.written))],
         ),
         "cache_prompt",
         unless=("CD109",),
@@ -190,7 +188,7 @@ def _cache_prompt(session: Session) -> Iterator[SessionFinding]:
     )
 
 
-_COMPARED: dict[SettingName, str] = {
+_COMPARED: dict[kit.SettingName, str] = {
     "cache_ram_mib": "cache_ram",
     "ctx_checkpoints": "ctx_checkpoints",
     "kv_unified": "kv_unified",
@@ -198,7 +196,7 @@ _COMPARED: dict[SettingName, str] = {
 """Settings that lines of the start-up tell exactly, and their options."""
 
 
-def _disagreement(session: Session) -> Iterator[SessionFinding]:
+def _disagreement(session: kit.Session) -> Iterator[kit.SessionFinding]:
     """The log says otherwise than the command line: the command line is not the one that made it."""
     told = cmdline.settings(session.given)
     if "slot_count" in session.shows and told.get("n_slots", session.n_slots) != session.n_slots:
@@ -209,19 +207,19 @@ def _disagreement(session: Session) -> Iterator[SessionFinding]:
         if given is None or given.value is None or found is None or found.line is None or setting not in told:
             continue
         if found.value != told[setting]:
-            shown = [(Mark(found.line, found.text), "what the server says")] if found.text else []
+            shown = [(kit.Mark(found.line, found.text), "what the server says")] if found.text else []
             yield _disagrees(session, option, _with_unit(setting, found.value), shown)
 
 
-def _disagrees(session: Session, option: str, says: str, shown: list[Line] | None = None) -> SessionFinding:
+def _disagrees(session: kit.Session, option: str, says: str, shown: list[kit.Line] | None = None) -> kit.SessionFinding:
     given = _given(session, option)
     written = _with_value(given) if given is not None else option
-    return SessionFinding(
-        FindingText(
+    return kit.SessionFinding(
+        kit.FindingText(
             f"the command line has {written}, but the log says {says}, and the log counts",
             "The command line is not the one that started this server, a later option or a preset overrides it, or this build "
             "does not know it.",
-            [Remedy("Give the command line of the process that wrote this log.")],
+            [kit.Remedy("Give the command line of the process that wrote this log.")],
         ),
         f"disagrees {option}",
         shown or [],
@@ -229,7 +227,7 @@ def _disagrees(session: Session, option: str, says: str, shown: list[Line] | Non
     )
 
 
-def _with_value(given: Given) -> str:
+def _with_value(given: kit.Given) -> str:
     joint = "=" if given.env else " "
     return (
         given.written if given.value is True and not given.env else f"{given.written}{joint}{_value_text(given.value)}"
@@ -244,9 +242,4 @@ def _value_text(value: object) -> str:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
-RULE = SessionRule(
-    "CD407",
-    "option-without-effect",
-    "An option does nothing here, or not what it seems to do",
-    inspect,
-)
+RULE = kit.session_rule(__name__, "An option does nothing here, or not what it seems to do", inspect)

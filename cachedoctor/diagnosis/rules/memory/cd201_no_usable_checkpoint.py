@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    marked,
-    n,
-    times,
-)
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.checkpoints import serves
 from cachedoctor.diagnosis.rules.memory.rewinding import CLEARED, same_prefix, server_could_not
-from cachedoctor.diagnosis.rules.setup import PRINTS_CHECKS
-from cachedoctor.model import Confidence, Remedy, RuledOut, Session
 
 CAUSES = ("CD202", "CD203", "CD204", "CD205", "CD207", "CD208", "CD211", "CD308")
 """Rules that say why there was none."""
 
 
-def nothing_below(s: RuleContext) -> bool:
+def nothing_below(s: kit.RuleContext) -> bool:
     """No checkpoint at or below the common prefix: all lie beyond, or none was held."""
     lcp = s.lcp
     r = s.request
@@ -34,7 +21,7 @@ def nothing_below(s: RuleContext) -> bool:
     return not any(serves(check, most, s) for check in r.seen.checks)
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the memory needs a checkpoint at or below the prefix and had none."""
     r = s.request
     if (
@@ -45,57 +32,56 @@ def decide(s: RuleContext) -> Match | None:
     ):
         return None
     seen = bool(r.seen.checks or r.seen.held_positions) or _listed(s) or _makes_none(s)
-    sure: Confidence = "high" if s.pinned and r.seen.forced and seen and s.by_the_book is not False else "medium"
-    return Match(s.server_lost, sure)
+    sure: kit.Confidence = "high" if s.pinned and r.seen.forced and seen and s.by_the_book is not False else "medium"
+    return kit.Match(s.server_lost, sure)
 
 
-def _makes_none(s: RuleContext) -> bool:
+def _makes_none(s: kit.RuleContext) -> bool:
     """This build makes no checkpoints: none before b6180, up to b6628 none but of sliding windows."""
     hybrid = s.facts.memory in ("hybrid", "recurrent")
     return s.facts.at_least(6180) is False or (hybrid and s.facts.at_least(6751) is False)
 
 
-def _listed(s: RuleContext) -> bool:
+def _listed(s: kit.RuleContext) -> bool:
     """Whether every checkpoint that was looked at stands in the log.
 
     Builds that print no checks (up to b8156) could have refused a checkpoint unseen, unless its creation would stand
     here; where the beginning of the request is missing, the checks may be missing with it, and from b9873 on the
     default level hides them.
     """
-    return s.facts.at_least(PRINTS_CHECKS) is True and s.request.checkpoints_shown and not s.request.partial
+    return s.facts.at_least(kit.PRINTS_CHECKS) is True and s.request.checkpoints_shown and not s.request.partial
 
 
-def prove(s: RuleContext, _: Match) -> Proof:
+def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     """Show where the prefix ends, and the checkpoints beyond it."""
     r, listed = s.request, _listed(s)
-    primary, *related = marked(
+    return kit.proof(
         r,
         ("n_past", "common prefix, and what the slot held"),
         ("forced", "the symptom"),
         ("check", "a checkpoint beyond the common prefix"),
         ("select", "how much matched"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
+        kit.REUSED,
+        kit.RECOMPUTED,
+        most=4,
+        numbers={
+            "checks": len(r.seen.checks),
+            "lowest": min((c.pos_max + 1 for c in r.seen.checks), default=None),
+            "held": len(r.seen.checks)
+            if listed and r.seen.forced
+            else r.seen.held_checkpoints,  # a search that fails lists all
+            "listed": listed,
+            "made": "checkpoints" in s.facts.shows,
+            "drops": "dropped_checkpoints" in s.facts.shows,
+        },
     )
-    numbers = {
-        "lcp": s.lcp,
-        "checks": len(r.seen.checks),
-        "lowest": min((c.pos_max + 1 for c in r.seen.checks), default=None),
-        "held": len(r.seen.checks)
-        if listed and r.seen.forced
-        else r.seen.held_checkpoints,  # a search that fails lists all
-        "listed": listed,
-        "made": "checkpoints" in s.facts.shows,
-        "drops": "dropped_checkpoints" in s.facts.shows,
-    }
-    return Proof(primary, related[:4], numbers)
 
 
-def _why_none(g: Group) -> str:
+def _why_none(g: kit.Group) -> str:
     f, session = g.numbers, g.session
     if f["checks"]:
         return (
-            f"All {f['checks']} checkpoints lie beyond the common prefix (the lowest covers {n(f['lowest'])} tokens); "
+            f"All {f['checks']} checkpoints lie beyond the common prefix (the lowest covers {kit.n(f['lowest'])} tokens); "
             "this build makes them mostly near the end of the prompt."
         )
     if session.at_least(6751) is False:
@@ -105,39 +91,43 @@ def _why_none(g: Group) -> str:
     return "This log shows none that was held at that moment."
 
 
-def _are_they_on(session: Session) -> Remedy | None:
+def _are_they_on(session: kit.Session) -> kit.Remedy | None:
     """Where no line shows a checkpoint, a longer list of them is no advice yet."""
     if session.at_least(6751) is False or session.setting("ctx_checkpoints") is not None:
         return None
-    return Remedy(
+    return kit.Remedy(
         "See whether --ctx-checkpoints (or LLAMA_ARG_CTX_CHECKPOINTS) is 0, which switches checkpoints off, "
         "or so small that an earlier one is soon dropped."
     )
 
 
-def _look_alikes(g: Group) -> list[RuledOut]:
+def _look_alikes(g: kit.Group) -> list[kit.RuledOut]:
     """What the lines exclude; an excerpt without the lines on checkpoints leaves open what became of them."""
     f = g.numbers
     if f["checks"] or f["listed"] or f["made"] or g.session.at_least(6751) is False:
-        return [RuledOut("swa-threshold-misfire", "no checkpoint at or below the common prefix was refused")]
+        return [kit.RuledOut("swa-threshold-misfire", "no checkpoint at or below the common prefix was refused")]
     if f["drops"]:
         return [
-            RuledOut(
+            kit.RuledOut(
                 "checkpoint-evicted",
                 "not excluded: checkpoints were dropped from a full list, and this level hides which were left",
             ),
-            RuledOut("swa-threshold-misfire", "not excluded: this level hides the lines on each checkpoint looked at"),
+            kit.RuledOut(
+                "swa-threshold-misfire", "not excluded: this level hides the lines on each checkpoint looked at"
+            ),
         ]
     return [
-        RuledOut("checkpoints-disabled", "not excluded: no line of this log says whether checkpoints are made at all"),
-        RuledOut("checkpoint-evicted", "not excluded: no line of this log says whether one was dropped"),
-        RuledOut("swa-threshold-misfire", "not excluded: this log lacks the lines on each checkpoint looked at"),
+        kit.RuledOut(
+            "checkpoints-disabled", "not excluded: no line of this log says whether checkpoints are made at all"
+        ),
+        kit.RuledOut("checkpoint-evicted", "not excluded: no line of this log says whether one was dropped"),
+        kit.RuledOut("swa-threshold-misfire", "not excluded: this log lacks the lines on each checkpoint looked at"),
     ]
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say why there was no checkpoint, and what makes one."""
-    f, session = g.numbers, g.session
+    f, r, session = g.numbers, g.worst_request, g.session
     remedies = []
     if session.at_least(9873) is not True:
         remedies.append(
@@ -151,21 +141,20 @@ def say(g: Group) -> FindingText:
     if more is not None:
         remedies.append(more)
     remedies.append(
-        Remedy("In the client: keep the history append-only; on such models cut rarely and in large pieces.")
+        kit.Remedy("In the client: keep the history append-only; on such models cut rarely and in large pieces.")
     )
-    return FindingText(
-        f"{n(f['lcp'])} tokens matched but the memory could not go back to them: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+    return kit.FindingText(
+        f"{kit.n(r.common_prefix_tokens)} tokens matched but the memory could not go back to them: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
         "Recurrent and sliding-window memory cannot be rewound; it needs a saved state (context checkpoint) at or below the common prefix. "
         + _why_none(g),
         remedies,
-        [same_prefix(f["lcp"]), *_look_alikes(g)],
+        [same_prefix(r.common_prefix_tokens), *_look_alikes(g)],
         ["https://github.com/ggml-org/llama.cpp/pull/15293", "https://github.com/ggml-org/llama.cpp/pull/20288"],
     )
 
 
-RULE = RequestRule(
-    "CD201",
-    "no-usable-checkpoint",
+RULE = kit.rule(
+    __name__,
     "The prefix matched, but no checkpoint lay at or below it",
     decide,
     prove,

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    MIN_LOST,
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    marked,
-    n,
-    said_by,
-    times,
-)
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.memory.rewinding import CLEARED, same_prefix, server_could_not
 from cachedoctor.knowledge import builds, server_options
-from cachedoctor.model import RuledOut
 
 
-def shown_off(s: RuleContext) -> bool:
+def shown_off(s: kit.RuleContext) -> bool:
     """Known to be off: by the start-up line, or because a build that prints each creation printed none.
 
     A command line beside the log that says otherwise is not the one that made it, or a preset overrides it.
@@ -40,7 +26,7 @@ def shown_off(s: RuleContext) -> bool:
     return printed and bool(prompts)
 
 
-def told_off(s: RuleContext) -> bool:
+def told_off(s: kit.RuleContext) -> bool:
     """The command line switches them off, and the level hides the memory: then the requests have to tell.
 
     A conversation that was reused while it only grew lost all when its end changed. Memory of full attention would have
@@ -49,38 +35,45 @@ def told_off(s: RuleContext) -> bool:
     r, off = s.request, s.facts.said("ctx_checkpoints")
     if off is None or off.value != 0 or off.line is not None or s.setup.rewinds_badly is not None:
         return False
-    if not s.late or s.lcp is None or s.server_lost < MIN_LOST or r.shifted or r.seen.truncate_failed_at is not None:
+    if (
+        not s.late
+        or s.lcp is None
+        or s.server_lost < kit.MIN_LOST
+        or r.shifted
+        or r.seen.truncate_failed_at is not None
+    ):
         return False
     grew = any(h.outcome == "reused" for h in s.history)
     cut = r.f_keep is not None and r.f_keep < 0.9995 and r.seen.choice.selected_by == "lcp" and s.own_slot is not False
     return grew and cut and r.cached_tokens == 0
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the memory could not go back and checkpoints are known to be off."""
     if not told_off(s) and (not server_could_not(s) or not shown_off(s)):
         return None
     off = s.facts.said("ctx_checkpoints")
     sure = off is not None and off.value == 0 and s.request.lcp_exact
-    return Match(s.server_lost, "high" if sure else "medium")
+    return kit.Match(s.server_lost, "high" if sure else "medium")
 
 
-def prove(s: RuleContext, _: Match) -> Proof:
+def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     """Show what matched, and the line that switches checkpoints off."""
     off = s.facts.said("ctx_checkpoints")
-    primary, *related = marked(
+    return kit.proof(
         s.request,
         ("n_past", "common prefix, and what the slot held"),
         ("forced", "the symptom"),
         ("select", "how much matched"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
+        kit.REUSED,
+        kit.RECOMPUTED,
+        most=3,
+        also=kit.said_by(off, "checkpoints are switched off"),
+        numbers={"lcp": s.lcp, "line": off.line if off else None},
     )
-    lines = [*related[:3], *said_by(off, "checkpoints are switched off")]
-    return Proof(primary, lines, {"lcp": s.lcp, "line": off.line if off else None})
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Name the option to drop."""
     f = g.numbers
     usual = server_options.CTX_CHECKPOINTS.default_at(*advice.span(g.session))
@@ -92,8 +85,8 @@ def say(g: Group) -> FindingText:
         if g.session.setting("ctx_checkpoints") == 0
         else "This build prints every checkpoint it creates, and it printed none."
     )
-    return FindingText(
-        f"context checkpoints are off, so {n(f['lcp'])} matching tokens could not be reused: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+    return kit.FindingText(
+        f"context checkpoints are off, so {kit.n(f['lcp'])} matching tokens could not be reused: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
         "Recurrent, hybrid and sliding-window models can only go back to a checkpoint. " + known,
         [
             advice.option(
@@ -105,14 +98,13 @@ def say(g: Group) -> FindingText:
         ],
         [
             same_prefix(f["lcp"]),
-            RuledOut("swa-threshold-misfire", "there was no checkpoint to refuse"),
+            kit.RuledOut("swa-threshold-misfire", "there was no checkpoint to refuse"),
         ],
     )
 
 
-RULE = RequestRule(
-    "CD202",
-    "checkpoints-disabled",
+RULE = kit.rule(
+    __name__,
     "Context checkpoints are switched off",
     decide,
     prove,

@@ -2,47 +2,34 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    marked,
-    n,
-    recomputed,
-    times,
-)
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.memory.rewinding import CLEARED, dropped, same_prefix, too_dense
 from cachedoctor.knowledge import server_options
-from cachedoctor.model import Confidence, Dropped, Mark, Remedy, RuledOut
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when a dropped checkpoint at or below the common prefix would have given back more than was reused."""
     r = s.request
     lost = dropped(s)
     if lost is None or too_dense(s, lost):
         return None
     if r.cached_tokens is None:  # the excerpt ends before the outcome
-        return Match(0, "medium", found=lost, at_most=lost.tokens)
-    sure: Confidence = "high" if s.pinned and (r.seen.forced or r.seen.checks) else "medium"
-    return Match(lost.tokens - (r.cached_tokens or 0), sure, found=lost)
+        return kit.Match(0, "medium", found=lost, at_most=lost.tokens)
+    sure: kit.Confidence = "high" if s.pinned and (r.seen.forced or r.seen.checks) else "medium"
+    return kit.Match(lost.tokens - (r.cached_tokens or 0), sure, found=lost)
 
 
-def prove(s: RuleContext, match: Match) -> Proof:
+def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show the line that dropped it."""
-    lost: Dropped = match.found
-    shown = marked(
+    lost: kit.Dropped = match.found
+    shown = kit.marked(
         s.request,
         ("n_past", "common prefix, and what the slot held"),
         ("forced", "the symptom"),
         ("check", "a checkpoint that was kept"),
         ("select", "how much matched"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
+        kit.REUSED,
+        kit.RECOMPUTED,
     )
     numbers = {
         "lcp": s.lcp,
@@ -53,14 +40,14 @@ def prove(s: RuleContext, match: Match) -> Proof:
         "behind": lost.behind,
         "crowded": lost.crowded,
     }
-    return Proof((Mark(lost.line, lost.text), "the checkpoint that was dropped"), shown[:4], numbers)
+    return kit.Proof((kit.Mark(lost.line, lost.text), "the checkpoint that was dropped"), shown[:4], numbers)
 
 
 def _mib(size: float) -> str:
     return f"{size:.3f} MiB" if size < 1 else f"{size:,.1f} MiB"
 
 
-def _longer_list(g: Group) -> Remedy:
+def _longer_list(g: kit.Group) -> kit.Remedy:
     f = g.numbers
     default = server_options.CTX_CHECKPOINTS.default_at(*advice.span(g.session))
     limit = f["limit"] or (default if isinstance(default, int) else 32)
@@ -83,7 +70,7 @@ def _memory(size: float | None, more: int) -> str:
     return f" Each costs {_mib(size)} of main memory here, {_mib(more * size)} more per slot."
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say which checkpoint is missing, and how long the list had to be."""
     f = g.numbers
     remedies = [_longer_list(g)]
@@ -97,30 +84,29 @@ def say(g: Group) -> FindingText:
             )
         )
     remedies.append(
-        Remedy("In the client: keep the history append-only; on such models cut rarely and in large pieces.")
+        kit.Remedy("In the client: keep the history append-only; on such models cut rarely and in large pieces.")
     )
     reason = (
         "too close to an earlier one, in a list that had to be thinned"
         if f["crowded"]
         else "the oldest of a list that was full"
     )
-    return FindingText(
-        f"a checkpoint of {n(f['tokens'])} tokens lay inside the common prefix of {n(f['lcp'])} and had been dropped: "
-        f"{recomputed(g)} over {times(g.count)}",
+    return kit.FindingText(
+        f"a checkpoint of {kit.n(f['tokens'])} tokens lay inside the common prefix of {kit.n(f['lcp'])} and had been dropped: "
+        f"{kit.recomputed(g)} over {kit.times(g.count)}",
         "Recurrent and sliding-window memory can only go back to a saved state (context checkpoint). Line "
         f"{f['line']} dropped the one that was needed now: it was {reason}.",
         remedies,
         [
             same_prefix(f["lcp"]),
-            RuledOut("no-usable-checkpoint", f"one had been made, and left the list at line {f['line']}"),
+            kit.RuledOut("no-usable-checkpoint", f"one had been made, and left the list at line {f['line']}"),
         ],
         ["https://github.com/ggml-org/llama.cpp/issues/19408", "https://github.com/ggml-org/llama.cpp/pull/20087"],
     )
 
 
-RULE = RequestRule(
-    "CD203",
-    "checkpoint-evicted",
+RULE = kit.rule(
+    __name__,
     "The checkpoint that was needed had been dropped from a full list",
     decide,
     prove,

@@ -4,21 +4,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    marked,
-    n,
-    times,
-)
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.memory.rewinding import CLEARED, same_prefix, server_could_not
 from cachedoctor.knowledge.decision import EVERY
-from cachedoctor.model import Remedy, RuledOut, Server
 
 LEAST = 3
 """Checkpoints: one prompt alone leaves up to two near its end in every build."""
@@ -28,7 +16,7 @@ END = 0.75
 """Share of the slot's content: a bunch begins behind it."""
 
 
-def bunch(s: RuleContext) -> tuple[int, int, int] | None:
+def bunch(s: kit.RuleContext) -> tuple[int, int, int] | None:
     """Return (count, tokens of the lowest, widest gap) of the checkpoints when they form a bunch beyond the prefix."""
     r = s.request
     ends = sorted({c.pos_max for c in r.seen.checks} or {b for _, b in r.seen.held_positions})
@@ -42,7 +30,7 @@ def bunch(s: RuleContext) -> tuple[int, int, int] | None:
     return len(ends), lowest, widest
 
 
-def made_near_the_end(facts: Server) -> bool:
+def made_near_the_end(facts: kit.Server) -> bool:
     """The build makes checkpoints only near the end of a prompt.
 
     b6751 to b8351 at its end, b9538 to b10067 there and at the last user message (b9873 also at others that lie 8,192
@@ -54,7 +42,7 @@ def made_near_the_end(facts: Server) -> bool:
     return not (facts.at_least(8352) is True and facts.at_least(9538) is False)
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when every checkpoint that was held lies in a bunch near the end, beyond the common prefix."""
     r, facts = s.request, s.facts
     if not server_could_not(s) or not made_near_the_end(facts) or r.restored or facts.setting("ctx_checkpoints") == 0:
@@ -67,59 +55,58 @@ def decide(s: RuleContext) -> Match | None:
     if found is None:
         return None
     known = facts.at_least(6751) is True and (facts.at_least(8352) is False or facts.at_least(9538) is True)
-    return Match(s.server_lost, "high" if r.seen.checks and r.seen.forced and known else "medium", found=found)
+    return kit.Match(s.server_lost, "high" if r.seen.checks and r.seen.forced and known else "medium", found=found)
 
 
-def prove(s: RuleContext, match: Match) -> Proof:
+def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show the newest of them, and where the prefix ends."""
     r = s.request
-    primary, *related = marked(
+    count, lowest, widest = match.found
+    held = r.held_tokens or r.reference_tokens
+    return kit.proof(
         r,
         ("check", "the newest of them"),
         ("forced", "the symptom"),
         ("n_past", "common prefix, and what the slot held"),
         ("select", "how much matched"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
+        kit.REUSED,
+        kit.RECOMPUTED,
+        most=4,
+        numbers={"count": count, "lowest": lowest, "widest": widest, "held": held},
     )
-    count, lowest, widest = match.found
-    held = r.held_tokens or r.reference_tokens
-    numbers = {"lcp": s.lcp, "count": count, "lowest": lowest, "widest": widest, "held": held}
-    return Proof(primary, related[:4], numbers)
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say where they lie, and from which build on they are spread."""
-    f = g.numbers
+    f, r = g.numbers, g.worst_request
     remedies = [
         advice.update(
             g.session,
             "b10068 and newer save at user messages throughout the prompt (PR #25420, #25472), by default "
-            f"{n(EVERY)} tokens apart; choose a small distance. Each checkpoint costs main memory.",
+            f"{kit.n(EVERY)} tokens apart; choose a small distance. Each checkpoint costs main memory.",
             ["--checkpoint-min-step 1024"],
         )
     ]
     remedies.append(
-        Remedy("In the client: keep the history append-only; on such models cut rarely and in large pieces.")
+        kit.Remedy("In the client: keep the history append-only; on such models cut rarely and in large pieces.")
     )
-    return FindingText(
-        f"all {f['count']} checkpoints lie between token {n(f['lowest'])} and the end, none at or below the common prefix of "
-        f"{n(f['lcp'])}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
-        f"Each lies at most {n(f['widest'])} tokens behind the one before, and the first {n(f['lowest'])} of {n(f['held'])} tokens have "
+    return kit.FindingText(
+        f"all {f['count']} checkpoints lie between token {kit.n(f['lowest'])} and the end, none at or below the common prefix of "
+        f"{kit.n(r.common_prefix_tokens)}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"Each lies at most {kit.n(f['widest'])} tokens behind the one before, and the first {kit.n(f['lowest'])} of {kit.n(f['held'])} tokens have "
         "none: this build saves states only near the end of a prompt. A change further up finds nothing to go back to.",
         remedies,
         [
-            same_prefix(f["lcp"]),
-            RuledOut("checkpoint-evicted", "no checkpoint at or below the common prefix had been dropped"),
-            RuledOut("swa-threshold-misfire", "every checkpoint that was looked at lies beyond the common prefix"),
+            same_prefix(r.common_prefix_tokens),
+            kit.RuledOut("checkpoint-evicted", "no checkpoint at or below the common prefix had been dropped"),
+            kit.RuledOut("swa-threshold-misfire", "every checkpoint that was looked at lies beyond the common prefix"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/25420", "https://github.com/ggml-org/llama.cpp/issues/25019"],
     )
 
 
-RULE = RequestRule(
-    "CD204",
-    "checkpoints-bunched",
+RULE = kit.rule(
+    __name__,
     "All checkpoints lie close together near the end",
     decide,
     prove,

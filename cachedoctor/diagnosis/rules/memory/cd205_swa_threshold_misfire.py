@@ -4,24 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    MIN_LOST,
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    marked,
-    n,
-    times,
-)
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.checkpoints import held_whole, serves
 from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.knowledge.decision import CHANGES
-from cachedoctor.model import Check, Mark, Remedy, RuledOut, Session
 
 FIXED = 8673
 """First build that may have the mended comparison for windows (PR #21510 lies between b8672 and b8929)."""
@@ -29,7 +16,7 @@ PASSED_OVER = 1000
 """Tokens: an older checkpoint that costs less than this more than the refused one is no harm."""
 
 
-def refused(s: RuleContext) -> Check | None:
+def refused(s: kit.RuleContext) -> kit.Check | None:
     """Return the best usable checkpoint that was looked at and not restored, if its loss matters.
 
     Where the memory itself still held the prefix, that stands for one: it covers all of it, and has no line.
@@ -37,23 +24,23 @@ def refused(s: RuleContext) -> Check | None:
     r, lcp = s.request, s.lcp
     if lcp is None:
         return None
-    looked = r.seen.checks or [Check(a, b, lcp - 1, 0) for a, b in r.seen.held_positions if r.seen.forced]
+    looked = r.seen.checks or [kit.Check(a, b, lcp - 1, 0) for a, b in r.seen.held_positions if r.seen.forced]
     good = [c for c in looked if serves(c, lcp, s) and (r.seen.forced or c.pos_max < lcp)]
     if not good and r.seen.forced and held_whole(s):
-        good = [Check(0, lcp - 1, 0, 0)]
+        good = [kit.Check(0, lcp - 1, 0, 0)]
     if not good:
         return None
     best = max(good, key=lambda c: c.pos_max)
     lost = covered(best, lcp) - (r.cached_tokens or 0)
-    return best if lost >= (PASSED_OVER if r.restored else MIN_LOST) else None
+    return best if lost >= (PASSED_OVER if r.restored else kit.MIN_LOST) else None
 
 
-def covered(check: Check, lcp: int) -> int:
+def covered(check: kit.Check, lcp: int) -> int:
     """Tokens of the common prefix that it gives back."""
     return min(check.pos_max + 1, lcp)
 
 
-def cure(s: RuleContext) -> int | None:
+def cure(s: kit.RuleContext) -> int | None:
     """Oldest build from which on every one, given what this slot held, reuses what was lost here; 0 when none does.
 
     None when the log lacks a number for the answer.
@@ -63,13 +50,13 @@ def cure(s: RuleContext) -> int | None:
         reused = s.reused_by(build)
         if reused is None:
             return found or None
-        if reused < got + MIN_LOST:
+        if reused < got + kit.MIN_LOST:
             break
         found = build
     return found
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire on a ``checking checkpoint [a, b]`` line with a checkpoint that holds the prefix and was not restored."""
     r = s.request
     lcp, best = s.lcp, refused(s)
@@ -79,18 +66,18 @@ def decide(s: RuleContext) -> Match | None:
     sure = bool(r.seen.checks or held_whole(s)) and s.by_the_book is not False
     if best.pos_min < best.pos_max and s.facts.at_least(FIXED) is True:
         sure = False  # the wrong comparison is mended; what still refuses a window does so on purpose (b9713 and newer)
-    return Match(covered(best, lcp) - (r.cached_tokens or 0), "high" if sure else "medium", found=best)
+    return kit.Match(covered(best, lcp) - (r.cached_tokens or 0), "high" if sure else "medium", found=best)
 
 
-def prove(s: RuleContext, match: Match) -> Proof:
+def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show the refusal, or what a build prints instead."""
-    best: Check = match.found
+    best: kit.Check = match.found
     looked = any(best is check for check in s.request.seen.checks)
-    shown = marked(
+    shown = kit.marked(
         s.request,
         ("n_past", "common prefix, and what the slot held"),
         ("forced", "the symptom"),
-        ("cached", "tokens reused"),
+        kit.REUSED,
     )
     numbers: dict[str, Any] = {
         "lcp": s.lcp,
@@ -101,11 +88,11 @@ def prove(s: RuleContext, match: Match) -> Proof:
     }
     numbers |= {"cure": cure(s), "memory": not looked and held_whole(s), "early": s.early}
     if not looked:
-        return Proof(shown[0], shown[1:], numbers)
-    return Proof((Mark(best.line, best.text), "the checkpoint that was refused"), shown, numbers)
+        return kit.Proof(shown[0], shown[1:], numbers)
+    return kit.Proof((kit.Mark(best.line, best.text), "the checkpoint that was refused"), shown, numbers)
 
 
-def remedy(session: Session, cured_by: int | None, *, windowed: bool, held: bool) -> Remedy:
+def remedy(session: kit.Session, cured_by: int | None, *, windowed: bool, held: bool) -> kit.Remedy:
     """Name the first build that would have reused what was lost, or keep all of a window's memory."""
     if cured_by:
         return advice.update(session, f"b{cured_by} and newer restore it.")
@@ -124,7 +111,7 @@ def remedy(session: Session, cured_by: int | None, *, windowed: bool, held: bool
 
 def _claim(f: dict[str, Any]) -> str:
     """What was at hand, and that it was refused."""
-    lcp = n(f["lcp"])
+    lcp = kit.n(f["lcp"])
     if f["memory"]:
         return f"the memory still held all of the common prefix of {lcp} tokens and was emptied"
     if f["b"] < f["lcp"]:
@@ -132,7 +119,7 @@ def _claim(f: dict[str, Any]) -> str:
     return f"a checkpoint that begins early enough for the common prefix of {lcp} tokens was refused"
 
 
-def _why(f: dict[str, Any], session: Session) -> str:
+def _why(f: dict[str, Any], session: kit.Session) -> str:
     """Which comparison refused it."""
     if f["a"] == f["b"]:
         return "A recurrent state saved exactly at the common prefix is usable, but these builds demand one strictly below it (b6751 to b8353, b9294)."
@@ -159,26 +146,25 @@ def _shown(f: dict[str, Any]) -> str:
     return f"the checkpoint created up to position {f['b']} {'lies inside' if inside else 'could be cut back to'} the common prefix"
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say which comparison failed and from which build on it is right."""
     f = g.numbers
     compared = "" if f["memory"] else f"; checkpoint [{f['a']}, {f['b']}], threshold {f['threshold']}"
     at_hand = "what the memory held" if f["memory"] else f"[{f['a']}, {f['b']}]"
-    return FindingText(
-        f"{_claim(f)}: {n(g.tokens)} tokens recomputed over {times(g.count)}{compared}",
+    return kit.FindingText(
+        f"{_claim(f)}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}{compared}",
         _why(f, g.session),
         [remedy(g.session, f["cure"], windowed=f["a"] < f["b"], held=f["memory"])],
         [
-            *([] if f["early"] else [RuledOut("prefix-diverges-early", _shown(f))]),
-            RuledOut("no-usable-checkpoint", f"{at_hand} was usable"),
+            *([] if f["early"] else [kit.RuledOut("prefix-diverges-early", _shown(f))]),
+            kit.RuledOut("no-usable-checkpoint", f"{at_hand} was usable"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/21510"],
     )
 
 
-RULE = RequestRule(
-    "CD205",
-    "swa-threshold-misfire",
+RULE = kit.rule(
+    __name__,
     "A usable checkpoint was refused by a wrong comparison",
     decide,
     prove,

@@ -2,83 +2,64 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    LONG,
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    marked,
-    n,
-    times,
-)
-from cachedoctor.model import Remedy, RuledOut
+from cachedoctor.diagnosis.rules import advice, kit
 
 _SERVER = b"failed to truncate tokens"
 """Words of the server's own line; a fork has others."""
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire on a failed truncation deep in the prompt that no projector explains."""
     at = s.request.seen.truncate_failed_at
     if at is None or not s.lost or s.facts.setting("mmproj") is True:
         return None
-    if at < LONG and 2 * at < (s.request.prompt_tokens or 0):
+    if at < kit.LONG and 2 * at < (s.request.prompt_tokens or 0):
         return None  # a few tokens: another conversation held the slot
     mark = s.request.marks.get("failed")
     own = mark is not None and _SERVER in mark.text
     if not own and s.request.cached_tokens:
         return None  # what a fork could not do was mended before the first batch
-    return Match(min(at, s.lost), "high" if own else "medium")
+    return kit.Match(min(at, s.lost), "high" if own else "medium")
 
 
-def prove(s: RuleContext, _: Match) -> Proof:
+def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     """Show the server's message."""
     r = s.request
     at = r.seen.truncate_failed_at
-    return Proof(
-        marked(r, ("failed", "the truncation that failed"))[0],
-        marked(
-            r, ("n_past", "common prefix"), ("cached", "where reuse would have ended"), ("timing", "tokens recomputed")
-        ),
-        {"at": at, "again": at == (r.prompt_tokens or 0) - 1},
+    return kit.proof(
+        r,
+        ("n_past", "common prefix"),
+        ("cached", "where reuse would have ended"),
+        kit.RECOMPUTED,
+        first=kit.marked(r, ("failed", "the truncation that failed"))[0],
+        numbers={"at": at, "again": at == (r.prompt_tokens or 0) - 1},
     )
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say what failed and in which builds it ends otherwise."""
     f = g.numbers
-    return FindingText(
-        f"the memory could not be cut back to position {n(f['at'])} and was cleared: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+    return kit.FindingText(
+        f"the memory could not be cut back to position {kit.n(f['at'])} and was cleared: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
         "Recurrent state cannot be cut, not even by the one token that a repeated prompt needs back; where no checkpoint is looked for, the cut fails and the server starts over.",
         [
             advice.update(
                 g.session,
                 "from b9294 on the state is restored from a checkpoint before the cut (and a cut that fails ends the process).",
             ),
-            Remedy(
+            kit.Remedy(
                 "In the client: do not send the same prompt again after a reply of one token (probes, max_tokens: 1); it needs its last token back."
                 if f["again"]
                 else "In the client: keep the history append-only, so that nothing has to be cut."
             ),
         ],
         [
-            RuledOut("mmproj-truncation", "no multimodal projector is loaded, as far as this log shows"),
-            RuledOut("prefix-diverges-early", f"{n(f['at'])} tokens matched"),
+            kit.RuledOut("mmproj-truncation", "no multimodal projector is loaded, as far as this log shows"),
+            kit.RuledOut("prefix-diverges-early", f"{kit.n(f['at'])} tokens matched"),
         ],
     )
 
 
-RULE = RequestRule(
-    "CD206",
-    "rollback-failed",
-    "The memory could not be cut back and was cleared",
-    decide,
-    prove,
-    say,
-    severity="error",
-    on=("failed",),
+RULE = kit.rule(
+    __name__, "The memory could not be cut back and was cleared", decide, prove, say, severity="error", on=("failed",)
 )

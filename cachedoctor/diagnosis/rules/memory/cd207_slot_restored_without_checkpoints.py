@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    marked,
-    n,
-    times,
-)
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.memory.rewinding import CLEARED, same_prefix, server_could_not
-from cachedoctor.model import Remedy, RuledOut
 
 WITH_CHECKPOINTS = 11549
 """Slot files hold checkpoints from this build on; b11063 writes none."""
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire on the first request after a restore whose prompt parts from the restored tokens, and that found no checkpoint."""
     r, facts = s.request, s.facts
     if "slot_file" not in r.marks or facts.at_least(WITH_CHECKPOINTS) is True or "slot_file_checkpoints" in facts.shows:
@@ -30,48 +18,48 @@ def decide(s: RuleContext) -> Match | None:
         return None
     if facts.at_least(6751) is False:
         return None  # older builds have no checkpoints for such a file to lack
-    return Match(s.server_lost, "high" if _fresh(s) and r.seen.forced else "medium")
+    return kit.Match(s.server_lost, "high" if _fresh(s) and r.seen.forced else "medium")
 
 
-def _fresh(s: RuleContext) -> bool:
+def _fresh(s: kit.RuleContext) -> bool:
     """Whether the slot had served no request since the start."""
     return s.request.seen.fresh
 
 
-def prove(s: RuleContext, _: Match) -> Proof:
+def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     """Show the line by which the slot holds what no request left in it."""
     r, fresh = s.request, _fresh(s)
-    shown = marked(
+    shown = kit.marked(
         r,
         ("n_past", "the common prefix, with tokens that no request of this slot had left"),
         ("forced", "the symptom"),
         ("check", "a checkpoint of the content before the restore"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
+        kit.REUSED,
+        kit.RECOMPUTED,
     )
     said = (
         "the slot holds this prompt, and had served no request since the start"
         if fresh
         else "the slot holds other tokens than its last request left"
     )
-    return Proof(
+    return kit.Proof(
         (r.marks["slot_file"], said),
         [entry for entry in shown if entry[0] is not r.marks["slot_file"]][:4],
         {"lcp": s.lcp, "held": r.held_tokens, "fresh": fresh},
     )
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say what the file lacks, and from which build on it is in it."""
     f, r = g.numbers, g.worst_request
     where = (
-        f"Slot {r.slot} had served no request since the server started, and yet held about {n(f['held'])} tokens"
+        f"Slot {r.slot} had served no request since the server started, and yet held about {kit.n(f['held'])} tokens"
         if f["fresh"]
-        else f"Slot {r.slot} held {n(f['held'])} tokens, which its last request had not left there"
+        else f"Slot {r.slot} held {kit.n(f['held'])} tokens, which its last request had not left there"
     )
-    return FindingText(
-        f"slot {r.slot} was restored from a file without checkpoints, so {n(f['lcp'])} matching tokens could not be reused; {n(g.tokens)} "
-        f"tokens recomputed over {times(g.count)}",
+    return kit.FindingText(
+        f"slot {r.slot} was restored from a file without checkpoints, so {kit.n(f['lcp'])} matching tokens could not be reused; {kit.n(g.tokens)} "
+        f"tokens recomputed over {kit.times(g.count)}",
         f"{where}: they came from a slot file. Before b{WITH_CHECKPOINTS} such a file holds the tokens and the newest state, but no checkpoints. "
         "Recurrent, hybrid and sliding-window memory can continue from there, but not go back.",
         [
@@ -79,14 +67,14 @@ def say(g: Group) -> FindingText:
                 g.session,
                 f"b{WITH_CHECKPOINTS} and newer append the checkpoints to the slot file. Save the slot again after that.",
             ),
-            Remedy(
+            kit.Remedy(
                 "Until then: save a slot when its prompt ends with what every later prompt repeats (the system prompt, with max_tokens 0 or 1), "
                 "so that nothing has to be taken back."
             ),
         ],
         [
             same_prefix(f["lcp"]),
-            RuledOut(
+            kit.RuledOut(
                 "no-usable-checkpoint", "the content came from a file: this build had no chance to make one for it"
             ),
         ],
@@ -94,9 +82,8 @@ def say(g: Group) -> FindingText:
     )
 
 
-RULE = RequestRule(
-    "CD207",
-    "slot-restored-without-checkpoints",
+RULE = kit.rule(
+    __name__,
     "A slot file brought the tokens back, but no checkpoints",
     decide,
     prove,

@@ -2,50 +2,36 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    marked,
-    n,
-    times,
-)
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.memory.rewinding import CLEARED, same_prefix, server_could_not
 from cachedoctor.knowledge import server_options
-from cachedoctor.model import RuledOut
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire on sliding-window memory without any checkpoint."""
     r = s.request
     if s.facts.memory != "swa" or r.seen.checks or r.seen.held_checkpoints or not server_could_not(s):
         return None
-    return Match(s.server_lost, "high" if r.lcp_exact and r.seen.forced else "medium")
+    return kit.Match(s.server_lost, "high" if r.lcp_exact and r.seen.forced else "medium")
 
 
-def prove(s: RuleContext, _: Match) -> Proof:
-    """Show the first position that was still held."""
-    primary, *related = marked(
-        s.request,
-        ("n_past", "common prefix, and the first position still held"),
-        ("forced", "the symptom"),
-        ("select", "how much matched"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
-    )
-    return Proof(primary, related[:3], {"lcp": s.lcp, "window": s.facts.setting("n_swa")})
+PROOF = kit.lines(
+    ("n_past", "common prefix, and the first position still held"),
+    ("forced", "the symptom"),
+    ("select", "how much matched"),
+    kit.REUSED,
+    kit.RECOMPUTED,
+    most=3,
+    numbers=lambda s: {"window": s.facts.setting("n_swa")},
+)
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Offer checkpoints and the full-size cache, with their price."""
-    f = g.numbers
-    window = f" of {n(f['window'])} tokens" if f["window"] else ""
-    return FindingText(
-        f"the sliding window{window} had moved past the common prefix of {n(f['lcp'])} tokens: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+    f, r = g.numbers, g.worst_request
+    window = f" of {kit.n(f['window'])} tokens" if f["window"] else ""
+    return kit.FindingText(
+        f"the sliding window{window} had moved past the common prefix of {kit.n(r.common_prefix_tokens)} tokens: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
         "Sliding-window layers keep only the last tokens. To go back further they need a checkpoint, and none was held.",
         [
             advice.option(
@@ -62,19 +48,18 @@ def say(g: Group) -> FindingText:
             ),
         ],
         [
-            same_prefix(f["lcp"]),
-            RuledOut("swa-threshold-misfire", "no checkpoint was looked at"),
+            same_prefix(r.common_prefix_tokens),
+            kit.RuledOut("swa-threshold-misfire", "no checkpoint was looked at"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/13194", "https://github.com/ggml-org/llama.cpp/pull/15293"],
     )
 
 
-RULE = RequestRule(
-    "CD208",
-    "swa-window-lost",
+RULE = kit.rule(
+    __name__,
     "The sliding window moved past the common prefix",
     decide,
-    prove,
+    PROOF,
     say,
     needs=advice.needs_accounting,
     on=("stuck",),

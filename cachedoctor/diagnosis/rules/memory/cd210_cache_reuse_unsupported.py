@@ -2,70 +2,64 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import (
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    SessionFinding,
-    times,
-    unfinished,
-)
-from cachedoctor.model import Mark, Remedy, Session, left_out
+from cachedoctor.diagnosis.rules import kit
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire on the history change that the option was meant for, where the server said at its start that it is off."""
     off = s.facts.said("cache_reuse_supported")
     if off is None or off.value is not False or off.line is None:
         return None
-    return Match(0, "high", found=Mark(off.line, off.text))
+    return kit.Match(0, "high", found=kit.Mark(off.line, off.text))
 
 
-def prove(s: RuleContext, match: Match) -> Proof:
+def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show what the server said."""
     why = "multimodal" if s.facts.setting("mmproj") else "memory"
-    return Proof((match.found, "the option is switched off at start"), numbers={"why": why})
+    return kit.Proof((match.found, "the option is switched off at start"), numbers={"why": why})
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say that the flag does nothing, and that this is no loss by itself."""
-    return _text(g.numbers["why"], f"{times(g.count)} changed the history and could not use it")
+    return _text(g.numbers["why"], f"{kit.times(g.count)} changed the history and could not use it")
 
 
-def alone(session: Session) -> list[SessionFinding]:
+def alone(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it of the start-up line alone."""
     off = session.said("cache_reuse_supported")
-    if off is None or off.value is not False or off.line is None or not unfinished(session):
+    if off is None or off.value is not False or off.line is None or not kit.unfinished(session):
         return []
     why = "multimodal" if session.setting("mmproj") else "memory"
     words = _text(why, "the server switched it off at its start")
-    return [SessionFinding(words, "", [(Mark(off.line, off.text), "the option is switched off at start")])]
+    return [kit.SessionFinding(words, "", [(kit.Mark(off.line, off.text), "the option is switched off at start")])]
 
 
-def _text(why: str, what: str) -> FindingText:
+def _text(why: str, what: str) -> kit.FindingText:
     because = (
         "a multimodal projector is loaded"
         if why == "multimodal"
         else "this model's memory cannot shift a part of itself (recurrent, hybrid, or sliding window)"
     )
-    return FindingText(
+    return kit.FindingText(
         f"--cache-reuse has no effect here: {what}",
         f"The server switched it off because {because}. Reuse of the common prefix continues as before.",
         [
-            Remedy(
+            kit.Remedy(
                 "Drop --cache-reuse, or use it with a plain attention model without --mmproj.",
-                options=left_out("--cache-reuse", "LLAMA_ARG_CACHE_REUSE"),
+                options=kit.left_out("--cache-reuse", "LLAMA_ARG_CACHE_REUSE"),
             )
         ],
     )
 
 
-RULE = RequestRule(
-    "CD210", "cache-reuse-unsupported", "--cache-reuse cannot work with this model", decide, prove, say, severity="note",
+RULE = kit.rule(
+    __name__,
+    "--cache-reuse cannot work with this model",
+    decide,
+    prove,
+    say,
+    severity="note",
     on=("changed",),
     only_with=("CD104", "CD105", "CD106"),
     alone=alone,
-)  # fmt: skip
+)

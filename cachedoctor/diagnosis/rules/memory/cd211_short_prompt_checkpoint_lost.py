@@ -2,62 +2,50 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    marked,
-    n,
-    times,
-)
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.memory.rewinding import CLEARED, dropped, min_step, same_prefix, too_dense
 from cachedoctor.knowledge import server_options
-from cachedoctor.model import Mark, RuledOut
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the needed checkpoint was dropped as too close to an earlier one, in a prompt shorter than the distance."""
     r = s.request
     lost = dropped(s)
     if lost is None or not too_dense(s, lost):
         return None
-    return Match(
+    return kit.Match(
         lost.tokens - (r.cached_tokens or 0), "high" if r.seen.checks or r.seen.forced else "medium", found=lost
     )
 
 
-def prove(s: RuleContext, match: Match) -> Proof:
+def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show the line that dropped it."""
     r, lost = s.request, match.found
-    shown = marked(
+    shown = kit.marked(
         r,
         ("check", "the newest that was kept"),
         ("restored", "the older one that was used instead"),
         ("forced", "the symptom"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
+        kit.REUSED,
+        kit.RECOMPUTED,
     )
     numbers = {
         "lcp": s.lcp, "tokens": lost.tokens, "line": lost.line, "cached": r.cached_tokens, "step": min_step(s.facts),
     }  # fmt: skip
-    return Proof(
-        (Mark(lost.line, lost.text), "created by an earlier request, dropped as too close"), shown[:4], numbers
+    return kit.Proof(
+        (kit.Mark(lost.line, lost.text), "created by an earlier request, dropped as too close"), shown[:4], numbers
     )
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Name the distance, and the option that turns it off."""
     f = g.numbers
-    return FindingText(
-        f"the checkpoint of {n(f['tokens'])} tokens had been dropped for lying within {n(f['step'])} tokens of an earlier one: "
-        f"{n(g.tokens)} tokens recomputed over {times(g.count)}",
-        f"{n(f['lcp'])} tokens matched. In these builds every request drops the checkpoints of earlier ones that lie closer than the "
+    return kit.FindingText(
+        f"the checkpoint of {kit.n(f['tokens'])} tokens had been dropped for lying within {kit.n(f['step'])} tokens of an earlier one: "
+        f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"{kit.n(f['lcp'])} tokens matched. In these builds every request drops the checkpoints of earlier ones that lie closer than the "
         f"minimum distance to their predecessor. A prompt shorter than that distance keeps its first checkpoint and its newest, and "
-        f"what lies between is gone: only {n(f['cached'])} tokens could be reused.",
+        f"what lies between is gone: only {kit.n(f['cached'])} tokens could be reused.",
         [
             advice.option(
                 g.session,
@@ -69,16 +57,15 @@ def say(g: Group) -> FindingText:
         ],
         [
             same_prefix(f["lcp"]),
-            RuledOut("checkpoint-evicted", "the list was not full: the line says too close, not old"),
-            RuledOut("no-usable-checkpoint", f"one had been made, and left the list at line {f['line']}"),
+            kit.RuledOut("checkpoint-evicted", "the list was not full: the line says too close, not old"),
+            kit.RuledOut("no-usable-checkpoint", f"one had been made, and left the list at line {f['line']}"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/28302"],
     )
 
 
-RULE = RequestRule(
-    "CD211",
-    "short-prompt-checkpoint-lost",
+RULE = kit.rule(
+    __name__,
     "A short prompt's checkpoint was dropped for lying too close to another",
     decide,
     prove,

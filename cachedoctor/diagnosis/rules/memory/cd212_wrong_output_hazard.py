@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    marked,
-    n,
-    times,
-)
-from cachedoctor.model import Remedy
+from cachedoctor.diagnosis.rules import advice, kit
 
 FIXED = 8672
 """First build looked at that drops every checkpoint reaching beyond the common prefix (PR #20671, after b8353)."""
 
 
-def _stale_window(s: RuleContext) -> bool:
+def _stale_window(s: kit.RuleContext) -> bool:
     """Up to b8353: a sliding-window checkpoint outlived a change inside its window, and was restored."""
     r, facts = s.request, s.facts
     if "stale" not in r.marks or facts.memory != "swa" or facts.at_least(FIXED) is not False:
@@ -28,7 +16,7 @@ def _stale_window(s: RuleContext) -> bool:
     return r.stale_from is not None and (r.cached_tokens or 0) > r.stale_from
 
 
-def _foreign(s: RuleContext) -> bool:
+def _foreign(s: kit.RuleContext) -> bool:
     """Up to b9873: a slot file was restored over another conversation, whose checkpoint was then taken for its own."""
     r = s.request
     if "slot_file" not in r.marks or not r.restored or s.facts.at_least(9874) is not False:
@@ -36,14 +24,14 @@ def _foreign(s: RuleContext) -> bool:
     return r.held_before is not None and r.held_thread is not None and r.held_before != r.held_thread
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when a restored checkpoint stands for text that the prompt does not hold, by the order of the lines."""
     if _stale_window(s):
-        return Match(0, "medium", "window")
-    return Match(0, "low", "file") if _foreign(s) else None
+        return kit.Match(0, "medium", "window")
+    return kit.Match(0, "low", "file") if _foreign(s) else None
 
 
-def prove(s: RuleContext, match: Match) -> Proof:
+def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show the restored checkpoint, and the line behind which it was out of date."""
     r = s.request
     if match.key == "window":
@@ -53,16 +41,16 @@ def prove(s: RuleContext, match: Match) -> Proof:
         kind, line = "a checkpoint made from what the slot held before", r.marks["slot_file"]
         why = "the slot holds other tokens than its last request left"
     numbers = {"kind": match.key, "from": r.stale_from, "held": r.held_tokens, "to": r.cached_tokens}
-    return Proof((r.marks["restored"], kind), [(line, why), *marked(r, ("cached", "reused"))], numbers)
+    return kit.Proof((r.marks["restored"], kind), [(line, why), *kit.marked(r, ("cached", "reused"))], numbers)
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say what may be wrong, and that it is no proof."""
     f = g.numbers
     if f["kind"] == "window":
         claim = (
-            f"a checkpoint from before a change of the prompt was restored: for tokens {n(f['from'])} to {n(f['to'])} it holds text that "
-            f"is no longer in the prompt, and the answer may rest on it, in {times(g.count)}"
+            f"a checkpoint from before a change of the prompt was restored: for tokens {kit.n(f['from'])} to {kit.n(f['to'])} it holds text that "
+            f"is no longer in the prompt, and the answer may rest on it, in {kit.times(g.count)}"
         )
         why = (
             "The prompt had diverged from the slot's content inside the checkpoint's window, and the checkpoint was kept. These builds only "
@@ -72,10 +60,10 @@ def say(g: Group) -> FindingText:
     else:
         claim = (
             "a slot file was restored over another conversation, and a checkpoint of that conversation was used for it: the first "
-            f"{n(f['to'])} tokens may be another prompt's, in {times(g.count)}"
+            f"{kit.n(f['to'])} tokens may be another prompt's, in {kit.times(g.count)}"
         )
         why = (
-            f"By its length of {n(f['held'])} tokens the restored content is another conversation than the slot had served last. Restoring "
+            f"By its length of {kit.n(f['held'])} tokens the restored content is another conversation than the slot had served last. Restoring "
             "a file does not clear the slot's checkpoints in these builds, so one of them was taken for the file's. If both prompts begin "
             "alike that far, nothing is wrong."
         )
@@ -83,14 +71,13 @@ def say(g: Group) -> FindingText:
     remedies = [advice.update(g.session, update)]
     if f["kind"] == "file":
         remedies.append(
-            Remedy("Until then: erase the slot and let it answer a short prompt before restoring a file into it.")
+            kit.Remedy("Until then: erase the slot and let it answer a short prompt before restoring a file into it.")
         )
-    return FindingText(claim, why, remedies, [], ["https://github.com/ggml-org/llama.cpp/pull/20671"])
+    return kit.FindingText(claim, why, remedies, [], ["https://github.com/ggml-org/llama.cpp/pull/20671"])
 
 
-RULE = RequestRule(
-    "CD212",
-    "wrong-output-hazard",
+RULE = kit.rule(
+    __name__,
     "A restored checkpoint was older than the text: the answer may be wrong",
     decide,
     prove,

@@ -4,95 +4,79 @@ from __future__ import annotations
 
 from typing import Any
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    SessionFinding,
-    marked,
-    n,
-    stated,
-    times,
-    unfinished,
-)
-from cachedoctor.model import Confidence, Remedy, RuledOut, Session
+from cachedoctor.diagnosis.rules import advice, kit
 
 REFUSED = b"Invalid input batch"
 """How the server calls it, to its log and to the client; nothing else that it sends is refused so."""
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire on a failed request whose batch did not fit its memory; a draft model's failed guess fails no request."""
     marks = s.request.marks
     if s.request.seen.error != "other":
         return None
     if "positions" in marks:
-        return Match(0, "high")
-    return Match(0, "medium") if REFUSED in marks["error"].text else None
+        return kit.Match(0, "high")
+    return kit.Match(0, "medium") if REFUSED in marks["error"].text else None
 
 
-def prove(s: RuleContext, _: Match) -> Proof:
-    """Show the library's message, or else the server's."""
-    r = s.request
-    primary, *related = marked(r, ("positions", "the batch that was refused"), ("error", "the request failed"))
-    return Proof(primary, related, {"stored": r.seen.stored_position, "batch": r.seen.batch_position})
+PROOF = kit.lines(
+    ("positions", "the batch that was refused"),
+    ("error", "the request failed"),
+    numbers=lambda s: {"stored": s.request.seen.stored_position, "batch": s.request.seen.batch_position},
+)
 
 
 _REMEDIES = (
-    Remedy("A restart clears it: all slots are empty then."),
-    Remedy(
+    kit.Remedy("A restart clears it: all slots are empty then."),
+    kit.Remedy(
         "Report it with the lines before it, if it comes again: what the slot did last tells where the two came apart."
     ),
 )
 
 
-def _text(f: dict[str, Any], session: Session, what: str, whose: str = "a slot") -> FindingText:
-    places = "" if f["stored"] is None else f": it ends at position {n(f['stored'])}"
+def _text(f: dict[str, Any], session: kit.Session, what: str, whose: str = "a slot") -> kit.FindingText:
+    places = "" if f["stored"] is None else f": it ends at position {kit.n(f['stored'])}"
     if places and f["batch"] is not None:
-        places += f", and the batch begins at {n(f['batch'])}"
+        places += f", and the batch begins at {kit.n(f['batch'])}"
     why = (
         "The server counts the tokens of a slot, and the memory keeps their positions. Here the two came apart, as after a restore or a cut that "
         "took less than it said. A batch that does not continue the memory is refused."
     )
-    return FindingText(
+    return kit.FindingText(
         f"the memory of {whose} is not what the server counted on{places}: {what}",
         why,
         [advice.update(session, "each such fault that was reported has been mended."), *_REMEDIES],
-        [RuledOut("context-overflow", "the batch was refused for its positions, not for its length")],
+        [kit.RuledOut("context-overflow", "the batch was refused for its positions, not for its length")],
     )
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say where the memory ends, and where the batch began."""
-    return _text(g.numbers, g.session, f"{times(g.count)} failed")
+    return _text(g.numbers, g.session, f"{kit.times(g.count)} failed")
 
 
-def alone(session: Session) -> list[SessionFinding]:
+def alone(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it of the lines alone."""
-    said, refused = stated(session, "positions"), stated(session, "batch_refused")
+    said, refused = kit.stated(session, "positions"), kit.stated(session, "batch_refused")
     first = said or refused
-    if first is None or not unfinished(session):
+    if first is None or not kit.unfinished(session):
         return []
     f = {"stored": first.numbers.get("stored"), "batch": first.numbers.get("batch")}
     # the library says the same of a draft model's batch, which fails no request: only the server says whose it was
-    sure: Confidence = "high" if said is not None and refused is not None else "medium"
+    sure: kit.Confidence = "high" if said is not None and refused is not None else "medium"
     lines = [(first.mark, "the batch that was refused")]
     if said is not None and refused is not None:
         lines.append((refused.mark, "the server gives up on it"))
     whose = "a slot" if sure == "high" else "a slot, or of its draft model,"
-    return [SessionFinding(_text(f, session, "the batch was refused", whose), "", lines, "error", sure)]
+    return [kit.SessionFinding(_text(f, session, "the batch was refused", whose), "", lines, "error", sure)]
 
 
-RULE = RequestRule(
-    "CD214",
-    "kv-position-inconsistent",
+RULE = kit.rule(
+    __name__,
     "The memory of a slot did not end where the server thought",
     decide,
-    prove,
+    PROOF,
     say,
     severity="error",
     on=("error",),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import MIN_LOST, RuleContext, n
+from cachedoctor.diagnosis.rules.kit import MIN_LOST, RuleContext, n
 from cachedoctor.knowledge.decision import EVERY
 from cachedoctor.model import Dropped, RuledOut, Server
 

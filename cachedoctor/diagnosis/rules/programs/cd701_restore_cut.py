@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n, times
-from cachedoctor.model import Answer, Mark, Remedy, Session
+from cachedoctor.diagnosis.rules import kit
 
 _STRIDE = 8192
 """Tokens between the snapshots that a long prompt leaves (issue 18267, ollama 0.33.3)."""
@@ -13,7 +12,7 @@ _WORTH = 8192
 """Tokens lost in all from which on it is a warning."""
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it where what was restored ends one token below a multiple of the stride, and far below the match."""
     cut = [a for answers in session.answers for a in answers.each if answers.source == "log" and _is_cut(a)]
     line = session.settings.get("restore_cut")
@@ -22,14 +21,14 @@ def inspect(session: Session) -> list[SessionFinding]:
     lost = sum((a.prefix or 0) - (a.cached_tokens or 0) for a in cut)
     worst = max(cut, key=lambda a: (a.prefix or 0) - (a.cached_tokens or 0))
     return [
-        SessionFinding(
-            FindingText(
-                f"{times(len(cut))} matched more than was restored: {n(lost)} tokens computed again, up to {n((worst.prefix or 0) - (worst.cached_tokens or 0))} at once",
-                f"The runner keeps a snapshot every {n(_STRIDE)} tokens of a prompt, and goes back to the last one below the place where the new prompt parts "
+        kit.SessionFinding(
+            kit.FindingText(
+                f"{kit.times(len(cut))} matched more than was restored: {kit.n(lost)} tokens computed again, up to {kit.n((worst.prefix or 0) - (worst.cached_tokens or 0))} at once",
+                f"The runner keeps a snapshot every {kit.n(_STRIDE)} tokens of a prompt, and goes back to the last one below the place where the new prompt parts "
                 "from the old one. What lies between is computed again, once after every prompt that was computed as a whole.",
                 [
-                    Remedy("No setting of ollama 0.33.3 changes it: see whether a newer ollama does."),
-                    Remedy(
+                    kit.Remedy("No setting of ollama 0.33.3 changes it: see whether a newer ollama does."),
+                    kit.Remedy(
                         "Keep what changes (a session id, a path, a date) at the end of the prompt, so that the match is as long as the whole earlier prompt."
                     ),
                 ],
@@ -37,14 +36,14 @@ def inspect(session: Session) -> list[SessionFinding]:
                 ["https://github.com/ollama/ollama/issues/18267"],
             ),
             "",
-            [(Mark(line.line, line.text), "matched and restored")],
+            [(kit.Mark(line.line, line.text), "matched and restored")],
             "warning" if lost >= _WORTH else "note",
             "high",
         )
     ]
 
 
-def _is_cut(answer: Answer) -> bool:
+def _is_cut(answer: kit.Answer) -> bool:
     matched, cached = answer.prefix, answer.cached_tokens
     return matched is not None and cached is not None and is_cut(matched, cached)
 
@@ -54,18 +53,17 @@ def is_cut(matched: int, cached: int) -> bool:
     return cached > 0 and matched - cached >= _LEAST and (cached + 1) % _STRIDE == 0
 
 
-def _needs(session: Session) -> tuple[str, str] | None:
+def _needs(session: kit.Session) -> tuple[str, str] | None:
     if any(a.prefix is not None for answers in session.answers for a in answers.each):
         return None
     return "this runner does not print how much of a prompt matched", "the MLX runner of newer ollama versions does"
 
 
-RULE = SessionRule(
-    "CD701",
-    "restore-cut",
+RULE = kit.session_rule(
+    __name__,
     "ollama's MLX runner goes back to a multiple of 8,192 tokens below the match",
+    inspect,
     needs=_needs,
     severity="warning",
-    inspect=inspect,
     engine="ollama",
 )

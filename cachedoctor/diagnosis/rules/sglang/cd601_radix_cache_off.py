@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n, said_by, times
+from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.sglang.batch_periods import caching, periods, totals
 from cachedoctor.diagnosis.rules.sglang.option_advice import extra_buffer, needs_start
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.model import Remedy, Session, Setting, as_typed, left_out
 
 _BY_DESIGN = {
     "off_decode": "It is the decoding half of a server that is split in two; prefixes are reused by the prefill server.",
@@ -20,34 +19,34 @@ _BY_DESIGN = {
 """Why a line switches the cache off where nothing is to be mended, by the id of the line's message."""
 
 
-def _of_arch(session: Session) -> list[Remedy]:
+def _of_arch(session: kit.Session) -> list[kit.Remedy]:
     return [
-        Remedy(
+        kit.Remedy(
             "Use a newer version: what is not supported yet is a matter of the version, and no such line is left in 0.5.14 and newer."
         )
     ]
 
 
-def _of_hybrid(session: Session) -> list[Remedy]:
+def _of_hybrid(session: kit.Session) -> list[kit.Remedy]:
     return [
-        Remedy(
+        kit.Remedy(
             "Use 0.5.14 or newer. Models with a gated delta net have a radix cache from 0.5.4 on (PR 11214), those with Mamba-2 from "
             "0.5.6 on (PR 13584), and 0.5.14 made the better of its two strategies the default."
         )
     ]
 
 
-def _of_trtllm(session: Session) -> list[Remedy]:
+def _of_trtllm(session: kit.Session) -> list[kit.Remedy]:
     return [
-        Remedy(
+        kit.Remedy(
             "Choose another attention backend: the strategy no_buffer needs pages of one token, which trtllm_mha does not have.",
-            options=as_typed("--attention-backend triton"),
+            options=kit.as_typed("--attention-backend triton"),
         ),
         extra_buffer(session),
     ]
 
 
-_WITHOUT_SPECULATION = Remedy(
+_WITHOUT_SPECULATION = kit.Remedy(
     "Or leave speculative decoding out: drop --speculative-algorithm and the options that go with it."
 )
 
@@ -57,52 +56,55 @@ _BOTH = late(rb"decoding for Qwen3(?:Next|_5)")
 (server_args.py). Its worker of SGLANG_ENABLE_SPEC_V2 does not keep their states: eagle_worker_v2.py, from 0.5.10 on."""
 
 
-def _of_speculation(session: Session) -> list[Remedy]:
+def _of_speculation(session: kit.Session) -> list[kit.Remedy]:
     newer = "0.5.14 or newer, where both go together by default."
     if not _BOTH.search(session.settings["radix_off_because"].text):
-        return [Remedy(f"Use {newer}"), _WITHOUT_SPECULATION]
+        return [kit.Remedy(f"Use {newer}"), _WITHOUT_SPECULATION]
     return [
-        Remedy(
+        kit.Remedy(
             "Keep states where prompts diverge, which goes together with speculative decoding here. It needs CUDA, and "
             "SGLANG_ENABLE_SPEC_V2 not set: with these models that works from 0.5.10 on (PR 18808).",
-            options=as_typed("--mamba-scheduler-strategy extra_buffer --page-size 64"),
+            options=kit.as_typed("--mamba-scheduler-strategy extra_buffer --page-size 64"),
         ),
-        Remedy(f"Or use {newer}"),
+        kit.Remedy(f"Or use {newer}"),
         _WITHOUT_SPECULATION,
     ]
 
 
-def _of_rocm(session: Session) -> list[Remedy]:
-    return [Remedy("Use 0.5.16 or newer, which has the strategy extra_buffer on AMD (PR 30359)."), _WITHOUT_SPECULATION]
-
-
-def _of_qwen_vl(session: Session) -> list[Remedy]:
-    return [Remedy("Use 0.4.6 or newer, where these models have the cache.")]
-
-
-def _of_determinism(session: Session) -> list[Remedy]:
+def _of_rocm(session: kit.Session) -> list[kit.Remedy]:
     return [
-        Remedy(
+        kit.Remedy("Use 0.5.16 or newer, which has the strategy extra_buffer on AMD (PR 30359)."),
+        _WITHOUT_SPECULATION,
+    ]
+
+
+def _of_qwen_vl(session: kit.Session) -> list[kit.Remedy]:
+    return [kit.Remedy("Use 0.4.6 or newer, where these models have the cache.")]
+
+
+def _of_determinism(session: kit.Session) -> list[kit.Remedy]:
+    return [
+        kit.Remedy(
             "Choose an attention backend that has both, fa3 or triton, or give --enable-deterministic-inference up.",
-            options=as_typed("--enable-deterministic-inference --attention-backend triton"),
+            options=kit.as_typed("--enable-deterministic-inference --attention-backend triton"),
         )
     ]
 
 
-def _of_dual_chunk(session: Session) -> list[Remedy]:
+def _of_dual_chunk(session: kit.Session) -> list[kit.Remedy]:
     return [
-        Remedy(
+        kit.Remedy(
             "Without dual-chunk attention the cache works, and contexts beyond what the model was trained for do not: another "
             "--attention-backend, and a --context-length that needs no dual chunks."
         )
     ]
 
 
-def _of_multimodal(session: Session) -> list[Remedy]:
+def _of_multimodal(session: kit.Session) -> list[kit.Remedy]:
     return [
-        Remedy(
+        kit.Remedy(
             "Use SGLang's own implementation of the model, if there is one, instead of the Transformers backend.",
-            options=as_typed("--model-impl sglang"),
+            options=kit.as_typed("--model-impl sglang"),
             purpose="depends",
         )
     ]
@@ -125,24 +127,24 @@ _ASKED = late(rb"disable_radix_cache(?:=|': )True")
 """The setting as ``server_args`` prints it: a call up to 0.5.18, a dictionary from 0.5.19 on."""
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Say that it is off and which line proves it; silent where something was reused all the same."""
     if caching(session) is not False:
         return []
     off, because = session.settings["radix_cache"], session.settings.get("radix_off_because")
     cause = str(because.value) if because is not None else ""
     requests, new, _cached = totals(periods(session))
-    lost = f": all {n(new)} prompt tokens of {times(requests)} were computed" if requests else ""
+    lost = f": all {kit.n(new)} prompt tokens of {kit.times(requests)} were computed" if requests else ""
     fine = _BY_DESIGN.get(cause)
     if session.setting("disaggregation") == "decode":
         fine = _BY_DESIGN["off_decode"]
-    evidence = said_by(because, "why it is off") + said_by(off, "the radix cache is off")
+    evidence = kit.said_by(because, "why it is off") + kit.said_by(off, "the radix cache is off")
     return [
-        SessionFinding(
-            FindingText(
+        kit.SessionFinding(
+            kit.FindingText(
                 f"the radix cache is off{lost}",
                 fine or _why(cause, off),
-                _fix(session, cause) if fine is None else [Remedy("Nothing has to be done.")],
+                _fix(session, cause) if fine is None else [kit.Remedy("Nothing has to be done.")],
             ),
             cause,
             [entry for at, entry in enumerate(evidence) if entry[0].line not in {e[0].line for e in evidence[:at]}],
@@ -151,7 +153,7 @@ def inspect(session: Session) -> list[SessionFinding]:
     ]
 
 
-def _why(cause: str, off: Setting) -> str:
+def _why(cause: str, off: kit.Setting) -> str:
     if cause:
         return "The server switched it off by itself, for the reason in the line above. Every prompt is computed from its first token."
     if _ASKED.search(off.text):
@@ -162,25 +164,17 @@ def _why(cause: str, off: Setting) -> str:
     )
 
 
-def _fix(session: Session, cause: str) -> list[Remedy]:
+def _fix(session: kit.Session, cause: str) -> list[kit.Remedy]:
     if cause in _FIXES:
         return _FIXES[cause](session)
     if cause:
-        return [Remedy("Remove the option that the line names, or use a version in which the two go together.")]
+        return [kit.Remedy("Remove the option that the line names, or use a version in which the two go together.")]
     said = "Remove --disable-radix-cache from the command line, if it is there; the cache is on by default."
-    return [Remedy(said, options=left_out("--disable-radix-cache"))]
+    return [kit.Remedy(said, options=kit.left_out("--disable-radix-cache"))]
 
 
-def _needs(session: Session) -> tuple[str, str] | None:
+def _needs(session: kit.Session) -> tuple[str, str] | None:
     return needs_start() if caching(session) is None else None
 
 
-RULE = SessionRule(
-    "CD601",
-    "radix-cache-off",
-    "SGLang's radix cache is switched off",
-    severity="warning",
-    needs=_needs,
-    inspect=inspect,
-    engine="sglang",
-)
+RULE = kit.session_rule(__name__, "SGLang's radix cache is switched off", inspect, severity="warning", needs=_needs)

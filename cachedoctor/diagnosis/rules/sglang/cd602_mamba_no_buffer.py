@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
+from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.sglang.batch_periods import (
     ENOUGH,
     LITTLE,
@@ -20,7 +20,6 @@ from cachedoctor.diagnosis.rules.sglang.batch_periods import (
     wanting,
 )
 from cachedoctor.diagnosis.rules.sglang.option_advice import experiment, extra_buffer, needs_requests, needs_start
-from cachedoctor.model import BatchPeriod, Confidence, RuledOut, Session, Severity
 
 _WHY = (
     "A state cannot be cut back as a KV cache can, so a prompt is only reused up to a position whose state was kept. With "
@@ -30,7 +29,7 @@ _WHY = (
 )
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Fire where the strategy is known, and the requests that are known one by one reused little."""
     if strategy(session) != "no_buffer" or caching(session) is not True:
         return []
@@ -45,34 +44,34 @@ def _loses(requests: Seen) -> bool:
     return requests.count > ENOUGH and requests.largest >= LONG and requests.share < LITTLE
 
 
-def _note(session: Session, period: BatchPeriod, requests: Seen) -> SessionFinding:
+def _note(session: kit.Session, period: kit.BatchPeriod, requests: Seen) -> kit.SessionFinding:
     proven = known(session)
     some = requests.most > 0
-    severity: Severity = "warning" if proven or some else "note"
-    confidence: Confidence = "high" if proven else "medium"
+    severity: kit.Severity = "warning" if proven or some else "note"
+    confidence: kit.Confidence = "high" if proven else "medium"
     asked = session.settings.get("mamba_strategy")
     shown = marks(period, ("whole", "a request of its own, and what it reused"), ("cold", "one that reused nothing"))
     proof = f"; {proven} logged prompts began as an earlier one did" if proven else ""
-    return SessionFinding(
-        FindingText(
-            f"states are kept only where a request ended (no_buffer): {requests.count:,} requests of {n(requests.smallest)} to {n(requests.largest)} tokens reused "
-            f"{n(requests.cached)} of {n(requests.tokens)} tokens ({100 * requests.share:.0f} %){proof}",
+    return kit.SessionFinding(
+        kit.FindingText(
+            f"states are kept only where a request ended (no_buffer): {requests.count:,} requests of {kit.n(requests.smallest)} to {kit.n(requests.largest)} tokens reused "
+            f"{kit.n(requests.cached)} of {kit.n(requests.tokens)} tokens ({100 * requests.share:.0f} %){proof}",
             _WHY,
             [extra_buffer(session), *([] if proven else [experiment(session)])],
             [
-                RuledOut("radix-cache-off", "the log says that it is on, or shows that something was reused"),
-                RuledOut("mamba-state-pressure", "the running requests never held nearly all states"),
+                kit.RuledOut("radix-cache-off", "the log says that it is on, or shows that something was reused"),
+                kit.RuledOut("mamba-state-pressure", "the running requests never held nearly all states"),
             ],
             ["https://github.com/sgl-project/sglang/issues/22935", "https://github.com/sgl-project/sglang/pull/14792"],
         ),
         "",
-        [*shown, *said_by(asked, "the strategy")] or said_by(asked, "the strategy"),
+        [*shown, *kit.said_by(asked, "the strategy")] or kit.said_by(asked, "the strategy"),
         severity,
         confidence,
     )
 
 
-def _needs(session: Session) -> tuple[str, str] | None:
+def _needs(session: kit.Session) -> tuple[str, str] | None:
     if hybrid(session) is not True or caching(session) is False or not wanting(session):
         return None  # there is nothing to be evaluated
     kept = strategy(session)
@@ -81,12 +80,10 @@ def _needs(session: Session) -> tuple[str, str] | None:
     return needs_requests() if kept == "no_buffer" and not one_by_one(session) else None
 
 
-RULE = SessionRule(
-    "CD602",
-    "mamba-no-buffer",
+RULE = kit.session_rule(
+    __name__,
     "A hybrid model keeps its states only where a request ended (no_buffer)",
+    inspect,
     severity="warning",
     needs=_needs,
-    inspect=inspect,
-    engine="sglang",
 )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import kv_proof
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
+from cachedoctor.diagnosis.rules import kit, kv_proof
 from cachedoctor.diagnosis.rules.sglang.batch_periods import (
     caching,
     capacity,
@@ -16,8 +15,6 @@ from cachedoctor.diagnosis.rules.sglang.batch_periods import (
     share,
 )
 from cachedoctor.diagnosis.rules.sglang.option_advice import log_requests
-from cachedoctor.model import BatchPeriod, Confidence, Remedy, RuledOut, Session, Severity, as_typed
-from cachedoctor.model.measured import FULL
 
 _WHY = (
     "Cached prefixes live in what running requests leave of the KV pool. Where these need it, the prefix that was unused for "
@@ -26,7 +23,7 @@ _WHY = (
 )
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Fire where the pool was full and reuse was lost: it fell in that time, or is low though prompts share something."""
     if caching(session) is False:
         return []
@@ -34,7 +31,7 @@ def inspect(session: Session) -> list[SessionFinding]:
     if proof is not None:
         return [proof]
     for period in periods(session):
-        full = (period.token_usage or 0.0) >= FULL or crowded(period)
+        full = (period.token_usage or 0.0) >= kit.FULL or crowded(period)
         if full and (lost := pressed(session, period, period.full_new_tokens, period.full_cached_tokens)):
             severity, confidence = lost
             if severity == "note" and not period.cached_tokens:
@@ -43,25 +40,27 @@ def inspect(session: Session) -> list[SessionFinding]:
     return []
 
 
-def _note(session: Session, period: BatchPeriod, severity: Severity, confidence: Confidence) -> SessionFinding:
+def _note(
+    session: kit.Session, period: kit.BatchPeriod, severity: kit.Severity, confidence: kit.Confidence
+) -> kit.SessionFinding:
     inside = share(period.full_cached_tokens, period.full_new_tokens)
     outside = share(period.cached_tokens - period.full_cached_tokens, period.new_tokens - period.full_new_tokens)
     usage = f"{100 * (period.token_usage or 0):.0f} % of the KV pool in use"
     if severity == "warning":
         claim = f"{usage}: with a full pool {_percent(inside)} of the prompt tokens were reused, otherwise {_percent(outside)}"
     else:
-        claim = f"{usage}, and of {n(period.new_tokens + period.cached_tokens)} prompt tokens {_percent(reuse(period))} were reused"
+        claim = f"{usage}, and of {kit.n(period.new_tokens + period.cached_tokens)} prompt tokens {_percent(reuse(period))} were reused"
     shown = marks(period, ("usage", "the pool is full"), ("retracted", "a request had to give its memory back"))
-    return SessionFinding(
-        FindingText(
+    return kit.SessionFinding(
+        kit.FindingText(
             claim,
             _WHY,
             [*_remedies(session), *([] if confidence == "high" else [log_requests()])],
-            [RuledOut("prefix-not-shared", "logged prompts had been there")] if confidence == "high" else [],
+            [kit.RuledOut("prefix-not-shared", "logged prompts had been there")] if confidence == "high" else [],
             ["https://docs.sglang.io/advanced_features/hyperparameter_tuning.html"],
         ),
         "",
-        [*shown, *said_by(session.settings.get("kv_tokens"), "the size of the pool")],
+        [*shown, *kit.said_by(session.settings.get("kv_tokens"), "the size of the pool")],
         severity,
         confidence,
     )
@@ -71,35 +70,30 @@ def _percent(part: float | None) -> str:
     return "an unknown share" if part is None else f"{100 * part:.0f} %"
 
 
-def _remedies(session: Session) -> list[Remedy]:
+def _remedies(session: kit.Session) -> list[kit.Remedy]:
     pool, given = capacity(session), session.setting("mem_fraction")
-    has = f" It has {n(pool)} tokens." if pool else ""
+    has = f" It has {kit.n(pool)} tokens." if pool else ""
     at = f" (now {given:.2f})" if isinstance(given, float) and 0 < given < 1 else ""
     out = [
-        Remedy(
+        kit.Remedy(
             f"Make the pool larger: a KV cache of 8 bits, or a higher share of the GPU memory{at} by --mem-fraction-static.{has}",
-            options=as_typed("--kv-cache-dtype fp8_e4m3"),
+            options=kit.as_typed("--kv-cache-dtype fp8_e4m3"),
         ),
-        Remedy(
+        kit.Remedy(
             "Or let fewer requests run at once, so that more is left for the cache: a smaller --max-running-requests."
         ),
     ]
     if session.setting("hicache") is not True and hybrid(session) is not True:
         ratio = "" if session.since("0.4.5") is False else " --hicache-ratio 2"
         out.append(
-            Remedy(
+            kit.Remedy(
                 "Or let prefixes wait in main memory instead of being dropped.",
-                options=as_typed(f"--enable-hierarchical-cache{ratio}"),
+                options=kit.as_typed(f"--enable-hierarchical-cache{ratio}"),
             )
         )
     return out
 
 
-RULE = SessionRule(
-    "CD603",
-    "kv-pressure",
-    "Running requests fill SGLang's KV pool and reuse is lost",
-    severity="warning",
-    inspect=inspect,
-    engine="sglang",
+RULE = kit.session_rule(
+    __name__, "Running requests fill SGLang's KV pool and reuse is lost", inspect, severity="warning"
 )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, said_by, times
+from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.sglang.batch_periods import every, marks
-from cachedoctor.model import Remedy, Session, as_typed
 
 RARE = 0.01
 """Share of the requests: the server admits more than it has room for if all answers were long, and bets on short ones. A
@@ -16,7 +15,7 @@ _WHY = (
 )
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Count what was retracted."""
     found = [p for p in every(session) if p.retracted]
     if not found:
@@ -26,33 +25,28 @@ def inspect(session: Session) -> list[SessionFinding]:
     often = admitted == 0 or retracted > RARE * admitted
     evidence = marks(worst, ("retracted", "requests lose their memory"), ("usage", "the fullest line"))
     return [
-        SessionFinding(
-            FindingText(
-                f"the KV pool was full: {times(retracted)} retracted, of {f'{admitted:,}' if admitted else 'an unknown number'} that were admitted",
+        kit.SessionFinding(
+            kit.FindingText(
+                f"the KV pool was full: {kit.times(retracted)} retracted, of {f'{admitted:,}' if admitted else 'an unknown number'} that were admitted",
                 _WHY,
                 [
-                    Remedy(
+                    kit.Remedy(
                         "Let the server expect longer answers (1 is the default; what is higher admits fewer requests at once).",
-                        options=as_typed("--schedule-conservativeness 1.3"),
+                        options=kit.as_typed("--schedule-conservativeness 1.3"),
                     ),
-                    Remedy(
+                    kit.Remedy(
                         "Or fewer requests at once (a smaller --max-running-requests), or a larger pool (a higher --mem-fraction-static)."
                     ),
                 ],
                 references=["https://docs.sglang.io/advanced_features/hyperparameter_tuning.html"],
             ),
             "",
-            [*evidence, *said_by(session.settings.get("kv_tokens"), "the size of the pool")],
+            [*evidence, *kit.said_by(session.settings.get("kv_tokens"), "the size of the pool")],
             "warning" if often else "note",
         )
     ]
 
 
-RULE = SessionRule(
-    "CD604",
-    "retraction",
-    "SGLang put running requests back because the KV pool was full",
-    severity="warning",
-    inspect=inspect,
-    engine="sglang",
+RULE = kit.session_rule(
+    __name__, "SGLang put running requests back because the KV pool was full", inspect, severity="warning"
 )

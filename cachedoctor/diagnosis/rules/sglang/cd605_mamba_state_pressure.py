@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
+from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.sglang.batch_periods import caching, marks, periods, pressed, reuse
 from cachedoctor.diagnosis.rules.sglang.option_advice import log_requests
-from cachedoctor.model import BatchPeriod, Confidence, Remedy, RuledOut, Session, Severity, as_typed
-from cachedoctor.model.measured import FULL, STATES_FULL
 
 _WHY = (
     "A hybrid model can only continue from a position whose state is kept, and states have a pool of their own. Running requests "
@@ -15,16 +13,16 @@ _WHY = (
 )
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Fire where states ran short before tokens did, and reuse was lost."""
     if caching(session) is False:
         return []
     for period in periods(session):
-        short = (period.mamba_usage or 0.0) >= STATES_FULL
+        short = (period.mamba_usage or 0.0) >= kit.STATES_FULL
         tokens = period.usage_at_mamba if period.usage_at_mamba is not None else period.token_usage
         if (
             short
-            and (tokens is None or tokens < FULL)
+            and (tokens is None or tokens < kit.FULL)
             and (lost := pressed(session, period, period.states_new_tokens, period.states_cached_tokens))
         ):
             return [_note(session, period, tokens, *lost)]
@@ -32,72 +30,74 @@ def inspect(session: Session) -> list[SessionFinding]:
 
 
 def _note(
-    session: Session, period: BatchPeriod, tokens: float | None, severity: Severity, confidence: Confidence
-) -> SessionFinding:
+    session: kit.Session,
+    period: kit.BatchPeriod,
+    tokens: float | None,
+    severity: kit.Severity,
+    confidence: kit.Confidence,
+) -> kit.SessionFinding:
     held = session.setting("mamba_states")
-    of = f" (of {n(held)})" if isinstance(held, int) else ""
+    of = f" (of {kit.n(held)})" if isinstance(held, int) else ""
     beside = "" if tokens is None else f", while the KV cache was used to {100 * tokens:.0f} %"
     claim = (
         f"too little memory for the states of a hybrid model: running requests held {100 * (period.mamba_usage or 0):.0f} % of "
         f"them{of}, next to none were left for reuse{beside}; "
-        f"of {n(period.new_tokens + period.cached_tokens)} prompt tokens {100 * reuse(period):.0f} % were reused"
+        f"of {kit.n(period.new_tokens + period.cached_tokens)} prompt tokens {100 * reuse(period):.0f} % were reused"
     )
-    return SessionFinding(
-        FindingText(
+    return kit.SessionFinding(
+        kit.FindingText(
             claim,
             _WHY,
             [*_remedies(session), *([] if confidence == "high" else [log_requests()])],
-            [RuledOut("kv-pressure", "the KV pool had room in the same line")] if tokens is not None else [],
+            [kit.RuledOut("kv-pressure", "the KV pool had room in the same line")] if tokens is not None else [],
             ["https://github.com/sgl-project/sglang/pull/15337", "https://github.com/sgl-project/sglang/pull/31643"],
         ),
         "",
         [
             *marks(period, ("mamba", "next to no state is left for the cache"), ("last", "the last batch")),
-            *said_by(session.settings.get("mamba_states"), "the size of the pool of states"),
+            *kit.said_by(session.settings.get("mamba_states"), "the size of the pool of states"),
         ],
         severity,
         confidence,
     )
 
 
-def _more_states(session: Session) -> Remedy:
+def _more_states(session: kit.Session) -> kit.Remedy:
     what = "Give states more of the memory, at the cost of KV cache: "
     if session.since("0.5.4") is False:
-        return Remedy(f"{what}a larger number of states (--max-mamba-cache-size).")
-    return Remedy(
+        return kit.Remedy(f"{what}a larger number of states (--max-mamba-cache-size).")
+    return kit.Remedy(
         f"{what}a higher ratio than the default of 0.9 (0.5.4 and newer), or a number of states (--max-mamba-cache-size).",
-        options=as_typed("--mamba-full-memory-ratio 1.5"),
+        options=kit.as_typed("--mamba-full-memory-ratio 1.5"),
     )
 
 
-def _remedies(session: Session) -> list[Remedy]:
+def _remedies(session: kit.Session) -> list[kit.Remedy]:
     out = [
         _more_states(session),
-        Remedy(
+        kit.Remedy(
             "Or make each state smaller: half the size with bfloat16, where the model does not use it by itself.",
-            options=as_typed("--mamba-ssm-dtype bfloat16"),
+            options=kit.as_typed("--mamba-ssm-dtype bfloat16"),
         ),
     ]
     if session.since("0.5.14") is not False:
         out.append(
-            Remedy(
+            kit.Remedy(
                 "Or keep cached states in 8 bits (0.5.14 and newer), not together with --enable-hierarchical-cache.",
-                options=as_typed("--enable-int8-mamba-checkpoint"),
+                options=kit.as_typed("--enable-int8-mamba-checkpoint"),
             )
         )
     if session.since("0.5.16") is not True:
         out.append(
-            Remedy("0.5.16 or newer drops states in a better order: conversations that pause lose less (PR 31643).")
+            kit.Remedy("0.5.16 or newer drops states in a better order: conversations that pause lose less (PR 31643).")
         )
-    out.append(Remedy("Or let fewer requests run at once: a smaller --max-running-requests."))
+    out.append(kit.Remedy("Or let fewer requests run at once: a smaller --max-running-requests."))
     return out
 
 
-RULE = SessionRule(
-    "CD605",
-    "mamba-state-pressure",
+RULE = kit.session_rule(
+    __name__,
     "The memory for the states of a hybrid model is full while the KV cache has room",
+    inspect,
     severity="warning",
-    inspect=inspect,
-    engine="sglang",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
+from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.sglang.batch_periods import (
     ENOUGH,
     HALF,
@@ -19,7 +19,6 @@ from cachedoctor.diagnosis.rules.sglang.batch_periods import (
     wanting,
 )
 from cachedoctor.diagnosis.rules.sglang.option_advice import compare_bodies, needs_requests, needs_start
-from cachedoctor.model import BatchPeriod, Remedy, RuledOut, Session, as_typed
 
 COLD = 2
 """Requests that reused nothing behind the first one: one may begin another conversation."""
@@ -36,7 +35,7 @@ _WHY_HICACHE = (
 )
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Fire where some requests reused and several did not, or where the version keeps no state at a fork."""
     if strategy(session) not in ("extra_buffer", "extra_buffer_lazy") or caching(session) is not True:
         return []
@@ -58,27 +57,29 @@ def _loses(requests: Seen, forkless: bool) -> bool:
     return requests.cold > COLD and (requests.most > 0 or forkless)
 
 
-def _note(session: Session, period: BatchPeriod, requests: Seen, forkless: bool) -> SessionFinding:
-    remedies = [Remedy("Use 0.5.17 or newer, which keeps a state at the fork with --enable-hierarchical-cache, too.")]
+def _note(session: kit.Session, period: kit.BatchPeriod, requests: Seen, forkless: bool) -> kit.SessionFinding:
+    remedies = [
+        kit.Remedy("Use 0.5.17 or newer, which keeps a state at the fork with --enable-hierarchical-cache, too.")
+    ]
     if not forkless:
         remedies = [
-            Remedy(
+            kit.Remedy(
                 "Send the shared beginning once by itself when the server starts, with one token to be generated: its state then "
                 "lies inside of what all share."
             ),
-            Remedy(
+            kit.Remedy(
                 "Or let a prompt leave more states: one at the end of every chunk of its prefill, at the cost of speed.",
-                options=as_typed("--chunked-prefill-size 2048"),
+                options=kit.as_typed("--chunked-prefill-size 2048"),
             ),
         ]
-    return SessionFinding(
-        FindingText(
-            f"strategy {strategy(session)}: {requests.cold:,} of {requests.count:,} requests of {n(requests.smallest)} to "
-            f"{n(requests.largest)} tokens reused nothing, others up to {n(requests.most)}; perhaps they share a beginning with "
+    return kit.SessionFinding(
+        kit.FindingText(
+            f"strategy {strategy(session)}: {requests.cold:,} of {requests.count:,} requests of {kit.n(requests.smallest)} to "
+            f"{kit.n(requests.largest)} tokens reused nothing, others up to {kit.n(requests.most)}; perhaps they share a beginning with "
             "another text behind it",
             _WHY_HICACHE if forkless else _WHY,
             [*remedies, compare_bodies()],
-            [RuledOut("mamba-state-pressure", "the running requests never held nearly all states")],
+            [kit.RuledOut("mamba-state-pressure", "the running requests never held nearly all states")],
             [
                 "https://github.com/sgl-project/sglang/issues/22935",
                 "https://github.com/sgl-project/sglang/pull/31181",
@@ -88,14 +89,14 @@ def _note(session: Session, period: BatchPeriod, requests: Seen, forkless: bool)
         "",
         [
             *marks(period, ("cold", "a request that reused nothing"), ("whole", "the one that reused least")),
-            *said_by(session.settings.get("mamba_strategy"), "the strategy"),
+            *kit.said_by(session.settings.get("mamba_strategy"), "the strategy"),
         ],
         "note",
         "medium" if forkless or requests.most > 0 else "low",
     )
 
 
-def _needs(session: Session) -> tuple[str, str] | None:
+def _needs(session: kit.Session) -> tuple[str, str] | None:
     if hybrid(session) is not True or caching(session) is False or not wanting(session):
         return None
     kept = strategy(session)
@@ -104,12 +105,6 @@ def _needs(session: Session) -> tuple[str, str] | None:
     return needs_requests() if kept != "no_buffer" and not one_by_one(session) else None
 
 
-RULE = SessionRule(
-    "CD606",
-    "extra-buffer-long-suffix",
-    "A shared beginning is not reused with other text behind it (extra_buffer)",
-    severity="note",
-    needs=_needs,
-    inspect=inspect,
-    engine="sglang",
+RULE = kit.session_rule(
+    __name__, "A shared beginning is not reused with other text behind it (extra_buffer)", inspect, needs=_needs
 )

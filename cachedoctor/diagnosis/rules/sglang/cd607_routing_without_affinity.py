@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.sglang.batch_periods import (
     TWICE,
     caching,
@@ -19,7 +19,6 @@ from cachedoctor.diagnosis.rules.sglang.batch_periods import (
     wanting,
 )
 from cachedoctor.diagnosis.rules.sglang.option_advice import needs_requests
-from cachedoctor.model import BatchPeriod, Confidence, Remedy, Session, Severity, as_typed
 
 SPREAD = 0.75
 """Share of the prompt tokens: where conversations stay on their rank, agents reuse more; below it a spread may cost much."""
@@ -37,14 +36,14 @@ class _Rank(msgspec.Struct):
     """What one rank did over all its periods."""
 
     name: str
-    first: BatchPeriod
+    first: kit.BatchPeriod
     requests: int = 0
     cold: int = 0
     new: int = 0
     cached: int = 0
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Fire where several ranks did alike: each computed beginnings from nothing, reused them later, and all reuse is moderate."""
     ranks = _ranks(session)
     if len(ranks) < 2 or caching(session) is False:
@@ -57,7 +56,7 @@ def inspect(session: Session) -> list[SessionFinding]:
     return [_note(session, ranks, alike, reused)]
 
 
-def _ranks(session: Session) -> list[_Rank]:
+def _ranks(session: kit.Session) -> list[_Rank]:
     found: dict[str, _Rank] = {}
     for period in sorted(periods(session), key=lambda p: p.first_line):
         name = replica(period)
@@ -71,19 +70,19 @@ def _ranks(session: Session) -> list[_Rank]:
     return sorted(found.values(), key=lambda r: (len(r.name), r.name))
 
 
-def _note(session: Session, ranks: list[_Rank], alike: list[_Rank], reused: float) -> SessionFinding:
+def _note(session: kit.Session, ranks: list[_Rank], alike: list[_Rank], reused: float) -> kit.SessionFinding:
     proven = known(session)
     excluded = hybrid(session) is False and not any(
         crowded(p) or evicts(session, p) is not False for p in periods(session)
     )
     sure = proven >= TWICE and excluded
-    severity: Severity = "warning" if sure else "note"
-    confidence: Confidence = "high" if sure else "medium"
+    severity: kit.Severity = "warning" if sure else "note"
+    confidence: kit.Confidence = "high" if sure else "medium"
     each = ", ".join(f"{r.name} {r.cold:,} of {r.requests:,}" for r in ranks[:8])
     more = f" and {len(ranks) - 8} more" if len(ranks) > 8 else ""
-    proof = f"; {n(proven)} logged prompts had been there and were not reused" if proven else ""
-    return SessionFinding(
-        FindingText(
+    proof = f"; {kit.n(proven)} logged prompts had been there and were not reused" if proven else ""
+    return kit.SessionFinding(
+        kit.FindingText(
             f"{len(ranks)} data-parallel ranks, each with a cache of its own, computed prompts from their first token: {each}{more}; "
             f"{100 * reused:.0f} % of the prompt tokens were reused{proof}",
             _WHY,
@@ -101,46 +100,40 @@ def _note(session: Session, ranks: list[_Rank], alike: list[_Rank], reused: floa
     )
 
 
-def _experiment(ranks: int) -> Remedy:
-    return Remedy(
+def _experiment(ranks: int) -> kit.Remedy:
+    return kit.Remedy(
         f"To decide: start the server with --enable-cache-report and send one request of a few thousand tokens {ranks + 1} times, one after "
         "the other. If cached_tokens in the usage is 0 several times before it covers nearly the prompt, each rank had to learn it.",
-        options=as_typed("--enable-cache-report"),
+        options=kit.as_typed("--enable-cache-report"),
         purpose="look",
     )
 
 
-def _remedies(session: Session) -> list[Remedy]:
+def _remedies(session: kit.Session) -> list[kit.Remedy]:
     out = [
-        Remedy(
+        kit.Remedy(
             "Put a router in front that sends a prompt where its beginning is, with a server per rank behind it: sglang_router with "
             "--policy cache_aware.",
         )
     ]
     if session.since("0.5.10") is not False:
         out.append(
-            Remedy(
+            kit.Remedy(
                 "Or let the client name the rank, the same for all turns of a conversation: the header X-Data-Parallel-Rank "
                 "(0.5.10 and newer)."
             )
         )
     else:
-        out.append(Remedy("Or let the client name the rank in the body of /generate: data_parallel_rank."))
+        out.append(kit.Remedy("Or let the client name the rank in the body of /generate: data_parallel_rank."))
     return out
 
 
-def _needs(session: Session) -> tuple[str, str] | None:
+def _needs(session: kit.Session) -> tuple[str, str] | None:
     if len(_ranks(session)) < 2 or caching(session) is False or not wanting(session):
         return None
     return None if any(p.wholes for p in periods(session)) else needs_requests()
 
 
-RULE = SessionRule(
-    "CD607",
-    "routing-without-affinity",
-    "Conversations come to several data-parallel ranks, each with a cache of its own",
-    severity="note",
-    needs=_needs,
-    inspect=inspect,
-    engine="sglang",
+RULE = kit.session_rule(
+    __name__, "Conversations come to several data-parallel ranks, each with a cache of its own", inspect, needs=_needs
 )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.sglang.batch_periods import LONG, TINY, caching, marks, periods
-from cachedoctor.model import BatchPeriod, Remedy, Session, as_typed
 
 LATER = 4
 """Requests behind the burst: of fewer the reuse says nothing about what the burst could have shared."""
@@ -15,7 +14,7 @@ _WHY = (
 )
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Fire where a burst reused nothing, and those behind it reused a good part of a prompt each."""
     if caching(session) is not True:
         return []
@@ -25,7 +24,7 @@ def inspect(session: Session) -> list[SessionFinding]:
     return []
 
 
-def _shares(period: BatchPeriod) -> bool:
+def _shares(period: kit.BatchPeriod) -> bool:
     """Whether requests behind the bursts reused much of what one of a burst computed."""
     if not period.bursts or period.burst_new_tokens < LONG or period.after_burst_seqs < LATER:
         return False
@@ -33,24 +32,24 @@ def _shares(period: BatchPeriod) -> bool:
     return period.after_burst_cached / period.after_burst_seqs >= TINY * each
 
 
-def _note(session: Session, period: BatchPeriod) -> SessionFinding:
+def _note(session: kit.Session, period: kit.BatchPeriod) -> kit.SessionFinding:
     later = period.after_burst_cached // period.after_burst_seqs
     bursts = "1 batch" if period.bursts == 1 else f"{period.bursts:,} batches"
     remedies = [
-        Remedy("Send one request with the shared beginning first, and the others when it has begun to answer."),
+        kit.Remedy("Send one request with the shared beginning first, and the others when it has begun to answer."),
     ]
     if session.setting("schedule_policy") not in ("lpm", "dfs-weight"):
         remedies.append(
-            Remedy(
+            kit.Remedy(
                 "Or let the scheduler hold back requests that share a beginning with one that waits before them. With more than 128 "
                 "waiting requests lpm goes back to the order of arrival.",
-                options=as_typed("--schedule-policy lpm"),
+                options=kit.as_typed("--schedule-policy lpm"),
             )
         )
-    return SessionFinding(
-        FindingText(
+    return kit.SessionFinding(
+        kit.FindingText(
             f"{bursts} admitted {period.burst_seqs:,} new requests at once, which computed all of their "
-            f"{n(period.burst_new_tokens)} tokens; the {period.after_burst_seqs:,} requests behind reused about {n(later)} tokens each",
+            f"{kit.n(period.burst_new_tokens)} tokens; the {period.after_burst_seqs:,} requests behind reused about {kit.n(later)} tokens each",
             _WHY,
             remedies,
             references=["https://github.com/sgl-project/sglang/pull/2442"],
@@ -62,11 +61,6 @@ def _note(session: Session, period: BatchPeriod) -> SessionFinding:
     )
 
 
-RULE = SessionRule(
-    "CD608",
-    "burst-before-insert",
-    "Requests with one beginning were admitted at once, before it was in the cache",
-    severity="note",
-    inspect=inspect,
-    engine="sglang",
+RULE = kit.session_rule(
+    __name__, "Requests with one beginning were admitted at once, before it was in the cache", inspect
 )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.sglang.batch_periods import (
     ENOUGH,
     Seen,
@@ -19,7 +18,6 @@ from cachedoctor.diagnosis.rules.sglang.batch_periods import (
     wanting,
 )
 from cachedoctor.diagnosis.rules.sglang.option_advice import compare_bodies, log_requests, needs_requests
-from cachedoctor.model import BatchPeriod, Remedy, Session
 
 _WHY = (
     "Claude Code begins its system prompt with x-anthropic-billing-header, of which a part is new in every request. SGLang hands it "
@@ -28,14 +26,16 @@ _WHY = (
 )
 
 
-def _off() -> list[Remedy]:
+def _off() -> list[kit.Remedy]:
     return [
         advice.client("claude-code/billing-header"),
-        Remedy("Or strip the system text that starts with x-anthropic-billing-header in a proxy before the server."),
+        kit.Remedy(
+            "Or strip the system text that starts with x-anthropic-billing-header in a proxy before the server."
+        ),
     ]
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Fire on requests to /v1/messages that reused next to nothing, or where prompts that are known hold the header."""
     proven = _proven(session)
     if caching(session) is False or proven is False or (proven is None and not _claude(session)):
@@ -47,7 +47,7 @@ def inspect(session: Session) -> list[SessionFinding]:
     return []
 
 
-def _proven(session: Session) -> bool | None:
+def _proven(session: kit.Session) -> bool | None:
     """Whether prompts that were logged or given part in the header; None where there are none to tell."""
     if session.setting("billing_header") is True:
         return True
@@ -55,19 +55,19 @@ def _proven(session: Session) -> bool | None:
     return "billing-header" in kinds if kinds else None
 
 
-def _claude(session: Session) -> bool:
+def _claude(session: kit.Session) -> bool:
     """Whether most requests come by Anthropic's interface, as Claude Code's do."""
     by_anthropic = session.setting("anthropic_requests") or 0
     return by_anthropic > ENOUGH and by_anthropic > (session.setting("chat_requests") or 0)
 
 
-def _note(session: Session, period: BatchPeriod, requests: Seen, proven: bool) -> SessionFinding:
+def _note(session: kit.Session, period: kit.BatchPeriod, requests: Seen, proven: bool) -> kit.SessionFinding:
     same = requests.most - requests.least < page(session)
-    reused = f"{n(requests.most)} tokens" if same else f"{n(requests.least)} to {n(requests.most)} tokens"
+    reused = f"{kit.n(requests.most)} tokens" if same else f"{kit.n(requests.least)} to {kit.n(requests.most)} tokens"
     certain = "prompts begin with the billing header" if proven else "most requests come by /v1/messages"
-    return SessionFinding(
-        FindingText(
-            f"{certain}, and {requests.count - 1:,} requests of up to {n(requests.largest)} tokens reused {reused} each",
+    return kit.SessionFinding(
+        kit.FindingText(
+            f"{certain}, and {requests.count - 1:,} requests of up to {kit.n(requests.largest)} tokens reused {reused} each",
             _WHY,
             [*_off(), *([] if proven else [compare_bodies(), log_requests()])],
             references=["https://github.com/sgl-project/sglang/pull/21064"],
@@ -75,14 +75,14 @@ def _note(session: Session, period: BatchPeriod, requests: Seen, proven: bool) -
         "",
         [
             *marks(period, ("whole", "a request that reused next to nothing"), ("cold", "one that reused nothing")),
-            *said_by(session.settings.get("anthropic_requests"), "a request by Anthropic's interface"),
+            *kit.said_by(session.settings.get("anthropic_requests"), "a request by Anthropic's interface"),
         ],
         "warning",
         "high" if proven else "medium",
     )
 
 
-def _needs(session: Session) -> tuple[str, str] | None:
+def _needs(session: kit.Session) -> tuple[str, str] | None:
     if caching(session) is False or _proven(session) is not None or not wanting(session):
         return None
     if (
@@ -97,12 +97,6 @@ def _needs(session: Session) -> tuple[str, str] | None:
     return needs_requests() if _claude(session) and not one_by_one(session) else None
 
 
-RULE = SessionRule(
-    "CD609",
-    "billing-header-kept",
-    "Claude Code's billing header changes the head of every prompt",
-    severity="warning",
-    needs=_needs,
-    inspect=inspect,
-    engine="sglang",
+RULE = kit.session_rule(
+    __name__, "Claude Code's billing header changes the head of every prompt", inspect, severity="warning", needs=_needs
 )

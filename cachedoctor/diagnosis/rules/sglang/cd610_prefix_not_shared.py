@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import kv_proof, shared_beginnings
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n, said_by
+from cachedoctor.diagnosis.rules import kit, kv_proof, shared_beginnings
 from cachedoctor.diagnosis.rules.sglang.batch_periods import (
     EARLY,
     PAGES,
@@ -32,13 +31,12 @@ from cachedoctor.diagnosis.rules.sglang.option_advice import (
     needs_requests,
     needs_start,
 )
-from cachedoctor.model import BatchPeriod, Confidence, RuledOut, Session
 
 CAUSES = ("CD601", "CD602", "CD603", "CD605", "CD606", "CD607", "CD609")
 """Where one of these fired, it says better why nothing is reused."""
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Fire where enough requests reused next to nothing, and nothing that the log shows explains it."""
     if caching(session) is not True:
         return []
@@ -55,21 +53,23 @@ def inspect(session: Session) -> list[SessionFinding]:
     return []
 
 
-def _decided(session: Session, period: BatchPeriod, requests: Seen, given: shared_beginnings.Shared) -> SessionFinding:
+def _decided(
+    session: kit.Session, period: kit.BatchPeriod, requests: Seen, given: shared_beginnings.Shared
+) -> kit.SessionFinding:
     """Request bodies were given: they say whether the prompts share their beginning."""
-    claim = f"{requests.count - 1:,} requests of {n(requests.smallest)} to {n(requests.largest)} tokens reused {_reused(session, requests)}"
+    claim = f"{requests.count - 1:,} requests of {kit.n(requests.smallest)} to {kit.n(requests.largest)} tokens reused {_reused(session, requests)}"
     why = given.why if given.early else f"The text of the prompts is not the cause. Left are: {NO_TRACE}."
     remedies = given.remedies if given.early else [experiment(session), log_requests()]
     proof = marks(period, ("whole", "a request that reused next to nothing"), ("cold", "one that reused nothing"))
-    words = FindingText(f"{claim}; {given.said}", why, remedies, _ruled_out(session, period, requests))
+    words = kit.FindingText(f"{claim}; {given.said}", why, remedies, _ruled_out(session, period, requests))
     fault = given.verdict in ("changed", "shared")  # nothing to share is none, and a salt is there on purpose
-    return SessionFinding(words, given.verdict, proof, "warning" if fault else "note", "high", given.difference)
+    return kit.SessionFinding(words, given.verdict, proof, "warning" if fault else "note", "high", given.difference)
 
 
-def _note(session: Session, period: BatchPeriod, requests: Seen) -> SessionFinding:
+def _note(session: kit.Session, period: kit.BatchPeriod, requests: Seen) -> kit.SessionFinding:
     """No bodies were given: a note, unless the log shows that the prompts do begin alike. Nothing to share is no fault."""
     claim = (
-        f"{requests.count - 1:,} requests of {n(requests.smallest)} to {n(requests.largest)} tokens reused "
+        f"{requests.count - 1:,} requests of {kit.n(requests.smallest)} to {kit.n(requests.largest)} tokens reused "
         f"{_reused(session, requests)}; the cache is on and has room"
     )
     sure, alike = _confidence(session, period), False
@@ -79,24 +79,24 @@ def _note(session: Session, period: BatchPeriod, requests: Seen) -> SessionFindi
     elif shared(session):
         alike = True
         said = f"{shared(session):,} logged prompts begin as an earlier one did"
-        words = FindingText(f"{claim}; {said}", f"So the prompts do share their beginning, and {_traceless(session, period, requests)}",
+        words = kit.FindingText(f"{claim}; {said}", f"So the prompts do share their beginning, and {_traceless(session, period, requests)}",
                       [experiment(session, shared=True)])  # fmt: skip
     else:
-        words = FindingText(
+        words = kit.FindingText(
             claim, _why(session, period, requests), [experiment(session), compare_bodies(), log_requests()]
         )
     words.ruled_out = _ruled_out(session, period, requests)
     evidence = [
         *marks(period, ("whole", "a request that reused next to nothing"), ("cold", "one that reused nothing")),
-        *said_by(session.settings.get("radix_cache"), "the cache is on"),
-        *said_by(session.settings.get("kv_tokens"), "the size of the pool"),
+        *kit.said_by(session.settings.get("radix_cache"), "the cache is on"),
+        *kit.said_by(session.settings.get("kv_tokens"), "the size of the pool"),
     ]
-    return SessionFinding(words, "", evidence, "warning" if alike and sure != "low" else "note", sure)
+    return kit.SessionFinding(words, "", evidence, "warning" if alike and sure != "low" else "note", sure)
 
 
-def _parted(session: Session, claim: str) -> FindingText:
+def _parted(session: kit.Session, claim: str) -> kit.FindingText:
     """FindingText where logged prompts prove that the prompts diverge early."""
-    return FindingText(
+    return kit.FindingText(
         f"{claim}; {differ(session):,} logged prompts share fewer than {EARLY:,} characters with any earlier one",
         "The prompts diverge near their beginning, so that there is nothing to be reused: other texts, which is no fault, or a head that "
         "changes in every request, a date, an id, tools in another order. The bodies tell: they show whether text repeats behind it.",
@@ -104,28 +104,28 @@ def _parted(session: Session, claim: str) -> FindingText:
     )
 
 
-def _confidence(session: Session, period: BatchPeriod) -> Confidence:
+def _confidence(session: kit.Session, period: kit.BatchPeriod) -> kit.Confidence:
     """Medium where neither states nor evictions can be the reason; what leaves no trace keeps it from being high."""
     return "medium" if hybrid(session) is False and evicts(session, period) is False else "low"
 
 
-def _reused(session: Session, requests: Seen) -> str:
+def _reused(session: kit.Session, requests: Seen) -> str:
     if not requests.most:
         return "nothing"
     if requests.most - requests.least < page(session):
-        return f"{n(requests.most)} tokens each, always the same"
-    return f"{n(requests.least)} to {n(requests.most)} tokens each"
+        return f"{kit.n(requests.most)} tokens each, always the same"
+    return f"{kit.n(requests.least)} to {kit.n(requests.most)} tokens each"
 
 
-def _why(session: Session, period: BatchPeriod, requests: Seen) -> str:
-    at = f" They would part behind token {n(requests.most)}." if requests.most else ""
+def _why(session: kit.Session, period: kit.BatchPeriod, requests: Seen) -> str:
+    at = f" They would part behind token {kit.n(requests.most)}." if requests.most else ""
     return (
         f"Either the prompts do not share their beginning: a date, an id or a header in it changes, or they are other texts.{at} "
         f"Or: {_traceless(session, period, requests)}"
     )
 
 
-def _traceless(session: Session, period: BatchPeriod, requests: Seen) -> str:
+def _traceless(session: kit.Session, period: kit.BatchPeriod, requests: Seen) -> str:
     """What may part or drop prompts without a line in this log."""
     others = [NO_TRACE]
     if replica(period) is not None:
@@ -137,38 +137,41 @@ def _traceless(session: Session, period: BatchPeriod, requests: Seen) -> str:
     return f"something does it that leaves no trace in this log: {'; '.join(others)}."
 
 
-def _eviction(session: Session, requests: Seen) -> str:
+def _eviction(session: kit.Session, requests: Seen) -> str:
     pool = capacity(session)
     if pool is None:
         return "an eviction, since the size of the pool is not in the log"
-    return f"an eviction, if more than {max(pool // requests.largest, 1):,} conversations of this length take turns in {n(pool)} tokens"
+    return f"an eviction, if more than {max(pool // requests.largest, 1):,} conversations of this length take turns in {kit.n(pool)} tokens"
 
 
-def _room(session: Session) -> str:
+def _room(session: kit.Session) -> str:
     if any(c.evicted == 0 for c in session.counters):
         return "the metrics count no token that was evicted"
     return "all that was computed fits into the pool twice"
 
 
-def _ruled_out(session: Session, period: BatchPeriod, requests: Seen) -> list[RuledOut]:
-    out = [RuledOut("radix-cache-off", "the log says that it is on, or shows that something was reused")]
+def _ruled_out(session: kit.Session, period: kit.BatchPeriod, requests: Seen) -> list[kit.RuledOut]:
+    out = [kit.RuledOut("radix-cache-off", "the log says that it is on, or shows that something was reused")]
     usage = "" if period.token_usage is None else f": at most {100 * period.token_usage:.0f} % in use"
     if evicts(session, period) is False:
-        out.append(RuledOut("kv-pressure", f"{_room(session)}{usage}"))
+        out.append(kit.RuledOut("kv-pressure", f"{_room(session)}{usage}"))
     if period.mamba_usage is not None:
         out.append(
-            RuledOut("mamba-state-pressure", f"running requests held {100 * period.mamba_usage:.0f} % of the states")
+            kit.RuledOut(
+                "mamba-state-pressure", f"running requests held {100 * period.mamba_usage:.0f} % of the states"
+            )
         )
     if page(session) > 1:
         out.append(
-            RuledOut(
-                "page-rounding", f"a page has {n(page(session))} tokens, the shortest prompt {n(requests.smallest)}"
+            kit.RuledOut(
+                "page-rounding",
+                f"a page has {kit.n(page(session))} tokens, the shortest prompt {kit.n(requests.smallest)}",
             )
         )
     return out
 
 
-def _needs(session: Session) -> tuple[str, str] | None:
+def _needs(session: kit.Session) -> tuple[str, str] | None:
     if caching(session) is False or not wanting(session):
         return None
     if not one_by_one(session):
@@ -176,13 +179,11 @@ def _needs(session: Session) -> tuple[str, str] | None:
     return needs_start() if caching(session) is None else None
 
 
-RULE = SessionRule(
-    "CD610",
-    "prefix-not-shared",
+RULE = kit.session_rule(
+    __name__,
     "With the cache on and room in it, prompts reuse next to nothing",
+    inspect,
     severity="warning",
     needs=_needs,
-    inspect=inspect,
     unless=CAUSES,
-    engine="sglang",
 )

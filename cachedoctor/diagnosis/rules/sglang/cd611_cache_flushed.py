@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, times
+from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.sglang.batch_periods import every, marks
-from cachedoctor.model import Remedy, Session
 
 _WHY = (
     "A flush empties the whole radix cache, so that the next request of every conversation is computed from its first token. "
@@ -12,7 +11,7 @@ _WHY = (
 )
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Count the flushes that requests came after."""
     found = sorted((p for p in every(session) if p.since == "reset"), key=lambda p: p.first_line)
     if not found:
@@ -20,14 +19,14 @@ def inspect(session: Session) -> list[SessionFinding]:
     lines = {p.first_line for p in found}
     often = "once" if len(lines) == 1 else f"{len(lines)} times"
     after = sum(p.seqs for p in found)
-    came = f"; {times(after)} came after that" if any(p.batches for p in found) else ", and went on"
+    came = f"; {kit.times(after)} came after that" if any(p.batches for p in found) else ", and went on"
     return [
-        SessionFinding(
-            FindingText(
+        kit.SessionFinding(
+            kit.FindingText(
                 f"the radix cache was flushed {often} while the server ran{came}",
                 _WHY,
                 [
-                    Remedy(
+                    kit.Remedy(
                         "If nobody meant to: find who calls /flush_cache. Benchmarks do it between runs "
                         "(sglang.bench_serving --flush-cache), trainers at every update of the weights."
                     )
@@ -39,11 +38,4 @@ def inspect(session: Session) -> list[SessionFinding]:
     ]
 
 
-RULE = SessionRule(
-    "CD611",
-    "cache-flushed",
-    "SGLang's cache was flushed while the server ran",
-    severity="note",
-    inspect=inspect,
-    engine="sglang",
-)
+RULE = kit.session_rule(__name__, "SGLang's cache was flushed while the server ran", inspect)

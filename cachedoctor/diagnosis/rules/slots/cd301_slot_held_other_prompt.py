@@ -2,47 +2,31 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    marked,
-    n,
-    times,
-)
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.slots.taken import ALTERNATE, CHANGED_HEAD, other_held
-from cachedoctor.model import RuledOut
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the reference is not what the slot held."""
-    return Match(s.lost, "medium" if s.steals >= 2 else "low") if other_held(s) else None
+    return kit.Match(s.lost, "medium" if s.steals >= 2 else "low") if other_held(s) else None
 
 
-def prove(s: RuleContext, _: Match) -> Proof:
-    """Show that the slot's content does not match."""
-    r = s.request
-    primary, *related = marked(
-        r,
-        ("select", "the slot's content does not match"),
-        ("n_past", "common prefix with what the slot held"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
-    )
-    numbers = {"held": r.held_tokens, "reference": r.reference_tokens, "unsure": s.steals < 2}
-    return Proof(primary, related[:2], numbers)
+PROOF = kit.lines(
+    ("select", "the slot's content does not match"),
+    ("n_past", "common prefix with what the slot held"),
+    kit.REUSED,
+    kit.RECOMPUTED,
+    most=2,
+    numbers=lambda s: {"unsure": s.steals < 2},
+)
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Offer slots and the RAM cache."""
     f, r = g.numbers, g.worst_request
     out = (
         [
-            RuledOut(
+            kit.RuledOut(
                 "prefix-diverges-early",
                 "not excluded: if this conversation changed its head at that moment, the log looks the same",
             )
@@ -50,20 +34,19 @@ def say(g: Group) -> FindingText:
         if f["unsure"]
         else [ALTERNATE]
     )
-    return FindingText(
-        f"another conversation had taken slot {r.slot}: {n(g.tokens)} tokens recomputed over {times(g.count)}",
-        f"The slot held {n(f['held'])} tokens of another conversation when this one came back with {n(r.prompt_tokens)}; its {n(f['reference'])} tokens were gone.",
+    return kit.FindingText(
+        f"another conversation had taken slot {r.slot}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"The slot held {kit.n(r.held_tokens)} tokens of another conversation when this one came back with {kit.n(r.prompt_tokens)}; its {kit.n(r.reference_tokens)} tokens were gone.",
         [advice.cache_ram(g.session), advice.more_slots(g.session)],
         out,
     )
 
 
-RULE = RequestRule(
-    "CD301",
-    "slot-held-other-prompt",
+RULE = kit.rule(
+    __name__,
     "Another conversation had taken the slot",
     decide,
-    prove,
+    PROOF,
     say,
     on=("taken",),
     unless=(*CHANGED_HEAD, "CD302", "CD303", "CD304", "CD307", "CD308", "CD309"),

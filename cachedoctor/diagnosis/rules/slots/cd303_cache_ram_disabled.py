@@ -2,49 +2,35 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    marked,
-    n,
-    said_by,
-    times,
-)
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.slots.taken import ALTERNATE, CHANGED_HEAD, other_held
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the cache is known to be off and its absence cost a returning conversation."""
     if not other_held(s) or s.setup.ram != "off" or s.facts.at_least(6629) is False:
         return None
     sure = s.facts.said("cache_ram_mib") is not None and s.steals >= 1
-    return Match(s.lost, "high" if sure else "medium")
+    return kit.Match(s.lost, "high" if sure else "medium")
 
 
-def prove(s: RuleContext, _: Match) -> Proof:
+def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     """Show that the slot's content does not match, and the line that switches the cache off."""
-    r, off = s.request, s.facts.said("cache_ram_mib")
+    off = s.facts.said("cache_ram_mib")
     said = off if off is not None and off.value == 0 else None  # with mmproj it may be announced and yet not used
-    primary, *related = marked(
-        r,
+    return kit.proof(
+        s.request,
         ("select", "the slot's content does not match"),
         ("n_past", "common prefix with what the slot held"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
-    )
-    return Proof(
-        primary,
-        [*related[:2], *said_by(said, "the RAM prompt cache is switched off")],
-        {"line": said.line if said else None, "held": r.held_tokens, "reference": r.reference_tokens},
+        kit.REUSED,
+        kit.RECOMPUTED,
+        most=2,
+        also=kit.said_by(said, "the RAM prompt cache is switched off"),
+        numbers={"line": said.line if said else None},
     )
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Name the option."""
     f, r = g.numbers, g.worst_request
     how = (
@@ -56,18 +42,17 @@ def say(g: Group) -> FindingText:
         if g.session.setting("mmproj") is True and g.session.at_least(7965) is False
         else "This level would print its updates, and there are none."
     )
-    return FindingText(
-        f"the RAM prompt cache is off and slot {r.slot} had been taken by another conversation: {n(g.tokens)} tokens recomputed over {times(g.count)}",
-        f"The slot held {n(f['held'])} tokens of another conversation; without the RAM cache the {n(f['reference'])} tokens of this one were lost. {how}",
+    return kit.FindingText(
+        f"the RAM prompt cache is off and slot {r.slot} had been taken by another conversation: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"The slot held {kit.n(r.held_tokens)} tokens of another conversation; without the RAM cache the {kit.n(r.reference_tokens)} tokens of this one were lost. {how}",
         [advice.cache_ram(g.session), advice.more_slots(g.session)],
         [ALTERNATE],
         ["https://github.com/ggml-org/llama.cpp/pull/16391"],
     )
 
 
-RULE = RequestRule(
-    "CD303",
-    "cache-ram-disabled",
+RULE = kit.rule(
+    __name__,
     "The RAM prompt cache is off and slots change hands",
     decide,
     prove,

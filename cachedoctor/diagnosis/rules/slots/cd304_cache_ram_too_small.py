@@ -2,110 +2,96 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    FindingText,
-    Group,
-    Line,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    SessionFinding,
-    marked,
-    n,
-    stated,
-    times,
-)
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.slots.taken import CHANGED_HEAD, other_held
-from cachedoctor.model import Confidence, MarkName, RuledOut, Session
 
 _BETTER = (*(f"CD{number}" for number in range(101, 300)), "CD305", "CD306", "CD402")
 """Causes in the prompt, the memory or the slot: where one is known, a return to a slot of unknown content proves nothing."""
 
 
-def _proof(s: RuleContext) -> list[Line]:
+def _proof(s: kit.RuleContext) -> list[kit.Line]:
     """Lines by which the RAM cache may have lost this conversation since its last turn; what left before was not it."""
     since = s.history[-1].last_line if s.history else 0
     marks = s.request.marks
-    named: list[tuple[MarkName, str]] = [
+    named: list[tuple[kit.MarkName, str]] = [
         ("too_large", "this conversation did not fit into the RAM cache"),
         ("evicted", "a prompt left the RAM cache"),
     ]
     return [(marks[name], label) for name, label in named if name in marks and marks[name].line > since][:1]
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when prompts were evicted, or too large to be taken, and a conversation came back in vain."""
     r = s.request
     if not _proof(s) or s.facts.setting("cache_ram_mib") == 0:
         return None
-    sure: Confidence = "high" if s.own_slot is False and r.seen.choice.looked else "medium"
+    sure: kit.Confidence = "high" if s.own_slot is False and r.seen.choice.looked else "medium"
     if other_held(s):
-        return Match(s.lost, sure)
+        return kit.Match(s.lost, sure)
     if s.lost and s.own_slot is None and r.thread_turn > 0 and not r.restored_from_ram:
-        return Match(s.lost, sure, weak=True)
+        return kit.Match(s.lost, sure, weak=True)
     return None
 
 
-def prove(s: RuleContext, _: Match) -> Proof:
+def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     """Show that prompts left the cache, and the search in it."""
-    related = marked(
+    first = s.facts.said("ram_evictions")
+    return kit.proof(
         s.request,
         ("ram", "the search in the RAM cache"),
         ("select", "the slot's content does not match"),
-        ("timing", "tokens recomputed"),
+        kit.RECOMPUTED,
+        first=_proof(s)[0],
+        numbers={"limit": s.facts.setting("cache_ram_mib"), "line": None if first is None else first.line},
     )
-    first = s.facts.said("ram_evictions")
-    numbers = {"limit": s.facts.setting("cache_ram_mib"), "line": None if first is None else first.line}
-    return Proof(_proof(s)[0], related[:3], numbers)
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say how large the cache is and which line shows that it is full."""
     f = g.numbers
-    limit = f" of {n(f['limit'])} MiB" if f["limit"] else ""
-    return FindingText(
-        f"the RAM prompt cache{limit} was too small for the conversations: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+    limit = f" of {kit.n(f['limit'])} MiB" if f["limit"] else ""
+    return kit.FindingText(
+        f"the RAM prompt cache{limit} was too small for the conversations: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
         f"Prompts were thrown out or not taken (first at line {f['line']}), and a conversation that came back found neither slot nor RAM copy.",
         [advice.cache_ram(g.session), advice.more_slots(g.session)],
         [
-            RuledOut("cache-ram-disabled", "the cache is on: it evicts"),
-            RuledOut("prefix-diverges-early", "the slot held another conversation"),
+            kit.RuledOut("cache-ram-disabled", "the cache is on: it evicts"),
+            kit.RuledOut("prefix-diverges-early", "the slot held another conversation"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/16391", "https://github.com/ggml-org/llama.cpp/pull/25070"],
     )
 
 
-def alone(session: Session) -> list[SessionFinding]:
+def alone(session: kit.Session) -> list[kit.SessionFinding]:
     """Say what left the cache, or never got there, and how many of its size fit: no request behind it tells the cost."""
-    said = stated(session, "evicted") or stated(session, "oversize")
+    said = kit.stated(session, "evicted") or kit.stated(session, "oversize")
     limit = session.setting("cache_ram_mib")
     if said is None or limit == 0 or said.followed:
         return []
     size, limit = said.numbers.get("size"), said.numbers.get("limit", limit)
     known = limit is not None and limit > 0
     what = "a prompt" if size is None else f"a prompt of {size:,.1f} MiB"
-    within = f"the RAM prompt cache{f' of {n(limit)} MiB' if known else ''}"
-    if stated(session, "evicted") is None:
+    within = f"the RAM prompt cache{f' of {kit.n(limit)} MiB' if known else ''}"
+    if kit.stated(session, "evicted") is None:
         claim = f"{what} did not fit into {within} and was not saved"
     else:
         fit = f": about {limit / size:,.0f} of that size fit" if known and size else ""
         claim = f"{what} left {within} to make room{fit}"
-    words = FindingText(
+    words = kit.FindingText(
         claim,
         "It costs something only if its conversation comes back: then neither slot nor RAM has it, and it is computed from its start. This "
         "input does not show whether it did.",
         [advice.cache_ram(session), advice.more_slots(session)],
-        [RuledOut("cache-ram-disabled", "the cache is on: it evicts")],
+        [kit.RuledOut("cache-ram-disabled", "the cache is on: it evicts")],
         ["https://github.com/ggml-org/llama.cpp/pull/16391", "https://github.com/ggml-org/llama.cpp/pull/25070"],
     )
-    return [SessionFinding(words, "", [(said.mark, "a prompt that the RAM cache does not keep")], confidence="medium")]
+    return [
+        kit.SessionFinding(words, "", [(said.mark, "a prompt that the RAM cache does not keep")], confidence="medium")
+    ]
 
 
-RULE = RequestRule(
-    "CD304",
-    "cache-ram-too-small",
+RULE = kit.rule(
+    __name__,
     "The RAM prompt cache is too small for the conversations",
     decide,
     prove,

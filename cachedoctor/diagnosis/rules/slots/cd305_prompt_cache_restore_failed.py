@@ -2,68 +2,49 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    SessionFinding,
-    marked,
-    n,
-    stated,
-    times,
-    unfinished,
-)
-from cachedoctor.model import RuledOut, Session
+from cachedoctor.diagnosis.rules import advice, kit
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire on the server's own message."""
-    return Match(s.lost, "high") if "ram_failed" in s.request.marks else None
+    return kit.Match(s.lost, "high") if "ram_failed" in s.request.marks else None
 
 
-def prove(s: RuleContext, _: Match) -> Proof:
-    """Show the server's message."""
-    r = s.request
-    shown = marked(
-        r, ("ram", "the prompt that was found"), ("cached", "tokens reused"), ("timing", "tokens recomputed")
-    )
-    return Proof(marked(r, ("ram_failed", "the restore that failed"))[0], shown)
+PROOF = kit.lines(
+    ("ram", "the prompt that was found"), kit.REUSED, kit.RECOMPUTED, first=("ram_failed", "the restore that failed")
+)
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say what was lost and where it is mended."""
-    lost = f": {n(g.tokens)} tokens recomputed over {times(g.count)}" if g.tokens else f": {times(g.count)}"
+    lost = f": {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}" if g.tokens else f": {kit.times(g.count)}"
     return _text(g.session, f"a prompt in the RAM cache could not be restored{lost}")
 
 
-def alone(session: Session) -> list[SessionFinding]:
+def alone(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it of the server's line alone, or of libllama's, which does not tell what kind of state it was."""
-    said, library = stated(session, "ram_failed"), stated(session, "state_failed")
+    said, library = kit.stated(session, "ram_failed"), kit.stated(session, "state_failed")
     if said is not None:
         size = said.numbers.get("size")
         mib = "" if size is None else f" of {size / 2**20:,.1f} MiB"
         words = _text(session, f"a prompt{mib} in the RAM cache could not be restored: it is computed again")
-        return [SessionFinding(words, "", [(said.mark, "the restore that failed")], "error")]
-    if library is None or not unfinished(session):
+        return [kit.SessionFinding(words, "", [(said.mark, "the restore that failed")], "error")]
+    if library is None or not kit.unfinished(session):
         return []
     words = _text(session, "a saved state could not be restored: what it covers is computed again")
     words.ruled_out = [
-        RuledOut(
+        kit.RuledOut(
             "checkpoint-restore-failed",
             "not excluded: the line does not say whether it was a prompt in RAM or a checkpoint",
         ),
-        RuledOut("slot-restored-without-checkpoints", "not excluded: a slot file may be meant as well"),
+        kit.RuledOut("slot-restored-without-checkpoints", "not excluded: a slot file may be meant as well"),
     ]
     evidence = [(library.mark, "the restore that failed")]
-    return [SessionFinding(words, "", evidence, "error", "medium", unless=("CD213",))]
+    return [kit.SessionFinding(words, "", evidence, "error", "medium", unless=("CD213",))]
 
 
-def _text(session: Session, claim: str) -> FindingText:
-    return FindingText(
+def _text(session: kit.Session, claim: str) -> kit.FindingText:
+    return kit.FindingText(
         claim,
         "The saved state did not fit into the slot: no free cells, a wrong sequence, or another size. The slot is cleared then.",
         [
@@ -72,12 +53,18 @@ def _text(session: Session, claim: str) -> FindingText:
                 session, "Give the context more room, so that a whole saved prompt finds free cells.", pool=True
             ),
         ],
-        [RuledOut("cache-ram-too-small", "the prompt was in the cache")],
+        [kit.RuledOut("cache-ram-too-small", "the prompt was in the cache")],
         ["https://github.com/ggml-org/llama.cpp/pull/17078"],
     )
 
 
-RULE = RequestRule(
-    "CD305", "prompt-cache-restore-failed", "A prompt in the RAM cache could not be restored", decide, prove, say,
-    severity="error", on=("ram_failed",), alone=alone,
-)  # fmt: skip
+RULE = kit.rule(
+    __name__,
+    "A prompt in the RAM cache could not be restored",
+    decide,
+    PROOF,
+    say,
+    severity="error",
+    on=("ram_failed",),
+    alone=alone,
+)

@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    SessionFinding,
-    marked,
-    n,
-    stated,
-    times,
-    unfinished,
-)
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.knowledge import server_options
-from cachedoctor.model import Mark, Remedy, RuledOut, Session, as_typed
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when a thread comes back to an empty slot after a purge, and nothing brought its prompt back."""
     r = s.request
     purged = s.facts.said("kv_purged")
@@ -31,18 +16,22 @@ def decide(s: RuleContext) -> Match | None:
         return None  # the slot held something: not emptied
     if purged.line is None or purged.line > r.first_line:
         return None
-    return Match(s.lost, "medium", found=Mark(purged.line, purged.text))
+    return kit.Match(s.lost, "medium", found=kit.Mark(purged.line, purged.text))
 
 
-def prove(s: RuleContext, match: Match) -> Proof:
+def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show the first slot that was emptied."""
-    shown = marked(
-        s.request, ("select", "the slot choice"), ("cached", "tokens reused"), ("timing", "tokens recomputed")
+    return kit.proof(
+        s.request,
+        ("select", "the slot choice"),
+        kit.REUSED,
+        kit.RECOMPUTED,
+        first=(match.found, "the first slot that was emptied"),
+        numbers={"line": match.found.line},
     )
-    return Proof((match.found, "the first slot that was emptied"), shown, {"line": match.found.line})
 
 
-def _own_parts(session: Session) -> Remedy:
+def _own_parts(session: kit.Session) -> kit.Remedy:
     count = max(session.at_once, 2) if session.at_once > 1 else 4
     what = (
         f"Or give every conversation a part of its own, {count} {'here' if session.at_once > 1 else 'in this example'}. -c is divided by "
@@ -50,37 +39,37 @@ def _own_parts(session: Session) -> Remedy:
     )
     each = advice.context_size(session)  # one conversation may be as long as the pool
     if each is None:
-        return Remedy(f"{what} The options are --no-kv-unified, --parallel {count} and --ctx-size.")
-    value = as_typed(f"--parallel {count} --ctx-size {count * each}")
+        return kit.Remedy(f"{what} The options are --no-kv-unified, --parallel {count} and --ctx-size.")
+    value = kit.as_typed(f"--parallel {count} --ctx-size {count * each}")
     if session.at_least(7964) is False:
-        return Remedy(what, options=value)  # unified only where the number of slots is left open
+        return kit.Remedy(what, options=value)  # unified only where the number of slots is left open
     return advice.option(session, server_options.KV_UNIFIED, "", what, off=True, also=value)
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say why slots were emptied and how to give them room."""
     return _text(
-        f"idle slots were emptied to make room in the shared KV memory: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+        f"idle slots were emptied to make room in the shared KV memory: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
         g.session,
         f", first at line {g.numbers['line']}",
     )
 
 
-def alone(session: Session) -> list[SessionFinding]:
+def alone(session: kit.Session) -> list[kit.SessionFinding]:
     """Say what was thrown away; it costs something only if its conversation comes back."""
-    said = stated(session, "purged")
-    if said is None or not unfinished(session):
+    said = kit.stated(session, "purged")
+    if said is None or not kit.unfinished(session):
         return []
     more = f", the first of {said.count:,}" if said.count > 1 else ""
     claim = (
-        f"slot {said.numbers['slot']:.0f} with {n(said.numbers['tokens'])} tokens was emptied to make room in the shared KV memory{more}: they are "
+        f"slot {said.numbers['slot']:.0f} with {kit.n(said.numbers['tokens'])} tokens was emptied to make room in the shared KV memory{more}: they are "
         "computed again if that conversation comes back"
     )
-    return [SessionFinding(_text(claim, session), "", [(said.mark, "the first slot that was emptied")])]
+    return [kit.SessionFinding(_text(claim, session), "", [(said.mark, "the first slot that was emptied")])]
 
 
-def _text(claim: str, session: Session, place: str = "") -> FindingText:
-    return FindingText(
+def _text(claim: str, session: kit.Session, place: str = "") -> kit.FindingText:
+    return kit.FindingText(
         claim,
         f"With unified KV memory all slots share one pool; when a batch finds no room, whole idle slots are emptied{place}.",
         [
@@ -88,11 +77,10 @@ def _text(claim: str, session: Session, place: str = "") -> FindingText:
             _own_parts(session),
             advice.cache_ram(session),
         ],
-        [RuledOut("slot-held-other-prompt", "the slot was empty")],
+        [kit.RuledOut("slot-held-other-prompt", "the slot was empty")],
     )
 
 
-RULE = RequestRule(
-    "CD306", "kv-purged", "Idle slots were emptied because memory was full", decide, prove, say, unless=("CD305",),
-    alone=alone,
-)  # fmt: skip
+RULE = kit.rule(
+    __name__, "Idle slots were emptied because memory was full", decide, prove, say, unless=("CD305",), alone=alone
+)

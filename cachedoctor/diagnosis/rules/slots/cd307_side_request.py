@@ -2,55 +2,43 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    marked,
-    n,
-    times,
-)
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.slots.taken import ALTERNATE, CHANGED_HEAD, length_of, other_held, side_request
-from cachedoctor.model import RuledOut
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when what took the slot was short, began a conversation of its own, and this one came back after it."""
     if not other_held(s) or not side_request(s):
         return None
     thief = s.slot_before
     # a request that was cancelled leaves no timings either, and what it displaced was copied to RAM
     timed = thief is not None and thief.prompt_tokens is not None
-    return Match(s.lost, "medium" if s.steals >= 1 and timed else "low", found=thief)
+    return kit.Match(s.lost, "medium" if s.steals >= 1 and timed else "low", found=thief)
 
 
-def prove(s: RuleContext, match: Match) -> Proof:
+def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show the side request."""
     r, thief = s.request, match.found
     primary, *related = [
-        *marked(
+        *kit.marked(
             r, ("select", "the slot's content does not match"), ("n_past", "common prefix with what the slot held")
         ),
-        *marked(thief, ("start", "the side request that took the slot")),
-        *marked(r, ("cached", "tokens reused"), ("timing", "tokens recomputed")),
+        *kit.marked(thief, ("start", "the side request that took the slot")),
+        *kit.marked(r, kit.REUSED, kit.RECOMPUTED),
     ]
     numbers = {"length": length_of(thief), "reference": r.reference_tokens, "unsure": match.confidence == "low"}
-    return Proof(primary, related[:3], numbers)
+    return kit.Proof(primary, related[:3], numbers)
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Offer a slot, the RAM cache, or another place for side requests."""
     f, r = g.numbers, g.worst_request
-    unsure = RuledOut(
+    unsure = kit.RuledOut(
         "prefix-diverges-early", "not excluded: if this conversation changed its head at that moment, it looks the same"
     )
-    return FindingText(
-        f"a side request of {n(f['length'])} tokens took slot {r.slot} from a conversation of {n(f['reference'])}: "
-        f"{n(g.tokens)} tokens recomputed over {times(g.count)}",
+    return kit.FindingText(
+        f"a side request of {kit.n(f['length'])} tokens took slot {r.slot} from a conversation of {kit.n(f['reference'])}: "
+        f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
         "Clients send short requests of their own between the turns: titles, summaries, tags, sub-tasks. With another system prompt "
         "they share nothing with the conversation, and overwrite it when no other slot is free.",
         [
@@ -63,9 +51,8 @@ def say(g: Group) -> FindingText:
     )
 
 
-RULE = RequestRule(
-    "CD307",
-    "side-request",
+RULE = kit.rule(
+    __name__,
     "A short side request took the slot of a conversation",
     decide,
     prove,

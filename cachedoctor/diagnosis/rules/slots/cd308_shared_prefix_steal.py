@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    MIN_LOST,
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    marked,
-    n,
-    times,
-)
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.slots.taken import CHANGED_HEAD, other_held
 from cachedoctor.knowledge import server_options
-from cachedoctor.model import Remedy, RuledOut
 
 KEEP = 0.5
 """Share of the slot's content from which on the server does not save it to RAM before it is overwritten (b6751)."""
 
 
-def _grew(s: RuleContext) -> bool:
+def _grew(s: kit.RuleContext) -> bool:
     """The bodies show that this conversation only grew, further than what the slot shares with it."""
     found, prompt = s.difference, s.request.prompt_tokens
     if s.changed("appended") is None or found is None or s.lcp is None:
@@ -31,10 +18,10 @@ def _grew(s: RuleContext) -> bool:
     shared = found.common_prefix_tokens
     if not found.exact:  # words and signs stand for tokens: their share tells, not their number
         shared = round(shared / found.b.tokens * prompt) if found.b.tokens and prompt else 0
-    return shared >= s.lcp + MIN_LOST
+    return shared >= s.lcp + kit.MIN_LOST
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when a slot of another conversation was chosen for its common head, and what this one had is gone."""
     r = s.request
     if not s.lost or r.seen.choice.selected_by != "lcp" or s.lcp is None or r.restored_from_ram:
@@ -43,35 +30,38 @@ def decide(s: RuleContext) -> Match | None:
     if not (given or other_held(s)):
         return None
     ram_would_help = s.facts.at_least(6751) is not False and (r.f_keep or 0) < KEEP
-    if ram_would_help or (r.reference_tokens or 0) - s.lcp < MIN_LOST:
+    if ram_would_help or (r.reference_tokens or 0) - s.lcp < kit.MIN_LOST:
         return None
-    return Match(s.lost, "high" if given else "medium" if s.steals >= 1 else "low", found=given)
+    return kit.Match(s.lost, "high" if given else "medium" if s.steals >= 1 else "low", found=given)
 
 
-def prove(s: RuleContext, match: Match) -> Proof:
+def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show the choice for the head that both share."""
     r = s.request
-    primary, *related = marked(
+    return kit.proof(
         r,
         ("select", "chosen for the head that both share"),
         ("n_past", "common prefix with what the slot held"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
+        kit.REUSED,
+        kit.RECOMPUTED,
+        most=3,
+        numbers={
+            "lcp": s.lcp,
+            "reference": r.reference_tokens,
+            "prompt": r.prompt_tokens,
+            "given": match.found,
+            "threads": s.threads,
+        },
     )
-    numbers = {
-        "lcp": s.lcp, "reference": r.reference_tokens, "prompt": r.prompt_tokens, "given": match.found,
-        "threads": s.threads,
-    }  # fmt: skip
-    return Proof(primary, related[:3], numbers)
 
 
-def _slots(g: Group) -> int:
+def _slots(g: kit.Group) -> int:
     """Slots that the sessions need."""
     threads: int = g.numbers["threads"]
     return max(2, threads, g.session.n_slots or 1)
 
 
-def _apart(g: Group) -> list[Remedy]:
+def _apart(g: kit.Group) -> list[kit.Remedy]:
     """A slot for every session, and what keeps the sessions in them: slots alone do not, nor does the rest without."""
     f = g.numbers
     foreign, own = f["lcp"] / f["prompt"], min(1.0, f["reference"] / f["prompt"])
@@ -82,7 +72,7 @@ def _apart(g: Group) -> list[Remedy]:
             "Let the client name its slot: send id_slot with each request, a number of its own per session. A higher -sps cannot part "
             f"them here: another session's prompt matches {foreign:.0%}, its own {own:.0%}."
         )
-        return [advice.slots(g.session, slots, f"{name} That takes {slots} slots.") if new else Remedy(name)]
+        return [advice.slots(g.session, slots, f"{name} That takes {slots} slots.") if new else kit.Remedy(name)]
     value = f"{(foreign + own) / 2:.2f}"
     what = (
         f"ask for more similarity before a slot in use is taken: another session's prompt matches {foreign:.0%} of the new one here, the "
@@ -95,7 +85,7 @@ def _apart(g: Group) -> list[Remedy]:
     return [advice.option(g.session, server_options.SIMILARITY, value, what, also=more)]
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Offer slots and a threshold that keeps the sessions apart."""
     f, r = g.numbers, g.worst_request
     why_not = (
@@ -103,21 +93,20 @@ def say(g: Group) -> FindingText:
         if f["given"]
         else f"by their lengths the prompts belong to {f['threads']} conversations in turn; only the text would prove it"
     )
-    return FindingText(
-        f"sessions that share their first {n(f['lcp'])} tokens take slot {r.slot} from each other: "
-        f"{n(g.tokens)} tokens recomputed over {times(g.count)}",
-        f"The server chose the slot because the head is the same ({n(f['lcp'])} of {n(f['prompt'])} tokens), but behind it stood another "
-        f"session; the {n(f['reference'])} tokens of this one were overwritten. The RAM cache saves a prompt only if less than half of it "
+    return kit.FindingText(
+        f"sessions that share their first {kit.n(f['lcp'])} tokens take slot {r.slot} from each other: "
+        f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"The server chose the slot because the head is the same ({kit.n(f['lcp'])} of {kit.n(f['prompt'])} tokens), but behind it stood another "
+        f"session; the {kit.n(f['reference'])} tokens of this one were overwritten. The RAM cache saves a prompt only if less than half of it "
         "is kept.",
         _apart(g),
-        [RuledOut("history-rewritten", why_not)],
+        [kit.RuledOut("history-rewritten", why_not)],
         ["https://github.com/ggml-org/llama.cpp/issues/22083"],
     )
 
 
-RULE = RequestRule(
-    "CD308",
-    "shared-prefix-steal",
+RULE = kit.rule(
+    __name__,
     "Sessions with one system prompt take a slot from each other",
     decide,
     prove,

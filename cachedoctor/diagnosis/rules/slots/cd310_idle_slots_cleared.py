@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    marked,
-    n,
-    recomputed,
-    times,
-)
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.knowledge import server_options
-from cachedoctor.model import RuledOut
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when a conversation came back whose idle slot had been cleared, and whose copy had left the RAM cache."""
     r = s.request
     if "idle_cleared" not in r.marks or s.facts.said("ram_evictions") is None:
@@ -30,40 +17,37 @@ def decide(s: RuleContext) -> Match | None:
         return None  # the slot that it got holds most of it: nothing was missing
     earlier = s.earlier
     if earlier is None:
-        return Match(s.lost, "medium")
+        return kit.Match(s.lost, "medium")
     if not earlier:
         return None  # the slot of the only turn that it may go on from was not cleared yet
-    return Match(max(0, min(s.lost, earlier - (r.cached_tokens or 0))), "medium", at_most=s.lost)
+    return kit.Match(max(0, min(s.lost, earlier - (r.cached_tokens or 0))), "medium", at_most=s.lost)
 
 
-def prove(s: RuleContext, _: Match) -> Proof:
+def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     """Show the slot that was cleared, and where its copy went."""
     r, first = s.request, s.facts.said("ram_evictions")
-    shown = marked(
+    return kit.proof(
         r,
         ("idle_saved", "its copy goes to the RAM cache"),
         ("ram", "the search in the RAM cache"),
         ("select", "an empty slot, or another conversation's"),
-        ("timing", "tokens recomputed"),
-    )
-    return Proof(
-        (r.marks["idle_cleared"], "the slot of this conversation was cleared while idle"),
-        shown[:4],
-        {
+        kit.RECOMPUTED,
+        first=(r.marks["idle_cleared"], "the slot of this conversation was cleared while idle"),
+        most=4,
+        numbers={
             "limit": s.facts.setting("cache_ram_mib"),
             "line": None if first is None else first.line,
-            "reference": r.reference_tokens,
         },
     )
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say what clears idle slots, and the two ways out."""
-    f, session = g.numbers, g.session
-    limit = f" of {n(f['limit'])} MiB" if f["limit"] else ""
-    return FindingText(
-        f"an idle slot was cleared and the RAM prompt cache{limit} did not keep its {n(f['reference'])} tokens: {recomputed(g)} "
-        f"over {times(g.count)}",
+    f, r, session = g.numbers, g.worst_request, g.session
+    limit = f" of {kit.n(f['limit'])} MiB" if f["limit"] else ""
+    return kit.FindingText(
+        f"an idle slot was cleared and the RAM prompt cache{limit} did not keep its {kit.n(r.reference_tokens)} tokens: {kit.recomputed(g)} "
+        f"over {kit.times(g.count)}",
         "From b8664 on, with a KV cache shared by all slots, every launch saves the idle slots to RAM and clears them. That costs nothing while "
         "the RAM cache has room. This one throws out its oldest prompts, or does not take large ones (first at line "
         f"{f['line']}); by their number this copy was gone when the conversation came back.",
@@ -78,16 +62,15 @@ def say(g: Group) -> FindingText:
             ),
         ],
         [
-            RuledOut("slot-held-other-prompt", "the slot was cleared while idle, before anyone else took it"),
-            RuledOut("cache-ram-disabled", "the cache is on: it evicts"),
+            kit.RuledOut("slot-held-other-prompt", "the slot was cleared while idle, before anyone else took it"),
+            kit.RuledOut("cache-ram-disabled", "the cache is on: it evicts"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/20993"],
     )
 
 
-RULE = RequestRule(
-    "CD310",
-    "idle-slots-cleared",
+RULE = kit.rule(
+    __name__,
     "Idle slots were cleared and the RAM prompt cache had no room for them",
     decide,
     prove,

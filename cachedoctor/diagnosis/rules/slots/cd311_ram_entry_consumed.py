@@ -2,60 +2,47 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    MIN_LOST,
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    marked,
-    n,
-    times,
-)
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.slots.taken import CHANGED_HEAD
-from cachedoctor.model import Confidence, RuledOut
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when a conversation came back whose copy another one had taken, and found less than it had."""
     r = s.request
     if "ram_taken" not in r.marks or s.own_slot is not False or not r.thread_turn:
         return None
-    if not s.lost or (r.reference_tokens or 0) - (s.lcp or 0) < MIN_LOST:
+    if not s.lost or (r.reference_tokens or 0) - (s.lcp or 0) < kit.MIN_LOST:
         return None
     if r.text_lcp is None:
-        sure: Confidence = "medium" if s.history and s.history[-1].outcome == "reused" else "low"
-        return Match(s.lost, sure)
+        sure: kit.Confidence = "medium" if s.history and s.history[-1].outcome == "reused" else "low"
+        return kit.Match(s.lost, sure)
     kept = min(s.lost, r.text_lcp - (r.cached_tokens or 0))  # behind that the client changed it
-    return Match(kept, "high") if kept >= MIN_LOST else None
+    return kit.Match(kept, "high") if kept >= kit.MIN_LOST else None
 
 
-def prove(s: RuleContext, _: Match) -> Proof:
-    """Show who took the copy, and what was left."""
-    r = s.request
-    related = marked(
-        r,
-        ("ram", "the search in the RAM cache"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
-    )
-    numbers = {"reference": r.reference_tokens, "threads": s.threads, "given": r.text_lcp is not None}
-    return Proof((r.marks["ram_taken"], "another conversation took this one's copy"), related[:3], numbers)
+PROOF = kit.lines(
+    ("ram", "the search in the RAM cache"),
+    kit.REUSED,
+    kit.RECOMPUTED,
+    first=("ram_taken", "another conversation took this one's copy"),
+    most=3,
+    numbers=lambda s: {
+        "threads": s.threads,
+        "given": s.request.text_lcp is not None,
+    },
+)
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Offer a slot to each conversation: no size of the RAM cache prevents it."""
     f, r, session = g.numbers, g.worst_request, g.session
     count = max(2, f["threads"], session.n_slots or 1)
     name = f"by id_slot in its requests (0 to {count - 1})"
-    return FindingText(
+    return kit.FindingText(
         "a conversation that shares only the beginning took another one's copy out of the RAM cache: "
-        f"{n(g.tokens)} tokens recomputed over {times(g.count)}",
-        f"The {n(f['reference'])} tokens of this conversation waited in main memory. The cache gives a copy to any prompt that keeps a quarter "
-        f"of it, and no longer has it then. When its owner came back, {n(r.cached_tokens)} tokens were left.",
+        f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"The {kit.n(r.reference_tokens)} tokens of this conversation waited in main memory. The cache gives a copy to any prompt that keeps a quarter "
+        f"of it, and no longer has it then. When its owner came back, {kit.n(r.cached_tokens)} tokens were left.",
         [
             advice.slots(
                 session,
@@ -65,8 +52,8 @@ def say(g: Group) -> FindingText:
             )
         ],
         [
-            RuledOut("cache-ram-too-small", "this copy was taken, not thrown out"),
-            RuledOut(
+            kit.RuledOut("cache-ram-too-small", "this copy was taken, not thrown out"),
+            kit.RuledOut(
                 "history-rewritten",
                 "the texts show that this conversation kept its history"
                 if f["given"]
@@ -77,12 +64,11 @@ def say(g: Group) -> FindingText:
     )
 
 
-RULE = RequestRule(
-    "CD311",
-    "ram-entry-consumed",
+RULE = kit.rule(
+    __name__,
     "A conversation with the same beginning took this one's copy out of the RAM cache",
     decide,
-    prove,
+    PROOF,
     say,
     on=("ram_taken",),
     unless=(*CHANGED_HEAD, "CD305", "CD404", "CD405"),

@@ -2,20 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import (
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    SessionFinding,
-    marked,
-    n,
-    times,
-)
-from cachedoctor.model import Remedy, RuledOut, Session
+from cachedoctor.diagnosis.rules import advice, kit
 
 LAST = 4
 """Tokens: a prompt of which another one has all but so many is the same."""
@@ -26,17 +13,17 @@ LENGTHS = 3
 NOTABLE = 1000
 """Tokens that a report does not pass over, whatever else is in it."""
 _BODIES = ["cachedoctor analyze server.log --requests bodies.jsonl"]
-_ONE_FIRST = Remedy(
+_ONE_FIRST = kit.Remedy(
     "Send one of them first and the next when it has answered: each then finds the beginning in the slot. More slots or a larger RAM cache "
     "do not help."
 )
-_WAIT = Remedy(
+_WAIT = kit.Remedy(
     "Let the client wait for the answer, longer than a long prompt takes, or cancel the first request before it sends another."
 )
-_CONTENTION = RuledOut("slot-contention", "nothing of what was computed here was in a slot before")
+_CONTENTION = kit.RuledOut("slot-contention", "nothing of what was computed here was in a slot before")
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when another request computed the same beginning at the same time, and none had before."""
     r = s.request
     if not r.together_tokens:
@@ -46,10 +33,10 @@ def decide(s: RuleContext) -> Match | None:
     again = min(r.together_tokens, r.prompt_tokens) - r.cached_tokens
     if again < s.min_prompt:
         return None
-    return Match(again, "high", "twice" if r.together_tokens >= r.prompt_tokens - LAST else "")
+    return kit.Match(again, "high", "twice" if r.together_tokens >= r.prompt_tokens - LAST else "")
 
 
-def _perhaps(s: RuleContext) -> Match | None:
+def _perhaps(s: kit.RuleContext) -> kit.Match | None:
     """Fire when a prompt shares its beginning with one of several first prompts that were computed at once.
 
     What the others begin with is in no line: that they are all alike is likely, and no more than that.
@@ -63,35 +50,38 @@ def _perhaps(s: RuleContext) -> Match | None:
     again = sum(lcp - o.cached_tokens for o in others if o.cached_tokens is not None and o.cached_tokens < lcp)
     if again < s.min_prompt:
         return None
-    return Match(0, "low", "perhaps", found=[first, *others], at_most=again, severity="note")
+    return kit.Match(0, "low", "perhaps", found=[first, *others], at_most=again, severity="note")
 
 
-def prove(s: RuleContext, match: Match) -> Proof:
+def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show the request that began before another one had ended."""
     r = s.request
     if match.found is not None:
-        shown = marked(r, ("select", "shares its beginning with one of them"), ("start", "the request that came later"))
-        shown += [line for one in match.found for line in marked(one, ("start", "one of those that came at once"))]
-        return Proof(shown[0], shown[1:5], {"shared": s.lcp, "those": len(match.found), "again": match.at_most})
-    primary, *related = marked(
+        shown = kit.marked(
+            r, ("select", "shares its beginning with one of them"), ("start", "the request that came later")
+        )
+        shown += [line for one in match.found for line in kit.marked(one, ("start", "one of those that came at once"))]
+        return kit.Proof(shown[0], shown[1:5], {"shared": s.lcp, "those": len(match.found), "again": match.at_most})
+    return kit.proof(
         r,
         ("start", "began while another request with the same beginning was at work"),
         ("select", "the slot that was free"),
-        ("cached", "tokens reused"),
+        kit.REUSED,
         ("timing", "tokens computed"),
+        most=3,
+        numbers={"shared": r.together_tokens, "twice": match.key},
     )
-    return Proof(primary, related[:3], {"shared": r.together_tokens, "twice": match.key})
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Advise an order: more slots or memory do not help."""
-    shared = n(g.numbers["shared"])
+    shared = kit.n(g.numbers["shared"])
     if "those" in g.numbers:
         return _open(g)
     if g.numbers["twice"]:
         return _twice(g)
-    return FindingText(
-        f"requests with one beginning came at once, and each computed it: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+    return kit.FindingText(
+        f"requests with one beginning came at once, and each computed it: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
         f"The first {shared} tokens of this prompt are those of a request that was at work when it came. A slot reuses what it held itself or "
         "what the RAM cache keeps; what another slot is computing is neither.",
         [_ONE_FIRST],
@@ -99,67 +89,69 @@ def say(g: Group) -> FindingText:
     )
 
 
-def _twice(g: Group) -> FindingText:
+def _twice(g: kit.Group) -> kit.FindingText:
     """Advise to wait: the prompts are known to be the same."""
-    return FindingText(
-        f"a prompt was sent again while it was being computed, and was computed once more: {n(g.tokens)} tokens recomputed over {times(g.count)}",
-        f"By its text this prompt of {n(g.worst_request.prompt_tokens)} tokens is that of a request that was at work when it came. It got a slot of "
+    return kit.FindingText(
+        f"a prompt was sent again while it was being computed, and was computed once more: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"By its text this prompt of {kit.n(g.worst_request.prompt_tokens)} tokens is that of a request that was at work when it came. It got a slot of "
         "its own: what another slot is computing is of no use to it.",
         [_WAIT],
         [_CONTENTION],
     )
 
 
-def _open(g: Group) -> FindingText:
+def _open(g: kit.Group) -> kit.FindingText:
     """Say what it may have cost, and what would tell."""
     f = g.numbers
-    return FindingText(
-        f"{f['those']} first prompts were computed at once, and a later one shares {n(f['shared'])} tokens with one of them: up to "
-        f"{n(f['again'])} tokens computed more than once",
+    return kit.FindingText(
+        f"{f['those']} first prompts were computed at once, and a later one shares {kit.n(f['shared'])} tokens with one of them: up to "
+        f"{kit.n(f['again'])} tokens computed more than once",
         "If they all begin like that one, each computed the same beginning. How the others begin is in no line of this log.",
         [
             _ONE_FIRST,
-            Remedy(
+            kit.Remedy(
                 "The request bodies tell whether they begin alike.",
                 _BODIES,
             ),
         ],
-        [_CONTENTION, RuledOut("first-prompts", "not excluded: the others began otherwise; nothing is to mend then")],
+        [
+            _CONTENTION,
+            kit.RuledOut("first-prompts", "not excluded: the others began otherwise; nothing is to mend then"),
+        ],
     )
 
 
-def sent_twice(session: Session) -> list[SessionFinding]:
+def sent_twice(session: kit.Session) -> list[kit.SessionFinding]:
     """Say that prompts may have been sent twice: several were of exactly one length, and at work at once, again and again."""
     found = session.twins
     tokens = sum(twins.tokens for twins in found)
     if len(found) < LENGTHS or tokens < NOTABLE:
         return []
     requests, worst = sum(twins.requests for twins in found), max(found, key=lambda twins: twins.tokens)
-    words = FindingText(
-        f"{times(requests)} came while one of exactly the same length was at work, in {n(len(found))} different lengths: up to {n(tokens)} "
+    words = kit.FindingText(
+        f"{kit.times(requests)} came while one of exactly the same length was at work, in {kit.n(len(found))} different lengths: up to {kit.n(tokens)} "
         "tokens computed twice",
         "A request that is sent again before the first has its answer (a retry after a timeout, two attempts at once, two instances of a program) "
         "gets another slot and is computed once more: what a slot is computing is of no use to another. That these prompts are the same is in no line; "
         "prompts of different text rarely have one length again and again.",
         [
-            Remedy("The request bodies tell whether they are the same.", _BODIES),
-            Remedy(f"If they are: {_WAIT.text[0].lower()}{_WAIT.text[1:]}"),
+            kit.Remedy("The request bodies tell whether they are the same.", _BODIES),
+            kit.Remedy(f"If they are: {_WAIT.text[0].lower()}{_WAIT.text[1:]}"),
         ],
         [
-            RuledOut(
+            kit.RuledOut(
                 "different-prompts",
                 "not excluded: prompts that are filled into one template, as for agents at work at once; nothing is to mend then",
             ),
-            RuledOut("several-answers", "a request for several answers (n) is counted once"),
+            kit.RuledOut("several-answers", "a request for several answers (n) is counted once"),
         ],
     )
-    line = (worst.mark, f"began while another prompt of {n(worst.length)} tokens was at work")
-    return [SessionFinding(words, "twice", [line], severity="note", confidence="low")]
+    line = (worst.mark, f"began while another prompt of {kit.n(worst.length)} tokens was at work")
+    return [kit.SessionFinding(words, "twice", [line], severity="note", confidence="low")]
 
 
-RULE = RequestRule(
-    "CD312",
-    "computed-together",
+RULE = kit.rule(
+    __name__,
     "Requests with one beginning came at once, and each computed it",
     decide,
     prove,

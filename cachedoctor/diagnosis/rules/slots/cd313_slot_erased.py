@@ -2,71 +2,48 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import (
-    FindingText,
-    Group,
-    Match,
-    Proof,
-    RequestRule,
-    RuleContext,
-    marked,
-    n,
-    times,
-)
-from cachedoctor.model import Remedy, RuledOut
+from cachedoctor.diagnosis.rules import kit
 
 
-def decide(s: RuleContext) -> Match | None:
+def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when a conversation goes on whose slot had been emptied while nobody asked for it, and nothing had saved it."""
     r = s.request
     if "slot_erased" not in r.marks or not s.lost or r.restored_from_ram or not r.thread_turn:
         return None
     if s.lcp is not None and 2 * s.lcp > s.whole:
         return None  # the slot that it got holds most of it: nothing was missing
-    return Match(s.lost, "high" if s.threads == 1 and not r.other_candidates else "medium")
+    return kit.Match(s.lost, "high" if s.threads == 1 and not r.other_candidates else "medium")
 
 
-def prove(s: RuleContext, _: Match) -> Proof:
-    """Show the line that empties the slot."""
-    r = s.request
-    shown = marked(
-        r,
-        ("select", "an empty slot, or another conversation's"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
-    )
-    return Proof((r.marks["slot_erased"], "the slot is emptied, and was not saved"), shown, {"slot": r.slot})
+PROOF = kit.lines(
+    ("select", "an empty slot, or another conversation's"),
+    kit.REUSED,
+    kit.RECOMPUTED,
+    first=("slot_erased", "the slot is emptied, and was not saved"),
+)
 
 
-def say(g: Group) -> FindingText:
+def say(g: kit.Group) -> kit.FindingText:
     """Say which requests empty a slot, and who sends them."""
-    return FindingText(
-        f"the slot of the conversation was erased between two of its requests: {n(g.tokens)} tokens recomputed over {times(g.count)}",
+    return kit.FindingText(
+        f"the slot of the conversation was erased between two of its requests: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
         "The server empties an idle slot by itself only to save it, or for want of memory, and says so in the line before. Here it was told to, by "
         "POST /slots/N?action=erase: a program that manages the server frees memory, or a script begins every chat with it.",
         [
-            Remedy(
+            kit.Remedy(
                 "Find who sends POST /slots/N?action=erase, and let it do so only when a conversation is over; a new one needs no erasing, "
                 "because the server keeps what two prompts share and no more."
             ),
-            Remedy(
+            kit.Remedy(
                 "If the memory is needed in between: save the slot with action=save, and restore it before the next request."
             ),
         ],
         [
-            RuledOut("prefix-diverges-early", "the slot held nothing that a prompt could have been compared with"),
-            RuledOut("slot-held-other-prompt", "the slot was emptied while idle, before anyone else took it"),
+            kit.RuledOut("prefix-diverges-early", "the slot held nothing that a prompt could have been compared with"),
+            kit.RuledOut("slot-held-other-prompt", "the slot was emptied while idle, before anyone else took it"),
         ],
         ["https://github.com/lemonade-sdk/lemonade/pull/3565"],
     )
 
 
-RULE = RequestRule(
-    "CD313",
-    "slot-erased",
-    "The slot of a conversation was erased over the API",
-    decide,
-    prove,
-    say,
-    on=("slot_erased",),
-)
+RULE = kit.rule(__name__, "The slot of a conversation was erased over the API", decide, PROOF, say, on=("slot_erased",))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import SHORT, RuleContext
+from cachedoctor.diagnosis.rules.kit import SHORT, RuleContext
 from cachedoctor.model import Request, RuledOut
 
 CHANGED_HEAD = ("CD101", "CD102", "CD108")

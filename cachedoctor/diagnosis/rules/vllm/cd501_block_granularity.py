@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.vllm import rolling
 from cachedoctor.diagnosis.rules.vllm.rolling import Stretch
-from cachedoctor.model import Remedy, Session, as_typed
 
 _CHEAP = 256
 """Tokens of a prompt below which it does not matter whether it is computed."""
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it where nothing at all was reused and the average prompt holds no block, or no more than one."""
     size = rolling.block(session)
     if size is None or rolling.caching(session) is False:
@@ -24,22 +23,22 @@ def inspect(session: Session) -> list[SessionFinding]:
     return []
 
 
-def _note(session: Session, stretch: Stretch, prompt: float, size: int) -> SessionFinding:
+def _note(session: kit.Session, stretch: Stretch, prompt: float, size: int) -> kit.SessionFinding:
     short = prompt < size
     hybrid = session.memory == "hybrid"
     what = (
-        f"prompts of about {n(prompt)} tokens on average are shorter than one block of {n(size)}"
+        f"prompts of about {kit.n(prompt)} tokens on average are shorter than one block of {kit.n(size)}"
         if short
-        else f"prompts of about {n(prompt)} tokens on average hold one block of {n(size)}, and less than all of it in common is no use"
+        else f"prompts of about {kit.n(prompt)} tokens on average hold one block of {kit.n(size)}, and less than all of it in common is no use"
     )
     why = "Only whole blocks are reused, and the last token of a prompt is always computed."
     if hybrid:
         why += " A hybrid model has large blocks: one must be as large as a saved state of the other layers."
     if not short:
         why += " The log cannot tell whether the prompts diverge for another reason; with less than a block in common it makes no difference."
-    line = rolling.said_by(rolling.block_line(session), f"a block has {n(size)} tokens")
-    return SessionFinding(
-        FindingText(
+    line = rolling.said_by(rolling.block_line(session), f"a block has {kit.n(size)} tokens")
+    return kit.SessionFinding(
+        kit.FindingText(
             f"{what}: nothing could be reused ({stretch.said})",
             why,
             _remedies(session, hybrid, short, prompt),
@@ -53,33 +52,33 @@ def _note(session: Session, stretch: Stretch, prompt: float, size: int) -> Sessi
     )
 
 
-def _remedies(session: Session, hybrid: bool, short: bool, prompt: float) -> list[Remedy]:
+def _remedies(session: kit.Session, hybrid: bool, short: bool, prompt: float) -> list[kit.Remedy]:
     found = []
     if hybrid and not short:
-        found.append(Remedy("Put what all prompts share in front, as long as a block at least."))
+        found.append(kit.Remedy("Put what all prompts share in front, as long as a block at least."))
     if hybrid and session.since("0.26") is False:
-        found.append(Remedy("Use 0.26 or newer, which can let prompts that come back whole match at shorter lengths."))
+        found.append(
+            kit.Remedy("Use 0.26 or newer, which can let prompts that come back whole match at shorter lengths.")
+        )
     elif hybrid:
         newer = "" if session.since("0.26") is True else " From 0.26 on."
         found.append(
-            Remedy(
+            kit.Remedy(
                 "Where prompts come back whole, let shorter ones match. It does not save states more often: a short beginning that "
                 "different prompts share stays cold. The unit must divide the block sizes of all layers; vLLM refuses it at the start "
                 f"if it does not.{newer}",
-                options=as_typed("--prefix-match-unit 16"),
+                options=kit.as_typed("--prefix-match-unit 16"),
             )
         )
     if prompt < _CHEAP:
-        found.append(Remedy("Nothing to mend if all are this short: they cost next to nothing to compute."))
+        found.append(kit.Remedy("Nothing to mend if all are this short: they cost next to nothing to compute."))
     return found
 
 
-RULE = SessionRule(
-    "CD501",
-    "block-granularity",
+RULE = kit.session_rule(
+    __name__,
     "Prompts share less than a block, and only whole blocks are reused",
+    inspect,
     needs=rolling.needs_traffic,
     severity="warning",
-    inspect=inspect,
-    engine="vllm",
 )

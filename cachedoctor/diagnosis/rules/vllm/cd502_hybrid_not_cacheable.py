@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule
+from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.vllm import rolling
 from cachedoctor.knowledge.builds import RECURRENT
-from cachedoctor.model import Remedy, RuledOut, Session, as_typed
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it where a line says so, or where a hybrid model has it off and nobody asked for that."""
     unsupported = session.settings.get("caching_unsupported")
     if unsupported is not None:
@@ -27,13 +26,13 @@ def inspect(session: Session) -> list[SessionFinding]:
     return [_default(session)]
 
 
-def _unsupported(line: rolling.Shown) -> SessionFinding:
+def _unsupported(line: rolling.Shown) -> kit.SessionFinding:
     """Up to 0.11.0 no model with such states can do it: asked for, it is refused or switched off again."""
-    return SessionFinding(
-        FindingText(
+    return kit.SessionFinding(
+        kit.FindingText(
             "this version has no prefix caching for this model: every prompt is computed in full",
             "The model keeps states beside keys and values, and this version can save them for no prefix.",
-            [Remedy("Use vLLM 0.16 or newer, better 0.28: there it works for such models, and is on by default.")],
+            [kit.Remedy("Use vLLM 0.16 or newer, better 0.28: there it works for such models, and is on by default.")],
             [],
             _REFERENCES,
         ),
@@ -43,24 +42,24 @@ def _unsupported(line: rolling.Shown) -> SessionFinding:
     )
 
 
-def _default(session: Session) -> SessionFinding:
+def _default(session: kit.Session) -> kit.SessionFinding:
     lines = rolling.said_by(session.settings["prefix_caching"], "prefix caching is off, as resolved")
     lines += rolling.said_by(session.settings.get("architecture"), "a hybrid model")
     lines += rolling.said_by(session.settings.get("arguments"), "nobody asked for it")
-    return SessionFinding(
-        FindingText(
+    return kit.SessionFinding(
+        kit.FindingText(
             "prefix caching is off, the default of this version for a hybrid model: every prompt is computed in full",
             "Up to 0.27 it has to be asked for on models that keep states beside keys and values.",
             [
-                Remedy(
+                kit.Remedy(
                     "Ask for it."
                     if session.since("0.16") is True
                     else "Ask for it. Up to 0.14 only some of these models can do it; for the others the log says that it is disabled again.",
-                    options=as_typed("--enable-prefix-caching"),
+                    options=kit.as_typed("--enable-prefix-caching"),
                 ),
-                *([] if _pure(session) else [Remedy("Or use 0.28 or newer, where it is on by default.")]),
+                *([] if _pure(session) else [kit.Remedy("Or use 0.28 or newer, where it is on by default.")]),
             ],
-            [RuledOut("prefix-caching-off", "no argument switched it off")],
+            [kit.RuledOut("prefix-caching-off", "no argument switched it off")],
             _REFERENCES,
         ),
         "default",
@@ -69,18 +68,11 @@ def _default(session: Session) -> SessionFinding:
     )
 
 
-def _pure(session: Session) -> bool:
+def _pure(session: kit.Session) -> bool:
     """Whether the model has no attention at all: there it is off by default in 0.33 still."""
     return str(session.setting("architecture")).startswith(RECURRENT)
 
 
 _REFERENCES = ["https://github.com/vllm-project/vllm/pull/23716", "https://github.com/vllm-project/vllm/pull/50991"]
 
-RULE = SessionRule(
-    "CD502",
-    "hybrid-not-cacheable",
-    "Prefix caching is off because the model is a hybrid",
-    severity="warning",
-    inspect=inspect,
-    engine="vllm",
-)
+RULE = kit.session_rule(__name__, "Prefix caching is off because the model is a hybrid", inspect, severity="warning")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.vllm import rolling
-from cachedoctor.model import Remedy, RuledOut, SamplePeriod, Session, as_typed
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it where the configuration says so, or counters and lines do."""
     on = session.setting("prefix_caching")
     if on is False:
@@ -18,7 +17,7 @@ def inspect(session: Session) -> list[SessionFinding]:
     return [_skipped(session, said) if on else _measured(session, said)]
 
 
-def _configured(session: Session) -> SessionFinding:
+def _configured(session: kit.Session) -> kit.SessionFinding:
     because = session.settings.get("caching_disabled_because")
     by_flag = session.setting("prefix_caching_asked") is False
     pooling = session.setting("pooling") is True and not by_flag and because is None
@@ -37,12 +36,12 @@ def _configured(session: Session) -> SessionFinding:
         if logged
         else "The dumps of /metrics say so: with caching on, prompts would be looked up."
     )
-    return SessionFinding(
-        FindingText(
+    return kit.SessionFinding(
+        kit.FindingText(
             f"prefix caching is off, {cause}: every prompt is computed in full{_spent(session)}",
             why + (" That is usual for a model that makes embeddings or scores." if pooling else ""),
             _remedies(by_flag, because is not None, pooling),
-            [RuledOut("prefix-not-shared", "with caching off it does not matter what the prompts share")],
+            [kit.RuledOut("prefix-not-shared", "with caching off it does not matter what the prompts share")],
         ),
         "configured",
         lines,
@@ -50,47 +49,49 @@ def _configured(session: Session) -> SessionFinding:
     )
 
 
-def _remedies(by_flag: bool, because: bool, pooling: bool) -> list[Remedy]:
+def _remedies(by_flag: bool, because: bool, pooling: bool) -> list[kit.Remedy]:
     if because:
-        return [Remedy("The line says what prevents it; without that option or with another backend it comes back.")]
+        return [
+            kit.Remedy("The line says what prevents it; without that option or with another backend it comes back.")
+        ]
     if pooling:
         return [
-            Remedy(
+            kit.Remedy(
                 "Models with causal attention that pool the last token can reuse prefixes if asked to; others cannot.",
-                options=as_typed("--enable-prefix-caching"),
+                options=kit.as_typed("--enable-prefix-caching"),
             )
         ]
     said = "Leave --no-enable-prefix-caching out, or say the opposite." if by_flag else "Ask for it."
-    return [Remedy(said, options=as_typed("--enable-prefix-caching"))]
+    return [kit.Remedy(said, options=kit.as_typed("--enable-prefix-caching"))]
 
 
-def _none_looked_up(session: Session) -> str | None:
+def _none_looked_up(session: kit.Session) -> str | None:
     """FindingText for where it is seen that prompts were computed and none was looked up; None where it is not."""
     off = [c for c in session.counters if c.looked_up == 0 and c.prompt_tokens]
     if any(c.looked_up for c in session.counters) or any(
-        isinstance(p, SamplePeriod) and p.rates for p in session.periods
+        isinstance(p, kit.SamplePeriod) and p.rates for p in session.periods
     ):
         return None
     if off:
-        return f"{off[0].path} counts {n(off[0].prompt_tokens)} prompt tokens, and none of them was looked up"
+        return f"{off[0].path} counts {kit.n(off[0].prompt_tokens)} prompt tokens, and none of them was looked up"
     whole = "stats_torn" not in session.seen
     if session.since("0.31") is True and whole and _unrated(session) is not None:
         return "the statistics lines print no hit rate, though prompts were computed"
     return None
 
 
-def _measured(session: Session, said: str) -> SessionFinding:
+def _measured(session: kit.Session, said: str) -> kit.SessionFinding:
     """The configuration is not in the log."""
     period = _unrated(session)
-    return SessionFinding(
-        FindingText(
+    return kit.SessionFinding(
+        kit.FindingText(
             f"no prompt was looked up in the prefix cache, so it is off, or all requests pass it by: {said}",
             f"With caching on every prompt is looked up, whether it is found or not. {_PASSING}",
             [
-                Remedy(
+                kit.Remedy(
                     "Switch it on, if the start of the log says that it is off.",
                     purpose="depends",
-                    options=as_typed("--enable-prefix-caching"),
+                    options=kit.as_typed("--enable-prefix-caching"),
                 )
             ],
         ),
@@ -101,16 +102,16 @@ def _measured(session: Session, said: str) -> SessionFinding:
     )
 
 
-def _skipped(session: Session, said: str) -> SessionFinding:
+def _skipped(session: kit.Session, said: str) -> kit.SessionFinding:
     """The configuration says that it is on."""
     period = _unrated(session)
     lines = rolling.said_by(session.settings["prefix_caching"], "prefix caching is on")
-    return SessionFinding(
-        FindingText(
+    return kit.SessionFinding(
+        kit.FindingText(
             f"prefix caching is on, and the requests pass it by: {said}",
             _PASSING,
-            [Remedy("Leave prompt_logprobs out of requests that do not need it.")],
-            [RuledOut("prefix-not-shared", "it does not matter what prompts share that are not looked up")],
+            [kit.Remedy("Leave prompt_logprobs out of requests that do not need it.")],
+            [kit.RuledOut("prefix-not-shared", "it does not matter what prompts share that are not looked up")],
         ),
         "skipped",
         [*lines, *(rolling.shown(period) if period is not None else [])],
@@ -122,29 +123,21 @@ _PASSING = "Requests for prompt_logprobs, and some for embeddings or scores, are
 """True of 0.8.5 to 0.33."""
 
 
-def _unrated(session: Session) -> SamplePeriod | None:
+def _unrated(session: kit.Session) -> kit.SamplePeriod | None:
     """A period with prompts and without a hit rate."""
-    found = (p for p in session.periods if isinstance(p, SamplePeriod))
+    found = (p for p in session.periods if isinstance(p, kit.SamplePeriod))
     return next((p for p in found if p.busy >= rolling.MIN_INTERVALS and not p.rates), None)
 
 
-def _proof(session: Session) -> rolling.Shown:
+def _proof(session: kit.Session) -> rolling.Shown:
     period = _unrated(session)
     return [] if period is None else rolling.shown(period)[:1]
 
 
-def _spent(session: Session) -> str:
-    periods = [p for p in session.periods if isinstance(p, SamplePeriod)]
+def _spent(session: kit.Session) -> str:
+    periods = [p for p in session.periods if isinstance(p, kit.SamplePeriod)]
     tokens = sum(p.computed_tokens or p.prompt_tokens or 0 for p in periods)
-    return f", about {n(tokens)} tokens in this log" if tokens else ""
+    return f", about {kit.n(tokens)} tokens in this log" if tokens else ""
 
 
-RULE = SessionRule(
-    "CD503",
-    "prefix-caching-off",
-    "Prefix caching is off",
-    severity="warning",
-    inspect=inspect,
-    unless=("CD502",),
-    engine="vllm",
-)
+RULE = kit.session_rule(__name__, "Prefix caching is off", inspect, severity="warning", unless=("CD502",))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import kv_proof, shared_beginnings
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules import kit, kv_proof, shared_beginnings
 from cachedoctor.diagnosis.rules.vllm import kv_flow, rolling
 from cachedoctor.diagnosis.rules.vllm.kv_flow import KvFlow
-from cachedoctor.model import Remedy, SamplePeriod, SentBodies, Session, Setting, as_typed
 
 _CLOSE = 0.1
 """Share by which what was reused may differ from what a replay of the bodies says, to prove it."""
@@ -14,7 +12,7 @@ _PARTIAL = 1
 """Blocks that each request leaves unfilled: they are taken again without anything being lost."""
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it where bodies prove it, or where the tokens exceed the capacity and reuse stayed low."""
     proof = kv_proof.pushed_out(session, lambda: _remedies(session))
     if proof is not None or kv_proof.kept(session):
@@ -32,14 +30,14 @@ def inspect(session: Session) -> list[SessionFinding]:
     return [] if flow is None else [_note(session, flow, size, shared=parted is not None)]
 
 
-def _proven(session: Session, sent: SentBodies, size: Setting) -> SessionFinding:
+def _proven(session: kit.Session, sent: kit.SentBodies, size: kit.Setting) -> kit.SessionFinding:
     """The bodies were given: what a cache without end would have had of them, and what one of this size had."""
     kept, endless = sent.share(sent.kept), sent.share(sent.endless)
     found = rolling.stretches(session)
     agrees = any(abs(stretch.share - kept) <= _CLOSE for stretch in found)
-    return SessionFinding(
-        FindingText(
-            f"prompts were pushed out before they came back: of {n(sent.bodies)} request bodies that were given, a KV cache of {n(size.value)} tokens "
+    return kit.SessionFinding(
+        kit.FindingText(
+            f"prompts were pushed out before they came back: of {kit.n(sent.bodies)} request bodies that were given, a KV cache of {kit.n(size.value)} tokens "
             f"could still have {rolling.percent(kept)} of all prompt text, one with more room {rolling.percent(endless)}"
             + (f" ({found[0].said})" if found else ""),
             "The bodies were sent through a model of this cache, in their order: what is not in use stays until room is needed, the oldest first. "
@@ -47,13 +45,13 @@ def _proven(session: Session, sent: SentBodies, size: Setting) -> SessionFinding
             [*_remedies(session), *_watch(session)],
         ),
         "",
-        [*rolling.said_by(size, f"the cache holds {n(size.value)} tokens"), *(found[0].evidence if found else [])],
+        [*rolling.said_by(size, f"the cache holds {kit.n(size.value)} tokens"), *(found[0].evidence if found else [])],
         "warning",
         "high" if agrees else "medium",
     )
 
 
-def _evicted(session: Session) -> bool:
+def _evicted(session: kit.Session) -> bool:
     """Whether /metrics counts more blocks that were given away than unfilled ones can be (vLLM samples them)."""
     return any(
         bool(c.evicted)
@@ -62,7 +60,7 @@ def _evicted(session: Session) -> bool:
     )
 
 
-def _note(session: Session, flow: KvFlow, size: Setting, shared: bool) -> SessionFinding:
+def _note(session: kit.Session, flow: KvFlow, size: kit.Setting, shared: bool) -> kit.SessionFinding:
     evicted = _evicted(session)
     cause = (
         "prompts were probably pushed out before they came back"
@@ -74,9 +72,9 @@ def _note(session: Session, flow: KvFlow, size: Setting, shared: bool) -> Sessio
         if evicted
         else ""
     )
-    return SessionFinding(
-        FindingText(
-            f"about {n(flow.written)} tokens went through a KV cache of {n(size.value)}, {flow.written / size.value:.1f} times its size, and "
+    return kit.SessionFinding(
+        kit.FindingText(
+            f"about {kit.n(flow.written)} tokens went through a KV cache of {kit.n(size.value)}, {flow.written / size.value:.1f} times its size, and "
             f"{flow.share}: {cause}",
             "What is not in use stays in the cache until room is needed, the oldest first. The usage that the log prints counts running "
             "requests alone, so that a low one says nothing against it."
@@ -93,44 +91,44 @@ def _note(session: Session, flow: KvFlow, size: Setting, shared: bool) -> Sessio
             ],
         ),
         "",
-        [*rolling.said_by(size, f"the cache holds {n(size.value)} tokens"), *flow.evidence],
+        [*rolling.said_by(size, f"the cache holds {kit.n(size.value)} tokens"), *flow.evidence],
         "warning" if shared else "note",
         "high" if shared and evicted else "medium" if shared or evicted else "low",
     )
 
 
-_DECIDE = Remedy(
+_DECIDE = kit.Remedy(
     "See first whether prompts should have shared anything: give the bodies of all requests, in their order.",
     ["cachedoctor analyze vllm.log --requests bodies.jsonl"],
 )
 
 
-def _watch(session: Session) -> list[Remedy]:
+def _watch(session: kit.Session) -> list[kit.Remedy]:
     if session.since("0.12") is False:
         return []
     return [
-        Remedy(
+        kit.Remedy(
             "To see whether blocks are pushed out while they are still wanted (0.12 and newer): kv_block_* in /metrics.",
-            options=as_typed("--kv-cache-metrics"),
+            options=kit.as_typed("--kv-cache-metrics"),
             purpose="look",
         )
     ]
 
 
-def _remedies(session: Session) -> list[Remedy]:
+def _remedies(session: kit.Session) -> list[kit.Remedy]:
     found = rolling.more_room(session)
     if session.since("0.11.1") is False:
-        return [*found, Remedy("Or serve fewer conversations at once.")]
+        return [*found, kit.Remedy("Or serve fewer conversations at once.")]
     return [
         *found,
-        Remedy(
+        kit.Remedy(
             "Keep what is pushed out in main memory (GiB; 0.11.1 and newer), or serve fewer conversations at once.",
-            options=as_typed("--kv-offloading-size 32"),
+            options=kit.as_typed("--kv-offloading-size 32"),
         ),
     ]
 
 
-def _needs(session: Session) -> tuple[str, str] | None:
+def _needs(session: kit.Session) -> tuple[str, str] | None:
     if kv_proof.of(session) is not None:
         return None
     missing = rolling.needs_traffic(session)
@@ -138,7 +136,7 @@ def _needs(session: Session) -> tuple[str, str] | None:
         return missing
     if not isinstance(session.setting("kv_tokens"), int):
         return "the size of the KV cache is not in the log", "give the log from the start of the server"
-    periods = [p for p in session.periods if isinstance(p, SamplePeriod) and p.busy]
+    periods = [p for p in session.periods if isinstance(p, kit.SamplePeriod) and p.busy]
     known = any(p.computed_tokens is not None or not p.most_rate for p in periods) or any(
         c.computed is not None for c in session.counters
     )
@@ -149,13 +147,11 @@ def _needs(session: Session) -> tuple[str, str] | None:
     )
 
 
-RULE = SessionRule(
-    "CD504",
-    "kv-pressure",
+RULE = kit.session_rule(
+    __name__,
     "More was computed than the KV cache holds, and little came back",
+    inspect,
     needs=_needs,
     severity="warning",
-    inspect=inspect,
     unless=("CD501", "CD502", "CD503", "CD514", "CD515"),
-    engine="vllm",
 )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.vllm import rolling
-from cachedoctor.model import Remedy, SamplePeriod, Session, as_typed
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it where such a model had traffic, with what responses show of it."""
     mode = session.settings.get("mamba_mode")
     if session.memory != "hybrid" or mode is None or mode.value != "align" or rolling.caching(session) is False:
@@ -19,8 +18,8 @@ def inspect(session: Session) -> list[SessionFinding]:
     dropped = session.since("0.29") is False
     size = rolling.block(session)
     return [
-        SessionFinding(
-            FindingText(
+        kit.SessionFinding(
+            kit.FindingText(
                 (
                     "this hybrid model keeps states at ends of prompts and chunks alone: a beginning that different prompts share is reused "
                     f"late or not at all{seen}"
@@ -30,7 +29,7 @@ def inspect(session: Session) -> list[SessionFinding]:
                 ),
                 "Its states are saved at the ends of prompts and chunks. Where two prompts diverge, a state is saved only once the second "
                 "one has been there"
-                + (f", and only at multiples of {n(size)} tokens" if size else "")
+                + (f", and only at multiples of {kit.n(size)} tokens" if size else "")
                 + ". A prompt that comes back whole is reused at once. Fewer than four requests say nothing of its cache.",
                 _remedies(dropped),
                 [],
@@ -42,40 +41,34 @@ def inspect(session: Session) -> list[SessionFinding]:
     ]
 
 
-def _rising(session: Session) -> rolling.Shown:
+def _rising(session: kit.Session) -> rolling.Shown:
     """A first interval without reuse before others with it."""
     for p in session.periods:
-        if isinstance(p, SamplePeriod) and p.first_rate == 0 and p.most_rate and "first" in p.marks:
+        if isinstance(p, kit.SamplePeriod) and p.first_rate == 0 and p.most_rate and "first" in p.marks:
             return [(p.marks["first"], "the first requests: nothing reused"), (p.marks["last"], "later ones: reused")]
     return []
 
 
-def _cold_pair(session: Session) -> bool:
+def _cold_pair(session: kit.Session) -> bool:
     """Whether the first two responses report no reuse, and the third one does."""
     begins = [[a.cached_tokens for a in answers.each[:3]] for answers in session.answers]
     return any(len(begin) == 3 and begin[:2] == [0, 0] and begin[2] for begin in begins)
 
 
-def _remedies(dropped: bool) -> list[Remedy]:
+def _remedies(dropped: bool) -> list[kit.Remedy]:
     if not dropped:
         return [
-            Remedy("Nothing to mend for long conversations. A request that only warms the cache can be sent twice.")
+            kit.Remedy("Nothing to mend for long conversations. A request that only warms the cache can be sent twice.")
         ]
     return [
-        Remedy(
+        kit.Remedy(
             "Up to 0.28 states are kept at ends of chunks and prompts alone: smaller chunks keep more of them, and cost speed.",
-            options=as_typed("--max-num-batched-tokens 2048"),
+            options=kit.as_typed("--max-num-batched-tokens 2048"),
         ),
-        Remedy("From 0.29 on states where prompts diverge are kept as well."),
+        kit.Remedy("From 0.29 on states where prompts diverge are kept as well."),
     ]
 
 
-RULE = SessionRule(
-    "CD505",
-    "first-repeat-cold",
-    "A hybrid model reuses a shared beginning from its third use on",
-    severity="note",
-    inspect=inspect,
-    unless=("CD502", "CD503"),
-    engine="vllm",
+RULE = kit.session_rule(
+    __name__, "A hybrid model reuses a shared beginning from its third use on", inspect, unless=("CD502", "CD503")
 )

@@ -4,39 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.vllm import rolling
-from cachedoctor.model import Remedy, SamplePeriod, Session, as_typed
 
 _RETRIED = 1.5
 """Times the prompt tokens that look-ups must be: requests that are running were looked up and have not ended."""
-_TRUTH = Remedy(
+_TRUTH = kit.Remedy(
     "Responses tell the truth about each request.",
     ["--enable-prompt-tokens-details", "cachedoctor analyze vllm.log --responses responses.jsonl"],
-    options=as_typed("--enable-prompt-tokens-details"),
+    options=kit.as_typed("--enable-prompt-tokens-details"),
     purpose="look",
 )
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it where the version is known and the fault can have shown in this log."""
     retried = _retried(session)
     if retried:
         return retried
-    rated = [p for p in session.periods if isinstance(p, SamplePeriod) and p.rates]
+    rated = [p for p in session.periods if isinstance(p, kit.SamplePeriod) and p.rates]
     if not rated or "stats" not in session.seen:  # the old V0 engine had a rate of its own, over its whole life
         return []
     return [_note(key, claim, why, rated[-1]) for key, claim, why in _faults(session, rated)]
 
 
-def _retried(session: Session) -> list[SessionFinding]:
+def _retried(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it where /metrics counts far more look-ups than there were prompt tokens."""
     for counted in session.counters:
         asked, prompts = counted.looked_up, counted.prompt_tokens
         if not asked or not prompts or asked < _RETRIED * prompts or (counted.requests or 0) < rolling.MIN_REQUESTS:
             continue
-        words = FindingText(
-            f"{n(asked)} tokens were looked up and the prompts had {n(prompts)}: waiting requests count at every attempt, so that hit rates say little "
+        words = kit.FindingText(
+            f"{kit.n(asked)} tokens were looked up and the prompts had {kit.n(prompts)}: waiting requests count at every attempt, so that hit rates say little "
             f"({counted.path})",
             "Up to 0.26 a look-up counts at every attempt to schedule a waiting request; later ones count it once, when it is admitted. Requests that "
             "are still running are in the first number alone, too.",
@@ -44,11 +43,11 @@ def _retried(session: Session) -> list[SessionFinding]:
             [],
             _REFERENCES["retries"],
         )
-        return [SessionFinding(words, "retries", [])]
+        return [kit.SessionFinding(words, "retries", [])]
     return []
 
 
-def _faults(session: Session, rated: list[SamplePeriod]) -> Iterator[tuple[str, str, str]]:
+def _faults(session: kit.Session, rated: list[kit.SamplePeriod]) -> Iterator[tuple[str, str, str]]:
     waiting = max(p.waiting for p in rated)
     if session.since("0.8") is False:
         yield (
@@ -70,22 +69,22 @@ def _faults(session: Session, rated: list[SamplePeriod]) -> Iterator[tuple[str, 
     if session.since("0.11.1") is False:
         yield (
             "preempted",
-            f"the hit rate of this version may be too high: up to {n(waiting)} requests waited, and one that is preempted finds its own "
+            f"the hit rate of this version may be too high: up to {kit.n(waiting)} requests waited, and one that is preempted finds its own "
             "prompt again",
             "Up to 0.11.0 such a second look-up counts as reuse.",
         )
     if session.since("0.27") is False:
         yield (
             "retries",
-            f"the hit rate of this version may be too high: up to {n(waiting)} requests waited, and each counts again whenever it is tried",
+            f"the hit rate of this version may be too high: up to {kit.n(waiting)} requests waited, and each counts again whenever it is tried",
             "Up to 0.26 a look-up counts at every attempt to schedule a waiting request, not once when it is admitted.",
         )
 
 
-def _note(key: str, claim: str, why: str, period: SamplePeriod) -> SessionFinding:
+def _note(key: str, claim: str, why: str, period: kit.SamplePeriod) -> kit.SessionFinding:
     marks = [(period.marks["last"], "the rate")] if "last" in period.marks else []
-    return SessionFinding(
-        FindingText(
+    return kit.SessionFinding(
+        kit.FindingText(
             claim,
             why,
             [_TRUTH],
@@ -104,12 +103,6 @@ _REFERENCES = {
     "retries": ["https://github.com/vllm-project/vllm/issues/43736"],
 }
 
-RULE = SessionRule(
-    "CD506",
-    "rate-unreliable",
-    "The hit rate of this version does not mean what it seems to",
-    needs=rolling.needs_statistics,
-    severity="note",
-    inspect=inspect,
-    engine="vllm",
+RULE = kit.session_rule(
+    __name__, "The hit rate of this version does not mean what it seems to", inspect, needs=rolling.needs_statistics
 )

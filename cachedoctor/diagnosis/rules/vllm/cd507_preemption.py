@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.vllm import rolling
-from cachedoctor.model import Remedy, Session
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it where counters or lines tell of preemptions; the statistics line never does."""
     counted = sum(c.preemptions or 0 for c in session.counters)
     logged = session.settings.get("preemptions")
@@ -17,16 +16,16 @@ def inspect(session: Session) -> list[SessionFinding]:
     source = next((c.path for c in session.counters if c.preemptions), None)
     size = session.settings.get("kv_tokens")
     lines = rolling.said_by(logged, "a request gives up its memory; the count is at the end")
-    lines += rolling.said_by(size, f"the cache holds {n(size.value)} tokens" if size else "")
+    lines += rolling.said_by(size, f"the cache holds {kit.n(size.value)} tokens" if size else "")
     where = f", as {source} counts" if source else ""
     return [
-        SessionFinding(
-            FindingText(
-                f"{n(count)} {'preemption' if count == 1 else 'preemptions'}{where}: running requests gave up their memory and "
+        kit.SessionFinding(
+            kit.FindingText(
+                f"{kit.n(count)} {'preemption' if count == 1 else 'preemptions'}{where}: running requests gave up their memory and "
                 "were computed again, their prompts and what they had written",
                 "The KV cache was full while all of them were running. What was freed may be found again if it is not overwritten first.",
                 [
-                    Remedy("Run fewer requests at once: a smaller --max-num-seqs."),
+                    kit.Remedy("Run fewer requests at once: a smaller --max-num-seqs."),
                     *rolling.more_room(session),
                 ],
                 [],
@@ -39,7 +38,7 @@ def inspect(session: Session) -> list[SessionFinding]:
     ]
 
 
-def _needs(session: Session) -> tuple[str, str] | None:
+def _needs(session: kit.Session) -> tuple[str, str] | None:
     if session.counters or "preemptions" in session.settings or "stats_v0" in session.seen:
         return None  # the V0 engine warns of the first one, and of every fiftieth
     return (
@@ -48,12 +47,6 @@ def _needs(session: Session) -> tuple[str, str] | None:
     )
 
 
-RULE = SessionRule(
-    "CD507",
-    "preemption",
-    "Running requests gave up their memory and were computed again",
-    needs=_needs,
-    severity="warning",
-    inspect=inspect,
-    engine="vllm",
+RULE = kit.session_rule(
+    __name__, "Running requests gave up their memory and were computed again", inspect, needs=_needs, severity="warning"
 )

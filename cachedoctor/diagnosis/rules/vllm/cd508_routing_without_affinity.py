@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.vllm import rolling
-from cachedoctor.model import Answer, Remedy, SamplePeriod, Session
 
 _MOST = 0.5
 """Share of the turns that must reuse less than the turn before left, to call it alternating."""
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Say what lines, counters and responses show of it; a note where no response proves it."""
     engines = _engines(session)
     if engines < 2:
@@ -22,60 +21,60 @@ def inspect(session: Session) -> list[SessionFinding]:
     if not _busy(session) and (not proven or _engines_known(session)):
         return []
     seen = (
-        f": in {n(short)} of {n(turns)} turns the response reports less reuse than the turn before had left in a cache"
+        f": in {kit.n(short)} of {kit.n(turns)} turns the response reports less reuse than the turn before had left in a cache"
         if proven
         else "; the log does not say which request went where"
     )
     return [
-        SessionFinding(
-            FindingText(
-                f"{n(engines)} engines have caches of their own, and requests are spread over them{seen}",
+        kit.SessionFinding(
+            kit.FindingText(
+                f"{kit.n(engines)} engines have caches of their own, and requests are spread over them{seen}",
                 "A prompt finds only what the same engine computed. A long conversation that changes engines meets every cache for the "
                 "first time once, and afterwards an older turn of itself; many short ones lose most.",
                 [
-                    Remedy(
+                    kit.Remedy(
                         "Send all requests of a conversation to one engine: the header X-data-parallel-rank names its rank.",
                     ),
-                    Remedy("Or put a router that knows prefixes in front, or start one engine per group of users."),
+                    kit.Remedy("Or put a router that knows prefixes in front, or start one engine per group of users."),
                 ],
                 [],
                 ["https://github.com/vllm-project/vllm/issues/52463"],
             ),
             "",
-            [*rolling.said_by(session.settings.get("data_parallel"), f"{n(engines)} engines"), *_lines(session)],
+            [*rolling.said_by(session.settings.get("data_parallel"), f"{kit.n(engines)} engines"), *_lines(session)],
             "warning" if proven else "note",
             "high" if proven and _equal(session) else "medium",
         )
     ]
 
 
-def _engines(session: Session) -> int:
+def _engines(session: kit.Session) -> int:
     asked = session.setting("data_parallel")
-    seen = {p.engine for p in session.periods if isinstance(p, SamplePeriod) and p.busy}
+    seen = {p.engine for p in session.periods if isinstance(p, kit.SamplePeriod) and p.busy}
     counted = {c.engine for c in session.counters if c.prompt_tokens}
     return max(asked if isinstance(asked, int) else 1, len(seen), len(counted))
 
 
-def _busy(session: Session) -> bool:
+def _busy(session: kit.Session) -> bool:
     """Whether more than one of them had traffic."""
-    seen = {p.engine for p in session.periods if isinstance(p, SamplePeriod) and p.busy}
+    seen = {p.engine for p in session.periods if isinstance(p, kit.SamplePeriod) and p.busy}
     return len(seen) > 1 or len({c.engine for c in session.counters if c.prompt_tokens}) > 1
 
 
-def _engines_known(session: Session) -> bool:
+def _engines_known(session: kit.Session) -> bool:
     """Whether lines or counters say which engines had traffic."""
-    return any(isinstance(p, SamplePeriod) and p.busy and p.engine is not None for p in session.periods) or any(
+    return any(isinstance(p, kit.SamplePeriod) and p.busy and p.engine is not None for p in session.periods) or any(
         c.prompt_tokens and c.engine is not None for c in session.counters
     )
 
 
-def _equal(session: Session) -> bool:
+def _equal(session: kit.Session) -> bool:
     """Whether counters show that the engines had a share each."""
     tokens = [c.prompt_tokens for c in session.counters if c.prompt_tokens]
     return len(tokens) > 1 and min(tokens) * 3 >= max(tokens)
 
 
-def _alternating(session: Session) -> tuple[int, int]:
+def _alternating(session: kit.Session) -> tuple[int, int]:
     """(turns with less reuse than the turn before had left, turns) of a conversation that only grows."""
     size = rolling.block(session) or rolling.SMALLEST_BLOCK
     for answers in session.answers:
@@ -94,21 +93,19 @@ def _alternating(session: Session) -> tuple[int, int]:
     return 0, 0
 
 
-def _grows(each: list[Answer]) -> bool:
+def _grows(each: list[kit.Answer]) -> bool:
     return all((a.prompt_tokens or 0) < (b.prompt_tokens or 0) for a, b in pairwise(each))
 
 
-def _lines(session: Session) -> rolling.Shown:
-    marks = [p.marks["last"] for p in session.periods if isinstance(p, SamplePeriod) and "last" in p.marks]
+def _lines(session: kit.Session) -> rolling.Shown:
+    marks = [p.marks["last"] for p in session.periods if isinstance(p, kit.SamplePeriod) and "last" in p.marks]
     return [(mark, "one of the engines") for mark in marks[-2:]]
 
 
-RULE = SessionRule(
-    "CD508",
-    "routing-without-affinity",
+RULE = kit.session_rule(
+    __name__,
     "Several engines have caches of their own, and conversations change between them",
+    inspect,
     severity="warning",
-    inspect=inspect,
     unless=("CD502", "CD503"),
-    engine="vllm",
 )

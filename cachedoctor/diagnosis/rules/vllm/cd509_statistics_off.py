@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule
+from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.vllm import rolling
-from cachedoctor.model import Remedy, SamplePeriod, Session, as_typed, left_out
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it where a line switches them off, or where requests were answered and no statistics came."""
-    if any(isinstance(p, SamplePeriod) for p in session.periods):
+    if any(isinstance(p, kit.SamplePeriod) for p in session.periods):
         return []
     several, disabled = session.settings.get("stats_off"), session.settings.get("stats_disabled")
     if several is not None:
@@ -21,13 +20,17 @@ def inspect(session: Session) -> list[SessionFinding]:
                 "argument",
                 "--disable-log-stats switches them off",
                 lines,
-                [Remedy("Leave --disable-log-stats out.", options=left_out("--disable-log-stats"), purpose="look")],
+                [
+                    kit.Remedy(
+                        "Leave --disable-log-stats out.", options=kit.left_out("--disable-log-stats"), purpose="look"
+                    )
+                ],
             )
         ]
     return []
 
 
-_METRICS = Remedy(
+_METRICS = kit.Remedy(
     "Counters are there all the same: fetch them before and after some traffic.",
     [
         "curl -s http://localhost:8000/metrics > before.txt",
@@ -37,20 +40,20 @@ _METRICS = Remedy(
 """Not with --disable-log-stats: /metrics has no series of vLLM then (run on 0.32)."""
 
 
-def _several(session: Session) -> SessionFinding:
+def _several(session: kit.Session) -> kit.SessionFinding:
     lines = rolling.said_by(session.settings["stats_off"], "statistics are switched off")
     lines += rolling.said_by(session.settings.get("data_parallel"), "several engines make several API servers")
-    fix = Remedy(
+    fix = kit.Remedy(
         "One API server prints a line for every engine.",
-        options=as_typed("--api-server-count 1"),
+        options=kit.as_typed("--api-server-count 1"),
     )
     why = "more than one API server runs, and each would know only its own requests"
     return _note("several", why, lines, [fix, _METRICS])
 
 
-def _note(key: str, why: str, lines: rolling.Shown, fixes: list[Remedy]) -> SessionFinding:
-    return SessionFinding(
-        FindingText(
+def _note(key: str, why: str, lines: rolling.Shown, fixes: list[kit.Remedy]) -> kit.SessionFinding:
+    return kit.SessionFinding(
+        kit.FindingText(
             "no cache statistics in this log: it says nothing about reuse",
             f"The lines with the hit rate are missing because {why}. That is not a rate of 0.",
             fixes,
@@ -62,11 +65,4 @@ def _note(key: str, why: str, lines: rolling.Shown, fixes: list[Remedy]) -> Sess
     )
 
 
-RULE = SessionRule(
-    "CD509",
-    "statistics-off",
-    "The log has no cache statistics",
-    severity="note",
-    inspect=inspect,
-    engine="vllm",
-)
+RULE = kit.session_rule(__name__, "The log has no cache statistics", inspect)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import kv_proof, shared_beginnings
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules import kit, kv_proof, shared_beginnings
 from cachedoctor.diagnosis.rules.shared_beginnings import Shared
 from cachedoctor.diagnosis.rules.vllm import kv_flow, rolling
 from cachedoctor.diagnosis.rules.vllm import kv_flow as request_groups
 from cachedoctor.diagnosis.rules.vllm.rolling import Stretch
-from cachedoctor.model import Confidence, Remedy, RuledOut, Session
 
 _CAUSES = ("CD501", "CD502", "CD503", "CD511", "CD513", "CD514", "CD515")
 _LONG = 256
@@ -23,7 +21,7 @@ _OTHERS = 0.15
 """Share by which a server may reuse more than the given bodies have in common; beyond it they are not of this log."""
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it where given bodies prove it, or where prompts are long, room is ample, and nothing else explains it."""
     if rolling.caching(session) is False:
         return []
@@ -47,7 +45,7 @@ def inspect(session: Session) -> list[SessionFinding]:
     return [_proven(stretch, shared)] if shared.verdict == "shared" else []
 
 
-def _pushed_out(session: Session) -> bool:
+def _pushed_out(session: kit.Session) -> bool:
     """Whether the size of the cache explains it, as a replay of the bodies says, or else may explain it."""
     if kv_proof.kept(session):
         return False
@@ -57,24 +55,24 @@ def _pushed_out(session: Session) -> bool:
     return kv_flow.overflow(session) is not None
 
 
-def _some(session: Session) -> list[SessionFinding]:
+def _some(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it where /metrics shows that some requests reuse, and others compute nearly all of their prompt."""
     for counted in session.counters:
         groups = request_groups.of(counted)
         if groups is None:
             continue
-        words = FindingText(
-            f"{n(groups.low)} requests computed at most {n(groups.low_most)} tokens of their prompt and {n(groups.high)} at least "
-            f"{n(groups.high_least)}, next to all: some clients reuse, others do not, or many conversations are new ({counted.path})",
+        words = kit.FindingText(
+            f"{kit.n(groups.low)} requests computed at most {kit.n(groups.low_most)} tokens of their prompt and {kit.n(groups.high)} at least "
+            f"{kit.n(groups.high_least)}, next to all: some clients reuse, others do not, or many conversations are new ({counted.path})",
             "The hit rate is the average of both, and hides them. A first request of a conversation has nothing to reuse; a client all of whose "
             "requests are in the second group changes the beginning of its prompts, or sends unrelated ones.",
             rolling.experiment()[1:],
         )
-        return [SessionFinding(words, "some", [], "note", "medium")]
+        return [kit.SessionFinding(words, "some", [], "note", "medium")]
     return []
 
 
-def _part(session: Session, found: list[Stretch]) -> list[SessionFinding]:
+def _part(session: kit.Session, found: list[Stretch]) -> list[kit.SessionFinding]:
     """Say that the log cannot tell whose most tokens are: one rate is the average of all clients, and hides each of them.
 
     Only where nothing can have been pushed out, and where no source tells of the requests one by one.
@@ -89,14 +87,14 @@ def _part(session: Session, found: list[Stretch]) -> list[SessionFinding]:
     return []
 
 
-def _average(session: Session, stretch: Stretch, computed: int, requests: int) -> SessionFinding:
-    words = FindingText(
-        f"{rolling.percent(1 - stretch.share)} of the prompt tokens were computed, about {n(computed / requests)} of {n(stretch.prompt)} in each "
+def _average(session: kit.Session, stretch: Stretch, computed: int, requests: int) -> kit.SessionFinding:
+    words = kit.FindingText(
+        f"{rolling.percent(1 - stretch.share)} of the prompt tokens were computed, about {kit.n(computed / requests)} of {kit.n(stretch.prompt)} in each "
         f"request, though all of them fit into the cache; whether they were new text the log cannot tell ({stretch.said})",
         "The hit rate is one average: a client that reuses all of its prompts hides another one that changes the beginning of each. First "
         "requests of conversations and new texts cost the same, and nothing is wrong with them.",
         [
-            Remedy(
+            kit.Remedy(
                 "The histograms of /metrics are on by default, and show whether some requests reuse and others do not.",
                 ["curl -s http://localhost:8000/metrics > metrics.txt", "cachedoctor analyze vllm.log --metrics metrics.txt"],
                 purpose="look",
@@ -105,14 +103,14 @@ def _average(session: Session, stretch: Stretch, computed: int, requests: int) -
         ],
         [
             *_ruled_out(session, stretch, rolling.block(session)),
-            RuledOut("changed-beginning", "not excluded: some of the clients change the beginning of their prompts"),
-            RuledOut("new-text", "not excluded: new conversations and long new turns; nothing is to mend then"),
+            kit.RuledOut("changed-beginning", "not excluded: some of the clients change the beginning of their prompts"),
+            kit.RuledOut("new-text", "not excluded: new conversations and long new turns; nothing is to mend then"),
         ],
     )  # fmt: skip
-    return SessionFinding(words, "part", stretch.evidence, "note", "low")
+    return kit.SessionFinding(words, "part", stretch.evidence, "note", "low")
 
 
-def _barely(session: Session, found: list[Stretch], any_size: bool) -> Stretch | None:
+def _barely(session: kit.Session, found: list[Stretch], any_size: bool) -> Stretch | None:
     """Traffic that reused next to nothing of prompts that are long enough."""
     size = rolling.block(session)
     least = max(_LONG, 2 * size) if size else _LONG
@@ -127,47 +125,47 @@ def _barely(session: Session, found: list[Stretch], any_size: bool) -> Stretch |
     return None
 
 
-def _of_this_log(session: Session, found: list[Stretch]) -> bool:
+def _of_this_log(session: kit.Session, found: list[Stretch]) -> bool:
     """Whether the server reused no more than the bodies have in common; what else has come may have more."""
     sent = session.sent
     return sent is None or not sent.complete or found[0].share <= sent.share(sent.shared) + _OTHERS
 
 
-def _decided(session: Session, found: Shared, stretch: Stretch) -> SessionFinding | None:
+def _decided(session: kit.Session, found: Shared, stretch: Stretch) -> kit.SessionFinding | None:
     """What given bodies say whatever the rate is: a healthy client hides a faulty one in it."""
     said = f"{found.said}{kv_proof.beside(session, found.verdict)} ({stretch.said})"
-    words = FindingText(said, found.why, found.remedies)
+    words = kit.FindingText(said, found.why, found.remedies)
     if found.verdict == "changed":
-        sure: Confidence = "medium" if session.sent is not None and not session.sent.complete else "high"
-        return SessionFinding(words, "changed", stretch.evidence, "warning", sure, found.difference)
+        sure: kit.Confidence = "medium" if session.sent is not None and not session.sent.complete else "high"
+        return kit.SessionFinding(words, "changed", stretch.evidence, "warning", sure, found.difference)
     if found.verdict == "salted":
-        return SessionFinding(words, "salted", stretch.evidence, "note", "high")
+        return kit.SessionFinding(words, "salted", stretch.evidence, "note", "high")
     if found.verdict == "nothing" and stretch.share <= rolling.LITTLE:
         words.claim = f"next to nothing was reused, and there was nothing to reuse: {words.claim}"
-        return SessionFinding(words, "nothing", stretch.evidence, "note", "high")
+        return kit.SessionFinding(words, "nothing", stretch.evidence, "note", "high")
     return None
 
 
-def _proven(stretch: Stretch, found: Shared) -> SessionFinding:
+def _proven(stretch: Stretch, found: Shared) -> kit.SessionFinding:
     """The prompts were given, or the log has them; whether those that part early repeat anything is not known."""
     if found.early:
-        words = FindingText(
+        words = kit.FindingText(
             f"next to nothing was reused, because the prompts diverge near their beginning: {found.said} ({stretch.said})",
             found.why,
             found.remedies,
         )
-        return SessionFinding(words, "early", stretch.evidence, "note", "high")
-    words = FindingText(
+        return kit.SessionFinding(words, "early", stretch.evidence, "note", "high")
+    words = kit.FindingText(
         f"next to nothing was reused, though the prompts do share their beginning: {found.said} ({stretch.said})",
         "So the text of the prompts is not the cause. A cache salt, a LoRA adapter, another image, a router that spreads requests over servers, or "
         "a fault of this version can be; none of them is in the log.",
         rolling.experiment()[:1],
     )
-    return SessionFinding(words, "shared", stretch.evidence, "warning", "high")
+    return kit.SessionFinding(words, "shared", stretch.evidence, "warning", "high")
 
 
-def _note(session: Session, stretch: Stretch, size: int | None) -> SessionFinding:
-    length = f"prompts of about {n(stretch.prompt)} tokens" if stretch.prompt else "prompts"
+def _note(session: kit.Session, stretch: Stretch, size: int | None) -> kit.SessionFinding:
+    length = f"prompts of about {kit.n(stretch.prompt)} tokens" if stretch.prompt else "prompts"
     little = "nothing" if stretch.share == 0 else "next to nothing"
     on, fits = rolling.caching(session), rolling.fits(session, stretch)
     causes = [
@@ -176,7 +174,7 @@ def _note(session: Session, stretch: Stretch, size: int | None) -> SessionFindin
         f"the client changes them {'within their first block' if stretch.share == 0 else 'near their beginning'}",
         *([] if fits else ["they were pushed out before they came back"]),
     ]
-    words = FindingText(
+    words = kit.FindingText(
         f"{little} was reused of {length}{', though prefix caching is on' if on else ''}: {', or '.join(causes)}; the log cannot tell ({stretch.said})",
         "Unrelated prompts share nothing, and that is nothing to mend. A client that changes the beginning of every prompt (a time, a counter, a "
         "new tool list) looks the same, and so do a cache salt, a LoRA adapter, another image, and a router that spreads requests: none of "
@@ -185,17 +183,17 @@ def _note(session: Session, stretch: Stretch, size: int | None) -> SessionFindin
         _ruled_out(session, stretch, size),
     )
     lines = [*stretch.evidence, *rolling.said_by(session.settings.get("prefix_caching"), "prefix caching is on")]
-    sure: Confidence = "medium" if on and fits and stretch.prompt is not None else "low"
-    return SessionFinding(words, "", lines, "note", sure)
+    sure: kit.Confidence = "medium" if on and fits and stretch.prompt is not None else "low"
+    return kit.SessionFinding(words, "", lines, "note", sure)
 
 
-def _more(session: Session, stretch: Stretch, size: int | None, fits: bool | None) -> str:
+def _more(session: kit.Session, stretch: Stretch, size: int | None, fits: bool | None) -> str:
     """What else cannot be told apart."""
     found = ""
     if stretch.prompt is None:
         found += " So do prompts shorter than a block: how long they are is not known."
     if session.memory == "hybrid" and size:
-        found += f" On this hybrid model a shared beginning of less than a block of {n(size)} tokens does, too, and one that only two prompts share."
+        found += f" On this hybrid model a shared beginning of less than a block of {kit.n(size)} tokens does, too, and one that only two prompts share."
     if fits is None:
         found += " So does a KV cache that is too small for all of them: its size is not known."
     elif not fits:
@@ -203,39 +201,37 @@ def _more(session: Session, stretch: Stretch, size: int | None, fits: bool | Non
     return found
 
 
-def _ruled_out(session: Session, stretch: Stretch, size: int | None) -> list[RuledOut]:
+def _ruled_out(session: kit.Session, stretch: Stretch, size: int | None) -> list[kit.RuledOut]:
     found = []
     if rolling.caching(session):
-        found.append(RuledOut("prefix-caching-off", "it is on"))
+        found.append(kit.RuledOut("prefix-caching-off", "it is on"))
     if size and stretch.prompt and session.memory != "hybrid":
         found.append(
-            RuledOut(
-                "block-granularity", f"the prompts are {stretch.prompt / size:.0f} blocks of {n(size)} tokens long"
+            kit.RuledOut(
+                "block-granularity", f"the prompts are {stretch.prompt / size:.0f} blocks of {kit.n(size)} tokens long"
             )
         )
     if kv_proof.kept(session):
-        found.append(RuledOut("kv-pressure", "KV events: next to nothing was pushed out"))
+        found.append(kit.RuledOut("kv-pressure", "KV events: next to nothing was pushed out"))
     elif rolling.fits(session, stretch):
         found.append(
-            RuledOut(
+            kit.RuledOut(
                 "kv-pressure",
-                f"all {n(stretch.computed)} tokens that were computed fit into the cache of {n(session.setting('kv_tokens'))}",
+                f"all {kit.n(stretch.computed)} tokens that were computed fit into the cache of {kit.n(session.setting('kv_tokens'))}",
             )
         )
     return found
 
 
-def _needs(session: Session) -> tuple[str, str] | None:
+def _needs(session: kit.Session) -> tuple[str, str] | None:
     return None if kv_proof.changed(session) else rolling.needs_traffic(session)
 
 
-RULE = SessionRule(
-    "CD510",
-    "prefix-not-shared",
+RULE = kit.session_rule(
+    __name__,
     "Next to nothing is reused, and nothing else explains it: perhaps the prompts share no beginning",
+    inspect,
     needs=_needs,
     severity="warning",
-    inspect=inspect,
     unless=_CAUSES,
-    engine="vllm",
 )

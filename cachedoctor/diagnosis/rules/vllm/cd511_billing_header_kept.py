@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.vllm import rolling
-from cachedoctor.model import Remedy, Session
 
 _STRIPPED = "0.18"
 """vLLM takes the header out of /v1/messages from here on (PR 36829; the source of 0.18.0 does, that of 0.17.1 does not)."""
@@ -13,7 +11,7 @@ _STRIPPED_EVERYWHERE = "0.32"
 """And out of all chat endpoints (run on 0.32; 0.30 does not)."""
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it where a logged prompt has the header, or as a candidate where its endpoint was used and little reused."""
     header = session.settings.get("billing_header")
     messages = session.settings.get("messages_endpoint")
@@ -27,7 +25,7 @@ def inspect(session: Session) -> list[SessionFinding]:
     return [_note(session, rolling.said_by(messages, "a request to the endpoint that Claude Code uses"), low, "medium")]
 
 
-def _note(session: Session, lines: rolling.Shown, low: rolling.Stretch | None, sure: str) -> SessionFinding:
+def _note(session: kit.Session, lines: rolling.Shown, low: rolling.Stretch | None, sure: str) -> kit.SessionFinding:
     proven = sure == "high"
     said = f" ({low.said})" if low is not None else ""
     claim = (
@@ -36,14 +34,14 @@ def _note(session: Session, lines: rolling.Shown, low: rolling.Stretch | None, s
         else "requests come to /v1/messages, and next to nothing is reused: Claude Code puts a header that changes in front of every "
         f"prompt, and this version does not take it out{said}"
     )
-    return SessionFinding(
-        FindingText(
+    return kit.SessionFinding(
+        kit.FindingText(
             claim,
             "A cached prefix ends at the first token that differs, and the header stands before all others."
             + ("" if proven else " Another client may use the endpoint as well: a request body would tell."),
             [
                 advice.client("claude-code/billing-header"),
-                Remedy(
+                kit.Remedy(
                     "Or use vLLM 0.18 or newer, which takes it out of /v1/messages."
                     if session.since(_STRIPPED) is False
                     else "Or use vLLM 0.32 or newer, which takes it out of all chat endpoints."
@@ -59,18 +57,16 @@ def _note(session: Session, lines: rolling.Shown, low: rolling.Stretch | None, s
     )
 
 
-def _needs(session: Session) -> tuple[str, str] | None:
+def _needs(session: kit.Session) -> tuple[str, str] | None:
     if session.version is None and session.since(_STRIPPED) is None:
         return "the version of vLLM is not in the log", "give the log from the start of the server"
     return None
 
 
-RULE = SessionRule(
-    "CD511",
-    "billing-header-kept",
+RULE = kit.session_rule(
+    __name__,
     "Claude Code's header changes every prompt, and this version leaves it in",
+    inspect,
     needs=_needs,
     severity="warning",
-    inspect=inspect,
-    engine="vllm",
 )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.vllm import rolling
-from cachedoctor.model import Remedy, Session
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it where such a method is used, caching is on and prompts were computed."""
     method = session.settings.get("speculative")
     kept = session.settings.get("block_drop_off") is not None or _looks_ahead(session)
@@ -16,12 +15,12 @@ def inspect(session: Session) -> list[SessionFinding]:
     if not rolling.drops_block(str(method.value)):
         return []
     size = rolling.block(session)
-    length = f" ({n(size)} tokens)" if size else ""
+    length = f" ({kit.n(size)} tokens)" if size else ""
     hybrid = session.memory == "hybrid"
     low = next((s for s in rolling.stretches(session) if s.share <= rolling.LITTLE), None)
     return [
-        SessionFinding(
-            FindingText(
+        kit.SessionFinding(
+            kit.FindingText(
                 f"speculative decoding ({method.value}): the last block of every prompt that could be reused is computed again{length}",
                 "The drafting layers need what the last reused token gave, so vLLM drops the last block that was found."
                 + (
@@ -30,7 +29,7 @@ def inspect(session: Session) -> list[SessionFinding]:
                     else ""
                 ),
                 [
-                    Remedy(
+                    kit.Remedy(
                         "Accept it where prompts are long. Where they are not much longer than a block, leave the drafting model out."
                         + (
                             ""
@@ -48,18 +47,12 @@ def inspect(session: Session) -> list[SessionFinding]:
     ]
 
 
-def _looks_ahead(session: Session) -> bool:
+def _looks_ahead(session: kit.Session) -> bool:
     """Whether no block is dropped: from 0.33 on hashes cover what follows, without a KV connector or a need of it."""
     needed = not str(session.setting("speculative")).startswith(("dflash", "dspark"))
     return session.since("0.33") is True and not (needed and session.settings.get("kv_connector"))
 
 
-RULE = SessionRule(
-    "CD512",
-    "speculative-decoding",
-    "With a drafting model the last block that was found is computed again",
-    severity="note",
-    inspect=inspect,
-    unless=("CD514",),
-    engine="vllm",
+RULE = kit.session_rule(
+    __name__, "With a drafting model the last block that was found is computed again", inspect, unless=("CD514",)
 )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.vllm import rolling
-from cachedoctor.model import Remedy, Session
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it where vLLM warns of it."""
     merged = session.settings.get("system_merged")
     if merged is None or rolling.caching(session) is False:
@@ -16,12 +14,14 @@ def inspect(session: Session) -> list[SessionFinding]:
     low = rolling.stretches(session)[:1]
     said = f" ({low[0].said})" if low else ""
     return [
-        SessionFinding(
-            FindingText(
+        kit.SessionFinding(
+            kit.FindingText(
                 f"reminders inside the conversation are moved into the system prompt: each new one changes the beginning{said}",
                 "The chat template takes system messages at the front only. Claude Code sends one with nearly every turn.",
                 [
-                    Remedy("Give a chat template that takes system messages where they stand: --chat-template FILE."),
+                    kit.Remedy(
+                        "Give a chat template that takes system messages where they stand: --chat-template FILE."
+                    ),
                     advice.client("claude-code/token-totals"),
                 ],
             ),
@@ -32,11 +32,6 @@ def inspect(session: Session) -> list[SessionFinding]:
     ]
 
 
-RULE = SessionRule(
-    "CD513",
-    "system-messages-merged",
-    "System messages inside the conversation are moved to its front",
-    severity="warning",
-    inspect=inspect,
-    engine="vllm",
+RULE = kit.session_rule(
+    __name__, "System messages inside the conversation are moved to its front", inspect, severity="warning"
 )

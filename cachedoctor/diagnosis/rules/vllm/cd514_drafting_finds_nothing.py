@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import shared_beginnings
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule
+from cachedoctor.diagnosis.rules import kit, shared_beginnings
 from cachedoctor.diagnosis.rules.vllm import rolling
 from cachedoctor.knowledge.builds import is_sliding
-from cachedoctor.model import Confidence, Remedy, Session, left_out
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it where version, drafting model and layers are those of the fault, and nothing at all was reused."""
     method, arch = session.settings.get("speculative"), session.settings.get("architecture")
     broken = session.since("0.21") is True and session.since("0.23") is False
@@ -21,19 +19,19 @@ def inspect(session: Session) -> list[SessionFinding]:
     parted = shared_beginnings.judged(session)
     if not found or rolling.any_reuse(session) or found[-1].share > 0 or (parted is not None and parted.early):
         return []
-    sure: Confidence = "high" if parted is not None else "medium"
+    sure: kit.Confidence = "high" if parted is not None else "medium"
     return [
-        SessionFinding(
-            FindingText(
+        kit.SessionFinding(
+            kit.FindingText(
                 f"nothing was reused, and with speculative decoding ({method.value}) on this model vLLM {session.version or '0.21 to 0.22'} finds nothing "
                 f"whatever is sent ({found[0].said})",
                 "The last block that matches is given up for the drafting layers, so that a look-up needs one more block of the sliding window than "
                 "a plain one. This version does not keep that block: it prints 0.0 % and warns of nothing.",
                 [
-                    Remedy("Update to 0.23 or newer.", ["pip install -U vllm"]),
-                    Remedy(
+                    kit.Remedy("Update to 0.23 or newer.", ["pip install -U vllm"]),
+                    kit.Remedy(
                         "Until then leave the drafting model out: start without --speculative-config.",
-                        options=left_out("--speculative-config"),
+                        options=kit.left_out("--speculative-config"),
                     ),
                 ],
                 [],
@@ -51,13 +49,11 @@ def inspect(session: Session) -> list[SessionFinding]:
     ]
 
 
-RULE = SessionRule(
-    "CD514",
-    "drafting-finds-nothing",
+RULE = kit.session_rule(
+    __name__,
     "A drafting model makes every look-up fail in this version",
+    inspect,
     needs=rolling.needs_traffic,
     severity="warning",
-    inspect=inspect,
     unless=("CD503",),
-    engine="vllm",
 )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import shared_beginnings
-from cachedoctor.diagnosis.rules.base import FindingText, SessionFinding, SessionRule, n
+from cachedoctor.diagnosis.rules import kit, shared_beginnings
 from cachedoctor.diagnosis.rules.vllm import rolling
 from cachedoctor.diagnosis.rules.vllm.rolling import Stretch
 from cachedoctor.knowledge.builds import is_sliding
-from cachedoctor.model import Remedy, Session, as_typed
 
 _FULL = 0.2
 """Share of the cache that must have been written: reported from a quarter of it on (issue 48435)."""
@@ -15,7 +13,7 @@ _LOST = 0.5
 """Share of what the prompts have in common that must be missing."""
 
 
-def inspect(session: Session) -> list[SessionFinding]:
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it where prompts that are known to share most were not found though the cache has room for them."""
     arch, size = session.settings.get("architecture"), session.setting("kv_tokens")
     if arch is None or not is_sliding(str(arch.value)) or session.since("0.29") is not False:
@@ -30,7 +28,7 @@ def inspect(session: Session) -> list[SessionFinding]:
     return []
 
 
-def _there(session: Session) -> float | None:
+def _there(session: kit.Session) -> float | None:
     """Share of the prompts that a cache of this size has room for; None where it is not known, or not worth it."""
     sent, parted = session.sent, shared_beginnings.given(session)
     if sent is None or sent.kept is None or not sent.complete or parted is None or parted.early:
@@ -38,11 +36,11 @@ def _there(session: Session) -> float | None:
     return sent.share(sent.kept) if sent.share(sent.kept) >= _LOST else None
 
 
-def _note(session: Session, stretch: Stretch, there: float) -> SessionFinding:
+def _note(session: kit.Session, stretch: Stretch, there: float) -> kit.SessionFinding:
     size, arch = session.settings["kv_tokens"], session.settings["architecture"]
-    return SessionFinding(
-        FindingText(
-            f"prompts were pushed out though there is room for them: a cache of {n(size.value)} tokens could have had {rolling.percent(there)} of the "
+    return kit.SessionFinding(
+        kit.FindingText(
+            f"prompts were pushed out though there is room for them: a cache of {kit.n(size.value)} tokens could have had {rolling.percent(there)} of the "
             f"request bodies that were given ({stretch.said})",
             "Layers with a sliding window give blocks back while a prompt is still computed. Up to 0.28 these go to the end of the one queue that "
             "all layers share, so that every new prompt flushes the others' blocks, at a quarter of the cache already.",
@@ -60,24 +58,22 @@ def _note(session: Session, stretch: Stretch, there: float) -> SessionFinding:
     )
 
 
-def _remedies(session: Session) -> list[Remedy]:
-    update = Remedy("Update to 0.29 or newer, which keeps few of these blocks by default.", ["pip install -U vllm"])
+def _remedies(session: kit.Session) -> list[kit.Remedy]:
+    update = kit.Remedy("Update to 0.29 or newer, which keeps few of these blocks by default.", ["pip install -U vllm"])
     if session.since("0.23") is not True:
         return [update]
-    keep = Remedy(
+    keep = kit.Remedy(
         "Keep only the blocks of the window at the end of a prompt and where prompts were seen to part.",
-        options=as_typed("VLLM_PREFIX_CACHE_RETENTION_INTERVAL=0"),
+        options=kit.as_typed("VLLM_PREFIX_CACHE_RETENTION_INTERVAL=0"),
     )
     return [keep, update]
 
 
-RULE = SessionRule(
-    "CD515",
-    "window-flushed",
+RULE = kit.session_rule(
+    __name__,
     "Blocks of a sliding window push out prompts that there is room for",
+    inspect,
     needs=rolling.needs_traffic,
     severity="warning",
-    inspect=inspect,
     unless=("CD501", "CD503", "CD514"),
-    engine="vllm",
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cachedoctor.diagnosis.rules.base import n
+from cachedoctor.diagnosis.rules.kit import n
 from cachedoctor.diagnosis.rules.vllm import rolling
 from cachedoctor.model import Bucket, Counters, SamplePeriod, Session
 

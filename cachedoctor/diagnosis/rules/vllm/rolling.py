@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from cachedoctor.diagnosis.rules.base import n
+from cachedoctor.diagnosis.rules.kit import n
 from cachedoctor.model import (
     Answers,
     Counters,

@@ -1,4 +1,4 @@
-"""Counters that are asked for: a running server again and again, Prometheus, and whatever answers instead of them."""
+"""Counters that Prometheus has stored, and whatever answers in its place."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import pytest
 from command import run
 from conftest import FIXTURES
 
-from cachedoctor.doctor.extras.polled_metrics import Asked, ask
+from cachedoctor.doctor.extras.prometheus_counters import stored_counters
 from cachedoctor.inputs import http_requests
 from cachedoctor.inputs.metrics import dump as dump_spans
 from cachedoctor.inputs.metrics import dumps
+from cachedoctor.inputs.metrics.dump import Dump
 from cachedoctor.model import CacheDoctorError, Counters
 
 RANGE = (FIXTURES / "vllm" / "prometheus_range.json").read_bytes()
@@ -81,53 +82,50 @@ def dump(tokens: int, started: float = 100.0) -> bytes:
     ).encode()
 
 
-def polled(web: Callable[[Page], Web], *pages: bytes) -> list[list[Counters]]:
-    """Lives of a server that answers with these pages, one after the other."""
-    left = iter(pages)
-    server = web(lambda path: (200, next(left)))
-    times = len(pages) - 1
+def moments(*pages: bytes, url: str = "http://127.0.0.1:9090") -> list[Dump]:
+    """Dumps of one server at several moments, as Prometheus gives them."""
+    found = [dump for at, page in enumerate(pages) for dump in dumps.servers([page], f"{url} at {at}")]
+    for one in found:
+        one.asked = url
+    return found
 
-    def wait(seconds: float) -> None:
-        nonlocal times
-        times -= 1
-        if times < 0:
-            raise KeyboardInterrupt
 
-    heard = ask(Asked([server.url], every=1.0, length=1000.0), wait)
-    assert not heard.faults
-    (lives,) = dump_spans.lives(heard.dumps)
+def counted(*pages: bytes) -> list[list[Counters]]:
+    """Lives of a server that had these pages, one after the other."""
+    (lives,) = dump_spans.lives(moments(*pages))
     return lives
 
 
-# ---- a running server
+# ---- several moments
 
 
-def test_of_many_times_the_first_and_the_last_count(web: Callable[[Page], Web]) -> None:
-    ((only,),) = polled(web, dump(100), dump(700), dump(1100), dump(1500))
+def test_of_many_moments_the_first_and_the_last_count() -> None:
+    ((only,),) = counted(dump(100), dump(700), dump(1100), dump(1500))
     assert (only.prompt_tokens, only.computed, only.cached_local) == (1400, 700, 700)
     assert only.since is not None
     assert only.since.startswith("http://127.0.0.1:")
 
 
-def test_a_server_that_began_anew_is_counted_from_its_start(web: Callable[[Page], Web]) -> None:
-    """What was counted before the first time it was asked is not lost."""
-    (first,), (second,) = polled(web, dump(100), dump(700), dump(300, 500.0), dump(900, 500.0))
+def test_a_server_that_began_anew_is_counted_from_its_start() -> None:
+    """What it counted before the first moment of its life is not lost."""
+    (first,), (second,) = counted(dump(100), dump(700), dump(300, 500.0), dump(900, 500.0))
     assert (first.prompt_tokens, first.since is None) == (600, False)
     assert (second.prompt_tokens, second.since) == (900, None)
 
 
-def test_two_servers_with_one_model_are_two(web: Callable[[Page], Web]) -> None:
-    servers = [web(lambda path, tokens=tokens: (200, dump(tokens, float(tokens)))) for tokens in (100, 900)]
-    heard = ask(Asked([server.url for server in servers]))
-    assert sorted(lives[0][0].prompt_tokens or 0 for lives in dump_spans.lives(heard.dumps)) == [100, 900]
+def test_two_servers_with_one_model_are_two() -> None:
+    both = moments(dump(100, 100.0), url="http://a") + moments(dump(900, 900.0), url="http://b")
+    assert sorted(lives[0][0].prompt_tokens or 0 for lives in dump_spans.lives(both)) == [100, 900]
 
 
 def test_credentials_are_sent_and_never_shown(web: Callable[[Page], Web]) -> None:
-    server = web(lambda path: (200, dump(100)))
-    heard = ask(Asked([f"http://me:s%40cret@{server.host}/metrics?token=abc"]))
-    assert server.asked == [("/metrics?token=abc", "Basic " + base64.b64encode(b"me:s@cret").decode())]
-    assert "cret" not in repr(heard)
-    assert "abc" not in repr(heard)
+    server = web(lambda path: (200, RANGE))
+    found = stored_counters(f"http://me:s%40cret@{server.host}/prometheus")
+    ((path, authorization),) = server.asked
+    assert path.startswith("/prometheus/")
+    assert authorization == "Basic " + base64.b64encode(b"me:s@cret").decode()
+    assert found
+    assert "cret" not in repr(found)
 
 
 @pytest.mark.parametrize(
@@ -136,38 +134,15 @@ def test_credentials_are_sent_and_never_shown(web: Callable[[Page], Web]) -> Non
         (401, b"", "answered 401 Unauthorized"),
         (500, b"Traceback ...", "answered 500"),
         (302, b"", "answered 302"),
-        (200, b"<html>sorry</html>", "is no dump of /metrics"),
-        (200, b"", "is no dump of /metrics"),
-        (200, b"# TYPE go_goroutines gauge\ngo_goroutines 1\n", "without the counters of vLLM or SGLang"),
+        (200, b"<html>sorry</html>", "does not answer as Prometheus does"),
+        (200, b"", "does not answer as Prometheus does"),
     ],
 )
-def test_what_is_no_dump_is_one_line_and_the_rest_goes_on(
-    web: Callable[[Page], Web], status: int, body: bytes, says: str
-) -> None:
-    bad, good = web(lambda path: (status, body)), web(lambda path: (200, dump(100)))
-    heard = ask(Asked([bad.url, good.url]))
-    (fault,) = heard.faults
-    assert says in fault.message
-    assert fault.hint
-    assert "\n" not in fault.message
-    assert len(heard.dumps) == 1
-    assert heard.silent
-
-
-def test_a_fault_that_comes_back_is_told_once(web: Callable[[Page], Web]) -> None:
-    pages = iter([(200, dump(100)), (503, b""), (503, b""), (200, dump(500))])
-    server = web(lambda path: next(pages))
-    waits = iter(range(3))
-
-    def wait(seconds: float) -> None:
-        if next(waits, None) is None:
-            raise KeyboardInterrupt
-
-    heard = ask(Asked([server.url], length=1000.0), wait)
-    assert [fault.message for fault in heard.faults] == [f"{server.url}/metrics: answered 503 Service Unavailable"]
-    assert not heard.silent
-    (((only,),),) = dump_spans.lives(heard.dumps)
-    assert only.prompt_tokens == 400
+def test_another_answer_is_one_line(web: Callable[[Page], Web], status: int, body: bytes, says: str) -> None:
+    with pytest.raises(CacheDoctorError, match=says) as caught:
+        stored_counters(web(lambda path: (status, body)).url)
+    assert caught.value.hint
+    assert "\n" not in caught.value.message
 
 
 def test_slow_answers_end(web: Callable[[Page], Web]) -> None:
@@ -182,9 +157,9 @@ def test_slow_answers_end(web: Callable[[Page], Web]) -> None:
     "url", ["http://", "http://[::1", "http://127.0.0.1:99999/", "http://127.0.0.1:1/", "http://a b/"]
 )
 def test_an_address_that_is_none_is_one_line(url: str) -> None:
-    heard = ask(Asked([url]))
-    assert len(heard.faults) == 1
-    assert heard.silent
+    with pytest.raises(CacheDoctorError) as caught:
+        stored_counters(url)
+    assert "\n" not in caught.value.message
 
 
 # ---- Prometheus
@@ -193,8 +168,7 @@ def test_an_address_that_is_none_is_one_line(url: str) -> None:
 def test_a_range_is_what_was_counted_in_it(web: Callable[[Page], Web]) -> None:
     """The first moment is of the life before, of which nothing else is in the range."""
     server = web(lambda path: (200, RANGE))
-    heard = ask(Asked(prometheus=server.url, since=7200.0, match='{job="vllm"}'))
-    (lives,) = dump_spans.lives(heard.dumps)
+    (lives,) = dump_spans.lives(stored_counters(server.url, 7200.0, '{job="vllm"}'))
     (first,), (second,) = lives
     assert (first.prompt_tokens, first.reused, first.cached_local) == (8000, 5600, 5600)
     assert (second.prompt_tokens, second.reused, second.computed) == (31000, 21700, 9300)
@@ -218,9 +192,8 @@ def test_a_range_is_what_was_counted_in_it(web: Callable[[Page], Web]) -> None:
     ],
 )
 def test_what_is_no_range_is_one_line(web: Callable[[Page], Web], body: bytes, says: str) -> None:
-    heard = ask(Asked(prometheus=web(lambda path: (200, body)).url))
-    (fault,) = heard.faults
-    assert says in fault.message
+    with pytest.raises(CacheDoctorError, match=says):
+        stored_counters(web(lambda path: (200, body)).url)
 
 
 def test_values_that_are_no_numbers_are_left_out() -> None:
@@ -235,7 +208,7 @@ def test_values_that_are_no_numbers_are_left_out() -> None:
 
 def test_a_log_is_analysed_though_nobody_answers() -> None:
     """One line, the report all the same, and a status that tells."""
-    done = run("analyze", LOG, "--metrics", "http://127.0.0.1:1")
+    done = run("analyze", LOG, "--prometheus", "http://127.0.0.1:1")
     assert done.returncode == 2
     assert b"vLLM 0.32.0" in done.stdout
     assert done.stderr.count(b"\n") == 1
@@ -246,11 +219,10 @@ def test_a_log_is_analysed_though_nobody_answers() -> None:
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["--metrics", "http://127.0.0.1:1"], b"cannot be fetched"),
+        (["--prometheus", "http://127.0.0.1:1"], b"cannot be fetched"),
+        (["--metrics", "http://127.0.0.1:1/metrics", LOG], b"is an address, not a file"),
         (["--prometheus", "localhost:9090"], b"is no address"),
         (["--prometheus", "http://127.0.0.1:1", "--since", "yesterday"], b"is no length of time"),
-        (["--for", "5m", LOG], b"--for: is how long --metrics URL asks"),
-        (["--metrics", "http://127.0.0.1:1", "--for", "5"], b"is no length of time"),
         (["--match", 'job="x"', LOG], b"--match: is about --prometheus"),
     ],
 )
@@ -263,17 +235,16 @@ def test_wrong_usage_is_one_line(args: list[object], says: bytes) -> None:
 
 
 @pytest.mark.sweep
-def test_counters_of_a_running_server_stand_beside_its_log(web: Callable[[Page], Web]) -> None:
-    server = web(lambda path: (200, dump(5000)))
-    done = run("analyze", LOG, "--metrics", server.url, "-f", "json")
+def test_counters_of_prometheus_stand_beside_the_log(web: Callable[[Page], Web]) -> None:
+    server = web(lambda path: (200, RANGE))
+    done = run("analyze", LOG, "--prometheus", server.url, "-f", "json")
     assert done.returncode == 0
-    (session,) = json.loads(done.stdout)["sessions"]
-    (counters,) = session["counters"]
-    assert (counters["prompt_tokens"], counters["since"]) == (5000, None)
+    found = [counters["prompt_tokens"] for one in json.loads(done.stdout)["sessions"] for counters in one["counters"]]
+    assert sorted(found) == [8000, 31000]
 
 
-def test_a_counter_that_fell_while_it_was_not_there_is_unknown(web: Callable[[Page], Web]) -> None:
+def test_a_counter_that_fell_while_it_was_not_there_is_unknown() -> None:
     """Dumps without it lie between, so that no two neighbours tell of a restart."""
     other = b'vllm:request_success_total{engine="0",model_name="m"} 5\n'
-    ((only,),) = polled(web, dump(900) + other, other, dump(100) + other)
+    ((only,),) = counted(dump(900) + other, other, dump(100) + other)
     assert (only.prompt_tokens, only.requests) == (None, 0)

@@ -1,0 +1,376 @@
+"""Everything a rule is made of: the request it is asked about, its match, its proof, its words, its registration.
+
+The questions are the same for each: where does the common prefix end; was there a checkpoint at or below it; if not,
+why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeGuard
+
+import msgspec
+
+from cachedoctor.diagnosis.rules.context import EARLY, LONG, MIN_LOST, SHORT, RuleContext
+from cachedoctor.diagnosis.rules.names import PAGES, family_engine, identify, path
+from cachedoctor.diagnosis.rules.setup import PRINTS_CHECKS
+from cachedoctor.model import (
+    Answer,
+    BatchPeriod,
+    Check,
+    Confidence,
+    Dropped,
+    First,
+    Given,
+    Incident,
+    IncidentName,
+    Mark,
+    MarkName,
+    OptionChange,
+    PromptDiff,
+    Remedy,
+    Request,
+    RuledOut,
+    SamplePeriod,
+    SentBodies,
+    Server,
+    Session,
+    Setting,
+    SettingName,
+    Severity,
+    SignName,
+    Undecided,
+    as_typed,
+    left_out,
+)
+from cachedoctor.model.measured import FULL, STATES_FULL
+
+__all__ = [  # of the nouns of the model and the context, those that rules speak of; then the kit's own
+    "EARLY", "FULL", "LONG", "MIN_LOST", "PRINTS_CHECKS", "SHORT", "STATES_FULL", "Answer", "BatchPeriod", "Check",
+    "Confidence", "Dropped", "First", "Given", "Mark", "MarkName", "OptionChange", "Remedy", "Request", "RuleContext",
+    "RuledOut", "SamplePeriod", "SentBodies", "Server", "Session", "Setting", "SettingName", "Severity", "Undecided",
+    "as_typed", "left_out",
+]  # fmt: skip
+
+Line = tuple[Mark, str]
+"""A line of the log, and what it shows."""
+Label = tuple[MarkName, str]
+"""The name of a line of a request, and what it shows there."""
+REUSED: Label = ("cached", "tokens reused")
+RECOMPUTED: Label = ("timing", "tokens recomputed")
+
+
+class Match(msgspec.Struct):
+    """A rule fired on one request."""
+
+    tokens: int
+    """Tokens that the fix would have saved."""
+    confidence: Confidence
+    key: str = ""
+    """Matches with the same key are one finding."""
+    found: Any = None
+    """What the decision came upon, for the proof."""
+    weak: bool = False
+    """It gives way to more causes than other matches of its rule: ``RequestRule.weak_unless``."""
+    at_most: int | None = None
+    """Upper bound of ``tokens`` where the log leaves it open, as it lacks the length of the prompt."""
+    severity: Severity | None = None
+    """Where it is not that of its rule."""
+    undecided: bool = False
+    """Something else may be at work, or nothing be wrong: the tokens are not summed as avoidable."""
+
+
+class Proof(msgspec.Struct):
+    """What proves a match: asked for where a request may become the worst of its finding."""
+
+    primary: Line
+    """The line that proves it. No finding is without one."""
+    related: list[Line] = msgspec.field(default_factory=list)
+    numbers: dict[str, Any] = msgspec.field(default_factory=dict)
+    """For the words."""
+    difference: PromptDiff | None = None
+    """The prompts themselves, when they were given."""
+
+
+class Group(msgspec.Struct):
+    """The matches of one rule with one key: what a finding is made of."""
+
+    session: Session
+    worst: Match
+    worst_request: Request
+    proof: Proof | None = None
+    """Of the worst; None where its rule failed to prove it."""
+    count: int = 0
+    tokens: int = 0
+    at_most: int = 0
+    """Upper bound of them, where it is above them."""
+    ns: int = 0
+    """Time that the fix would have saved, nanoseconds."""
+    at_depth: bool = False
+    """The time was taken from the speed at that depth, not from a request's mean speed."""
+    first: list[int] = msgspec.field(default_factory=list)
+    top: list[tuple[int, int]] = msgspec.field(default_factory=list)
+    """(tokens, request) of the worst 5."""
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """Of the worst match, for the words."""
+        return self.proof.numbers if self.proof is not None else {}
+
+
+class FindingText(msgspec.Struct):
+    """The text of a finding."""
+
+    claim: str
+    why: str
+    remedies: list[Remedy]
+    ruled_out: list[RuledOut] = msgspec.field(default_factory=list)
+    references: list[str] = msgspec.field(default_factory=list)
+
+
+class SessionFinding(msgspec.Struct):
+    """What a rule says of a whole session, whether a request lost by it or not."""
+
+    words: FindingText
+    key: str
+    """Findings with the same key are said once per input."""
+    evidence: list[Line] = msgspec.field(default_factory=list)
+    """Lines that prove it, the first of them first of all."""
+    severity: Severity = "note"
+    confidence: Confidence = "high"
+    difference: PromptDiff | None = None
+    """The prompts themselves, when they were given and prove it."""
+    unless: tuple[str, ...] = ()
+    """Codes that say better what this would: where one of them fired in the input, it is left out."""
+    of_cmdline: bool = False
+    """The command line proves it, so that no line of the log has to."""
+
+    def proven_in(self, session: Session) -> bool:
+        """Whether a line proves it, the command line, or what was given beside the log of this session."""
+        beside = bool(session.counters or session.kv_events) or any(
+            answers.source == "responses" for answers in session.answers
+        )
+        return bool(self.evidence) or self.of_cmdline or beside
+
+
+Prove = Callable[[RuleContext, Match], Proof]
+Needs = Callable[[Session], tuple[str, str] | None]
+"""(reason, what would enable it) when a log could not have shown a cause."""
+
+
+def _needs_nothing(_: Session) -> None:
+    return None
+
+
+def _states_nothing(_: Session) -> list[SessionFinding]:
+    return []
+
+
+class Rule(msgspec.Struct):
+    """A cause: how to see it, how to say it."""
+
+    code: str
+    name: str
+    summary: str
+
+    @property
+    def url(self) -> str:
+        """Address of the rule's page, relative to the root of the repository."""
+        return f"{PAGES}/{path(f'{self.code.lower()}_{self.name}'.replace('-', '_'))}.md"
+
+
+class RequestRule(Rule):
+    """A cause that single requests of llama-server show."""
+
+    decide: Callable[[RuleContext], Match | None]
+    """Cheap: asked about every request with one of these signs."""
+    prove: Prove
+    """Lines and numbers; asked where the match may become the worst of its finding."""
+    say: Callable[[Group], FindingText]
+    """Asked when a report is made."""
+    on: tuple[SignName, ...] = ("loss",)
+    """Asked about requests with one of these signs."""
+    unless: tuple[str, ...] = ()
+    """Codes of causes that say better why: they are asked first, and where one fired, this rule is silent."""
+    weak_unless: tuple[str, ...] = ()
+    """Codes of more causes that are asked first; where one fired, a weak match of this rule does not count."""
+    only_with: tuple[str, ...] = ()
+    """Codes of causes one of which must have fired; none: whatever else did."""
+    needs: Needs = _needs_nothing
+    severity: Literal["by-cost"] | Severity = "by-cost"
+    engine: str = "llama.cpp"
+    """Whose requests it is about."""
+    alone: Callable[[Session], list[SessionFinding]] = _states_nothing
+    """What lines of a session state by themselves, where no request of its input shows the cause."""
+
+
+class SessionRule(Rule):
+    """A cause that a whole session shows: asked once about every session of its engine at the end."""
+
+    inspect: Callable[[Session], list[SessionFinding]]
+    unless: tuple[str, ...] = ()
+    """Codes that say better why: where one of them fired in the input, this rule is silent."""
+    needs: Needs = _needs_nothing
+    severity: Literal["by-cost"] | Severity = "note"
+    """As lists of rules name it; each finding has its own."""
+    engine: str = "llama.cpp"
+    """Whose sessions it is about."""
+
+
+class InputRule(Rule):
+    """What is said of an input in which nothing was recognised."""
+
+    say: Callable[[], FindingText]
+    unless: tuple[str, ...] = ()
+    needs: Needs = _needs_nothing
+    severity: Literal["by-cost"] | Severity = "note"
+    engine: str = "llama.cpp"
+
+
+AnyRule = RequestRule | SessionRule | InputRule
+
+
+def rule(
+    module: str,
+    summary: str,
+    decide: Callable[[RuleContext], Match | None],
+    prove: Prove,
+    say: Callable[[Group], FindingText],
+    *,
+    on: tuple[SignName, ...] = ("loss",),
+    unless: tuple[str, ...] = (),
+    weak_unless: tuple[str, ...] = (),
+    only_with: tuple[str, ...] = (),
+    needs: Needs = _needs_nothing,
+    severity: Literal["by-cost"] | Severity = "by-cost",
+    engine: str = "llama.cpp",
+    alone: Callable[[Session], list[SessionFinding]] = _states_nothing,
+) -> RequestRule:
+    """Make a rule about requests: ``RULE = kit.rule(__name__, "What happened", decide, PROOF, say)``."""
+    code, name = identify(module)
+    return RequestRule(
+        code, name, summary, decide, prove, say, on, unless, weak_unless, only_with, needs, severity, engine, alone
+    )
+
+
+def session_rule(
+    module: str,
+    summary: str,
+    inspect: Callable[[Session], list[SessionFinding]],
+    *,
+    unless: tuple[str, ...] = (),
+    needs: Needs = _needs_nothing,
+    severity: Literal["by-cost"] | Severity = "note",
+    engine: str | None = None,
+) -> SessionRule:
+    """Make a rule about whole sessions; without ``engine``, of the one whose folder ``module`` is in."""
+    code, name = identify(module)
+    return SessionRule(code, name, summary, inspect, unless, needs, severity, engine or family_engine(module))
+
+
+def input_rule(module: str, summary: str, say: Callable[[], FindingText]) -> InputRule:
+    """Make the rule about an input in which nothing was recognised."""
+    code, name = identify(module)
+    return InputRule(code, name, summary, say)
+
+
+def marked(request: Request, *wanted: Label) -> list[Line]:
+    """Marks of ``request`` by name with their labels; names it does not have are left out.
+
+    Never empty: where a torn log kept none of them, the first line of the request stands for all.
+    """
+    found = [(request.marks[name], label) for name, label in wanted if name in request.marks]
+    return found or [(request.marks["start"], "the request")]
+
+
+def proof(
+    request: Request,
+    *wanted: Label,
+    first: Line | None = None,
+    most: int | None = None,
+    also: list[Line] | None = None,
+    numbers: dict[str, Any] | None = None,
+) -> Proof:
+    """Prove by ``first``, else by the first of the wanted lines, with up to ``most`` more of these and all of ``also``."""
+    found = marked(request, *wanted)
+    primary, related = (found[0], found[1:]) if first is None else (first, found)
+    return Proof(primary, [*related[:most], *(also or [])], numbers or {})
+
+
+def lines(
+    *wanted: Label,
+    first: Label | None = None,
+    most: int | None = None,
+    numbers: Callable[[RuleContext], dict[str, Any]] | None = None,
+) -> Prove:
+    """Make a ``prove`` of nothing but lines of the request: ``PROOF = kit.lines(("select", "the choice"), kit.REUSED)``."""
+
+    def prove(s: RuleContext, _: Match) -> Proof:
+        r = s.request
+        proven_by = None if first is None else marked(r, first)[0]
+        return proof(r, *wanted, first=proven_by, most=most, numbers=None if numbers is None else numbers(s))
+
+    return prove
+
+
+def stated(session: Session, name: IncidentName) -> Incident | None:
+    """Return the first line of this kind that states something by itself."""
+    return session.incidents.get(name)
+
+
+def unfinished(session: Session) -> bool:
+    """No request stands in the log from its start to its end: its lines have to speak for themselves."""
+    return session.n_whole == 0
+
+
+def said_by(setting: Setting | None, label: str) -> list[Line]:
+    """Return the line that says how the server is set, where the log has it."""
+    if setting is None or setting.line is None or not setting.text:
+        return []
+    return [(Mark(setting.line, setting.text), label)]
+
+
+def n(value: float | str | None) -> str:
+    """Write a number with thousands separators; text stays as it is."""
+    if isinstance(value, str):
+        return value
+    return "an unknown number of" if value is None else f"{value:,.0f}"
+
+
+def token(place: float | str | None) -> str:
+    """Name a place in a prompt: ``token 58``, and ``about token 58`` for ``~58``, which is known from its text alone."""
+    return f"about token {place[1:]}" if _is_about(place) else f"token {n(place)}"
+
+
+def first_tokens(place: float | str | None) -> str:
+    """Write how many tokens stand before a place: ``the first 58``, ``about the first 58``."""
+    return f"about the first {place[1:]}" if _is_about(place) else f"the first {n(place)}"
+
+
+def _is_about(place: float | str | None) -> TypeGuard[str]:
+    return isinstance(place, str) and place.startswith("~")
+
+
+def length(request: Request, field: str) -> str:
+    """Write a length of a request with what is known of it: ``2,104``, ``at least 2,104``, ``about 2,100``."""
+    low, high = request.between.get(field, (None, None))
+    found: int | None = getattr(request, field)
+    if low is None:
+        return n(found)
+    if high is None:
+        return f"at least {n(low)}"
+    return n(low) if low == high else f"about {n((low + high) / 2)}"
+
+
+def recomputed(group: Group) -> str:
+    """Write the tokens of a finding, or the bounds that the log leaves them."""
+    if group.at_most <= group.tokens:
+        return f"{n(group.tokens)} tokens recomputed"
+    if not group.tokens:
+        return f"at most {n(group.at_most)} tokens recomputed"
+    return f"{n(group.tokens)} to {n(group.at_most)} tokens recomputed"
+
+
+def times(count: int) -> str:
+    """Words for a count of requests."""
+    return "1 request" if count == 1 else f"{count:,} requests"
