@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gzip
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -12,6 +13,7 @@ import msgspec
 import pytest
 from conftest import ROOT
 
+from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.model import Facts, Request
@@ -284,3 +286,19 @@ def test_an_optional_library_is_imported_in_one_place(library: str, place: str) 
     assert found
     assert [path for path, _ in found if not path.startswith(place)] == []
     assert [path for path, on_top in found if on_top] == []
+
+
+def test_a_report_writes_to_no_session() -> None:
+    """What a report adds to a session (prompts sent twice) stands in its own copy: asking twice gives the same."""
+    analyzer = Analyzer()
+    analyzer.open("server.log")
+    analyzer.feed(gzip.decompress((ROOT / "fixtures/cases/sent-twice-b11549/server.log.gz").read_bytes()))
+    analyzer.close()
+    session = analyzer._sessions[0]
+    first = analyzer.standing()
+    assert (session.twins, session.undecided) == ([], None)
+    before = repr(session)
+    assert analyzer.standing() == first
+    report = analyzer.snapshot()
+    assert report.sessions[0].twins
+    assert repr(session) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 from cachedoctor.knowledge import cmdline
@@ -94,12 +95,13 @@ class Sessions:
         return session
 
     def reported(self) -> list[Session]:
-        """Those of which something was seen."""
-        others = {(s.path, s.origin) for s in self.sessions if s.engine != LLAMA}
-        doubled = self._joined()
+        """Copies of those of which something was seen, to which a report adds what it finds."""
+        rows = [copy(session) for session in self.sessions]
+        others = {(s.path, s.origin) for s in rows if s.engine != LLAMA}
+        doubled = _joined(rows)
         return [
             s
-            for s in self.sessions
+            for s in rows
             if s.index not in doubled
             and (
                 s.n_requests
@@ -111,28 +113,25 @@ class Sessions:
             )
         ]
 
-    def _joined(self) -> set[int]:
-        """Numbers of the sessions of forks whose requests another one has, as llama-server's tracker reads them.
 
-        What it has not, those without a line about the memory, it is given with the answers.
-        """
-        found: set[int] = set()
-        for fork in self.sessions:
-            if fork.engine == LLAMA or fork.program is None:
-                continue
-            server = (fork.path, fork.origin, fork.program)
-            lives = [
-                s
-                for s in self.sessions
-                if s.engine == LLAMA and (s.path, s.origin, s.program) == server and s.n_requests
-            ]
-            if len(lives) != 1:
-                continue
-            found.add(fork.index)
-            lives[0].last_line = max(lives[0].last_line, fork.last_line)
-            if sum(answers.requests for answers in fork.answers) > lives[0].n_requests:
-                lives[0].answers = fork.answers
-        return found
+def _joined(rows: list[Session]) -> set[int]:
+    """Numbers of the sessions of forks whose requests another one has, as llama-server's tracker reads them.
+
+    What it has not, those without a line about the memory, it is given with the answers.
+    """
+    found: set[int] = set()
+    for fork in rows:
+        if fork.engine == LLAMA or fork.program is None:
+            continue
+        server = (fork.path, fork.origin, fork.program)
+        lives = [s for s in rows if s.engine == LLAMA and (s.path, s.origin, s.program) == server and s.n_requests]
+        if len(lives) != 1:
+            continue
+        found.add(fork.index)
+        lives[0].last_line = max(lives[0].last_line, fork.last_line)
+        if sum(answers.requests for answers in fork.answers) > lives[0].n_requests:
+            lives[0].answers = fork.answers
+    return found
 
 
 def _library(session: Session, others: set[tuple[str, str | None]]) -> bool:
