@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from cachedoctor.model.terms import SettingName
+if TYPE_CHECKING:
+    from cachedoctor.model.terms import SettingName
 
 
 class EngineFacts(NamedTuple):
