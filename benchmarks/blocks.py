@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import cachedoctor
-from cachedoctor.diagnosis.replay.vllm_blocks import BlockSettings, SentPrompt, ServedPrompt, serve
+from cachedoctor.diagnosis.replay.block_cache import BlockSettings, SentPrompt, ServedPrompt, serve
 from cachedoctor.model import SamplePeriod, Session
 from cachedoctor.prompts import inputs, run_diff
 from cachedoctor.prompts.model_files import ModelFiles

@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 import runs
 
-from cachedoctor.diagnosis.rules.base import RuleContext
+from cachedoctor.diagnosis.rules.context import RuleContext
 from cachedoctor.diagnosis.rules.setup import Setup
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Judged, Request, Session

@@ -34,8 +34,7 @@ from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.model import CacheDoctorError, Launcher, Report
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.text.text_report import render
-from cachedoctor.report.words import do_now
-from cachedoctor.report.words.verdicts import leading
+from cachedoctor.report.view import ReportView
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 FOLDERS = ("cases", "excerpts", "measured", "vllm", "days")
@@ -111,7 +110,8 @@ def screen(log: Path, report: sanitize.ShownReport, form: Launcher | None = None
     pages = {width: _page(report, width) for width in WIDTHS}
     rows = pages[80]
     fix = next((at for at, row in enumerate(rows, 1) if row.startswith(KINDS)), None)
-    wanted = do_now.of_report(report) if leading(report) else None  # else it cannot be told
+    view = ReportView(report)
+    wanted = view.next_step if view.has_causes else None  # else it cannot be told
     if wanted is None:
         fix, now = None, None
     else:

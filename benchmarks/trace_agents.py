@@ -28,10 +28,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cachedoctor.diagnosis.replay.block_cache import BlockServer, BlockSettings, SentPrompt, in_order
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
 from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
 from cachedoctor.diagnosis.replay.traffic import Asked, Traffic
-from cachedoctor.diagnosis.replay.vllm_blocks import BlockServer, BlockSettings, SentPrompt, in_order
 from cachedoctor.doctor.findings.history import PromptSpeed
 from cachedoctor.doctor.whatif.evidence import Evidence
 from cachedoctor.doctor.whatif.tuning import tune

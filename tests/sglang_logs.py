@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cachedoctor.doctor.analysis.servers import take_all
-from cachedoctor.doctor.analysis.stats_servers import StatsServers
+from cachedoctor.doctor.analysis.servers import Servers
 from cachedoctor.doctor.faults import Faults
 from cachedoctor.model import BatchPeriod, PrefillBatch, Segment, Session
+from cachedoctor.model.log_lines import LogFile
 
 AT = "2026-07-04 04:31:24"
 
@@ -49,12 +49,15 @@ def read(*lines: str, cut: int | None = None) -> Read:
         sessions.append(Session(len(sessions), path, origin))
         return sessions[-1]
 
-    measuring = StatsServers(new_session, batches.append, None, Faults(fail))  # type: ignore[arg-type]  # SGLang has batches only
-    measuring.begin("log", False)
+    servers = Servers(
+        lambda *_: fail("no llama-server writes here"), new_session, lambda: 0, lambda _: None, batches.append,
+        None, False, None, Faults(fail),
+    )  # type: ignore[arg-type]  # SGLang has batches only  # fmt: skip
+    servers.begin(LogFile("log", 0), False)
     for first, part in ((0, lines[:cut]), (cut or 0, lines[cut:] if cut else ())):
         if part:
             segment = Segment(None, "".join(line + "\n" for line in part).encode(), first + 1)
-            take_all(measuring.steps(*measuring.divide([segment])))
+            servers.read([segment])
     return Read(sessions, batches)
 
 

@@ -21,9 +21,7 @@ def counts(*, shifted: bool = False, **fields: object) -> Counts:
     return accounting.counts(observed(**fields), shifted=shifted)
 
 
-def prefix(
-    *, shown: bool, memory: str | None = None, known: dict[str, Any] | None = None, **fields: object
-) -> tuple[Prefix, Counts]:
+def prefix(*, shown: bool, memory: str | None = None, known: dict[str, Any] | None = None, **fields: object) -> Prefix:
     """Its common prefix, where the numbers are all there; ``known``: more facts of the server."""
     seen = observed(**fields)
     numbers = Counts(seen.prompt_tokens, seen.cached_tokens, seen.processed_tokens, {})
@@ -31,7 +29,7 @@ def prefix(
     held = accounting.held_content(seen)
     if seen.choice.found_keep is not None:  # the conversation that came back from RAM is found by its length
         held = replace(held, tokens=seen.held_tokens)
-    return accounting.prefix(seen, held, numbers, facts, shown=shown), numbers
+    return accounting.prefix(seen, held, numbers, facts, shown=shown)
 
 
 def judge(reference: int | None, *, cold: bool = False, **fields: object) -> Loss:
@@ -137,7 +135,7 @@ def test_numbers_that_do_not_fit_give_nothing() -> None:
 
 def test_shares_bound_the_common_prefix() -> None:
     """similarity 0.959 of 2,049 lies in [1963.97, 1966.02], f_keep 0.882 of 2,229 in [1964.9, 1967.1]: 1965 or 1966."""
-    found, numbers = prefix(
+    found = prefix(
         shown=False,
         memory="attention",
         prompt_tokens=2049,
@@ -148,7 +146,7 @@ def test_shares_bound_the_common_prefix() -> None:
         held_tokens=2229,
     )
     assert found.tokens == 1966
-    found, numbers = prefix(
+    found = prefix(
         shown=False,
         memory="hybrid",
         prompt_tokens=2049,
@@ -159,12 +157,12 @@ def test_shares_bound_the_common_prefix() -> None:
         held_tokens=2229,
     )
     assert found.tokens in (1965, 1966)
-    assert "common_prefix_tokens" in numbers.derived
+    assert found.source == "similarity and f_keep"
 
 
 def test_a_slot_kept_whole_is_the_common_prefix() -> None:
     """f_keep 1.000 of 1,913 means [1912.04, 1913]: the slot's length is within, and the most likely."""
-    found, _ = prefix(
+    found = prefix(
         shown=False,
         memory="hybrid",
         prompt_tokens=2007,
@@ -178,7 +176,7 @@ def test_a_slot_kept_whole_is_the_common_prefix() -> None:
 
 def test_shares_that_contradict_each_other_say_nothing() -> None:
     """90 % of 1,000 and 10 % of 1,000 cannot both be the prefix."""
-    found, _ = prefix(shown=False, prompt_tokens=1000, cached_tokens=0, similarity=0.9, f_keep=0.1, held_tokens=1000)
+    found = prefix(shown=False, prompt_tokens=1000, cached_tokens=0, similarity=0.9, f_keep=0.1, held_tokens=1000)
     assert found.tokens is None
 
 
@@ -191,14 +189,14 @@ def test_shares_that_contradict_each_other_say_nothing() -> None:
 )
 def test_a_common_prefix_is_no_longer_than_either(what: dict[str, Any], bounds: tuple[int, int]) -> None:
     """1.000 of 2,104 reaches to 2,105.05 and 1.000 of 2,000 to 2,001: rounding makes no tokens."""
-    found, _ = prefix(shown=False, memory="hybrid", cached_tokens=0, **what)
+    found = prefix(shown=False, memory="hybrid", cached_tokens=0, **what)
     assert found.between == bounds
     assert found.tokens == bounds[1]
 
 
 def test_what_came_back_from_ram_is_bounded_by_both_shares() -> None:
     """0.911 of a prompt of 2,047 is 1,864 or 1,865, 0.911 of what came back, 2,046, is 1,863 or 1,864."""
-    found, _ = prefix(
+    found = prefix(
         shown=False, prompt_tokens=2047, cached_tokens=0, held_tokens=2046, found_keep=0.911, found_sim=0.911
     )
     assert (found.tokens, found.between) == (1864, (1864, 1864))
@@ -225,16 +223,14 @@ def test_a_threshold_is_the_common_prefix_less_the_window(
 ) -> None:
     """Up to b9537 one token more. Shares of 0.654 and 0.656 leave 1,773 and 1,774 open, as do two builds, a window that
     is not known, a threshold that the shares exclude, and images, which may take fewer positions than tokens."""
-    found, numbers = prefix(
+    found = prefix(
         shown=True, memory=memory, known=known, prompt_tokens=2711, cached_tokens=0, forced=True,
         checks=[Check(2116, 2694, threshold, 360)], similarity=0.654, f_keep=0.656, held_tokens=2704,
     )  # fmt: skip
     assert found.exact == (expected is not None)
     assert found.tokens == (1774 if expected is None else expected)
     assert found.between == ((1773, 1774) if expected is None else (expected, expected))
-    assert numbers.derived["common_prefix_tokens"] == (
-        "similarity and f_keep" if expected is None else "checkpoint threshold + n_swa"
-    )
+    assert found.source == ("similarity and f_keep" if expected is None else "checkpoint threshold + n_swa")
 
 
 @pytest.mark.parametrize(
@@ -247,7 +243,7 @@ def test_a_window_of_full_size_reuses_the_whole_prefix(full: bool, more: dict[st
 
     A prompt from RAM brings its window only.
     """
-    found, _ = prefix(
+    found = prefix(
         shown=False, memory="swa", known={"settings": {"swa_full": Setting(full, 1)}}, prompt_tokens=2346,
         cached_tokens=2263, similarity=0.965, f_keep=0.543, held_tokens=4171, **more,
     )  # fmt: skip
@@ -256,7 +252,7 @@ def test_a_window_of_full_size_reuses_the_whole_prefix(full: bool, more: dict[st
 
 def test_nothing_reused_proves_no_prefix() -> None:
     """cache_prompt = false looks the same."""
-    found, _ = prefix(shown=True, memory="attention", prompt_tokens=1000, cached_tokens=0)
+    found = prefix(shown=True, memory="attention", prompt_tokens=1000, cached_tokens=0)
     assert found.tokens is None
 
 
@@ -266,13 +262,13 @@ def test_attention_reuses_the_whole_prefix() -> None:
         ("attention", False, False, 1966), ("hybrid", False, False, None),
         ("hybrid", True, False, 1966), ("hybrid", True, True, None),
     ]:  # fmt: skip
-        found, _ = prefix(shown=shown, memory=memory, prompt_tokens=2049, cached_tokens=1966, forced=forced)
+        found = prefix(shown=shown, memory=memory, prompt_tokens=2049, cached_tokens=1966, forced=forced)
         assert found.tokens == expected, (memory, shown, forced)
 
 
 def test_what_was_reused_is_common() -> None:
     """A printed prefix shorter than what was reused describes the slot before a swap."""
-    found, _ = prefix(shown=True, prompt_tokens=1912, cached_tokens=1846, lcp=9)
+    found = prefix(shown=True, prompt_tokens=1912, cached_tokens=1846, lcp=9)
     assert found.tokens == 1846
 
 

@@ -15,7 +15,8 @@ from conftest import FIXTURES
 from cachedoctor.engines import programs
 from cachedoctor.engines.catalogue.base import Message
 from cachedoctor.engines.catalogue.scanner import Scanner
-from cachedoctor.engines.detect import ENGINES, Engine, Reader
+from cachedoctor.engines.detect import ENGINES
+from cachedoctor.engines.engine_record import Engine, Reader
 from cachedoctor.model import Report, Segment
 
 NAMES = {program.tracker.engine for program in programs.load()}

@@ -13,11 +13,10 @@ from conftest import FIXTURES, content_of, report_of
 from made import request
 from msgspec.structs import replace
 
-from cachedoctor.diagnosis.account.asking import logged
+from cachedoctor.diagnosis.account.asking import count_caller, logged
 from cachedoctor.diagnosis.account.ledger import KEPT, SHOWN, Ledger
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 from cachedoctor.doctor.redact.redact import Redactor
-from cachedoctor.engines import callers
 from cachedoctor.model import ClientName, Judged, Session
 from cachedoctor.prompts import client_habits
 from cachedoctor.prompts.prompt import Prompt
@@ -193,14 +192,14 @@ def test_callers_of_servers_without_requests() -> None:
     """A port is no client, and 50,000 addresses are few."""
     session = Session(0, "x")
     for port in (40782, 40783):
-        callers.count(session, "/v1/chat/completions", f"10.0.0.7:{port}")
-    callers.count(session, "/team-a/v1/completions", "10.0.0.7:1")
-    callers.count(session, "/v1/completions", "::1:5")
+        count_caller(session, "/v1/chat/completions", f"10.0.0.7:{port}")
+    count_caller(session, "/team-a/v1/completions", "10.0.0.7:1")
+    count_caller(session, "/v1/completions", "::1:5")
     assert session.callers == {
         ClientName("address", "10.0.0.7"): 2, ClientName("route", "/team-a"): 1, ClientName("address", "::1"): 1,
     }  # fmt: skip
     for at in range(5_000):
-        callers.count(session, "/v1/completions", f"10.1.{at // 250}.{at % 250}:1")
+        count_caller(session, "/v1/completions", f"10.1.{at // 250}.{at % 250}:1")
     assert len(session.callers) == 4097
     assert sum(session.callers.values()) == 5_004
     rows = Ledger().by_client({}, callers=[session.callers])

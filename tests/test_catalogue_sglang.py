@@ -11,7 +11,7 @@ from cachedoctor.engines.catalogue.base import HOLE, Event, Message
 from cachedoctor.engines.catalogue.scanner import Scanner
 from cachedoctor.engines.sglang.fields import FIELDS, MEANINGS, PAIRS, field
 from cachedoctor.engines.sglang.messages import ROWS
-from cachedoctor.engines.sglang.reader import READER
+from cachedoctor.engines.sglang.tracker import READER
 from cachedoctor.model import Segment
 from cachedoctor.redaction.holes import PLAIN
 

@@ -11,7 +11,7 @@ from conftest import FIXTURES
 from cachedoctor.engines.catalogue.base import Event, Message
 from cachedoctor.engines.catalogue.scanner import Plan, Scanner
 from cachedoctor.engines.vllm.messages import ROWS
-from cachedoctor.engines.vllm.reader import READER
+from cachedoctor.engines.vllm.tracker import READER
 from cachedoctor.model import Segment
 
 LINES = (FIXTURES / "lines" / "vllm_stats_lines_29_versions.txt").read_text("utf-8").split("\n")

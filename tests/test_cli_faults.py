@@ -344,9 +344,12 @@ def test_a_closed_standard_input(tmp_path: Path) -> None:
 
 # ---- outputs
 
+UNCOMPILED = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+"""Python puts a file of bytecode that was cut off in the place of a whole one."""
+
 
 def limited(size: int) -> Callable[[], None]:
-    """No file may grow beyond ``size``: a disk that is full, for a process of its own."""
+    """No file may grow beyond ``size``: a disk that is full, for a process of its own, ``UNCOMPILED``."""
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
@@ -356,7 +359,7 @@ def limited(size: int) -> Callable[[], None]:
 def test_a_disk_that_fills_up_keeps_the_old_report(log: Path, tmp_path: Path, form: str, size: int) -> None:
     target = tmp_path / "report"
     target.write_text("old")
-    with started("analyze", log, "-f", form, "-o", target, preexec_fn=limited(size)) as process:
+    with started("analyze", log, "-f", form, "-o", target, preexec_fn=limited(size), env=UNCOMPILED) as process:
         out, error = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (2, b"")
     assert error.startswith(b"cachedoctor: error: ")
@@ -372,11 +375,11 @@ def test_no_room_for_temporary_files(tmp_path: Path) -> None:
     """The text report does without the list of requests; the JSON report does not begin without it."""
     log = tmp_path / "server.log"
     log.write_text(MANY)
-    with started("analyze", log, preexec_fn=limited(4096)) as process:
+    with started("analyze", log, preexec_fn=limited(4096), env=UNCOMPILED) as process:
         out, error = process.communicate(timeout=PATIENCE)
     assert (process.returncode, error) == (0, b"")
     assert b"traffic   2,500 requests" in out
-    with started("analyze", log, "-f", "json", preexec_fn=limited(4096)) as process:
+    with started("analyze", log, "-f", "json", preexec_fn=limited(4096), env=UNCOMPILED) as process:
         out, error = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (2, b"")
     assert b"error: the list of requests cannot be kept on disk (File too large) (hint: " in error

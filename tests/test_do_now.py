@@ -20,8 +20,8 @@ from cachedoctor.doctor.fixing.fixes import Told, fixes
 from cachedoctor.model import Cost, Finding, Launcher, OptionChange, Remedy, Report, RuledOut, Session, Totals
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.text.text_report import render
+from cachedoctor.report.view import ReportView
 from cachedoctor.report.words import do_now
-from cachedoctor.report.words.headlines import shared
 
 LOOK = Remedy("Look at it.", ["cachedoctor explain CD108"], purpose="look")
 MORE = Remedy("Give it more.", options=[OptionChange("--cache-ram", "8192")])
@@ -192,32 +192,32 @@ def fleet() -> Report:
 
 def test_one_cause_on_many_servers_is_said_once() -> None:
     report = fleet()
-    both, other = shared(report, report.findings)
+    both, other = ReportView(report).causes
     assert both.servers == "2 of 3 servers: b.log, a.log", "the costliest first"
     assert both.first.path == "b.log"
     assert (both.finding.count, both.finding.cost.tokens, both.finding.cost.ms) == (4, 400, 8.0)
     assert (other.servers, other.finding) == ("1 of 3 servers: vllm-1", report.findings[2])
-    again = msgspec.structs.replace(report.findings[0], key="another")
-    assert len(shared(report, [report.findings[0], again])) == 2, "two causes of one server stay two"
+    report.findings = [report.findings[0], msgspec.structs.replace(report.findings[0], key="another")]
+    assert len(ReportView(report).causes) == 2, "two causes of one server stay two"
 
 
 def test_what_many_lose_together_stands_before_what_one_loses() -> None:
     report = fleet()
     report.findings = [report.findings[2], report.findings[0], report.findings[1]]
     report.findings[0].cost = Cost(350, None)
-    assert [one.finding.code for one in shared(report, report.findings)] == ["CD108", "CD503"]
+    assert [one.finding.code for one in ReportView(report).causes] == ["CD108", "CD503"]
 
 
 def test_a_part_of_the_times_is_no_sum() -> None:
     report = fleet()
     report.findings[0].cost = Cost(100, None)
-    assert shared(report, report.findings)[0].finding.cost.ms is None
+    assert ReportView(report).causes[0].finding.cost.ms is None
 
 
 def test_every_server_is_called_so() -> None:
     report = fleet()
     report.findings[2].code = "CD108"
-    (one,) = shared(report, report.findings)
+    (one,) = ReportView(report).causes
     assert one.servers == "all 3 servers: b.log, vllm-1, a.log"
     assert one.many == "all 3 servers"
 

@@ -12,8 +12,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import first_screen
 
 from cachedoctor.model import Account, AccountEntry, Finding, Report, Totals
-from cachedoctor.report.words.headlines import claim, cost, headline
-from cachedoctor.report.words.verdicts import healthy
+from cachedoctor.report.view import FindingView, ReportView
 
 
 def rows(name: str, width: int = 80) -> list[str]:
@@ -77,7 +76,7 @@ def report_with(open_requests: int = 0, not_placed: int = 0, **tokens: int) -> R
     ],
 )
 def test_the_cache_works_only_where_nothing_was_lost(of: Report, key: str, words: str) -> None:
-    said = healthy(of)
+    said = ReportView(of).healthy
     assert said is not None
     assert said.key == key
     assert words in said.words
@@ -88,11 +87,12 @@ def test_the_cache_works_so_far_where_no_request_has_its_end() -> None:
     whole = (FIXTURES / "cases/rollback-failed-b8672/server.log").read_text().splitlines()
     begun = [line for line in whole if "| task 4 |" in line][:5]
     report = report_of("\n".join(begun) + "\n")
-    said = healthy(report)
+    said = ReportView(report).healthy
     assert said is not None
     assert said.key == "so far"
     assert said.words.endswith("; its end, and with it whether it failed, is not in this log")
-    several = healthy(report_of("\n".join(begun + [line.replace("task 4 ", "task 9 ") for line in begun]) + "\n"))
+    twice = begun + [line.replace("task 4 ", "task 9 ") for line in begun]
+    several = ReportView(report_of("\n".join(twice) + "\n")).healthy
     assert several is not None
     assert several.words.endswith("; the ends of all, and with them whether they failed, are not in this log")
 
@@ -107,16 +107,16 @@ def test_a_claim_is_a_sentence_with_its_share() -> None:
     """What it cost stands in the row of the cost; the rest of the claim with the proof."""
     totals = Totals(4, 8001, 0, 8001, prompt_ms=1474.7)
     found = finding()
-    assert headline(found, totals, 200) == (
+    assert FindingView(found, totals).headline(200) == (
         "The prompt differs from the one before it after 58 tokens: 74 % of all prompt tokens were computed again"
     )
-    assert headline(found, totals, 80).endswith(": 74 % computed again")
-    assert headline(found, None, 200).endswith(": 5,912 tokens were computed again")
-    assert cost(found, totals) == "5,912 of 8,001 prompt tokens, about 1.3 s of 1.5 s, in 3 of 4 requests"
+    assert FindingView(found, totals).headline(80).endswith(": 74 % computed again")
+    assert FindingView(found).headline(200).endswith(": 5,912 tokens were computed again")
+    assert FindingView(found, totals).cost == "5,912 of 8,001 prompt tokens, about 1.3 s of 1.5 s, in 3 of 4 requests"
     odd = finding(claim="--x has no effect: 1,374 tokens recomputed; and more", count=1)
-    assert claim(odd) == ("--x has no effect", "more")
+    assert FindingView(odd).claim == ("--x has no effect", "more")
     long = finding(claim="it is " + "long " * 40)
-    assert claim(long, "In short").sentence == "In short"
-    assert claim(long).sentence.startswith("It is long")
+    assert FindingView(long, summary="In short").claim.sentence == "In short"
+    assert FindingView(long).claim.sentence.startswith("It is long")
     nearly = finding(cost=found.cost.__class__(7999, None))
-    assert "99 % of all" in headline(nearly, totals, 200), "almost all is not all"
+    assert "99 % of all" in FindingView(nearly, totals).headline(200), "almost all is not all"

@@ -14,6 +14,7 @@ from test_hostile_text import PAYLOADS
 
 from cachedoctor.model import Report
 from cachedoctor.report.text.text_safe import visible
+from cachedoctor.report.view import ReportView
 from cachedoctor.report.words import do_now
 
 _COMMAND = re.compile(r"::(\w[\w-]*)(?: ([^:]*))?::(.*)")
@@ -58,15 +59,15 @@ def test_an_annotation_per_finding(case: Path) -> None:
     report = report_of_case(case)
     found, last = commands(report)
     assert [c.name for c in found] == [_LEVELS[f.severity] for f in report.findings]
-    for command, finding in zip(found, report.findings, strict=True):
+    for command, one in zip(found, ReportView(report).findings, strict=True):
+        finding = one.finding
         lines = [e.line for e in finding.evidence if e.role == "primary"] or [1]
         title = f"{finding.code} {finding.name}"
         assert command.properties == {"file": "server.log", "line": str(lines[0]), "title": title}
         rows = command.message.split("\n")
         assert rows[0].lower().endswith(f"{finding.claim}.".lower())
-        fix = do_now.fix_of(finding, report.fix)
         for remedy in finding.remedies:
-            formed = [row for step in do_now.form_of(remedy, fix) for row in step.commands]
+            formed = [row for step in do_now.form_of(remedy, one.fix) for row in step.commands]
             assert all(f"    {row}" in rows for row in formed or remedy.commands)
     assert ("finding" in last) == (report.totals.requests > 0 or bool(found))
 

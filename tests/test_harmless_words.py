@@ -115,22 +115,26 @@ def test_nothing_that_passes_shows_a_key(name: str) -> None:
     assert {"proxy row", "proxy line", "proxy record", "watch", "lint", "diff of bodies"} <= outputs
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "kind"),
-    [("swordfish of my neighbour", "the garden of my uncle", "message-edited"), (KEY, KEY[::-1], "random-id")],
-)
-def test_a_role_of_the_client_is_in_no_record_and_no_hashed_text(
-    tmp_path: Path, before: str, after: str, kind: str
-) -> None:
-    """The explanation of a record named both roles."""
+@pytest.mark.parametrize("role", [KEY, "hunter2", f"x ` {KEY}", f"x\n{KEY}"], ids=["key", "word", "quote", "lines"])
+@pytest.mark.parametrize("before", [None, "user"], ids=["the same role", "another role"])
+def test_a_role_of_the_client_is_in_no_record_and_no_hashed_text(role: str, before: str | None, tmp_path: Path) -> None:
+    """The explanation of an edited message named its role."""
     looking = Looking(Asked(record=str(tmp_path / "r")))
     said = [{"role": "user", "content": "hello to you, and how is it going today? " * 9}]
-    for turn, role in enumerate((before, after)):
-        body = {"messages": [{"role": role, "content": "be short"}, *said * (turn + 1)]}
-        raw = json.dumps(body).encode()
-        looking.at(Exchange(float(turn), "POST", "/v1/chat/completions", 200, 0.1, None, raw))
+    shown = ""
+    for turn, edited in enumerate(({"role": before or role, "content": "be short"}, {"role": role, "content": "long"})):
+        raw = json.dumps({"messages": [*said, edited, *said * (turn + 1)]}).encode()
+        seen = looking.at(Exchange(float(turn), "POST", "/v1/chat/completions", 200, 0.1, None, raw))
+        shown += passed_requests.line(seen) + json.dumps(msgspec.to_builtins(seen))
     looking.close()
     recorded = (tmp_path / "r").read_text()
-    assert f'"kind":"{kind}"' in recorded, "the change of the role was explained"
-    assert before[:8] not in recorded
-    assert after[:8] not in recorded
+    change = json.loads(recorded.splitlines()[1])["change"]
+    assert change["kind"] == "message-edited"
+    assert change["explanation"] == (
+        f"message 2 is by {hashed(role)} instead of user"
+        if before
+        else f"a message of role {hashed(role)} changed: number 2 of 3"
+    )
+    assert change["explanation"] in shown
+    for secret in (KEY[:4], "hunter2"):
+        assert secret not in recorded + shown

@@ -26,7 +26,7 @@ OTHERS = {"self", "self._before", "session", "self.session"}
 """What has fields of the same names, and belongs to whoever writes them."""
 
 FACADES = [
-    *("diagnosis/replay/vllm_blocks.py crowded", "live/exporter/followed_log.py waits"),
+    *("diagnosis/replay/block_cache.py crowded", "live/exporter/followed_log.py waits"),
     *("doctor/analysis/analyzer.py trackers", "doctor/findings/diagnosis.py avoidable_tokens"),
     *(
         "doctor/findings/diagnosis.py avoidable_ms",
@@ -75,16 +75,16 @@ def relative(path: Path) -> str:
 
 
 def test_what_was_printed_is_written_in_one_file() -> None:
-    """Observed, Choice and Slot have one writer: ``slot.py``."""
+    """Choice and Slot have one writer, ``slot.py``; Observed has that and its own methods."""
     found = [
         f"{relative(path)}:{line} {target}.{name}"
         for path, tree in trees(LLAMA).items()
         if path.name != "slot.py"
         for target, name, line in stores(tree)
-        if name in PRINTED and target not in OTHERS and not target.startswith("life.")
+        if name in PRINTED and target not in OTHERS and not target.startswith("run.")
         if not (path.parent.name == "conversations" and target.startswith(("thread", "owner", "moved")))
     ]
-    assert found == [], "a transition of a slot is a method in slot.py"
+    assert found == [], "a transition of a slot is a method in slot.py, of a request one of Observed"
     written = {name for _, name, _ in stores(parsed(LLAMA / "slot.py"))}
     assert len(written & PRINTED) > 30, "the fields that this test looks for are written somewhere"
 
@@ -95,10 +95,52 @@ def test_what_is_known_and_settled_is_frozen(struct: type[msgspec.Struct]) -> No
     assert struct.__struct_config__.frozen
 
 
+def effects_on_parameters(tree: ast.Module) -> Iterator[str]:
+    """Assignments to, and calls for their effect on, what a function was given: ``past.woken = False``."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        given = function.args
+        names = {argument.arg for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs)} - {"self"}
+        for node in ast.walk(function):
+            target = None
+            if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+                target = node.value
+            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+                target = node.value.func
+            while isinstance(target, ast.Attribute | ast.Subscript):
+                target = target.value
+            if isinstance(target, ast.Name) and target.id in names:
+                yield f"{function.name} {node.lineno}: {ast.unparse(node)}"
+
+
+def test_effects_on_parameters_are_found() -> None:
+    """Of the four lines that change what was given, each is found; a new name and a value are not."""
+    source = """
+def f(past, slot, held):
+    past.woken = False
+    past.marks["a"] = 1
+    slot.keep([])
+    del past.marks["a"]
+    held = slot.length
+    found = past.known(1)
+"""
+    found = {text.partition(":")[0] for text in effects_on_parameters(ast.parse(source))}
+    assert found == {"f 3", "f 4", "f 5", "f 6"}
+
+
+@pytest.mark.parametrize("name", ["settle.py", "accounting.py"])
+def test_settling_returns_what_changes(name: str) -> None:
+    """``settle`` returns effects that ``close`` applies, and changes nothing that it was given but the conversations,
+    which learn from each request on the way."""
+    found = [text for text in effects_on_parameters(parsed(LLAMA / name)) if ": talk." not in text]
+    assert found == []
+
+
 def test_facts_are_replaced_in_one_file() -> None:
-    """What is known of a server is learnt in ``life.py``."""
+    """What is known of a server is learnt in ``server_run.py``."""
     found = {relative(path) for path, call in calls("Facts(") if called(call) == "Facts"}
-    assert found == {"doctor/findings/diagnosis.py", "engines/llamacpp/life.py"}, (
+    assert found == {"doctor/findings/diagnosis.py", "engines/llamacpp/server_run.py"}, (
         "the diagnosis begins with facts of no server"
     )
     replaced = {
@@ -107,7 +149,7 @@ def test_facts_are_replaced_in_one_file() -> None:
         if called(call).endswith("replace") and call.args
         if ast.unparse(call.args[0]).endswith("facts")
     }
-    assert replaced == {"engines/llamacpp/life.py"}
+    assert replaced == {"engines/llamacpp/server_run.py"}
 
 
 def test_requests_are_built_in_one_file() -> None:

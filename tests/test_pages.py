@@ -24,8 +24,8 @@ THEIRS = (
     "engines/catalogue/logger.py",
     "engines/wrapped_rows.py",
     "inputs/metrics/kv_messages.py",
-    "diagnosis/replay/sglang_radix.py",
-    "diagnosis/replay/vllm_blocks.py",
+    "diagnosis/replay/radix_cache.py",
+    "diagnosis/replay/block_cache.py",
     "prompts/tokenizers/from_gguf.py",
 )
 """Docstrings there name files of the servers and of ggml."""

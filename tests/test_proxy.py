@@ -43,11 +43,13 @@ CHAT = "/v1/chat/completions"
 class Proxy:
     """The command as a process of its own."""
 
-    def __init__(self, upstream: str, *options: str) -> None:
+    def __init__(self, upstream: str, *options: str, out: str = "") -> None:
         self.port = free_port()
         command = [sys.executable, "-m", "cachedoctor", "proxy", "--upstream", upstream, "-f", "jsonl"]
         command += ["--listen", f"127.0.0.1:{self.port}", *options]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        with open(out or os.devnull, "wb") as lines:
+            to = lines if out else subprocess.PIPE
+            self.process = subprocess.Popen(command, stdout=to, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         self.said = self.process.stderr.readline()
 
@@ -108,6 +110,24 @@ def test_bytes_that_are_no_http_are_quoted_nowhere_and_stop_nothing(server: Serv
         )
         client.sendall(head)
         assert b" 400 " in client.recv(99)
+
+
+@pytest.mark.sweep
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is full, on Linux")
+def test_lines_that_find_no_room_are_missed_with_a_word(server: Server) -> None:
+    proxy = Proxy(f"http://127.0.0.1:{server.port}", out="/dev/full")
+    for _ in range(3):
+        client = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=30)
+        client.request("POST", CHAT, json.dumps({"messages": [{"role": "user", "content": "hello"}]}))
+        client.getresponse().read()
+        client.close()
+    proxy.process.send_signal(signal.SIGTERM)
+    _, errors = proxy.process.communicate(timeout=60)
+    assert proxy.process.returncode == 0
+    assert errors == (
+        "cachedoctor: warning: the standard output: cannot be written (No space left on device); requests pass on,"
+        " and no more lines are written\n"
+    )
 
 
 def test_it_drains_and_says_what_it_saw(server: Server, proxy: Proxy) -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from schemas import schema_of
 
-from cachedoctor.diagnosis.replay.vllm_blocks import SentPrompt
+from cachedoctor.diagnosis.replay.block_cache import SentPrompt
 from cachedoctor.doctor.whatif.block_answers import simulate, tune
 from cachedoctor.doctor.whatif.block_evidence import BlockAsking, BlockEvidence, from_sessions
 from cachedoctor.doctor.whatif.block_replay import BlockReplay

@@ -9,7 +9,7 @@ import pytest
 from cachedoctor.engines.catalogue.base import HOLE, Message
 from cachedoctor.engines.vllm.fields import FIELDS, MEANINGS, PAIRS, field, pair
 from cachedoctor.engines.vllm.messages import ROWS
-from cachedoctor.engines.vllm.reader import READER
+from cachedoctor.engines.vllm.tracker import READER
 from cachedoctor.redaction.holes import PLAIN
 
 MORE = (

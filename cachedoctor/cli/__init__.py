@@ -28,11 +28,12 @@ from cachedoctor.cli import (
     watch,
 )
 from cachedoctor.cli.arguments import Group, add_command
+from cachedoctor.knowledge.engines import BOTH
 
 app = typer.Typer(
     cls=Group,
     name="cachedoctor",
-    help="Why was my prompt recomputed? Reads logs of llama-server, vLLM and SGLang and answers with evidence.",
+    help=f"Why was my prompt recomputed? Reads logs of llama-server, {BOTH} and answers with evidence.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

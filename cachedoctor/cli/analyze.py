@@ -38,6 +38,7 @@ from cachedoctor.cli.read_progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.cli.started import started
 from cachedoctor.cli.table_output import TableFormat, TableJob, TableName, table_format, write_table
+from cachedoctor.knowledge.engines import EITHER, LABELS_EXAMPLE
 from cachedoctor.report.base import FormatName
 
 if TYPE_CHECKING:
@@ -61,19 +62,19 @@ class Evidence(NamedTuple):
     ] = None
     metrics: Annotated[
         list[str] | None,
-        option("--metrics", "Dump of /metrics of vLLM or SGLang; repeatable, e.g. before and after.", "FILE", EVIDENCE),
+        option("--metrics", f"Dump of /metrics of {EITHER}; repeatable, e.g. before and after.", "FILE", EVIDENCE),
     ] = None
     prometheus: Annotated[
         str | None,
         option(
             "--prometheus",
-            "Ask Prometheus for the counters of vLLM or SGLang since --since 2h (default 1h).",
+            f"Ask Prometheus for the counters of {EITHER} since --since 2h (default 1h).",
             "URL",
             EVIDENCE,
         ),
     ] = None
     match: Annotated[
-        str | None, option("--match", "With --prometheus: of these series, e.g. 'job=\"vllm\"'.", "LABELS", EVIDENCE)
+        str | None, option("--match", f"With --prometheus: of these series, e.g. {LABELS_EXAMPLE}.", "LABELS", EVIDENCE)
     ] = None
     responses: Annotated[
         list[str] | None,
@@ -81,9 +82,7 @@ class Evidence(NamedTuple):
     ] = None
     kv_events: Annotated[
         list[str] | None,
-        option(
-            "--kv-events", "KV events of vLLM or SGLang, as watch --kv-events wrote them; repeatable.", "FILE", EVIDENCE
-        ),
+        option("--kv-events", f"KV events of {EITHER}, as watch --kv-events wrote them; repeatable.", "FILE", EVIDENCE),
     ] = None
 
     @property

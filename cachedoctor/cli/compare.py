@@ -8,10 +8,11 @@ import typer
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import Build, Output, Quiet, by_name, option
-from cachedoctor.cli.ending import FAULT, FOUND, INTERRUPTED, NOTHING, SERVERS, no_requests
+from cachedoctor.cli.ending import FAULT, FOUND, INTERRUPTED, NOTHING, no_requests
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.read_progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
+from cachedoctor.knowledge.engines import SERVERS
 
 if TYPE_CHECKING:
     from cachedoctor.model import Comparison

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cachedoctor.cli import terminal
+from cachedoctor.knowledge.engines import PATTERN
+from cachedoctor.knowledge.late_patterns import late
 
 if TYPE_CHECKING:
     from cachedoctor.inputs.metrics.dump import Dump
 
-_BEGIN = re.compile(rb"\s*(?:```[^\n]{0,40}\n\s*)?(?:# (?:HELP|TYPE) [a-zA-Z_:]|(?:vllm|sglang)[:_]\w)")
+_BEGIN = late(rb"\s*(?:```[^\n]{0,40}\n\s*)?(?:# (?:HELP|TYPE) [a-zA-Z_:]|(?:" + PATTERN.encode() + rb")[:_]\w)")
 _HEAD = 256
 _MOST = 4 * 1024 * 1024
 """Bytes: one of vLLM has about 50 KB for each engine."""

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Literal
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.keys import Interrupts
+from cachedoctor.knowledge.engines import ENGINES, SERVERS
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.analyzer import Analyzer
     from cachedoctor.model import CacheDoctorError, Report
 
 INTERRUPTED, FAULT, NOTHING, FOUND = 130, 2, 3, 1
-SERVERS = "llama-server, vLLM or SGLang"
+_MEASURED = " or ".join(f"{known.table} ({known.title})" for known in ENGINES.values())
 _NAMED = 3
 """Inputs that a message names."""
 UNWRITTEN = "nothing was written; a JSON report is read from a file, not from a pipe"
@@ -32,7 +33,7 @@ def no_requests(paths: Sequence[str]) -> tuple[str, str]:
     """Say that these logs have measurements instead of requests, and what shows them: a message and a hint."""
     has = "has" if len(paths) == 1 else "have"
     what = f"{named(paths)}: {has} measurements of the whole server, and no requests, which this command is about"
-    return what, "cachedoctor analyze shows them, --table samples (vLLM) or batches (SGLang) -o samples.csv writes them"
+    return what, f"cachedoctor analyze shows them, --table {_MEASURED} -o samples.csv writes them"
 
 
 def conclude(

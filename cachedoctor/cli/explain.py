@@ -9,13 +9,14 @@ import typer
 
 from cachedoctor.cli import arguments, terminal
 from cachedoctor.cli.common_options import option
+from cachedoctor.knowledge.engines import SERVERS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from cachedoctor.cli.setting_files import Value
     from cachedoctor.cli.settings import FoundSettings
-    from cachedoctor.diagnosis.rules.base import AnyRule
+    from cachedoctor.diagnosis.rules.kit import AnyRule
     from cachedoctor.model import Line
     from cachedoctor.report.base import Look
 
@@ -252,7 +253,7 @@ def _given(line: str) -> bytes:
 def _unknown(line: Line) -> tuple[str, str]:
     """Error and hint for a line that is no known message."""
     where = f"line {line.number}: " if line.number > 1 else ""
-    none = f"{where}no message of llama-server, vLLM or SGLang that is known"
+    none = f"{where}no message of {SERVERS} that is known"
     if line.nearest:
         return none, f'the nearest one begins with "{line.nearest}"'
     return f"{none}, nor like one", "give a whole line, in quotes"

@@ -8,10 +8,11 @@ import typer
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import OUTPUT, LauncherName, Server, given_or_piped, option
-from cachedoctor.cli.ending import FAULT, NOTHING, SERVERS, UNWRITTEN, named
+from cachedoctor.cli.ending import FAULT, NOTHING, UNWRITTEN, named
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink
 from cachedoctor.cli.started import started
+from cachedoctor.knowledge.engines import SERVERS
 
 if TYPE_CHECKING:
     from cachedoctor.model import Fix, Given, Report

@@ -13,10 +13,11 @@ import typer
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import Build, MaxUnpacked, Quiet, by_name, option, refuse_others
-from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, SERVERS, UNWRITTEN, no_requests
+from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, UNWRITTEN, no_requests
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.read_progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
+from cachedoctor.knowledge.engines import SERVERS
 from cachedoctor.report.base import format_of
 
 if TYPE_CHECKING:

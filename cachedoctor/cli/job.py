@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from cachedoctor.cli import settings, terminal
-from cachedoctor.cli.ending import INTERRUPTED, SERVERS, complain, conclude, has_content, named, status
+from cachedoctor.cli.ending import INTERRUPTED, complain, conclude, has_content, named, status
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.live import Live, Stepwise, Stream
 from cachedoctor.cli.read_progress import Progress
@@ -18,6 +18,7 @@ from cachedoctor.cli.sink import Sink
 from cachedoctor.doctor.analysis.run import drive, drive_followed, feed_all, source_of
 from cachedoctor.doctor.scratch import clear_folders
 from cachedoctor.inputs.sources.unpack import MAX_BYTES
+from cachedoctor.knowledge.engines import SERVERS
 from cachedoctor.report.base import FORMATS, Look, write
 
 if TYPE_CHECKING:

@@ -156,5 +156,8 @@ def _write(text: str) -> None:
         return
     try:
         print(text, flush=True)
-    except OSError:
+    except OSError as fault:
         terminal.silence(sys.stdout)
+        if not isinstance(fault, BrokenPipeError):
+            what = f"the standard output: cannot be written ({fault.strerror}); requests pass on"
+            terminal.complain(f"{what}, and no more lines are written", kind="warning")

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from cachedoctor.cli import terminal
+from cachedoctor.knowledge.engines import BOTH, ENGINES
 
 if TYPE_CHECKING:
     from cachedoctor.cli.common_options import LauncherName
@@ -37,12 +38,12 @@ class Started(NamedTuple):
         """Whether the line starts vLLM or SGLang."""
         from cachedoctor.knowledge.cmdline import engine_of
 
-        return self.line is not None and engine_of(self.line) in ("vllm", "sglang")
+        return self.line is not None and engine_of(self.line) in ENGINES
 
     def say_what_is_not_checked(self) -> None:
         """Say so where nobody looks at the options: silence would look like approval."""
         if self.is_of_another:
-            what = "--cmdline: options of vLLM and SGLang are not checked, fixes have the form of the line"
+            what = f"--cmdline: options of {BOTH} are not checked, fixes have the form of the line"
             terminal.complain(what, "their logs say at the start how options were resolved", "note")
 
     def demand_llama_server(self) -> None:
@@ -50,7 +51,7 @@ class Started(NamedTuple):
         if self.is_of_another:
             from cachedoctor.model import CacheDoctorError
 
-            what = "--cmdline is about llama-server: settings of vLLM and SGLang are not taken from it"
+            what = f"--cmdline is about llama-server: settings of {BOTH} are not taken from it"
             raise CacheDoctorError(what, "their logs say at the start how they were resolved")
 
     @property

@@ -9,10 +9,11 @@ import typer
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import Bodies, refuse_others
-from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, SERVERS, UNWRITTEN
+from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, UNWRITTEN
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.read_progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
+from cachedoctor.knowledge.engines import SERVERS
 
 if TYPE_CHECKING:
     from cachedoctor.model import CacheDoctorError, Options, Report

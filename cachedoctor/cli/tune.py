@@ -15,6 +15,7 @@ from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.read_progress import Progress
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.cli.started import started
+from cachedoctor.knowledge.engines import LIST
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
@@ -60,7 +61,7 @@ def tune(
     bodies: Bodies,
     responses: Annotated[
         list[str] | None,
-        option("--responses", "vLLM, SGLang: what the server answered, with usage; repeatable.", "FILE"),
+        option("--responses", f"{LIST}: what the server answered, with usage; repeatable.", "FILE"),
     ] = None,
     build: Build = None,
     cmdline: Cmdline = None,

@@ -14,6 +14,7 @@ from cachedoctor.cli.ending import INTERRUPTED, NOTHING, complain, conclude, has
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink
 from cachedoctor.cli.started import Started, started
+from cachedoctor.knowledge.engines import EITHER
 from cachedoctor.report.base import Look, write
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def watch(
         list[str] | None,
         option(
             "--kv-events",
-            "Record KV events of vLLM or SGLang from tcp://HOST:PORT into -o FILE; one for each rank. At "
+            f"Record KV events of {EITHER} from tcp://HOST:PORT into -o FILE; one for each rank. At "
             "@ENDPOINT and tcp://*:PORT servers connect.",
             "ENDPOINT",
             KV_EVENTS,

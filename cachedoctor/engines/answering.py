@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 from cachedoctor.engines.catalogue.base import Event, Message
-from cachedoctor.engines.looks import Look
+from cachedoctor.engines.engine_record import Look
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Answer, Answers, CacheSample, PrefillBatch, Session
 from cachedoctor.model.bounds import COUNT

@@ -15,6 +15,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.inputs.sources.base import SourceError
+from cachedoctor.knowledge.engines import LABELS_EXAMPLE
 
 FAULTS = (OSError, http.client.HTTPException, ValueError)
 """What asking may raise beside TooLargeError: no connection, a broken or late answer, what no head may hold."""
@@ -113,7 +114,7 @@ ANSWER_SECONDS = 10.0
 MAX_PAGE = 64 * 1024 * 1024
 """Bytes; /metrics of vLLM has about 50 KB for each engine."""
 _HINTS = {
-    400: "it does not understand what it is asked for; labels are written as in --match 'job=\"vllm\"'",
+    400: f"it does not understand what it is asked for; labels are written as in --match {LABELS_EXAMPLE}",
     401: "it wants credentials: http://USER:PASSWORD@HOST",
     403: "it wants credentials: http://USER:PASSWORD@HOST",
     404: "is there /metrics, or Prometheus, at this address?",

@@ -15,13 +15,14 @@ from collections.abc import Iterator
 import msgspec
 
 from cachedoctor.knowledge import server_options
+from cachedoctor.knowledge.engines import ENGINES, PATTERN
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.server_options import Option, Value
 from cachedoctor.model import CacheDoctorError, Given
 
 _PROGRAM = late(r"(?:^|[/\\:=])(?:llama-server|server)(?:\.exe)?$|llama-server\.exe$", re.IGNORECASE)
-_OTHERS = late(r"(?:^|[\s/])(?:(vllm)(?:\s+serve|\.entrypoints)|(sglang)(?:\.launch_server|\s+serve))\b")
-_OTHER_IMAGES = late(r"(vllm)|(sglang)", re.IGNORECASE)
+_OTHERS = late(rf"(?:^|[\s/])(?:{'|'.join(f'(?P<{name}>{facts.starts})' for name, facts in ENGINES.items())})\b")
+_OTHER_IMAGES = late(PATTERN, re.IGNORECASE)
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
 _ALONE = frozenset(
     f"--{name}"
@@ -76,7 +77,7 @@ def engine_of(line: str) -> str | None:
     """Which server a command line starts, as sessions name it; None where that is not to be seen."""
     other = _OTHERS.search(line)
     if other is not None:
-        return "vllm" if other[1] else "sglang"
+        return other.lastgroup
     try:
         words = _words(line)
     except CacheDoctorError:
@@ -89,13 +90,13 @@ def engine_of(line: str) -> str | None:
     behind = words[container + 1 :]
     at, _ = image_at(behind)
     image = _OTHER_IMAGES.search(behind[at]) if at < len(behind) else None
-    return None if image is None else "vllm" if image[1] else "sglang"
+    return None if image is None else image[0].lower()
 
 
 def is_for(line: str, engine: str) -> bool:
     """Whether a command line may have started a server of ``engine``, forks of llama.cpp among them."""
     started = engine_of(line)
-    return started in (None, engine) or (started == "llama.cpp" and engine not in ("vllm", "sglang"))
+    return started in (None, engine) or (started == "llama.cpp" and engine not in ENGINES)
 
 
 def _starts(word: str) -> bool:

@@ -66,7 +66,7 @@ def common_prefix(a: _Text, b: _Text) -> int:
     return low
 
 
-_PIECE = re.compile(rb"(?s)(.{24,}?[\n.;}e7\x81\x8f\x9c\xa5\xb3])|.++")
+_PIECE = late(rb"(?s)(.{24,}?[\n.;}e7\x81\x8f\x9c\xa5\xb3])|.++")
 """At least 24 bytes up to one that is common in texts, code, numbers and UTF-8: some 35 bytes, which unrelated texts
 seldom have in common. What is left without one is taken at once: no piece begins in it."""
 _MOST = 1 << 20

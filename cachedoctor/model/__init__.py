@@ -92,8 +92,9 @@ from cachedoctor.model.session import (
     Undecided,
     release,
 )
+from cachedoctor.model.signs import MarkName, SignName
 from cachedoctor.model.stats import By, MeasuredRow, Stats, StatsInput, StatsRow, StatsTable
-from cachedoctor.model.terms import MarkName, SettingName, Shows
+from cachedoctor.model.terms import SettingName, Shows
 from cachedoctor.model.view import MeasuredView, ServerView, SlotView, View
 
 __all__ = [
@@ -195,6 +196,7 @@ __all__ = [
     "Severity",
     "Shows",
     "Side",
+    "SignName",
     "Since",
     "Sizes",
     "SlotReuse",

@@ -1,6 +1,7 @@
 """What the log printed of one request, before anything is concluded: ``new prompt, ... task.n_tokens = 2104``.
 
-Written by ``engines/llamacpp/slot.py`` alone. What its lines did not say is None, or empty.
+What its lines did not say is None, or empty. Counts of checkpoints and marks of its slot are written by
+``engines/llamacpp/slot.py``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from cachedoctor.model.log_lines import Mark
-from cachedoctor.model.terms import MarkName
+from cachedoctor.model.signs import MarkName
 
 SelectedBy = Literal["lcp", "lru", "id"]
 
@@ -112,6 +113,12 @@ class Known(msgspec.Struct, gc=False, frozen=True):
     """Conversation that had last ended with it."""
 
 
+_FOUND: frozenset[MarkName] = frozenset({"cached", "forced", "restored", "timing"})
+"""Marks of a request that end its search for a checkpoint."""
+MAX_CHECKS = 256
+"""Checked checkpoints kept per request; a list holds 32 by default."""
+_MAX_TEXT = 2000
+"""Characters kept of an ``old:`` / ``new:`` line."""
 UNCHOSEN = Choice(0)
 """Of requests whose slot choice is not in the log."""
 
@@ -214,3 +221,163 @@ class Observed(msgspec.Struct, gc=False):
     """Prompt tokens that an over-long request had, from its error."""
     error_limit: int | None = None
     images: bool = False
+
+    @property
+    def untimed(self) -> bool:
+        """Whether nothing says how long it took: not even that the client went away."""
+        return self.generated_tokens is None and self.processed_tokens is None and not (self.cancelled or self.error)
+
+    @property
+    def searching(self) -> bool:
+        """Whether checkpoints were looked at, and what it reuses is not known yet."""
+        return bool(self.checks) and self.marks.keys().isdisjoint(_FOUND)
+
+    def has_begun(self, message: str) -> bool:
+        """Whether it has this line of its beginning, or a later one."""
+        order: tuple[MarkName, ...] = ("forced", "cached", "restored", "check", "n_past", "prompt", "select")
+        later = {"new_prompt": 6, "npast_posmin": 5}.get(message, 7)
+        return any(name in self.marks for name in order[:later])
+
+    def awaits(self, computed: int | None) -> bool:
+        """Whether a timing line with so many prompt tokens fits; None: whether the reply's line does."""
+        if computed is None:
+            return self.processed_tokens is not None and self.generated_tokens is None
+        known = self.prompt_tokens is not None and self.cached_tokens is not None
+        return known and self.processed_tokens is None and self.prompt_tokens == (self.cached_tokens or 0) + computed
+
+    # ---- what a line says
+
+    def extend(self, line: int) -> None:
+        """A line of it has this number."""
+        self.last_line = line
+
+    def record_parent(self, task: int) -> None:
+        """It is one of several choices of the request with this number; -1 until that is launched."""
+        self.parent = task
+
+    def record_passed_over(self, thread: int | None) -> None:
+        """An idle slot held this conversation when its own was chosen, and is emptied now."""
+        if thread is not None:
+            self.passed_over = (*self.passed_over, thread)
+
+    def record_prompt(self, tokens: int, mark: Mark) -> None:
+        """Length of the prompt."""
+        self.last_line = mark.line
+        self.prompt_tokens = tokens
+        self.marks["prompt"] = mark
+
+    def record_cut(self, tokens: int, mark: Mark) -> None:
+        """Up to b6628 an over-long prompt is cut in the middle; what is left counts."""
+        self.prompt_tokens, self.cut_prompt = tokens, True
+        self.marks["cut"] = mark
+
+    def record_sampler(self, tokens: int) -> None:
+        """Length of the prompt as the sampler has it; the prompt's own line comes first."""
+        if self.prompt_tokens is None:
+            self.prompt_tokens = tokens
+
+    def record_progress(self, now: Progressed) -> None:
+        """How far the prompt is, for the first time."""
+        if self.progress is None and 0 < now.share <= 1:
+            self.progress = now
+
+    def record_n_past(self, lcp: int, held: int, oldest: int, mark: Mark, known: Known | None) -> None:
+        """Common prefix and content as printed when the memory may be unable to go back."""
+        self.n_past, self.n_cache, self.oldest_position = lcp, held, oldest
+        self.known_length = known
+        self.marks["n_past"] = mark
+
+    def record_batch(self, cached: int, mark: Mark) -> None:
+        """The first batch says what was reused; the line is repeated for every batch."""
+        if "cached" not in self.marks:
+            self.last_line = mark.line
+            self.marks["cached"] = mark
+            self.cached_tokens = cached
+
+    def record_later_batch(self, mark: Mark) -> None:
+        """The log begins inside the request: this may be any of its batches."""
+        self.marks["cached"] = mark
+
+    def record_failed_truncation(self, at: int | None, mark: Mark) -> None:
+        """The memory could not be cut at the end of the common prefix: nothing is reused."""
+        if self.truncate_failed_at is None:
+            self.truncate_failed_at, self.cached_tokens = at, 0
+            self.marks["failed"] = mark
+
+    def record_chunk(self, tokens: int) -> None:
+        """--cache-reuse moved a piece of the prompt."""
+        self.reused_chunks += tokens
+
+    def record_text(self, text: str, mark: Mark, *, old: bool) -> None:
+        """Text around the divergence, of what the slot held (``old``) or of the prompt."""
+        if old:
+            self.old_text, self.marks["old"] = text[:_MAX_TEXT], mark
+        else:
+            self.new_text, self.marks["new"] = text[:_MAX_TEXT], mark
+
+    def record_shift(self, mark: Mark) -> None:
+        """The context is shifted."""
+        self.shifted = True
+        self.marks["shift"] = mark
+
+    def record_misplaced_batch(self, mark: Mark) -> None:
+        """The memory does not end where one of its batches begins."""
+        self.marks["positions"] = mark
+
+    def record_positions(self, *, stored: int | None = None, batch: int | None = None) -> None:
+        """Where the memory ended, or where the batch began."""
+        self.stored_position = self.stored_position if stored is None else stored
+        self.batch_position = self.batch_position if batch is None else batch
+
+    def record_checks(self, checks: list[Check], tried: int, mark: Mark) -> None:
+        """Checkpoints were looked at: ``tried`` of them, of which ``checks`` are kept; ``mark``: the first line."""
+        self.tried = (self.tried or 0) + tried
+        self.reach = max(self.reach, *(check.pos_max + 1 for check in checks))
+        self.checks = [*self.checks, *checks[: MAX_CHECKS - len(self.checks)]]
+        self.marks.setdefault("check", mark)
+
+    def record_restore(
+        self, pos_min: int, pos_max: int, past: int | None, mark: Mark, stale: tuple[Mark, int] | None
+    ) -> None:
+        """A checkpoint was restored; ``stale``: it stands for text that an earlier request changed."""
+        self.restored = (self.restored or 0) + 1
+        self.restored_at, self.restored_past = (pos_min, pos_max), past
+        self.reach = max(self.reach, pos_max + 1)
+        self.marks["restored"] = mark
+        if stale is not None and self.choice.found_keep is None:
+            self.stale = stale
+
+    def record_failed_restore(self, tokens: int, mark: Mark) -> None:
+        """A checkpoint that covers ``tokens`` tokens could not be restored."""
+        self.restore_failed = tokens
+        self.marks["checkpoint_failed"] = mark
+
+    def record_timing(self, ms: float | None, processed: int, mark: Mark) -> None:
+        """The prompt's timing line; inf and nan are printed for nothing processed."""
+        self.last_line = mark.line
+        self.processed_tokens = processed
+        self.prompt_ms = ms
+        self.marks["timing"] = mark
+
+    def record_reply(self, ms: float | None, tokens: int, line: int) -> None:
+        """The reply's timing line."""
+        self.last_line = line
+        self.generated_tokens = tokens
+        self.reply_ms = ms
+
+    def record_cancel(self, line: int) -> None:
+        """The client went away."""
+        if self.error is None:
+            self.cancelled, self.last_line = True, line
+
+    def record_error(self, mark: Mark) -> None:
+        """An error is sent for it."""
+        self.error = "other"
+        self.last_line, self.marks["error"] = mark.line, mark
+
+    def record_overflow(self, tokens: int | None, limit: int | None, mark: Mark) -> None:
+        """The prompt does not fit; a length that is not printed is None."""
+        self.error = "context-overflow"
+        self.last_line, self.marks["error"] = mark.line, mark
+        if tokens is not None:
+            self.error_tokens, self.error_limit = tokens, limit

@@ -13,7 +13,7 @@ import msgspec
 from cachedoctor.model.log_lines import Mark
 from cachedoctor.model.observed import Between, Dropped, Observed
 from cachedoctor.model.session import Facts
-from cachedoctor.model.terms import MarkName
+from cachedoctor.model.signs import MarkName
 
 Outcome = Literal["cold", "reused", "partial", "reprocessed", "failed", "cancelled", "unknown"]
 

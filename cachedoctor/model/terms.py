@@ -1,4 +1,4 @@
-"""The words that the rooms share: names of marks, of settings, and of what the lines of a log show.
+"""The words that the rooms share: names of settings, and of what the lines of a log show.
 
 Mypy checks each use: a rule that asks for a name which nobody writes does not pass.
 """
@@ -6,14 +6,6 @@ Mypy checks each use: a rule that asks for a name which nobody writes does not p
 from __future__ import annotations
 
 from typing import Literal
-
-MarkName = Literal[
-    "cached", "check", "checkpoint_failed", "cut", "dropped", "erased", "error", "evicted", "failed", "forced",
-    "idle_cleared", "idle_saved", "lora", "n_past", "new", "old", "positions", "prompt", "ram", "ram_candidate",
-    "ram_copy", "ram_failed", "ram_taken", "release", "restored", "select", "shift", "slept", "slot_erased",
-    "slot_file", "stale", "start", "timing", "too_large",
-]  # fmt: skip
-"""Lines of a request that are kept as evidence."""
 
 SettingName = Literal[
     # llama-server

@@ -5,7 +5,6 @@ Knows the parts of this room and their order. Knows no file format and no output
 
 from __future__ import annotations
 
-import hashlib
 import re
 from bisect import bisect_right
 from typing import NamedTuple
@@ -19,7 +18,7 @@ from cachedoctor.knowledge.texts import common_prefix, pieces
 from cachedoctor.model import Around, Excerpt, First, PromptDiff, Side
 from cachedoctor.prompts import difference_advice, request_bodies
 from cachedoctor.prompts.align import align
-from cachedoctor.prompts.prompt import Prompt, digest
+from cachedoctor.prompts.prompt import Prompt, digest, short
 from cachedoctor.prompts.recognisers.turns import USER
 from cachedoctor.prompts.tokenizers import tokenize
 from cachedoctor.prompts.tokenizers.base import Tokenizer, Tokens
@@ -266,6 +265,4 @@ def hashed_place(place: str) -> str:
 
 def _short(step: str) -> str:
     """A step of a place; a key that only this request has becomes a hash."""
-    if _COMMON_STEPS.fullmatch(step):
-        return step
-    return f"#{hashlib.sha256(step.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+    return step if _COMMON_STEPS.fullmatch(step) else short(step)

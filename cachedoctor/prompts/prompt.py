@@ -14,6 +14,11 @@ def digest(text: str) -> str:
     return f"{len(text)} chars, sha256 {hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
+def short(text: str) -> str:
+    """Stand-in for a word: a hash that says whether two are the same."""
+    return f"#{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+
+
 Kind = Literal[
     "text", "slots", "openai-chat", "openai-completion", "openai-responses", "anthropic-messages", "prompt-dump"
 ]

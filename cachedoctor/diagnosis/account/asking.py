@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.model import ClientName, Judged
+from cachedoctor.model import ClientName, Judged, Session
 
 _INTERFACE = late(
     r"(/.{1,200}?)(?<!/chat)"
@@ -17,6 +17,8 @@ _INTERFACE = late(
     re.ASCII,
 )
 _VERSION = late(r"/v\d", re.ASCII)
+_MOST_CALLERS = 4096
+"""Clients of a session that are remembered; those that come later count together."""
 
 
 def asker(judged: Judged) -> ClientName | None:
@@ -34,3 +36,18 @@ def logged(path: str | None, address: str | None) -> ClientName | None:
     if found is not None and not _VERSION.fullmatch(found[1]):
         return ClientName("route", found[1])
     return None if address is None else ClientName("address", address)
+
+
+def count_caller(session: Session, path: str, host: str) -> None:
+    """Count an answered request of a session without requests for its client.
+
+    ``INFO:     10.0.0.7:40782 - "POST /v1/chat/completions HTTP/1.1" 200 OK`` is one of the address ``10.0.0.7``: the
+    port is another one for every connection.
+    """
+    address, _, port = host.rpartition(":")
+    name = logged(path, address if address and port.isdigit() else host)
+    if name is None:
+        return
+    if name not in session.callers and len(session.callers) >= _MOST_CALLERS:
+        name = ClientName("other", "")
+    session.callers[name] = session.callers.get(name, 0) + 1

@@ -8,6 +8,7 @@ from hashlib import blake2b
 
 import msgspec
 
+from cachedoctor.knowledge.engines import ENGINES
 from cachedoctor.model import Account, AccountEntry, AccountRow, Session
 from cachedoctor.model.kv_events import (
     ClearedBlocks,
@@ -174,10 +175,6 @@ def _chained(before: bytes, text: str) -> bytes:
     return blake2b(before + text.encode(), digest_size=12).digest()
 
 
-_RULES: dict[str, tuple[str, str]] = {"vllm": ("CD504", "CD510"), "sglang": ("CD603", "CD610")}
-"""Those that name eviction and a changed beginning."""
-
-
 def accounts(sessions: Iterable[Session], names: Mapping[str, str]) -> list[Account]:
     """Give one account for each server whose events are known, after their sum; empty without any.
 
@@ -191,7 +188,8 @@ def _account(session: Session, names: Mapping[str, str]) -> Account | None:
     told = [events for events in session.kv_events if events.stored and events.doubt is None]
     if not told or len(told) < len(session.kv_events):
         return None
-    lost, changed = (names.get(code) for code in _RULES.get(session.engine, ("", "")))
+    facts = ENGINES.get(session.engine)
+    lost, changed = (names.get(facts.evicted_rule), names.get(facts.changed_rule)) if facts else (None, None)
     rows: list[tuple[AccountRow, str | None, int]] = [
         ("client", changed, _tokens(told, "changed", "salted")),
         ("server", lost, _tokens(told, "evicted")),

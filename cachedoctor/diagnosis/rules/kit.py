@@ -38,40 +38,19 @@ from cachedoctor.model import (
     Setting,
     SettingName,
     Severity,
+    SignName,
     Undecided,
     as_typed,
     left_out,
 )
+from cachedoctor.model.measured import FULL, STATES_FULL
 
 __all__ = [  # of the nouns of the model and the context, those that rules speak of; then the kit's own
-    "EARLY", "LONG", "MIN_LOST", "PRINTS_CHECKS", "SHORT", "Answer", "BatchPeriod", "Check", "Confidence", "Dropped",
-    "First", "Given", "Mark", "MarkName", "OptionChange", "Remedy", "Request", "RuleContext", "RuledOut",
-    "SamplePeriod", "SentBodies", "Server", "Session", "Setting", "SettingName", "Severity", "Undecided", "as_typed",
-    "left_out",
+    "EARLY", "FULL", "LONG", "MIN_LOST", "PRINTS_CHECKS", "SHORT", "STATES_FULL", "Answer", "BatchPeriod", "Check",
+    "Confidence", "Dropped", "First", "Given", "Mark", "MarkName", "OptionChange", "Remedy", "Request", "RuleContext",
+    "RuledOut", "SamplePeriod", "SentBodies", "Server", "Session", "Setting", "SettingName", "Severity", "Undecided",
+    "as_typed", "left_out",
 ]  # fmt: skip
-
-Trigger = Literal[
-    "loss",  # tokens were lost
-    "symptom",  # nothing was reused, or a long prompt is under way, and the lines that would say why are missing
-    "text",  # and the prompts' text is known: ``old:`` / ``new:`` lines, or prompts given beside the log
-    "changed",  # and the client changed more than the last tokens
-    "early",  # and the common prefix ends early
-    "taken",  # and the slot held another conversation
-    "slot_erased",  # and its slot had been emptied over the API
-    "stuck",  # and the common prefix was long, and the server did not reuse it
-    "dropped",  # and a checkpoint that was dropped would have helped
-    "looked",  # and the server looked at checkpoints, or had some and forced
-    "failed",  # and it failed to cut its memory
-    "bar",  # the log does not tell what was lost, but has the text where the prompts diverge
-    "error",
-    "shift",  # of this request or the one before it
-    "partial",
-    "restarted",  # the session followed another one
-    "together",  # by their texts, another request computed the same beginning at the same time
-    "lora", "idle_cleared", "ram_taken",  # tokens were lost, and the request has this mark
-    "checkpoint_failed", "ram_failed", "slept", "stale", "slot_file",  # the request has this mark
-]  # fmt: skip
-"""What a request shows at first sight (triggers.py)."""
 
 Line = tuple[Mark, str]
 """A line of the log, and what it shows."""
@@ -204,13 +183,13 @@ class RequestRule(Rule):
     """A cause that single requests of llama-server show."""
 
     decide: Callable[[RuleContext], Match | None]
-    """Cheap: asked about every request with one of the triggers."""
+    """Cheap: asked about every request with one of these signs."""
     prove: Prove
     """Lines and numbers; asked where the match may become the worst of its finding."""
     say: Callable[[Group], FindingText]
     """Asked when a report is made."""
-    on: tuple[Trigger, ...] = ("loss",)
-    """Asked about requests with one of these triggers."""
+    on: tuple[SignName, ...] = ("loss",)
+    """Asked about requests with one of these signs."""
     unless: tuple[str, ...] = ()
     """Codes of causes that say better why: they are asked first, and where one fired, this rule is silent."""
     weak_unless: tuple[str, ...] = ()
@@ -258,7 +237,7 @@ def rule(
     prove: Prove,
     say: Callable[[Group], FindingText],
     *,
-    on: tuple[Trigger, ...] = ("loss",),
+    on: tuple[SignName, ...] = ("loss",),
     unless: tuple[str, ...] = (),
     weak_unless: tuple[str, ...] = (),
     only_with: tuple[str, ...] = (),
@@ -304,19 +283,32 @@ def marked(request: Request, *wanted: Label) -> list[Line]:
     return found or [(request.marks["start"], "the request")]
 
 
-def proof(request: Request, *wanted: Label, most: int | None = None, numbers: dict[str, Any] | None = None) -> Proof:
-    """Prove by the first of these lines that the log has, and up to ``most`` more."""
-    primary, *related = marked(request, *wanted)
-    return Proof(primary, related[:most], numbers or {})
+def proof(
+    request: Request,
+    *wanted: Label,
+    first: Line | None = None,
+    most: int | None = None,
+    also: list[Line] | None = None,
+    numbers: dict[str, Any] | None = None,
+) -> Proof:
+    """Prove by ``first``, else by the first of the wanted lines, with up to ``most`` more of these and all of ``also``."""
+    found = marked(request, *wanted)
+    primary, related = (found[0], found[1:]) if first is None else (first, found)
+    return Proof(primary, [*related[:most], *(also or [])], numbers or {})
 
 
 def lines(
-    *wanted: Label, most: int | None = None, numbers: Callable[[RuleContext], dict[str, Any]] | None = None
+    *wanted: Label,
+    first: Label | None = None,
+    most: int | None = None,
+    numbers: Callable[[RuleContext], dict[str, Any]] | None = None,
 ) -> Prove:
-    """Prove by ``proof``, which needs nothing else of a match: ``PROOF = lines(("select", "the choice"), REUSED)``."""
+    """Make a ``prove`` of nothing but lines of the request: ``PROOF = kit.lines(("select", "the choice"), kit.REUSED)``."""
 
     def prove(s: RuleContext, _: Match) -> Proof:
-        return proof(s.request, *wanted, most=most, numbers=None if numbers is None else numbers(s))
+        r = s.request
+        proven_by = None if first is None else marked(r, first)[0]
+        return proof(r, *wanted, first=proven_by, most=most, numbers=None if numbers is None else numbers(s))
 
     return prove
 

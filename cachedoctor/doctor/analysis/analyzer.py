@@ -15,10 +15,9 @@ from cachedoctor.diagnosis.account.ledger import Ledger
 from cachedoctor.diagnosis.rules import registry
 from cachedoctor.doctor.analysis.intake import BEGIN, HeldBack, Intake
 from cachedoctor.doctor.analysis.listener import Shard, add_input
-from cachedoctor.doctor.analysis.servers import Servers, take_all
+from cachedoctor.doctor.analysis.servers import Servers
 from cachedoctor.doctor.analysis.sessions import PeakConversations, Sessions
 from cachedoctor.doctor.analysis.spool import OPEN, RowSpool, Spool
-from cachedoctor.doctor.analysis.stats_servers import StatsServers
 from cachedoctor.doctor.analysis.sums import Reuse, Slowest, Sums
 from cachedoctor.doctor.faults import Faults
 from cachedoctor.doctor.findings.diagnosis import Diagnosis
@@ -120,10 +119,10 @@ class Analyzer:
         self._left_open: list[Judged] = []
         self._faults = Faults(self._failed)
         self._servers = Servers(
-            self._lives.begin_llama, self._next_number, self._examine, build, keeps_requests, listener, self._faults,
+            self._lives.begin_llama, self._lives.begin, self._next_number, self._examine, self._keep, build,
+            keeps_requests, listener, self._faults,
         )  # fmt: skip
         self._rows = {kind: RowSpool() for kind in (CacheSample, PrefillBatch)} if keeps_requests else {}
-        self._measuring = StatsServers(self._lives.begin, self._keep, listener, self._faults)
         self._intake: Intake | None = None
         self._before = 0
         """Lines of the open log in the rotations before its open file."""
@@ -153,7 +152,6 @@ class Analyzer:
             self._faults.servers.clear()
         self._before = self._before + self._inputs[-1].lines if continues else 0
         self._servers.begin(LogFile(path, self._before), continues)
-        self._measuring.begin(path, continues)
         self._intake, self.begin = Intake(path, line), b""
         self._excerpt = self._held_back()
         self._inputs.append(self._intake.info)
@@ -190,7 +188,7 @@ class Analyzer:
                 self._arrived(segments)
             self._read_excerpt(self._excerpt.release())
             self._note_launcher()
-            self._intake, self._settled = None, settled and self._servers.alone and not self._measuring.active
+            self._intake, self._settled = None, settled and self._servers.alone
 
     def _note_launcher(self) -> None:
         """Say what started the servers of the open input."""
@@ -225,22 +223,10 @@ class Analyzer:
     def _segments(self, segments: list[Segment], *, excerpt: bool = False) -> list[str]:
         if not segments:
             return []
-        self._servers.came(segments)
-        before, behind = self._measuring.divide(self._measuring.mended(segments) if excerpt else segments)
-        forks = [(self._measuring.fork(segment.origin), segment) for segment in behind]
-        before, partly = self._servers.mended(before) if excerpt else (before, [])
-        others = self._measuring.steps(before, behind) + self._servers.forked(forks, excerpt=excerpt)
-        if not others and not partly and len(before) == 1 and self._listener is None:
-            self._servers.read(before[0])
-        else:
-            take_all([*self._servers.steps(before), *partly, *others])
-        found = self._measuring.recognised()
-        found[LLAMA] = self._servers.recognised
-        found.update(self._servers.recognised_of_forks())
+        self._servers.read(segments, excerpt=excerpt)
+        found = self._servers.recognised()
         info = self._inputs[-1]
         info.recognised = found.total()
-        if len(found) > 1 and not any(tracker.session.n_requests for tracker in self._servers.trackers):
-            del found[LLAMA]  # lines of its library, which others load, too
         info.engine = found.most_common(1)[0][0] if info.recognised else None
         return self._collect()
 

@@ -19,7 +19,8 @@ from typing import NamedTuple
 import msgspec
 
 from cachedoctor.doctor.catalogues import single_lines
-from cachedoctor.engines.detect import ENGINES, Engine
+from cachedoctor.engines.detect import ENGINES
+from cachedoctor.engines.engine_record import Engine
 from cachedoctor.engines.llamacpp import printed_text
 from cachedoctor.engines.llamacpp.printed_text import Opening
 from cachedoctor.inputs.envelope import Unwrapper, is_shaped

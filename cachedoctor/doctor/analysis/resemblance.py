@@ -11,6 +11,7 @@ import msgspec
 
 from cachedoctor.doctor.analysis.intake import BEGIN
 from cachedoctor.inputs.envelope import MOST
+from cachedoctor.knowledge.engines import METRICS_OF_LLAMA, PATTERN
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.texts import sound_json
 
@@ -44,11 +45,11 @@ _SIGNS = tuple(
     (late(rb"(?m)" + pattern), words)
     for pattern, words in (
         (
-            rb"^(?:# (?:HELP|TYPE) )?llamacpp:\w{3,80}(?:\{| +\w|[ \t]*$)",
+            rb"^(?:# (?:HELP|TYPE) )?" + METRICS_OF_LLAMA.encode() + rb":\w{3,80}(?:\{| +\w|[ \t]*$)",
             "/metrics of llama-server, which does not count what was reused; its log does",
         ),
         (
-            rb"^(?:# (?:HELP|TYPE) )?(?:vllm|sglang):\w{3,80}(?:\{| +\w|[ \t]*$)",
+            rb"^(?:# (?:HELP|TYPE) )?(?:" + PATTERN.encode() + rb"):\w{3,80}(?:\{| +\w|[ \t]*$)",
             "a dump of /metrics: cachedoctor analyze --metrics FILE reads its counters",
         ),
         (rb"\[TensorRT-LLM\]|\[TRT-LLM\]", "the log of TensorRT-LLM, which cachedoctor does not read"),

@@ -13,6 +13,7 @@ from cachedoctor.doctor.scratch import printable
 from cachedoctor.inputs.sources.base import Source, SourceError, Told, unheard
 from cachedoctor.inputs.sources.generations import in_time_order
 from cachedoctor.inputs.sources.unpack import MAX_BYTES
+from cachedoctor.knowledge.engines import ENGINES
 from cachedoctor.knowledge.texts import base_name
 from cachedoctor.model import Given, Options, Report
 
@@ -202,4 +203,4 @@ def _given(beside: Beside) -> list[Given]:
         return []
     from cachedoctor.knowledge.cmdline import engine_of, parse
 
-    return [] if engine_of(beside.cmdline) in ("vllm", "sglang") else parse(beside.cmdline)
+    return [] if engine_of(beside.cmdline) in ENGINES else parse(beside.cmdline)

@@ -1,20 +1,23 @@
-"""The servers that write to one input, by origin: lines become events, events become requests."""
+"""The servers that write to one log, by engine and origin: lines become events, events requests or measurements."""
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
 from cachedoctor.doctor.catalogues import catalogue, fork_lines, fork_words, single_lines
-from cachedoctor.doctor.faults import Faults
+from cachedoctor.doctor.faults import Faults, Server
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.scanner import Plan, Scanner, SingleScanner
+from cachedoctor.engines.detect import ENGINES, written_by
+from cachedoctor.engines.engine_record import Engine, Found, Row
+from cachedoctor.engines.engine_record import Tracker as StatsTracker
 from cachedoctor.engines.llamacpp.excerpt_rows import Partly
 from cachedoctor.engines.llamacpp.forked import WORDS
 from cachedoctor.engines.llamacpp.tracker import LISTING_PLAN, PLAN, PROGRESS, Tracker, of_fork
@@ -26,44 +29,45 @@ from cachedoctor.report.words.traffic_words import LLAMA
 if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.listener import Listener
 
-
-class Step(NamedTuple):
-    """An event, and who takes it."""
-
-    line: int
-    take: Callable[[Event], None]
-    event: Event
-
-
-def take_all(readings: list[Iterator[Step]]) -> None:
-    """Have the events of several readers taken line by line; of one line in the order of the readers.
-
-    A reader is asked for its next event when the one before was taken.
-    """
-    for step in heapq.merge(*readings, key=attrgetter("line")):
-        step.take(step.event)
-
-
+_T = TypeVar("_T")
+_Feed = Callable[[Event], None]
 _TOGETHER = 64
 """Finished requests that are examined together."""
 
 
-class _ForkScanners(msgspec.Struct):
-    """Read the lines of a fork at one origin of the open input."""
+class _Step(NamedTuple):
+    """An event, and the function that takes it."""
 
-    program: str
+    line: int
+    take: _Feed
+    event: Event
+
+
+class _Stats(msgspec.Struct):
+    """An engine that logs statistics, at one origin of the open log."""
+
+    scanner: Scanner
+    tracker: StatsTracker
+
+
+class _Fork(msgspec.Struct):
+    """A fork of llama-server, at one origin of the open log."""
+
+    engine: Engine
     lines: Scanner
     words: Scanner
 
 
 class Servers:
-    """Feeds on segments; finished requests wait in their tracker until they are examined."""
+    """Reads segments; finished requests wait in their tracker until they are examined."""
 
     def __init__(
         self,
-        new_session: Callable[[str, str | None], Session],
+        begin_llama: Callable[[str, str | None], Session],
+        begin_stats: Callable[[str, str | None], Session],
         number: Callable[[], int],
         examine: Callable[[Tracker], None],
+        keep: Callable[[Row], None],
         build: int | None,
         lists_requests: bool,
         listener: Listener | None,
@@ -72,18 +76,22 @@ class Servers:
         """Begin without an input.
 
         Args:
-            new_session: makes one for a path and an origin.
+            begin_llama: makes a session of llama-server for a path and an origin.
+            begin_stats: makes a session of an engine that logs statistics.
             number: gives the next number of a request.
             examine: takes the finished requests of a tracker.
+            keep: takes every sample and batch.
             build: of llama.cpp, when the log does not say it.
-            lists_requests: what is only of interest where every request is listed is read as well.
-            listener: hears of every line.
-            faults: knows the servers that are not read any further.
+            lists_requests: lines that matter only where every request is listed are read as well.
+            listener: is called for every line.
+            faults: the servers that are not read any further.
         """
         self._faults = faults
-        self._new_session = new_session
+        self._begin_llama = begin_llama
+        self._begin_stats = begin_stats
         self._number = number
         self._examine = examine
+        self._keep = keep
         self._build = build
         self._lists = lists_requests
         self._plan = LISTING_PLAN if lists_requests else PLAN
@@ -92,32 +100,40 @@ class Servers:
         """Of the open log, the open one last."""
         self._scanners: dict[str | None, Scanner] = {}
         self._trackers: dict[str | None, Tracker] = {}
-        self._forks: dict[str | None, _ForkScanners] = {}
+        self._forks: dict[str | None, _Fork] = {}
+        self._stats: dict[Server, _Stats] = {}
         self._stored: dict[int, bytes] = {}
         self._partly = 0
         """Lines of the open input that only a lenient reader understood, knew for a slot's, or joined to one before."""
+        self._joined: Counter[str] = Counter()
+        """Rows of the open input that continued the one before, by engine."""
 
     def begin(self, file: LogFile, continues: bool) -> None:
         """Begin an input; ``continues``: it is the next rotation of the one before, the same servers go on."""
         self._partly = 0
+        self._joined.clear()
         if not continues:
             self._files = []
-            self._trackers, self._scanners, self._forks = {}, {}, {}
+            self._trackers, self._scanners, self._forks, self._stats = {}, {}, {}, {}
         self._files.append(file)
-        for fork in self._forks.values():
-            fork.lines.recognised = fork.lines.last_line = fork.words.recognised = fork.words.last_line = 0
-        for scanner in self._scanners.values():  # what they counted for a request that goes on is still theirs
+        forked = [scanner for fork in self._forks.values() for scanner in (fork.lines, fork.words)]
+        for scanner in (*self._scanners.values(), *forked):  # what they counted for an open request stays valid
             scanner.recognised = scanner.last_line = 0
+        for server in self._stats.values():
+            server.tracker.continue_in(file.path)
+            server.scanner.recognised = 0
+
+    # ---- what was read
 
     @property
     def trackers(self) -> list[Tracker]:
-        """One per server."""
+        """One per llama-server."""
         return list(self._trackers.values())
 
     @property
     def alone(self) -> bool:
-        """Only one server wrote here; it had requests, and is awake."""
-        if list(self._trackers) != [None] or self._forks:
+        """True if a single llama-server wrote here, which had requests and is awake."""
+        if list(self._trackers) != [None] or self._forks or any(one.tracker.session for one in self._stats.values()):
             return False
         tracker = self._trackers[None]
         return tracker.session.n_requests > 0 and not tracker.asleep
@@ -128,140 +144,221 @@ class Servers:
         last = 0 if fork is None else max(fork.lines.last_line, fork.words.last_line)
         return max(last, self._scanner(tracker.origin).last_line)
 
-    def came(self, segments: list[Segment]) -> None:
-        """Learn the stored lines of all segments that are read next, whoever reads them."""
+    def recognised(self) -> Counter[str]:
+        """Count the recognised lines of the open input by engine."""
+        found: Counter[str] = Counter()
+        for (name, origin), server in self._stats.items():
+            fork = self._forks.get(origin)
+            if server.tracker.session is not None and (fork is None or fork.engine.name != name):
+                found[name] += server.scanner.recognised + self._joined[name]
+        quoted = sum(tracker.quoted for tracker in self._trackers.values())
+        found[LLAMA] = self._partly + quoted + sum(scanner.recognised for scanner in self._scanners.values())
+        for fork in self._forks.values():
+            found[fork.engine.name] += fork.lines.recognised + fork.words.recognised
+        if len(found) > 1 and not any(tracker.session.n_requests for tracker in self._trackers.values()):
+            del found[LLAMA]  # lines of its library, which other programs load, too
+        return found
+
+    def each(self, do: Callable[[Tracker], None]) -> None:
+        """Call ``do`` for the tracker of every llama-server that is still read."""
+        for origin, tracker in list(self._trackers.items()):
+            self._guard((LLAMA, origin), do, tracker)
+
+    # ---- reading
+
+    def read(self, segments: list[Segment], *, excerpt: bool = False) -> None:
+        """Read segments, line by line in their order where several servers wrote; ``excerpt``: they are all of it."""
         blocks = list({id(segment.stored): segment.stored for segment in segments}.values())
         self._stored = (
             blocks[0] if len(blocks) == 1 else {line: text for block in blocks for line, text in block.items()}
         )
+        if excerpt:
+            segments = [self._unwrapped(segment) for segment in segments]
+        new = set().union(*(written_by(segment.data, self._known(segment.origin)) for segment in segments))
+        before, behind = self._divide(segments, new)
+        before, partly = self._mended(before) if excerpt else (before, [])
+        others = self._read_stats(before, behind, new) + self._read_forks(behind, excerpt)
+        if not others and not partly and len(before) == 1 and self._listener is None:
+            self._guard((LLAMA, before[0].origin), self._drive, before[0])
+            return
+        alone = [self._read_llama(self._counted_on(segment)) for segment in before]
+        for step in heapq.merge(*alone, *partly, *others, key=attrgetter("line")):
+            step.take(step.event)
 
-    def read(self, segment: Segment) -> None:
-        """Take a segment of the only server that wrote to a block, with nobody listening."""
-        segment = self._counted_on(segment)
-        self._drive(segment.origin, self._scanner(segment.origin).scan(segment))
+    def _unwrapped(self, segment: Segment) -> Segment:
+        """Join the records of a segment that a terminal broke into rows."""
+        for engine in ENGINES:
+            if engine.wrapped and engine.looks.search(segment.data) is not None:
+                from cachedoctor.engines.wrapped_rows import joined
 
-    def steps(self, segments: list[Segment]) -> list[Iterator[Step]]:
-        """Give the events of segments one by one: of several servers the requests count in the order of the lines."""
-        segments = [self._counted_on(segment) for segment in segments]
-        return [self._steps(segment) for segment in segments]
+                segment, rows = joined(segment, engine.reader().catalogue)
+                self._joined[engine.name] += rows
+        return segment
+
+    def _known(self, origin: str | None) -> set[str]:
+        """Engines that write at an origin already."""
+        return {name for name, place in self._stats if place == origin}
+
+    def _divide(self, segments: list[Segment], new: set[str]) -> tuple[list[Segment], list[Segment]]:
+        """Divide segments at the first line of a fork of llama-server: what comes before it, and the rest."""
+        before: list[Segment] = []
+        behind: list[Segment] = []
+        for segment in segments:
+            head, tail = (None, segment) if segment.origin in self._forks else self._find_fork(segment, new)
+            before += [head] if head is not None else []
+            behind += [tail] if tail is not None else []
+        return before, behind
+
+    def _find_fork(self, segment: Segment, new: set[str]) -> tuple[Segment | None, Segment | None]:
+        for engine in ENGINES:
+            if engine.fork and engine.name in new and (found := engine.looks.search(segment.data)) is not None:
+                lines, words = Scanner(fork_lines(), of_fork(self._plan)), Scanner(fork_words(), Plan(WORDS))
+                self._forks[segment.origin] = _Fork(engine, lines, words)
+                return _divided(segment, found)
+        return segment, None
 
     def _counted_on(self, segment: Segment) -> Segment:
         """The same, its lines counted from the first file of the log on: their numbers say what came before what."""
         return segment.behind(self._files[-1].before) if self._files[-1].before else segment
 
-    def _behind(self, event: Event) -> Event:
-        """The event of a line in the open file, counted as ``_counted_on`` does."""
-        return msgspec.structs.replace(event, line=event.line + self._files[-1].before)
-
-    def _step(self, event: Event, take: Callable[[Event], None]) -> Step:
-        return Step(event.line - self._files[-1].before, take, event)
-
-    def mended(self, segments: list[Segment], *, fork: bool = False) -> tuple[list[Segment], list[Iterator[Step]]]:
-        """All segments of an excerpt as the scanner reads them, and the events that only a lenient reader gives.
-
-        ``fork``: they are of one.
-        """
+    def _mended(self, segments: list[Segment], *, fork: bool = False) -> tuple[list[Segment], list[Iterator[_Step]]]:
+        """All segments of an excerpt as the scanner reads them, and the events that only a lenient reader gives."""
         from cachedoctor.engines.llamacpp.excerpts import ExcerptReader
 
         reader = ExcerptReader(fork_lines(), of_fork(self._plan)) if fork else ExcerptReader(catalogue(), self._plan)
-        take = self._take_of_fork if fork else self._take
         excerpts = [reader.read(segment) for segment in segments]
+        partly: list[Iterator[_Step]] = []
         for excerpt in excerpts:
+            origin = excerpt.segment.origin
             if excerpt.mended:
-                self._tracker(excerpt.segment.origin).life.read_leniently()
+                self._tracker(origin).run.read_leniently()
             self._partly += len(excerpt.events) + excerpt.unknown + excerpt.joined
-        partly = [
-            iter([self._step(self._behind(event), partial(take, excerpt.segment.origin)) for event in excerpt.events])
-            for excerpt in excerpts
-        ]
+            take = self._taking((LLAMA, origin), partial(self._feed_fork if fork else self._feed, origin))
+            before = self._files[-1].before
+            events = [msgspec.structs.replace(event, line=event.line + before) for event in excerpt.events]
+            partly.append(self._steps((LLAMA, origin), events, take, before))
         return [excerpt.segment for excerpt in excerpts], partly if any(e.events for e in excerpts) else []
 
-    def forked(self, segments: list[tuple[str, Segment]], *, excerpt: bool) -> list[Iterator[Step]]:
-        """Give the events of lines of forks, one by one.
+    def _read_stats(self, before: list[Segment], behind: list[Segment], new: set[str]) -> list[Iterator[_Step]]:
+        """Read the lines of engines that log statistics; none where only llama-server wrote."""
+        found = [
+            (engine, rest)
+            for segment in before
+            for engine in ENGINES
+            if not engine.fork and (rest := self._rest(engine, segment, new)) is not None
+        ]
+        found += [(self._forks[segment.origin].engine, segment) for segment in behind]
+        for engine, segment in sorted(found, key=lambda pair: pair[1].number(0)):
+            self._stats_of(engine, segment.origin)  # they are in the order in which they began, not in that of engines
+        return [self._steps_of_stats(engine, segment) for engine, segment in found]
 
-        Args:
-            segments: each with the name of the program.
-            excerpt: they are all of it.
-        """
-        for program, segment in segments:
-            if segment.origin not in self._forks:
-                lines, words = Scanner(fork_lines(), of_fork(self._plan)), Scanner(fork_words(), Plan(WORDS))
-                self._forks[segment.origin] = _ForkScanners(program, lines, words)
-        texts = [segment for _, segment in segments]
-        mended, partly = self.mended(texts, fork=True) if excerpt else (texts, [])
-        found = list(partly)
-        for segment, read in zip(texts, mended, strict=True):
-            scanners = self._forks[segment.origin]
-            found.append(self._steps_of_fork(segment.origin, scanners.words.scan(self._counted_on(segment))))
-            found.append(self._steps_of_fork(segment.origin, scanners.lines.scan(self._counted_on(read))))
+    def _rest(self, engine: Engine, segment: Segment, new: set[str]) -> Segment | None:
+        """The lines that are read for an engine: from the first that only it writes."""
+        if (engine.name, segment.origin) in self._stats:
+            return segment
+        found = engine.looks.search(segment.data) if engine.name in new else None
+        return None if found is None else _divided(segment, found)[1]
+
+    def _steps_of_stats(self, engine: Engine, segment: Segment) -> Iterator[_Step]:
+        server, key = self._stats_of(engine, segment.origin), (engine.name, segment.origin)
+        take = self._taking(key, partial(self._feed_stats, server.tracker, segment.origin))
+        yield from self._steps(key, server.scanner.scan(segment), take)
+        if server.tracker.session is not None:
+            server.tracker.session.last_line = max(server.tracker.session.last_line, server.scanner.last_line)
+
+    def _read_forks(self, segments: list[Segment], excerpt: bool) -> list[Iterator[_Step]]:
+        """Read the lines of forks, for their requests."""
+        mended, found = self._mended(segments, fork=True) if excerpt and segments else (segments, [])
+        for segment, read in zip(segments, mended, strict=True):
+            origin, fork, before = segment.origin, self._forks[segment.origin], self._files[-1].before
+            take = self._taking((LLAMA, origin), partial(self._feed_fork, origin))
+            for scanner, part in ((fork.words, segment), (fork.lines, read)):
+                found.append(self._steps((LLAMA, origin), scanner.scan(self._counted_on(part)), take, before))
         return found
 
-    def _steps_of_fork(self, origin: str | None, events: Iterator[Event]) -> Iterator[Step]:
-        take = partial(self._take_of_fork, origin)
-        try:
-            for event in events:
-                yield self._step(event, take)
-        except Exception as error:  # one server must not end the run
-            self._give_up(origin, error)
-
-    def _take_of_fork(self, origin: str | None, event: Event) -> None:
-        if (LLAMA, origin) in self._faults.servers:
-            return
-        try:
-            tracker = self._tracker(origin)
-            fork = tracker.fork(self._forks[origin].program)
-            if event.message in WORDS and event.slot < 0:
-                fork.word(event)
-            else:
-                fork.line(event, tracker.feed_partly if isinstance(event.fields, Partly) else None)
-            if tracker.finished:
-                self._examine(tracker)
-        except Exception as error:  # one server must not end the run
-            self._give_up(origin, error)
-
-    def recognised_of_forks(self) -> Counter[str]:
-        """How many lines of forks were recognised so far, by program."""
-        found: Counter[str] = Counter()
-        for fork in self._forks.values():
-            found[fork.program] += fork.lines.recognised + fork.words.recognised
-        return found
-
-    @property
-    def recognised(self) -> int:
-        """How many lines of the input were recognised so far."""
-        quoted = sum(tracker.quoted for tracker in self._trackers.values())
-        return self._partly + quoted + sum(scanner.recognised for scanner in self._scanners.values())
-
-    def _steps(self, segment: Segment) -> Iterator[Step]:
-        origin = segment.origin
-        scanner = self._scanner(origin)
-        take, tell = partial(self._take, origin), partial(self._tell, origin)
+    def _read_llama(self, segment: Segment) -> Iterator[_Step]:
+        origin, before = segment.origin, self._files[-1].before
+        scanner, tell = self._scanner(origin), partial(self._tell, origin)
+        take = self._taking((LLAMA, origin), partial(self._feed, origin))
         try:
             for event in scanner.scan(segment):
                 if isinstance(scanner, SingleScanner) and scanner.is_extra:
-                    yield self._step(event, tell)
+                    yield _Step(event.line - before, tell, event)
                     continue
                 # lines of others stand in between: only one by one are the requests of all counted in their order
                 torn = event.row is None and event.lines[-1] - event.lines[0] >= len(event.lines)
                 for part in scanner.singly(event) if torn else (event,):
-                    yield self._step(part, take)
+                    yield _Step(part.line - before, take, part)
         except Exception as error:  # one server must not end the run
-            self._give_up(origin, error)
+            self._give_up((LLAMA, origin), error)
 
-    def _take(self, origin: str | None, event: Event) -> None:
-        if (LLAMA, origin) in self._faults.servers:
+    def _steps(self, server: Server, events: Iterable[Event], take: _Feed, before: int = 0) -> Iterator[_Step]:
+        """Give the events of a server one by one; ``before``: lines of the log before its open file."""
+        try:
+            for event in events:
+                yield _Step(event.line - before, take, event)
+        except Exception as error:  # one server must not end the run
+            self._give_up(server, error)
+
+    def _taking(self, server: Server, feed: _Feed) -> _Feed:
+        return partial(self._guard, server, feed)
+
+    def _guard(self, server: Server, act: Callable[[_T], None], subject: _T) -> None:
+        """Act for a server that is still read; what fails there ends its reading, and not the run."""
+        if server in self._faults.servers:
             return
         try:
-            tracker = self._tracker(origin)
-            if isinstance(event.fields, Partly):
-                tracker.feed_partly(event)
-            else:
-                tracker.feed(event)
-            self._tell(origin, event)  # who listens hears of the event before its request
-            if tracker.finished:
+            act(subject)
+        except Exception as error:
+            self._give_up(server, error)
+
+    def _give_up(self, server: Server, error: Exception) -> None:
+        """Read a server no further; the requests that ended before are examined."""
+        self._faults.take(server, error)
+        engine, origin = server
+        tracker = self._trackers.get(origin) if engine == LLAMA else None
+        if tracker is None:
+            return
+        try:
+            self._examine(tracker)
+        except Exception as again:
+            self._faults.take(server, again)
+
+    def _drive(self, segment: Segment) -> None:
+        """Feed a segment of the only server that wrote to a block, with no listener."""
+        segment = self._counted_on(segment)
+        tracker = self._trackers.get(segment.origin)
+        for event in self._scanner(segment.origin).scan(segment):
+            if tracker is None:
+                tracker = self._tracker(segment.origin)
+            tracker.feed(event)
+            if len(tracker.finished) >= _TOGETHER:
                 self._examine(tracker)
-        except Exception as error:  # one server must not end the run
-            self._give_up(origin, error)
+
+    def _feed(self, origin: str | None, event: Event) -> None:
+        tracker = self._tracker(origin)
+        if isinstance(event.fields, Partly):
+            tracker.feed_partly(event)
+        else:
+            tracker.feed(event)
+        self._tell(origin, event)  # the listener gets the event before its request
+        if tracker.finished:
+            self._examine(tracker)
+
+    def _feed_fork(self, origin: str | None, event: Event) -> None:
+        tracker = self._tracker(origin)
+        fork = tracker.fork(self._forks[origin].engine.name)
+        if event.message in WORDS and event.slot < 0:
+            fork.word(event)
+        else:
+            fork.line(event, tracker.feed_partly if isinstance(event.fields, Partly) else None)
+        if tracker.finished:
+            self._examine(tracker)
+
+    def _feed_stats(self, tracker: StatsTracker, origin: str | None, event: Event) -> None:
+        tracker.feed(event)
+        if self._listener is not None and tracker.session is not None:
+            self._listener.event(event, self._files[-1].path, origin, tracker.session)
 
     def _tell(self, origin: str | None, event: Event) -> None:
         if self._listener is not None:
@@ -270,40 +367,7 @@ class Servers:
                 event = msgspec.structs.replace(event, line=event.line - before)
             self._listener.event(event, self._files[-1].path, origin, None if tracker is None else tracker.session)
 
-    def each(self, do: Callable[[Tracker], None]) -> None:
-        """Do something with the tracker of every server that is still read."""
-        for origin, tracker in list(self._trackers.items()):
-            if (LLAMA, origin) in self._faults.servers:
-                continue
-            try:
-                do(tracker)
-            except Exception as error:  # one server must not end the run
-                self._give_up(origin, error)
-
-    def _give_up(self, origin: str | None, error: Exception) -> None:
-        """Read a server no further; the requests that ended before are judged."""
-        self._faults.take((LLAMA, origin), error)
-        tracker = self._trackers.get(origin)
-        if tracker is None:
-            return
-        try:
-            self._examine(tracker)
-        except Exception as again:
-            self._faults.take((LLAMA, origin), again)
-
-    def _drive(self, origin: str | None, events: Iterator[Event]) -> None:
-        if (LLAMA, origin) in self._faults.servers:
-            return
-        tracker = self._trackers.get(origin)
-        try:
-            for event in events:
-                if tracker is None:
-                    tracker = self._tracker(origin)
-                tracker.feed(event)
-                if len(tracker.finished) >= _TOGETHER:
-                    self._examine(tracker)
-        except Exception as error:  # one server must not end the run
-            self._give_up(origin, error)
+    # ---- one per origin
 
     def _scanner(self, origin: str | None) -> Scanner:
         scanner = self._scanners.get(origin)
@@ -319,12 +383,33 @@ class Servers:
         tracker = self._trackers.get(origin)
         if tracker is None:
             tracker = Tracker(
-                self._files, origin, self._new_session, self._number,
+                self._files, origin, self._begin_llama, self._number,
                 self._scanner(origin), self._build, self._time_of if self._lists else None,
             )  # fmt: skip
             self._trackers[origin] = tracker
         return tracker
 
+    def _stats_of(self, engine: Engine, origin: str | None) -> _Stats:
+        server = self._stats.get((engine.name, origin))
+        if server is None:
+            reader = engine.reader()
+            tracker = reader.tracker(self._files[-1].path, origin, self._begin_stats, self._keep)
+            server = self._stats[engine.name, origin] = _Stats(Scanner(reader.catalogue, reader.plan), tracker)
+        return server
+
     def _time_of(self, line: int) -> str | None:
         stored = self._stored.get(line - self._files[-1].before)
         return None if stored is None else wall_time(stored)
+
+
+def _divided(segment: Segment, found: Found) -> tuple[Segment | None, Segment]:
+    """Cut a segment before the line in which something was found."""
+    at = segment.data.rfind(b"\n", 0, found.start()) + 1
+    if not at:
+        return None, segment
+    lines, numbers = segment.data.count(b"\n", 0, at), segment.numbers
+    head = msgspec.structs.replace(segment, data=segment.data[:at], numbers=numbers and numbers[:lines])
+    tail = msgspec.structs.replace(
+        segment, data=segment.data[at:], first=segment.number(lines), numbers=numbers and numbers[lines:]
+    )
+    return head, tail

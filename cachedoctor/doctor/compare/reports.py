@@ -8,6 +8,7 @@ import sys
 import msgspec
 
 from cachedoctor.inputs.sources.base import Told, unheard
+from cachedoctor.knowledge.engines import ENGINES
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError, Report
 from cachedoctor.report.wire import stored
@@ -16,7 +17,7 @@ _HEAD = 1 << 16
 """Bytes at the beginning of a file in which the first record of a log ends."""
 _BLOCK = 1 << 20
 _SCHEMA = late(rb'(?<!\\)"schema"\s{0,8}:\s{0,8}"cachedoctor\.report/')
-_TABLES = {"llama.cpp": "requests", "vllm": "samples", "sglang": "batches"}
+_TABLES = {"llama.cpp": "requests", **{known.name: known.table for known in ENGINES.values()}}
 """What of an engine's log becomes a table."""
 _OVERLAP = 64
 """Bytes that this may match."""

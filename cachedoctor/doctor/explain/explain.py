@@ -13,6 +13,7 @@ from cachedoctor.doctor.explain import versioned
 from cachedoctor.doctor.explain.versioned import field_reading as reading_of
 from cachedoctor.doctor.explain.versioned import text, wording
 from cachedoctor.engines.catalogue.base import Message
+from cachedoctor.engines.catalogue.logger import Vocabulary
 from cachedoctor.engines.catalogue.reading import LineReading, RowMatch, nearest, read, read_logged
 from cachedoctor.engines.llamacpp.fields import MEANINGS, PARTS, field
 from cachedoctor.engines.llamacpp.messages import ROWS
@@ -42,7 +43,9 @@ def _line(number: int, origin: str | None, body: bytes) -> Line:
     reading = read(ROWS, body)
     likely = versioned.likely(body)
     if not reading.clean and (likely or not reading.found):
-        found = _logged(likely, origin, body) or ([] if reading.found else _logged(versioned.NAMES, origin, body))
+        found = _logged(likely, origin, body) or (
+            [] if reading.found else _logged(versioned.vocabularies(), origin, body)
+        )
         if found:
             return Line(number, text(body), found)
     if not _named(reading):
@@ -54,9 +57,9 @@ def _named(reading: LineReading) -> bool:
     return 0 < len({found.row.id for found in reading.found}) <= _NAMED_MAX
 
 
-def _logged(engines: Iterable[str], origin: str | None, body: bytes) -> list[Explanation]:
+def _logged(vocabularies: Iterable[Vocabulary], origin: str | None, body: bytes) -> list[Explanation]:
     """Explain a line by the engines of which it leaves least aside: without a prefix it may be one of several."""
-    readings = [(words, read_logged(words, body)) for words in map(versioned.vocabulary, engines)]
+    readings = [(words, read_logged(words, body)) for words in vocabularies]
     readings = [(words, reading) for words, reading in readings if _named(reading)]
     if any(reading.clean for _, reading in readings):
         readings = [(words, reading) for words, reading in readings if reading.clean]
@@ -70,8 +73,11 @@ def _logged(engines: Iterable[str], origin: str | None, body: bytes) -> list[Exp
 def _nearest(body: bytes) -> str:
     """How the most similar message of any engine begins."""
     own = nearest(ROWS, body)
-    words = map(versioned.vocabulary, versioned.NAMES)
-    return max(own, *(nearest(known.rows, body, known.prefix(body)[1]) for known in words), key=lambda n: n[0])[1]
+    return max(
+        own,
+        *(nearest(known.rows, body, known.prefix(body)[1]) for known in versioned.vocabularies()),
+        key=lambda n: n[0],
+    )[1]
 
 
 def _chosen(reading: LineReading) -> Iterator[tuple[RowMatch, bool]]:

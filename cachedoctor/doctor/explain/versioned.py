@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
-from functools import cache
 from itertools import pairwise
-from typing import cast
 
 from cachedoctor.engines.catalogue.base import HOLE, Message, as_pairs
 from cachedoctor.engines.catalogue.logger import Field, Vocabulary
@@ -76,20 +73,18 @@ def _label(row: Message, name: str) -> str:
     return name
 
 
-NAMES = ("vllm", "sglang")
 _LEVELS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "D": "DEBUG", "P": "error text"}
 """By the letters of rows; the words are those of Python's logging."""
 
 
-@cache
-def vocabulary(engine: str) -> Vocabulary:
-    """Import the words of an engine."""
-    return cast(Vocabulary, importlib.import_module(f"cachedoctor.engines.{engine}.vocabulary").VOCABULARY)
+def vocabularies() -> list[Vocabulary]:
+    """Import the words of all engines that have some."""
+    return [engine.words() for engine in ENGINES if engine.words is not None]
 
 
-def likely(body: bytes) -> list[str]:
-    """Return the engines for which a line looks at first sight."""
-    return [engine.name for engine in ENGINES if engine.name in NAMES and engine.looks.search(body) is not None]
+def likely(body: bytes) -> list[Vocabulary]:
+    """Return the words of the engines for which a line looks at first sight."""
+    return [engine.words() for engine in ENGINES if engine.words is not None and engine.looks.search(body) is not None]
 
 
 def explanation(

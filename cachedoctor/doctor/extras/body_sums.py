@@ -7,8 +7,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from cachedoctor.diagnosis.replay import vllm_blocks
-from cachedoctor.diagnosis.replay.vllm_blocks import Image, SentPrompt
+from cachedoctor.diagnosis.replay import block_cache
+from cachedoctor.diagnosis.replay.block_cache import Image, SentPrompt
+from cachedoctor.knowledge.engines import in_blocks
 from cachedoctor.knowledge.texts import Repeats, common_prefix
 from cachedoctor.model import PromptDiff, SamplePeriod, SentBodies, Session, SettingName
 from cachedoctor.prompts.prompt import Prompt
@@ -154,12 +155,12 @@ def _replayed(bodies: Sequence[_Body], session: Session, size: int) -> tuple[int
     names: tuple[SettingName, ...] = ("attention_block", "block_size")
     block = next((found for name in names if isinstance(found := session.setting(name), int)), _BLOCK)
     emptied = any(period.since == "reset" for period in session.periods)
-    if session.engine != "vllm" or not isinstance(room, int) or not tokens or not block or emptied:
+    if not in_blocks(session.engine) or not isinstance(room, int) or not tokens or not block or emptied:
         return None, None
     each = size / tokens
-    settings = vllm_blocks.BlockSettings(max(1, round(block * each)), max(1, round(room * each)))
+    settings = block_cache.BlockSettings(max(1, round(block * each)), max(1, round(room * each)))
     sent = [SentPrompt(array("B", b.text), key=b.salt, images=_images(b.prompt)) for b in bodies]
-    served = vllm_blocks.serve(sent, settings)
+    served = block_cache.serve(sent, settings)
     return sum(one.reused for one in served), sum(one.endless for one in served)
 
 

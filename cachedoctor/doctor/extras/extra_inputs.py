@@ -15,6 +15,7 @@ from cachedoctor.inputs.metrics import dump, dumps, kv_messages, responses
 from cachedoctor.inputs.metrics.dump import Dump
 from cachedoctor.inputs.metrics.responses import Given
 from cachedoctor.inputs.sources.base import Source
+from cachedoctor.knowledge.engines import ENGINES, METRICS_OF_LLAMA, in_blocks
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError, Counters, KvEvents, Session, Setting
 from cachedoctor.prompts.prompt import Prompt
@@ -51,18 +52,16 @@ UNKNOWN = "unknown"
 _HEAD = 1 << 16
 """Bytes at the beginning of a file that tell what it is."""
 _DUMP = late(rb"# (?:HELP|TYPE) [a-zA-Z_:]")
-_LLAMA = late(rb"# (?:HELP|TYPE) llamacpp:")
+_LLAMA = late(rb"# (?:HELP|TYPE) " + METRICS_OF_LLAMA.encode() + rb":")
 _RESPONSE = late(rb"(?:[{\[]|data:)")
 _SAYS = late(rb'"(?:usage|meta_info)"\s*:')
 _RECORDING = late(rb'\{"type":"head","format":"cachedoctor\.kv/')
 _WHAT = {"metrics": "a dump of /metrics", "responses": "responses", "kv-events": "recorded KV events"}
 _EMPTY = {
-    "metrics": "SGLang answers GET /metrics only with --enable-metrics",
+    "metrics": "; ".join(known.metrics_hint for known in ENGINES.values() if known.metrics_hint),
     "responses": "give the JSON that the server answered",
     "kv-events": "cachedoctor watch --kv-events tcp://HOST:5557 -o kv.jsonl writes one",
 }
-_ENGINES = ("vllm", "sglang")
-"""Those that publish KV events."""
 
 Open = Callable[[str, int], Source]
 
@@ -206,7 +205,7 @@ def attach(extras: ExtraInputs, sessions: list[Session], new: Callable[[str, str
 
 def _published_by(servers: list[Session]) -> Session | None:
     """The only server that publishes KV events: no recording names the model."""
-    fitting = [s for s in servers if s.engine in _ENGINES]
+    fitting = [s for s in servers if s.engine in ENGINES]
     return fitting[0] if len(fitting) == 1 else None
 
 
@@ -293,5 +292,5 @@ def _equip(session: Session, life: list[Counters]) -> None:
             session.settings[name] = Setting(value, None)
     # With caching on every prompt is looked up (0.9.2 to 0.33).
     never = all(c.looked_up == 0 and c.prompt_tokens for c in life)
-    if never and life[0].source == "vllm" and "prefix_caching" not in session.settings:
+    if never and in_blocks(life[0].source) and "prefix_caching" not in session.settings:
         session.settings["prefix_caching"] = Setting(False, None)

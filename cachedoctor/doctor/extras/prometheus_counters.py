@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from cachedoctor.inputs import http_requests
 from cachedoctor.inputs.metrics import dumps
 from cachedoctor.inputs.metrics.dump import Dump
+from cachedoctor.knowledge.engines import EITHER
 from cachedoctor.model import CacheDoctorError
 
 RANGE_SECONDS = 3600.0
@@ -32,7 +33,7 @@ def stored_counters(url: str, seconds: float = RANGE_SECONDS, match: str | None 
         for dump in dumps.of(exposition, f"{shown} at {datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%SZ}")
     ]
     if not found:
-        raise CacheDoctorError(f"{shown}: has no counters of vLLM or SGLang in this range", "see --since and --match")
+        raise CacheDoctorError(f"{shown}: has no counters of {EITHER} in this range", "see --since and --match")
     for dump in found:
         dump.asked = shown
     return found

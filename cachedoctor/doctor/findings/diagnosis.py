@@ -22,8 +22,8 @@ from cachedoctor.diagnosis.rules.kit import (
     SessionRule,
 )
 from cachedoctor.diagnosis.rules.registry import Broken
+from cachedoctor.diagnosis.rules.selection import Plan, signs_of
 from cachedoctor.diagnosis.rules.setup import Setup
-from cachedoctor.diagnosis.rules.triggers import Plan, triggers_of
 from cachedoctor.doctor.faults import described
 from cachedoctor.doctor.findings.groups import Groups, Key
 from cachedoctor.doctor.findings.history import History
@@ -46,14 +46,13 @@ from cachedoctor.model import (
     Verdict,
 )
 from cachedoctor.model.options import DEFAULTS
+from cachedoctor.model.signs import MARKS_ALONE
 from cachedoctor.model.terms import OF_INPUT, OF_SLOTS
 
 MAX_SESSIONS = 256
 """Sessions whose requests are remembered; the lives of a server that are over are forgotten at once."""
 _DOUBTFUL = frozenset({"partial", "reprocessed", "unknown"})
 _HEALTHY = frozenset({"reused", "cold", "unknown", "cancelled"})
-_TELLING = frozenset({"checkpoint_failed", "ram_failed", "slept", "stale", "slot_file"})
-"""Marks of requests that a rule may speak about though they lost nothing."""
 _NAMED = 80
 """Characters of the name and of the place of what changed; a name may be a million long."""
 
@@ -150,7 +149,7 @@ class Diagnosis:
                 request.outcome == "unknown"
                 and (request.seen.new_text is not None or request.cut or request.seen.forced)
             )
-            or not _TELLING.isdisjoint(request.marks)
+            or not MARKS_ALONE.isdisjoint(request.marks)
         ):
             judged = Judged(request)  # nothing that any rule could report
             memory.remember(judged)
@@ -178,7 +177,7 @@ class Diagnosis:
     def _fired(self, s: RuleContext, session: Session, memory: History) -> list[str]:
         """Ask the rules; returns the codes of those that matched."""
         codes: list[str] = []
-        for rule, unless, weak_unless, only_with in self._plan.rules(triggers_of(s)):
+        for rule, unless, weak_unless, only_with in self._plan.rules(signs_of(s)):
             if (codes and not unless.isdisjoint(codes)) or (only_with and only_with.isdisjoint(codes)):
                 continue
             try:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cachedoctor.doctor.fixing.hidden_values import Masked, masked
 from cachedoctor.doctor.fixing.merged_options import Merged, Wish, chosen, key_of, merged
-from cachedoctor.knowledge import builds, cmdline
+from cachedoctor.knowledge import builds, cmdline, engines
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import ClientSetting, Finding, Fix, FixStep, InputInfo, Launcher, OptionChange, OtherFix, Session
 from cachedoctor.redaction.secrets import hidden
@@ -206,7 +206,7 @@ def _named(session: Session | None) -> str:
     if session.engine == "llama.cpp":
         known = session.build or session.build_min or session.build_max
         return "llama-server" + (f" {builds.describe(session.build, *_span(session))}" if known else "")
-    name = {"vllm": "vLLM", "sglang": "SGLang"}.get(session.engine, session.engine)
+    name = engines.title(session.engine)
     return f"{name} {session.version}" if session.version else name
 
 

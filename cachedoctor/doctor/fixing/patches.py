@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from cachedoctor.doctor.fixing.fixes import asked_of
 from cachedoctor.knowledge.cmdline import is_program
+from cachedoctor.knowledge.engines import SERVERS
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError, Fix, Launcher, Session
 from cachedoctor.report.launchers import text_files, yaml_file
@@ -64,7 +65,7 @@ def _the_one(found: list[Command], path: str, name: str | None) -> Command:
     if len(chosen) == 1:
         return chosen[0]
     if not found:
-        what = "nothing in it starts llama-server, vLLM or SGLang"
+        what = f"nothing in it starts {SERVERS}"
         raise CacheDoctorError(f"--cmdline: {path}: {what}", "give the command line: --cmdline 'llama-server -m ...'")
     names = ", ".join(command.name for command in found[:_NAMED])
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""

@@ -82,11 +82,11 @@ class ResultFolder:
             inside = os.listdir(self.path)
             if inside and MARK not in inside:
                 raise CacheDoctorError(f"{self.path}: holds other things", "give a new folder with -o")
+            self.put_head()  # first: without it the next run takes all else for other things
             for name in (*FLEET, PAGES):
                 os.makedirs(os.path.join(self.path, name), exist_ok=True)
                 scratch.clear_files(os.path.join(self.path, name))
             scratch.clear_files(self.path)
-            self.put_head()
             lock = os.open(os.path.join(self.path, ".lock"), os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             raise self._unwritable(error) from error

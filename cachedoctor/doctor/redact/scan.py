@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from cachedoctor.doctor.explain import versioned
 from cachedoctor.engines.catalogue.logger import Vocabulary
 from cachedoctor.engines.catalogue.spans import Recognised, Spans
-from cachedoctor.engines.detect import ENGINES, Engine
+from cachedoctor.engines.detect import ENGINES
+from cachedoctor.engines.engine_record import Engine
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.redaction import holes
 
@@ -46,7 +46,9 @@ Reader = TypeVar("Reader", bound=Reads)
 
 @cache
 def _reader(engine: Engine) -> EngineReader:
-    words = versioned.vocabulary(engine.name)
+    if engine.words is None:
+        raise LookupError(f"{engine.name} has no words for its lines")
+    words = engine.words()
     files = frozenset(name for row in words.rows for name in _FILE.findall(row.sample.encode()))
     return EngineReader(words, Spans(engine.reader().catalogue), files)
 
@@ -91,11 +93,11 @@ class EngineLines(_Lines[EngineReader]):
     """The lines of vLLM and SGLang in one log."""
 
     def __init__(self) -> None:
-        super().__init__([engine for engine in ENGINES if engine.name in versioned.NAMES], _reader)
+        super().__init__([engine for engine in ENGINES if engine.words], _reader)
 
 
 class ProgramLines(_Lines[ProgramReader]):
     """The lines of the small programs around llama.cpp in one log."""
 
     def __init__(self) -> None:
-        super().__init__([engine for engine in ENGINES if engine.name not in versioned.NAMES], _program)
+        super().__init__([engine for engine in ENGINES if not engine.words], _program)

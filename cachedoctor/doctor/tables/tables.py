@@ -10,6 +10,7 @@ from cachedoctor.doctor.analysis.run import chains, source_of
 from cachedoctor.doctor.tables.events import Listing
 from cachedoctor.inputs.sources.base import SourceError, Told, unheard
 from cachedoctor.inputs.sources.unpack import MAX_BYTES
+from cachedoctor.knowledge.engines import PATTERN
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Report
 from cachedoctor.redaction import sanitize
@@ -22,7 +23,7 @@ _SHARE = 0.2
 """Of the lines that are messages of a server; in what a person asks about a log they are fewer, or come later."""
 _PROMPT = late(rb"\s*+(?:<|\[\s*+\{|\{[^\n]{0,4096}?\"(?:messages|prompt|input)\"\s*+:)")
 """How a prompt begins in which somebody may have pasted a log: with a template's token, or as a body."""
-_MAYBE = late(rb"\b(?:slot|srv|llama|vllm|sglang|INFO|WARN)\b")
+_MAYBE = late(rb"\b(?:slot|srv|llama|" + PATTERN.encode() + rb"|INFO|WARN)\b")
 """What no log of a server lacks; catalogues are compiled only where it stands."""
 
 

@@ -11,6 +11,7 @@ from cachedoctor.doctor.scratch import printable
 from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
 from cachedoctor.doctor.whatif.block_replay import BlockReplay
 from cachedoctor.doctor.whatif.block_setup import BlockSetup, changed, command_line, listed
+from cachedoctor.knowledge.engines import ENGINES, in_blocks
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.whatif import Candidate, ReplayAccount, Simulation, Tuning
 
@@ -20,8 +21,6 @@ _ENOUGH = 0.99
 """Share of the best saving of a setting with which its smallest value is taken."""
 _TIMES = (1.25, 1.5, 2, 3, 4, 6, 8, 16)
 """Of the cache."""
-_SIZES = {"vllm": (128, 64, 32, 16), "sglang": (64, 32, 16, 1)}
-"""Tokens of a block that the engines take everywhere, the largest first."""
 
 
 def simulate(
@@ -87,8 +86,9 @@ def _families(evidence: BlockEvidence) -> Iterator[list[BlockSetup]]:
         return
     if base.tokens is not None:
         larger = [int(times * base.tokens) // base.block for times in _TIMES]
-        yield [replace(base, tokens=n * base.block, blocks_given=n if base.engine == "vllm" else None) for n in larger]
-    yield [replace(base, block=size, blocks_given=_same_memory(base, size)) for size in _SIZES[base.engine]
+        counted = in_blocks(base.engine)
+        yield [replace(base, tokens=n * base.block, blocks_given=n if counted else None) for n in larger]
+    yield [replace(base, block=size, blocks_given=_same_memory(base, size)) for size in ENGINES[base.engine].block_sizes
            if size < base.block]  # fmt: skip
 
 

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cachedoctor.diagnosis.replay.vllm_blocks import SentPrompt
+from cachedoctor.diagnosis.replay.block_cache import SentPrompt
 from cachedoctor.doctor.analysis.run import source_of
 from cachedoctor.doctor.extras.body_sums import salt_of
 from cachedoctor.doctor.extras.extra_inputs import load
-from cachedoctor.doctor.whatif.block_setup import NAMES, BlockEngine, BlockSetup
+from cachedoctor.doctor.whatif.block_setup import BlockSetup
 from cachedoctor.inputs.sources.unpack import MAX_BYTES
 from cachedoctor.knowledge.builds import is_hybrid, is_sliding
+from cachedoctor.knowledge.engines import ENGINES, in_blocks
 from cachedoctor.model import CacheDoctorError, SamplePeriod, Session
 from cachedoctor.model.measured import Answer
 from cachedoctor.model.whatif import Placed
@@ -110,7 +111,7 @@ def read_bodies(asking: BlockAsking, session: Session, what: str) -> tuple[list[
 
 
 def _refused(what: str, hint: str, session: Session) -> CacheDoctorError:
-    return CacheDoctorError(f"{NAMES[session.engine]}: {what}", hint, REFUSED)
+    return CacheDoctorError(f"{ENGINES[session.engine].title}: {what}", hint, REFUSED)
 
 
 # ---- the server
@@ -122,7 +123,7 @@ def one_run(path: str, sessions: Sequence[Session]) -> Session:
     Raises:
         CacheDoctorError: it is of several.
     """
-    known = [one for one in sessions if one.engine in NAMES]
+    known = [one for one in sessions if one.engine in ENGINES]
     busy = [one for one in known if one.periods or one.answers] or known
     if len(busy) > 1:
         raise CacheDoctorError(
@@ -160,16 +161,14 @@ def _unlike(session: Session) -> list[tuple[str, object]]:
 
 
 def _setup(session: Session) -> tuple[BlockSetup, frozenset[str]]:
-    vllm = session.engine == "vllm"
-    engine: BlockEngine = "vllm" if vllm else "sglang"
-    said = session.setting("block_size") if vllm else session.setting("page_size")
-    caching = session.setting("prefix_caching") if vllm else session.setting("radix_cache")
+    facts = ENGINES[session.engine]
+    said, caching = session.setting(facts.block_setting), session.setting(facts.cache_setting)
     tokens, override = session.setting("kv_tokens"), _line_of(session, "blocks_override")
-    assumed = set() if isinstance(said, int) else {"block-size" if vllm else "page-size"}
+    assumed = set() if isinstance(said, int) else {facts.block_option}
     if caching is None:
-        assumed.add("enable-prefix-caching" if vllm else "disable-radix-cache")
-    block = said if isinstance(said, int) and said > 0 else _BLOCK if vllm else 1
-    setup = BlockSetup(engine, session.version, block, tokens if isinstance(tokens, int) else None)
+        assumed.add(facts.cache_option)
+    block = said if isinstance(said, int) and said > 0 else facts.block_default
+    setup = BlockSetup(facts.name, session.version, block, tokens if isinstance(tokens, int) else None)
     if isinstance(override, int) and override > 0:
         setup = msgspec.structs.replace(setup, blocks_given=override)
     return msgspec.structs.replace(setup, caching=caching is not False), frozenset(assumed)
@@ -234,7 +233,8 @@ def _said(
         return _paired([one for file in given for one in file.answers.each], requests, session), None
     sums = compared(session, requests)
     if sums is None:
-        hint = "give the responses of the same requests: --responses FILE (vLLM: --enable-prompt-tokens-details)"
+        blocks = next(known for name, known in ENGINES.items() if in_blocks(name))
+        hint = f"give the responses of the same requests: --responses FILE ({blocks.title}: {blocks.usage_option})"
         raise _refused("the log does not say how much was reused", hint, session)
     return [None] * len(requests), sums
 
@@ -245,7 +245,7 @@ def compared(session: Session, requests: Sequence[SentPrompt]) -> SaidTokens | N
     Raises:
         CacheDoctorError: the bodies have more or fewer prompt tokens.
     """
-    sums = None if session.engine == "vllm" and len(requests) > _ROLLING else _sums(session)
+    sums = None if ENGINES[session.engine].table == "samples" and len(requests) > _ROLLING else _sums(session)
     if sums is None:
         return None
     (prompt, within, reused), ours = sums, sum(len(one.tokens) for one in requests)
@@ -269,7 +269,7 @@ def _paired(each: Sequence[Answer], requests: Sequence[SentPrompt], session: Ses
 
 def _sums(session: Session) -> tuple[int, int, int] | None:
     """Prompt tokens, by how many they may be off, and reused ones; None where the log does not say."""
-    if session.engine == "sglang":
+    if ENGINES[session.engine].table == "batches":
         batches = [one for one in session.periods if not isinstance(one, SamplePeriod)]
         reused = sum(one.cached_tokens for one in batches)
         return (reused + sum(one.new_tokens for one in batches), 0, reused) if batches else None

@@ -5,15 +5,17 @@ from __future__ import annotations
 from functools import cached_property
 from typing import NamedTuple
 
-from cachedoctor.diagnosis.replay import sglang_radix, vllm_blocks
+from cachedoctor.diagnosis.replay import block_cache, radix_cache
 from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
 from cachedoctor.diagnosis.replay.traffic import Asked, Traffic
 from cachedoctor.doctor.whatif.accounts import LEAST_COUNTED
 from cachedoctor.doctor.whatif.block_evidence import REFUSED, BlockEvidence
-from cachedoctor.doctor.whatif.block_setup import NAMES, OPTIONS, BlockSetup, listed
+from cachedoctor.doctor.whatif.block_setup import OPTIONS, BlockSetup, listed
+from cachedoctor.knowledge.engines import ENGINES, in_blocks, title
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.whatif import MOST_WRONG, ReplayAccount, ReplayedConversation, ReplayFit, ReplaySetting
 
+_COUNTED = ", ".join(f"{e.title} with {e.usage_option}" for e in ENGINES.values()).replace(" with", " says it with", 1)
 MOST_WRONG_SUM = 0.02
 """Share of the prompt tokens by which the sum of a replay may be off where the log says sums only: errors of single
 requests, which may cancel out, are not seen then."""
@@ -63,11 +65,11 @@ class BlockReplay:
             return [_Served(0, 0, fit) for fit in fits]
         # A prompt that the server refuses is not in its cache.
         kept = [one for one, fit in zip(prompts, fits, strict=True) if fit]
-        if setup.engine == "vllm":
-            blocks = vllm_blocks.serve(kept, vllm_blocks.BlockSettings(setup.block, setup.tokens))
+        if in_blocks(setup.engine):
+            blocks = block_cache.serve(kept, block_cache.BlockSettings(setup.block, setup.tokens))
             found = iter([(one.reused, one.endless) for one in blocks])
         else:
-            pages = sglang_radix.serve(kept, sglang_radix.RadixSettings(setup.block, setup.tokens))
+            pages = radix_cache.serve(kept, radix_cache.RadixSettings(setup.block, setup.tokens))
             found = iter([(one.reused, one.endless) for one in pages])
         return [_Served(*(next(found) if fit else (0, 0)), fit) for fit in fits]
 
@@ -119,12 +121,12 @@ class BlockReplay:
         return fit
 
     def _refuse(self, fit: ReplayFit) -> None:
-        name, whole = NAMES[self.evidence.setup.engine], len(self.evidence.prompts)
+        name, whole = title(self.evidence.setup.engine), len(self.evidence.prompts)
         sums = self.evidence.sums is not None
         if not sums and fit.requests < max(1, LEAST_COUNTED * whole):
             raise CacheDoctorError(
                 f"{name}: {fit.requests:,} of {whole:,} responses say what was reused: too few to trust a replay",
-                "vLLM says it with --enable-prompt-tokens-details, SGLang with --enable-cache-report", REFUSED,
+                _COUNTED, REFUSED,
             )  # fmt: skip
         most = MOST_WRONG_SUM if sums else MOST_WRONG
         if fit.wrong_tokens <= most * fit.prompt_tokens:

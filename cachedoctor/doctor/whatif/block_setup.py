@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from cachedoctor.knowledge.engines import title
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.session import release
 
-BlockEngine = Literal["vllm", "sglang"]
-NAMES: dict[str, str] = {"vllm": "vLLM", "sglang": "SGLang"}
 _MOST = 1 << 40
 
 
 class BlockSetup(msgspec.Struct, frozen=True):
     """A server whose cache is made of blocks (vLLM) or pages (SGLang)."""
 
-    engine: BlockEngine
+    engine: str
     version: str | None
     block: int
     """Tokens of a block, or of a page."""
@@ -87,9 +86,9 @@ _SGLANG = (
         "disable-radix-cache", _switch, lambda one: not one.caching, lambda one, on: replace(one, caching=not on)
     ),
 )  # fmt: skip
-OPTIONS: dict[BlockEngine, tuple[_Option, ...]] = {"vllm": _VLLM, "sglang": _SGLANG}
+OPTIONS: dict[str, tuple[_Option, ...]] = {"vllm": _VLLM, "sglang": _SGLANG}
 """In the order in which they are applied: the number of blocks is one of the size that is then."""
-_BYTES: dict[BlockEngine, tuple[str, ...]] = {
+_BYTES: dict[str, tuple[str, ...]] = {
     "vllm": ("gpu-memory-utilization", "kv-cache-memory-bytes", "kv-cache-dtype"),
     "sglang": ("mem-fraction-static", "kv-cache-dtype"),
 }
@@ -118,7 +117,7 @@ def _read(base: BlockSetup, word: str) -> tuple[str, int | bool]:
         raise _unknown(base, name)
     if base.version is not None and release(base.version) < release(option.since):
         raise CacheDoctorError(
-            f"{name}: {NAMES[base.engine]} {base.version} has no --{name}", f"there is one from {option.since} on"
+            f"{name}: {title(base.engine)} {base.version} has no --{name}", f"there is one from {option.since} on"
         )
     value = option.read(text.strip() if equals else None)
     if value is None:
@@ -134,7 +133,7 @@ def _unknown(base: BlockSetup, name: str) -> CacheDoctorError:
         return CacheDoctorError(
             f"{name}: the log does not say how many tokens that would hold", f"say how many: {size}=N"
         )
-    return CacheDoctorError(f"{name}: no option of {NAMES[base.engine]} that the replay knows", f"it knows {known}")
+    return CacheDoctorError(f"{name}: no option of {title(base.engine)} that the replay knows", f"it knows {known}")
 
 
 def listed(setup: BlockSetup) -> dict[str, int | float | bool | str]:

@@ -22,11 +22,11 @@ from cachedoctor.doctor.findings.history import PromptSpeed
 from cachedoctor.doctor.replaying import from_bodies, from_log
 from cachedoctor.doctor.replaying.recorded_settings import recorded
 from cachedoctor.doctor.whatif.block_evidence import BlockAsking, BlockEvidence, from_sessions
-from cachedoctor.doctor.whatif.block_setup import NAMES
 from cachedoctor.doctor.whatif.block_trace import BlockTraffic, traced
 from cachedoctor.inputs.sources.base import Told, unheard
 from cachedoctor.inputs.sources.unpack import MAX_BYTES
 from cachedoctor.knowledge.cmdline import settings as said_by
+from cachedoctor.knowledge.engines import BOTH, ENGINES, title
 from cachedoctor.model import CacheDoctorError, Finding, Given, Judged, Request, Session
 from cachedoctor.model.whatif import Placed
 from cachedoctor.prompts import conversations, inputs
@@ -144,7 +144,7 @@ def _gather(
     report = analyzer.finish()
     if errors:
         raise errors[0]
-    others = sorted({one.engine for one in report.sessions} & set(NAMES))
+    others = sorted({one.engine for one in report.sessions} & set(ENGINES))
     if others and not hearing.requests:
         return of_blocks(_beside(asking), report.sessions)
     _refuse_several(asking, hearing)
@@ -159,7 +159,7 @@ def _beside(asking: Asking) -> BlockAsking:
 
 
 def _no_blocks(asking: BlockAsking, sessions: Sequence[Session]) -> NoReturn:
-    names = " and ".join(sorted({NAMES[one.engine] for one in sessions if one.engine in NAMES}))
+    names = " and ".join(sorted({title(one.engine) for one in sessions if one.engine in ENGINES}))
     raise CacheDoctorError(f"{asking.path}: is a log of {names}", "what is asked is about a llama-server", 3)
 
 
@@ -192,9 +192,7 @@ def _refuse_several(asking: Asking, hearing: _Hearing) -> None:
     path = asking.paths[0]
     _refuse_nothing(path, len(hearing.requests))
     if asking.responses:
-        raise CacheDoctorError(
-            "--responses goes with logs of vLLM and SGLang", "llama-server's log says what it reused"
-        )
+        raise CacheDoctorError(f"--responses goes with logs of {BOTH}", "llama-server's log says what it reused")
     servers = {(one.origin or "") for one in hearing.sessions.values()}
     if len(servers) > 1:
         raise CacheDoctorError(

@@ -125,9 +125,11 @@ class Prefix(msgspec.Struct, frozen=True, gc=False):
     """Its bounds as the log gives them, before reuse has a say; equal where it is exact."""
     least: int | None = None
     """Its lower bound, where no more is known."""
+    source: str | None = None
+    """What it was derived from, where it was not printed."""
 
 
-class Held(msgspec.Struct, frozen=True, gc=False):
+class SlotContent(msgspec.Struct, frozen=True, gc=False):
     """What the slot held, and what is known of the common prefix with it, after the choice of the slot is read."""
 
     tokens: int | None
@@ -183,7 +185,7 @@ def counts(seen: Observed, *, shifted: bool) -> Counts:
     return Counts(prompt, cached, processed, derived)
 
 
-def held_content(seen: Observed) -> Held:
+def held_content(seen: Observed) -> SlotContent:
     """What the slot held by the lines up to the first batch: its own, a prompt from the RAM cache, a file's."""
     choice = seen.choice
     tokens, thread, prefix, similarity, keep = (
@@ -198,10 +200,10 @@ def held_content(seen: Observed) -> Held:
         same = next((c for c in choice.candidates if c[0] and abs(c[1] / c[0] - found_keep) < 0.0006), None)
         tokens, prefix = same if same is not None else (None, None)
         thread, similarity, keep = None, found_sim, found_keep
-    return Held(tokens, thread, prefix, similarity, keep)
+    return SlotContent(tokens, thread, prefix, similarity, keep)
 
 
-def prefix(seen: Observed, found: Held, numbers: Counts, facts: Facts, *, shown: bool) -> Prefix:
+def prefix(seen: Observed, found: SlotContent, numbers: Counts, facts: Facts, *, shown: bool) -> Prefix:
     """Fill in the common prefix where it was not printed: from a threshold, the rounded shares, what was reused.
 
     ``shown``: checkpoint lines would be in this log, so that their absence means that nothing cut the reuse short.
@@ -210,7 +212,7 @@ def prefix(seen: Observed, found: Held, numbers: Counts, facts: Facts, *, shown:
     if cached is not None and seen.reused_chunks:
         cached = max(0, cached - seen.reused_chunks)  # moved there by --cache-reuse, not part of the prefix
     shares, whole = _from_shares(found, numbers.prompt), _all_reused(seen, facts, shown=shown)
-    between, least, exact, near = shares, None, lcp is not None, None
+    between, least, exact, near, source = shares, None, lcp is not None, None, None
     if lcp is not None:
         between = (lcp, lcp)
     elif seen.checks and "images" not in facts.shows:  # images may take fewer positions than tokens (M-RoPE)
@@ -221,19 +223,19 @@ def prefix(seen: Observed, found: Held, numbers: Counts, facts: Facts, *, shown:
             between = shares = by_refusals(seen, found.f_keep)
     if near is not None:
         lcp, exact = near[0], near[0] == near[1]
-        numbers.derived["common_prefix_tokens"] = "checkpoint threshold + n_swa"
+        source = "checkpoint threshold + n_swa"
     elif lcp is None and between is not None and shares is not None:
         lcp = _within(between, cached if whole is not False else None, found.tokens)
-        numbers.derived["common_prefix_tokens"] = "similarity and f_keep"
+        source = "similarity and f_keep"
     elif lcp is None and cached and (whole or cached == found.tokens):
         lcp = cached  # nothing reused may also mean cache_prompt = false
-        numbers.derived["common_prefix_tokens"] = "cached"
+        source = "cached"
     elif lcp is None and seen.truncate_failed_at is not None:
         lcp, exact = seen.truncate_failed_at, True
-        numbers.derived["common_prefix_tokens"] = "where the memory could not be cut"
+        source = "where the memory could not be cut"
     if lcp is not None and cached is not None and cached > lcp:
         lcp = cached
-    return Prefix(lcp, exact, between, least)
+    return Prefix(lcp, exact, between, least, source)
 
 
 def _with_threshold(
@@ -282,7 +284,7 @@ def _within(between: tuple[int, int], reused: int | None, length: int | None) ->
     return length if length is not None and low <= length <= high else (low + high + 1) // 2
 
 
-def _from_shares(found: Held, prompt: int | None) -> tuple[int, int] | None:
+def _from_shares(found: SlotContent, prompt: int | None) -> tuple[int, int] | None:
     """Bounds of the common prefix from ``similarity`` and ``f_keep``, each rounded to three decimals.
 
     It is no longer than the prompt, nor than what the slot held.

@@ -1,7 +1,8 @@
 """From what was printed of a request to the request: counts, common prefix, conversation, loss, in this order.
 
-``settle`` reads what the log printed (``Observed``) and what is known of the server (``Facts``); what earlier requests
-left behind is ``Past``, which learns from each.
+``settle`` reads what the log printed (``Observed``), what is known of the server (``Facts``) and what earlier requests
+left behind (``ConversationMemory``). It returns what the request changes as ``Effects``; only the conversations learn
+on the way.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from msgspec.structs import replace
 from cachedoctor.engines.llamacpp import accounting
 from cachedoctor.engines.llamacpp import accounting as intervals
 from cachedoctor.engines.llamacpp import accounting as losses
-from cachedoctor.engines.llamacpp.accounting import NEAR, Counts, Held, Prefix
+from cachedoctor.engines.llamacpp.accounting import NEAR, Counts, Loss, Prefix, SlotContent
 from cachedoctor.engines.llamacpp.conversations.interleaved import KEPT
 from cachedoctor.engines.llamacpp.conversations.join import SPAN, Conversations, Lengths, Moved, Thread
 from cachedoctor.engines.llamacpp.ram_cache import RamCache
-from cachedoctor.engines.llamacpp.slot import IdleSave, Slot
+from cachedoctor.engines.llamacpp.slot import IdleSave, Slot, Stretch
 from cachedoctor.model import Between, Facts, Mark, MarkName, Request
 from cachedoctor.model.log_lines import LogFile
-from cachedoctor.model.observed import Choice, Known, Observed
+from cachedoctor.model.observed import Choice, Dropped, Known, Observed
 
 Marks = Mapping[MarkName, Mark]
 
@@ -39,8 +40,8 @@ _MAX_CLEARED = 64
 """Conversations remembered whose slot was cleared or erased, or whose state was refused; as many as threads."""
 
 
-class Past(msgspec.Struct):
-    """What earlier requests of one life of the server left behind."""
+class ConversationMemory(msgspec.Struct):
+    """What earlier requests of one run of the server left behind."""
 
     conversations: Conversations = msgspec.field(default_factory=Conversations)
     ram: RamCache = msgspec.field(default_factory=RamCache)
@@ -74,6 +75,18 @@ class Past(msgspec.Struct):
             self.asked, self.roomy = facts, _roomy(facts)
         return self.roomy
 
+    def apply(self, effects: Effects) -> None:
+        """Take over what a settled request changes."""
+        self.woken = False
+        self.short = max(self.short, effects.short)
+        if effects.released:
+            self.lengths.append(effects.released)
+        if effects.resumed is not None:
+            self.erased.pop(effects.resumed, None)
+            self.idle_cleared.pop(effects.resumed, None)
+        for length in effects.left_ram:
+            self.ram.forget(length)
+
     def sleep(self, mark: Mark | None) -> None:
         """Forget what the server loses with its memory; ``mark`` is None where there was nothing to lose."""
         self.ram.forget()
@@ -99,15 +112,90 @@ class Past(msgspec.Struct):
         self.refused[thread] = mark
 
 
-class Settled(msgspec.Struct, gc=False):
-    """A request, and the earlier ones of which it showed that they belong to other conversations than was thought."""
+class Content(msgspec.Struct, frozen=True, gc=False):
+    """What the slot held when a request came, and what the prompt has in common with it."""
+
+    numbers: Counts
+    held: SlotContent
+    prefix: Prefix
+    marks: Marks
+    swapped: bool
+    """A prompt came back from the RAM cache."""
+    filled: bool
+    """The slot held what its last request did not leave there: a file's text, as a rule."""
+    held_before: int | None
+    """Conversation whose text a file replaced."""
+    between: Mapping[str, Between]
+    """Bounds of lengths that no line prints."""
+    moved: list[Moved]
+    """Requests that belong to other conversations than was thought."""
+    left_ram: tuple[int | None, ...]
+    """Length of the prompt that left the RAM cache; None where that is unknown."""
+
+
+class Turn(msgspec.Struct, frozen=True, gc=False):
+    """The place of a request in a conversation."""
+
+    thread: Thread | None
+    """None for a new conversation."""
+    number: int
+    reference: int | None
+    """Tokens that could have been reused."""
+    others: int
+    """Further conversations that the prompt could have extended."""
+    held: SlotContent
+    roomy: bool
+    """The RAM cache would have given back a conversation that left its slot."""
+    revised: list[Request]
+    slot_threads: dict[int, int]
+
+
+class History(msgspec.Struct, frozen=True, gc=False):
+    """What happened to the conversation before the request came."""
+
+    refused: bool
+    """The RAM cache had its previous prompt and did not give it back."""
+    reference_lcp: int | None
+    """Common prefix with that."""
+    marks: Marks
+
+
+class Effects(msgspec.Struct, frozen=True, gc=False):
+    """What a settled request changes."""
+
+    slot_threads: dict[int, int]
+    """Slot -> conversation whose text it holds, where that is another than was thought."""
+    kept: list[Dropped]
+    """Dropped checkpoints that belong to the present content of its slot."""
+    stretch: Stretch | None
+    """What it processed of the content of its slot."""
+    released: int | None
+    """Length of its slot after the reply."""
+    resumed: int | None
+    """Conversation that it goes on with."""
+    left_ram: tuple[int | None, ...]
+    short: int
+    """Checkpoints by which its list was too short to keep the one that was missed."""
+    revised: list[Request]
+    """Earlier requests that belong to other conversations than was thought."""
+
+
+class Settled(msgspec.Struct, frozen=True, gc=False):
+    """A request that has ended, and what it changes."""
 
     request: Request
-    revised: list[Request]
+    effects: Effects
 
 
 def settle(
-    seen: Observed, facts: Facts, past: Past, file: LogFile, slot: Slot, slots: Mapping[int, Slot], *, shown: bool
+    seen: Observed,
+    facts: Facts,
+    past: ConversationMemory,
+    file: LogFile,
+    slot: Slot,
+    slots: Mapping[int, Slot],
+    *,
+    shown: bool,
 ) -> Settled:
     """Settle a request that has ended.
 
@@ -116,84 +204,146 @@ def settle(
         facts: what is known of the server at its end.
         past: what earlier requests left.
         file: in which it begins.
-        slot: that processed it; what it holds now is told by the caller.
+        slot: that processed it; the caller changes it by the effects.
         slots: all of the server.
         shown: lines about checkpoints would be in this log.
     """
-    talk, choice = past.conversations, seen.choice
-    revised: list[Request] = []
+    talk = past.conversations
     shifted = seen.shifted or (seen.truncated and not _full(seen, facts))
-    numbers, held = accounting.counts(seen, shifted=shifted), accounting.held_content(seen)
-    swapped, held_before = choice.found_keep is not None, None
-    found: Marks = seen.marks
-    if seen.fresh or seen.n_past is not None:
-        held, held_before, found = _printed_content(seen, held, numbers)
-    other = None
-    if choice.selected_by == "lcp" and not (swapped or seen.n_past is not None or seen.reused_chunks):
-        other = _other_content(held, numbers.prompt, file="slot_files" in facts.shows)
-    if other is not None:
-        held, found, moved = _fill(seen, held, other, past, found)
-        revised = judge_again(moved, seen.index, talk, slots)
-    if swapped and seen.shows_ram:
-        held, moved = _swap(seen, held, numbers.prompt, past)
-        revised = judge_again(moved, seen.index, talk, slots)
-    prefix = accounting.prefix(seen, held, numbers, facts, shown=shown)
-    between: Mapping[str, Between] = {}
-    if held.tokens is None or numbers.prompt is None:
-        held, between = _completed(seen, held, numbers, prefix)
-    roomy = past.is_roomy(facts) and _searches(choice)
-    unseen = not swapped and _came_unseen(seen, held, numbers)
-    if unseen:
-        revised += judge_again(talk.came_back(numbers.cached or 0, seen.first_line), seen.index, talk, slots)
-    elsewhere = (other.thread for other in slots.values() if other is not slot and other.length)
-    lengths = Lengths(
-        numbers.prompt, numbers.cached, prefix.tokens, prefix.exact, held.tokens, held.thread, held.f_keep,
-        seen.first_line, swapped, choice.looked and facts.ram_kept_all(), unseen, roomy,
-    )  # fmt: skip
-    thread, others = talk.join(lengths, elsewhere) if seen.parent is None else (None, 0)
-    if thread is None and not swapped and not facts.starts_cold and talk.began(held.thread):
-        held = replace(held, thread=None)  # it may be this one's, of which earlier turns are missing
-    # Content of unknown origin may have been this conversation's: a log cut at its start shows no first request.
-    cold = thread is None and numbers.prompt is not None and (held.tokens == 0 or held.thread is not None)
-    turn, reference = (0, held.tokens) if thread is None else (thread.turns, thread.total)
-    if other is not None and thread is not None and thread.id == held.thread:
-        reference = held.tokens  # a file takes a conversation back to the turn at which it was saved
-    outcome, lost, client, server = accounting.judge(
-        seen.error, seen.cancelled, numbers.prompt, numbers.cached, prefix.tokens, reference, cold=cold
-    )
-    cut = outcome == "unknown" and seen.parent is None
-    if cut:
-        outcome, lost, client, server = accounting.judge_cut(numbers.cached, prefix, reference)
-    refused, reference_lcp = False, None
-    if thread is not None and held.thread != thread.id:
-        refused, reference_lcp, found = _own_copy(seen, thread.total, past.ram, found)
-    found = _since_then(seen, thread, past, found)
-    if swapped and held.thread is not None and (thread is None or thread.id != held.thread) and "ram" in found:
-        talk.take_copy(held.thread, prefix.tokens or numbers.cached or 0, found["ram"])
-    same = (prefix.exact or (thread is not None and thread.id == held.thread)) and not swapped and other is None
+    found = content(seen, facts, past, shifted=shifted, shown=shown)
+    place = turn(seen, found, facts, past, slot, slots)
+    before = history(seen, place, past, found.marks)
+    held, numbers, thread = place.held, found.numbers, place.thread
+    own = thread is not None and thread.id == held.thread
+    if found.swapped and held.thread is not None and not own and "ram" in before.marks:
+        talk.take_copy(held.thread, found.prefix.tokens or numbers.cached or 0, before.marks["ram"])
     recorded = _is_turn(seen, numbers, shifted=shifted)
     if recorded and thread is None:
         thread = talk.open(seen.slot)
-    request = Request(
-        seen.index, facts.index, file.path, seen.slot, seen.task, seen.first_line, seen.last_line, seen, facts, found,
-        file.before, seen.parent, thread.id if recorded and thread is not None else None,
+    request = build(
+        seen, facts, file, found, place, before, thread.id if recorded and thread is not None else None,
+        shifted=shifted, shown=shown,
+    )  # fmt: skip
+    kept, short = slot.dropped, 0
+    if kept:
+        same = (found.prefix.exact or own) and not found.swapped and not found.filled
+        request, kept, short = _dropped(request, kept, same=same and "slot_file" not in before.marks)
+    # a recurrent checkpoint stands for one position: it cannot be half right
+    stretch = losses.stretch(request) if facts.memory == "swa" else None
+    revised, slot_threads = place.revised, place.slot_threads
+    if recorded and thread is not None:
+        request, later, slot_threads = _recorded(request, thread, talk, slots, slot_threads, roomy=place.roomy)
+        revised = revised + later
+    resumed = None if place.thread is None else place.thread.id
+    return Settled(
+        request,
+        Effects(slot_threads, kept, stretch, seen.released_tokens, resumed, found.left_ram, short, revised),
+    )
+
+
+def content(seen: Observed, facts: Facts, past: ConversationMemory, *, shifted: bool, shown: bool) -> Content:
+    """What the slot held, what the prompt has in common with it, and the token counts."""
+    choice = seen.choice
+    found: Marks = seen.marks
+    moved: list[Moved] = []
+    left_ram: tuple[int | None, ...] = ()
+    numbers, held = accounting.counts(seen, shifted=shifted), accounting.held_content(seen)
+    derived, prompt = numbers.derived, numbers.prompt
+    swapped, held_before = choice.found_keep is not None, None
+    if seen.fresh or seen.n_past is not None:
+        held, held_before, found = _printed_content(seen, held)
+        if "slot_file" in found and held.tokens is None and prompt and held.similarity and held.f_keep:
+            held = replace(held, tokens=round(held.similarity * prompt / held.f_keep))
+            derived["held_tokens"] = "similarity and f_keep"
+    other = None
+    if choice.selected_by == "lcp" and not (swapped or seen.n_past is not None or seen.reused_chunks):
+        other = _other_content(held, prompt, file="slot_files" in facts.shows)
+    if other is not None:
+        held, found, moved = _fill(seen, held, other, past, found)
+    if swapped and seen.shows_ram:
+        held, moved, left_ram = _swap(seen, held, prompt, past)
+    prefix = accounting.prefix(seen, held, numbers, facts, shown=shown)
+    if prefix.source is not None:
+        derived["common_prefix_tokens"] = prefix.source
+    between: Mapping[str, Between] = {}
+    if held.tokens is None or prompt is None:
+        held, between, source = _completed(seen, held, numbers, prefix)
+        if source is not None:
+            derived["held_tokens"] = source
+    return Content(numbers, held, prefix, found, swapped, other is not None, held_before, between, moved, left_ram)
+
+
+def turn(
+    seen: Observed, found: Content, facts: Facts, past: ConversationMemory, slot: Slot, slots: Mapping[int, Slot]
+) -> Turn:
+    """Whose turn the request is."""
+    talk, choice, held, numbers, prefix = past.conversations, seen.choice, found.held, found.numbers, found.prefix
+    roomy = past.is_roomy(facts) and _searches(choice)
+    unseen = not found.swapped and _came_unseen(seen, held, numbers)
+    moved = found.moved
+    if unseen:
+        moved = [*moved, *talk.came_back(numbers.cached or 0, seen.first_line)]
+    revised, slot_threads = judge_again(moved, seen.index, talk, slots, {}) if moved else ([], {})
+    elsewhere = (
+        slot_threads.get(other.id, other.thread) for other in slots.values() if other is not slot and other.length
+    )
+    lengths = Lengths(
+        numbers.prompt, numbers.cached, prefix.tokens, prefix.exact, held.tokens, held.thread, held.f_keep,
+        seen.first_line, found.swapped, choice.looked and facts.ram_kept_all(), unseen, roomy,
+    )  # fmt: skip
+    thread, others = talk.join(lengths, elsewhere) if seen.parent is None else (None, 0)
+    if thread is None and not found.swapped and not facts.starts_cold and talk.began(held.thread):
+        held = replace(held, thread=None)  # it may be this one's, of which earlier turns are missing
+    number, reference = (0, held.tokens) if thread is None else (thread.turns, thread.total)
+    if found.filled and thread is not None and thread.id == held.thread:
+        reference = held.tokens  # a file takes a conversation back to the turn at which it was saved
+    return Turn(thread, number, reference, others, held, roomy, revised, slot_threads)
+
+
+def loss(seen: Observed, found: Content, place: Turn) -> Loss:
+    """Outcome and lost tokens, against what could have been reused."""
+    held, numbers, prefix = place.held, found.numbers, found.prefix
+    # Content of unknown origin may have been this conversation's: a log cut at its start shows no first request.
+    new = place.thread is None and numbers.prompt is not None
+    lost = accounting.judge(
+        seen.error, seen.cancelled, numbers.prompt, numbers.cached, prefix.tokens, place.reference,
+        cold=new and (held.tokens == 0 or held.thread is not None),
+    )  # fmt: skip
+    if lost[0] == "unknown" and seen.parent is None:
+        return accounting.judge_cut(numbers.cached, prefix, place.reference)
+    return lost
+
+
+def history(seen: Observed, place: Turn, past: ConversationMemory, marks: Marks) -> History:
+    """What happened since the last turn of the conversation, as marks, and to its copy in the RAM cache."""
+    thread, refused, reference_lcp = place.thread, False, None
+    if thread is not None and place.held.thread != thread.id:
+        refused, reference_lcp, marks = _own_copy(seen, thread.total, past.ram, marks)
+    return History(refused, reference_lcp, _since_then(seen, thread, past, marks))
+
+
+def build(
+    seen: Observed, facts: Facts, file: LogFile, found: Content, place: Turn, before: History, thread: int | None,
+    *, shifted: bool, shown: bool,
+) -> Request:  # fmt: skip
+    """Put the request together."""
+    numbers, held, prefix = found.numbers, place.held, found.prefix
+    outcome, lost, client, server = loss(seen, found, place)
+    return Request(
+        seen.index, facts.index, file.path, seen.slot, seen.task, seen.first_line, seen.last_line, seen, facts,
+        before.marks, file.before, seen.parent, thread,
         numbers.prompt, numbers.cached, numbers.processed, seen.generated_tokens, numbers.derived, seen.prompt_ms,
         held.similarity, held.f_keep, prefix.tokens, prefix.exact, prefix.between,
-        swapped if seen.shows_ram else None, lost, client, server, reference, held.tokens, held.thread, held_before,
-        turn, others, outcome, seen.partial, shifted, shown, None, refused, reference_lcp, between=between,
+        found.swapped if seen.shows_ram else None, lost, client, server, place.reference, held.tokens, held.thread,
+        found.held_before, place.number, place.others, outcome, seen.partial, shifted, shown, None, before.refused,
+        before.reference_lcp, between=found.between,
     )  # fmt: skip
-    if slot.dropped:
-        request = _dropped(request, slot, past, same=same and "slot_file" not in found)
-    if facts.memory == "swa":  # a recurrent checkpoint stands for one position: it cannot be half right
-        slot.processed(losses.stretch(request))
-    if recorded and thread is not None:
-        request, later = _recorded(request, thread, talk, slots, roomy=roomy)
-        revised += later
-    return Settled(request, revised)
 
 
-def _completed(seen: Observed, held: Held, numbers: Counts, prefix: Prefix) -> tuple[Held, Mapping[str, Between]]:
-    """What the slot held, and bounds of lengths that no line prints."""
+def _completed(
+    seen: Observed, held: SlotContent, numbers: Counts, prefix: Prefix
+) -> tuple[SlotContent, Mapping[str, Between], str | None]:
+    """What the slot held, bounds of lengths that no line prints, and where its length is from."""
     found: dict[str, Between] = {}
     shared: Between | None = prefix.between or (None if prefix.least is None else (prefix.least, None))
     if numbers.prompt is None:
@@ -201,30 +351,39 @@ def _completed(seen: Observed, held: Held, numbers: Counts, prefix: Prefix) -> t
         if length is not None and length[0] > 0:
             found["prompt_tokens"] = length
     if held.tokens is not None:
-        return held, found
+        return held, found, None
     span = intervals.held_between(seen, shared, held.f_keep)
     if span is None:
-        return held, found
+        return held, found, None
     low, high = span
     if high is None and low - (numbers.cached or 0) <= NEAR:
-        return held, found  # no more than was reused: how much else there was is unknown
+        return held, found, None  # no more than was reused: how much else there was is unknown
     found["held_tokens"] = span
-    numbers.derived["held_tokens"] = "at least the end of its checkpoints" if high is None else "common prefix / f_keep"
-    return replace(held, tokens=low if high is None else (low + high + 1) // 2), found
+    if high is None:
+        return replace(held, tokens=low), found, "at least the end of its checkpoints"
+    return replace(held, tokens=(low + high + 1) // 2), found, "common prefix / f_keep"
 
 
 def _recorded(
-    request: Request, thread: Thread, talk: Conversations, slots: Mapping[int, Slot], *, roomy: bool
-) -> tuple[Request, list[Request]]:
-    """Note a turn of a conversation; returns it, and the earlier requests that it shows to be another's."""
+    request: Request,
+    thread: Thread,
+    talk: Conversations,
+    slots: Mapping[int, Slot],
+    slot_threads: dict[int, int],
+    *,
+    roomy: bool,
+) -> tuple[Request, list[Request], dict[int, int]]:
+    """Record a turn of a conversation; returns it, the earlier requests that it shows to be another's, and the
+    conversations of slots."""
     talk.record(request, thread, request.seen.released_tokens or 0)
     moved, more = talk.divide(thread, roomy=roomy)
     if more:
         request = talk.replace(replace(request, other_candidates=request.other_candidates + more), thread)
     if not moved:
-        return request, []
-    revised = judge_again(moved, request.index, talk, slots)
-    return next((m.turn.request for m in moved if m.turn.request.index == request.index), request), revised
+        return request, [], slot_threads
+    revised, slot_threads = judge_again(moved, request.index, talk, slots, slot_threads)
+    request = next((m.turn.request for m in moved if m.turn.request.index == request.index), request)
+    return request, revised, slot_threads
 
 
 def _roomy(facts: Facts) -> bool:
@@ -258,7 +417,7 @@ def _is_turn(seen: Observed, numbers: Counts, *, shifted: bool) -> bool:
 # ---- what the slot held
 
 
-def _printed_content(seen: Observed, held: Held, numbers: Counts) -> tuple[Held, int | None, Marks]:
+def _printed_content(seen: Observed, held: SlotContent) -> tuple[SlotContent, int | None, Marks]:
     """What the slot held where a file may have changed it: by what is printed, compared with what it was left with.
 
     Returns it with the conversation whose text was replaced, and the marks.
@@ -272,31 +431,29 @@ def _printed_content(seen: Observed, held: Held, numbers: Counts) -> tuple[Held,
             marks, before = {**marks, "slot_file": marks["n_past"]}, held.thread
             held = replace(held, thread=seen.known_length.thread)
         held = replace(held, tokens=seen.n_cache, prefix=seen.n_past)
-    if "slot_file" in marks and held.tokens is None and numbers.prompt and held.similarity and held.f_keep:
-        held = replace(held, tokens=round(held.similarity * numbers.prompt / held.f_keep))
-        numbers.derived["held_tokens"] = "similarity and f_keep"
     return held, before, marks
 
 
-def _swap(seen: Observed, held: Held, prompt: int | None, past: Past) -> tuple[Held, list[Moved]]:
+def _swap(
+    seen: Observed, held: SlotContent, prompt: int | None, past: ConversationMemory
+) -> tuple[SlotContent, list[Moved], tuple[int | None, ...]]:
     """A better prompt came from RAM and left it: find whose it was, now that the prompt's length is known.
 
-    Returns what the slot held then, and the requests that were judged as turns of that conversation and belong to
-    another.
+    Returns what the slot held then, the requests that were judged as turns of that conversation and belong to another,
+    and the length of what left the RAM cache, None where that is unknown.
     """
     keep, similarity = held.f_keep, held.similarity
     if not keep or not similarity or not prompt:
-        return held, []
+        return held, [], ()
     total = held.tokens or similarity * prompt / keep
     slack = 1 if held.tokens else 2 + 0.001 * prompt / keep
     thread, moved = _owner(total, slack, seen, past, file=False)
-    past.ram.forget(None if thread is None else thread.total)  # which one is gone may be unknown
-    if thread is not None:
-        held = replace(held, thread=thread.id, tokens=thread.total)
-    return held, moved
+    if thread is None:
+        return held, moved, (None,)
+    return replace(held, thread=thread.id, tokens=thread.total), moved, (thread.total,)
 
 
-def _other_content(held: Held, prompt: int | None, *, file: bool) -> tuple[int, int] | None:
+def _other_content(held: SlotContent, prompt: int | None, *, file: bool) -> tuple[int, int] | None:
     """Bounds of what the slot held by the shares of its choice, where its last request cannot have left that there.
 
     ``file``: the server has read slot files; a slot of unknown content holds one.
@@ -312,8 +469,8 @@ def _other_content(held: Held, prompt: int | None, *, file: bool) -> tuple[int, 
 
 
 def _fill(
-    seen: Observed, held: Held, span: tuple[int, int], past: Past, marks: Marks
-) -> tuple[Held, Marks, list[Moved]]:
+    seen: Observed, held: SlotContent, span: tuple[int, int], past: ConversationMemory, marks: Marks
+) -> tuple[SlotContent, Marks, list[Moved]]:
     """A slot holds what its last request did not leave there, and no line says where that is from.
 
     It is from a file; or the slot was not emptied, as it was thought to be. Returns what it held, the marks, and the
@@ -332,13 +489,15 @@ def _fill(
     return replace(held, tokens=None, thread=None if earlier is None else earlier.id), marks, moved
 
 
-def _owner(total: float, slack: float, seen: Observed, past: Past, *, file: bool) -> tuple[Thread | None, list[Moved]]:
+def _owner(
+    total: float, slack: float, seen: Observed, past: ConversationMemory, *, file: bool
+) -> tuple[Thread | None, list[Moved]]:
     """The conversation that left so many tokens, and the requests that were judged as its next turns until now."""
     thread = past.conversations.by_total(total, slack, seen.first_line)
     return (thread, []) if thread is not None else past.conversations.split(total, slack, seen.first_line, file=file)
 
 
-def _came_unseen(seen: Observed, held: Held, numbers: Counts) -> bool:
+def _came_unseen(seen: Observed, held: SlotContent, numbers: Counts) -> bool:
     """Whether more was reused than the slot held of the prompt, in a log that hides what the RAM cache gives back."""
     cached, prompt, choice = numbers.cached, numbers.prompt, seen.choice
     if cached is None or prompt is None or cached <= KEPT or seen.shows_ram or seen.reused_chunks:
@@ -367,27 +526,24 @@ def _own_copy(seen: Observed, reference: int, ram: RamCache, marks: Marks) -> tu
 # ---- what was lost before it came
 
 
-def _since_then(seen: Observed, thread: Thread | None, past: Past, marks: Marks) -> Marks:
+def _since_then(seen: Observed, thread: Thread | None, past: ConversationMemory, marks: Marks) -> Marks:
     """Marks of what happened since the last turn of the conversation: the server slept, its idle slot was cleared, its
     state was too large for the RAM cache."""
-    if seen.released_tokens:
-        past.lengths.append(seen.released_tokens)
     if seen.stale is not None:
         marks = {**marks, "stale": seen.stale[0]}
     slept = past.slept
     if slept is not None and (past.woken if thread is None else thread.ended < slept.line):
         marks = {**marks, "slept": slept}
-    past.woken = False
     if thread is not None and thread.taken is not None:
         marks = {**marks, "ram_taken": thread.taken.mark}
     too_large = None if thread is None else past.refused.get(thread.id)
     if too_large is not None and too_large.line < seen.marks["start"].line:
         marks = {**marks, "too_large": too_large}
-    erased = None if thread is None else past.erased.pop(thread.id, None)
+    erased = None if thread is None else past.erased.get(thread.id)
     if erased is not None:
         marks = {**marks, "slot_erased": erased}
     if thread is not None and past.idle_cleared:
-        found = past.idle_cleared.pop(thread.id, None)
+        found = past.idle_cleared.get(thread.id)
         if found is not None and seen.choice.found_keep is None:
             cleared, saved = found
             if saved.gone_at is not None and seen.evictions >= saved.gone_at:
@@ -395,18 +551,20 @@ def _since_then(seen: Observed, thread: Thread | None, past: Past, marks: Marks)
     return marks
 
 
-def _dropped(request: Request, slot: Slot, past: Past, *, same: bool) -> Request:
-    """Find the dropped checkpoint that would have helped, and forget those of text that is gone.
+def _dropped(request: Request, dropped: list[Dropped], *, same: bool) -> tuple[Request, list[Dropped], int]:
+    """Find the dropped checkpoint that would have helped.
 
     ``same``: the slot held this conversation. Where another's text was held a swap from RAM may be hidden, unless the
-    prefix is printed.
+    prefix is printed. Returns the request, the checkpoints whose text is still there, and how much longer the list had
+    to be.
     """
-    missed = losses.missed(request, slot.dropped) if same else None
-    if missed is not None and missed.tokens - (request.cached_tokens or 0) > NEAR:
-        past.short = max(past.short, missed.behind)
+    missed = losses.missed(request, dropped) if same else None
     start, kept = request.marks["start"].line, (request.common_prefix_tokens or 0) if same else 0
-    slot.keep([d for d in slot.dropped if d.line > start or d.tokens <= kept])
-    return request if missed is None else replace(request, dropped=missed)
+    left = [d for d in dropped if d.line > start or d.tokens <= kept]
+    if missed is None:
+        return request, left, 0
+    short = missed.behind if missed.tokens - (request.cached_tokens or 0) > NEAR else 0
+    return replace(request, dropped=missed), left, short
 
 
 # ---- requests that belong to other conversations
@@ -445,18 +603,24 @@ def follow(
     )  # fmt: skip
 
 
-def judge_again(moved: list[Moved], current: int, talk: Conversations, slots: Mapping[int, Slot]) -> list[Request]:
+def judge_again(
+    moved: list[Moved], current: int, talk: Conversations, slots: Mapping[int, Slot], slot_threads: dict[int, int]
+) -> tuple[list[Request], dict[int, int]]:
     """Judge requests again, as turns of the conversation that they really belong to; returns those that may change.
 
     The report keeps what it said of those that are final: it can no longer be taken back. ``current``: number of the
-    request that showed it.
+    request that showed it. ``slot_threads``: slot -> conversation, where it is another than the slot's; returned with
+    those that the move adds.
     """
-    revised = []
+    revised, owners = [], dict(slot_threads)
     for move in moved:
         before = move.turn.request
         slot = slots.get(before.slot)
-        if slot is not None and slot.thread == before.thread and slot.length == before.seen.released_tokens:
-            slot.belongs_to(move.thread)
+        if slot is not None and (owners.get(slot.id, slot.thread), slot.length) == (
+            before.thread,
+            before.seen.released_tokens,
+        ):
+            owners[slot.id] = move.thread
         reference = move.total or before.held_tokens
         outcome, lost, client, server = accounting.judge(
             before.seen.error, before.seen.cancelled, before.prompt_tokens, before.cached_tokens,
@@ -471,4 +635,4 @@ def judge_again(moved: list[Moved], current: int, talk: Conversations, slots: Ma
         talk.take_back(move, again)
         if before.index != current and current - before.index < SPAN:
             revised.append(again)
-    return revised
+    return revised, owners

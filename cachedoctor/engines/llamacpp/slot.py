@@ -1,32 +1,25 @@
 """One slot, from the choice of a prompt to its release: IDLE -> looked at -> chosen -> running -> released -> IDLE.
 
-Every transition is a method with plain values. The only writer of ``Slot``, ``Choice`` and ``Observed``. Lines of the
-log become calls of these methods in ``lines.py`` (one line) and ``blocks.py`` (several lines at once).
+Every transition is a method with plain values. What a line says of the request alone, ``Observed`` records. Lines of
+the log become calls of these methods in ``lines.py`` (one line) and ``fused.py`` (several lines at once).
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from cachedoctor.engines.llamacpp.client_lines import Overlong
 from cachedoctor.model import Mark, MarkName
 from cachedoctor.model.bounds import SHARE
-from cachedoctor.model.observed import UNCHOSEN, Asked, Check, Choice, Dropped, Known, Observed, Progressed, SelectedBy
+from cachedoctor.model.observed import MAX_CHECKS, UNCHOSEN, Asked, Choice, Dropped, Observed, SelectedBy
 
-_FOUND: frozenset[MarkName] = frozenset({"cached", "forced", "restored", "timing"})
-"""Marks of a request that end its search for a checkpoint."""
 MAX_POSITIONS = 32
 """Positions of checkpoints remembered per slot; builds without check lines hold 8."""
-MAX_CHECKS = 256
-"""Checked checkpoints kept per request; a list holds 32 by default."""
 MAX_CANDIDATES = 256
 """Prompts of the RAM cache that are listed for one request."""
 _MAX_DROPPED = 256
 """Dropped checkpoints remembered per slot; a conversation drops about one a turn once its list is full."""
 _MAX_STRETCHES = 64
 """Requests of a slot remembered since its content last came from elsewhere."""
-_MAX_TEXT = 2000
-"""Characters kept of an ``old:`` / ``new:`` line."""
 
 
 class Stretch(msgspec.Struct, gc=False, frozen=True):
@@ -52,8 +45,8 @@ class IdleSave(msgspec.Struct, gc=False):
     """Evictions of the session after which this copy is gone for certain; None when unknown."""
 
 
-class Before(msgspec.Struct):
-    """What one life of a server has shown until now."""
+class RunMemory(msgspec.Struct):
+    """What one run of a server has shown until now."""
 
     shows_ram: bool = False
     """Lines that say whether the RAM prompt cache was searched."""
@@ -110,27 +103,13 @@ class Slot(msgspec.Struct):
         """Whether no request is processed here."""
         return self.open is None or self.released
 
-    @property
-    def untimed(self) -> bool:
-        """Whether nothing says how long its request took: not even that the client went away."""
-        seen = self.open
-        return (
-            seen is not None
-            and seen.generated_tokens is None
-            and seen.processed_tokens is None
-            and not (seen.cancelled or seen.error)
-        )
-
     def serves(self, task: int) -> bool:
         """Whether it works on this task, or waits for its last lines."""
         return self.open is not None and self.open.task == task
 
-    def has_begun(self, message: str) -> bool:
-        """Whether its request has this line of its beginning, or one that comes behind it."""
-        marks = self.open.marks if self.open is not None else {}
-        order: tuple[MarkName, ...] = ("forced", "cached", "restored", "check", "n_past", "prompt", "select")
-        behind = {"new_prompt": 6, "npast_posmin": 5}.get(message, 7)
-        return any(name in marks for name in order[:behind])
+    def request_of(self, task: int) -> Observed | None:
+        """Its open request, if it is of this task."""
+        return self.open if self.open is not None and self.open.task == task else None
 
     # ---- the choice
 
@@ -143,7 +122,7 @@ class Slot(msgspec.Struct):
         return True
 
     def take_over(self, choice: Choice | None) -> None:
-        """Its choice was printed in the lines before a new life of the server showed."""
+        """Its choice was printed in the lines before a new run of the server showed."""
         self.choice = choice
 
     def overlook(self) -> None:
@@ -225,7 +204,7 @@ class Slot(msgspec.Struct):
 
     # ---- the request
 
-    def launch(self, index: int, task: int, mark: Mark, asked: Asked, before: Before, *, partial: bool) -> None:
+    def launch(self, index: int, task: int, mark: Mark, asked: Asked, before: RunMemory, *, partial: bool) -> Observed:
         """A request starts (or, ``partial``, this line of it is the first in the log)."""
         choice, shows_ram = self.choice, before.shows_ram
         if choice is None:
@@ -241,88 +220,18 @@ class Slot(msgspec.Struct):
         if before.evicted is not None:
             marks["evicted"] = before.evicted
         counts = before.makes_checkpoints
-        self.open = Observed(
+        self.open = request = Observed(
             index, self.id, task, first, mark.line, marks, choice, self.length, self.thread,
             self.checkpoints if counts else None, self.positions if counts else [], self.positions_known,
             not self.used, self.evictions, shows_ram, asked, partial,
         )  # fmt: skip
-        self.open.prompt_tokens = choice.n_prompt
+        request.prompt_tokens = choice.n_prompt
         self.used, self.released = True, False
+        return request
 
-    def passed_over(self, thread: int | None) -> None:
-        """An idle slot held this conversation when this one was chosen, and is emptied now."""
-        if self.open is not None and thread is not None:
-            self.open.passed_over = (*self.open.passed_over, thread)
-
-    def child(self) -> None:
-        """Its request is one of several choices of a request that is launched next."""
-        if self.open is not None:
-            self.open.parent = -1
-
-    def adopt(self, task: int) -> None:
-        """The request of which its own is a choice has the number ``task``."""
-        if self.open is not None and self.open.parent == -1:
-            self.open.parent = task
-
-    def at(self, line: int) -> None:
-        """A line of its request stands here."""
-        if self.open is not None:
-            self.open.last_line = line
-
-    def prompt(self, tokens: int, context: int, mark: Mark) -> None:
-        """Length of the prompt, and of the context that it has to fit into."""
+    def fit(self, context: int) -> None:
+        """Its context has this many tokens, by the line of a prompt."""
         self.context = context
-        if self.open is not None:
-            self.open.last_line = mark.line
-            self.open.prompt_tokens = tokens
-            self.open.marks["prompt"] = mark
-
-    def cut(self, tokens: int, mark: Mark) -> None:
-        """Up to b6628 an over-long prompt is cut in the middle; what is left counts."""
-        if self.open is not None:
-            self.open.prompt_tokens, self.open.cut_prompt = tokens, True
-            self.open.marks["cut"] = mark
-
-    def sampled(self, tokens: int) -> None:
-        """Length of the prompt as the sampler has it; the prompt's own line comes first."""
-        if self.open is not None and self.open.prompt_tokens is None:
-            self.open.prompt_tokens = tokens
-
-    @property
-    def waits_for_progress(self) -> bool:
-        """Whether nothing was printed yet of how far its prompt is."""
-        return self.open is not None and self.open.progress is None
-
-    def progress(self, said: Progressed) -> None:
-        """How far the prompt is, for the first time."""
-        if self.open is not None and self.open.progress is None and 0 < said.share <= 1:
-            self.open.progress = said
-
-    def n_past(self, lcp: int, held: int, oldest: int, mark: Mark, known: Known | None) -> None:
-        """Common prefix and content as printed when the memory may be unable to go back."""
-        if self.open is not None:
-            self.open.n_past, self.open.n_cache, self.open.oldest_position = lcp, held, oldest
-            self.open.known_length = known
-            self.open.marks["n_past"] = mark
-
-    def batch(self, cached: int, mark: Mark) -> None:
-        """The first batch says what was reused; the line is repeated for every batch."""
-        seen = self.open
-        if seen is not None and "cached" not in seen.marks:
-            seen.last_line = mark.line
-            seen.marks["cached"] = mark
-            seen.cached_tokens = cached
-
-    def batch_of_unknown(self, mark: Mark) -> None:
-        """The log begins inside the request: this may be any of its batches."""
-        if self.open is not None:
-            self.open.marks["cached"] = mark
-
-    def truncate_failed(self, at: int | None, mark: Mark) -> None:
-        """The memory could not be cut at the end of the common prefix: nothing is reused."""
-        if self.open is not None and self.open.truncate_failed_at is None:
-            self.open.truncate_failed_at, self.open.cached_tokens = at, 0
-            self.open.marks["failed"] = mark
 
     def force(self, mark: Mark) -> None:
         """Full re-processing is forced, and every checkpoint is erased."""
@@ -332,80 +241,16 @@ class Slot(msgspec.Struct):
             self.open.forced = True
             self.open.marks["forced"] = mark
 
-    def chunk(self, tokens: int) -> None:
-        """--cache-reuse moved a piece of the prompt."""
-        if self.open is not None:
-            self.open.reused_chunks += tokens
-
-    def differs(self, text: str, mark: Mark, *, old: bool) -> None:
-        """Text around the divergence, of what the slot held (``old``) or of the prompt."""
-        if self.open is None:
-            return
-        if old:
-            self.open.old_text, self.open.marks["old"] = text[:_MAX_TEXT], mark
-        else:
-            self.open.new_text, self.open.marks["new"] = text[:_MAX_TEXT], mark
-
     def image(self) -> None:
         """Images are encoded for its request."""
         if self.open is not None:
             self.open.images = True
 
-    def shift(self, mark: Mark) -> None:
-        """The context is shifted."""
-        if self.open is not None:
-            self.open.shifted = True
-            self.open.marks["shift"] = mark
-
-    def misplaced(self, mark: Mark) -> None:
-        """The memory does not end where a batch of its request begins."""
-        if self.open is not None:
-            self.open.marks["positions"] = mark
-
-    def place(self, *, stored: int | None = None, batch: int | None = None) -> None:
-        """Where the memory ended, or where the batch began."""
-        if self.open is not None:
-            self.open.stored_position = self.open.stored_position if stored is None else stored
-            self.open.batch_position = self.open.batch_position if batch is None else batch
-
     # ---- context checkpoints
 
-    def checked(self, checks: list[Check], tried: int, mark: Mark) -> None:
-        """Checkpoints were looked at: ``tried`` of them, of which ``checks`` are kept; ``mark``: the first line."""
-        seen = self.open
-        if seen is not None:
-            seen.tried = (seen.tried or 0) + tried
-            seen.reach = max(seen.reach, *(check.pos_max + 1 for check in checks))
-            seen.checks = [*seen.checks, *checks[: MAX_CHECKS - len(seen.checks)]]
-            seen.marks.setdefault("check", mark)
-
-    def restored(self, pos_min: int, pos_max: int, past: int | None, mark: Mark) -> None:
-        """A checkpoint was restored; it may stand for text that an earlier request changed."""
-        seen = self.open
-        if seen is None:
-            return
-        seen.restored = (seen.restored or 0) + 1
-        seen.restored_at, seen.restored_past = (pos_min, pos_max), past
-        seen.reach = max(seen.reach, pos_max + 1)
-        seen.marks["restored"] = mark
-        stale = None if seen.choice.found_keep is not None else self._stale(pos_max)
-        if stale is not None:
-            seen.stale = (stale.mark, stale.diverged)
-
-    @property
-    def searching(self) -> bool:
-        """Whether checkpoints were looked at, and what its request reuses is not known yet."""
-        seen = self.open
-        return seen is not None and bool(seen.checks) and seen.marks.keys().isdisjoint(_FOUND)
-
-    def restore_failed(self, tokens: int, mark: Mark) -> None:
-        """A checkpoint that covers ``tokens`` tokens could not be restored."""
-        if self.open is not None:
-            self.open.restore_failed = tokens
-            self.open.marks["checkpoint_failed"] = mark
-
-    def _stale(self, end: int) -> Stretch | None:
-        """The request that changed text which a checkpoint up to position ``end`` still stands for.
+    def stale(self, end: int) -> tuple[Mark, int] | None:
+        """The request that changed text which a checkpoint up to position ``end`` still stands for: its line, and
+        where it diverged.
 
         It was made by a request that processed its last position and made checkpoints at all; where one that came later
         diverged from the slot's content before that position and made none, the checkpoint is older than the text.
@@ -413,7 +258,7 @@ class Slot(msgspec.Struct):
         makers = [i for i, s in enumerate(self.stretches) if s.start <= end < s.end and s.created]
         if not makers:
             return None  # made for earlier content, which was swapped in from RAM with its checkpoints
-        return next((s for s in self.stretches[makers[-1] + 1 :] if s.diverged < end), None)
+        return next(((s.mark, s.diverged) for s in self.stretches[makers[-1] + 1 :] if s.diverged < end), None)
 
     def created(self, count: int, pos_min: int, pos_max: int, limit: int, line: int) -> None:
         """Its request made checkpoints, the last of them here; the server's list holds ``limit``."""
@@ -466,35 +311,10 @@ class Slot(msgspec.Struct):
 
     # ---- the end
 
-    def timed(self, ms: float | None, processed: int, mark: Mark) -> None:
-        """The prompt's timing line; inf and nan are printed for nothing processed."""
-        if self.open is not None:
-            self.open.last_line = mark.line
-            self.open.processed_tokens = processed
-            self.open.prompt_ms = ms
-            self.open.marks["timing"] = mark
-
-    def awaits(self, computed: int | None) -> bool:
-        """Whether a timing line with so many prompt tokens fits what is open; None: whether the reply's line does."""
-        seen = self.open
-        if seen is None or computed is None:
-            return seen is not None and seen.processed_tokens is not None and seen.generated_tokens is None
-        known = seen.prompt_tokens is not None and seen.cached_tokens is not None
-        return known and seen.processed_tokens is None and seen.prompt_tokens == (seen.cached_tokens or 0) + computed
-
     def answer(self, task: int, line: int) -> None:
         """The head of the timing block; ``grep slot`` leaves its lines out, which have no prefix (up to b9093)."""
         if self.open is not None and self.open.task == task:
             self.open.answered, self.open.last_line = True, line
-
-    def generated(self, ms: float | None, tokens: int, line: int) -> bool:
-        """The reply's timing line; returns whether the request is over: up to b6628 its release comes first."""
-        if self.open is None:
-            return False
-        self.open.last_line = line
-        self.open.generated_tokens = tokens
-        self.open.reply_ms = ms
-        return self.released
 
     def release(self, tokens: int, truncated: bool, mark: Mark) -> bool:
         """The slot is released; returns whether nothing more is to come, as the timing lines were before it."""
@@ -507,26 +327,8 @@ class Slot(msgspec.Struct):
         self.released = True
         return seen.generated_tokens is not None or seen.cancelled or seen.error is not None
 
-    def cancel(self, line: int) -> None:
-        """The client went away."""
-        if self.open is not None and self.open.error is None:
-            self.open.cancelled, self.open.last_line = True, line
-
-    def fail(self, error: Overlong | None, mark: Mark) -> None:
-        """An error is sent for its request: an over-long prompt, or (None) another one."""
-        seen = self.open
-        if seen is None:
-            return
-        seen.error = "other" if error is None else "context-overflow"
-        seen.last_line, seen.marks["error"] = mark.line, mark
-        if error is not None and error.tokens is not None:
-            seen.error_tokens, seen.error_limit = error.tokens, error.limit
-
-    def end(self, *, lost: bool) -> Observed | None:
-        """Give the request away. ``lost``: its end is not in the log."""
-        seen = self.open
-        if seen is None:
-            return None
+    def end(self, seen: Observed, *, lost: bool) -> Observed:
+        """Give its open request away. ``lost``: its end is not in the log."""
         if self.released and self._refused(seen):
             seen.error, seen.error_tokens, seen.error_limit = "context-overflow", seen.prompt_tokens, self.context
         self.open, self.released, self.ended = None, False, seen.task

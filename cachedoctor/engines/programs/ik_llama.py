@@ -13,7 +13,7 @@ import msgspec
 from cachedoctor.engines.answering import AnswerTracker, Program
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
-from cachedoctor.engines.looks import Literals
+from cachedoctor.engines.engine_record import Literals
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheSample, PrefillBatch, Session
 

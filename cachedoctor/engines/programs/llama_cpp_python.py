@@ -8,7 +8,7 @@ from __future__ import annotations
 from cachedoctor.engines.answering import AnswerTracker, Program
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
-from cachedoctor.engines.looks import Literals
+from cachedoctor.engines.engine_record import Literals
 
 ROWS: list[R] = [
     R("hit", "llama_cpp_python", 0, 0, "O0", "Llama.generate: {reused:count} prefix-match hit, remaining {computed:count} prompt tokens to eval",

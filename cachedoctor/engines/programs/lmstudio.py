@@ -8,7 +8,7 @@ from __future__ import annotations
 from cachedoctor.engines.answering import AnswerTracker, Program
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
-from cachedoctor.engines.looks import Literals
+from cachedoctor.engines.engine_record import Literals
 
 ROWS: list[R] = [
     R("restore", "lmstudio", 0, 0, "D0", "Prompt cache restore: cached_tokens={cached:count} uncached_tokens={left:d} lifetime_efficiency={lifetime:f}%",

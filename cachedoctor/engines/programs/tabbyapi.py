@@ -9,7 +9,7 @@ from __future__ import annotations
 from cachedoctor.engines.answering import AnswerTracker, Program
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
-from cachedoctor.engines.looks import Literals
+from cachedoctor.engines.engine_record import Literals
 from cachedoctor.knowledge.late_patterns import late
 
 ROWS: list[R] = [

@@ -1,1 +1,19 @@
 """SGLang: its log has batches of several requests, and requests only where --log-requests is on."""
+
+from cachedoctor.engines.engine_record import Either, Literals, package
+from cachedoctor.knowledge.late_patterns import late
+
+ENGINE = package(
+    "sglang",
+    Either(
+        late(rb"\[(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:[.,]\d+)?(?: [A-Z_]{2,8}\d{1,4})*\] "),
+        Literals(
+            b"Prefill batch",
+            b"new fill batch",
+            sure=late(
+                rb"(?m:^[ \t]{0,16}(?:(?:\[gpu(?:_id)?=\d{1,3}\] )?Prefill batch[.,] #new-seq: \d"
+                rb"|new fill batch\. #seq: \d))"
+            ),
+        ),
+    ),
+)

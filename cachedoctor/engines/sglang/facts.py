@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Set
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from cachedoctor.engines import callers
+from cachedoctor.diagnosis.account.asking import count_caller
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.knowledge import literals
 from cachedoctor.knowledge.late_patterns import late
@@ -68,7 +68,7 @@ def count(session: Session, event: Event) -> None:
     name = "anthropic_requests" if path == _ANTHROPIC else "chat_requests" if path in _OTHERS else None
     if name is None:
         return
-    callers.count(session, str(event.fields["path"]), str(event.fields["host"]))
+    count_caller(session, str(event.fields["path"]), str(event.fields["host"]))
     known = session.settings.get(name)
     if known is None:
         session.settings[name] = Setting(1, event.line, event.text[:_ACCESS_MOST_TEXT])

@@ -8,6 +8,7 @@ which the wording was seen. Rows are data: no code here.
 from __future__ import annotations
 
 from cachedoctor.engines.catalogue.base import Message as R
+from cachedoctor.engines.sglang.facts import HEAD
 
 ROWS: list[R] = [
     # batches
@@ -211,3 +212,11 @@ ROWS: list[R] = [
     R("access", "sglang", 403, 523, "I403", 'INFO: {host:host} - "{method:method} {path:url} HTTP/{http:word}" {status:d} {reason:text}',
       '[2026-07-04 04:31:24] INFO:     127.0.0.1:49294 - "POST /v1/chat/completions HTTP/1.1" 200 OK'),
 ]
+
+_CLOCK = rb"(?!(?:Receive|Finish): |\{)[^\n\[\"']*+(?:\[(?!" + HEAD + rb")[^\n\[\"']*+)*+\[" + HEAD
+PREFIX = rb"(?:\[gpu(?:_id)?=\d{1,3}\] |" + _CLOCK + rb")"
+"""Up to ``[2026-07-04 04:31:24 DP0 TP0] ``, with a progress bar glued before it; ``[gpu=0] `` in the middle of 2024.
+
+Behind a quote stands text of a user: requests are logged without a prefix in 0.5.8 to 0.5.11, and a prompt may hold
+a log.
+"""

@@ -1,18 +1,16 @@
-"""Turns events of an SGLang log into sessions, periods, batches and answers.
-
-What lines say is read in the modules beside: ``ranks`` (who wrote a line), ``facts`` (settings), ``batches`` and
-``streams`` (prefill), ``request_log``, ``versions``.
-"""
+"""Turns events of an SGLang log into sessions, periods, batches and answers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from cachedoctor.engines.catalogue.base import Event, Message
+from cachedoctor.engines.catalogue.logger import LoggerCatalogue
+from cachedoctor.engines.catalogue.scanner import Plan
+from cachedoctor.engines.engine_record import Reader
 from cachedoctor.engines.sglang import facts, streams
-from cachedoctor.engines.sglang import facts as access
-from cachedoctor.engines.sglang import facts as versions
 from cachedoctor.engines.sglang.facts import Writer, writer_of
+from cachedoctor.engines.sglang.messages import PREFIX, ROWS
 from cachedoctor.engines.sglang.request_log import RequestLog
 from cachedoctor.engines.sglang.streams import Chunks, Stream
 from cachedoctor.model import CacheSample, Mark, PrefillBatch, Session, Setting
@@ -51,7 +49,7 @@ class Tracker:
     def _forget(self) -> None:
         self._running = False
         self._started: Mark | None = None
-        self._versions = versions.ANY
+        self._versions = facts.ANY
         self._mixed = False
         self._wordings: set[Message] = set()
         self._shapes: set[tuple[str, ...]] = set()
@@ -70,7 +68,7 @@ class Tracker:
         self._narrow(session, facts.learn(session, event))
         if event.row is not None and event.row not in self._wordings:
             self._wordings.add(event.row)
-            self._narrow(session, versions.seen_in(event.row.first, event.row.last))
+            self._narrow(session, facts.seen_in(event.row.first, event.row.last))
         self._running |= event.message in _RUNS
         handler = _HANDLERS.get(event.message)
         if handler is not None:
@@ -99,15 +97,15 @@ class Tracker:
         self._started = _mark(event) if start else None
         return session
 
-    def _narrow(self, session: Session, found: versions.Range) -> None:
+    def _narrow(self, session: Session, found: facts.Range) -> None:
         """Take versions that a line can come from; a build that mixes several has none."""
-        if found == versions.ANY:
+        if found == facts.ANY:
             return
         narrowed = self._versions.both(found)
         self._mixed |= narrowed.empty
-        self._versions = versions.ANY if self._mixed else narrowed
-        session.version_min = versions.text(self._versions.low)
-        session.version_max = versions.text(self._versions.high)
+        self._versions = facts.ANY if self._mixed else narrowed
+        session.version_min = facts.text(self._versions.low)
+        session.version_max = facts.text(self._versions.high)
 
     def _stream(self, session: Session, writer: Writer) -> Stream | None:
         stream = self._streams.get(writer.stream)
@@ -123,7 +121,7 @@ class Tracker:
         names = tuple(pairs)
         if names not in self._shapes and len(self._shapes) < _MOST_SHAPES:
             self._shapes.add(names)
-            self._narrow(session, versions.from_batch(pairs))
+            self._narrow(session, facts.from_batch(pairs))
         if batch.mamba_usage is not None and "hybrid_ssm" not in session.settings:
             facts.put(session, "hybrid_ssm", True, event)
         if batch.swa_usage is not None and "hybrid_swa" not in session.settings:
@@ -175,7 +173,7 @@ class Tracker:
             stream.reset(writer.rank, _mark(event))
 
     def _accessed(self, session: Session, event: Event) -> None:
-        access.count(session, event)
+        facts.count(session, event)
 
     def _received(self, session: Session, event: Event) -> None:
         log = self._log()
@@ -225,3 +223,6 @@ _HANDLERS: dict[str, Callable[[Tracker, Session, Event], None]] = {
     "received": Tracker._received,
     "finished": Tracker._finished,
 }
+
+
+READER = Reader(LoggerCatalogue(ROWS, PREFIX), Plan(frozenset(row.id for row in ROWS)), Tracker)

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from cachedoctor.engines.catalogue.base import Message
 from cachedoctor.engines.catalogue.logger import Field, Prefix, Vocabulary
 from cachedoctor.engines.sglang.fields import MEANINGS, PAIRS, field
-from cachedoctor.engines.sglang.messages import ROWS
-from cachedoctor.engines.sglang.reader import PREFIX
+from cachedoctor.engines.sglang.messages import PREFIX, ROWS
 from cachedoctor.knowledge.late_patterns import late
 
 _BEGIN = late(rb"(?:" + PREFIX + rb")?+[ \t]*+")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 
-from cachedoctor.engines.beginnings import Beginnings
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.knowledge.late_patterns import late
+from cachedoctor.knowledge.texts import longest_prefix
 from cachedoctor.model import Answer, Answers, Session, Setting
 
 _END = late(r"['\"], (?:params: SamplingParams\(|prompt_token_ids: )")
 _HEADER = "x-anthropic-billing-header"
 _HEAD = 4096
 """Characters in which the header stands: before the system prompt."""
+_PROMPTS_MOST = 64
+_PROMPT_BYTES = 4 << 20
+_LONGEST = 1 << 20
+"""Bytes of one prompt that are compared."""
 _LOGGED_PROMPTS_MOST = 10_000
 """Answers that are kept of one server."""
 
@@ -23,6 +27,24 @@ def prompt_in(text: str) -> str | None:
         return None
     ends = [found.start() for found in _END.finditer(text)]
     return text[1 : ends[-1]] if ends else text[1:].rstrip(" \t")
+
+
+class Beginnings:
+    """The latest prompts of one server, kept for how much of a later one they begin with, and never shown."""
+
+    def __init__(self) -> None:
+        self._recent: deque[bytes] = deque()
+        self._size = 0
+
+    def add(self, prompt: bytes) -> int | None:
+        """Take a prompt; give the bytes it shares with the earlier one that shares most, None for the first one."""
+        prompt = prompt[:_LONGEST]
+        best = longest_prefix(prompt, reversed(self._recent))
+        self._recent.append(prompt)
+        self._size += len(prompt)
+        while len(self._recent) > _PROMPTS_MOST or self._size > _PROMPT_BYTES:
+            self._size -= len(self._recent.popleft())
+        return best
 
 
 class LoggedPrompts:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cachedoctor.engines import callers
+from cachedoctor.diagnosis.account.asking import count_caller
 from cachedoctor.engines.catalogue.base import Event
-from cachedoctor.engines.detect import Row
+from cachedoctor.engines.catalogue.logger import LoggerCatalogue
+from cachedoctor.engines.catalogue.scanner import Plan
+from cachedoctor.engines.engine_record import Reader, Row
 from cachedoctor.engines.vllm import facts, log_stats
-from cachedoctor.engines.vllm import facts as versions
-from cachedoctor.engines.vllm import log_stats as prefix
 from cachedoctor.engines.vllm.log_stats import Intervals
 from cachedoctor.engines.vllm.logged_requests import LoggedPrompts, Lookups
+from cachedoctor.engines.vllm.messages import PREFIX, ROWS
 from cachedoctor.engines.vllm.periods import Periods
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheSample, Mark, Session, Setting
@@ -70,7 +71,7 @@ class Tracker:
         elif event.message == "retrieve_short":
             self._lookups.failed()
         elif event.message in _READY:
-            self._intervals.ready(prefix.read(event.text).time)
+            self._intervals.ready(log_stats.read(event.text).time)
         facts.note(session, event)
 
     def continue_in(self, path: str) -> None:
@@ -97,14 +98,14 @@ class Tracker:
             if event.fields["status"] == 200:
                 self._asked = (self._asked or 0) + 1
                 if self.session is not None:
-                    callers.count(self.session, path, event.fields["host"])
+                    count_caller(self.session, path, event.fields["host"])
                 if path.startswith("/v1/messages") and self.session is not None:
                     self.session.settings.setdefault("messages_endpoint", Setting(True, event.line, event.text))
 
     def _sample(self, session: Session, event: Event) -> None:
         text = event.text
-        before = prefix.read(text)
-        versions.narrow(session, before.source, before.file)
+        before = log_stats.read(text)
+        facts.narrow(session, before.source, before.file)
         sample = log_stats.sample(session.index, self._path, event.line, event.fields)
         if log_stats.torn(text, event.fields):
             session.seen.add("stats_torn")
@@ -128,7 +129,7 @@ class Tracker:
 
         A server without a GPU has its blocks in the memory that others swap to: the other rate is its own.
         """
-        sample = CacheSample(session.index, self._path, event.line, time=prefix.read(event.text).iso)
+        sample = CacheSample(session.index, self._path, event.line, time=log_stats.read(event.text).iso)
         sample.hit_rate = log_stats.share(event.fields["gpu_rate"] or event.fields["cpu_rate"])
         self._periods.add(sample, _mark(event))
         self._keep(sample)
@@ -152,3 +153,6 @@ def _early(session: Session, event: Event) -> bool:
 
 def _mark(event: Event) -> Mark:
     return Mark(event.line, event.text[: facts.LONGEST])
+
+
+READER = Reader(LoggerCatalogue(ROWS, PREFIX), Plan(frozenset(row.id for row in ROWS)), Tracker)

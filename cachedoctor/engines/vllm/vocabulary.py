@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from cachedoctor.engines.catalogue.base import Message
 from cachedoctor.engines.catalogue.logger import Prefix, Vocabulary
 from cachedoctor.engines.vllm.fields import MEANINGS, field, pair
-from cachedoctor.engines.vllm.messages import ROWS
-from cachedoctor.engines.vllm.reader import PREFIX
+from cachedoctor.engines.vllm.messages import PREFIX, ROWS
 from cachedoctor.knowledge.late_patterns import late
 
 _BEGIN = late(rb"(?:" + PREFIX + rb")?+[ \t]*+")

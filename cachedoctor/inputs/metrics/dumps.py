@@ -10,13 +10,13 @@ import msgspec
 from cachedoctor.inputs.metrics import sglang, vllm
 from cachedoctor.inputs.metrics.dump import PLACES, START, Dump, Series
 from cachedoctor.inputs.metrics.prometheus import Exposition, Sample, read
+from cachedoctor.knowledge.engines import EITHER, LABELS_EXAMPLE, METRICS_OF_LLAMA, PATTERN
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.texts import sound_json
 from cachedoctor.model import CacheDoctorError
 
 _ENGINES = {"vllm": vllm, "sglang": sglang}
-_LLAMA = "llamacpp"
-_OWN = late(rf"({'|'.join(_ENGINES)}|{_LLAMA})[:_](.+)")
+_OWN = late(rf"({'|'.join(_ENGINES)}|{METRICS_OF_LLAMA})[:_](.+)")
 _ENDING = late(r"_(?:total|created)$")
 _READ = {source: engine.names() for source, engine in _ENGINES.items()}
 _CURL = "curl http://HOST:PORT/metrics > metrics.txt writes one"
@@ -34,10 +34,10 @@ def servers(chunks: Iterable[bytes], path: str) -> list[Dump]:
     found = of(exposition, path)
     if found:
         return found
-    if any(sample.name.startswith(_LLAMA) for sample in exposition.samples):
+    if any(sample.name.startswith(METRICS_OF_LLAMA) for sample in exposition.samples):
         what = f"{path}: /metrics of llama-server, which does not count what was reused"
         raise CacheDoctorError(what, "its log tells more: cachedoctor analyze server.log")
-    raise CacheDoctorError(f"{path}: a dump of /metrics without the counters of vLLM or SGLang", _CURL)
+    raise CacheDoctorError(f"{path}: a dump of /metrics without the counters of {EITHER}", _CURL)
 
 
 def is_only_dump(data: bytes) -> bool:
@@ -60,7 +60,7 @@ def _wanted(name: str) -> bool:
     own = _OWN.fullmatch(name)
     if own is None:
         return name == START
-    return own[1] == _LLAMA or _ENDING.sub("", own[2]) in _READ[own[1]]
+    return own[1] == METRICS_OF_LLAMA or _ENDING.sub("", own[2]) in _READ[own[1]]
 
 
 def _places(exposition: Exposition) -> dict[str | None, list[Sample]]:
@@ -94,7 +94,7 @@ _LEAST_STEP = 15.0
 """Seconds: Prometheus asks servers about as often."""
 _MAX_SAMPLES = 2_000_000
 _NAME = "__name__"
-_SERIES = "(vllm|sglang)[:_].*"
+_SERIES = f"({PATTERN})[:_].*"
 
 
 class _Series(msgspec.Struct):
@@ -143,7 +143,7 @@ def moments(body: bytes, name: str) -> list[tuple[float, Exposition]]:
             f"{name}: does not answer as Prometheus does", "is it the address of Prometheus, e.g. http://HOST:9090?"
         ) from None
     if sum(len(one.values) for one in series) > _MAX_SAMPLES:
-        raise CacheDoctorError(f"{name}: has too many series", "ask for fewer servers, e.g. --match 'job=\"vllm\"'")
+        raise CacheDoctorError(f"{name}: has too many series", f"ask for fewer servers, e.g. --match {LABELS_EXAMPLE}")
     found: dict[float, Exposition] = {}
     for one in series:
         labels = {key: value for key, value in one.metric.items() if key != _NAME}

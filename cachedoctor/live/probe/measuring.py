@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cachedoctor.knowledge.engines import ENGINES
 from cachedoctor.live.probe.connection import Connection
 from cachedoctor.live.probe.plan import Body
 from cachedoctor.model.probed import Measure, ProbedServer, ProbeQuestion, State
@@ -95,7 +96,7 @@ def tokens(at: Connection, server: ProbedServer, model: str | None, body: Body) 
         if not isinstance(text, str):
             return None
         return _ids(_post(at, "/tokenize", {"content": text, "add_special": True, "parse_special": True}))
-    if server.engine == "vllm":
+    if server.engine in ENGINES and ENGINES[server.engine].tokenizes_chats:
         return _ids(_post(at, "/tokenize", {"model": model, "add_generation_prompt": True, **body}))
     return None
 

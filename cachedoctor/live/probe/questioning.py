@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from cachedoctor.knowledge.engines import ENGINES
 from cachedoctor.live.probe import judging, measuring, plan
 from cachedoctor.live.probe import measuring as rendering
 from cachedoctor.live.probe.connection import CHAT, MODELS, Connection, Reply, read
@@ -22,7 +23,7 @@ from cachedoctor.model.report import Tool
 
 _AFTER_MISS = ("first", "again", "turn", "tail", "forced", "head")
 """What is asked of a server that reuses nothing."""
-_COUNTING = {"vllm": "--enable-prompt-tokens-details", "sglang": "--enable-cache-report"}
+_COUNTING = {name: facts.usage_option for name, facts in ENGINES.items()}
 """Options with which a server says what it reused."""
 _CHARS_AT_MOST = 64
 """Characters of a token: a server that cuts prompts still takes more than this leaves of them."""
@@ -230,7 +231,8 @@ class _Run:
         if ask.name == "messages":  # a system message stands beside the others there
             first, *others = ask.body["messages"]
             body |= {"system": first["content"], "messages": others}
-        if ask.body.get("tools") and self.server.engine == "vllm":
+        facts = ENGINES.get(self.server.engine)
+        if ask.body.get("tools") and facts is not None and facts.tools_need_parser:
             body["tool_choice"] = "none"  # "auto" is refused without a parser; tools stand in the prompt all the same
         if self.wanted.model is not None:
             body["model"] = self.wanted.model
@@ -339,9 +341,9 @@ class _Run:
         return True
 
     def _counted(self) -> bool:
-        """Whether the server counts; a vLLM that counts leaves the count out where it is 0."""
+        """Whether the server counts; some servers that count leave the count out where it is 0."""
         counted = any(q.reused_tokens is not None and q.name != "messages" for q in self.asked.values())
-        if counted and self.server.engine == "vllm":
+        if counted and self.server.engine in ENGINES and ENGINES[self.server.engine].omits_zero_usage:
             for name, found in self.asked.items():
                 if name in self.left_out_counts and found.state == "unknown":
                     found.reused_tokens = 0

@@ -8,6 +8,7 @@ from collections import Counter
 import msgspec
 
 from cachedoctor.knowledge.late_patterns import late
+from cachedoctor.prompts.prompt import short
 from cachedoctor.prompts.recognisers.base import Difference, Recognition, shown, snippet
 from cachedoctor.prompts.recognisers.turns import Turn, from_body, from_text, head
 
@@ -70,9 +71,8 @@ _REPLY_OPENING = 64
 """Code points of the longest generation prompt."""
 _REMINDER = late(r"<system-reminder>[^<]*(?:<(?!/?system-reminder>)[^<]*)*</system-reminder>")
 _NAMES = {"": "a message", "tool": "a tool result", "function_call_output": "a tool result", "ipython": "a tool result"}
-
-
 _ROLES = frozenset({"user", "assistant", "system", "developer", "tool", "function", "model"})
+"""Roles of the APIs and of chat templates."""
 
 
 class Histories(msgspec.Struct):
@@ -211,8 +211,8 @@ def message_edited(d: Difference) -> Recognition | None:
 
 
 def _by(role: str) -> str:
-    """Name a role; one that is not of the APIs is the client's word, and quoted as such."""
-    return role if role in _ROLES else f"`{role}`" if role else "nobody"
+    """Name a role; one that is not of the APIs may be a key, and becomes a hash."""
+    return role if role in _ROLES else short(role) if role else "nobody"
 
 
 def other_conversation(d: Difference) -> Recognition | None:

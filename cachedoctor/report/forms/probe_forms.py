@@ -7,6 +7,7 @@ from typing import IO, Literal, get_args
 
 import msgspec
 
+from cachedoctor.knowledge.engines import ENGINES
 from cachedoctor.model.probed import Probe, ProbedServer, ProbeQuestion
 from cachedoctor.report.base import Look
 from cachedoctor.report.text import page as text_table
@@ -24,8 +25,7 @@ _HEADINGS = (
 )
 _ENGINES = {
     "llama.cpp": "llama-server",
-    "vllm": "vLLM",
-    "sglang": "SGLang",
+    **{name: facts.title for name, facts in ENGINES.items()},
     "lmstudio": "LM Studio",
     "ollama": "ollama",
 }

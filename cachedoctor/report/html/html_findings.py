@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.model import Evidence, Finding, Fix, RequestRow, Totals
+from cachedoctor.model import Evidence, Finding, RequestRow
 from cachedoctor.report.html.request_columns import box
 from cachedoctor.report.text.text_safe import cut
-from cachedoctor.report.words import do_now, headlines
-from cachedoctor.report.words.do_now import DoNow
-from cachedoctor.report.words.headlines import Shared
+from cachedoctor.report.view import FindingView
 from cachedoctor.report.words.numbers import count, duration, leading, number, percent, spent_tokens
 
 WIDTH = 1000
@@ -128,8 +126,9 @@ class Line:
 
 @dataclass(slots=True)
 class Shown:
-    """One finding, ready to be written."""
+    """One cause, ready to be written."""
 
+    view: FindingView
     finding: Finding
     anchor: str
     headline: str
@@ -150,58 +149,34 @@ class Shown:
     """Text, and whether it is an address."""
     page: str | None
     """Address of the rule's page."""
-    fixes: list[DoNow]
-    """What to do, in the order in which it is to be tried."""
-    many: str
-    """How many servers have it, where they are several."""
 
 
-def shown(
-    one: Shared,
-    number_: int,
-    rows: dict[int, RequestRow],
-    totals: Totals,
-    page: str | None,
-    summary: str = "",
-    fix: Fix | None = None,
-) -> Shown:
-    """Prepare one cause, which was quoted before.
+def shown(one: FindingView, number_: int, rows: dict[int, RequestRow], pages: str | None) -> Shown:
+    """Prepare one cause.
 
     Args:
         number_: its place among the causes, from 1.
         rows: its requests by their index.
-        totals: sums of the whole log, to say the share of it.
-        page: address of its rule's page.
-        summary: what its rule is about.
-        fix: of its server.
+        pages: what stands before the address of a rule's page; None without links.
     """
-    finding = one.finding
-    primary, said = finding.primary, headlines.claim(finding, summary)
+    finding, primary = one.finding, one.finding.primary
+    page = None if pages is None or one.url is None else pages + one.url
     return Shown(
+        view=one,
         finding=finding,
         anchor=f"finding-{number_}",
-        headline=sentence(headlines.headline(finding, totals, 0, summary)),
-        sentence=sentence(said.sentence),
+        headline=sentence(one.headline()),
+        sentence=sentence(one.claim.sentence),
         claim=sentence(finding.claim),
-        more=sentence(said.more),
+        more=sentence(one.claim.more),
         why=leading(finding.why, _WHY),
-        facts=[*([("Servers", one.servers)] if one.servers else []), *_facts(finding, totals.prompt_ms)],
-        where="" if primary is None else _place(primary),
-        lines=_lines(finding.evidence, primary),
+        facts=_facts(one),
+        where="" if primary is None else f"{name(primary.path)}:{primary.line}",
+        lines=_lines(one),
         strip=strip(one.first, rows),
         references=[(reference, is_address(reference)) for reference in finding.references],
         page=page if page is not None and is_address(page) else None,
-        fixes=_fixes(one.first, fix),
-        many=one.many,
     )
-
-
-def _fixes(finding: Finding, fix: Fix | None) -> list[DoNow]:
-    """Options that stand alone say where they belong."""
-    return [
-        one._replace(text=f"{do_now.belongs(finding)} {one.text}") if one.options and not one.steps else one
-        for one in do_now.every(finding, fix)
-    ]
 
 
 def is_address(text: str) -> bool:
@@ -215,39 +190,31 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _facts(finding: Finding, prompt_ms: float) -> list[tuple[str, str]]:
-    cost = finding.cost
-    # Of a finding about a whole server "seen 1" would say nothing.
-    facts = (
-        [("Requests" if finding.requests else "Seen", number(finding.count))]
-        if finding.count > 1 or finding.requests
-        else []
-    )
+def _facts(one: FindingView) -> list[tuple[str, str]]:
+    cost, prompt_ms = one.finding.cost, one.totals.prompt_ms if one.totals is not None else 0.0
+    facts = [("Servers", one.servers)] if one.servers else []
     if cost.tokens or cost.at_most:
-        facts.insert(0, ("Computed again", spent_tokens(cost)))
+        facts.append(("Computed again", spent_tokens(cost)))
     if cost.tokens and cost.ms is not None:
-        facts.insert(1, ("Prompt time", f"{'' if cost.ms_from == 'depth' else 'about '}{duration(cost.ms)}"))
+        facts.append(("Prompt time", f"{'' if cost.ms_from == 'depth' else 'about '}{duration(cost.ms)}"))
         if prompt_ms:
-            facts.insert(2, ("Of all prompt time", percent(min(cost.ms, prompt_ms), prompt_ms)))
+            facts.append(("Of all prompt time", percent(min(cost.ms, prompt_ms), prompt_ms)))
+    # Of a finding about a whole server "seen 1" would say nothing.
+    if one.finding.count > 1 or one.finding.requests:
+        facts.append(("Requests" if one.finding.requests else "Seen", number(one.finding.count)))
     return facts
 
 
-def _lines(evidence: list[Evidence], primary: Evidence | None) -> list[Line]:
-    """Give them in the order of the log, the file of the proof first."""
-    home = primary.path if primary else ""
+def _lines(one: FindingView) -> list[Line]:
     lines, path = [], None
-    for e in sorted(evidence, key=lambda e: (e.path != home, e.path, e.line)):
+    for e in one.evidence:
         if e.path != path:
             lines.append(Line("", name(e.path), "", False))
             path = e.path
-        lines.append(Line(str(e.line), cut(e.text, _LINE), e.label, e is primary))
+        lines.append(Line(str(e.line), cut(e.text, _LINE), e.label, e is one.finding.primary))
     return lines
 
 
 def name(path: str) -> str:
     """Name an input."""
     return "standard input" if path == "-" else path
-
-
-def _place(evidence: Evidence) -> str:
-    return f"{name(evidence.path)}:{evidence.line}"

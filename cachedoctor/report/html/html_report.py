@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import IO, Any
 
-from cachedoctor.model import Finding, Report, RequestRow, Session, Totals
+from cachedoctor.model import Report, RequestRow, Session, Totals
 from cachedoctor.redaction.sanitize import ShownReport
 from cachedoctor.report.base import Look
 from cachedoctor.report.html import html_findings, html_measured, html_page
@@ -16,13 +16,12 @@ from cachedoctor.report.html.request_table import HEADS, Table
 from cachedoctor.report.html.reuse_chart import Speed, over_time
 from cachedoctor.report.html.timeline import draw
 from cachedoctor.report.text.text_safe import cut
-from cachedoctor.report.words import do_now, traffic_words
-from cachedoctor.report.words.coverage import checked, remarks, undecided
-from cachedoctor.report.words.headlines import shared
+from cachedoctor.report.view import ReportView
+from cachedoctor.report.words import traffic_words
 from cachedoctor.report.words.measurements import measures
 from cachedoctor.report.words.numbers import capital, count, duration, number, percent, unknown_lengths
+from cachedoctor.report.words.remarks import filtered, grouped, remarks, switched_off
 from cachedoctor.report.words.traffic_words import LLAMA, ROWS, whole
-from cachedoctor.report.words.verdicts import filtered, grouped, healthy, leading, switched_off
 
 WIDTH = 1000
 
@@ -41,15 +40,16 @@ class Headline:
     """How recomputed and avoidable go together, where they differ."""
 
 
-def headline(report: Report, split: Tokens) -> Headline:
+def headline(view: ReportView, split: Tokens) -> Headline:
     """Say it in one sentence.
 
     Args:
         split: the prompt tokens of all requests that the totals count.
     """
+    report = view.report
     if not report.totals.requests and any(map(measures, report.sessions)):
-        return Headline(html_measured.title(report), _checked(report), html_measured.tiles(report), [], "")
-    title, lead = _title(report)
+        return Headline(html_measured.title(report), _checked(view), html_measured.tiles(report), [], "")
+    title, lead = _title(view)
     if report.filtered is not None:  # sums are of the whole log, requests are not
         return Headline(title, lead, _tiles(report.totals), [], "")
     if any(session.engine != LLAMA for session in report.sessions):
@@ -57,18 +57,17 @@ def headline(report: Report, split: Tokens) -> Headline:
     return Headline(title, lead, _tiles(report.totals), _bar(split), _note(report.totals, split))
 
 
-def _checked(report: Report) -> str:
+def _checked(view: ReportView) -> str:
     """What stands under measurements."""
-    if report.findings:
+    if view.report.findings:
         return "The log has measurements and no requests: the findings below are about the server as a whole."
-    if undecided(report):
-        return undecided(report)
-    said = checked(report)
-    return f"No findings. {said[:1].upper()}{said[1:]}."
+    if view.undecided:
+        return view.undecided
+    return f"No findings. {view.checked[:1].upper()}{view.checked[1:]}."
 
 
-def _title(report: Report) -> tuple[str, str]:
-    t = report.totals
+def _title(view: ReportView) -> tuple[str, str]:
+    report, t = view.report, view.report.totals
     if not t.requests:
         return "No requests in this log", "Nothing was checked: a log is read from where requests are in it."
     if not t.prompt_tokens:
@@ -84,14 +83,14 @@ def _title(report: Report) -> tuple[str, str]:
             _saved(t),
         )
     reused = percent(t.cached_tokens, t.prompt_tokens)
-    if undecided(report) and not report.findings:
-        return "Cannot tell whether the cache was lost", undecided(report).removeprefix("Cannot tell: ")
-    if leading(report):
+    if view.undecided and not report.findings:
+        return "Cannot tell whether the cache was lost", view.undecided.removeprefix("Cannot tell: ")
+    if view.has_causes:
         return f"{reused} of the prompt tokens were reused", "The findings below cost no tokens that could be counted."
     blind = len({rule.code for rule in report.not_evaluated})
     left = f" {count(blind, 'rule')} could not be evaluated." if blind else ""
-    said, turn = healthy(report), next(iter(report.slowest), None)
-    words = "" if said is None else f"{capital(said.sentence)}."
+    turn = next(iter(report.slowest), None)
+    words = "" if view.healthy is None else f"{capital(view.healthy.sentence)}."
     slow = (
         f" Slowest turn: {traffic_words.split(turn)}; {traffic_words.reason(turn, report)}." if turn is not None else ""
     )
@@ -162,28 +161,14 @@ _PATH = 44
 def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
     """Write the page."""
     report.requests.check()
-    findings = report.findings
-    parts = _Parts(report, findings)
-    totals = report.totals
-    urls = {rule.code: look.pages + rule.url for rule in report.rules} if look.pages is not None else {}
-    summaries = {rule.code: rule.summary for rule in report.rules}
+    view = ReportView(report)
+    parts = _Parts(report)
     page = html_page.render(
         report=report,
         title=", ".join(_short(html_findings.name(i.path)) for i in report.inputs[:2]) or "no input",
-        headline=headline(report, parts.split),
-        findings=[
-            html_findings.shown(
-                one,
-                i,
-                parts.rows,
-                totals,
-                urls.get(one.first.code),
-                summaries.get(one.first.code, ""),
-                do_now.fix_of(one.first, report.fix),
-            )
-            for i, one in enumerate(shared(report, findings), 1)
-        ],
-        leads=bool(leading(report)),
+        headline=headline(view, parts.split),
+        findings=[html_findings.shown(one, i, parts.rows, look.pages) for i, one in enumerate(view.causes, 1)],
+        leads=view.has_causes,
         kinds=KINDS,
         account=whole(report),
         account_words=ROWS,
@@ -191,7 +176,7 @@ def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
         client_heads=traffic_words.HEADS,
         timeline=draw(parts.columns),
         checkpoints_known=parts.columns.checkpoints_known,
-        reuse=over_time(parts.columns, totals.reuse),
+        reuse=over_time(parts.columns, report.totals.reuse),
         speed=parts.speed.draw(),
         rulers=parts.memory.draw(),
         rulers_total=parts.memory.total,
@@ -199,13 +184,13 @@ def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
         lanes=parts.lanes,
         heads=HEADS,
         table=parts.table,
-        names={finding.code: finding.name for finding in findings},
+        names={finding.code: finding.name for finding in report.findings},
         switched_off=switched_off(report.ignored) if report.ignored else "",
         not_evaluated=_open(report),
         sessions=[_session(s) for s in report.sessions[:_LISTED]],
         measured=html_measured.servers(report),
         unmeasured=max(sum(map(measures, report.sessions)) - html_measured.MOST, 0),
-        checked=checked(report),
+        checked=view.checked,
         remarks=remarks(report),
         filtered=filtered(report),
         inputs=sorted(report.inputs, key=lambda i: i.error is None)[:_LISTED],
@@ -216,7 +201,7 @@ def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
 class _Parts:
     """What one pass over the requests leaves behind, bounded whatever their number."""
 
-    def __init__(self, report: Report, findings: list[Finding]) -> None:
+    def __init__(self, report: Report) -> None:
         self.lanes = Lanes(report.sessions)
         self.columns = Columns(self.lanes)
         self.table = Table(self.lanes)
@@ -224,7 +209,7 @@ class _Parts:
         self.memory = CheckpointsChart()
         self.split = NONE
         """Of the requests that the totals count."""
-        wanted = {index for finding in findings for index in finding.requests}
+        wanted = {index for finding in report.findings for index in finding.requests}
         self.rows: dict[int, RequestRow] = {}
         """Requests that findings name."""
         for row in report.requests:

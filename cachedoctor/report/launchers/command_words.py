@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cachedoctor.knowledge import cmdline, server_options
+from cachedoctor.knowledge.engines import PATTERN
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import OptionChange
 
@@ -21,7 +22,7 @@ _WORD = late(r"""(?:[^\s'"\\;|&<>]|\\[^\n]|'[^']*'|"(?:[^"\\]|\\.)*")+""", re.DO
 _COMMENT = late(r"\#[^\n]*")
 _NUMBER = late(r"-\d")
 _LLAMA = late(r"(?:^|[/\\:=])(?:llama-server|server)(?:\.exe)?$", re.IGNORECASE)
-_ENGINE = late(r"(?:^|[/\\])(?:vllm|sglang)$|^(?:vllm|sglang)\.[\w.]+$")
+_ENGINE = late(rf"(?:^|[/\\])(?:{PATTERN})$|^(?:{PATTERN})\.[\w.]+$")
 _ASSIGNMENT = late(r"([A-Za-z_]\w*)=")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from cachedoctor.knowledge import launchers, server_options
+from cachedoctor.knowledge.engines import ENGINES
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.server_options import Name, Option
 from cachedoctor.model import FixStep, Launcher, OptionChange, option_rows
@@ -42,7 +43,7 @@ class Asked(NamedTuple):
     @property
     def server(self) -> str:
         """Name of the program."""
-        return {"vllm": "vllm", "sglang": "sglang"}.get(self.engine, "llama-server")
+        return self.engine if self.engine in ENGINES else "llama-server"
 
 
 class Divided(NamedTuple):

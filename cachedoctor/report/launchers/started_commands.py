@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from cachedoctor.knowledge.engines import ENGINES
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError, Launcher
 from cachedoctor.report.launchers import yaml_file
@@ -27,8 +28,7 @@ _AROUND = late(r"^exec\s+|(?<!\s)\s++\"?\$[@*]\"?$")
 """What belongs to a script and not to its command: pasted into a shell ``exec`` would end that."""
 _IMAGES = (
     (late(r"llama[-_.]?(?:cpp|server)", re.IGNORECASE), ["llama-server"]),
-    (late(r"sglang", re.IGNORECASE), ["sglang", "serve"]),
-    (late(r"vllm", re.IGNORECASE), ["vllm", "serve"]),
+    *((late(name, re.IGNORECASE), [name, "serve"]) for name in ENGINES),
 )
 """Images that start a server by themselves, and what they start: the command holds arguments only."""
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from cachedoctor.knowledge.engines import PATTERN
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError, Launcher, OptionChange
 from cachedoctor.report.launchers.command_words import Word, changed, given, program_at, words
@@ -59,7 +60,7 @@ def _note(sizes: dict[str, int], anchor: str | None, size: int) -> None:
 
 _UNREADABLE = (RecursionError, ValueError, LookupError, AttributeError, TypeError, OverflowError)
 """What PyYAML raises besides its own errors: of ``!!int ''``, ``!!bool x``, ``!!timestamp x``, of lists in lists."""
-_SERVER = late(r"llama[-_.]?(?:cpp|server)|vllm|sglang", re.IGNORECASE)
+_SERVER = late(rf"llama[-_.]?(?:cpp|server)|{PATTERN}", re.IGNORECASE)
 
 
 class Place(NamedTuple):

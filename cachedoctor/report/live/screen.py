@@ -7,6 +7,7 @@ from typing import NamedTuple
 from rich.cells import cell_len
 from rich.text import Text
 
+from cachedoctor.knowledge.engines import BOTH
 from cachedoctor.model import CacheSample, Finding, MeasuredView, PrefillBatch, ServerView, Session, SlotView, View
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.text.concise import cost, lost, outcome, tokens
@@ -66,7 +67,7 @@ _STYLES = {"prompt": "bold green", "reply": "green", "busy": "bold green", "idle
 
 _KEYS = "q ends it and prints the whole report   arrows: other findings   ? help"
 _HELP = (
-    ("slot", "place for one conversation; of vLLM and SGLang an engine or a rank"),
+    ("slot", f"place for one conversation; of {BOTH} an engine or a rank"),
     ("state", "computes a prompt, a reply, or is processing; idle; unknown: no line told of it"),
     ("prompt", "prompt tokens of the request that it computes, else of its last one"),
     ("reused", "how many of them were taken from the cache"),
@@ -365,7 +366,7 @@ def _fix_whole(page: Rows, finding: Finding, most: int) -> None:
     if found is None:
         page.gap()
         return
-    text = " ".join((f"{do_now.belongs(finding)} {found.text}" if found.options else found.text).split("\n"))
+    text = " ".join(found.words.split("\n"))
     label = f"  {found.kind}: "
     words = rows(page.visible(text), max(page.width - len(label), 1), max(page.width - 7, 1))
     commands = found.commands[: max(most - 1, 0)]

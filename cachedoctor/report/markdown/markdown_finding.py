@@ -9,14 +9,13 @@ import re
 from urllib.parse import quote
 
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.model import Finding, Report, RequestRow
+from cachedoctor.model import Finding, RequestRow
 from cachedoctor.redaction import sanitize
 from cachedoctor.redaction.secrets import hidden
 from cachedoctor.report.markdown.markdown_safe import code, details, fenced, prose, table
 from cachedoctor.report.text.text_safe import cut
-from cachedoctor.report.words import do_now, headlines
+from cachedoctor.report.view import FindingView
 from cachedoctor.report.words.do_now import DoNow
-from cachedoctor.report.words.headlines import Shared
 from cachedoctor.report.words.numbers import capital, count
 
 _FORMS = {"sh": "sh", "yaml": "yaml", "ini": "ini"}
@@ -36,25 +35,25 @@ _COLUMNS = {
 }
 
 
-def show(at: int, one: Shared, rows: dict[int, RequestRow], report: Report, pages: str | None) -> list[str]:
+def show(at: int, one: FindingView, rows: dict[int, RequestRow], several: bool, pages: str | None) -> list[str]:
     """Return the parts of one cause.
 
     Args:
         at: its number in the report.
         rows: the requests that it names, and others.
+        several: whether the report is about several servers.
         pages: what stands before the address of a rule to make it a link, if anything.
     """
-    finding, fix = one.finding, do_now.fix_of(one.first, report.fix)
+    finding = one.finding
     about = f"**{finding.severity}**, confidence {finding.confidence}"
     parts = [f"#### {at}. {code(finding.code)} {prose(finding.name)}", f"{about}: {prose(finding.claim)}."]
-    parts += _first_fix(finding, do_now.of_finding(finding, fix))
+    parts += _first_fix(one.step)
     if one.servers:
         parts.append(f"On {prose(one.servers)}")
-    spent = headlines.cost(finding, report.totals)
-    if spent:
-        parts.append(f"Cost: {prose(spent)}")
+    if one.cost:
+        parts.append(f"Cost: {prose(one.cost)}")
     if finding.evidence:
-        parts += [f"Log, {_where(finding, len(report.sessions) > 1)}:", fenced(_evidence(finding))]
+        parts += [f"Log, {_where(finding, several)}:", fenced(_evidence(one))]
     elif finding.path is not None:
         parts.append(f"Log: {code(hidden(finding.path))}; no single line proves it.")
     if finding.diff is not None:
@@ -66,9 +65,9 @@ def show(at: int, one: Shared, rows: dict[int, RequestRow], report: Report, page
         if others:
             parts.append(title)
             parts.append("\n".join(f"- {prose(other.name)}: {prose(other.why)}" for other in others))
-    more = do_now.every(finding, fix)[1:]
+    more = one.steps[1:]
     title = "Other fixes and references" if more else "References"
-    parts.append(details(title, *_fix(finding, more), _references(finding, report, pages)))
+    parts.append(details(title, *_fix(more), _references(one, pages)))
     return parts
 
 
@@ -78,16 +77,14 @@ def _where(finding: Finding, several: bool) -> str:
     return f"{place}, server {line.session + 1}" if several else place
 
 
-def _evidence(finding: Finding) -> list[str]:
-    """The lines in the order of the log, each with what it shows below; ``>`` marks the one that proves the claim."""
-    evidence = finding.evidence
-    wide = max(len(str(e.line)) for e in evidence)
-    primary = finding.primary or evidence[0]
+def _evidence(one: FindingView) -> list[str]:
+    """The lines, each with what it shows below; ``>`` marks the one that proves the claim."""
+    wide = max(len(str(e.line)) for e in one.evidence)
     rows = []
-    for line in sorted(evidence, key=lambda e: (e.path != primary.path, e.path, e.line)):
-        mark = ">" if line is primary else " "
+    for line in one.evidence:
+        mark, below = (">", "^") if line is one.primary else (" ", "-")
         rows.append(f"{mark} {line.line:>{wide}} | {cut(sanitize.withheld(line.text), _LINE)}")
-        rows.append(f"  {'':{wide}} | {'^' if line is primary else '-'} {line.label}")
+        rows.append(f"  {'':{wide}} | {below} {line.label}")
     return rows
 
 
@@ -100,7 +97,7 @@ def _dearest(finding: Finding, rows: dict[int, RequestRow]) -> list[RequestRow]:
     return sorted(found, key=lambda r: (-(r.lost_tokens or 0), -(r.processed_tokens or 0), r.index))
 
 
-def _requests(one: Shared, rows: dict[int, RequestRow]) -> list[str]:
+def _requests(one: FindingView, rows: dict[int, RequestRow]) -> list[str]:
     finding = one.first
     worst = _dearest(finding, rows)
     if not worst:
@@ -129,14 +126,13 @@ def _cell(row: RequestRow, field: str) -> str:
 # ---- what to do
 
 
-def _first_fix(finding: Finding, fix: DoNow | None) -> list[str]:
+def _first_fix(step: DoNow | None) -> list[str]:
     """The first thing to do, as the other formats name it."""
-    if fix is None:
+    if step is None:
         return []
-    if fix.steps:
-        return [*_formed(fix, f"{capital(fix.kind)}: "), *(prose(words) for words in (fix.text, *fix.notes))]
-    words = f"{do_now.belongs(finding)} {fix.text}" if fix.options else fix.text
-    return [f"{capital(fix.kind)}: {prose(words)}", *([fenced(fix.commands, "sh")] if fix.commands else [])]
+    if step.steps:
+        return [*_formed(step, f"{capital(step.kind)}: "), *(prose(words) for words in (step.text, *step.notes))]
+    return [f"{capital(step.kind)}: {prose(step.words)}", *([fenced(step.commands, "sh")] if step.commands else [])]
 
 
 def _formed(fix: DoNow, key: str, indent: str = "") -> list[str]:
@@ -149,26 +145,24 @@ def _formed(fix: DoNow, key: str, indent: str = "") -> list[str]:
     return parts
 
 
-def _fix(finding: Finding, others: list[DoNow]) -> list[str]:
+def _fix(others: list[DoNow]) -> list[str]:
     parts = []
     for other in others:
         if other.steps:
             parts += _formed(other, f"- {prose(other.text)} ", "  ")
             continue
-        words = f"{do_now.belongs(finding)} {other.text}" if other.options else other.text
-        parts.append(f"- {prose(words)}")
+        parts.append(f"- {prose(other.words)}")
         if other.commands:
             parts.append(fenced(other.commands, "sh", "  "))
     return parts
 
 
-def _references(finding: Finding, report: Report, pages: str | None) -> str:
-    rows = [f"- <{r}>" if _ADDRESS.fullmatch(r) else f"- {code(r)}" for r in finding.references]
-    page = next((rule.url for rule in report.rules if rule.code == finding.code), None)
-    if pages is not None and page is not None:
-        rows.append(f"- [page of this rule]({pages}{quote(page)})")
+def _references(one: FindingView, pages: str | None) -> str:
+    rows = [f"- <{r}>" if _ADDRESS.fullmatch(r) else f"- {code(r)}" for r in one.finding.references]
+    if pages is not None and one.url is not None:
+        rows.append(f"- [page of this rule]({pages}{quote(one.url)})")
     else:
-        rows.append(f"- {code(f'cachedoctor explain {finding.code}')}")
+        rows.append(f"- {code(f'cachedoctor explain {one.finding.code}')}")
     return "\n".join(rows)
 
 

@@ -11,13 +11,12 @@ from cachedoctor.redaction.secrets import hidden
 from cachedoctor.report.base import Look
 from cachedoctor.report.markdown.markdown_finding import reproduce, show
 from cachedoctor.report.markdown.markdown_safe import cell, code, details, fenced, prose, table
+from cachedoctor.report.view import FindingView, ReportView
 from cachedoctor.report.words import traffic_words
-from cachedoctor.report.words.coverage import cannot_tell, remarks
-from cachedoctor.report.words.headlines import Shared, shared
 from cachedoctor.report.words.measurements import grid, largest, measures, said
 from cachedoctor.report.words.numbers import computed, count, duration, number, percent, unknown_lengths
+from cachedoctor.report.words.remarks import filtered, grouped, remarks, switched_off
 from cachedoctor.report.words.traffic_words import computed_for
-from cachedoctor.report.words.verdicts import filtered, grouped, leading, switched_off, verdict
 
 MOST = 5
 """Servers; of more, those of which most was measured."""
@@ -63,19 +62,18 @@ _TROUBLE = {traffic_words.LLAMA: "recomputes prompts"}
 
 def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
     """Write the report; parts are separated by an empty line."""
-    out.write(look.encode("\n\n".join(_parts(report, look)) + "\n"))
+    out.write(look.encode("\n\n".join(_parts(ReportView(report), look.pages)) + "\n"))
 
 
-def _parts(report: Report, look: Look) -> list[str]:
-    findings = report.findings
-    found = shared(report, findings)
-    rows = _rows(report, [one.first for one in found])
-    parts = [_title(report, findings), _about(report), "### Name and version", *_servers(report, findings)]
+def _parts(view: ReportView, pages: str | None) -> list[str]:
+    report, found = view.report, view.causes
+    rows = _rows(report, [one.first for one in found[:WHOLE]])
+    parts = [_title(view), _about(view), "### Name and version", *_servers(report)]
     parts += ["### What was measured", *_measured(report)]
-    if findings:
+    if found:
         parts += ["### Findings"]
         for at, one in enumerate(found[:WHOLE], 1):
-            parts += show(at, one, rows, report, look.pages)
+            parts += show(at, one, rows, view.several, pages)
         parts += _brief(found[WHOLE:])
         parts += reproduce([one.first for one in found[:WHOLE]], rows)
     if report.not_evaluated:
@@ -85,17 +83,19 @@ def _parts(report: Report, look: Look) -> list[str]:
 
 def _rows(report: Report, findings: list[Finding]) -> dict[int, RequestRow]:
     """The requests that findings name, by number: one pass over what may be millions."""
-    wanted = {number for finding in findings[:WHOLE] for number in finding.requests}
+    wanted = {number for finding in findings for number in finding.requests}
     return {row.index: row for row in report.requests if row.index in wanted} if wanted else {}
 
 
-def _title(report: Report, findings: list[Finding]) -> str:
-    if not leading(report):
+def _title(view: ReportView) -> str:
+    report = view.report
+    if not view.has_causes:
         names = dict.fromkeys(_server_name(s) for s in report.sessions[:SESSIONS])
-        said = "cannot tell" if cannot_tell(report) is not None else "no cause found" if findings else "no findings"
+        none = "no cause found" if report.findings else "no findings"
+        said = none if view.cannot_tell is None else "cannot tell"
         return f"## {', '.join(names) or _program(traffic_words.LLAMA)}: {said}"
-    engine = traffic_words.of_rule(findings[0].code)
-    return f"## {_program(engine)} {_TROUBLE.get(engine, 'and its prefix cache')}: {prose(findings[0].name)}"
+    engine = traffic_words.of_rule(report.findings[0].code)
+    return f"## {_program(engine)} {_TROUBLE.get(engine, 'and its prefix cache')}: {prose(report.findings[0].name)}"
 
 
 def _server_name(session: Session) -> str:
@@ -110,11 +110,12 @@ def _program(engine: str) -> str:
     return "llama-server" if engine == traffic_words.LLAMA else prose(traffic_words.engine(engine))
 
 
-def _about(report: Report) -> str:
+def _about(view: ReportView) -> str:
+    report = view.report
     lines = sum(info.lines for info in report.inputs)
     read = f"from {count(lines, 'line')} of log" if lines else "from an empty log"
     known = f", {_share(sum(info.recognised for info in report.inputs), lines)} of them recognised" if lines else ""
-    parts = [f"{verdict(report)} Written by cachedoctor {prose(report.tool_version)} {read}{known}."]
+    parts = [f"{view.verdict} Written by cachedoctor {prose(report.tool_version)} {read}{known}."]
     if report.filtered is not None:
         parts.append(filtered(report))
     parts += remarks(report)
@@ -130,10 +131,10 @@ def _about(report: Report) -> str:
 # ---- what the servers are
 
 
-def _servers(report: Report, findings: list[Finding]) -> list[str]:
+def _servers(report: Report) -> list[str]:
     if not report.sessions:
         return ["The log names no server."]
-    told = {evidence.session for finding in findings for evidence in finding.evidence[:1]}
+    told = {evidence.session for finding in report.findings for evidence in finding.evidence[:1]}
     ranked = sorted(report.sessions, key=lambda s: (s.index not in told, not s.n_requests, s.index))
     shown = sorted(ranked[:SESSIONS], key=lambda s: s.index)
     parts = [_server(session, len(report.sessions) > 1) for session in shown]
@@ -228,7 +229,7 @@ def _share(part: float, whole: float) -> str:
     return percent(part, whole).replace("<", "below").replace(">", "above")
 
 
-def _brief(found: list[Shared]) -> list[str]:
+def _brief(found: list[FindingView]) -> list[str]:
     if not found:
         return []
     rows = []

@@ -9,10 +9,10 @@ from cachedoctor.model import Finding, InputInfo, Judged, Request
 from cachedoctor.redaction import sanitize
 from cachedoctor.redaction.sanitize import ShownReport
 from cachedoctor.report.base import Look
-from cachedoctor.report.text.header import place_of
 from cachedoctor.report.text.page import Page
 from cachedoctor.report.text.proof import location
 from cachedoctor.report.text.text_finding import heading
+from cachedoctor.report.view import FindingView, ReportView
 from cachedoctor.report.words.do_now import of_finding
 from cachedoctor.report.words.numbers import count, duration, first_sentence, number
 
@@ -63,8 +63,8 @@ def fix(finding: Finding) -> str:
 
 def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
     """Write a line for each finding, the costliest first."""
-    for finding in report.findings:
-        out.write(_line(finding, report.inputs, place_of(finding, report.sessions), look))
+    for one in ReportView(report).findings:
+        out.write(_line(one, report.inputs, look))
 
 
 def line(finding: Finding, look: Look) -> bytes:
@@ -73,19 +73,20 @@ def line(finding: Finding, look: Look) -> bytes:
     It names its server wherever the wrapper does: nobody knows yet whether others will follow.
     """
     shown = sanitize.mask(finding)
-    return _line(shown, [], shown.origin or "", look)
+    return _line(FindingView(shown, place=shown.origin or ""), [], look)
 
 
-def _line(finding: Finding, inputs: list[InputInfo], server: str, look: Look) -> bytes:
+def _line(one: FindingView, inputs: list[InputInfo], look: Look) -> bytes:
+    finding = one.finding
     where, claim = _place(finding, inputs)
     cost = "" if finding.cost.ms is None else f"{duration(finding.cost.ms)}, "
-    cost = f"{server}, {cost}" if server else cost
+    cost = f"{one.place}, {cost}" if one.place else cost
     text = io.StringIO()
     page = Page(text, look.width, look.color, look.ascii_only)
     fix = of_finding(finding)
     do = "" if fix is None else f"; {fix.kind}: {fix.commands[0] if fix.commands else first_sentence(fix.text)}"
     words = f" {finding.name}: {claim} ({cost}confidence {finding.confidence}){do}"
-    page.row(f"{where}: " if where else "", heading(finding), words)
+    page.row(f"{where}: " if where else "", heading(page, one), words)
     return look.encode(text.getvalue())
 
 

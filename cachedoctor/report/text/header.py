@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from cachedoctor.model import Finding, Report, Session, SlotReuse, Totals
+from cachedoctor.model import Report, Session, SlotReuse, Totals
 from cachedoctor.report.text import page as text_table
 from cachedoctor.report.text.page import BARS, Page
 from cachedoctor.report.text.text_safe import cut
+from cachedoctor.report.view import ReportView, place
 from cachedoctor.report.words import traffic_words
-from cachedoctor.report.words.coverage import cannot_tell
 from cachedoctor.report.words.measured_table import lowest
 from cachedoctor.report.words.measurements import grid, has_log, largest, measures, said
 from cachedoctor.report.words.numbers import computed, count, duration, number, percent, unknown_lengths
@@ -165,9 +165,9 @@ def show_header(page: Page, report: Report) -> None:
             _keyed(page, "input", f"error: {info.error}")
 
 
-def short(page: Page, report: Report) -> None:
+def short(page: Page, view: ReportView) -> None:
     """Write in a few rows what the servers are, and what of the prompts was reused."""
-    found = report.sessions
+    report, found = view.report, view.report.sessions
     if len(found) == 1:
         page.facts([(f"{'server':<10}", "bold")], describe(found[0], brief=True), 10)
     elif found:
@@ -177,7 +177,7 @@ def short(page: Page, report: Report) -> None:
         page.facts([(f"{'servers':<10}", "bold")], f"{number(len(found))}: {words}{more}", 10)
     if any(session.engine == traffic_words.LLAMA and has_log(session) for session in found):
         _keyed(page, "traffic", _summed(report.totals))
-        if cannot_tell(report) is None:
+        if view.cannot_tell is None:
             _account(page, report)
     else:
         _account(page, report)
@@ -233,19 +233,6 @@ def _slots_of(session: Session, brief: bool) -> list[str]:
         slots = f"{slots} x {each}" if session.n_slots else f"slots of {each}"
     known = [session.memory is not None, bool(session.n_slots or session.n_ctx_slot)]
     return [part for part, said in zip((memory, slots), known, strict=True) if said or not brief]
-
-
-def place(session: Session) -> str:
-    """Name a server among several of one input: its origin, else the number that the head of the report gives it."""
-    return session.origin or f"server {session.index + 1}"
-
-
-def place_of(finding: Finding, sessions: Sequence[Session]) -> str:
-    """Name the server of a finding; nothing where there is only one."""
-    if len(sessions) < 2:
-        return ""
-    at = finding.evidence[0].session if finding.evidence else -1
-    return next((place(session) for session in sessions if session.index == at), finding.origin or "")
 
 
 def _extent(session: Session, several_inputs: bool) -> str:

@@ -63,8 +63,12 @@ Part = str | tuple[str, str] | Link
 class Page:
     """Writes to ``out`` rows of at most ``width`` cells, except for what has to stay whole."""
 
-    def __init__(self, out: TextIO, width: int, color: bool = False, ascii_only: bool = False) -> None:
+    def __init__(
+        self, out: TextIO, width: int, color: bool = False, ascii_only: bool = False, pages: str | None = None
+    ) -> None:
         self.width = width
+        self.pages = pages
+        """What stands before the address of a rule's page to make it a link; None where there are no links."""
         self.ascii_only = ascii_only
         self._empty = True
         self._out = out

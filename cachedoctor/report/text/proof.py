@@ -7,9 +7,10 @@ from typing import NamedTuple
 from rich.cells import cell_len
 
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.model import Evidence, Finding
+from cachedoctor.model import Evidence
 from cachedoctor.report.text.page import GUTTER, SEVERITY, Page, Part
 from cachedoctor.report.text.text_safe import take, visible
+from cachedoctor.report.view import FindingView
 
 _LEAD = late(
     r"(?:\(\w+ pid=\d+\) )?(?:[\d.:,-]+ )?(?:[DIWET] |(?:INFO|WARNING|ERROR|DEBUG):? )?(?:[\d-]+ [\d:]+ )?"
@@ -86,22 +87,14 @@ def location(path: str, line: int | None = None) -> str:
     return name if line is None else f"{name}:{line}"
 
 
-def _ordered(finding: Finding) -> tuple[Evidence, list[Evidence]]:
-    """The line that proves it, and all lines in the order of the log, its file first."""
-    primary = finding.primary or finding.evidence[0]
-    return primary, sorted(finding.evidence, key=lambda e: (e.path != primary.path, e.path, e.line))
-
-
-def whole(page: Page, finding: Finding, where: str = "") -> None:
-    """Write every line; the one that proves the claim has ``>`` before and ``^`` below it.
-
-    ``where``: which server of the input, when there are several.
-    """
-    primary, lines = _ordered(finding)
-    style = SEVERITY[finding.severity]
+def whole(page: Page, one: FindingView) -> None:
+    """Write every line; the one that proves the claim has ``>`` before and ``^`` below it."""
+    primary, lines = one.primary or one.evidence[0], one.evidence
+    style = SEVERITY[one.finding.severity]
     wide = max(len(str(e.line)) for e in lines)
     blank = " " * (wide + 2)
-    page.row((f"{' ' * wide}--> ", GUTTER), location(primary.path, primary.line), f" ({where})" if where else "")
+    where = f" ({one.place})" if one.place else ""
+    page.row((f"{' ' * wide}--> ", GUTTER), location(primary.path, primary.line), where)
     page.row((f"{blank} |", GUTTER))
     for line in lines:
         if line.path != primary.path:
@@ -113,31 +106,27 @@ def whole(page: Page, finding: Finding, where: str = "") -> None:
     page.row((f"{blank} |", GUTTER))
 
 
-def place(page: Page, finding: Finding, key: str, more: str, where: str = "") -> None:
-    """Write where to look, and what else is claimed; arguments as of ``short``."""
-    primary = finding.primary or finding.evidence[0]
+def place(page: Page, one: FindingView, key: str) -> None:
+    """Write where to look, and what else is claimed, behind ``key``."""
+    primary = one.primary or one.evidence[0]
     shown = short_path(location(primary.path, primary.line), page.width - len(key), page.ascii_only)
-    shown += f" ({where})" if where else ""
-    page.facts([(key, "bold")], f"{shown}: {more}" if more else shown, len(key))
+    shown += f" ({one.place})" if one.place else ""
+    page.facts([(key, "bold")], f"{shown}: {one.claim.more}" if one.claim.more else shown, len(key))
 
 
-def short(page: Page, finding: Finding, key: str, more: str, where: str = "") -> None:
+def short(page: Page, one: FindingView, key: str) -> None:
     """Write where to look, and a row for each of the first lines; the token that changed is marked.
 
-    Args:
-        key: what stands before the first row, as wide as the rows below it are indented.
-        more: what else is claimed.
-        where: which server of the input, when there are several.
+    ``key``: what stands before the first row, as wide as the rows below it are indented.
     """
-    primary, lines = _ordered(finding)
-    indent = len(key)
-    place(page, finding, key, more, where)
-    same = [line for line in lines if line.path == primary.path]
+    place(page, one, key)
+    primary = one.primary or one.evidence[0]
+    same = [line for line in one.evidence if line.path == primary.path]
     near = sorted(same, key=lambda e: (e is not primary, abs(e.line - primary.line)))[:_PROOF_MOST]
     wide = max(len(str(e.line)) for e in near)
     for line in same:
         if line in near:
-            _row(page, line, line is primary, indent, wide, SEVERITY[finding.severity])
+            _row(page, line, line is primary, len(key), wide, SEVERITY[one.finding.severity])
 
 
 def _row(page: Page, line: Evidence, is_primary: bool, indent: int, wide: int, style: str) -> None:

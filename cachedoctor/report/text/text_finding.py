@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
 
 from rich.cells import cell_len
 
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.model import Finding, Fix, Totals
+from cachedoctor.model import Finding, FixStep
 from cachedoctor.report.text import proof
 from cachedoctor.report.text.page import COMMAND, KEY, SEVERITY, Link, Page, Part
-from cachedoctor.report.words import do_now, headlines
+from cachedoctor.report.view import FindingView
+from cachedoctor.report.words import do_now
 from cachedoctor.report.words.do_now import DoNow
 from cachedoctor.report.words.numbers import count, duration, first_sentence, leading, percent, spent_tokens
 
 _WORD = late(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""")
 """A word of a shell, with what is quoted in it."""
 _INDENT = "    "
+_URL = late(r"[a-z0-9_]+(?:/[a-z0-9_]+)*\.md", re.ASCII)
 
 
 def rows_of_command(command: str, room: int) -> list[str]:
@@ -57,80 +59,57 @@ _WHY = 150
 """Characters of why it is so in the short form."""
 
 
-class Around(NamedTuple):
-    """What of the report a finding is shown with."""
+def first(page: Page, one: FindingView, hint: str | None = None) -> None:
+    """Write the finding that is read first: what is the matter, what to do, what it cost, how that is known.
 
-    where: str = ""
-    """Which server of the input, when there are several."""
-    totals: Totals | None = None
-    """Sums of the whole log, where it has ended."""
-    link: str | None = None
-    """Address of the page of the rule, where the output knows links."""
-    summary: str = ""
-    """What the rule is about."""
-    fix: Fix | None = None
-    """Of its server."""
-    servers: str = ""
-    """How many servers it is about, where they are several."""
-    hint: str | None = None
-    """The command that prints the fix in other forms."""
-    is_first: bool = True
-    """Whether no finding above it shows the fix of its server."""
-
-
-ALONE = Around()
-
-
-def first(page: Page, finding: Finding, around: Around = ALONE) -> None:
-    """Write the finding that is read first: what is the matter, what to do, what it cost, how that is known."""
-    _claim(page, finding, around)
-    _fix(page, finding, do_now.of_finding(finding, around.fix))
-    _hint(page, around.hint)
-    _measure(page, finding, around)
-    said = headlines.claim(finding, around.summary)
-    if finding.evidence:
-        proof.short(page, finding, f"{'proof':<{_KEY}}", said.more, around.where)
+    ``hint``: the command that prints the fix for other launchers.
+    """
+    _claim(page, one)
+    _fix(page, one.step)
+    _hint(page, hint)
+    _measure(page, one)
+    if one.evidence:
+        proof.short(page, one, f"{'proof':<{_KEY}}")
     else:
-        _row(page, "seen", said.more)
-    _row(page, "why", leading(finding.why, _WHY))
-    other = do_now.second(finding, around.fix)
-    if other is not None:
-        kind = "or" if other.kind == "fix" else other.kind
-        _fix(page, finding, other._replace(text=first_sentence(other.text)), kind)
-    for key, others in (("ruled out", finding.excluded), ("still possible", finding.still_possible)):
+        _row(page, "seen", one.claim.more)
+    _row(page, "why", leading(one.finding.why, _WHY))
+    if one.second is not None:
+        kind = "or" if one.second.kind == "fix" else one.second.kind
+        _fix(page, one.second._replace(text=first_sentence(one.second.text)), kind)
+    for key, others in (("ruled out", one.finding.excluded), ("still possible", one.finding.still_possible)):
         if others:
             page.cut_row([(f"{key}  ", KEY)], ", ".join(other.name for other in others))
-    _rule(page, finding, around, f": cachedoctor explain {finding.code}, or -v")
+    _rule(page, one, f": cachedoctor explain {one.finding.code}, or -v")
 
 
-def brief(page: Page, finding: Finding, around: Around = ALONE) -> None:
+def brief(page: Page, one: FindingView, *, fix_is_above: bool) -> None:
     """Write one of the further findings: what is the matter, what to do, what it cost, the line that proves it."""
-    _claim(page, finding, around)
-    fix = do_now.of_finding(finding, around.fix)
-    if fix is not None and fix.steps and not around.is_first:
+    _claim(page, one)
+    fix = one.step
+    if fix is not None and fix.steps and fix_is_above:
         fix = DoNow(f"in the change above: {first_sentence(fix.text)}", [])
-    _fix(page, finding, None if fix is None else fix._replace(text=first_sentence(fix.text)))
-    _measure(page, finding, around)
-    _rule(page, finding, around)
-    if finding.evidence:
-        proof.place(page, finding, f"{'proof':<{_KEY}}", headlines.claim(finding, around.summary).more, around.where)
+    _fix(page, None if fix is None else fix._replace(text=first_sentence(fix.text)))
+    _measure(page, one)
+    _rule(page, one)
+    if one.evidence:
+        proof.place(page, one, f"{'proof':<{_KEY}}")
 
 
-def listed(page: Page, finding: Finding, around: Around = ALONE) -> None:
-    """Write one row: severity, code, what is the matter; it is cut where the page ends."""
-    head = heading(finding, around.link)
-    room = page.width - len(f"{finding.severity}[{finding.code}]") - 1
-    page.cut_row([head, " "], headlines.one_row(finding, around.totals, room, around.summary, around.servers))
+def one_row(page: Page, one: FindingView) -> None:
+    """Write severity, code, what is the matter; it is cut where the page ends."""
+    room = page.width - len(f"{one.finding.severity}[{one.finding.code}]") - 1
+    page.cut_row([heading(page, one), " "], one.one_row(room))
 
 
-def whole(page: Page, finding: Finding, around: Around = ALONE) -> None:
+def whole(page: Page, one: FindingView) -> None:
     """Write everything that is known of a finding."""
-    _claim(page, finding, around)
-    _fix(page, finding, do_now.of_finding(finding, around.fix))
-    page.prose([heading(finding, around.link), f" {finding.name}: "], finding.claim, 2, KEY)
-    if finding.evidence:
-        proof.whole(page, finding, around.where)
-    _labelled(page, "cost", cost(finding, around.totals.prompt_ms if around.totals is not None else 0.0))
+    finding = one.finding
+    _claim(page, one)
+    _fix(page, one.step)
+    page.prose([heading(page, one), f" {finding.name}: "], finding.claim, 2, KEY)
+    if one.evidence:
+        proof.whole(page, one)
+    _labelled(page, "cost", cost(finding, one.totals.prompt_ms if one.totals is not None else 0.0))
     _labelled(page, "why", finding.why)
     _labelled(page, "confidence", finding.confidence)
     for key, others in (("ruled out", finding.excluded), ("still possible", finding.still_possible)):
@@ -138,29 +117,24 @@ def whole(page: Page, finding: Finding, around: Around = ALONE) -> None:
             _labelled(page, key, f"{other.name}: {other.why}")
     for remedy in do_now.remedies(finding):
         _labelled(page, "fix" if remedy.purpose == "fix" else "try", remedy.text)
-        form = do_now.form_of(remedy, around.fix)
-        if form:
-            for step in form:
-                page.prose(["    "], f"{step.text}:" if step.commands else step.text, 6)
-                is_shell = step.form in ("sh", "options")
-                rows = [r for c in step.commands for r in (rows_of_command(c, page.width - 6) if is_shell else [c])]
-                for row in rows:
-                    page.row(" " * 6, (row, COMMAND))
-        else:
+        form = do_now.form_of(remedy, one.fix)
+        for step in form:
+            page.prose(["    "], f"{step.text}:" if step.commands else step.text, 6)
+            for row in _step_rows(step, page.width - 6):
+                page.row(" " * 6, (row, COMMAND))
+        if not form:
             commands(page, remedy.commands, 6)
     for reference in finding.references:
         _labelled(page, "see", reference)
     page.row("  = ", ("more: ", KEY), f"cachedoctor explain {finding.code}")
 
 
-def _claim(page: Page, finding: Finding, around: Around) -> None:
-    page.facts(
-        [], headlines.headline(finding, around.totals, page.width, around.summary), 2, SEVERITY[finding.severity]
-    )
+def _claim(page: Page, one: FindingView) -> None:
+    page.facts([], one.headline(page.width), 2, SEVERITY[one.finding.severity])
 
 
-def _rule(page: Page, finding: Finding, around: Around, more: str = "") -> None:
-    page.facts([(f"{'rule':<{_KEY}}", KEY), heading(finding, around.link), " "], headlines.rule(finding) + more, _KEY)
+def _rule(page: Page, one: FindingView, more: str = "") -> None:
+    page.facts([(f"{'rule':<{_KEY}}", KEY), heading(page, one), " "], one.rule + more, _KEY)
 
 
 def _row(page: Page, key: str, words: str) -> None:
@@ -168,13 +142,13 @@ def _row(page: Page, key: str, words: str) -> None:
         page.prose([(f"{key:<{_KEY}}", KEY)], words, _KEY)
 
 
-def _measure(page: Page, finding: Finding, around: Around) -> None:
+def _measure(page: Page, one: FindingView) -> None:
     """Write on how many servers it is, and what it cost."""
-    _row(page, "on", around.servers)
-    _row(page, "cost", headlines.cost(finding, around.totals))
+    _row(page, "on", one.servers)
+    _row(page, "cost", one.cost)
 
 
-def _fix(page: Page, finding: Finding, fix: DoNow | None, key: str = "") -> None:
+def _fix(page: Page, fix: DoNow | None, key: str = "") -> None:
     """Write what to copy, and below it the sentence; where there is nothing to copy the sentence alone."""
     if fix is None:
         return
@@ -186,19 +160,24 @@ def _fix(page: Page, finding: Finding, fix: DoNow | None, key: str = "") -> None
     rows = [row for command in fix.commands for row in rows_of_command(command, page.width - len(head[0]))]
     for at, row in enumerate(rows):
         page.row(head if not at else " " * len(head[0]), (row, COMMAND))
-    words = f"{do_now.belongs(finding)} {fix.text}" if fix.options else fix.text
-    page.prose([head if not rows else " " * _KEY], words, _KEY)
+    page.prose([head if not rows else " " * _KEY], fix.words, _KEY)
+
+
+def _step_rows(step: FixStep, room: int) -> list[str]:
+    """What to copy in one step; a part of a file as it is, whatever its width."""
+    if step.form not in ("sh", "options"):
+        return list(step.commands)
+    return [row for command in step.commands for row in rows_of_command(command, room)]
 
 
 def _steps(page: Page, head: Part, fix: DoNow) -> None:
-    """Write what to change in the form of what starts the server; parts of files as they are, whatever their width."""
+    """Write what to change in the form of what starts the server."""
     indent = " " * (_KEY + 2)
     for step in fix.steps:
-        is_shell = step.form in ("sh", "options")
-        rows = [r for c in step.commands for r in (rows_of_command(c, page.width - _KEY - 2) if is_shell else [c])]
+        rows = _step_rows(step, page.width - _KEY - 2)
         used = len(head) if isinstance(head, str) else len(head[0])
         short = len(rows) == 1 and used + len(f"{step.text}: {rows[0]}") <= page.width
-        if short and is_shell:
+        if short and step.form in ("sh", "options"):
             page.row(head, f"{step.text}: ", (rows[0], COMMAND))
         elif step.where == "client" and rows:
             for row in rows:
@@ -233,10 +212,13 @@ def commands(page: Page, found: list[str], indent: int) -> None:
             page.row(" " * indent, (row, COMMAND))
 
 
-def heading(finding: Finding, link: str | None = None) -> Part:
-    """Name severity and code, ``warning[CD101]``."""
-    words, style = f"{finding.severity}[{finding.code}]", SEVERITY[finding.severity]
-    return (words, style) if link is None else Link(words, style, link)
+def heading(page: Page, one: FindingView) -> Part:
+    """Name severity and code, ``warning[CD101]``, as a link to the page of the rule where the output knows links."""
+    words, style = f"{one.finding.severity}[{one.finding.code}]", SEVERITY[one.finding.severity]
+    # a report that was read from a file may name anything as an address
+    if page.pages is None or one.url is None or not _URL.fullmatch(one.url):
+        return words, style
+    return Link(words, style, page.pages + one.url)
 
 
 def _labelled(page: Page, key: str, words: str) -> None:

@@ -5,50 +5,45 @@ Knows how the runner reads commands. Knows no rule.
 
 from __future__ import annotations
 
-import io
 from typing import IO
 
-from cachedoctor.model import Finding, Fix, Report, Totals
+from cachedoctor.model import Report
 from cachedoctor.redaction.sanitize import ShownReport
 from cachedoctor.redaction.secrets import hidden
 from cachedoctor.report.base import Look
-from cachedoctor.report.text.header import place_of
 from cachedoctor.report.text.text_safe import visible
-from cachedoctor.report.words import do_now, headlines
+from cachedoctor.report.view import FindingView, ReportView
 from cachedoctor.report.words.measurements import Said, measures, said
 from cachedoctor.report.words.numbers import capital, count, percent
-from cachedoctor.report.words.verdicts import filtered, switched_off, verdict
+from cachedoctor.report.words.remarks import filtered, switched_off
 
 _COMMAND = {"error": "error", "warning": "warning", "note": "notice"}
 
 
 def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
     """Write one command per finding, the costliest first: GitHub shows only the first ten of a kind per step."""
-    text = io.StringIO()
-    for finding in report.findings:
-        fix = do_now.fix_of(finding, report.fix)
-        text.write(f"{_annotation(finding, place_of(finding, report.sessions), report.totals, fix)}\n")
-    text.write(f"{_summary(report)}\n")
-    out.write(look.encode(text.getvalue()))
+    view = ReportView(report)
+    rows = [*map(_annotation, view.findings), _summary(view)]
+    out.write(look.encode("".join(f"{row}\n" for row in rows)))
 
 
-def _annotation(finding: Finding, server: str, totals: Totals, fix: Fix | None) -> str:
-    primary = finding.primary
+def _annotation(one: FindingView) -> str:
+    finding, primary = one.finding, one.finding.primary
     path = finding.path if primary is None else primary.path
     place = {} if path in (None, "-") else {"file": path, "line": str(primary.line if primary is not None else 1)}
     properties = {**place, "title": f"{finding.code} {finding.name}"}
     named = ",".join(f"{name}={property_value(value or '')}" for name, value in properties.items())
-    return f"::{_COMMAND[finding.severity]} {named}::{_message(finding, server, totals, fix)}"
+    return f"::{_COMMAND[finding.severity]} {named}::{_message(one)}"
 
 
-def _message(finding: Finding, server: str, totals: Totals, fix: Fix | None) -> str:
-    rows = [f"{server}: {capital(finding.claim)}." if server else f"{capital(finding.claim)}."]
-    for at, found in enumerate(do_now.every(finding, fix)):
-        first, *others = do_now.plain(finding, found)
-        rows += [f"{'or' if at and found.kind == 'fix' else found.kind}: {first}", *others]
-    said = [("cost", headlines.cost(finding, totals)), ("why", finding.why)]
-    rows += [f"{key}: {words}" for key, words in said if words]
-    rows.append(f"more: cachedoctor explain {finding.code}")
+def _message(one: FindingView) -> str:
+    claim = f"{capital(one.finding.claim)}."
+    rows = [f"{one.place}: {claim}" if one.place else claim]
+    for at, step in enumerate(one.steps):
+        first, *others = step.rows()
+        rows += [f"{'or' if at and step.kind == 'fix' else step.kind}: {first}", *others]
+    rows += [f"{key}: {words}" for key, words in (("cost", one.cost), ("why", one.finding.why)) if words]
+    rows.append(f"more: cachedoctor explain {one.finding.code}")
     return "%0A".join(map(data, rows))
 
 
@@ -73,9 +68,10 @@ def _measured(report: Report) -> Said:
     return said(found[0]) if len(found) == 1 else []
 
 
-def _summary(report: Report) -> str:
+def _summary(view: ReportView) -> str:
     """Words and numbers of ours, and names of engines and files."""
-    parts = [verdict(report), *([switched_off(report.ignored)] if report.ignored else [])]
+    report = view.report
+    parts = [view.verdict, *([switched_off(report.ignored)] if report.ignored else [])]
     totals = report.totals
     if totals.prompt_tokens:
         share = percent(totals.cached_tokens, totals.prompt_tokens)

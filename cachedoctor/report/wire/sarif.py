@@ -5,21 +5,23 @@ Knows the standard, and what GitHub demands beyond it: every result has a place,
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from typing import IO, Any
 from urllib.parse import quote
 
 import msgspec
 
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.model import Evidence, Finding, Fix, InputInfo, NotEvaluated, Report, RuleInfo, Totals
+from cachedoctor.model import Evidence, Finding, InputInfo, NotEvaluated, Report, RuleInfo
 from cachedoctor.redaction.sanitize import ShownReport
 from cachedoctor.report.base import Look
 from cachedoctor.report.markdown.markdown_safe import code, fenced, prose
 from cachedoctor.report.text.text_safe import cut, visible
-from cachedoctor.report.wire.fingerprint import fingerprints
-from cachedoctor.report.words import do_now, headlines
+from cachedoctor.report.view import FindingView, ReportView
+from cachedoctor.report.words import do_now
 from cachedoctor.report.words.numbers import capital
-from cachedoctor.report.words.verdicts import filtered, switched_off
+from cachedoctor.report.words.remarks import filtered, switched_off
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "cachedoctorCause/v1"
@@ -48,12 +50,12 @@ def _run(report: Report, look: Look) -> dict[str, Any]:
         "version": visible(report.tool_version),
         "rules": [_rule(rule, remedied.get(rule.code), look.pages) for rule in report.rules],
     }
-    marks = fingerprints(findings, report.inputs)
+    marked = zip(ReportView(report).findings, fingerprints(findings, report.inputs), strict=True)
     return {
         "tool": {"driver": driver},
         "invocations": [_invocation(report, index)],
         "artifacts": [_artifact(info) for info in report.inputs],
-        "results": [_result(f, mark, index, report) for f, mark in zip(findings, marks, strict=True)],
+        "results": [_result(one, mark, index, report) for one, mark in marked],
     }
 
 
@@ -86,8 +88,8 @@ def _rule(rule: RuleInfo, finding: Finding | None, pages: str | None) -> dict[st
 # ---- results
 
 
-def _result(finding: Finding, mark: str, index: dict[str, int], report: Report) -> dict[str, Any]:
-    primary = finding.primary
+def _result(one: FindingView, mark: str, index: dict[str, int], report: Report) -> dict[str, Any]:
+    finding, primary = one.finding, one.finding.primary
     related = [e for e in finding.evidence if e is not primary]
     path = finding.path or (report.inputs[0].path if report.inputs else "-")
     out: dict[str, Any] = {"ruleId": visible(finding.code)}
@@ -95,7 +97,7 @@ def _result(finding: Finding, mark: str, index: dict[str, int], report: Report) 
         out["ruleIndex"] = index[finding.code]
     return out | {
         "level": finding.severity,
-        "message": {"text": message_text(_claim_and_fix(finding, report.totals, do_now.fix_of(finding, report.fix)))},
+        "message": {"text": message_text(_claim_and_fix(one))},
         "locations": [_location(primary) if primary is not None else _start(path)],
         "relatedLocations": [{"id": at, **_location(e)} for at, e in enumerate(related, 1)],
         "partialFingerprints": {FINGERPRINT: mark, GITHUB_FINGERPRINT: mark},
@@ -111,14 +113,38 @@ def _result(finding: Finding, mark: str, index: dict[str, int], report: Report) 
     }
 
 
-def _claim_and_fix(finding: Finding, totals: Totals, fix: Fix | None) -> str:
+def fingerprints(findings: list[Finding], inputs: list[InputInfo]) -> list[str]:
+    """Give every finding its fingerprint, in their order; they are quoted, so that a stored report has the same.
+
+    It stands for the rule, the cause within the rule, and the server that the wrapper names: not for lines, counts,
+    sessions, and not for the name of the log, which rotates and lies elsewhere on another machine. Where several inputs
+    of one report have the same finding, those behind the first, in the order of the inputs, carry a number.
+    """
+    place = {info.path: at for at, info in reversed(list(enumerate(inputs)))}
+    order = sorted(enumerate(findings), key=lambda f: place.get(f[1].path or "", len(place)))
+    found: dict[int, str] = {}
+    seen: Counter[str] = Counter()
+    for at, finding in order:
+        cause = _cause(finding)
+        seen[cause] += 1
+        found[at] = cause if seen[cause] == 1 else f"{cause}:{seen[cause]}"
+    return [found[at] for at in range(len(found))]
+
+
+def _cause(finding: Finding) -> str:
+    parts = (finding.code, finding.name, finding.key, finding.origin or "")
+    # The length of each part keeps "a" + "bc" apart from "ab" + "c".
+    text = "".join(f"{len(part)}:{part}" for part in parts)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _claim_and_fix(one: FindingView) -> str:
     """The claim, the fix with its commands, what it cost."""
-    rows = [f"{visible(capital(finding.claim))}."]
-    for at, found in enumerate(do_now.every(finding, fix)):
-        first, *others = (visible(row) for row in do_now.plain(finding, found))
-        rows += [f"{'Or' if at and found.kind == 'fix' else capital(found.kind)}: {first}", *others]
-    spent = headlines.cost(finding, totals)
-    rows += [f"Cost: {visible(spent)}."] if spent else []
+    rows = [f"{visible(capital(one.finding.claim))}."]
+    for at, step in enumerate(one.steps):
+        first, *others = map(visible, step.rows())
+        rows += [f"{'Or' if at and step.kind == 'fix' else capital(step.kind)}: {first}", *others]
+    rows += [f"Cost: {visible(one.cost)}."] if one.cost else []
     return "\n".join(rows)
 
 

@@ -6,14 +6,12 @@ server; knows no format.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.model import Finding, Fix, FixStep, OptionChange, OtherFix, Remedy, Report, option_rows
+from cachedoctor.model import Finding, Fix, FixStep, OptionChange, OtherFix, Remedy, option_rows
 from cachedoctor.report.words import traffic_words
-from cachedoctor.report.words.headlines import shared
 from cachedoctor.report.words.numbers import capital, leading
 
 Kind = Literal["fix", "try", "to be sure", "no fix"]
@@ -44,11 +42,27 @@ class DoNow(NamedTuple):
     """What the steps take, and what to know of them."""
     changes: Sequence[OptionChange] = ()
     """Options that the steps set."""
+    program: str = ""
+    """What takes the options."""
 
     @property
     def options(self) -> bool:
         """Whether the commands are options for a command line."""
         return bool(self.commands) and self.commands[0].startswith("-")
+
+    @property
+    def words(self) -> str:
+        """The sentence; before it where options belong that stand alone."""
+        return f"Add to the command of {self.program}. {self.text}" if self.options and not self.steps else self.text
+
+    def rows(self) -> list[str]:
+        """Write what to do in rows of plain text, what is to be copied indented."""
+        if not self.steps:
+            return [self.words, *(f"    {command}" for command in self.commands)]
+        rows = []
+        for step in self.steps:
+            rows += [f"{step.text}:" if step.commands else step.text, *(f"    {command}" for command in step.commands)]
+        return [*rows, self.text, *self.notes]
 
 
 class Last(NamedTuple):
@@ -144,7 +158,7 @@ def of_remedy(finding: Finding, remedy: Remedy, fix: Fix | None = None) -> DoNow
     for other in _other(remedy, fix):
         if other.steps:
             return DoNow(text, _rows(other.steps), kind, other.steps, list(map(capital, other.notes)), other.options)
-    return DoNow(text, list(remedy.commands), kind)
+    return DoNow(text, list(remedy.commands), kind, program=_program(finding))
 
 
 def form_of(remedy: Remedy, fix: Fix | None) -> Sequence[FixStep]:
@@ -171,43 +185,13 @@ def _rows(steps: Sequence[FixStep]) -> list[str]:
     return [row for step in steps for row in step.commands]
 
 
-def plain(finding: Finding, found: DoNow) -> list[str]:
-    """Write what to do in rows of plain text, what is to be copied indented."""
-    if not found.steps:
-        words = f"{belongs(finding)} {found.text}" if found.options else found.text
-        return [words, *(f"    {command}" for command in found.commands)]
-    rows = []
-    for step in found.steps:
-        rows += [f"{step.text}:" if step.commands else step.text, *(f"    {command}" for command in step.commands)]
-    return [*rows, found.text, *found.notes]
-
-
-def fix_of(finding: Finding, fixes: Sequence[Fix]) -> Fix | None:
-    """Return the fix of the server of a finding."""
-    return next((f for f in fixes if (f.path, f.origin) == (finding.path, finding.origin)), None)
-
-
-def belongs(finding: Finding) -> str:
-    """Say where options belong that stand alone: ``Add to the command of llama-server``."""
-    return f"Add to the command of {_program(finding)}."
-
-
 def _program(finding: Finding) -> str:
     engine = traffic_words.of_rule(finding.code)
     return _PROGRAMS.get(engine) or traffic_words.engine(engine)
 
 
-def of_report(report: Report) -> Last | None:
-    """Return the one thing to do now, in a sentence or in the command that does it; None without any."""
-    for one in shared(report, report.findings):
-        fix = fix_of(one.first, report.fix)
-        found = of_finding(one.first, fix)
-        if found is not None and found.kind != "no fix":
-            return _last(one.first, found, fix)
-    return None
-
-
-def _last(finding: Finding, found: DoNow, fix: Fix | None) -> Last:
+def last(finding: Finding, found: DoNow, fix: Fix | None) -> Last:
+    """Say in the last row of a report what to do first about ``finding``."""
     if found.steps and fix is not None:
         return _of_steps(found, fix)
     if not found.commands:
@@ -251,17 +235,3 @@ def _started(fix: Fix) -> str:
     return (
         "the container" if fix.launcher == "docker" else _PROGRAMS.get(fix.engine) or traffic_words.engine(fix.engine)
     )
-
-
-def hint(report: Report) -> str | None:
-    """Return the command that prints the first fix in the form of any launcher; None where it would not help."""
-    paths = [info.path for info in report.inputs]
-    if not report.findings or len(paths) != 1 or paths[0] == "-":
-        return None
-    finding = shared(report, report.findings)[0].first
-    fix = fix_of(finding, report.fix)
-    found = of_finding(finding, fix)
-    helps = fix is not None and fix.launcher is None and finding.code in fix.codes
-    if found is None or not helps or not found.options or found.kind != "fix":
-        return None
-    return f"cachedoctor fix {shlex.quote(paths[0])} --launcher compose"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cachedoctor.knowledge.engines import ENGINES
 from cachedoctor.model import Answers, BatchPeriod, Counters, KvEvents, Period, SamplePeriod, Session
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.words import measured_table
@@ -17,7 +18,6 @@ from cachedoctor.report.words.traffic_words import LLAMA
 
 LISTED = 6
 """Dumps of counters and sets of responses of one server that get a row each."""
-_NOTHING = {"vllm": "no cache statistics in this log", "sglang": "no prefill batches in this log"}
 
 Said = list[tuple[str, str]]
 """Pairs of a key and words."""
@@ -37,8 +37,8 @@ def said(session: Session) -> Said:
         found += _of_intervals(intervals)
     if batches:
         found += _of_batches(batches)
-    if not intervals and not batches and has_log(session) and session.engine in _NOTHING:
-        found.append(("log", _NOTHING[s.engine]))
+    if not intervals and not batches and has_log(session) and session.engine in ENGINES:
+        found.append(("log", ENGINES[s.engine].unmeasured))
     found += _most([("metrics", _counted(counters)) for counters in session.counters])
     found += _most([("events", _published(events)) for events in session.kv_events])
     return found + _most([("requests" if a.source == "log" else "responses", _answered(a)) for a in session.answers])
@@ -237,7 +237,7 @@ def _counted(c: Counters) -> str:
     if c.evicted is not None:
         found.append(f"{number(c.evicted)} evicted")
     if c.preemptions is not None:
-        found.append(count(c.preemptions, "retraction" if c.source == "sglang" else "preemption"))
+        found.append(count(c.preemptions, ENGINES[c.source].preemption if c.source in ENGINES else "preemption"))
     said = ", ".join(found) or "nothing of the prefix cache in it"
     return f"{c.path} {since}{_engine(c.engine)}: {said}"
 

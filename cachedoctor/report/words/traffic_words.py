@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cachedoctor.knowledge import builds
-from cachedoctor.knowledge.late_patterns import late
+from cachedoctor.knowledge.engines import ENGINES, in_blocks, title
 from cachedoctor.knowledge.launchers import FASTER
-from cachedoctor.model import Account, AccountRow, ClientAccount, ClientBy, Report, Session, SettingName, SlowTurn
+from cachedoctor.model import Account, AccountRow, ClientAccount, ClientBy, Report, Session, SlowTurn
 from cachedoctor.redaction.secrets import hidden
 from cachedoctor.report.words.numbers import count, duration, number, percent
 
@@ -204,13 +204,8 @@ LLAMA = "llama.cpp"
 """The engine whose log has requests; those of all others have measurements."""
 UNKNOWN = "unknown"
 """The engine of responses that any server may have written."""
-_NAMES = {"vllm": "vLLM", "sglang": "SGLang", UNKNOWN: "a server of unknown make"}
-_RULES = {"vllm": late(r"CD5\d\d"), "sglang": late(r"CD6\d\d"), "ollama": late(r"CD7\d\d")}
-_CACHES: dict[str, tuple[SettingName, str]] = {
-    "vllm": ("prefix_caching", "prefix caching"),
-    "sglang": ("radix_cache", "radix cache"),
-}
-"""The setting that says whether the cache is on, and what the engine calls it."""
+_RULES = {**{name: facts.rules for name, facts in ENGINES.items()}, "ollama": "CD7"}
+"""How the codes of the rules about an engine begin."""
 SOURCES = {
     "line": "",
     "option": " (given by --build)",
@@ -223,7 +218,7 @@ SOURCES = {
 
 def engine(name: str) -> str:
     """Write an engine as it writes itself."""
-    return _NAMES.get(name, name)
+    return "a server of unknown make" if name == UNKNOWN else title(name)
 
 
 def program(session: Session) -> str:
@@ -233,7 +228,7 @@ def program(session: Session) -> str:
 
 def of_rule(code: str) -> str:
     """Return the engine whose logs a rule is about."""
-    return next((name for name, pattern in _RULES.items() if pattern.fullmatch(code)), LLAMA)
+    return next((name for name, begin in _RULES.items() if code.startswith(begin)), LLAMA)
 
 
 def rules_of(engine: str, codes: set[str]) -> set[str]:
@@ -267,7 +262,7 @@ def server_parts(session: Session) -> list[str]:
         found.append(f"{session.memory} memory")
     found += cache(session)
     block = session.setting("attention_block") or session.setting("block_size")
-    if session.engine == "vllm" and isinstance(block, int):
+    if in_blocks(session.engine) and isinstance(block, int):
         found.append(f"blocks of {count(block, 'token')}")
     said = session.settings.get("kv_connector")
     connector = None if said is None else said.value
@@ -281,11 +276,11 @@ def cache(session: Session) -> list[str]:
 
     Nothing of engines whose logs do not tell of either.
     """
-    if session.engine not in _CACHES:
+    facts = ENGINES.get(session.engine)
+    if facts is None:
         return []
-    name, words = _CACHES[session.engine]
-    on = session.setting(name)
-    found = [f"{words} {'on' if on else 'off'}" if isinstance(on, bool) else f"{words}: unknown whether on"]
+    on = session.setting(facts.cache_setting)
+    found = [f"{facts.cache} {'on' if on else 'off'}" if isinstance(on, bool) else f"{facts.cache}: unknown whether on"]
     tokens = session.setting("kv_tokens")
     found.append(f"KV cache {count(tokens, 'token')}" if isinstance(tokens, int) else "size of the KV cache unknown")
     return found

@@ -57,9 +57,9 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
             r,
             ("n_past", "common prefix"),
             ("select", "most of the new prompt matches, less of the old one is kept"),
-            ("timing", "tokens recomputed"),
+            kit.RECOMPUTED,
         )[0],
-        kit.marked(r, ("cached", "tokens reused"), ("new", "the new prompt"), ("old", "what the slot held")),
+        kit.marked(r, kit.REUSED, ("new", "the new prompt"), ("old", "what the slot held")),
         {"lcp": s.lcp, "changed": r.lost_client},
     )
 

@@ -28,7 +28,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
         r,
         ("select", "the slot holds this prompt's beginning"),
         ("cached", "nothing reused"),
-        ("timing", "tokens recomputed"),
+        kit.RECOMPUTED,
     )
     primary, rest = (
         (shown[0], shown[1:]) if "lora" not in r.marks else ((r.marks["lora"], "the server clears the slot"), shown)

@@ -48,7 +48,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         ("forced", "the symptom"),
         ("select", "the slot choice"),
         ("erased", "a checkpoint that was erased"),
-        ("timing", "tokens recomputed"),
+        kit.RECOMPUTED,
         ("release", "length at the end"),
         ("start", "the request"),
     )

@@ -18,8 +18,9 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     """Show the refusal."""
     r = s.request
     numbers = {"tokens": r.seen.error_tokens or r.prompt_tokens, "limit": r.seen.error_limit or s.facts.n_ctx_slot}
-    line = kit.marked(r, ("error", "the refusal"), ("prompt", "the prompt, and what fits into its slot"))[0]
-    return kit.Proof(line, numbers=numbers)
+    return kit.proof(
+        r, ("error", "the refusal"), ("prompt", "the prompt, and what fits into its slot"), most=0, numbers=numbers
+    )
 
 
 def needs(session: kit.Session) -> tuple[str, str] | None:

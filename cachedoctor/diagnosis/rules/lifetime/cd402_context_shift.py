@@ -22,7 +22,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     shown = kit.marked(
         r,
         ("select", "the shifted content no longer matches"),
-        ("timing", "tokens recomputed"),
+        kit.RECOMPUTED,
         ("start", "the next turn"),
     )
     return kit.Proof(kit.marked(before, ("shift", "the shift"), ("release", "truncated = 1"))[0], shown, numbers)

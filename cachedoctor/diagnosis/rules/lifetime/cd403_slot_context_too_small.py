@@ -24,8 +24,13 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show the refusal."""
-    line = kit.marked(s.request, ("error", "the refusal"), ("prompt", "the prompt, and what fits into its slot"))[0]
-    return kit.Proof(line, numbers=match.found)
+    return kit.proof(
+        s.request,
+        ("error", "the refusal"),
+        ("prompt", "the prompt, and what fits into its slot"),
+        most=0,
+        numbers=match.found,
+    )
 
 
 def say(g: kit.Group) -> kit.FindingText:

@@ -13,10 +13,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     return kit.Match(0, "high") if (r.prompt_tokens or 0) >= s.min_prompt else None
 
 
-PROOF = kit.lines(
-    ("start", "the first request after the restart"),
-    ("timing", "all of it computed"),
-)
+PROOF = kit.lines(("timing", "all of it computed"), first=("start", "the first request after the restart"))
 
 
 def say(g: kit.Group) -> kit.FindingText:

@@ -60,16 +60,17 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     """Show what matched, and the line that switches checkpoints off."""
     off = s.facts.said("ctx_checkpoints")
-    primary, *related = kit.marked(
+    return kit.proof(
         s.request,
         ("n_past", "common prefix, and what the slot held"),
         ("forced", "the symptom"),
         ("select", "how much matched"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
+        kit.REUSED,
+        kit.RECOMPUTED,
+        most=3,
+        also=kit.said_by(off, "checkpoints are switched off"),
+        numbers={"lcp": s.lcp, "line": off.line if off else None},
     )
-    lines = [*related[:3], *kit.said_by(off, "checkpoints are switched off")]
-    return kit.Proof(primary, lines, {"lcp": s.lcp, "line": off.line if off else None})
 
 
 def say(g: kit.Group) -> kit.FindingText:

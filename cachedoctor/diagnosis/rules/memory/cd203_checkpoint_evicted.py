@@ -28,8 +28,8 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         ("forced", "the symptom"),
         ("check", "a checkpoint that was kept"),
         ("select", "how much matched"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
+        kit.REUSED,
+        kit.RECOMPUTED,
     )
     numbers = {
         "lcp": s.lcp,

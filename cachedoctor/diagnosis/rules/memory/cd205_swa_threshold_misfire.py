@@ -77,7 +77,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         s.request,
         ("n_past", "common prefix, and what the slot held"),
         ("forced", "the symptom"),
-        ("cached", "tokens reused"),
+        kit.REUSED,
     )
     numbers: dict[str, Any] = {
         "lcp": s.lcp,

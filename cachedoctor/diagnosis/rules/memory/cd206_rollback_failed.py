@@ -28,10 +28,10 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     at = r.seen.truncate_failed_at
     return kit.proof(
         r,
-        ("failed", "the truncation that failed"),
         ("n_past", "common prefix"),
         ("cached", "where reuse would have ended"),
         kit.RECOMPUTED,
+        first=kit.marked(r, ("failed", "the truncation that failed"))[0],
         numbers={"at": at, "again": at == (r.prompt_tokens or 0) - 1},
     )
 

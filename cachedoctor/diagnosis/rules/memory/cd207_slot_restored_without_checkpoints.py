@@ -34,8 +34,8 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
         ("n_past", "the common prefix, with tokens that no request of this slot had left"),
         ("forced", "the symptom"),
         ("check", "a checkpoint of the content before the restore"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
+        kit.REUSED,
+        kit.RECOMPUTED,
     )
     said = (
         "the slot holds this prompt, and had served no request since the start"

@@ -17,9 +17,9 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 
 
 PROOF = kit.lines(
-    ("failed", "the truncation that failed"),
     ("n_past", "common prefix"),
     ("cached", "where reuse would have ended"),
+    first=("failed", "the truncation that failed"),
 )
 
 

@@ -26,8 +26,8 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         ("check", "the newest that was kept"),
         ("restored", "the older one that was used instead"),
         ("forced", "the symptom"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
+        kit.REUSED,
+        kit.RECOMPUTED,
     )
     numbers = {
         "lcp": s.lcp, "tokens": lost.tokens, "line": lost.line, "cached": r.cached_tokens, "step": min_step(s.facts),

@@ -24,14 +24,14 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show the message."""
+    mark = s.request.marks["checkpoint_failed"]
     shown = kit.marked(
         s.request,
         ("n_past", "common prefix"),
         ("forced", "the whole prompt is computed"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
+        kit.REUSED,
+        kit.RECOMPUTED,
     )
-    mark = s.request.marks["checkpoint_failed"]
     related = [line for line in shown if line[0].line != mark.line][:3]
     return kit.Proof((mark, "the restore that failed"), related, {"covered": match.found})
 

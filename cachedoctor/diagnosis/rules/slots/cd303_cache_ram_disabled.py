@@ -16,19 +16,17 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 
 def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     """Show that the slot's content does not match, and the line that switches the cache off."""
-    r, off = s.request, s.facts.said("cache_ram_mib")
+    off = s.facts.said("cache_ram_mib")
     said = off if off is not None and off.value == 0 else None  # with mmproj it may be announced and yet not used
-    primary, *related = kit.marked(
-        r,
+    return kit.proof(
+        s.request,
         ("select", "the slot's content does not match"),
         ("n_past", "common prefix with what the slot held"),
-        ("cached", "tokens reused"),
-        ("timing", "tokens recomputed"),
-    )
-    return kit.Proof(
-        primary,
-        [*related[:2], *kit.said_by(said, "the RAM prompt cache is switched off")],
-        {"line": said.line if said else None, "held": r.held_tokens, "reference": r.reference_tokens},
+        kit.REUSED,
+        kit.RECOMPUTED,
+        most=2,
+        also=kit.said_by(said, "the RAM prompt cache is switched off"),
+        numbers={"line": said.line if said else None},
     )
 
 
@@ -46,7 +44,7 @@ def say(g: kit.Group) -> kit.FindingText:
     )
     return kit.FindingText(
         f"the RAM prompt cache is off and slot {r.slot} had been taken by another conversation: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        f"The slot held {kit.n(f['held'])} tokens of another conversation; without the RAM cache the {kit.n(f['reference'])} tokens of this one were lost. {how}",
+        f"The slot held {kit.n(r.held_tokens)} tokens of another conversation; without the RAM cache the {kit.n(r.reference_tokens)} tokens of this one were lost. {how}",
         [advice.cache_ram(g.session), advice.more_slots(g.session)],
         [ALTERNATE],
         ["https://github.com/ggml-org/llama.cpp/pull/16391"],

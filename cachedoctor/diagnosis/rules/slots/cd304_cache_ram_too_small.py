@@ -35,15 +35,15 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 
 def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     """Show that prompts left the cache, and the search in it."""
-    related = kit.marked(
+    first = s.facts.said("ram_evictions")
+    return kit.proof(
         s.request,
         ("ram", "the search in the RAM cache"),
         ("select", "the slot's content does not match"),
-        ("timing", "tokens recomputed"),
+        kit.RECOMPUTED,
+        first=_proof(s)[0],
+        numbers={"limit": s.facts.setting("cache_ram_mib"), "line": None if first is None else first.line},
     )
-    first = s.facts.said("ram_evictions")
-    numbers = {"limit": s.facts.setting("cache_ram_mib"), "line": None if first is None else first.line}
-    return kit.Proof(_proof(s)[0], related[:3], numbers)
 
 
 def say(g: kit.Group) -> kit.FindingText:

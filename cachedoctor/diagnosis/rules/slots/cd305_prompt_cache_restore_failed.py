@@ -11,7 +11,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 
 
 PROOF = kit.lines(
-    ("ram_failed", "the restore that failed"), ("ram", "the prompt that was found"), kit.REUSED, kit.RECOMPUTED
+    ("ram", "the prompt that was found"), kit.REUSED, kit.RECOMPUTED, first=("ram_failed", "the restore that failed")
 )
 
 

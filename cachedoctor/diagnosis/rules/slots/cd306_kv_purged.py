@@ -21,10 +21,14 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show the first slot that was emptied."""
-    shown = kit.marked(
-        s.request, ("select", "the slot choice"), ("cached", "tokens reused"), ("timing", "tokens recomputed")
+    return kit.proof(
+        s.request,
+        ("select", "the slot choice"),
+        kit.REUSED,
+        kit.RECOMPUTED,
+        first=(match.found, "the first slot that was emptied"),
+        numbers={"line": match.found.line},
     )
-    return kit.Proof((match.found, "the first slot that was emptied"), shown, {"line": match.found.line})
 
 
 def _own_parts(session: kit.Session) -> kit.Remedy:

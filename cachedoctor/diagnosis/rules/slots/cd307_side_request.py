@@ -24,7 +24,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
             r, ("select", "the slot's content does not match"), ("n_past", "common prefix with what the slot held")
         ),
         *kit.marked(thief, ("start", "the side request that took the slot")),
-        *kit.marked(r, ("cached", "tokens reused"), ("timing", "tokens recomputed")),
+        *kit.marked(r, kit.REUSED, kit.RECOMPUTED),
     ]
     numbers = {"length": length_of(thief), "reference": r.reference_tokens, "unsure": match.confidence == "low"}
     return kit.Proof(primary, related[:3], numbers)

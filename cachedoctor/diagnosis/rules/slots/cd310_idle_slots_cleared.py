@@ -28,11 +28,11 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     r, first = s.request, s.facts.said("ram_evictions")
     return kit.proof(
         r,
-        ("idle_cleared", "the slot of this conversation was cleared while idle"),
         ("idle_saved", "its copy goes to the RAM cache"),
         ("ram", "the search in the RAM cache"),
         ("select", "an empty slot, or another conversation's"),
         kit.RECOMPUTED,
+        first=(r.marks["idle_cleared"], "the slot of this conversation was cleared while idle"),
         most=4,
         numbers={
             "limit": s.facts.setting("cache_ram_mib"),

@@ -21,10 +21,10 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 
 
 PROOF = kit.lines(
-    ("ram_taken", "another conversation took this one's copy"),
     ("ram", "the search in the RAM cache"),
     kit.REUSED,
     kit.RECOMPUTED,
+    first=("ram_taken", "another conversation took this one's copy"),
     most=3,
     numbers=lambda s: {
         "threads": s.threads,

@@ -16,10 +16,10 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 
 
 PROOF = kit.lines(
-    ("slot_erased", "the slot is emptied, and was not saved"),
     ("select", "an empty slot, or another conversation's"),
     kit.REUSED,
     kit.RECOMPUTED,
+    first=("slot_erased", "the slot is emptied, and was not saved"),
 )
 
 

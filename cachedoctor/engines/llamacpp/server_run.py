@@ -1,4 +1,4 @@
-"""One life of a llama-server process: what is known of it, its slots, and what happens to several of them at once.
+"""One run of a llama-server process: what is known of it, its slots, and what happens to several of them at once.
 
 The only writer of ``Facts``. ``lines.py`` and ``blocks.py`` call its methods, and those of ``Slot`` for what
 concerns one slot alone.
@@ -14,13 +14,13 @@ import msgspec
 from cachedoctor.engines.catalogue.base import Message, uptime_seconds
 from cachedoctor.engines.catalogue.scanner import Scanner
 from cachedoctor.engines.llamacpp.client_lines import Clients
-from cachedoctor.engines.llamacpp.settle import Past, settle
-from cachedoctor.engines.llamacpp.slot import Before, IdleSave, Slot
+from cachedoctor.engines.llamacpp.settle import ConversationMemory, Effects, settle
+from cachedoctor.engines.llamacpp.slot import IdleSave, RunMemory, Slot
 from cachedoctor.engines.llamacpp.startup import Line, Startup
 from cachedoctor.knowledge import builds
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Facts, Incident, IncidentName, Mark, Request, Session, Setting
-from cachedoctor.model.observed import NOBODY, Known, SelectedBy
+from cachedoctor.model.observed import NOBODY, Known, Observed, SelectedBy
 
 _WRAPPERS_PRINT = frozenset({"listening", "n_parallel_auto", "build_info"})
 """Lines of the program around the server: embedders keep an old wording in a new build."""
@@ -29,8 +29,8 @@ _MAX_ENTRIES = 256
 """Conversations whose saved states are measured."""
 
 
-class Life:
-    """What the lines of one life of a server say; finished requests go to ``ended``."""
+class ServerRun:
+    """What the lines of one run of a server say; finished requests go to ``ended``."""
 
     def __init__(
         self,
@@ -72,11 +72,11 @@ class Life:
         self.clients = clients
         self.first = scanner.first
         self._forget = scanner.forget
-        self.past = Past()
+        self.past = ConversationMemory()
         self._number = number
         self._ended = ended
         self._startup = Startup()
-        self._before = Before()
+        self._before = RunMemory()
         self._looks = self._children = False
         self._clears_idle: bool | None = None
         self._header: tuple[Mark, dict[str, str]] | None = None
@@ -190,10 +190,11 @@ class Life:
     def end_anonymous(self, message: str) -> None:
         """A line without a task begins a request, unless the open one without a task has no such line yet."""
         for slot in self.slots.values():
-            if slot.serves(-1) and (slot.released or slot.has_begun(message)):
+            request = slot.request_of(-1)
+            if request is not None and (slot.released or request.has_begun(message)):
                 self.close(slot, lost=not slot.released)
 
-    # ---- this life or the next
+    # ---- this run or the next
 
     @property
     def worked(self) -> bool:
@@ -201,12 +202,12 @@ class Life:
         return self.session.n_requests > 0
 
     def restarts(self, task: int, now: bytes) -> bool:
-        """Whether a launch is of a new life: its clock (``now``) or its task number fell back."""
+        """Whether a launch is of a new run: its clock (``now``) or its task number fell back."""
         reset = task == 0 and (self._zero_seen or self._last_task > 16)
         return (reset or self._clock_fell(now)) and self.worked
 
     def launched(self, task: int, now: bytes) -> None:
-        """Remember clock and number of a launch of this life."""
+        """Remember clock and number of a launch of this run."""
         self._stamp = now or self._stamp
         if task > self._last_task:
             self._last_task = task
@@ -230,23 +231,27 @@ class Life:
             found = self.slots[id] = Slot(id, length=0 if cold else None, positions_known=cold)
         return found
 
-    def serving(self, task: int) -> Slot | None:
-        """The slot that works on this task."""
-        return next((slot for slot in self.slots.values() if slot.serves(task)), None)
+    def open_requests(self) -> list[Observed]:
+        """Requests that have begun and not ended, by slot."""
+        return [slot.open for slot in self.slots.values() if slot.open is not None]
 
-    def timed(self, computed: int | None = None) -> Slot | None:
-        """The slot of a timing line without slot and task: that of the header above it, else of the only open request.
+    def request_of(self, task: int) -> Observed | None:
+        """The open request of this task."""
+        return next((request for request in self.open_requests() if request.task == task), None)
+
+    def timed(self, computed: int | None = None) -> Observed | None:
+        """The request of a timing line without slot and task: that of the header above it, else the only open one.
 
         Posts leave the header out. Of several open requests it is the one with ``computed`` tokens left to compute, and
         for the reply the one whose prompt was timed; None where that does not decide, or where the log was cut inside
         the block.
         """
-        owner = self.timing or self.serving(-1)
-        if owner is not None and owner.open is not None:
+        owner = self.request_of(-1) if self.timing is None else self.timing.open
+        if owner is not None:
             return owner
-        working = [slot for slot in self.slots.values() if slot.open is not None]
+        working = self.open_requests()
         if len(working) > 1:
-            working = [slot for slot in working if slot.awaits(computed)]
+            working = [request for request in working if request.awaits(computed)]
         return working[0] if len(working) == 1 else None
 
     # ---- from the choice to the launch
@@ -380,26 +385,29 @@ class Life:
 
     def launch(self, slot: Slot, task: int, mark: Mark, *, child: bool = False) -> None:
         """A task starts on a slot; choices of ``n > 1`` are launched right before their parent."""
-        self._begin(slot, task, mark, child=child, partial=False)
+        request = self._begin(slot, task, mark, child=child, partial=False)
         if slot.ended == task:  # logs that were joined by hand: a number comes twice
             self._forget(slot.id)
         if self._clears_idle is not False:
-            self._clear_idle(slot)
+            self._clear_idle(slot, request)
         if child:
-            slot.child()
+            request.record_parent(-1)
             self._children = True
         elif self._children:
             self._children = False
-            for other in self.slots.values():
-                other.adopt(task)
+            for other in self.open_requests():
+                if other.parent == -1:
+                    other.record_parent(task)
 
-    def attend(self, slot: Slot, task: int, mark: Mark) -> None:
-        """A line of a request stands here; a log that begins in the middle of one opens it."""
-        if slot.open is None or (task >= 0 and slot.open.task != task):
-            self._begin(slot, task, mark, child=False, partial=True)
-        slot.at(mark.line)
+    def attend(self, slot: Slot, task: int, mark: Mark) -> Observed:
+        """Return the request of a line; a log that begins in the middle of one opens it."""
+        request = slot.open
+        if request is None or (task >= 0 and request.task != task):
+            request = self._begin(slot, task, mark, child=False, partial=True)
+        request.extend(mark.line)
+        return request
 
-    def _begin(self, slot: Slot, task: int, mark: Mark, *, child: bool, partial: bool) -> None:
+    def _begin(self, slot: Slot, task: int, mark: Mark, *, child: bool, partial: bool) -> Observed:
         if slot.open is not None:
             self.close(slot, lost=not slot.released)
         session = self.session
@@ -409,9 +417,9 @@ class Life:
         if self.facts.lenient and task < 0 and slot.choice is not None and "select" in slot.choice.marks:
             partial = False  # its line "processing task" has no number, and is too short to be told from prose
         asked = NOBODY if self.clients is None else self.clients.launched(mark.line, child=child)
-        slot.launch(self._number(), task, mark, asked, self._before, partial=partial)
+        return slot.launch(self._number(), task, mark, asked, self._before, partial=partial)
 
-    def _clear_idle(self, taken: Slot) -> None:
+    def _clear_idle(self, taken: Slot, request: Observed) -> None:
         """From b8672 on, with unified KV and a RAM cache, idle slots are saved to RAM and cleared at every launch."""
         if self._clears_idle is None:
             known = self.facts
@@ -425,58 +433,57 @@ class Life:
         if self._clears_idle:
             for slot in self.slots.values():
                 if slot is not taken and slot.idle:
-                    taken.passed_over(slot.thread)
+                    request.record_passed_over(slot.thread)
                     slot.clear_silently()
 
     def prompt(self, slot: Slot, task: int, tokens: int, context: int, mark: Mark) -> None:
         """Length of a prompt and context of its slot."""
-        if not slot.serves(task):
-            self._begin(slot, task, mark, child=False, partial=True)
-        slot.prompt(tokens, context, mark)
+        request = slot.request_of(task) or self._begin(slot, task, mark, child=False, partial=True)
+        slot.fit(context)
+        request.record_prompt(tokens, mark)
         if self.facts.n_ctx_slot is None and context:
             self.learn(n_ctx_slot=context)
 
     def batch(self, slot: Slot, task: int, cached: int, mark: Mark) -> None:
         """A batch of a prompt; the first one says what was reused."""
-        if not slot.serves(task):
-            self._begin(slot, task, mark, child=False, partial=True)
-            slot.batch_of_unknown(mark)
+        request = slot.request_of(task)
+        if request is None:
+            self._begin(slot, task, mark, child=False, partial=True).record_later_batch(mark)
         else:
-            slot.batch(cached, mark)
+            request.record_batch(cached, mark)
 
     def restore_failed(self, mark: Mark) -> None:
         """A checkpoint could not be restored, by a line that names no slot: the one that searches for one, if any."""
-        found = [slot for slot in self.slots.values() if slot.searching]
-        checks = found[0].open.checks if len(found) == 1 and found[0].open is not None else ()
+        found = [request for request in self.open_requests() if request.searching]
+        checks = found[0].checks if len(found) == 1 else ()
         if checks:
-            found[0].restore_failed(checks[-1].pos_max + 1, mark)
+            found[0].record_failed_restore(checks[-1].pos_max + 1, mark)
         else:
             self.state("checkpoint_failed", mark)
 
     def misplaced(self, sequence: int, mark: Mark) -> None:
         """The memory of a sequence, which has the number of its slot, does not end where a batch begins."""
-        slot = self.slots.get(sequence)
         self.state("positions", mark)
-        if slot is not None:
-            slot.misplaced(mark)
+        slot = self.slots.get(sequence)
+        if slot is not None and slot.open is not None:
+            slot.open.record_misplaced_batch(mark)
 
     def place(self, sequence: int, *, stored: int | None = None, batch: int | None = None) -> None:
         """Where the memory of a sequence ended, or where its batch began: printed below the line that says so."""
         slot, stated = self.slots.get(sequence), self.session.incidents.get("positions")
         if stated is not None and stated.count == 1:
             stated.numbers |= {"stored": stored} if stored is not None else {"batch": batch or 0}
-        if slot is not None:
-            slot.place(stored=stored, batch=batch)
+        if slot is not None and slot.open is not None:
+            slot.open.record_positions(stored=stored, batch=batch)
 
-    def known_length(self, slot: Slot, length: int) -> Known | None:
+    def known_length(self, request: Observed, length: int) -> Known | None:
         """Whether a slot had this length after an earlier request, and whose."""
-        return None if slot.open is None else self.past.known(length, slot.open.first_line)
+        return self.past.known(length, request.first_line)
 
-    def fail_unseen(self, task: int, mark: Mark) -> Slot:
-        """An error of a task that reached no slot: a free one stands for it, and keeps what it holds."""
+    def begin_unseen(self, task: int, mark: Mark) -> Observed:
+        """A request of a task that reached no slot: a free one stands for it, and keeps what it holds."""
         free = next((slot for slot in self.slots.values() if slot.open is None), None) or self.slot(len(self.slots))
-        self._begin(free, task, mark, child=False, partial=False)
-        return free
+        return self._begin(free, task, mark, child=False, partial=False)
 
     def sleep(self, mark: Mark) -> None:
         """A sleeping server keeps its ids and loses its context, and with it every cache."""
@@ -489,18 +496,17 @@ class Life:
 
     def close(self, slot: Slot, *, lost: bool = False) -> None:
         """The request of a slot is over: settle it. ``lost``: its end is not in the log."""
-        seen = slot.end(lost=lost or (self.facts.lenient and slot.untimed))
-        if seen is None:
+        if slot.open is None:
             return
+        seen = slot.end(slot.open, lost=lost or (self.facts.lenient and slot.open.untimed))
         shown = "checkpoint_counts" in self.facts.shows
         if shown:  # else hidden at this level: unknown, not none
             slot.count(seen.created or 0, seen.erased or 0, self.facts.setting("ctx_checkpoints"))
         settled = settle(
             seen, self.facts, self.past, self.session.file_of(seen.first_line), slot, self.slots, shown=shown
         )
-        for revised in settled.revised:
-            self._ended(revised)
-        request = settled.request
+        request, effects = settled.request, settled.effects
+        self._apply(effects, slot)
         if not request.partial and seen.released_tokens is not None:
             self.session.n_whole += 1
             for incident in self.session.incidents.values():
@@ -510,6 +516,17 @@ class Life:
             slot.hold(seen.released_tokens, slot.thread if request.thread is None else request.thread)
         self.session.sizes.short = self.past.short
         self._ended(request)
+
+    def _apply(self, effects: Effects, slot: Slot) -> None:
+        """Take over what a settled request of this slot changes."""
+        for number, thread in effects.slot_threads.items():
+            self.slots[number].belongs_to(thread)
+        slot.keep(effects.kept)
+        if self.facts.memory == "swa":
+            slot.processed(effects.stretch)
+        self.past.apply(effects)
+        for revised in effects.revised:
+            self._ended(revised)
 
     def quiet(self) -> None:
         """The log fell silent: a released request gets no more timing lines."""

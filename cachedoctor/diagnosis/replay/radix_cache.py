@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cachedoctor.diagnosis.replay.vllm_blocks import SentPrompt, in_order, one_by_one
+from cachedoctor.diagnosis.replay.block_cache import SentPrompt, in_order, one_by_one
 from cachedoctor.knowledge.texts import common_prefix
 
 _TOKEN = array("q").itemsize

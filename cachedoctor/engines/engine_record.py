@@ -1,0 +1,135 @@
+"""The record of an engine: how its lines are recognised, and what reads and explains them."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, cast
+
+from cachedoctor.engines.catalogue.base import Catalogue, Event
+from cachedoctor.engines.catalogue.logger import Vocabulary
+from cachedoctor.engines.catalogue.scanner import Plan
+from cachedoctor.model import CacheSample, PrefillBatch, Session
+
+
+class Found(Protocol):
+    """Where a look found something."""
+
+    def start(self) -> int:
+        """Offset in the block."""
+
+
+class Look(Protocol):
+    """A cheap look at a block."""
+
+    def search(self, data: bytes, /) -> Found | None:
+        """The first line of the engine; what is found stands within it."""
+
+
+class _Place(NamedTuple):
+    offset: int
+
+    def start(self) -> int:
+        return self.offset
+
+
+class Literals:
+    """Finds any of a few literals. One by one, as ``re`` tries alternatives at every byte: ten times the cost."""
+
+    def __init__(self, *literals: bytes, sure: re.Pattern[bytes] | None = None) -> None:
+        """``sure``: where a literal stands, this is looked for instead."""
+        self._literals = literals
+        self._sure = sure
+
+    def search(self, data: bytes, /) -> Found | None:
+        """The first of them."""
+        places = [place for literal in self._literals if (place := data.find(literal)) >= 0]
+        if not places:
+            return None
+        return _Place(min(places)) if self._sure is None else self._sure.search(data)
+
+
+class Either:
+    """Finds what any of a few looks finds."""
+
+    def __init__(self, *looks: Look) -> None:
+        self._looks = looks
+
+    def search(self, data: bytes, /) -> Found | None:
+        """The first of them in the block."""
+        return min(filter(None, (look.search(data) for look in self._looks)), key=lambda at: at.start(), default=None)
+
+
+Row = CacheSample | PrefillBatch
+
+
+class Tracker(Protocol):
+    """Turns the events of one origin into sessions, their periods, and rows."""
+
+    session: Session | None
+    """The life of the server that goes on; None before any line that only this engine writes."""
+
+    def __init__(
+        self,
+        path: str,
+        origin: str | None,
+        new_session: Callable[[str, str | None], Session],
+        keep: Callable[[Row], None],
+    ) -> None:
+        """Begin without a line.
+
+        Args:
+            path: of the input.
+            origin: the server that a wrapper names.
+            new_session: makes a session; the tracker sets its engine.
+            keep: takes every sample or batch.
+        """
+
+    def feed(self, event: Event) -> None:
+        """Take the next event."""
+
+    def continue_in(self, path: str) -> None:
+        """The log goes on in another file."""
+
+
+class Reader(NamedTuple):
+    """What reads an engine's lines."""
+
+    catalogue: Catalogue
+    plan: Plan
+    tracker: type[Tracker]
+
+
+class Engine(NamedTuple):
+    """Who writes lines of its own."""
+
+    name: str
+    """As sessions call it."""
+    looks: Look
+    """Finds something in any block that holds a line of it; led by a literal, so that other logs lose no time. What
+    comes before the line of the first one found is not read: it may have come in another block."""
+    reader: Callable[[], Reader]
+    """Gives what reads its lines, whose patterns are compiled then."""
+    fork: bool = False
+    """Of llama-server: from the first line on that is found, lines of this origin are the fork's. Those that look like
+    llama-server's are read as such, too, but timings, which the reader counts as answers, open no request."""
+    wrapped: bool = False
+    """Its records are longer than a terminal is wide: in a paste they may be broken into rows."""
+    words: Callable[[], Vocabulary] | None = None
+    """Gives the words that explain its lines; None for a program without."""
+
+
+def package(name: str, looks: Look) -> Engine:
+    """Return the record of the engine with a package here, whose modules are imported when a line of it comes.
+
+    Its module ``tracker`` has ``READER``, and ``vocabulary`` has ``VOCABULARY``.
+    """
+
+    def reader() -> Reader:
+        return cast(Reader, importlib.import_module(f"cachedoctor.engines.{name}.tracker").READER)
+
+    def words() -> Vocabulary:
+        return cast(Vocabulary, importlib.import_module(f"cachedoctor.engines.{name}.vocabulary").VOCABULARY)
+
+    return Engine(name, looks, reader, wrapped=True, words=words)

@@ -1,0 +1,350 @@
+"""What a report says, computed once: formats take a ``ReportView`` and only lay out what it has."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import msgspec
+
+from cachedoctor.knowledge.late_patterns import late
+from cachedoctor.model import Cause, Cost, Evidence, Finding, Fix, Report, RuleInfo, Session, Totals, causes
+from cachedoctor.model.finding import SEVERITY_ORDER
+from cachedoctor.report.words import coverage, do_now
+from cachedoctor.report.words.coverage import CUT, CannotTell, Healthy
+from cachedoctor.report.words.do_now import DoNow, Last
+from cachedoctor.report.words.numbers import capital, count, duration, number, spent_tokens
+from cachedoctor.report.words.remarks import severities
+
+_SURE = {"high": "sure", "medium": "likely", "low": "possible"}
+_CHARGED = late(
+    r"[:,;] (?:[\d,]+ requests?, )?(?:at most )?[\d,]+ (?:to [\d,]+ )?tokens recomputed\b(?: over [\d,]+ requests?)?"
+)
+"""What a claim says of its cost, which stands in rows of its own."""
+_LONG = 130
+"""Characters of a claim that is too long for a headline: the rule says it in a few words."""
+
+
+class Claim(NamedTuple):
+    """What a finding claims, in parts."""
+
+    sentence: str
+    """What is the matter, without its cost; what the rule is about, where that is too long for a headline."""
+    more: str
+    """What else the claim says, for the proof; empty where that is nothing."""
+
+
+@dataclass(eq=False)
+class FindingView:
+    """A cause on one server or on several."""
+
+    finding: Finding
+    """The costliest one, with the counts and the cost of all servers."""
+    totals: Totals | None = None
+    """Sums of the whole log, where it has ended."""
+    fix: Fix | None = None
+    """Of its server."""
+    place: str = ""
+    """Which server of the input, where there are several."""
+    summary: str = ""
+    """What the rule is about."""
+    url: str | None = None
+    """Address of the page of the rule, as far as its name."""
+    servers: str = ""
+    """How many servers have the cause, and which; empty where that is one of few, which the proof names."""
+    of_server: Finding | None = field(default=None, repr=False)
+
+    @property
+    def first(self) -> Finding:
+        """The costliest one, with its own counts and cost."""
+        return self.of_server or self.finding
+
+    @property
+    def many(self) -> str:
+        """How many servers have it: ``38 of 40 servers``; empty where ``servers`` is."""
+        return self.servers.partition(":")[0]
+
+    @cached_property
+    def claim(self) -> Claim:
+        """What is claimed."""
+        words = self.finding.claim
+        found = _CHARGED.search(words)
+        start, end = (len(words),) * 2 if found is None else found.span()
+        before, after = words[:start], words[end:]
+        if self.summary and len(before) > _LONG:
+            return Claim(self.summary, before + after)
+        return Claim(capital(before), after.lstrip(",;: ").removeprefix("and "))
+
+    @cached_property
+    def step(self) -> DoNow | None:
+        """The first thing to do; None where nothing is to be done."""
+        return do_now.of_finding(self.finding, self.fix)
+
+    @cached_property
+    def second(self) -> DoNow | None:
+        """What else may be done."""
+        return do_now.second(self.finding, self.fix)
+
+    @cached_property
+    def steps(self) -> list[DoNow]:
+        """All there is to do, in the order in which it is to be tried."""
+        return do_now.every(self.finding, self.fix)
+
+    @property
+    def primary(self) -> Evidence | None:
+        """The line that proves it; None without lines."""
+        return self.finding.primary or next(iter(self.finding.evidence), None)
+
+    @cached_property
+    def evidence(self) -> list[Evidence]:
+        """The lines in the order of the log, those of the file of the proof first."""
+        home = "" if self.primary is None else self.primary.path
+        return sorted(self.finding.evidence, key=lambda e: (e.path != home, e.path, e.line))
+
+    @property
+    def rule(self) -> str:
+        """The rule and how sure it is: ``billing-header, sure``."""
+        return f"{self.finding.name}, {_SURE[self.finding.confidence]}"
+
+    @cached_property
+    def cost(self) -> str:
+        """What was computed again, of how much: tokens, time, requests; empty when that is nothing."""
+        spent, totals = self.finding.cost, self.totals
+        if not spent.tokens and not spent.at_most:
+            return ""
+        tokens = spent_tokens(spent)
+        if totals is not None and totals.prompt_tokens >= spent.tokens and spent.at_most is None:
+            tokens = f"{number(spent.tokens)} of {count(totals.prompt_tokens, 'prompt token')}"
+        parts = [tokens]
+        if spent.ms is not None:
+            about = "" if spent.ms_from == "depth" else "about "
+            whole = f" of {duration(totals.prompt_ms)}" if totals is not None and totals.prompt_ms >= spent.ms else ""
+            parts.append(f"{about}{duration(spent.ms)}{whole}")
+        if self.finding.requests:
+            seen = self.finding.count
+            of = f"{number(seen)} of " if totals is not None and totals.requests >= seen else ""
+            parts.append(f"in {of}{count(totals.requests if of and totals else seen, 'request')}")
+        return ", ".join(parts)
+
+    def headline(self, room: int = 0) -> str:
+        """Return the first row; in fewer words where ``room`` cells do not hold it."""
+        said = self.claim.sentence
+        forms = [f"{said}: {words}" if words else said for words in (self._share(), self._share(brief=True))]
+        return next((form for form in forms if len(form) <= room), forms[0])
+
+    def one_row(self, room: int) -> str:
+        """Return the most that ``room`` cells hold whole of what is the matter, its share, and how many servers have
+        it."""
+        again, names = self._share(brief=True), [words for words in (self.claim.sentence, self.summary) if words]
+        of = f" ({self.many})" if self.servers else ""
+        forms = [f"{words}: {again}" for words in names if again] + names
+        return next((form + end for end in (of, "") for form in forms if len(form + end) <= room), forms[-1])
+
+    def _share(self, *, brief: bool = False) -> str:
+        """Say how much was computed again; nothing where that is nothing, or not known."""
+        spent, totals = self.finding.cost, self.totals
+        again = "computed again" if brief else "were computed again"
+        if spent.at_most is not None or (spent.tokens and (totals is None or totals.prompt_tokens < spent.tokens)):
+            return f"{spent_tokens(spent)} {again}"
+        if not spent.tokens or totals is None:
+            return ""
+        part = 100 * spent.tokens / totals.prompt_tokens
+        all_ = "all" if spent.tokens == totals.prompt_tokens else f"{min(part, 99):.0f} %"
+        said = "less than 1 %" if part < 1 else all_
+        return f"{said} {again}" if brief else f"{said} of all prompt tokens {again}"
+
+
+_NAMED = 3
+"""Servers called by their names."""
+_FEW = 2
+"""Servers of which the proof names the one that is meant; among more it is easily taken for all."""
+_Server = tuple[str | None, str | None]
+"""Input, and name by the wrapper."""
+
+
+class ReportView:
+    """What is said of a report as a whole, and its findings; each is computed when a format first needs it."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.several = len(report.sessions) > 1
+        """It is about several servers."""
+
+    # ---- findings
+
+    @cached_property
+    def findings(self) -> list[FindingView]:
+        """Each finding by itself, in the order of the report."""
+        return [self._view(finding) for finding in self.report.findings]
+
+    @cached_property
+    def causes(self) -> list[FindingView]:
+        """Findings of one cause together, the most severe and costliest first."""
+        found: list[FindingView] = []
+        many = False
+        for cause in causes(self.report.findings):
+            own = [self.report.findings[at] for at in cause.findings]
+            first = max(own, key=lambda f: f.cost.tokens)  # of equal ones the first
+            if len({(f.path, f.origin) for f in own}) == 1:
+                alone = self._alone(first) if first.origin is not None and len(self._servers) > _FEW else ""
+                found += [self._view(f, alone) for f in own]
+                continue
+            many = True
+            summed = msgspec.structs.replace(
+                first, severity=cause.severity, count=cause.count, cost=_summed(cause, own),
+                requests=[at for f in own for at in f.requests],
+            )  # fmt: skip
+            found.append(self._view(summed, self._named(own), first))
+        if many:  # what many servers lose together may be more than what one of them does
+            found.sort(key=lambda one: (-SEVERITY_ORDER[one.finding.severity], -one.finding.cost.tokens))
+        return found
+
+    def _view(self, finding: Finding, servers: str = "", first: Finding | None = None) -> FindingView:
+        rule, at = self._rules.get(finding.code), finding.evidence[0].session if finding.evidence else -1
+        return FindingView(
+            finding,
+            self.report.totals,
+            self._fixes.get((finding.path, finding.origin)),
+            self._places.get(at, finding.origin or "") if self.several else "",
+            "" if rule is None else rule.summary,
+            None if rule is None else rule.url,
+            servers,
+            first,
+        )
+
+    @cached_property
+    def _rules(self) -> dict[str, RuleInfo]:
+        return {rule.code: rule for rule in self.report.rules}
+
+    @cached_property
+    def _fixes(self) -> dict[_Server, Fix]:
+        return {(fix.path, fix.origin): fix for fix in reversed(self.report.fix)}
+
+    @cached_property
+    def _places(self) -> dict[int, str]:
+        """Names of the servers with findings."""
+        named = {evidence.session for finding in self.report.findings for evidence in finding.evidence[:1]}
+        return {s.index: place(s) for s in self.report.sessions if s.index in named} if self.several else {}
+
+    @cached_property
+    def _servers(self) -> dict[_Server, str]:
+        """Names of all servers: as the wrapper says, with the input where several inputs have that name; else the
+        input."""
+        known = dict.fromkeys((session.path, session.origin) for session in self.report.sessions)
+        origins = Counter(origin for _, origin in known)
+        return {
+            (path, origin): f"{path} {origin}" if origin and origins[origin] > 1 else origin or path or ""
+            for path, origin in known
+        }
+
+    def _alone(self, finding: Finding) -> str:
+        name = self._servers.get((finding.path, finding.origin)) or finding.origin
+        return f"1 of {number(len(self._servers))} servers: {name}"
+
+    def _named(self, own: list[Finding]) -> str:
+        """Name servers, the costliest first."""
+        ranked, all_ = sorted(own, key=lambda f: -f.cost.tokens), len(self._servers)
+        names = list(dict.fromkeys(self._servers.get((f.path, f.origin)) or f.origin or f.path or "" for f in ranked))
+        if len(names) < 2:
+            return ""
+        more = f" and {number(len(names) - _NAMED)} more" if len(names) > _NAMED else ""
+        of = f"all {number(len(names))}" if len(names) >= all_ else f"{number(len(names))} of {number(all_)}"
+        return f"{of} servers: {', '.join(names[:_NAMED])}{more}"
+
+    # ---- the whole
+
+    @cached_property
+    def cannot_tell(self) -> CannotTell | None:
+        """Why nothing could be told of requests; None where something could, or where a finding says what."""
+        return coverage.cannot_tell(self.report)
+
+    @cached_property
+    def undecided(self) -> str:
+        """The same as a sentence; empty without."""
+        return "" if self.cannot_tell is None else self.cannot_tell.sentence
+
+    @cached_property
+    def checked(self) -> str:
+        """How many rules checked what; empty where there was nothing to check."""
+        return coverage.checked(self.report)
+
+    @cached_property
+    def has_causes(self) -> bool:
+        """Whether findings say what to do.
+
+        That the log is cut leads only where nothing can be said of the requests: neither that it cannot be told, nor
+        that the cache works or did so far.
+        """
+        if any(finding.code != CUT for finding in self.report.findings):
+            return True
+        works = self.healthy is not None and self.healthy.key in ("cache works", "so far")
+        reused = self.report.totals.cached_tokens > 0
+        return bool(self.report.findings) and self.cannot_tell is None and not (works and reused)
+
+    @cached_property
+    def healthy(self) -> Healthy | None:
+        """What the cache did where no cause was found; None where there were no requests to look at."""
+        return coverage.healthy(self.report, self.checked)
+
+    @cached_property
+    def tally(self) -> str:
+        """How many causes there are: ``1 cause``, ``2 causes and 1 note``; one on many servers counts once."""
+        each = causes(self.report.findings)
+        notes = sum(cause.severity == "note" for cause in each)
+        return " and ".join(count(n, noun) for n, noun in ((len(each) - notes, "cause"), (notes, "note")) if n)
+
+    @cached_property
+    def verdict(self) -> str:
+        """What was found, and what could not be, in a sentence."""
+        report = self.report
+        open_rules = len({rule.code for rule in report.not_evaluated})
+        left = f"; {count(open_rules, 'rule')} could not be evaluated" if open_rules else ""
+        if report.findings and not self.has_causes and not self.undecided:
+            return f"No cause found. {self.checked}{left}. {severities(report.findings)}."
+        if report.findings:
+            each = len(causes(report.findings))
+            of = f", of {count(each, 'cause')}" if each < len(report.findings) else ""
+            return f"{severities(report.findings)}{of}{left}."
+        if report.filtered is not None:
+            return f"No findings in what is shown{left}."
+        if self.undecided:
+            return self.undecided
+        return f"No findings. {self.checked}{left}." if self.checked else "No requests in it: nothing was checked."
+
+    @cached_property
+    def next_step(self) -> Last | None:
+        """The one thing to do now, in a sentence or in the command that does it; None without any."""
+        for one in self.causes:
+            if one.step is not None and one.step.kind != "no fix":
+                return do_now.last(one.first, one.step, one.fix)
+        return None
+
+    @cached_property
+    def hint(self) -> str | None:
+        """The command that prints the first fix in the form of any launcher; None where it would not help."""
+        paths = [info.path for info in self.report.inputs]
+        if not self.causes or len(paths) != 1 or paths[0] == "-":
+            return None
+        one = self.causes[0]
+        helps = one.fix is not None and one.fix.launcher is None and one.finding.code in one.fix.codes
+        if one.step is None or not helps or not one.step.options or one.step.kind != "fix":
+            return None
+        return f"cachedoctor fix {shlex.quote(paths[0])} --launcher compose"
+
+
+def place(session: Session) -> str:
+    """Name a server among several of one input: its origin, else the number that the head of the report gives it."""
+    return session.origin or f"server {session.index + 1}"
+
+
+def _summed(cause: Cause, own: Sequence[Finding]) -> Cost:
+    most = sum(f.cost.at_most if f.cost.at_most is not None else f.cost.tokens for f in own)
+    by = {f.cost.ms_from for f in own if f.cost.ms is not None}
+    ms = cause.ms if all(f.cost.ms is not None for f in own) else None  # a part is no sum
+    return Cost(
+        cause.tokens, ms, "depth" if by == {"depth"} else "mean" if by else None, most if most > cause.tokens else None
+    )
