@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from cachedoctor.model.account import Account, ClientAccount
-from cachedoctor.model.bounds import MOST, Count, Long, LongMs, Positive, Share
+from cachedoctor.model.bounds import MOST, Code, Count, Long, LongMs, Positive, Share
 from cachedoctor.model.finding import Finding, NotEvaluated, Restart, RuleInfo
 from cachedoctor.model.fix import Fix, Launcher
 from cachedoctor.model.row import RequestRow, SlowTurn
@@ -19,6 +19,7 @@ _FromOne = Annotated[int, msgspec.Meta(ge=1, le=MOST, extra_json_schema={"contra
 _Prompt = Annotated[int, msgspec.Meta(ge=1, le=MOST, extra_json_schema={"contract": {"minimum": 0}})]
 _Reused = Annotated[int, msgspec.Meta(ge=0, le=MOST, extra_json_schema={"contract": {"minimum": 0}})]
 _Slot = Annotated[int, msgspec.Meta(ge=-MOST, le=MOST, extra_json_schema={"contract": {"minimum": 0, "maximum": 7}})]
+_SLOTS = {"contract": {"maxItems": 9}}
 _CELLS = {"contract": {"minItems": 1, "maxItems": 64}}
 
 
@@ -156,49 +157,63 @@ class Rows(Protocol):
 
 
 class Report(msgspec.Struct):
-    """Everything a renderer needs; the requests stream from a spool."""
+    """Everything a renderer needs; the requests stream from a spool.
+
+    It is the JSON document as well: what stands below ``undecided`` is written, read and described as it is declared.
+    """
 
     tool_version: str
     """Version of cachedoctor that made it."""
     inputs: list[InputInfo]
     sessions: Sequence[Session]
-    """Lives of servers, one for each start of a process."""
     totals: Totals
     requests: RequestLines
-    """Every request as a row, in the order in which they started; can be walked through again."""
+    """In the order in which they started."""
     findings: list[Finding]
-    """Causes, the most severe and costliest first."""
+    """The costliest first."""
     not_evaluated: list[NotEvaluated]
-    """Rules that these logs could not have shown."""
     rules: list[RuleInfo]
-    """All rules of this version."""
     interrupted: bool = False
-    """It covers what was read before Ctrl-C."""
-    restart: Restart | None = None
-    """The one restart of the server that would show most of what was not evaluated."""
-    slots: list[SlotReuse] = msgspec.field(default_factory=list)
-    """Reuse along the requests of each slot, of the session with the most requests."""
-    ignored: list[str] = msgspec.field(default_factory=list)
-    """Codes of the rules that were switched off."""
+    """The report covers what was read before Ctrl-C."""
     samples: Rows | None = None
-    """Statistics lines of vLLM engines, as CacheSample; None where they were not kept."""
+    """Statistics lines of vLLM logs, in the order of the log; empty for other engines. Each is about the seconds before
+    it, but hit_rate."""
     batches: Rows | None = None
-    """Batches of SGLang, as PrefillBatch."""
+    """Prefill batches of SGLang logs, in the order of the log; empty for other engines. A batch is neither a request
+    nor a prompt."""
     undecided: list[RequestRow] = msgspec.field(default_factory=list)
-    """The first requests of which the log does not tell what they could have reused: of all that matter, or of all."""
+    """The first requests of which the log does not tell what they could have reused: of all that matter, or of all.
+    Not in JSON."""
+    restart: Restart | None = None
+    """None: nothing is left, or no option of this build helps."""
+    slots: Annotated[list[SlotReuse], msgspec.Meta(extra_json_schema=_SLOTS)] = msgspec.field(default_factory=list)
+    """Reuse along the requests of each slot, of the session with the most requests."""
+    ignored: list[Code] = msgspec.field(default_factory=list)
+    """Codes of the rules that were switched off with --select, --ignore or a file of settings: nothing else in the
+    report speaks of them. Added after the first release of v1: may be missing."""
     accounts: list[Account] = msgspec.field(default_factory=list)
-    """Where the prompt tokens of llama-server's requests went: of the whole log first, then of servers, conversations
-    and clients."""
-    clients: list[ClientAccount] = msgspec.field(default_factory=list)
-    """Where they went by who sent the requests; empty where nothing tells."""
+    """Where the prompt tokens of llama-server's requests went, the whole log first, then servers, conversations and
+    clients (64 of each at most). Added after the first release of v1: may be missing."""
     filtered: Filtered | None = None
-    """Which requests and findings are shown; None: all."""
+    """Which requests and findings are shown, where that is not all: sums are of the whole log. Added after the first
+    release of v1: may be missing."""
     slowest: list[SlowTurn] = msgspec.field(default_factory=list)
-    """The requests that took longest, the slowest first."""
+    """The requests that took longest, at most three, the slowest first. Added after the first release of v1: may be
+    missing."""
     fix: list[Fix] = msgspec.field(default_factory=list)
-    """What to change, one for each server with findings that something mends, the costliest first."""
+    """What to change, one for each server with findings that something mends, the costliest first. Added after the
+    first release of v1: may be missing."""
+    clients: list[ClientAccount] = msgspec.field(default_factory=list)
+    """Where the prompt tokens went by who sent the requests: 64 clients, then all others together, then requests of
+    which nothing tells. Added after the first release of v1: may be missing."""
     unknown: list[UnknownShape] | None = None
-    """Lines that are no known message, the most frequent first; None: not asked for."""
+    """Lines that are no known message by their shape, where --unknown asked for them, at most 512, the most frequent
+    first. Added after the first release of v1: may be missing."""
+
+
+_FIELDS = Report.__struct_fields__
+DECLARED = _FIELDS[_FIELDS.index("undecided") + 1 :]
+"""Fields that JSON has as they are declared, in their order."""
 
 
 class Tool(Struct):

@@ -1,48 +1,41 @@
 """The JSON documents of ``analyze`` as structs, where they are not those of the model: what the schemas are made from.
 
-A report is written as a stream (wire/report_v1.py), so that these are filled by nobody; a test holds every key that is
-written against them.
+Those of the report and of the last line of a stream are derived from ``Report``.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Container, Iterator
+from typing import Annotated, Any, Literal, get_type_hints
 
+import msgspec
 from msgspec import Meta, Struct, field
 
 from cachedoctor.model import (
-    Account,
     Answers,
     BatchPeriod,
     CacheSample,
     Cause,
-    ClientAccount,
     Counters,
-    Filtered,
     Finding,
-    Fix,
     InputInfo,
     KvEvents,
     Memory,
     NotEvaluated,
     PrefillBatch,
+    Report,
     RequestRow,
     Restart,
     RuleInfo,
     SamplePeriod,
-    SlotReuse,
-    SlowTurn,
     Totals,
-    UnknownShape,
 )
-from cachedoctor.model.bounds import Code, Count, LineNumber, Long, Positive
-from cachedoctor.model.report import Tool
+from cachedoctor.model.bounds import Count, LineNumber, Long, Positive
+from cachedoctor.model.report import DECLARED, Tool
 
 _IDENTIFIER = {"contract": {"pattern": "^[a-z][a-z0-9_]*$"}}
 _SOURCES = {"contract": {"enum": ["line", "option", "wording", "source", "paste"]}}
 _PERIODS = {"contract": {"maxItems": 64}}
-_SLOTS = {"contract": {"maxItems": 9}}
-_Slots = Annotated[list[SlotReuse], Meta(extra_json_schema=_SLOTS)]
 _Identifier = Annotated[str, Meta(extra_json_schema=_IDENTIFIER)]
 
 
@@ -104,55 +97,38 @@ class SessionRow(Struct):
     """What recordings of KV events say that were given beside the log; missing where none was."""
 
 
-class ReportDocument(Struct):
-    """Report of `cachedoctor analyze --format json`."""
+def _declared(without: Container[str], causes_before: str) -> Iterator[tuple[str, Any, Any]]:
+    """Name, type and default of the fields that JSON has as ``Report`` declares them, and of the causes."""
+    hints = get_type_hints(Report, include_extras=True)
+    defaults = {one.name: one for one in msgspec.structs.fields(Report)}
+    for name in DECLARED:
+        if name == causes_before:
+            yield "causes", list[Cause], field(default_factory=list)
+        if name not in without:
+            found = defaults[name]
+            given = found.default is not msgspec.NODEFAULT
+            yield name, hints[name], field(default=found.default) if given else field(default_factory=list)
 
-    schema: Literal["cachedoctor.report/1"]
-    tool: Tool
-    interrupted: bool
-    """The report covers what was read before Ctrl-C."""
-    inputs: list[InputInfo]
-    sessions: list[SessionRow]
-    totals: Totals
-    requests: list[RequestRow]
-    """In the order in which they started."""
-    samples: list[CacheSample]
-    """Statistics lines of vLLM logs, in the order of the log; empty for other engines. Each is about the seconds before
-    it, but hit_rate."""
-    batches: list[PrefillBatch]
-    """Prefill batches of SGLang logs, in the order of the log; empty for other engines. A batch is neither a request
-    nor a prompt."""
-    findings: list[Finding]
-    """The costliest first."""
-    not_evaluated: list[NotEvaluated]
-    rules: list[RuleInfo]
-    restart: Restart | None = None
-    """None: nothing is left, or no option of this build helps."""
-    slots: _Slots = field(default_factory=list)
-    """Reuse along the requests of each slot, of the session with the most requests."""
-    ignored: list[Code] = field(default_factory=list)
-    """Codes of the rules that were switched off with --select, --ignore or a file of settings: nothing else in the
-    report speaks of them. Added after the first release of v1: may be missing."""
-    accounts: list[Account] = field(default_factory=list)
-    """Where the prompt tokens of llama-server's requests went, the whole log first, then servers, conversations and
-    clients (64 of each at most). Added after the first release of v1: may be missing."""
-    filtered: Filtered | None = None
-    """Which requests and findings are shown, where that is not all: sums are of the whole log. Added after the first
-    release of v1: may be missing."""
-    causes: list[Cause] = field(default_factory=list)
-    """Findings of one cause over all servers together. Added after the first release of v1: may be missing."""
-    slowest: list[SlowTurn] = field(default_factory=list)
-    """The requests that took longest, at most three, the slowest first. Added after the first release of v1: may be
-    missing."""
-    fix: list[Fix] = field(default_factory=list)
-    """What to change, one for each server with findings that something mends, the costliest first. Added after the
-    first release of v1: may be missing."""
-    clients: list[ClientAccount] = field(default_factory=list)
-    """Where the prompt tokens went by who sent the requests: 64 clients, then all others together, then requests of
-    which nothing tells. Added after the first release of v1: may be missing."""
-    unknown: list[UnknownShape] | None = None
-    """Lines that are no known message by their shape, where --unknown asked for them, at most 512, the most frequent
-    first. Added after the first release of v1: may be missing."""
+
+ReportDocument = msgspec.defstruct(
+    "ReportDocument",
+    [
+        ("schema", Literal["cachedoctor.report/1"]),
+        ("tool", Tool),
+        ("interrupted", bool),
+        ("inputs", list[InputInfo]),
+        ("sessions", list[SessionRow]),
+        ("totals", Totals),
+        ("requests", list[RequestRow]),
+        ("samples", list[CacheSample]),
+        ("batches", list[PrefillBatch]),
+        ("findings", list[Finding]),
+        ("not_evaluated", list[NotEvaluated]),
+        ("rules", list[RuleInfo]),
+        *_declared((), "slowest"),
+    ],
+    namespace={"__doc__": "Report of `cachedoctor analyze --format json`."},
+)
 
 
 class StartLine(Struct, tag_field="type", tag="start"):
@@ -219,33 +195,23 @@ class NotEvaluatedLine(NotEvaluated, tag_field="type", tag="not_evaluated", kw_o
     """A rule that the log could not have shown."""
 
 
-class SummaryLine(Struct, tag_field="type", tag="summary"):
-    """The last line."""
-
-    interrupted: bool
-    """Ctrl-C came before the end of the input."""
-    totals: Totals
-    inputs: Count
-    sessions: Count
-    requests: Count
-    """All of them, also children of n > 1 requests, which the totals leave out."""
-    findings: Count
-    not_evaluated: Count
-    restart: Restart | None
-    slots: _Slots = field(default_factory=list)
-    ignored: list[Code] = field(default_factory=list)
-    accounts: list[Account] = field(default_factory=list)
-    slowest: list[SlowTurn] = field(default_factory=list)
-    """Added after the first release of v1: may be missing."""
-    fix: list[Fix] = field(default_factory=list)
-    """Added after the first release of v1: may be missing."""
-    causes: list[Cause] = field(default_factory=list)
-    """Added after the first release of v1: may be missing."""
-    clients: list[ClientAccount] = field(default_factory=list)
-    """Added after the first release of v1: may be missing."""
+_SUMMARY = list(_declared(("restart", "filtered", "unknown"), "clients"))
+SummaryLine = msgspec.defstruct(
+    "SummaryLine",
+    [
+        ("interrupted", bool),
+        ("totals", Totals),
+        *((name, Count) for name in ("inputs", "sessions", "requests", "findings", "not_evaluated")),
+        ("restart", Restart | None),
+        *_SUMMARY,
+    ],
+    namespace={"__doc__": "The last line."},
+    tag_field="type",
+    tag="summary",
+)
 
 
-StreamLine = (
+StreamLine: Any = (
     StartLine
     | InputLine
     | SessionLine
@@ -258,3 +224,18 @@ StreamLine = (
     | SummaryLine
 )
 """One line of `cachedoctor analyze --format jsonl`."""
+
+_LATER = "Added after the first release of v1: may be missing."
+_FIRST = ("slots", "ignored", "accounts")
+DERIVED: dict[str, tuple[type[Struct], dict[str, str]]] = {
+    "ReportDocument": (Report, {"causes": f"Findings of one cause over all servers together. {_LATER}"}),
+    "SummaryLine": (
+        Struct,
+        {
+            "interrupted": "Ctrl-C came before the end of the input.",
+            "requests": "All of them, also children of n > 1 requests, which the totals leave out.",
+        }
+        | {name: _LATER for name, _, _ in _SUMMARY if name not in _FIRST},
+    ),
+}
+"""Structs without a class body: the one whose docstrings describe their fields, and what else does."""

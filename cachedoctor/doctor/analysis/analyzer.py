@@ -486,10 +486,11 @@ class Analyzer:
         names = {rule.code: rule.name for rule in by_code}
         return Report(
             cachedoctor.__version__, self._inputs, sessions, self.totals(), self._spool, findings,
-            left, rules, self._interrupted, restart(self._rules, sessions, left), self._reuse.slots(),
-            sorted(self._ignored), self._rows.get(CacheSample), self._rows.get(PrefillBatch),
-            list(read_rows(map(encode_request, self._left_open if self._sums.judged else self._undecided))),
-            self._ledger.accounts(names, self._told.values()) or from_kv_events.accounts(sessions, names),
+            left, rules, interrupted=self._interrupted, restart=restart(self._rules, sessions, left),
+            slots=self._reuse.slots(), ignored=sorted(self._ignored),
+            samples=self._rows.get(CacheSample), batches=self._rows.get(PrefillBatch),
+            undecided=list(read_rows(map(encode_request, self._left_open if self._sums.judged else self._undecided))),
+            accounts=self._ledger.accounts(names, self._told.values()) or from_kv_events.accounts(sessions, names),
             slowest=self._slowest.turns(), fix=_fixes(findings, sessions, self._inputs, self._told_start),
             clients=self._ledger.by_client(names, self._told.values(), [s.callers for s in sessions]),
         )  # fmt: skip

@@ -25,6 +25,7 @@ from cachedoctor.model import (
     Session,
     causes,
 )
+from cachedoctor.model.report import DECLARED
 from cachedoctor.redaction import sanitize
 from cachedoctor.redaction.sanitize import ShownReport
 from cachedoctor.report.base import Look
@@ -133,22 +134,23 @@ def head(report: Report) -> dict[str, Any]:
     }
 
 
+def declared(report: Report, causes_before: str) -> dict[str, Any]:
+    """The fields that are written as ``Report`` declares them, and the causes of its findings."""
+    out: dict[str, Any] = {}
+    for name in DECLARED:
+        if name == causes_before:
+            out["causes"] = causes(report.findings)
+        out[name] = getattr(report, name)
+    return out
+
+
 def tail(report: Report) -> dict[str, Any]:
     """Everything of the report that stands after the requests."""
-    return {
-        "findings": report.findings,
-        "not_evaluated": report.not_evaluated,
-        "rules": report.rules,
-        "restart": report.restart,
-        "slots": report.slots,
-        "ignored": report.ignored,
-        "accounts": report.accounts,
-        "filtered": report.filtered,
-        "causes": causes(report.findings),
-        "slowest": report.slowest,
-        "fix": report.fix,
-        "clients": report.clients,
-    } | ({} if report.unknown is None else {"unknown": report.unknown})
+    out = {"findings": report.findings, "not_evaluated": report.not_evaluated, "rules": report.rules}
+    out |= declared(report, "slowest")
+    if report.unknown is None:
+        del out["unknown"]
+    return out
 
 
 def render(report: ShownReport, out: IO[bytes]) -> None:

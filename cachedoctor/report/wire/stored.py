@@ -7,33 +7,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import IO
+from functools import cache
+from typing import IO, Any, get_type_hints
 
 import msgspec
 
 from cachedoctor.knowledge.texts import sound_json
 from cachedoctor.model import (
-    Account,
     CacheDoctorError,
     CacheSample,
-    ClientAccount,
-    Filtered,
     Finding,
     First,
-    Fix,
-    InputInfo,
-    NotEvaluated,
     PrefillBatch,
     Report,
     RequestRow,
-    Restart,
-    RuleInfo,
     Session,
     Side,
-    SlotReuse,
-    SlowTurn,
-    Totals,
-    UnknownShape,
     read_rows,
 )
 from cachedoctor.report.wire.report_v1 import SCHEMA, encode_row
@@ -49,29 +38,31 @@ class _Tool(msgspec.Struct):
     version: str = ""
 
 
-class _Rest(msgspec.Struct):
-    """Everything but the requests."""
+_STREAMED = {
+    "tool_version": None,
+    "undecided": None,
+    "sessions": list[Session],
+    "requests": list[msgspec.Raw],
+    "samples": list[CacheSample],
+    "batches": list[PrefillBatch],
+}
+"""Fields of a report that JSON does not have as they are declared: their types in it."""
 
-    tool: _Tool
-    inputs: list[InputInfo]
-    sessions: list[Session]
-    totals: Totals
-    findings: list[Finding]
-    not_evaluated: list[NotEvaluated]
-    rules: list[RuleInfo]
-    interrupted: bool = False
-    restart: Restart | None = None
-    slots: list[SlotReuse] = msgspec.field(default_factory=list)
-    ignored: list[str] = msgspec.field(default_factory=list)
-    accounts: list[Account] = msgspec.field(default_factory=list)
-    clients: list[ClientAccount] = msgspec.field(default_factory=list)
-    filtered: Filtered | None = None
-    slowest: list[SlowTurn] = msgspec.field(default_factory=list)
-    fix: list[Fix] = msgspec.field(default_factory=list)
-    unknown: list[UnknownShape] | None = None
-    requests: list[msgspec.Raw] = msgspec.field(default_factory=list)
-    samples: list[CacheSample] = msgspec.field(default_factory=list)
-    batches: list[PrefillBatch] = msgspec.field(default_factory=list)
+
+@cache
+def document() -> type[msgspec.Struct]:
+    """The report as JSON has it, what may be missing included."""
+    hints = get_type_hints(Report, include_extras=True)
+    fields: list[Any] = []
+    for one in msgspec.structs.fields(Report):
+        kind = _STREAMED.get(one.name, hints[one.name])
+        if kind is None:
+            continue
+        if one.name in ("requests", "samples", "batches") or one.default_factory is not msgspec.NODEFAULT:
+            fields.append((one.name, kind, msgspec.field(default_factory=list)))
+        else:
+            fields.append((one.name, kind) if one.required else (one.name, kind, one.default))
+    return msgspec.defstruct("_Document", [("tool", _Tool), *fields], kw_only=True)
 
 
 class _Difference(msgspec.Struct):
@@ -131,7 +122,7 @@ def read(data: bytes, name: str) -> Report:
         if schema != SCHEMA and schema.startswith(_FAMILY):
             what = f"{name}: is a report of another schema, {schema[:40]}; this version reads {SCHEMA}"
             raise CacheDoctorError(what, "use the version of cachedoctor that wrote it, or analyze the log again")
-        rest = msgspec.json.decode(data, type=_Rest)
+        rest: Any = msgspec.json.decode(data, type=document())
         requests = StoredRequests([bytes(raw) for raw in rest.requests])
         counts = Counter(request.session for request in requests)
         findings = [_finding(f) for f in rest.findings]
@@ -140,12 +131,10 @@ def read(data: bytes, name: str) -> Report:
         raise CacheDoctorError(f"{name}: is no report of cachedoctor ({error})", hint) from error
     for session in rest.sessions if rest.filtered is None else ():
         session.n_requests = counts[session.index]
-    return Report(
-        rest.tool.version, rest.inputs, rest.sessions, rest.totals, requests, findings,
-        rest.not_evaluated, rest.rules, rest.interrupted, rest.restart, rest.slots, rest.ignored,
-        StoredRows(rest.samples), StoredRows(rest.batches), accounts=rest.accounts, filtered=rest.filtered,
-        slowest=rest.slowest, fix=rest.fix, unknown=rest.unknown, clients=rest.clients,
-    )  # fmt: skip
+    streamed = {"requests": requests, "samples": StoredRows(rest.samples), "batches": StoredRows(rest.batches)}
+    fields = msgspec.structs.asdict(rest) | streamed | {"findings": findings, "tool_version": rest.tool.version}
+    del fields["tool"]
+    return Report(**fields)
 
 
 def _finding(stored: Finding) -> Finding:

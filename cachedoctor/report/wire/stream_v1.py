@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import msgspec
 
-from cachedoctor.model import CacheSample, Finding, InputInfo, PrefillBatch, Report, Session, causes
+from cachedoctor.model import CacheSample, Finding, InputInfo, PrefillBatch, Report, Session
 from cachedoctor.redaction import sanitize
 from cachedoctor.redaction.sanitize import ShownReport
 from cachedoctor.report.base import Look
@@ -103,18 +103,17 @@ def close(report: Report) -> Iterator[bytes]:
     for kind, rows in (("sample", report.samples), ("batch", report.batches)):
         for encoded in rows.lines() if rows is not None else ():
             yield _typed(kind, encoded)
-    findings = sanitize.mask(report.findings)
-    for shown in findings:
-        yield _finding(shown, True)
-    for rule in report.not_evaluated:
-        yield _line("not_evaluated", **msgspec.structs.asdict(sanitize.mask(rule)))
+    shown = sanitize.mask(report)
+    for one in shown.findings:
+        yield _finding(one, True)
+    for rule in shown.not_evaluated:
+        yield _line("not_evaluated", **msgspec.structs.asdict(rule))
+    rest = report_v1.declared(shown, "clients")
+    del rest["filtered"], rest["unknown"]
     yield _line(
         "summary", interrupted=report.interrupted, totals=report.totals, inputs=len(report.inputs),
         sessions=len(report.sessions), requests=sum(s.n_requests for s in report.sessions),
-        findings=len(report.findings), not_evaluated=len(report.not_evaluated), restart=sanitize.mask(report.restart),
-        slots=report.slots, ignored=report.ignored, accounts=sanitize.mask(report.accounts), slowest=report.slowest,
-        fix=sanitize.mask(report.fix),
-        causes=causes(findings), clients=sanitize.mask(report.clients),
+        findings=len(report.findings), not_evaluated=len(report.not_evaluated), **rest,
     )  # fmt: skip
 
 
