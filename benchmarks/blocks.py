@@ -61,7 +61,7 @@ def replayed(folder: Path) -> Run | None:
     template = str(model.with_name("tokenizer_config.json"))
     files = ModelFiles(str(model.parent), template)
     try:
-        prompts = [run_diff.rendered(p, run_diff.Ask(template=template), files) for p in inputs.load(str(bodies))]
+        prompts = [run_diff.rendered(p, run_diff.DiffJob(template=template), files) for p in inputs.load(str(bodies))]
         tokens = [list(files.cutter.encode(p.text).ids) for p in prompts]
     finally:
         files.close()

@@ -1,4 +1,4 @@
-"""Which answers are right for the cause of a day, by construction. Knows names of findings; runs nothing.
+"""Which answers are right for the cause of a day, by construction.
 
 A cause is a slug of ``tests/e2e/days/situations.py``. An answer is right when acting on it mends the day, as the same
 day without its fault shows; it is near when it says what the evidence shows and leads on.

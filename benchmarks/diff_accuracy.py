@@ -65,12 +65,12 @@ def reply(response: dict[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
-def ask_of(truth: dict[str, Any]) -> run_diff.Ask:
+def ask_of(truth: dict[str, Any]) -> run_diff.DiffJob:
     found = re.findall(r"\bb(\d{4,5})\b", str(truth.get("build")))
-    return run_diff.Ask(build=int(found[-1]) if found else BEFORE_NORMALISING)
+    return run_diff.DiffJob(build=int(found[-1]) if found else BEFORE_NORMALISING)
 
 
-def rendered(request: dict[str, Any], files: ModelFiles, ask: run_diff.Ask) -> Prompt | None:
+def rendered(request: dict[str, Any], files: ModelFiles, ask: run_diff.DiffJob) -> Prompt | None:
     found = request_bodies.find(request)
     prompts = request_bodies.prompts_of(found.body, found.kind, f"request {request['n']}") if found else []
     return run_diff.rendered(prompts[0], ask, files) if len(prompts) == 1 else None
@@ -88,7 +88,7 @@ def judge(name: str, row: dict[str, Any], held: Prompt | None, new: Prompt | Non
         return skip("the model has no chat template")
     if held.images or new.images:
         return skip("images: the truth counts stand-ins for them")
-    answer = compare_prompts.compare(held, new, cutter, compare_prompts.Options())
+    answer = compare_prompts.compare(held, new, cutter, compare_prompts.DiffOptions())
     offset = answer.first.char if answer.first else len(new.text)
     token = answer.common_prefix_tokens - cutter.leading(new.text)
     offsets = (row["divergence_char_offset"], offset)
@@ -112,7 +112,7 @@ def run_of(folder: Path, models: Path) -> list[Verdict]:
 
 
 def _verdicts(
-    folder: Path, name: str, wanted: dict[int, dict[str, Any]], files: ModelFiles, ask: run_diff.Ask
+    folder: Path, name: str, wanted: dict[int, dict[str, Any]], files: ModelFiles, ask: run_diff.DiffJob
 ) -> Iterator[Verdict]:
     replies = {response["n"]: reply(response) for response in lines(folder / "responses.jsonl")}
     last: dict[str, Prompt | None] = {}

@@ -37,7 +37,7 @@ import honest
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Finding, Report
-from cachedoctor.report.base import Look, write
+from cachedoctor.report.base import Appearance, write
 
 CASES = Path(__file__).resolve().parent.parent / "fixtures" / "cases"
 LOGS = 120
@@ -201,7 +201,7 @@ def answer(cut: Cut, healthy: bool) -> Answer:
 def is_all_clear(report: Report) -> bool:
     """Whether the text report has the words of a healthy log."""
     out = io.BytesIO()
-    write("text", report, out, Look())
+    write("text", report, out, Appearance())
     return CLEAR_WORDS.search(out.getvalue().decode()) is not None
 
 

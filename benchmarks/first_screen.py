@@ -28,13 +28,13 @@ from rich.cells import cell_len
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
-from cachedoctor.doctor.fixing.fixes import Told, fixes
+from cachedoctor.doctor.fixing.fixes import StartInfo, fixes
 from cachedoctor.inputs.sources.file import FileSource
 from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.model import CacheDoctorError, Launcher, Report
 from cachedoctor.redaction import sanitize
+from cachedoctor.report.report_view import ReportView
 from cachedoctor.report.text.text_report import render
-from cachedoctor.report.view import ReportView
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 FOLDERS = ("cases", "excerpts", "measured", "vllm", "days")
@@ -83,7 +83,7 @@ def analysed(log: Path) -> sanitize.ShownReport:
 
 def launched(report: Report, launcher: Launcher) -> sanitize.ShownReport:
     """The report as ``--launcher`` makes it."""
-    report.fix = fixes(report.findings, report.sessions, report.inputs, Told(launcher))
+    report.fix = fixes(report.findings, report.sessions, report.inputs, StartInfo(launcher))
     return sanitize.report(report)
 
 

@@ -30,7 +30,7 @@ import leaks_seams
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.event_stream import EventStream
 from cachedoctor.doctor.redact.redact import Redactor
-from cachedoctor.report.base import FORMATS, Look, write
+from cachedoctor.report.base import FORMATS, Appearance, write
 
 MOST = 0.02
 RUN = 8
@@ -424,7 +424,7 @@ def outputs(log: bytes) -> Iterator[tuple[str, str]]:
     for name in FORMATS:
         if name != "jsonl":
             out = io.BytesIO()
-            write(name, report, out, Look(width=200))
+            write(name, report, out, Appearance(width=200))
             yield name, out.getvalue().decode()
     redactor = Redactor()
     yield "redact", (redactor.feed(log) + redactor.finish()).decode()

@@ -13,13 +13,13 @@ import msgspec
 
 from cachedoctor import lint
 from cachedoctor.live.proxy import passed_requests
-from cachedoctor.live.proxy.exchange import Asked, Exchange
+from cachedoctor.live.proxy.exchange import Exchange, ProxyOptions
 from cachedoctor.live.proxy.looking import Looking
 from cachedoctor.live.proxy.passed_requests import PassedRequests
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts import compare_prompts, run_diff
 from cachedoctor.prompts.prompt import Prompt
-from cachedoctor.prompts.tokenizers import tokenize
+from cachedoctor.prompts.tokenizers import base
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.text import diff_text
 from cachedoctor.report.wire import diff_v1
@@ -49,9 +49,9 @@ def diffs(text: str, other: str) -> Iterator[tuple[str, str, str]]:
     """(way, format, what ``diff`` writes) of every pair, with narrow and wide windows."""
     for way, a, b in pairs(text, other):
         for context in (1, 4, 8, 16):
-            options = compare_prompts.Options(context=context)
+            options = compare_prompts.DiffOptions(context=context)
             prompts = Prompt("a.txt", "text", a), Prompt("b.txt", "text", b)
-            found = compare_prompts.compare(*prompts, tokenize.pieces(), options)
+            found = compare_prompts.compare(*prompts, base.pieces(), options)
             page, wire = io.StringIO(), io.BytesIO()
             diff_text.render(found, page, 200)
             diff_v1.render([found], wire, "0")
@@ -95,7 +95,7 @@ def passed(text: str, other: str) -> Iterator[tuple[str, str, str]]:
 def _passed(requests: list[tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, str]]:
     with tempfile.TemporaryDirectory() as folder:
         record = f"{folder}/record.jsonl"
-        looking, screen = Looking(Asked(record=record)), PassedRequests("record.jsonl")
+        looking, screen = Looking(ProxyOptions(record=record)), PassedRequests("record.jsonl")
         for turn, (path, body) in enumerate(requests):
             answer = json.dumps({"model": body.get("model", "m"), "usage": {"prompt_tokens": 9}}).encode()
             raw = json.dumps(body).encode()
@@ -111,7 +111,7 @@ def _passed(requests: list[tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, s
         for file, (_, body) in zip(files, requests, strict=True):
             file.write_text(json.dumps(body))
         wire = io.BytesIO()
-        diff_v1.render(run_diff.answer(str(files[0]), str(files[1]), run_diff.Ask()), wire, "0")
+        diff_v1.render(run_diff.answer(str(files[0]), str(files[1]), run_diff.DiffJob()), wire, "0")
         yield "diff of bodies", wire.getvalue().decode().replace(folder, "")
         try:
             found = lint(body for _, body in requests)

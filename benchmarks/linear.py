@@ -1,4 +1,4 @@
-"""How time and memory grow with one measure of a log at a time. Knows no peer: a log stands against a smaller one.
+"""How time and memory grow with one measure of a log at a time.
 
 The processor time of a small log (start-up) is taken off first: it would hide growth.
 """

@@ -1,4 +1,4 @@
-"""How much memory a log takes that is a hundred and a thousand times as large. Knows no time."""
+"""How much memory a log takes that is a hundred and a thousand times as large."""
 
 from __future__ import annotations
 

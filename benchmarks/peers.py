@@ -1,4 +1,4 @@
-"""The programs that read a log of the same size in the same run. Knows their command lines; measures nothing itself."""
+"""The programs that read a log of the same size in the same run."""
 
 from __future__ import annotations
 

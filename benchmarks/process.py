@@ -1,4 +1,4 @@
-"""A program run as a process of its own, and what it took. Knows no log and no table."""
+"""A program run as a process of its own, and what it took."""
 
 from __future__ import annotations
 

@@ -32,11 +32,11 @@ import runs
 
 from cachedoctor.diagnosis.replay.llamacpp.content import Served
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
-from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
-from cachedoctor.diagnosis.replay.traffic import Asked, Happened
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
+from cachedoctor.diagnosis.replay.traffic import Happened, TimedRequest
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.replaying import from_bodies, from_log
-from cachedoctor.doctor.replaying.recorded_settings import recorded
+from cachedoctor.doctor.replaying.from_log import recorded
 from cachedoctor.knowledge import cmdline
 from cachedoctor.model import Judged, Request, Session
 from cachedoctor.prompts.model_files import ModelFiles
@@ -98,9 +98,9 @@ class Run:
         self.name = self.truth.get("scenario") or self.truth["situation"]
         self.actions: list[Action] = []
         self.numbers: list[int] = []
-        self.sent: list[from_bodies.Sent] = []
+        self.sent: list[from_bodies.SentBody] = []
 
-    def settings(self) -> Settings:
+    def settings(self) -> ServerSettings:
         """The settings that it was started with."""
         if "options" in self.truth:
             said = cmdline.settings(cmdline.parse("llama-server " + " ".join(self.truth["options"])))
@@ -113,7 +113,7 @@ class Run:
             params["ctx_checkpoints"] = params.get("n_ctx_checkpoints")
         if self.kind == "swa" and "options" in self.truth:
             params["window"] = DAYS_WINDOW
-        return Settings(
+        return ServerSettings(
             build=self.build,
             **MODELS[self.kind] | {name: params[name] for name in ("window",) if name in params},
             slots=None if params["n_parallel"] < 0 else params["n_parallel"],
@@ -149,10 +149,10 @@ class Run:
             prompt = None if kind is None else prompts_of(line["body"], kind, f"#{line['n']}")[0]
             usage, timings = answer.get("usage") or {}, answer.get("timings") or {}
             generated = timings.get("predicted_n") or usage.get("completion_tokens") or usage.get("output_tokens")
-            self.sent.append(from_bodies.Sent(prompt, _text(answer), generated, bool(usage or timings)))
+            self.sent.append(from_bodies.SentBody(prompt, _text(answer), generated, bool(usage or timings)))
             self.numbers.append(line["n"])
 
-    def happened(self, numbers: Sequence[int | None], asked: Sequence[Asked]) -> list[Happened]:
+    def happened(self, numbers: Sequence[int | None], asked: Sequence[TimedRequest]) -> list[Happened]:
         """Slot files, in front of the request that was sent next."""
         found = []
         for action in self.actions:

@@ -15,9 +15,9 @@ import resource
 import time
 
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
-from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
-from cachedoctor.diagnosis.replay.traffic import Asked, Traffic
+from cachedoctor.diagnosis.replay.traffic import TimedRequest, Traffic
 
 
 def traffic(count: int, seed: int = 7) -> Traffic:
@@ -34,19 +34,19 @@ def traffic(count: int, seed: int = 7) -> Traffic:
         sent = tree.length(before) + rng.randrange(100, 3_000)
         prompt = tree.branch(before, tree.length(before), sent)
         content = tree.branch(prompt, sent, sent + rng.randrange(20, 800))
-        asked.append(Asked(prompt, content, 2 * len(asked), 2 * len(asked) + 1, conversation=at))
+        asked.append(TimedRequest(prompt, content, 2 * len(asked), 2 * len(asked) + 1, conversation=at))
         running[at] = (content, length)
         if rng.random() < 1 / 60 or sent > 180_000:
             del running[at]
     return Traffic(tree, asked)
 
 
-def choices(count: int) -> list[Settings]:
+def choices(count: int) -> list[ServerSettings]:
     """Settings as ``tune`` would try them."""
     found = []
     for number in range(count):
         slots, ram = (1, 2, 4, 8, 12)[number % 5], (0, 2048, 8192, 65536)[number // 5 % 4]
-        found.append(Settings(slots=slots, cache_ram_mib=ram, context=slots * 200_000, token_bytes=100_000.0))
+        found.append(ServerSettings(slots=slots, cache_ram_mib=ram, context=slots * 200_000, token_bytes=100_000.0))
     return found
 
 

@@ -1,6 +1,6 @@
 """Logs of which one measure is chosen: the slots, or the checkpoints of a request and with them its length.
 
-Knows the lines of ``gen_log``. On every slot a conversation grows; each second request was edited close to its end and
+On every slot a conversation grows; each second request was edited close to its end and
 goes back to a checkpoint. Numbers are consistent: prompt = cached + processed, checkpoints lie where they were made.
 """
 

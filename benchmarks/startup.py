@@ -1,4 +1,4 @@
-"""What cachedoctor takes before and beside reading, against a Python that does nothing. Knows no large log."""
+"""What cachedoctor takes before and beside reading, against a Python that does nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of the table and how they are printed, one by one as they are measured. Knows no measurement."""
+"""The rows of the table and how they are printed, one by one as they are measured."""
 
 from __future__ import annotations
 

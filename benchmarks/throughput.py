@@ -1,4 +1,4 @@
-"""How fast a log is analysed, by era and by processes, against programs that read as many bytes. Knows no log line."""
+"""How fast a log is analysed, by era and by processes, against programs that read as many bytes."""
 
 from __future__ import annotations
 

@@ -29,11 +29,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cachedoctor.diagnosis.replay.block_cache import BlockServer, BlockSettings, SentPrompt, in_order
-from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
-from cachedoctor.diagnosis.replay.traffic import Asked, Traffic
+from cachedoctor.diagnosis.replay.traffic import TimedRequest, Traffic
 from cachedoctor.doctor.findings.history import PromptSpeed
-from cachedoctor.doctor.whatif.evidence import Evidence
+from cachedoctor.doctor.whatif.evidence import ServerTraffic
 from cachedoctor.doctor.whatif.tuning import tune
 from cachedoctor.model.whatif import Placed, ReplayAccount
 
@@ -100,7 +100,7 @@ def goes_on(sessions: Sequence[list[Sent]]) -> list[list[tuple[int | None, int]]
     found = []
     for requests in sessions:
         tree = PromptTree()
-        asked = [Asked(at := tree.add(one.blocks), at, 2 * n, 2 * n + 1) for n, one in enumerate(requests)]
+        asked = [TimedRequest(at := tree.add(one.blocks), at, 2 * n, 2 * n + 1) for n, one in enumerate(requests)]
         found.append([(ideal.owner, ideal.tokens) for ideal in Traffic(tree, asked).ideal])
     return found
 
@@ -111,7 +111,7 @@ def traffic(rows: Sequence[Row], sessions: Sequence[list[Sent]]) -> tuple[Traffi
     places: dict[tuple[int, int], tuple[int, int]] = {}
     number = [0] * len(sessions)
     moments = {at: (start, end) for at, start, end in _moments(rows)}
-    asked, names = list[Asked](), dict[tuple[int, int], int]()
+    asked, names = list[TimedRequest](), dict[tuple[int, int], int]()
     conversations = list[int | None]()
     for at, row in enumerate(rows):
         n, one = number[row.session], row.sent
@@ -129,7 +129,7 @@ def traffic(rows: Sequence[Row], sessions: Sequence[list[Sent]]) -> tuple[Traffi
         conversation = names.setdefault((row.session, one.agent), len(names))
         conversations.append(conversation)
         start, end = moments[at]
-        asked.append(Asked(prompt, content, start, end, conversation=conversation, seconds=row.start))
+        asked.append(TimedRequest(prompt, content, start, end, conversation=conversation, seconds=row.start))
     return Traffic(tree, asked), conversations
 
 
@@ -184,9 +184,9 @@ def main() -> int:
     sessions = [session(path) for path in paths]
     rows = timeline(sessions, a.agents)
     sent, conversations = traffic(rows, sessions)
-    settings = Settings(slots=a.slots, context=a.slots * a.context, token_bytes=a.token_bytes)
+    settings = ServerSettings(slots=a.slots, context=a.slots * a.context, token_bytes=a.token_bytes)
     count, nothing = len(rows), [None] * len(rows)
-    evidence = Evidence(
+    evidence = ServerTraffic(
         sent, settings, frozenset(), [*nothing], [*nothing], conversations, [*nothing], [*nothing],
         Placed(count, None, True, sizes_known=True), PromptSpeed(), False,
     )  # fmt: skip

@@ -216,9 +216,9 @@ def diff(
     Raises:
         CacheDoctorError: an input or an argument cannot be used (``message`` and ``hint`` say why).
     """
-    from cachedoctor.prompts.run_diff import Ask, answer
+    from cachedoctor.prompts.run_diff import DiffJob, answer
 
-    return answer(str(a), str(b), Ask(tokenizer, template, full=full, build=build))[0]
+    return answer(str(a), str(b), DiffJob(tokenizer, template, full=full, build=build))[0]
 
 
 def lint(
@@ -241,7 +241,6 @@ def lint(
     Raises:
         CacheDoctorError: no two bodies are of one conversation, or an argument cannot be used.
     """
-    from cachedoctor.doctor.linting.lint_bodies import LintAsk, lint_requests
-    from cachedoctor.doctor.linting.sent_requests import from_dicts
+    from cachedoctor.doctor.linting.lint_bodies import LintAsk, from_dicts, lint_requests
 
     return lint_requests(from_dicts(bodies), LintAsk(tokenizer, template, server, build))

@@ -1,4 +1,4 @@
-"""``cachedoctor`` and ``python -m cachedoctor``. Knows the command line only."""
+"""``cachedoctor`` and ``python -m cachedoctor``."""
 
 from __future__ import annotations
 

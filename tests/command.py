@@ -1,4 +1,4 @@
-"""cachedoctor as a process of its own, and a small log for it. Knows no command."""
+"""cachedoctor as a process of its own, and a small log for it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 from cachedoctor.inputs.sources.file import FileSource
 from cachedoctor.knowledge.cmdline import parse
-from cachedoctor.model import Given
+from cachedoctor.model import GivenOption
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.wire import report_v1
 
@@ -171,7 +171,7 @@ def prompts_of(folder: Path) -> GivenPrompts | None:
     return None if name is None else GivenPrompts([str(folder / name)])
 
 
-def given_of(folder: Path) -> list[Given]:
+def given_of(folder: Path) -> list[GivenOption]:
     """The options of the command line that lies beside the log of a case, if any."""
     line = case_of(folder).get("cmdline")
     return [] if line is None else parse(line)
@@ -205,7 +205,7 @@ def json_of(
     chunks: Iterable[bytes],
     path: str = "server.log",
     prompts: GivenPrompts | None = None,
-    given: list[Given] | None = None,
+    given: list[GivenOption] | None = None,
 ) -> bytes:
     """The JSON report of a log that arrives in ``chunks``, ``prompts`` and the command line beside it."""
     analyzer, out = Analyzer(prompts=prompts, given=given), io.BytesIO()
@@ -218,7 +218,7 @@ def json_of(
 
 
 def report_of(
-    log: bytes | str, prompts: GivenPrompts | None = None, given: list[Given] | None = None
+    log: bytes | str, prompts: GivenPrompts | None = None, given: list[GivenOption] | None = None
 ) -> dict[str, Any]:
     """The report of a log that arrives as a whole, ``prompts`` and the command line beside it."""
     data = log.encode() if isinstance(log, str) else log

@@ -1,6 +1,6 @@
 """Small servers on the loopback that answer like llama-server, vLLM, ollama or LM Studio, and some that answer badly.
 
-A token is four characters. Knows HTTP and the shapes of answers; knows no probe.
+A token is four characters.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A follower at work while a thread writes. Knows no kind of rotation."""
+"""A follower at work while a thread writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that fork from a warm process, with the face of ``subprocess``. Knows no command."""
+"""Commands that fork from a warm process, with the face of ``subprocess``."""
 
 from __future__ import annotations
 

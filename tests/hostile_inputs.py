@@ -1,6 +1,6 @@
 """Inputs made to cost time: what the tests read at a moderate size, and ``benchmarks/hostile.py`` at growing ones.
 
-Knows text and JSON only, so that the benchmark can use it without the test tools. ``n`` is the size in characters,
+``n`` is the size in characters,
 tokens or items; the time may grow with it, not with its square.
 """
 

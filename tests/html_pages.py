@@ -1,4 +1,4 @@
-"""A page taken apart, and reports made up for pages. Knows HTML; knows no rule and no log."""
+"""A page taken apart, and reports made up for pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 from cachedoctor.model import CheckpointRow, Cost, Evidence, Finding, Remedy, Report, RequestRow, Session, Totals
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
 from cachedoctor.report.html import html_report
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -97,7 +97,7 @@ class Page(HTMLParser):
 def page_of(report: Report, pages: str | None = None) -> Page:
     """Write a report and take it apart."""
     out = io.BytesIO()
-    html_report.write(report, out, Look(pages=pages))
+    html_report.write(report, out, Appearance(pages=pages))
     return Page(out.getvalue().decode())
 
 

@@ -11,7 +11,7 @@ from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts import model_files
 from cachedoctor.prompts.confined import pipe_messages
 from cachedoctor.prompts.confined.child import Child, FailedError
-from cachedoctor.prompts.confined.pipe_messages import Message
+from cachedoctor.prompts.confined.pipe_messages import PipeMessage
 from cachedoctor.prompts.confined_worker import Worker
 from cachedoctor.prompts.prompt import CHAT, Prompt
 from cachedoctor.prompts.render.render import chat_template, with_template
@@ -35,12 +35,12 @@ def render_here(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
 def answer_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the worker of every child answer in this process, without its limits; a message is what a pipe carries."""
 
-    def exchange(self: Child, _: object, request: Message) -> Message:
+    def exchange(self: Child, _: object, request: PipeMessage) -> PipeMessage:
         worker: Worker = vars(self).setdefault("worker", Worker())
         return piped(worker.answer(piped(request)))
 
-    def piped(message: Message) -> Message:
-        return Message(json.loads(json.dumps(message.head)), message.data)
+    def piped(message: PipeMessage) -> PipeMessage:
+        return PipeMessage(json.loads(json.dumps(message.head)), message.data)
 
     monkeypatch.setattr(pipe_messages, "allow", lambda _: None)
     monkeypatch.setattr(Child, "_started", lambda _: None)

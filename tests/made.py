@@ -6,7 +6,7 @@ from typing import Any
 
 from cachedoctor.engines.llamacpp.conversations.join import Conversations, Thread, lengths_of
 from cachedoctor.model import Facts, Request
-from cachedoctor.model.observed import Asked, Choice, Observed
+from cachedoctor.model.observed import Asker, Choice, Observed
 
 _RENAMED = {"t_last": "t_last", "selected_by": "selected_by", "ram_looked": "looked", "lcp": "lcp"}
 _IN_BOTH = ("similarity", "f_keep", "candidates", "found_keep", "found_sim")
@@ -30,8 +30,8 @@ def observed(**fields: Any) -> Observed:
     return made
 
 
-def _asked(fields: dict[str, Any]) -> Asked:
-    return Asked(False, fields.get("time"), fields.get("client"), fields.get("endpoint"))
+def _asked(fields: dict[str, Any]) -> Asker:
+    return Asker(False, fields.get("time"), fields.get("client"), fields.get("endpoint"))
 
 
 def request(**fields: Any) -> Request:

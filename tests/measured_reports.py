@@ -24,7 +24,7 @@ from cachedoctor.model import (
     Setting,
     Totals,
 )
-from cachedoctor.report.base import Look, write
+from cachedoctor.report.base import Appearance, write
 from cachedoctor.report.wire.report_v1 import encode_row, render
 from cachedoctor.report.wire.stored import read
 
@@ -163,7 +163,7 @@ def as_json(of: Report) -> dict[str, Any]:
     return found
 
 
-def written(name: str, of: Report, look: Look | None = None) -> bytes:
+def written(name: str, of: Report, look: Appearance | None = None) -> bytes:
     out = io.BytesIO()
-    write(name, of, out, look or Look())  # type: ignore[arg-type]
+    write(name, of, out, look or Appearance())  # type: ignore[arg-type]
     return out.getvalue()

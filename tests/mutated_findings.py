@@ -1,7 +1,6 @@
 """A pytest plugin of scripts/mutants: spoils one part of the findings of one rule, and asks whether a test notices.
 
-Collects once, then forks for each mutant: the child runs the cases that state the rule, until one fails. Knows nothing
-of how a rule is written: a report is spoilt after it was made.
+Collects once, then forks for each mutant: the child runs the cases that state the rule, until one fails.
 """
 
 from __future__ import annotations

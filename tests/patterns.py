@@ -1,4 +1,4 @@
-"""Every compiled pattern of the package, and texts that make a careless one backtrack. Knows the parser of ``re``.
+"""Every compiled pattern of the package, and texts that make a careless one backtrack.
 
 A pattern that is added anywhere is found here by itself. For each part that repeats, the attack is what leads there,
 then the repeated part n times, then something that fits nowhere. Used by ``benchmarks/hostile.py`` and the tests.
@@ -21,7 +21,7 @@ from cachedoctor.doctor.catalogues import catalogue
 from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.knowledge.late_patterns import LatePattern
 from cachedoctor.redaction import secrets
-from cachedoctor.redaction.contexts import CONTEXTS
+from cachedoctor.redaction.credentials import CONTEXTS
 
 _REPEATS = (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT)
 _SAMPLES = [ord(c) for c in "a0 A_-.:=\t\"'<>[]{}()|/x9Z%,;\n\r"] + [0x1B, 0x80, 0xE9, 0x4E00, 0xF0001]

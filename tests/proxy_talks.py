@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from aiohttp import ClientSession, TCPConnector, web
 from yarl import URL
 
-from cachedoctor.live.proxy.exchange import Asked, Exchange
+from cachedoctor.live.proxy.exchange import Exchange, ProxyOptions
 from cachedoctor.live.proxy.relay import Relay
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
@@ -94,7 +94,9 @@ async def passed(sendings: Sequence[Sending], fixes: Sequence[str]) -> tuple[lis
     """Send requests one after the other through a proxy; the bodies that reach the server, and what is told of them."""
     server, seen = Server(), list[Exchange]()
     upstream, port = await listening(server.answer)
-    relay = Relay(URL(f"http://127.0.0.1:{port}"), "x", Asked(fixes=tuple(fixes)), lambda one, _: seen.append(one))
+    relay = Relay(
+        URL(f"http://127.0.0.1:{port}"), "x", ProxyOptions(fixes=tuple(fixes)), lambda one, _: seen.append(one)
+    )
     await relay.open()
     proxy, port = await listening(relay.handle)
     for sending in sendings:

@@ -12,7 +12,7 @@ from conftest import CASES, content_of, given_of, json_of, prompts_of
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Report
-from cachedoctor.report.base import FormatName, Look, write
+from cachedoctor.report.base import Appearance, FormatName, write
 from cachedoctor.report.wire.stored import read
 
 FINDINGS = "checkpoint-evicted-three-depths-b8672"
@@ -39,9 +39,9 @@ def report_of_case(folder: Path, path: str = "server.log") -> Report:
     return analyzer.finish()
 
 
-def written(name: FormatName | str, report: Report, look: Look | None = None) -> bytes:
+def written(name: FormatName | str, report: Report, look: Appearance | None = None) -> bytes:
     out = io.BytesIO()
-    write(name, report, out, look or Look())  # type: ignore[arg-type]
+    write(name, report, out, look or Appearance())  # type: ignore[arg-type]
     return out.getvalue()
 
 

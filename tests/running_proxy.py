@@ -1,4 +1,4 @@
-"""The proxy's server inside of a test, with limits of its own. Knows no command and no process."""
+"""The proxy's server inside of a test, with limits of its own."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TypeVar, cast
 from proxy_exchanges import free_port
 
 from cachedoctor.live.proxy.connections import Limits
-from cachedoctor.live.proxy.exchange import Asked, Exchange, Seen
+from cachedoctor.live.proxy.exchange import Exchange, PassedRequest, ProxyOptions
 from cachedoctor.live.proxy.looking_process import LookingProcess, blind
-from cachedoctor.live.proxy.serving import Address, Plan, _Serving, upstream_url
+from cachedoctor.live.proxy.serving import Address, ServingPlan, _Serving, upstream_url
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 class _NotLooking:
     """Tells each request at once."""
 
-    def look(self, exchange: Exchange, then: Callable[[Seen], None]) -> None:
+    def look(self, exchange: Exchange, then: Callable[[PassedRequest], None]) -> None:
         then(blind(exchange, ""))
 
 
@@ -30,13 +30,15 @@ class Running:
 
     def __init__(self, upstream: int, limits: Limits, hosts: tuple[str, ...], listen: str, metrics: bool) -> None:
         self.port, self.metrics_port = free_port(), free_port()
-        self.told: list[Seen] = []
+        self.told: list[PassedRequest] = []
         self.is_ending = False
         self.ready = asyncio.Event()
         where = Address("127.0.0.1", self.metrics_port) if metrics else None
         url = f"http://127.0.0.1:{upstream}"
         ours = Address(listen, self.port)
-        plan = Plan(url, ours, where, Asked(), self.told.append, lambda *_: self.ready.set(), hosts, limits)
+        plan = ServingPlan(
+            url, ours, where, ProxyOptions(), self.told.append, lambda *_: self.ready.set(), hosts, limits
+        )
         self._serving = _Serving(plan, upstream_url(url), cast("LookingProcess", _NotLooking()))
 
     async def run(self) -> bool:

@@ -1,4 +1,4 @@
-"""A terminal of any size around a command, and what the command drew on it. Knows no command."""
+"""A terminal of any size around a command, and what the command drew on it."""
 
 from __future__ import annotations
 

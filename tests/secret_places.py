@@ -1,4 +1,4 @@
-"""Secrets of many kinds, and places of a log in which they can stand. Knows no command."""
+"""Secrets of many kinds, and places of a log in which they can stand."""
 
 from __future__ import annotations
 

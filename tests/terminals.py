@@ -1,4 +1,4 @@
-"""Terminals for tests: a stream that says it is one, and a real one (a pseudo terminal). Knows no command."""
+"""Terminals for tests: a stream that says it is one, and a real one (a pseudo terminal)."""
 
 from __future__ import annotations
 

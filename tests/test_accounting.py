@@ -10,21 +10,23 @@ from made import joined, observed, recorded, request
 from msgspec.structs import replace
 
 from cachedoctor.engines.llamacpp import accounting, startup
-from cachedoctor.engines.llamacpp.accounting import NEAR, Counts, Loss, Prefix
+from cachedoctor.engines.llamacpp.accounting import NEAR, CommonPrefix, Loss, TokenCounts
 from cachedoctor.engines.llamacpp.conversations.join import MAX_THREADS, Conversations
 from cachedoctor.knowledge import builds
 from cachedoctor.model import Check, Facts, Session, Setting
 
 
-def counts(*, shifted: bool = False, **fields: object) -> Counts:
+def counts(*, shifted: bool = False, **fields: object) -> TokenCounts:
     """Prompt, cached and processed tokens of a request of which this was printed."""
     return accounting.counts(observed(**fields), shifted=shifted)
 
 
-def prefix(*, shown: bool, memory: str | None = None, known: dict[str, Any] | None = None, **fields: object) -> Prefix:
+def prefix(
+    *, shown: bool, memory: str | None = None, known: dict[str, Any] | None = None, **fields: object
+) -> CommonPrefix:
     """Its common prefix, where the numbers are all there; ``known``: more facts of the server."""
     seen = observed(**fields)
-    numbers = Counts(seen.prompt_tokens, seen.cached_tokens, seen.processed_tokens, {})
+    numbers = TokenCounts(seen.prompt_tokens, seen.cached_tokens, seen.processed_tokens, {})
     facts = Facts(0, "x", memory=memory, **(known or {}))  # type: ignore[arg-type]
     held = accounting.held_content(seen)
     if seen.choice.found_keep is not None:  # the conversation that came back from RAM is found by its length

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from cachedoctor.diagnosis.replay.llamacpp.content import Served
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
-from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
-from cachedoctor.diagnosis.replay.traffic import Asked, Traffic
+from cachedoctor.diagnosis.replay.traffic import TimedRequest, Traffic
 from cachedoctor.model.terms import OF_CLIENTS
 
 REPLY = 5
@@ -53,21 +53,21 @@ SERVERS = st.one_of(
 def sent(turns: list[Turn], head: int) -> Traffic:
     """One after the other; each conversation begins with the head and goes on with what it alone says."""
     tree = PromptTree()
-    asked, last = list[Asked](), dict[int, int]()
+    asked, last = list[TimedRequest](), dict[int, int]()
     system = tree.branch(None, 0, head) if head else None
     for number, turn in enumerate(turns):
         before = last.get(turn.conversation, system)
         held = 0 if before is None else tree.length(before)
         prompt = tree.branch(before, held, held + turn.more)
         content = last[turn.conversation] = tree.branch(prompt, held + turn.more, held + turn.more + REPLY)
-        asked.append(Asked(prompt, content, 10 * number, 10 * number + 1))
+        asked.append(TimedRequest(prompt, content, 10 * number, 10 * number + 1))
     return Traffic(tree, asked)
 
 
 def logged(traffic: Traffic, server: Server) -> str:
     """The log of b8672, or that of b11549 at its default level."""
     context = 40_000 * server.slots
-    settings = Settings(
+    settings = ServerSettings(
         build=server.build, slots=server.slots, cache_ram_mib=server.ram, context=context, kv_unified=False
     )
     holds, lines = dict[int, int](), _head(server)

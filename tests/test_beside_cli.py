@@ -14,7 +14,7 @@ import cachedoctor
 from cachedoctor.cli.counters import dumps_in
 from cachedoctor.doctor.extras import extra_inputs
 from cachedoctor.doctor.extras.extra_inputs import ExtraInputs, attach
-from cachedoctor.inputs.metrics.responses import Given
+from cachedoctor.inputs.metrics.responses import ResponseFile
 from cachedoctor.model import Answers, CacheDoctorError, Counters, Session, Setting
 
 REAL = Path(__file__).parent.parent / "fixtures" / "vllm"
@@ -328,7 +328,7 @@ def test_an_earlier_life_is_not_that_of_the_log():
 
 def test_responses_find_their_server():
     def given(engine: str | None = None, model: str | None = None) -> ExtraInputs:
-        return ExtraInputs(given=[Given(Answers("r", "responses", 1), engine, model)])
+        return ExtraInputs(given=[ResponseFile(Answers("r", "responses", 1), engine, model)])
 
     assert owner(given(), server(0)) == 0
     assert owner(given("sglang"), server(0), server(1, "sglang")) == 1

@@ -29,7 +29,7 @@ from cachedoctor.engines.vllm.messages import ROWS as VLLM
 from cachedoctor.knowledge.texts import sound, sound_json
 from cachedoctor.model.bounds import COUNT, NUMBERS, SHARE
 from cachedoctor.prompts import compare_prompts, inputs
-from cachedoctor.prompts.tokenizers import tokenize
+from cachedoctor.prompts.tokenizers import base as tokenize
 from cachedoctor.report.wire import diff_v1
 
 STATS = (FIXTURES / "measured" / "vllm-kv-too-small.log").read_bytes()
@@ -200,7 +200,7 @@ def test_a_lone_surrogate_in_a_body() -> None:
         (a,), (b,) = inputs.parse(data, "a"), inputs.parse(data.replace(b" b", b" c"), "b")
         assert "a \ufffd b" in a.text
         out = io.BytesIO()
-        diff_v1.render([compare_prompts.compare(a, b, tokenize.pieces(), compare_prompts.Options())], out, "0")
+        diff_v1.render([compare_prompts.compare(a, b, tokenize.pieces(), compare_prompts.DiffOptions())], out, "0")
         schema_of("diff").validate(json.loads(out.getvalue()))
 
 

@@ -19,8 +19,7 @@ from schemas import schema_of
 
 from cachedoctor.doctor.extras import extra_inputs
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
-from cachedoctor.doctor.linting.lint_bodies import LintAsk, lint_requests
-from cachedoctor.doctor.linting.sent_requests import from_dicts, read_files
+from cachedoctor.doctor.linting.lint_bodies import LintAsk, from_dicts, lint_requests, read_files
 from cachedoctor.doctor.whatif import evidence
 from cachedoctor.inputs.captures import recognise
 from cachedoctor.inputs.metrics import responses

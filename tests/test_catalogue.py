@@ -11,7 +11,7 @@ import pytest
 from conftest import FIXTURES
 
 from cachedoctor.engines.catalogue.base import Catalogue, Message
-from cachedoctor.engines.catalogue.scanner import Plan, Scanner
+from cachedoctor.engines.catalogue.scanner import Scanner, ScanPlan
 from cachedoctor.engines.llamacpp import fused
 from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.model import Segment
@@ -68,7 +68,7 @@ def test_a_sample_is_recognised_by_its_row_alone(row: Message) -> None:
 
 def scanned(row: Message) -> list[Message]:
     """The rows that the scanner finds in the sample of ``row``."""
-    scanner = Scanner(catalogue(), Plan(frozenset(r.id for r in ROWS)))
+    scanner = Scanner(catalogue(), ScanPlan(frozenset(r.id for r in ROWS)))
     events = scanner.scan(Segment(None, row.sample.encode() + b"\n", 1))
     return [event.row for event in events if event.row is not None]
 

@@ -9,7 +9,7 @@ import pytest
 from conftest import FIXTURES
 
 from cachedoctor.engines.catalogue.base import Event, Message
-from cachedoctor.engines.catalogue.scanner import Plan, Scanner
+from cachedoctor.engines.catalogue.scanner import Scanner, ScanPlan
 from cachedoctor.engines.vllm.messages import ROWS
 from cachedoctor.engines.vllm.tracker import READER
 from cachedoctor.model import Segment
@@ -31,7 +31,7 @@ def name_of(row: Message) -> str:
 def scanned(*lines: str) -> list[Event]:
     """What the scanner finds in a block of lines."""
     data = "".join(f"{line}\n" for line in lines).encode()
-    return list(Scanner(READER.catalogue, Plan(frozenset(row.id for row in ROWS))).scan(Segment(None, data, 1)))
+    return list(Scanner(READER.catalogue, ScanPlan(frozenset(row.id for row in ROWS))).scan(Segment(None, data, 1)))
 
 
 def fields_of(line: str) -> dict[str, Any]:

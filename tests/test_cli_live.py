@@ -23,7 +23,7 @@ from command import FIRST, LOG, SECOND, THIRD, Started, one_line, run, start
 
 from cachedoctor.cli import live
 from cachedoctor.doctor.analysis.analyzer import Analyzer
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
 
 PATIENCE = 120
 """Seconds after which a test gives up. Nothing here measures: it only keeps a test that failed from hanging."""
@@ -110,7 +110,7 @@ def test_a_finding_waits_for_silence_or_a_twentieth_of_a_second(monkeypatch: pyt
     sink = SimpleNamespace(writing=lambda: contextlib.nullcontext(out))
     for silent_after in (None, 0.01):
         analyzer = Analyzer()
-        printer = live.Live(sink, Look(80, False, True, "utf-8"))
+        printer = live.Live(sink, Appearance(80, False, True, "utf-8"))
         out.seek(0)
         out.truncate()
         analyzer.open("-")

@@ -16,11 +16,11 @@ from cachedoctor.cli import live
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Cost, Evidence, Finding, InputInfo, Report, Session, Totals
 from cachedoctor.redaction import sanitize
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
 from cachedoctor.report.text import concise
 from cachedoctor.report.wire.stored import StoredRequests
 
-LOOK = Look(20)
+LOOK = Appearance(20)
 CASE = next(case for case in CASES if case.name == "billing-header-hybrid") / "server.log"
 
 
@@ -34,7 +34,7 @@ def found(**changes: object) -> Finding:
     return Finding(**{**fields, **changes})  # type: ignore[arg-type]
 
 
-def lines(*findings: Finding, look: Look = LOOK, paths: tuple[str, ...] = ("a.log",)) -> str:
+def lines(*findings: Finding, look: Appearance = LOOK, paths: tuple[str, ...] = ("a.log",)) -> str:
     report = Report("0", [InputInfo(p) for p in paths], [], Totals(), StoredRequests([]), list(findings), [], [])
     out = io.BytesIO()
     concise.write(sanitize.report(report), out, look)
@@ -124,7 +124,7 @@ def test_a_hostile_finding_is_one_harmless_line() -> None:
     assert all(c.isprintable() for c in line[:-1])
     assert "a\\x0a\\x1b]0;x\\x07\\x0d\\u202e[bold]é" in line
     assert "0123456789abcdefghij" not in line.split("warning")[1]
-    assert lines(found(claim="é·"), look=Look(20, ascii_only=True, encoding="ascii")).isascii()
+    assert lines(found(claim="é·"), look=Appearance(20, ascii_only=True, encoding="ascii")).isascii()
 
 
 # ---- live

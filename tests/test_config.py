@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from cachedoctor.cli import setting_files
-from cachedoctor.model import THRESHOLDS, CacheDoctorError, Options
+from cachedoctor.model import THRESHOLDS, AnalysisOptions, CacheDoctorError
 
 
 def write(path, text):
@@ -51,7 +51,7 @@ def test_every_default_would_be_taken_from_a_file():
 
 
 def test_thresholds_are_the_options_of_the_rules():
-    options = Options()
+    options = AnalysisOptions()
     for threshold in THRESHOLDS:
         assert getattr(options, threshold.name.replace("-", "_")) == threshold.default
         assert setting_files.KEYS[threshold.name].unit == threshold.unit == "tokens"

@@ -17,7 +17,7 @@ from conftest import ROOT
 
 from cachedoctor.diagnosis.rules import names
 from cachedoctor.live.exporter.many_logs import Numbers
-from cachedoctor.live.exporter.metrics_page import Page
+from cachedoctor.live.exporter.scrape_server import MetricsPage
 from cachedoctor.model.terms import OF_INPUT
 
 MONITORING, PIPELINES = ROOT / "contrib" / "monitoring", ROOT / "contrib" / "pipelines"
@@ -53,7 +53,7 @@ def alerts() -> list[dict[str, Any]]:
 
 def served() -> set[str]:
     """Names of the series that the page has."""
-    metrics = Page(lambda: Numbers(Counter(), Counter(), {})).collect()
+    metrics = MetricsPage(lambda: Numbers(Counter(), Counter(), {})).collect()
     return {metric.name + ("_total" if metric.type == "counter" else "") for metric in metrics}
 
 

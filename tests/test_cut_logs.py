@@ -10,7 +10,7 @@ from conftest import FIXTURES, report_of
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.knowledge.decision import deciding
-from cachedoctor.report.base import Look, write
+from cachedoctor.report.base import Appearance, write
 
 FORMATS = ("text", "markdown", "html")
 
@@ -19,7 +19,7 @@ def shown(log: str, name: str = "text", *, verbose: bool = False) -> str:
     analyzer, out = Analyzer(), io.BytesIO()
     analyzer.open("log")
     analyzer.feed(log.encode())
-    write(name, analyzer.finish(), out, Look(verbose=verbose))
+    write(name, analyzer.finish(), out, Appearance(verbose=verbose))
     return " ".join(out.getvalue().decode().split())
 
 

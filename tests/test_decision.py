@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from cachedoctor.knowledge.decision import CHANGES, Decision, Held, checkpoints, common_of, decide, reusable
+from cachedoctor.knowledge.decision import CHANGES, Decision, HeldState, checkpoints, common_of, decide, reusable
 
 HYBRID, SWA = "hybrid", "swa"
 ERAS = (5311, *CHANGES, 11_549)
@@ -159,7 +159,7 @@ def test_no_build_reuses_more_than_there_is() -> None:
 )
 def test_a_recurrent_checkpoint_at_the_prefix(build: int, expected: Decision) -> None:
     """The comparison that changed four times: with the position before the prefix, or with the one at it."""
-    held = Held("recurrent", 3004, 3003, [(2935, 2935), (2000, 2000)])
+    held = HeldState("recurrent", 3004, 3003, [(2935, 2935), (2000, 2000)])
     assert decide(build, held, 2936, 3600) == expected
 
 
@@ -176,7 +176,7 @@ def test_a_recurrent_checkpoint_at_the_prefix(build: int, expected: Decision) ->
 )
 def test_checkpoints_of_a_sliding_window(build: int, common: int, expected: Decision) -> None:
     """Window 128, 3,613 tokens held from position 2973 on, three checkpoints."""
-    held = Held(SWA, 3613, 2973, [(2968, 3607), (2520, 3159), (2075, 2714)], 128)
+    held = HeldState(SWA, 3613, 2973, [(2968, 3607), (2520, 3159), (2075, 2714)], 128)
     assert decide(build, held, common, 3900) == expected
 
 
@@ -194,13 +194,13 @@ def test_checkpoints_of_a_sliding_window(build: int, common: int, expected: Deci
 )
 def test_a_prefix_inside_the_window(build: int, reused: int, threshold: int, searched: bool) -> None:
     """Window 128, 114 tokens held from position 0 on, a checkpoint of positions 0 to 105, a prefix of 110."""
-    found = decide(build, Held(SWA, 114, 0, [(0, 105)], 128), 110, 1510)
+    found = decide(build, HeldState(SWA, 114, 0, [(0, 105)], 128), 110, 1510)
     assert found[:3] == (reused, threshold, searched)
 
 
 def test_a_window_checkpoint_behind_the_prefix() -> None:
     """[1582, 2349] reaches back far enough for a prefix of 1,783 (window 128) and ends behind it: b9713 refuses it."""
-    held = Held(SWA, 2871, 2103, [(2094, 2861), (1582, 2349)], 128)
+    held = HeldState(SWA, 2871, 2103, [(2094, 2861), (1582, 2349)], 128)
     assert decide(8353, held, 1783, 2810) == Decision(1783, 1655, True, (1582, 2349))
     assert decide(9294, held, 1783, 2810) == Decision(1783, 1654, True, (1582, 2349))
     assert decide(9538, held, 1783, 2810) == Decision(1783, 1655, True, (1582, 2349))
@@ -210,7 +210,7 @@ def test_a_window_checkpoint_behind_the_prefix() -> None:
 def test_a_checkpoint_that_does_not_reach_back_far_enough() -> None:
     """After a jump back a window memory holds less than its cells: [1656, 2293] begins one behind 1,783 - 128."""
     for build in (8353, 8672, 9093, 9294, 11_549):
-        assert decide(build, Held(SWA, 2815, 2047, [(2038, 2805), (1656, 2293)], 128), 1783, 2756).reused == 0
+        assert decide(build, HeldState(SWA, 2815, 2047, [(2038, 2805), (1656, 2293)], 128), 1783, 2756).reused == 0
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_a_checkpoint_that_does_not_reach_back_far_enough() -> None:
 )
 def test_a_projector_skips_the_search(build: int, reused: int, cleared: bool) -> None:
     """With --mmproj no checkpoint was looked for between b7079 and b7964, and the cut failed (PR #19849)."""
-    held = Held("hybrid", 2042, 2041, [(1946, 1946)])
+    held = HeldState("hybrid", 2042, 2041, [(1946, 1946)])
     found = decide(build, held, 1966, 2049, projector=True)
     assert (found.reused, found.cleared) == (reused, cleared)
     assert decide(build, held, 1966, 2049).reused == 1947
@@ -228,7 +228,7 @@ def test_a_projector_skips_the_search(build: int, reused: int, cleared: bool) ->
 @pytest.mark.parametrize("build", ERAS)
 def test_one_token_is_always_computed(build: int) -> None:
     """An identical prompt on a memory that can be cut."""
-    assert decide(build, Held("attention", 2000, 0), 1800, 1800).reused == 1799
+    assert decide(build, HeldState("attention", 2000, 0), 1800, 1800).reused == 1799
 
 
 def test_a_threshold_tells_the_prefix() -> None:
@@ -236,7 +236,7 @@ def test_a_threshold_tells_the_prefix() -> None:
     for build in ERAS:
         for window in (0, 128):
             for new in (1783, 2810):
-                threshold = decide(build, Held(SWA, 2871, 2103, [], window), 1783, new).threshold
+                threshold = decide(build, HeldState(SWA, 2871, 2103, [], window), 1783, new).threshold
                 assert common_of(threshold, window, build, new) == 1783
     assert common_of(0, 128, 8672, 1510) is None
 
@@ -244,11 +244,11 @@ def test_a_threshold_tells_the_prefix() -> None:
 def test_every_change_changes_something() -> None:
     """Each build in CHANGES decides at least one of these otherwise than the build before it."""
     slots = [
-        (Held(SWA, 2871, 2103, [(2094, 2861), (1582, 2349)], 128), 1783, 2810, False),
-        (Held("recurrent", 3004, 3003, [(2935, 2935)]), 2936, 3600, False),
-        (Held("recurrent", 3004, 3003, [(2000, 2000)]), 3004, 3600, False),
-        (Held("recurrent", 3004, 3003, [(2000, 2000)]), 2936, 3600, True),
-        (Held(SWA, 114, 0, [(0, 105)], 128), 110, 1510, False),
+        (HeldState(SWA, 2871, 2103, [(2094, 2861), (1582, 2349)], 128), 1783, 2810, False),
+        (HeldState("recurrent", 3004, 3003, [(2935, 2935)]), 2936, 3600, False),
+        (HeldState("recurrent", 3004, 3003, [(2000, 2000)]), 3004, 3600, False),
+        (HeldState("recurrent", 3004, 3003, [(2000, 2000)]), 2936, 3600, True),
+        (HeldState(SWA, 114, 0, [(0, 105)], 128), 110, 1510, False),
     ]
     for build in set(CHANGES) - {8352}:  # from b8352 on n_tokens bounds the restored part too: the same for text
         assert any(decide(build - 1, *slot) != decide(build, *slot) for slot in slots), build

@@ -193,7 +193,7 @@ def judged(a, b):
 @settings(deadline=None, max_examples=DRAWN)
 @given(PAIRS)
 def test_a_small_gap_is_aligned_as_a_library_does_it(pair):
-    numbered = anchors.Pair(*pair)
+    numbered = anchors.IdPair(*pair)
     assert equal_runs(*pair) == judged(numbered.a, numbered.b)
 
 

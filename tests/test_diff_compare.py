@@ -10,10 +10,10 @@ import pytest
 from cachedoctor.model import CacheDoctorError, Edit, PromptDiff
 from cachedoctor.prompts import run_diff
 from cachedoctor.prompts.align import align
-from cachedoctor.prompts.compare_prompts import Options, _user_starts, compare, describe, digest, hashed
+from cachedoctor.prompts.compare_prompts import DiffOptions, _user_starts, compare, describe, digest, hashed
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import PlacedSpan, Prompt
-from cachedoctor.prompts.tokenizers.base import Tokens
+from cachedoctor.prompts.tokenizers.base import TokenArrays
 
 PROMPTS = Path(__file__).parent.parent / "fixtures" / "prompts"
 
@@ -29,16 +29,16 @@ class Words:
     def __init__(self, bos: int = 0) -> None:
         self.bos = bos
 
-    def encode(self, text: str) -> Tokens:
+    def encode(self, text: str) -> TokenArrays:
         found = list(re.finditer(r"\s*\S+|\s+$", text))
-        return Tokens([match.group() for match in found], [match.start() for match in found])
+        return TokenArrays([match.group() for match in found], [match.start() for match in found])
 
     def leading(self, text: str) -> int:
         return self.bos
 
 
 def diff(a: str, b: str, bos: int = 0, **options: int | bool) -> PromptDiff:
-    return compare(Prompt("a", "text", a), Prompt("b", "text", b), Words(bos), Options(**options))  # type: ignore[arg-type]
+    return compare(Prompt("a", "text", a), Prompt("b", "text", b), Words(bos), DiffOptions(**options))  # type: ignore[arg-type]
 
 
 def test_numbers_of_a_replaced_word() -> None:
@@ -95,7 +95,7 @@ def test_equal_prompts_still_cost_a_token() -> None:
 def test_only_images_differ() -> None:
     """Equal text is not an equal prompt."""
     a, b = (Prompt(name, "openai-chat", "look here", images=[name * 8]) for name in "ab")
-    found = compare(a, b, Words(), Options())
+    found = compare(a, b, Words(), DiffOptions())
     assert not found.equal
     assert found.first is not None
     assert (found.first.kind, found.first.token) == ("image", 2)
@@ -127,7 +127,7 @@ def test_what_a_script_amounts_to_in_words(a: range, b: range | list[int], says:
 @pytest.mark.parametrize("name", ["billing-header", "anthropic-billing-header"])
 def test_the_billing_header_is_named(name: str) -> None:
     """The header, its field, and the client's switch that turns it off."""
-    (found,) = run_diff.answer(str(PROMPTS / name / "a.json"), str(PROMPTS / name / "b.json"), run_diff.Ask())
+    (found,) = run_diff.answer(str(PROMPTS / name / "a.json"), str(PROMPTS / name / "b.json"), run_diff.DiffJob())
     first = found.first
     assert first is not None
     assert (first.kind, first.field) == ("billing-header", "cch")
@@ -139,12 +139,12 @@ def test_the_billing_header_is_named(name: str) -> None:
 def test_swapping_the_prompts_mirrors_the_answer(name: str) -> None:
     """Same place and numbers; sides and edits change places."""
     paths = [str(PROMPTS / name / f"{side}.json") for side in "ab"]
-    for options in (run_diff.Ask(full=True), run_diff.Ask(full=True, template=str(PROMPTS / "template.jinja"))):
+    for options in (run_diff.DiffJob(full=True), run_diff.DiffJob(full=True, template=str(PROMPTS / "template.jinja"))):
         ours, theirs = ([run_diff._load(p, None)[0] for p in order] for order in (paths, paths[::-1]))
         files = ModelFiles(template=options.template)
         cutter = files.cutter
         ours, theirs = ([run_diff.rendered(p, options, files) for p in side] for side in (ours, theirs))
-        one, two = (compare(*side, cutter, Options(full=True)) for side in (ours, theirs))
+        one, two = (compare(*side, cutter, DiffOptions(full=True)) for side in (ours, theirs))
         assert one.first is not None
         assert two.first is not None
         assert (one.first.token, one.first.char, one.first.line) == (two.first.token, two.first.char, two.first.line)
@@ -190,22 +190,22 @@ def test_hashes_stand_for_text() -> None:
 def test_a_tokenizer_of_another_model_is_refused_only_when_it_is_sure() -> None:
     """Its model's template does not know how the prompt begins, and it cuts that into pieces."""
     prompt, words = Prompt("a", "slots", "<|im_start|>user hi"), Words()
-    run_diff.check_model(prompt, run_diff.Ask(), words)  # no template: nothing is known
+    run_diff.check_model(prompt, run_diff.DiffJob(), words)  # no template: nothing is known
     words.chat_template = "<|im_start|>{{ messages }}"
-    run_diff.check_model(prompt, run_diff.Ask(), words)
+    run_diff.check_model(prompt, run_diff.DiffJob(), words)
     words.chat_template = "[INST]{{ messages }}"
-    run_diff.check_model(prompt, run_diff.Ask(), words)  # a single token
+    run_diff.check_model(prompt, run_diff.DiffJob(), words)  # a single token
 
     class Letters(Words):
         chat_template = "[INST]{{ messages }}"
 
-        def encode(self, text: str) -> Tokens:
-            return Tokens(list(text), list(range(len(text))))
+        def encode(self, text: str) -> TokenArrays:
+            return TokenArrays(list(text), list(range(len(text))))
 
     with pytest.raises(CacheDoctorError, match="not of the model"):
-        run_diff.check_model(prompt, run_diff.Ask(), Letters())
-    run_diff.check_model(prompt, run_diff.Ask(template="x.jinja"), Letters())
-    run_diff.check_model(Prompt("a", "text", prompt.text), run_diff.Ask(), Letters())
+        run_diff.check_model(prompt, run_diff.DiffJob(), Letters())
+    run_diff.check_model(prompt, run_diff.DiffJob(template="x.jinja"), Letters())
+    run_diff.check_model(Prompt("a", "text", prompt.text), run_diff.DiffJob(), Letters())
 
 
 def test_the_library_gives_the_same_answer() -> None:

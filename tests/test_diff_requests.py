@@ -7,7 +7,7 @@ from command import run
 from prompt_forms import A1, A2, SYSTEM, U1, U2, U3, anthropic, between, body, chatml, llama, openai, tool
 
 from cachedoctor.prompts import compare_prompts, request_bodies, run_diff
-from cachedoctor.prompts.tokenizers import tokenize
+from cachedoctor.prompts.tokenizers import base
 
 FIRST, SECOND = "The build takes a minute.", "Two files are open."
 
@@ -109,7 +109,7 @@ def test_a_summary_of_a_summary_is_no_compaction_request():
 
 
 def compared(a, b):
-    return compare_prompts.compare(body(a), body(b), tokenize.pieces(), compare_prompts.Options())
+    return compare_prompts.compare(body(a), body(b), base.pieces(), compare_prompts.DiffOptions())
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_images_that_differ_behind_the_first_difference():
 def walked(tmp_path, *bodies):
     path = tmp_path / "requests.jsonl"
     path.write_text("".join(json.dumps(value) + "\n" for value in bodies))
-    return path, run_diff.answer(str(path), None, run_diff.Ask())
+    return path, run_diff.answer(str(path), None, run_diff.DiffJob())
 
 
 PLAN, BUILD = [tool("bash", "Runs."), tool("plan_exit", "Ends.")], [tool("bash", "Runs."), tool("edit", "Edits.")]
@@ -242,7 +242,7 @@ def test_slots_without_a_partner_are_listed(tmp_path):
         return str(path)
 
     old, new = dump("a.json", {0: "one two three", 1: "something else"}), dump("b.json", {0: "one two four"})
-    (found,) = run_diff.answer(old, new, run_diff.Ask())
+    (found,) = run_diff.answer(old, new, run_diff.DiffJob())
     assert [side.path for side in found.alone] == [f"{old}#1"]
 
 

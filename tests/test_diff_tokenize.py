@@ -11,10 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizer_files import IM_END, IM_START, SPEC, THINK, TINY, save_gguf, save_sentencepiece
 
-from cachedoctor.prompts.tokenizers.base import Tokenizer, Tokens
+from cachedoctor.prompts.confined_worker import from_path
+from cachedoctor.prompts.tokenizers.base import TokenArrays, Tokenizer, common_prefix, first_difference, pieces
 from cachedoctor.prompts.tokenizers.bpe import BYTE_LETTERS
-from cachedoctor.prompts.tokenizers.from_path import from_path
-from cachedoctor.prompts.tokenizers.tokenize import common_prefix, first_difference, pieces
 
 KINDS = ("pieces", "json", "gguf", "sentencepiece", "sentencepiece with prefix", "gemma4")
 PROMPTS = st.lists(
@@ -60,15 +59,15 @@ EXPECTED = [
 def test_ids_and_offsets_are_those_of_the_model(
     tokenizers: dict[str, Tokenizer], kind: str, text: str, ids: list[int], starts: list[int]
 ) -> None:
-    assert tokenizers[kind].encode(text) == Tokens(ids, starts)
+    assert tokenizers[kind].encode(text) == TokenArrays(ids, starts)
     assert tokenizers[kind].exact
 
 
 def test_tokens_composed_by_the_normalizer_point_at_the_text(tokenizers: dict[str, Tokenizer]) -> None:
     text = "xe\u0301y"
-    assert tokenizers["json"].encode(text) == Tokens([120, 0xC3, 0xA9, 121], [0, 1, 1, 3])
+    assert tokenizers["json"].encode(text) == TokenArrays([120, 0xC3, 0xA9, 121], [0, 1, 1, 3])
     # llama.cpp does not normalize
-    assert tokenizers["gguf"].encode(text) == Tokens([120, 101, 0xCC, 0x81, 121], [0, 1, 2, 2, 3])
+    assert tokenizers["gguf"].encode(text) == TokenArrays([120, 101, 0xCC, 0x81, 121], [0, 1, 2, 2, 3])
 
 
 @settings(deadline=None)

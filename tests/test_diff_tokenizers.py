@@ -14,9 +14,9 @@ from test_gguf import ARRAY, BOOL, I32, STRING
 from tokenizer_files import IM_END, IM_START, SPEC, TINY, save, save_gguf
 
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.prompts.tokenizers.base import Tokens
+from cachedoctor.prompts.confined_worker import from_path
+from cachedoctor.prompts.tokenizers.base import TokenArrays
 from cachedoctor.prompts.tokenizers.bpe import BYTE_LETTERS, SPACE
-from cachedoctor.prompts.tokenizers.from_path import from_path
 from cachedoctor.prompts.tokenizers.pretokens import TABLE, Cutter, Special, Specials
 from cachedoctor.prompts.tokenizers.server_calls import ServerTokenizer
 
@@ -99,13 +99,13 @@ def test_json_with_byte_fallback(tmp_path: Path) -> None:
     replace = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
     prepend = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": SPACE}, replace]}
     spec = {"model": model, "pre_tokenizer": None, "added_tokens": []}
-    assert from_path(save(tmp_path, normalizer=replace, **spec)).encode("b aé") == Tokens(
+    assert from_path(save(tmp_path, normalizer=replace, **spec)).encode("b aé") == TokenArrays(
         [3, 4, 5 + 0xC3, 5 + 0xA9], [0, 1, 3, 3]
     )
-    assert from_path(save(tmp_path, normalizer=prepend, **spec)).encode("a b") == Tokens([4, 1, 3], [0, 1, 2])
+    assert from_path(save(tmp_path, normalizer=prepend, **spec)).encode("a b") == TokenArrays([4, 1, 3], [0, 1, 2])
     metaspace = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "first", "split": False}
     spec["pre_tokenizer"] = metaspace
-    assert from_path(save(tmp_path, normalizer=None, **spec)).encode("a b") == Tokens([4, 1, 3], [0, 1, 2])
+    assert from_path(save(tmp_path, normalizer=None, **spec)).encode("a b") == TokenArrays([4, 1, 3], [0, 1, 2])
 
 
 @pytest.mark.parametrize(

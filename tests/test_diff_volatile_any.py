@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from prompt_forms import body, text
 
 from cachedoctor.prompts.conversations import common_prefix
-from cachedoctor.prompts.difference_advice import Recognised, recognise
+from cachedoctor.prompts.difference_advice import RecognisedDifference, recognise
 from cachedoctor.prompts.recognisers.base import MAX_SHOWN
 
 SCRAPS = st.sampled_from(
@@ -63,7 +63,7 @@ BODIES = st.fixed_dictionaries(
 
 
 def check(found):
-    assert isinstance(found, Recognised)
+    assert isinstance(found, RecognisedDifference)
     assert found.explanation
     assert max(len(found.a), len(found.b)) <= MAX_SHOWN
 

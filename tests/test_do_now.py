@@ -16,11 +16,11 @@ from test_text_report import finding
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import first_screen
 
-from cachedoctor.doctor.fixing.fixes import Told, fixes
+from cachedoctor.doctor.fixing.fixes import StartInfo, fixes
 from cachedoctor.model import Cost, Finding, Launcher, OptionChange, Remedy, Report, RuledOut, Session, Totals
 from cachedoctor.redaction import sanitize
+from cachedoctor.report.report_view import ReportView
 from cachedoctor.report.text.text_report import render
-from cachedoctor.report.view import ReportView
 from cachedoctor.report.words import do_now
 
 LOOK = Remedy("Look at it.", ["cachedoctor explain CD108"], purpose="look")
@@ -62,7 +62,7 @@ def test_the_change_has_the_form_of_the_launcher(launcher: Launcher, change: str
 def test_what_cannot_be_set_there_is_not_told_to_be_done() -> None:
     """What ollama's llama-server does not read from its environment; an option with a variable it does."""
     found = finding(remedies=[Remedy("Match more.", options=[OptionChange("--slot-prompt-similarity", "0.5")])])
-    fix = fixes([found], [Session(0, "server.log", build=8672)], [], Told("ollama"))
+    fix = fixes([found], [Session(0, "server.log", build=8672)], [], StartInfo("ollama"))
     (one,) = fix
     cannot = do_now.of_finding(found, one)
     assert cannot is not None
@@ -105,7 +105,7 @@ def test_a_healthy_paste_reads_healthy() -> None:
 def test_rows_of_a_file_are_rows_in_what_the_page_copies() -> None:
     """Their ends are no control characters to be shown."""
     found = first_screen.found_in(FIXTURES / "cases/cache-ram-evicts-b9294/server.log")
-    found.fix = fixes(found.findings, found.sessions, found.inputs, Told("compose"))
+    found.fix = fixes(found.findings, found.sessions, found.inputs, StartInfo("compose"))
     page = written("html", found).decode()
     assert "<code data-copy>environment:\n  LLAMA_ARG_CACHE_RAM: &#34;256&#34;</code>" in page
     assert "\\x0a" not in page

@@ -7,7 +7,7 @@ from e2e.whatif.__main__ import passed
 from e2e.whatif.asked import RECORDED, Answer, misplaced
 from e2e.whatif.questions import ALL, Question
 
-from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.doctor.whatif.server_names import changed
 from cachedoctor.knowledge.builds import NEWEST
 
@@ -36,7 +36,7 @@ def test_there_are_twenty_questions_that_simulate_knows() -> None:
     assert len({question.name for question in ALL}) == len(ALL) >= 20
     for question in ALL:
         for setting in question.settings:
-            base = Settings(build=question.build, context=1, ctx_checkpoints=7)
+            base = ServerSettings(build=question.build, context=1, ctx_checkpoints=7)
             assert changed(base, setting.split()) != base, (question.name, setting)
 
 

@@ -18,7 +18,7 @@ from cachedoctor.engines.llamacpp.excerpts import ExcerptReader
 from cachedoctor.engines.llamacpp.pasted_issue import without_repeats
 from cachedoctor.engines.llamacpp.tracker import PLAN
 from cachedoctor.model import Segment
-from cachedoctor.report.base import Look, write
+from cachedoctor.report.base import Appearance, write
 
 FOLDER = FIXTURES / "excerpts"
 EXCERPTS: list[dict[str, Any]] = tomllib.loads((FOLDER / "cases.toml").read_text("utf-8"))["case"]
@@ -132,7 +132,7 @@ def text_of(name: str) -> str:
     analyzer, out = Analyzer(), io.BytesIO()
     analyzer.open(f"{name}.log")
     analyzer.feed((FOLDER / f"{name}.log").read_bytes())
-    write("text", analyzer.finish(), out, Look())
+    write("text", analyzer.finish(), out, Appearance())
     return out.getvalue().decode()
 
 

@@ -17,8 +17,7 @@ from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cachedoctor.doctor.explain.explain import explain
-from cachedoctor.doctor.explain.versioned import wording
+from cachedoctor.doctor.explain.explain import explain, wording
 from cachedoctor.engines.catalogue.base import Message
 from cachedoctor.engines.llamacpp.fields import FIELDS, MEANINGS, field
 from cachedoctor.engines.llamacpp.messages import ROWS

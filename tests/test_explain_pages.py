@@ -16,14 +16,14 @@ from cachedoctor.cli import arguments
 from cachedoctor.diagnosis.rules import names
 from cachedoctor.knowledge import glossary
 from cachedoctor.report.text.explain_text import render_page
-from cachedoctor.report.text.page import Page
+from cachedoctor.report.text.page import TextPage
 
 PAGES = [*(path for code, _ in names.names() for path in names.pages(code)), names.BLIND]
 
 
 def printed(text: str, width: int, color: bool = False) -> str:
     out = io.StringIO()
-    render_page(text, Page(out, width, color))
+    render_page(text, TextPage(out, width, color))
     return out.getvalue()
 
 
@@ -124,7 +124,7 @@ def test_words_take_two_rows() -> None:
     assert [word for word in glossary.spellings() if names.pages(word)] == ["preemption"]  # its page says more
     for term in glossary.terms():
         out = io.StringIO()
-        Page(out, 80).facts([f"{term.name}: "], term.meaning, 2)
+        TextPage(out, 80).facts([f"{term.name}: "], term.meaning, 2)
         assert out.getvalue().count("\n") <= 2, term.name
         assert term.meaning.endswith(".")
 

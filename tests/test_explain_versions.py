@@ -13,7 +13,7 @@ import pytest
 from command import run
 from conftest import ROOT
 
-from cachedoctor.doctor.explain import versioned
+from cachedoctor.doctor.explain import explain as versioned
 from cachedoctor.doctor.explain.explain import explain
 from cachedoctor.engines.catalogue.base import HOLE, Message
 from cachedoctor.engines.sglang.messages import ROWS as SGLANG
@@ -212,7 +212,7 @@ def test_other_engines_are_imported_when_they_are_needed() -> None:
 @pytest.mark.sweep
 def test_the_tables_are_those_of_the_engines() -> None:
     """Every name has its vocabulary, and the command says which engines it knows."""
-    assert [words.engine for words in versioned.vocabularies()] == ["vllm", "sglang"]
+    assert [words.engine for words in versioned.engine_vocabularies()] == ["vllm", "sglang"]
     done = run("explain", "--line", "hello world")
     assert done.returncode == 3
     assert b"llama-server, vLLM or SGLang" in done.stderr

@@ -29,8 +29,8 @@ from cachedoctor.live.exporter import many_logs, request_counts
 from cachedoctor.live.exporter.followed_log import SavedState, decoded, encoded
 from cachedoctor.live.exporter.log_places import Places
 from cachedoctor.live.exporter.many_logs import ManyLogs
-from cachedoctor.live.exporter.metrics_page import Page
 from cachedoctor.live.exporter.request_counts import Counts, LabelValues, RequestCounts
+from cachedoctor.live.exporter.scrape_server import MetricsPage
 from cachedoctor.model import CacheDoctorError
 
 CASES = ROOT / "fixtures" / "cases"
@@ -84,7 +84,7 @@ class Exporter:
 
     def page(self) -> bytes:
         registry = CollectorRegistry()
-        registry.register(Page(lambda: self.many.shown))
+        registry.register(MetricsPage(lambda: self.many.shown))
         return generate_latest(registry)
 
     def samples(self) -> dict[Sample, float]:
@@ -195,7 +195,7 @@ def test_nothing_but_the_version_is_shown_before_all_logs_are_read(log: Path) ->
 def test_a_counter_that_comes_later_begins_at_0(log: Path) -> None:
     """Else Prometheus would not see that it rose."""
     exporter = Exporter(log).read()
-    page = Page(lambda: exporter.many.shown)
+    page = MetricsPage(lambda: exporter.many.shown)
     registry = CollectorRegistry()
     registry.register(page)
 

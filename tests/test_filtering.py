@@ -12,9 +12,9 @@ from command import one_line, run
 from conftest import FIXTURES, content_of
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
-from cachedoctor.doctor.analysis.filtering import Wanted, filtered
+from cachedoctor.doctor.analysis.filtering import RequestFilter, filtered
 from cachedoctor.model import CacheDoctorError, Report
-from cachedoctor.report.base import FORMATS, Look, write
+from cachedoctor.report.base import FORMATS, Appearance, write
 from cachedoctor.report.wire import stored
 
 CASE = FIXTURES / "cases" / "billing-header-hybrid"
@@ -43,7 +43,7 @@ def test_a_task_is_shown_as_it_was_judged_with_all_before_it() -> None:
     """The same row but for its number, the same finding, the same sums."""
     whole = report_of(content_of(CASE))
     rows = list(whole.requests)
-    one = filtered(whole, Wanted(tasks=(rows[-1].task,)))
+    one = filtered(whole, RequestFilter(tasks=(rows[-1].task,)))
     (row,) = one.requests
     assert (row.index, row.codes, row.lost_tokens) == (0, ["CD101"], rows[-1].lost_tokens)
     assert row == msgspec.structs.replace(rows[-1], index=0)
@@ -58,7 +58,7 @@ def test_a_task_is_shown_as_it_was_judged_with_all_before_it() -> None:
 def test_what_a_request_does_not_belong_to_is_not_shown() -> None:
     """The first one had nothing to lose."""
     whole = report_of(content_of(CASE))
-    one = filtered(whole, Wanted(tasks=(next(iter(whole.requests)).task,)))
+    one = filtered(whole, RequestFilter(tasks=(next(iter(whole.requests)).task,)))
     assert one.findings == []
     assert one.filtered is not None
     assert (one.filtered.findings, one.filtered.all_findings) == (0, len(whole.findings))
@@ -67,10 +67,10 @@ def test_what_a_request_does_not_belong_to_is_not_shown() -> None:
 def test_slots_and_their_findings() -> None:
     whole = report_of(content_of(RETURNING))
     slots = sorted({row.slot for row in whole.requests})
-    parts = [filtered(whole, Wanted(slots=(slot,))) for slot in slots]
+    parts = [filtered(whole, RequestFilter(slots=(slot,))) for slot in slots]
     assert sum(len(list(part.requests)) for part in parts) == len(list(whole.requests))
     assert {f.identity for part in parts for f in part.findings} == {f.identity for f in whole.findings if f.requests}
-    both = filtered(whole, Wanted(slots=tuple(slots)))
+    both = filtered(whole, RequestFilter(slots=tuple(slots)))
     assert [f.requests for f in both.findings] == [f.requests for f in whole.findings if f.requests]
 
 
@@ -94,7 +94,7 @@ def test_times_are_those_of_the_wrapper(stamp: str, since: str | None, until: st
     early = rows[1].last_line - 1
     limit = since.format(f"{at // 60:02d}:{at % 60:02d}") if since else None
     last = until.format(f"{early // 60:02d}:{early % 60:02d}") if until else None
-    shown = filtered(whole, Wanted(since=limit, until=last))
+    shown = filtered(whole, RequestFilter(since=limit, until=last))
     assert tasks(shown) == [row.task for row in (rows[2:] if since else rows[:2])]
 
 
@@ -102,32 +102,32 @@ def test_a_day_that_no_calendar_has_is_no_fault() -> None:
     """Its requests have no time that another zone could be compared with."""
     whole = report_of(wrapped(content_of(CASE), "2026-02-30T10:{}Z "))
     with pytest.raises(CacheDoctorError, match="no request of the log is from 10:00Z on"):
-        filtered(whole, Wanted(since="10:00Z"))
+        filtered(whole, RequestFilter(since="10:00Z"))
 
 
 def test_times_since_the_start_of_the_server() -> None:
     whole = report_of(content_of(CASE))
     rows = list(whole.requests)
     second = rows[1].uptime_ms or 0
-    shown = filtered(whole, Wanted(since=f"+{second / 1000:.6f}s", until=f"+{second / 1000 + 0.0001:.6f}"))
+    shown = filtered(whole, RequestFilter(since=f"+{second / 1000:.6f}s", until=f"+{second / 1000 + 0.0001:.6f}"))
     assert tasks(shown) == [rows[1].task]
-    assert tasks(filtered(whole, Wanted(until="+1h"))) == tasks(whole)
+    assert tasks(filtered(whole, RequestFilter(until="+1h"))) == tasks(whole)
 
 
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        (Wanted(since="2026-05-01T10:00"), "no clock with a date"),
-        (Wanted(until="10:00"), "no clock with a date"),
-        (Wanted(tasks=(99999,)), "no request of the log is task 99999"),
-        (Wanted(since="+9h"), "from +9h on"),
-        (Wanted(since="yesterday"), "is no time"),
-        (Wanted(since="2026-13-01"), "is no time"),
-        (Wanted(until="+"), "is no time"),
-        (Wanted(since="10:00+99:99"), "is no time"),
+        (RequestFilter(since="2026-05-01T10:00"), "no clock with a date"),
+        (RequestFilter(until="10:00"), "no clock with a date"),
+        (RequestFilter(tasks=(99999,)), "no request of the log is task 99999"),
+        (RequestFilter(since="+9h"), "from +9h on"),
+        (RequestFilter(since="yesterday"), "is no time"),
+        (RequestFilter(since="2026-13-01"), "is no time"),
+        (RequestFilter(until="+"), "is no time"),
+        (RequestFilter(since="10:00+99:99"), "is no time"),
     ],
 )
-def test_what_cannot_be_chosen_is_said(wanted: Wanted, words: str) -> None:
+def test_what_cannot_be_chosen_is_said(wanted: RequestFilter, words: str) -> None:
     with pytest.raises(CacheDoctorError) as caught:
         filtered(report_of(content_of(CASE)), wanted)
     assert words in caught.value.message
@@ -139,20 +139,23 @@ def test_a_log_of_several_days_or_without_a_zone_says_so() -> None:
     lines = content_of(CASE).splitlines()
     log = b"".join(f"2026-05-0{1 + n // 250} 10:00:00 ".encode() + row + b"\n" for n, row in enumerate(lines))
     whole = report_of(log)
-    for wanted, words in ((Wanted(since="10:00"), "several days"), (Wanted(since="2026-05-02T10:00Z"), "has no zone")):
+    for wanted, words in (
+        (RequestFilter(since="10:00"), "several days"),
+        (RequestFilter(since="2026-05-02T10:00Z"), "has no zone"),
+    ):
         with pytest.raises(CacheDoctorError) as caught:
             filtered(whole, wanted)
         assert words in caught.value.message
-    assert tasks(filtered(whole, Wanted(until="2026-05-01"))) == tasks(whole)[:2]
+    assert tasks(filtered(whole, RequestFilter(until="2026-05-01"))) == tasks(whole)[:2]
 
 
 @pytest.mark.parametrize("format", [name for name in FORMATS if name not in ("concise", "jsonl")])
 def test_every_format_says_that_it_is_filtered(format: str) -> None:
     """With the number of requests that are left out; JSON in numbers, which read back say the same."""
     whole = report_of(content_of(CASE))
-    part = filtered(whole, Wanted(tasks=(tasks(whole)[-1],)))
+    part = filtered(whole, RequestFilter(tasks=(tasks(whole)[-1],)))
     out = io.BytesIO()
-    write(format, part, out, Look(200))  # type: ignore[arg-type]
+    write(format, part, out, Appearance(200))  # type: ignore[arg-type]
     text = out.getvalue().decode()
     if format == "json":
         assert json.loads(text)["filtered"]["requests"] == 1
@@ -160,7 +163,7 @@ def test_every_format_says_that_it_is_filtered(format: str) -> None:
     else:
         assert f"Filtered by task {tasks(whole)[-1]}: 1 of 4 requests" in text
     other = io.BytesIO()
-    write(format, whole, other, Look(200))  # type: ignore[arg-type]
+    write(format, whole, other, Appearance(200))  # type: ignore[arg-type]
     assert "Filtered by" not in other.getvalue().decode()
 
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import first_screen
 
 from cachedoctor.model import Account, AccountEntry, Finding, Report, Totals
-from cachedoctor.report.view import FindingView, ReportView
+from cachedoctor.report.report_view import FindingView, ReportView
 
 
 def rows(name: str, width: int = 80) -> list[str]:

@@ -21,7 +21,7 @@ from reports import written
 
 import cachedoctor
 from cachedoctor.diagnosis.rules.registry import load
-from cachedoctor.doctor.fixing.fixes import Told, fixes
+from cachedoctor.doctor.fixing.fixes import StartInfo, fixes
 from cachedoctor.doctor.fixing.merged_options import Wish, chosen, merged
 from cachedoctor.engines.llamacpp.pasted_issue import read_issue
 from cachedoctor.inputs.envelope.chain import delivered_by
@@ -39,7 +39,7 @@ from cachedoctor.model import (
     as_typed,
     left_out,
 )
-from cachedoctor.report.launchers.forms import Asked, form
+from cachedoctor.report.launchers.forms import LaunchRequest, form
 from cachedoctor.report.wire import stored
 
 LAUNCHERS = get_args(Launcher)
@@ -94,7 +94,7 @@ def test_every_fix_of_a_case_in_every_form(case: Path) -> None:
         if session["engine"] == "llama.cpp" and not session.get("program"):
             options_exist(one["options"], *span)
     for launcher in LAUNCHERS:
-        for fix in fixes(found.findings, found.sessions, found.inputs, Told(launcher, line)):
+        for fix in fixes(found.findings, found.sessions, found.inputs, StartInfo(launcher, line)):
             for step in [*fix.steps, *(step for other in fix.others for step in other.steps)]:
                 is_read(step, launcher)
                 servers_take(in_step(engine_of(report), step), report["sessions"], line)
@@ -117,7 +117,7 @@ def test_no_rule_holds_a_blank() -> None:
 
 def test_settings_of_clients_say_what_their_commands_do() -> None:
     """The variable and its value stand in the command; a setting without a command has no habit."""
-    known = [clients.Known(client, habit) for client in clients.table() for habit in client.habit]
+    known = [clients.KnownHabit(client, habit) for client in clients.table() for habit in client.habit]
     for one in known:
         text = " ".join(one.habit.commands)
         for setting in one.habit.settings:
@@ -215,10 +215,10 @@ def test_the_cheapest_test_comes_first() -> None:
 def test_other_programs_are_not_given_options_of_llama_server() -> None:
     """KoboldCpp has its own; a fork's builds say nothing of variables."""
     wanted = [finding("CD303", Remedy("", options=as_typed("--cache-ram 512")))]
-    (fix,) = fixes(wanted, [server(program="KoboldCpp")], [], Told("compose"))
+    (fix,) = fixes(wanted, [server(program="KoboldCpp")], [], StartInfo("compose"))
     assert (fix.options, fix.steps) == ([], [])
     assert "KoboldCpp has options of its own" in fix.notes[0]
-    (fix,) = fixes(wanted, [server(program="ik_llama.cpp")], [], Told("compose"))
+    (fix,) = fixes(wanted, [server(program="ik_llama.cpp")], [], StartInfo("compose"))
     assert [step.commands for step in fix.steps] == [["--cache-ram 512"], ["docker compose up -d"]]
 
 
@@ -228,7 +228,7 @@ CHANGES = as_typed("--parallel 4 --ctx-size 65536 --cache-ram 256 --slot-prompt-
 
 
 def rows(launcher: Launcher, changes: list[OptionChange] = CHANGES, **fields: Any) -> list[str]:
-    steps, _ = form(Asked(changes, low=8672, high=8672, **fields), launcher)
+    steps, _ = form(LaunchRequest(changes, low=8672, high=8672, **fields), launcher)
     return [row for step in steps for row in step.commands]
 
 
@@ -256,7 +256,7 @@ def test_a_hostile_name_reaches_no_command() -> None:
 
 @pytest.mark.parametrize("name", ["null", "on", "123", "1e3"])
 def test_a_service_whose_name_is_a_word_of_yaml_stays_a_string(name: str) -> None:
-    steps, _ = form(Asked(as_typed("--cache-ram 1"), low=10566, high=10566, name=name), "compose")
+    steps, _ = form(LaunchRequest(as_typed("--cache-ram 1"), low=10566, high=10566, name=name), "compose")
     assert list(yaml.safe_load("\n".join(steps[0].commands))["services"]) == [name]
 
 
@@ -300,21 +300,21 @@ def test_kubernetes_and_llama_swap() -> None:
 
 def test_ollama_and_lm_studio_say_what_they_cannot() -> None:
     """In ollama a context is that of one request; LM Studio's division of its own is not documented."""
-    steps, notes = form(Asked(CHANGES, "ollama"), "ollama")
+    steps, notes = form(LaunchRequest(CHANGES, "ollama"), "ollama")
     assert steps[0].commands == ["export OLLAMA_NUM_PARALLEL=4 OLLAMA_CONTEXT_LENGTH=16384"]
     assert notes == ["ollama has no setting for --cache-ram 256, --slot-prompt-similarity 0.5"]
-    steps, notes = form(Asked(CHANGES[:3]), "lm-studio")
+    steps, notes = form(LaunchRequest(CHANGES[:3]), "lm-studio")
     assert [step.commands for step in steps] == [["Max Concurrent Predictions: 4"], ["--cache-ram 256"]]
     assert "since September 2026" in steps[1].text
     assert notes == ["LM Studio before September 2026 has no setting for --cache-ram 256"]
-    assert form(Asked(as_typed("LLAMA_SERVER_SLOTS_DEBUG=1")), "lm-studio") == (
+    assert form(LaunchRequest(as_typed("LLAMA_SERVER_SLOTS_DEBUG=1")), "lm-studio") == (
         [], ["LM Studio has no setting for LLAMA_SERVER_SLOTS_DEBUG=1"],
     )  # fmt: skip
 
 
 def test_jan_has_settings_and_a_field_for_variables() -> None:
     """Older versions have fewer settings; what has no variable either is said."""
-    steps, notes = form(Asked(CHANGES, low=10566, high=10566), "jan")
+    steps, notes = form(LaunchRequest(CHANGES, low=10566, high=10566), "jan")
     assert steps[0].commands == [
         "Parallel Sequences: 4", "Context Size (of the model): 65536", "Prompt Cache RAM (MiB): 256",
     ]  # fmt: skip
@@ -323,14 +323,14 @@ def test_jan_has_settings_and_a_field_for_variables() -> None:
         "Jan has no setting for --slot-prompt-similarity 0.5",
     ]
     asked = as_typed("LLAMA_SERVER_SLOTS_DEBUG=1 --ctx-checkpoints 64")
-    (step,), notes = form(Asked(asked, low=10566, high=10566), "jan")
+    (step,), notes = form(LaunchRequest(asked, low=10566, high=10566), "jan")
     rows = ["Environmental variables: LLAMA_SERVER_SLOTS_DEBUG=1;LLAMA_ARG_CTX_CHECKPOINTS=64"]
     assert (step.commands, notes) == (rows, [])
 
 
 def test_ollama_hands_its_environment_on_to_llama_server() -> None:
     """Its own runners know none of these variables; an option without one cannot be set."""
-    steps, notes = form(Asked(CHANGES, low=8672, high=8672), "ollama")
+    steps, notes = form(LaunchRequest(CHANGES, low=8672, high=8672), "ollama")
     assert steps[0].commands == ["export OLLAMA_NUM_PARALLEL=4 OLLAMA_CONTEXT_LENGTH=16384 LLAMA_ARG_CACHE_RAM=256"]
     assert "hands LLAMA_ARG_* on" in notes[0]
     assert notes[1:] == ["ollama has no setting for --slot-prompt-similarity 0.5"]
@@ -434,7 +434,7 @@ def test_the_command_line_that_was_given_comes_back_changed() -> None:
 )  # fmt: skip
 def test_a_line_that_starts_another_server_is_left_out(log: str, line: str, fixed: str | None) -> None:
     report = cachedoctor.analyze(FIXTURES / "measured" / f"{log}.log")
-    (fix,) = fixes(report.findings, report.sessions, report.inputs, Told(None, line))
+    (fix,) = fixes(report.findings, report.sessions, report.inputs, StartInfo(None, line))
     text = " ".join(" ".join(step.commands) for step in fix.steps)
     if fixed is None:
         assert line not in text

@@ -16,14 +16,14 @@ from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.model import CacheDoctorError, Fix, Launcher, OptionChange, Session, as_typed, left_out
 from cachedoctor.report.launchers import text_files, yaml_file
 from cachedoctor.report.launchers.command_words import changed, words
-from cachedoctor.report.launchers.forms import Asked
+from cachedoctor.report.launchers.forms import LaunchRequest
 from cachedoctor.report.launchers.started_commands import commands
 
 CHANGES = as_typed("--parallel 4 --cache-ram 256")
 
 
 def edited(text: str, launcher: Launcher, changes: list[OptionChange] = CHANGES, **fields: str) -> str:
-    return yaml_file.edited(text, launcher, Asked(changes, low=8672, high=8672, **fields))  # type: ignore[arg-type]
+    return yaml_file.edited(text, launcher, LaunchRequest(changes, low=8672, high=8672, **fields))  # type: ignore[arg-type]
 
 
 # ---- command lines
@@ -326,7 +326,7 @@ def test_a_value_behind_an_equals_sign_stays_there() -> None:
     text = "kind: Pod\nspec:\n  containers:\n  - name: a\n    image: vllm\n"
     text += "    args:\n      - --model=x\n      - --max-num-seqs=3\n"
     changes = as_typed("--max-num-seqs 4 --enable-prefix-caching")
-    new = yaml.safe_load(yaml_file.edited(text, "kubernetes", Asked(changes, "vllm")))
+    new = yaml.safe_load(yaml_file.edited(text, "kubernetes", LaunchRequest(changes, "vllm")))
     assert new["spec"]["containers"][0]["args"] == ["--model=x", "--max-num-seqs=4", "--enable-prefix-caching"]
 
 
@@ -378,7 +378,7 @@ def test_a_unit_whose_quote_stays_open_is_refused() -> None:
     """What is added would stand inside of it."""
     unit = "[Service]\nExecStart=/usr/bin/llama-server \\\n  \"-m 'a b' -np 1\n"
     with pytest.raises(CacheDoctorError, match="cannot be read for sure"):
-        patches.edited(unit, "llama.service", "systemd", Asked(CHANGES, low=8672, high=8672))
+        patches.edited(unit, "llama.service", "systemd", LaunchRequest(CHANGES, low=8672, high=8672))
 
 
 def test_a_command_that_plain_yaml_cannot_hold_is_quoted() -> None:

@@ -31,12 +31,12 @@ from cachedoctor.doctor.compare.compare import compare, report_of
 from cachedoctor.doctor.fleet import chosen_engine, dask_engine
 from cachedoctor.doctor.fleet.chosen_engine import engine
 from cachedoctor.doctor.fleet.dask_engine import DaskEngine
-from cachedoctor.doctor.fleet.engine import Lost
 from cachedoctor.doctor.fleet.fleet import Fleet
 from cachedoctor.doctor.fleet.fleet_inputs import logs_at, part_of
 from cachedoctor.doctor.fleet.log_task import LogResult, LogTask, run_log
 from cachedoctor.doctor.fleet.ray_engine import RayEngine
 from cachedoctor.doctor.fleet.result_folder import ResultFolder
+from cachedoctor.doctor.fleet.task_engine import Lost
 from cachedoctor.doctor.stored_fleet import StoredFleet
 from cachedoctor.doctor.tables.statistics import Gathering
 from cachedoctor.inputs.sources.object_store import listed

@@ -11,8 +11,8 @@ from reports import FINDINGS, ODD, TEXTS, case_named, poisoned, report_of_case, 
 from test_hostile_text import PAYLOADS, harmless
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
-from cachedoctor.model import Options
-from cachedoctor.report.base import FORMATS, Look
+from cachedoctor.model import AnalysisOptions
+from cachedoctor.report.base import FORMATS, Appearance
 from cachedoctor.report.wire.stored import read
 
 every_format = pytest.mark.parametrize("name", FORMATS)
@@ -50,7 +50,7 @@ def test_both_commands_write_it(name: str, tmp_path: Path) -> None:
 @every_format
 def test_every_format_says_which_rules_are_off(name: str) -> None:
     """Else a report without findings would say more than it knows; concise has nothing but findings."""
-    analyzer = Analyzer(options=Options(ignored=frozenset({"CD101", "CD105"})))
+    analyzer = Analyzer(options=AnalysisOptions(ignored=frozenset({"CD101", "CD105"})))
     analyzer.open("server.log")
     analyzer.feed(content_of(case_named(FINDINGS)))
     shown = written(name, analyzer.finish()).decode()
@@ -66,7 +66,7 @@ def test_odd_reports_can_be_written(name: str, odd: str) -> None:
     first = written(name, ODD[odd]())
     assert first.endswith(b"\n") or (name == "concise" and not first)
     assert written(name, ODD[odd]()) == first
-    narrow = written(name, ODD[odd](), Look(width=20, ascii_only=True, encoding="ascii"))
+    narrow = written(name, ODD[odd](), Appearance(width=20, ascii_only=True, encoding="ascii"))
     assert narrow.isascii() or name not in ("text", "markdown", "github")
 
 

@@ -18,10 +18,10 @@ from conftest import CASES, ROOT, log_of, report_of
 from measured_reports import GivenRows, prefills, report, samples, sglang, vllm
 
 import cachedoctor
-from cachedoctor.doctor.tables.tables import Events, measured_rows, request_rows
+from cachedoctor.doctor.tables.tables import EventRows, measured_rows, request_rows
 from cachedoctor.model import CheckpointRow, RequestRow, Session
 from cachedoctor.report.tables import table_writer
-from cachedoctor.report.tables.columns import BATCHES, ENDINGS, EVENTS, REQUESTS, SAMPLES, TABLES, Ending, Table
+from cachedoctor.report.tables.columns import BATCHES, ENDINGS, EVENTS, REQUESTS, SAMPLES, TABLES, ColumnTable, Ending
 from cachedoctor.report.tables.request_rows import Numbering
 
 PAGE = (ROOT / "docs" / "tables.md").read_text("utf-8")
@@ -44,7 +44,7 @@ IN_DUCKDB = {
 }
 
 
-def documented(table: Table) -> list[list[str]]:
+def documented(table: ColumnTable) -> list[list[str]]:
     """Name, kind, unit and words of every column, as the page says them."""
     section = PAGE.split(f"## {table.name}\n")[1].split("\n## ")[0]
     rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in re.findall(r"^\| `.*$", section, re.M)]
@@ -52,11 +52,11 @@ def documented(table: Table) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
-def test_every_column_is_documented(table: Table) -> None:
+def test_every_column_is_documented(table: ColumnTable) -> None:
     assert documented(table) == [[c.name, c.kind, c.unit or "-", c.words.rstrip()] for c in table.columns]
 
 
-def written(table: Table, rows: Iterable[bytes], path: Path, ending: Ending) -> Path:
+def written(table: ColumnTable, rows: Iterable[bytes], path: Path, ending: Ending) -> Path:
     with path.open("wb") as out:
         table_writer.write(table, rows, out, ending)
     return path
@@ -75,7 +75,7 @@ def rows_of(name: str, logs: Sequence[Path]) -> list[bytes]:
 def _rows_of(name: str, count: int) -> list[bytes]:
     table, logs = TABLES[name], LOGS if count == len(LOGS) else SOME
     if table is EVENTS:
-        return list(Events([str(log) for log in logs], 1 << 40).lines())
+        return list(EventRows([str(log) for log in logs], 1 << 40).lines())
     if table is SAMPLES:
         return list(measured_rows(table, [report(vllm(model="m"), samples=GivenRows(40 * samples()))]))
     if table is BATCHES:
@@ -86,7 +86,7 @@ def _rows_of(name: str, count: int) -> list[bytes]:
 @pytest.mark.sample(1)
 @some_and_all
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
-def test_parquet_has_the_documented_types_and_all_values(table: Table, logs: list[Path], tmp_path: Path) -> None:
+def test_parquet_has_the_documented_types_and_all_values(table: ColumnTable, logs: list[Path], tmp_path: Path) -> None:
     """In polars and in duckdb."""
     rows = rows_of(table.name, logs)
     path = written(table, rows, tmp_path / "t.parquet", "parquet")
@@ -114,7 +114,7 @@ def test_parquet_says_what_its_columns_mean(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_no_rows_give_all_columns(table: Table, ending: Ending, tmp_path: Path) -> None:
+def test_no_rows_give_all_columns(table: ColumnTable, ending: Ending, tmp_path: Path) -> None:
     path = written(table, [], tmp_path / f"t.{ending}", ending)
     if ending == "ndjson":
         assert path.read_bytes() == b""
@@ -236,7 +236,7 @@ LOG = """\
 def events(log: str, tmp_path: Path) -> list[dict[str, Any]]:
     path = tmp_path / "server.log"
     path.write_text(log)
-    return [json.loads(row) for row in Events([str(path)], 1 << 30).lines()]
+    return [json.loads(row) for row in EventRows([str(path)], 1 << 30).lines()]
 
 
 def test_an_event_is_a_line_with_its_clocks_and_fields(tmp_path: Path) -> None:
@@ -276,6 +276,7 @@ def test_texts_of_events_are_masked_and_cut(tmp_path: Path) -> None:
 def test_every_recognised_line_of_a_log_is_an_event(logs: list[Path]) -> None:
     """As many as analyze recognised, or fewer where only the beginning of a message is known."""
     counts = [
-        (len(list(Events([str(log)], 1 << 40).lines())), cachedoctor.analyze(log).inputs[0].recognised) for log in logs
+        (len(list(EventRows([str(log)], 1 << 40).lines())), cachedoctor.analyze(log).inputs[0].recognised)
+        for log in logs
     ]
     assert all(0.9 * recognised <= found <= recognised for found, recognised in counts), counts

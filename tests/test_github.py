@@ -13,8 +13,8 @@ from reports import FINDINGS, ODD, case_named, poisoned, report_of_case, written
 from test_hostile_text import PAYLOADS
 
 from cachedoctor.model import Report
+from cachedoctor.report.report_view import ReportView
 from cachedoctor.report.text.text_safe import visible
-from cachedoctor.report.view import ReportView
 from cachedoctor.report.words import do_now
 
 _COMMAND = re.compile(r"::(\w[\w-]*)(?: ([^:]*))?::(.*)")

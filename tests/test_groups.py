@@ -7,7 +7,7 @@ import pytest
 
 from cachedoctor.diagnosis.rules.kit import FindingText, Match, Proof, RequestRule, RuleContext, marked
 from cachedoctor.diagnosis.rules.setup import Setup
-from cachedoctor.doctor.findings.groups import Groups
+from cachedoctor.doctor.findings.groups import FindingGroups
 from cachedoctor.doctor.findings.history import PromptSpeed
 from cachedoctor.model import Confidence, Facts, Mark, Request, Session
 
@@ -22,7 +22,7 @@ def match(tokens: int, confidence: Confidence = "medium") -> Match:
     return Match(tokens, confidence)
 
 
-def add(groups: Groups, code: str, found: Match, of: Request) -> None:
+def add(groups: FindingGroups, code: str, found: Match, of: Request) -> None:
     """Count a match of a rule that proves it by the number of the request."""
 
     def prove(s: RuleContext, _: Match) -> Proof:
@@ -35,7 +35,7 @@ def add(groups: Groups, code: str, found: Match, of: Request) -> None:
 @pytest.mark.parametrize("lost", [41_001, 258_000])
 def test_no_fix_saves_more_than_was_computed(lost: int) -> None:
     """The conversation had 258,000 tokens, the request that lost them only 41,000."""
-    groups = Groups()
+    groups = FindingGroups()
     add(groups, "CD108", match(lost), request(0, 41_000))
     ((_, group),) = groups.items()
     assert (group.tokens, group.ns) == (41_000, 41_000 * 10**6)
@@ -43,7 +43,7 @@ def test_no_fix_saves_more_than_was_computed(lost: int) -> None:
 
 
 def test_two_causes_of_one_request_count_once_in_the_sum() -> None:
-    groups = Groups()
+    groups = FindingGroups()
     one = request(0)
     add(groups, "CD105", match(2_000), one)
     add(groups, "CD201", match(7_000), one)
@@ -51,7 +51,7 @@ def test_two_causes_of_one_request_count_once_in_the_sum() -> None:
 
 
 def test_what_is_taken_back_leaves_no_trace() -> None:
-    groups = Groups()
+    groups = FindingGroups()
     kept, mistaken = request(0), request(1)
     add(groups, "CD105", match(1_000), kept)
     add(groups, "CD105", match(5_000), mistaken)
@@ -65,7 +65,7 @@ def test_what_is_taken_back_leaves_no_trace() -> None:
 
 
 def test_a_surer_hit_shows_the_finding_better_than_a_somewhat_dearer_one() -> None:
-    groups = Groups()
+    groups = FindingGroups()
     for index, said in enumerate(
         (match(5_000, "low"), match(4_000, "medium"), match(7_900, "low"), match(8_100, "low"))
     ):

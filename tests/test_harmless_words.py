@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from conftest import ROOT
 
-from cachedoctor.live.proxy import body_digests, passed_requests
-from cachedoctor.live.proxy.exchange import Asked, Exchange
+from cachedoctor.live.proxy import passed_requests, record_file
+from cachedoctor.live.proxy.exchange import Exchange, ProxyOptions
 from cachedoctor.live.proxy.looking import Looking
 from cachedoctor.live.proxy.passed_requests import PassedRequests
 from cachedoctor.redaction.harmless_words import field, hashed, model, path, word
@@ -80,7 +80,7 @@ def test_a_recorded_body_has_no_word_of_a_client() -> None:
         "model": KEY, "tool_choice": KEY, "max_tokens": 9, KEY: True, "reasoning_effort": "low",
         "messages": [{"role": KEY, "content": [{"type": KEY, "text": "a"}, {"type": "text", "text": "b"}]}],
     }  # fmt: skip
-    found = body_digests.without_texts(body)
+    found = record_file.without_texts(body)
     assert KEY not in json.dumps(found)
     assert found["model"] == found["tool_choice"] == found["messages"][0]["role"] == hashed(KEY)
     assert found[hashed(KEY)] is True
@@ -89,7 +89,7 @@ def test_a_recorded_body_has_no_word_of_a_client() -> None:
 
 
 def test_method_and_coding_are_words_of_the_client_as_well(tmp_path: Path) -> None:
-    looking = Looking(Asked(record=str(tmp_path / "r")))
+    looking = Looking(ProxyOptions(record=str(tmp_path / "r")))
     seen = looking.at(Exchange(0.0, KEY, f"/{KEY}", 200, 0.1, None, b"{}", KEY))
     looking.close()
     assert KEY[:8] not in json.dumps(msgspec.to_builtins(seen)) + passed_requests.line(seen)
@@ -119,7 +119,7 @@ def test_nothing_that_passes_shows_a_key(name: str) -> None:
 @pytest.mark.parametrize("before", [None, "user"], ids=["the same role", "another role"])
 def test_a_role_of_the_client_is_in_no_record_and_no_hashed_text(role: str, before: str | None, tmp_path: Path) -> None:
     """The explanation of an edited message named its role."""
-    looking = Looking(Asked(record=str(tmp_path / "r")))
+    looking = Looking(ProxyOptions(record=str(tmp_path / "r")))
     said = [{"role": "user", "content": "hello to you, and how is it going today? " * 9}]
     shown = ""
     for turn, edited in enumerate(({"role": before or role, "content": "be short"}, {"role": role, "content": "long"})):

@@ -8,22 +8,22 @@ import pytest
 from conftest import FIXTURES
 
 from cachedoctor.engines.catalogue.base import Catalogue
-from cachedoctor.engines.catalogue.heads import Heads, trie_pattern
+from cachedoctor.engines.catalogue.heads import HeadPattern, trie_pattern
 from cachedoctor.engines.llamacpp import fused
 from cachedoctor.engines.llamacpp.messages import ROWS
 
 HEADS = {"one": {"alpha beta", "gamma"}, "two": {"delta"}}
 
 
-def few(built: list[dict[str, bytes]]) -> Heads:
+def few(built: list[dict[str, bytes]]) -> HeadPattern:
     def build(groups: dict[str, bytes]) -> re.Pattern[bytes]:
         built.append(groups)
         return re.compile(rb"\n(?:a(" + groups["one"] + rb")|b(" + groups["two"] + rb"))")
 
-    return Heads(HEADS, build)
+    return HeadPattern(HEADS, build)
 
 
-def found(heads: Heads, data: bytes) -> list[bytes]:
+def found(heads: HeadPattern, data: bytes) -> list[bytes]:
     return [match[0] for match in heads.finditer(data)]
 
 

@@ -11,8 +11,7 @@ import pytest
 from conftest import ROOT
 
 from cachedoctor.redaction import own, sanitize
-from cachedoctor.redaction.contexts import CONTEXTS
-from cachedoctor.redaction.credentials import CREDENTIALS
+from cachedoctor.redaction.credentials import CONTEXTS, CREDENTIALS
 from cachedoctor.redaction.decoding import decoded, is_random, is_random_short
 from cachedoctor.redaction.secrets import hidden, parted, without_cut_words
 

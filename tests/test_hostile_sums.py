@@ -14,7 +14,7 @@ from test_markdown import HOSTILE, OURS, Rendered
 
 from cachedoctor.doctor.compare.compare import compare
 from cachedoctor.model import MeasuredRow, Stats, StatsInput, StatsRow, StatsTable
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
 from cachedoctor.report.forms import compare_forms, stats_forms
 
 SECRET = "sk-ant-api03-abcdefghijkl"
@@ -24,7 +24,7 @@ payloads = pytest.mark.parametrize("payload", HOSTILE.values(), ids=HOSTILE)
 
 def shown(kind: str, form: Any, text: str) -> str:
     """What is written when every text of others is ``text``."""
-    out, look = io.BytesIO(), Look(width=60)
+    out, look = io.BytesIO(), Appearance(width=60)
     if kind == "compare":
         found = compare(poisoned(text), poisoned(f"other {text}"), (text, text))
         assert found is not None

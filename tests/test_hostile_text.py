@@ -17,7 +17,7 @@ from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.explain.explain import explain
 from cachedoctor.doctor.tables.tables import request_rows, write
 from cachedoctor.prompts import compare_prompts, inputs
-from cachedoctor.prompts.tokenizers import tokenize
+from cachedoctor.prompts.tokenizers import base
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.tables.columns import REQUESTS
 from cachedoctor.report.text import diff_text, explain_text, text_report
@@ -126,7 +126,7 @@ def test_the_difference_of_two_prompts(payload: str) -> None:
     body = {"messages": [{"role": "user", "content": f"{payload} 1"}], "tools": [{"name": payload}]}
     other = {"messages": [{"role": payload[:30], "content": f"{payload} 2"}]}
     a, b = (inputs.parse(json.dumps(value).encode(), f"{payload}.json")[0] for value in (body, other))
-    found = compare_prompts.compare(a, b, tokenize.pieces(), compare_prompts.Options(full=True))
+    found = compare_prompts.compare(a, b, base.pieces(), compare_prompts.DiffOptions(full=True))
     harmless(page(diff_text.render, found, width=80))
     out = io.BytesIO()
     diff_v1.render([found], out, "0")

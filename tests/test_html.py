@@ -18,10 +18,10 @@ from html_pages import Page, example, page_of, report, row
 from test_hostile_text import PAYLOADS, analyzed, harmless
 
 from cachedoctor.model import CheckpointRow, RequestRow, Session
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
 from cachedoctor.report.html import html_report, request_table
 from cachedoctor.report.html.checkpoints_chart import CheckpointsChart
-from cachedoctor.report.html.request_columns import MOST_COLUMNS, Columns, Lanes, Tokens, added, tokens
+from cachedoctor.report.html.request_columns import MOST_COLUMNS, Columns, Lanes, PromptTokens, added, tokens
 from cachedoctor.report.html.reuse_chart import Speed, over_time
 from cachedoctor.report.wire.stored import read
 
@@ -34,7 +34,7 @@ def page_of_case(folder: Path) -> tuple[Page, dict[str, Any]]:
     """The page that is written from the JSON report of a case, and that report."""
     data = json_of([content_of(folder)], prompts=prompts_of(folder), given=given_of(folder))
     out = io.BytesIO()
-    html_report.write(read(data, "report.json"), out, Look())
+    html_report.write(read(data, "report.json"), out, Appearance())
     return Page(out.getvalue().decode()), json.loads(data)
 
 
@@ -191,7 +191,7 @@ def test_a_hostile_report_adds_nothing_to_the_page(payload: str, name: str) -> N
     for text in (payload, "javascript:alert(1)"):
         data = json.dumps(poisoned(found, text)).encode()
         out = io.BytesIO()
-        html_report.write(read(data, "x.json"), out, Look(pages="javascript:"))
+        html_report.write(read(data, "x.json"), out, Appearance(pages="javascript:"))
         pages.append(Page(out.getvalue().decode()))
     page, usual = pages
     for one in pages:
@@ -312,16 +312,19 @@ def test_when_a_request_began() -> None:
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({}, Tokens(900, 0, 100, 0)),
-        ({"lost_tokens": 60}, Tokens(900, 60, 40, 0)),
-        ({"lost_tokens": 5000}, Tokens(900, 100, 0, 0)),  # a shorter prompt cannot compute all that was lost
-        ({"cached_tokens": 0, "processed_tokens": 1000, "lost_tokens": None, "outcome": "cold"}, Tokens(0, 0, 1000, 0)),
-        ({"lost_tokens": None, "outcome": "unknown"}, Tokens(900, 0, 0, 100)),
-        ({"processed_tokens": None}, Tokens(900, 0, 100, 0)),
+        ({}, PromptTokens(900, 0, 100, 0)),
+        ({"lost_tokens": 60}, PromptTokens(900, 60, 40, 0)),
+        ({"lost_tokens": 5000}, PromptTokens(900, 100, 0, 0)),  # a shorter prompt cannot compute all that was lost
+        (
+            {"cached_tokens": 0, "processed_tokens": 1000, "lost_tokens": None, "outcome": "cold"},
+            PromptTokens(0, 0, 1000, 0),
+        ),
+        ({"lost_tokens": None, "outcome": "unknown"}, PromptTokens(900, 0, 0, 100)),
+        ({"processed_tokens": None}, PromptTokens(900, 0, 100, 0)),
         ({"cached_tokens": None}, None),
     ],
 )
-def test_what_became_of_a_prompt(values: dict[str, Any], expected: Tokens | None) -> None:
+def test_what_became_of_a_prompt(values: dict[str, Any], expected: PromptTokens | None) -> None:
     assert tokens(row(0, **values)) == expected
 
 
@@ -336,7 +339,7 @@ def test_folding_columns_keeps_all_sums(count: int) -> None:
     assert sum(c.events["created"] for c in columns.all) == count
     assert sum(c.events["saved"] for c in columns.all) == -(-count // 3)
     lost = sum(i % 100 for i in range(count))
-    assert added(c.tokens for c in columns.all) == Tokens(900 * count, lost, 100 * count - lost, 0)
+    assert added(c.tokens for c in columns.all) == PromptTokens(900 * count, lost, 100 * count - lost, 0)
     assert [c.first.index for c in columns.all] == list(range(0, count, columns.width))
 
 

@@ -12,7 +12,7 @@ from conftest import CASES, FIXTURES, content_of, given_of, prompts_of
 
 from cachedoctor.diagnosis.rules import names
 from cachedoctor.doctor.analysis.analyzer import Analyzer
-from cachedoctor.model import Options
+from cachedoctor.model import AnalysisOptions
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.text import text_report
 from cachedoctor.report.wire import report_v1, stored
@@ -40,9 +40,9 @@ def case(folder, options):
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("folder", CASES, ids=lambda folder: folder.name)
 def test_nothing_takes_the_place_of_a_rule_that_is_switched_off(folder):
-    whole = case(folder, Options())
+    whole = case(folder, AnalysisOptions())
     code = whole["findings"][0]["code"] if whole["findings"] else "CD105"
-    rest = case(folder, Options(ignored=frozenset({code})))
+    rest = case(folder, AnalysisOptions(ignored=frozenset({code})))
     assert rest["findings"] == [f for f in whole["findings"] if f["code"] != code]
     assert rest["not_evaluated"] == [r for r in whole["not_evaluated"] if r["code"] != code]
     assert rest["ignored"] == [code]
@@ -55,11 +55,11 @@ def test_nothing_takes_the_place_of_a_rule_that_is_switched_off(folder):
 
 
 def test_what_is_avoidable_is_what_the_other_causes_cost():
-    whole, left = case(EVICTED, Options()), case(EVICTED, Options(ignored=frozenset({"CD203"})))
+    whole, left = case(EVICTED, AnalysisOptions()), case(EVICTED, AnalysisOptions(ignored=frozenset({"CD203"})))
     assert {f["code"]: f["cost"]["tokens"] for f in whole["findings"]} == {"CD203": 7230, "CD105": 0}
     assert whole["totals"]["avoidable_tokens"] == 7230
     assert left["totals"]["avoidable_tokens"] == 0
-    none = case(EVICTED, Options(ignored=ALL))
+    none = case(EVICTED, AnalysisOptions(ignored=ALL))
     assert (none["findings"], none["not_evaluated"], none["restart"]) == ([], [], None)
     assert (none["totals"]["avoidable_tokens"], none["totals"]["avoidable_ms"]) == (0, 0.0)
     assert {**none["totals"], "avoidable_tokens": 0, "avoidable_ms": 0.0} == none["totals"]
@@ -67,8 +67,8 @@ def test_what_is_avoidable_is_what_the_other_causes_cost():
 
 
 def test_an_unknown_input_says_nothing_when_its_rule_is_switched_off():
-    assert [f["code"] for f in report_of(b"hello\n", Options())[0]["findings"]] == ["CD903"]
-    assert report_of(b"hello\n", Options(ignored=frozenset({"CD903"})))[0]["findings"] == []
+    assert [f["code"] for f in report_of(b"hello\n", AnalysisOptions())[0]["findings"]] == ["CD903"]
+    assert report_of(b"hello\n", AnalysisOptions(ignored=frozenset({"CD903"})))[0]["findings"] == []
 
 
 @pytest.mark.parametrize("step", ["decide", "prove", "say"])
@@ -79,7 +79,7 @@ def test_a_rule_that_fails_does_not_matter_when_it_is_switched_off(monkeypatch, 
     broken = next(rule for rule in rules if rule.code == "CD101")
     monkeypatch.setattr(broken, step, lambda *_: 1 / 0)
     for ignored, crashed in [(frozenset(), True), (frozenset({"CD101"}), False)]:
-        analyzer = Analyzer(options=Options(ignored=ignored))
+        analyzer = Analyzer(options=AnalysisOptions(ignored=ignored))
         analyzer.open("server.log")
         analyzer.feed(LOG)
         report = analyzer.finish()
@@ -88,18 +88,18 @@ def test_a_rule_that_fails_does_not_matter_when_it_is_switched_off(monkeypatch, 
 
 
 def test_thresholds():
-    (finding,) = report_of(LOG, Options())[0]["findings"]
+    (finding,) = report_of(LOG, AnalysisOptions())[0]["findings"]
     assert (finding["severity"], finding["cost"]["tokens"]) == ("warning", 1900)  # what the slot held
-    assert report_of(LOG, Options(warn_tokens=1901))[0]["findings"][0]["severity"] == "note"
-    assert report_of(LOG, Options(warn_tokens=1900))[0]["findings"][0]["severity"] == "warning"
-    assert report_of(LOG, Options(min_prompt_tokens=2036))[0]["findings"] == []  # the second prompt has 2,035
-    assert report_of(LOG, Options(min_prompt_tokens=2035))[0]["findings"] != []
+    assert report_of(LOG, AnalysisOptions(warn_tokens=1901))[0]["findings"][0]["severity"] == "note"
+    assert report_of(LOG, AnalysisOptions(warn_tokens=1900))[0]["findings"][0]["severity"] == "warning"
+    assert report_of(LOG, AnalysisOptions(min_prompt_tokens=2036))[0]["findings"] == []  # the second prompt has 2,035
+    assert report_of(LOG, AnalysisOptions(min_prompt_tokens=2035))[0]["findings"] != []
 
 
 def test_the_text_report_says_how_many():
     def footer(count):
         shown = io.StringIO()
-        text_report.render(report_of(LOG, Options(ignored=frozenset(sorted(ALL)[:count])))[1], shown, 200)
+        text_report.render(report_of(LOG, AnalysisOptions(ignored=frozenset(sorted(ALL)[:count])))[1], shown, 200)
         rows = shown.getvalue().splitlines()
         return next((row for row in rows if "switched off" in row), "")
 
@@ -111,7 +111,7 @@ def test_the_text_report_says_how_many():
 
 def test_a_stored_report_keeps_what_was_switched_off():
     out = io.BytesIO()
-    report_v1.render(report_of(LOG, Options(ignored=frozenset({"CD101"})))[1], out)
+    report_v1.render(report_of(LOG, AnalysisOptions(ignored=frozenset({"CD101"})))[1], out)
     assert stored.read(out.getvalue(), "r").ignored == ["CD101"]
     old = {key: value for key, value in json.loads(out.getvalue()).items() if key != "ignored"}
     assert stored.read(json.dumps(old).encode(), "r").ignored == []

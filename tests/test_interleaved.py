@@ -6,13 +6,13 @@ import pytest
 from made import joined, recorded, request
 from msgspec.structs import replace
 
-from cachedoctor.engines.llamacpp.conversations.interleaved import Turn, read
+from cachedoctor.engines.llamacpp.conversations.interleaved import InterleavedTurn, read
 from cachedoctor.engines.llamacpp.conversations.join import Conversations
 
 HEAD = 12_000
 
 
-def turns(*rows: tuple[int, int | None], reply: int = 300) -> list[Turn]:
+def turns(*rows: tuple[int, int | None], reply: int = 300) -> list[InterleavedTurn]:
     """(prompt, common prefix with what the slot held), in tokens; each answered with ``reply`` tokens."""
     made = []
     for index, (prompt, lcp) in enumerate(rows):
@@ -20,7 +20,7 @@ def turns(*rows: tuple[int, int | None], reply: int = 300) -> list[Turn]:
             index=index, task=index, first_line=10 * index + 1, last_line=10 * index + 9, prompt_tokens=prompt,
             common_prefix_tokens=lcp,
         )  # fmt: skip
-        made.append(Turn(one, prompt + reply))
+        made.append(InterleavedTurn(one, prompt + reply))
     return made
 
 

@@ -25,7 +25,7 @@ from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.run import feed_all
 from cachedoctor.inputs.sources.unpack import MAX_BYTES
 from cachedoctor.knowledge.cmdline import parse
-from cachedoctor.model import Given
+from cachedoctor.model import GivenOption
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.text import text_report
 from cachedoctor.report.wire import report_v1
@@ -68,7 +68,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return pairs
 
 
-def reported(paths: list[str], jobs: int, build: int | None = None, given: list[Given] | None = None) -> Any:
+def reported(paths: list[str], jobs: int, build: int | None = None, given: list[GivenOption] | None = None) -> Any:
     """The report in both formats, and the errors."""
     analyzer = Analyzer(build, None, given)
     if jobs > 1:

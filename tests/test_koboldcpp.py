@@ -7,7 +7,7 @@ import io
 import pytest
 from answered import numbers, report_of, sessions_of
 
-from cachedoctor.report.base import FormatName, Look, write
+from cachedoctor.report.base import Appearance, FormatName, write
 from cachedoctor.report.wire import stored
 
 START = "***\nWelcome to KoboldCpp - Version 1.120\n"
@@ -103,9 +103,9 @@ def test_what_is_no_version_is_not_shown() -> None:
 def test_the_program_is_written_as_it_writes_itself(format: FormatName) -> None:
     """Of a report that was stored, too."""
     report, kept = report_of(START + done(2475, 2397, 78)), io.BytesIO()
-    write("json", report, kept, Look())
+    write("json", report, kept, Appearance())
     for found in (report, stored.read(kept.getvalue(), "report.json")):
         out = io.BytesIO()
-        write(format, found, out, Look())
+        write(format, found, out, Appearance())
         assert b"KoboldCpp 1.120" in out.getvalue()
         assert b"koboldcpp 1.120" not in out.getvalue()

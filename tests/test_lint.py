@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from in_process import render_here
 
 import cachedoctor
-from cachedoctor.doctor.linting.lint_bodies import LintAsk, lint_requests
-from cachedoctor.doctor.linting.sent_requests import from_dicts, read_files
+from cachedoctor.doctor.linting.lint_bodies import LintAsk, from_dicts, lint_requests, read_files
 from cachedoctor.model import CacheDoctorError, Lint
 from cachedoctor.prompts.tokenizers import server_calls
 

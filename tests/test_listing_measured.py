@@ -7,7 +7,7 @@ from typing import Any
 
 from conftest import FIXTURES
 
-from cachedoctor.doctor.tables.events import Listing
+from cachedoctor.doctor.tables.tables import Listing
 from cachedoctor.report.tables.columns import EVENTS
 
 SGLANG = (

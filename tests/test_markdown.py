@@ -16,7 +16,7 @@ from test_hostile_text import PAYLOADS
 
 from cachedoctor.model import Report
 from cachedoctor.redaction import sanitize
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
 from cachedoctor.report.markdown import markdown_safe
 
 GITHUB = {
@@ -91,7 +91,7 @@ class Rendered(HTMLParser):
         raise AssertionError(decl)
 
 
-def rendered(report: Report, look: Look | None = None) -> Rendered:
+def rendered(report: Report, look: Appearance | None = None) -> Rendered:
     """The page as GitHub shows it; what holds for every page holds."""
     page = Rendered(written("markdown", report, look).decode())
     assert set(page.tags) <= OURS
@@ -160,7 +160,7 @@ def test_words_that_mean_nothing_stay_words() -> None:
 def test_links_are_ours_and_those_of_the_rules() -> None:
     """The page of a rule, where there are pages; addresses that a rule refers to."""
     report = report_of_case(case_named(FINDINGS))
-    page = rendered(report, Look(pages="https://example.org/"))
+    page = rendered(report, Appearance(pages="https://example.org/"))
     pages = [f"https://example.org/{r.url}" for f in report.findings for r in report.rules if r.code == f.code]
     assert sorted(page.links) == sorted([*pages, *(r for f in report.findings for r in f.references)])
     report.findings[0].references = ["javascript:alert(1)", "https://x.example/> [a](b)", "https://x.example/a#b"]

@@ -43,14 +43,14 @@ from cachedoctor.model import (
     Evidence,
     Finding,
     InputInfo,
+    LiveView,
     MeasuredView,
     Session,
     Totals,
-    View,
 )
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.base import FORMATS
-from cachedoctor.report.html.reuse_chart import Series
+from cachedoctor.report.html.reuse_chart import ChartSeries
 from cachedoctor.report.live.screen import draw
 from cachedoctor.report.tables.columns import BATCHES, SAMPLES
 from cachedoctor.report.words.measured_table import lowest
@@ -210,7 +210,7 @@ def test_html_draws_rates_and_batches_and_has_no_table_of_requests() -> None:
 
 
 def test_steps_have_gaps_where_no_rate_is_printed_and_many_become_few() -> None:
-    series = Series()
+    series = ChartSeries()
     for at in range(1000):
         series.add(CacheSample(0, "v", at + 1, hit_rate=None if 400 <= at < 600 else 0.5))
     drawing = series.rates()
@@ -224,7 +224,7 @@ def test_steps_have_gaps_where_no_rate_is_printed_and_many_become_few() -> None:
 
 def test_bars_add_up() -> None:
     """Batches that become one bar are added up, which rates are not."""
-    series = Series()
+    series = ChartSeries()
     for batch in prefills() * 100:
         series.add(batch)
     drawing = series.sums()
@@ -345,7 +345,7 @@ def test_export_writes_the_table_that_was_asked_for_and_names_the_other(vllm_log
 # ---- watch
 
 
-def drawn(view: View, width: int = 100, height: int = 12) -> list[str]:
+def drawn(view: LiveView, width: int = 100, height: int = 12) -> list[str]:
     return [row.plain.rstrip() for row in draw(view, width, height)]
 
 
@@ -367,7 +367,7 @@ def test_watch_shows_the_last_sample_of_each_engine(vllm_log: Path) -> None:
 
 
 def test_watch_says_of_what_it_does_not_know_that_it_is_unknown() -> None:
-    view = View(InputInfo("x"), [], Totals(), [], [MeasuredView(vllm(), [CacheSample(0, "x", 1)]),
+    view = LiveView(InputInfo("x"), [], Totals(), [], [MeasuredView(vllm(), [CacheSample(0, "x", 1)]),
                                                     MeasuredView(sglang(), prefills()[:1])])  # fmt: skip
     rows = drawn(view)
     assert rows[2] == "server 1 engine hit rate unknown"

@@ -8,14 +8,14 @@ import pytest
 from measured_reports import ANSWERS, COUNTERS, batches, intervals, report, sglang, stored, vllm, written
 
 from cachedoctor.model import Answers, Counters, NotEvaluated, Report, Session, Totals
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
 
 RULES = ("CD101", "CD501", "CD502", "CD601")
 """One for llama-server, two for vLLM, one for SGLang."""
 
 
 def text(of: Report, width: int = 200) -> str:
-    return written("text", of, Look(width, verbose=True)).decode()
+    return written("text", of, Appearance(width, verbose=True)).decode()
 
 
 def rows(of: Report) -> dict[str, str]:

@@ -20,10 +20,10 @@ from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts import inputs, run_diff
 from cachedoctor.prompts.confined import pipe_messages
 from cachedoctor.prompts.confined.child import FailedError
+from cachedoctor.prompts.confined_worker import from_path
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.render import render
-from cachedoctor.prompts.tokenizers.from_path import from_path
 
 TEMPLATE = str(FIXTURES / "prompts" / "template.jinja")
 BODIES = sorted(FIXTURES.glob("prompts/*/[ab].json"))
@@ -203,7 +203,7 @@ def test_tokens_without_measure_are_refused(patient: None, tmp_path: Path) -> No
 def test_nothing_is_started_for_texts_without_tokenizer_and_template(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("subprocess.Popen", None)
     first, second = (str(path) for path in BODIES[:2])
-    assert not run_diff.answer(first, second, run_diff.Ask())[0].equal
+    assert not run_diff.answer(first, second, run_diff.DiffJob())[0].equal
     assert len(GivenPrompts([first, second])) == 2
 
 

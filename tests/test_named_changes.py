@@ -11,7 +11,7 @@ from conftest import FIXTURES, content_of
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 from cachedoctor.doctor.findings.diagnosis import _changed
-from cachedoctor.report.base import Look, write
+from cachedoctor.report.base import Appearance, write
 
 CASE = FIXTURES / "cases" / "requests-tool-added"
 
@@ -25,7 +25,7 @@ def test_every_format_names_the_tool_and_one_token(format: str) -> None:
     report = analyzer.finish()
     assert report.findings[0].diff["common_prefix_tokens"] != 2609
     out = io.BytesIO()
-    write(format, report, out, Look(300))  # type: ignore[arg-type]
+    write(format, report, out, Appearance(300))  # type: ignore[arg-type]
     text = out.getvalue().decode().replace("\\", "").replace("%5B", "[").replace("&#95;", "_")
     assert "tools[6].function.name" in text
     assert "ask_user" in text

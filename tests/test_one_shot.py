@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from cachedoctor.engines.llamacpp.conversations.interleaved import Heads, OneShot
+from cachedoctor.engines.llamacpp.conversations.interleaved import CommonHeads, OneShot
 
 REPLY = 10
 
 
 def found(prompts: list[int], head: int = 40) -> set[int]:
     """Indexes of the prompts that were told to be separate, once all of them were seen."""
-    heads = Heads()
+    heads = CommonHeads()
     out: set[int] = set()
     for index, prompt in enumerate(prompts):
         out |= {p.index for p in heads.note(OneShot(index, head if index else None, prompt, prompt + REPLY))}
@@ -42,13 +42,13 @@ def test_side_requests_between_growing_turns_are_not() -> None:
 
 
 def test_other_heads_do_not_count() -> None:
-    heads = Heads()
+    heads = CommonHeads()
     for index, prompt in enumerate([1200, 1500, 1100, 1400, 1000, 1450, 1300, 1050]):
         assert not heads.note(OneShot(index, 40 + 100 * index, prompt, prompt + REPLY))
 
 
 def test_a_growing_conversation_takes_the_verdict_back() -> None:
-    heads = Heads()
+    heads = CommonHeads()
     lengths = [1200, 1500, 1100, 1400, 1000, 1450, 1300, 1050, *range(1500, 4700, 200)]
     for index, prompt in enumerate(lengths):
         heads.note(OneShot(index, 40, prompt, prompt + REPLY))

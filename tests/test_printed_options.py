@@ -37,13 +37,13 @@ from printed_commands import (
 from test_fix_patches import COMPOSE, SERVICE, edited
 
 import cachedoctor
-from cachedoctor.doctor.fixing.fixes import Told, fixes
+from cachedoctor.doctor.fixing.fixes import StartInfo, fixes
 from cachedoctor.engines.sglang.tracker import Tracker
 from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.server_options import Option
 from cachedoctor.model import Launcher, OptionChange, Session, as_typed
 from cachedoctor.redaction import sanitize
-from cachedoctor.report.launchers.forms import Asked, form, variable
+from cachedoctor.report.launchers.forms import LaunchRequest, form, variable
 from cachedoctor.report.wire import report_v1, stored
 
 LAUNCHERS = get_args(Launcher)
@@ -155,7 +155,7 @@ def test_every_option_in_every_form_is_one_of_the_build(build: int) -> None:
             if change.name == "--log-colors":  # none of a fix, and a switch in old builds
                 continue
             for launcher in LAUNCHERS:
-                steps, notes = form(Asked([change], low=build, high=build), launcher)
+                steps, notes = form(LaunchRequest([change], low=build, high=build), launcher)
                 options = [pair for step in steps for pair in in_step("llama.cpp", step)]
                 assert options or notes or launcher in ("ollama", "lm-studio", "jan"), (change, launcher)
                 servers_take(options, [session])
@@ -205,7 +205,7 @@ def _all_is_taken(report: dict[str, Any], *, whole: bool = True) -> int:
     options = in_rows(engine, rows)
     found = stored.read(json.dumps(report).encode(), "report")
     for launcher in LAUNCHERS:
-        for fix in fixes(found.findings, found.sessions, found.inputs, Told(launcher)):
+        for fix in fixes(found.findings, found.sessions, found.inputs, StartInfo(launcher)):
             for step in fix.steps:
                 if whole:
                     is_read(step, launcher)
@@ -306,7 +306,9 @@ def test_systemd_reads_every_drop_in(tmp_path: Path) -> None:
     for case in CASES:
         report = report_of(content_of(case), prompts_of(case), given_of(case))
         found = stored.read(json.dumps(report).encode(), "report")
-        for fix in fixes(found.findings, found.sessions, found.inputs, Told("systemd", case_of(case).get("cmdline"))):
+        for fix in fixes(
+            found.findings, found.sessions, found.inputs, StartInfo("systemd", case_of(case).get("cmdline"))
+        ):
             for step in (step for step in fix.steps if step.form == "ini"):
                 own = "" if "ExecStart=" in step.commands else "ExecStart=/bin/true\n"
                 unit = tmp_path / f"{len(units)}.service"

@@ -23,14 +23,14 @@ from typer.testing import CliRunner
 from cachedoctor.cli import _with_one
 from cachedoctor.diagnosis.rules import names
 from cachedoctor.live.probe import connection, identity, judging, measuring, probing, questioning
-from cachedoctor.live.probe.connection import Answer, Connection
+from cachedoctor.live.probe.connection import ProbeConnection, ProbeResponse
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.probed import Probe, ProbeCause, ProbedServer, ProbeQuestion, State
 from cachedoctor.model.report import Tool
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 APP = _with_one(["probe"])
-WANTED = questioning.Wanted(None, 300, 20_000, False)
+WANTED = questioning.ProbeLimits(None, 300, 20_000, False)
 
 
 def probed(url: str, *options: str, status: int = 0) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def probed(url: str, *options: str, status: int = 0) -> dict[str, Any]:
 def fault(url: str, seconds: float = 5, key: str | None = None) -> CacheDoctorError:
     """What a probe of a bad server ends with."""
     with pytest.raises(CacheDoctorError) as caught:
-        questioning.probe(Connection(url, key, seconds), WANTED, lambda _: None, "0")
+        questioning.probe(ProbeConnection(url, key, seconds), WANTED, lambda _: None, "0")
     assert "\n" not in caught.value.message
     assert caught.value.hint
     return caught.value
@@ -116,7 +116,7 @@ def test_blocks_of_a_hybrid_vllm_are_those_of_its_attention() -> None:
 )
 def test_what_vllm_reuses_as_a_whole(labels: str, block: int | None) -> None:
     with served(engine="vllm", config=f"{{{labels}}}") as (url, _):
-        found, _ = identity.identify(Connection(url, None, 5), None)
+        found, _ = identity.identify(ProbeConnection(url, None, 5), None)
     assert found.block_tokens == block
 
 
@@ -153,7 +153,7 @@ def test_sglang_says_its_settings(reuses: bool, code: list[str]) -> None:
 
 @pytest.mark.parametrize(("engine", "reuses"), [("ollama", True), ("lmstudio", False)])
 def test_without_counts_the_time_tells(engine: str, reuses: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    def timed(at: Connection, answer: Answer, least: int) -> connection.Reply:
+    def timed(at: ProbeConnection, answer: ProbeResponse, least: int) -> connection.Reply:
         """Read an answer, with the seconds that the fake says instead of those that this machine took."""
         return connection.read(at, answer._replace(seconds=answer.value["took"]), least)
 
@@ -183,8 +183,8 @@ def test_a_refusal_of_tools_is_no_fault_of_the_cache() -> None:
 
 
 def test_an_error_in_an_answer_of_status_200_is_a_refusal() -> None:
-    at = Connection("http://h", None, 1)
-    found = connection.read(at, Answer(200, {"error": "Unexpected\nendpoint"}, b"{}", 0.1))
+    at = ProbeConnection("http://h", None, 1)
+    found = connection.read(at, ProbeResponse(200, {"error": "Unexpected\nendpoint"}, b"{}", 0.1))
     assert found.refused == "200: Unexpected endpoint"
 
 
@@ -205,7 +205,7 @@ def test_the_budget_is_kept_and_what_was_left_out_is_named() -> None:
 
 
 def test_nothing_is_expected_of_what_was_never_sent() -> None:
-    run = questioning._Run(Connection("http://h", None, 1), LLAMA, WANTED, "abcdef")
+    run = questioning._ProbeRun(ProbeConnection("http://h", None, 1), LLAMA, WANTED, "abcdef")
     assert run._shared(run.table["tools-again"]) == 0
     run.asked = asked(tools=OK)
     assert run._shared(run.table["tools-again"]) > 0
@@ -304,7 +304,7 @@ def test_a_gateway_may_keep_what_the_probe_can_do_without(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Fake, "_send", guarded)
     with served(engine="ollama", key=None) as (url, _):
-        found = questioning.probe(Connection(url, None, 5), WANTED, lambda _: None, "0")
+        found = questioning.probe(ProbeConnection(url, None, 5), WANTED, lambda _: None, "0")
     assert found.server.engine == "ollama"
 
 
@@ -554,11 +554,11 @@ def test_nobody_there_and_no_tls() -> None:
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "http://a:b@c", "http://h:99999", "http://h/?q", "http://h\x1b"])
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(CacheDoctorError):
-        Connection(url, None, 1)
+        ProbeConnection(url, None, 1)
 
 
 def test_v1_at_the_end_of_an_address_is_taken_off() -> None:
-    assert Connection("127.0.0.1:8080/api/v1/", None, 1).url == "http://127.0.0.1:8080/api"
+    assert ProbeConnection("127.0.0.1:8080/api/v1/", None, 1).url == "http://127.0.0.1:8080/api"
 
 
 def test_without_an_address_the_usual_ports_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -628,7 +628,7 @@ def test_counts_that_are_none_give_no_cause(name: str, engine: str, monkeypatch:
     answer = {"choices": [{"message": {"content": "1"}}], "usage": ODD_USAGES[name]}
     monkeypatch.setattr(Fake, "_answer", lambda *_: answer)
     with served(engine=engine, renders=engine == "llama.cpp") as (url, _):
-        found = questioning.probe(Connection(url, None, 5), WANTED, lambda _: None, "0")
+        found = questioning.probe(ProbeConnection(url, None, 5), WANTED, lambda _: None, "0")
     assert (found.causes, found.measure) == ([], "none")
 
 
@@ -702,7 +702,7 @@ def test_what_is_packed_badly_is_said(name: str) -> None:
 )
 def test_answers_are_read_packed_and_without_a_length(answer: bytes) -> None:
     with raw(answer) as url:
-        found = Connection(url, None, 5).get("/v1/models")
+        found = ProbeConnection(url, None, 5).get("/v1/models")
     assert found is not None
     assert found.value == json.loads(MODELS)
 

@@ -76,7 +76,7 @@ def test_a_row_after_half_a_second_ten_times_a_second_and_removed(
     bare.setattr(sys, "stderr", stream)
     for name, size in (("a", 1_000_000), ("b", 3_000_000)):
         (tmp_path / name).write_bytes(bytes(size))
-    shown = read_progress.Progress([str(tmp_path / name) for name in ("a", "b", "a", "none", ".")])
+    shown = read_progress.ReadProgress([str(tmp_path / name) for name in ("a", "b", "a", "none", ".")])
     clock.now += 0.49
     shown.read(500_000)
     assert drawn(stream) == []
@@ -111,7 +111,7 @@ def test_no_row_on_a_pipe_or_a_dumb_terminal_or_when_quiet(
     stream = Stream(tty)
     bare.setattr(sys, "stderr", stream)
     bare.setenv("TERM", term)
-    shown = read_progress.Progress(["-"], quiet)
+    shown = read_progress.ReadProgress(["-"], quiet)
     clock.now += 9
     shown.read(1)
     shown.close()
@@ -126,7 +126,7 @@ def test_without_a_size_it_only_counts_and_no_row_is_wrapped(
     bare.setattr(sys, "stderr", stream)
     bare.setenv("COLUMNS", columns)
     bare.setattr(os, "stat", lambda *_: SimpleNamespace(st_mode=0o010644))  # a pipe
-    shown = read_progress.Progress(["-"])
+    shown = read_progress.ReadProgress(["-"])
     clock.now += 1
     shown.read(64_000)
     (row,) = drawn(stream)
@@ -138,7 +138,7 @@ def test_without_a_size_it_only_counts_and_no_row_is_wrapped(
 def test_a_terminal_that_is_gone_is_no_reason_to_fail(bare: pytest.MonkeyPatch, clock: Clock) -> None:
     stream = Gone(True)
     bare.setattr(sys, "stderr", stream)
-    shown = read_progress.Progress(["-"])
+    shown = read_progress.ReadProgress(["-"])
     clock.now += 1
     shown.read(1)
     tried = stream.refused

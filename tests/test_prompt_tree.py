@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
-from cachedoctor.diagnosis.replay.traffic import Asked, Traffic
+from cachedoctor.diagnosis.replay.traffic import TimedRequest, Traffic
 
 TOKENS = st.lists(st.integers(-1, 2), max_size=12)
 
@@ -61,7 +61,7 @@ def test_branches_share_what_was_said_and_nothing_else(data: st.DataObject) -> N
 @settings(max_examples=50, deadline=None)
 def test_the_ideal_is_the_best_of_all_that_came_before(prompts: list[list[int]]) -> None:
     tree = PromptTree()
-    asked = [Asked(prompt := tree.add(p), prompt, 2 * n, 2 * n + 1) for n, p in enumerate(prompts)]
+    asked = [TimedRequest(prompt := tree.add(p), prompt, 2 * n, 2 * n + 1) for n, p in enumerate(prompts)]
     for n, ideal in enumerate(Traffic(tree, asked).ideal):
         assert ideal.tokens == max((_common(prompts[n], before) for before in prompts[:n]), default=0)
         assert ideal.tokens == 0 or (ideal.owner is not None and ideal.owner < n)
@@ -70,11 +70,14 @@ def test_the_ideal_is_the_best_of_all_that_came_before(prompts: list[list[int]])
 def test_what_runs_at_the_same_time_is_together() -> None:
     tree = PromptTree()
     ids = [tree.add([1, 2, 3]), tree.add([1, 2, 4])]
-    assert [i.together for i in Traffic(tree, [Asked(ids[0], ids[0], 0, 5), Asked(ids[1], ids[1], 1, 6)]).ideal] == [
+    assert [
+        i.together
+        for i in Traffic(tree, [TimedRequest(ids[0], ids[0], 0, 5), TimedRequest(ids[1], ids[1], 1, 6)]).ideal
+    ] == [
         False,
         True,
     ]
-    assert not Traffic(tree, [Asked(ids[0], ids[0], 0, 1), Asked(ids[1], ids[1], 2, 3)]).ideal[1].together
+    assert not Traffic(tree, [TimedRequest(ids[0], ids[0], 0, 1), TimedRequest(ids[1], ids[1], 2, 3)]).ideal[1].together
 
 
 @pytest.mark.parametrize("length", [0, 3])

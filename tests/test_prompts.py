@@ -16,7 +16,7 @@ from conftest import CASES, FIXTURES, ROOT, case_of, content_of, log_of, prompts
 
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts, TextTurn
 from cachedoctor.model import Mark, PromptDiff, Request
-from cachedoctor.prompts.tokenizers import tokenize
+from cachedoctor.prompts.tokenizers import base
 
 NUMBERS = count(1)
 TINY = str(FIXTURES / "tokenizers" / "tiny.json")
@@ -58,7 +58,7 @@ def asked(tokens: int | None, thread: int | None = 0, slot: int = 0, **more: Any
 
 def pieces(body: dict[str, Any]) -> int:
     """About the number of tokens of a body."""
-    return len(tokenize.pieces().encode(" ".join(m["content"] for m in body["messages"])))
+    return len(base.pieces().encode(" ".join(m["content"] for m in body["messages"])))
 
 
 def changed(prompts: GivenPrompts, request: Request) -> PromptDiff | None:
@@ -198,7 +198,7 @@ def test_text_that_is_sent_again_behind_another_beginning(tmp_path: Path, first:
     """Half of a prompt or more, from another place of an earlier one: the client sends it again."""
     bodies = [{"prompt": first}, {"prompt": second}]
     prompts = given(tmp_path, *bodies)
-    lengths = [len(tokenize.pieces().encode(body["prompt"])) for body in bodies]
+    lengths = [len(base.pieces().encode(body["prompt"])) for body in bodies]
     one, two = (prompts.turn(asked(length, thread=at)) for at, length in enumerate(lengths))
     assert one is not None
     assert two is not None
@@ -263,7 +263,7 @@ def test_dumps_belong_to_their_slot(tmp_path: Path) -> None:
     prompts = given(tmp_path, *dumps)
     order = [(0, a), (1, b), (1, b + "two"), (0, a + " two")]
     kinds = [
-        kind(prompts, asked(len(tokenize.pieces().encode(text)), thread=number, slot=number)) for number, text in order
+        kind(prompts, asked(len(base.pieces().encode(text)), thread=number, slot=number)) for number, text in order
     ]
     assert kinds == [None, None, "appended", "appended"]
     assert prompts.matched == 4
@@ -272,7 +272,7 @@ def test_dumps_belong_to_their_slot(tmp_path: Path) -> None:
 def test_a_dump_of_another_slot_is_not_taken(tmp_path: Path) -> None:
     """However well its length fits."""
     prompts = given(tmp_path, [slot(3, HEAD)])
-    assert changed(prompts, asked(len(tokenize.pieces().encode(HEAD)), slot=0)) is None
+    assert changed(prompts, asked(len(base.pieces().encode(HEAD)), slot=0)) is None
     assert prompts.matched == 0
 
 
@@ -281,7 +281,7 @@ def test_the_reply_in_a_dump(tmp_path: Path) -> None:
     first, reply = HEAD + "<|im_start|>assistant\n", "Seven boats came in at dawn."
     again = first + reply.replace("at dawn", "at  dawn") + "<|im_end|>\n<|im_start|>user\nAnd then?"
     prompts = given(tmp_path, [slot(0, first, reply)], [slot(0, again)])
-    cut = tokenize.pieces()
+    cut = base.pieces()
     assert prompts._lengths == [len(cut.encode(text)) for text in (first, again)]
     assert changed(prompts, asked(prompts._lengths[0])) is None
     found = changed(prompts, asked(prompts._lengths[1]))

@@ -25,14 +25,13 @@ from schemas import schema_of
 
 from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.live.proxy import body_fixes, record_file, relay
-from cachedoctor.live.proxy.body_digests import unpacked, without_texts
 from cachedoctor.live.proxy.body_fixes import BodyFixer, Fixed
 from cachedoctor.live.proxy.connections import passing, went_through
-from cachedoctor.live.proxy.exchange import Asked, Change, Exchange, Seen
-from cachedoctor.live.proxy.held_bytes import EACH, AnswerCopy, BodyCopy, Held, ReplyCopy
+from cachedoctor.live.proxy.exchange import Change, Exchange, PassedRequest, ProxyOptions
+from cachedoctor.live.proxy.held_bytes import EACH, AnswerCopy, BodyCopy, HeldBytes, ReplyCopy
 from cachedoctor.live.proxy.looking import Looking
 from cachedoctor.live.proxy.passed_requests import line
-from cachedoctor.live.proxy.record_file import RecordFile
+from cachedoctor.live.proxy.record_file import RecordFile, unpacked, without_texts
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts import inputs
 
@@ -280,20 +279,20 @@ def test_a_path_that_is_told_holds_no_password_and_can_be_written(target: str, p
     request = make_mocked_request("POST", "/")
     request._message = request._message._replace(path=target)
     request._headers = CIMultiDict({"Content-Encoding": "\udcff"})  # type: ignore[assignment]
-    found = relay._Passage(request, Held(), Asked()).exchange()
+    found = relay._Passage(request, HeldBytes(), ProxyOptions()).exchange()
     assert found.path == path
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(found), type=Exchange) == found
 
 
 @pytest.mark.sweep  # a process for it
 def test_a_port_that_is_taken() -> None:
-    from cachedoctor.live.proxy.serving import Address, Plan, serve
+    from cachedoctor.live.proxy.serving import Address, ServingPlan, serve
 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         where = Address("127.0.0.1", taken.getsockname()[1])
-        plan = Plan("http://127.0.0.1:9", where, None, Asked(), lambda _: None, lambda *_: None)
+        plan = ServingPlan("http://127.0.0.1:9", where, None, ProxyOptions(), lambda _: None, lambda *_: None)
         with pytest.raises(CacheDoctorError, match="the port is taken"):
             serve(plan)
 
@@ -329,7 +328,7 @@ FIRST, REPLY = "What does the first file say, in a few words?", "It says nothing
 
 
 def test_a_request_is_compared_with_the_one_before_it_in_its_conversation(tmp_path: Path) -> None:
-    looking = Looking(Asked(str(tmp_path / "r.jsonl")))
+    looking = Looking(ProxyOptions(str(tmp_path / "r.jsonl")))
     seen = [
         looking.at(exchange(1, chat(HEADER % "abcde" + RULES, FIRST), 300, 0)),
         looking.at(
@@ -357,7 +356,7 @@ def test_a_request_is_compared_with_the_one_before_it_in_its_conversation(tmp_pa
 
 
 def test_what_only_goes_on_and_was_lost_is_no_fault_of_the_client() -> None:
-    seen = Seen(0.0, CHAT, 200, 1.0, prompt_tokens=400, cached_tokens=100, recomputed=200, conversation=1)
+    seen = PassedRequest(0.0, CHAT, 200, 1.0, prompt_tokens=400, cached_tokens=100, recomputed=200, conversation=1)
     seen.change = Change("appended", "text was added at the end")
     assert line(seen).endswith(
         "goes on; 200 tokens of the previous prompt computed again, though the client changed nothing in it"
@@ -365,7 +364,7 @@ def test_what_only_goes_on_and_was_lost_is_no_fault_of_the_client() -> None:
 
 
 def test_unknown_is_not_zero() -> None:
-    looking = Looking(Asked())
+    looking = Looking(ProxyOptions())
     seen = [looking.at(exchange(n, chat("You are", FIRST), 50 if n == 1 else None, 0)) for n in (1, 2)]
     assert seen[1].prompt_tokens is None
     assert seen[1].recomputed is None
@@ -377,13 +376,13 @@ def test_unknown_is_not_zero() -> None:
 
 
 def test_a_line_controls_no_terminal() -> None:
-    seen = Seen(0.0, "/v1\x1b[2J\n", 200, 1.0, conversation=1)
+    seen = PassedRequest(0.0, "/v1\x1b[2J\n", 200, 1.0, conversation=1)
     seen.change = Change("other", "\x1b]0;x\x07", "messages[0]\r")
     assert all(char.isprintable() for char in line(seen))
 
 
 def test_dry_run_says_what_the_fix_then_keeps() -> None:
-    looking = Looking(Asked(fixes=("strip-billing-header",), dry_run=True))
+    looking = Looking(ProxyOptions(fixes=("strip-billing-header",), dry_run=True))
     looking.at(exchange(1, chat(HEADER % "abcde" + RULES, FIRST), 300, 0))
     seen = looking.at(exchange(2, chat(HEADER % "abcdf" + RULES, FIRST, REPLY, "Go on"), 330, 20))
     looking.close()
@@ -450,7 +449,7 @@ def test_digests_keep_shape_beginning_and_length() -> None:
     assert a["messages"][0]["role"] == "system"
     text = json.dumps(a)
     assert not any(word in text for word in ("words", "secret", "12345", "read", "business"))
-    from cachedoctor.prompts.tokenizers.tokenize import pieces
+    from cachedoctor.prompts.tokenizers.base import pieces
 
     assert abs(len(pieces().encode(x)) - len(pieces().encode(long + "one"))) <= len(long) / 256 + 1
 
@@ -535,7 +534,7 @@ def test_a_file_that_cannot_be_put_aside_is_written_to_no_other(
 
 
 def test_copies_are_bounded() -> None:
-    held = Held(EACH + 10)
+    held = HeldBytes(EACH + 10)
     first, second = BodyCopy(held), BodyCopy(held)
     first.add(b"x" * EACH)
     second.add(b"y" * 11)
@@ -547,7 +546,7 @@ def test_copies_are_bounded() -> None:
 
 
 def test_answers_share_one_bound_with_bodies() -> None:
-    held = Held(100)
+    held = HeldBytes(100)
     line = b'data: {"usage": {"prompt_tokens":3}}\n'
     streams = [AnswerCopy(held, is_stream=True) for _ in range(3)]
     for copy in streams:
@@ -561,13 +560,13 @@ def test_answers_share_one_bound_with_bodies() -> None:
     held.give_back(2 * len(line))
     assert held.take(100)
     assert not held.take(1)
-    long = ReplyCopy(Held(10), is_stream=False)
+    long = ReplyCopy(HeldBytes(10), is_stream=False)
     long.add(b'{"choices":[]}')
     assert (long.message(), long.size) == (None, 0)
 
 
 def test_of_a_stream_only_what_tells_is_kept() -> None:
-    copy = AnswerCopy(Held(), is_stream=True)
+    copy = AnswerCopy(HeldBytes(), is_stream=True)
     for part in (b'data: {"choices":["a"]}\n\nda', b'ta: {"usa', b'ge": {"prompt_tokens":3}}\n', b"\ndata: [DONE]\n\n"):
         copy.add(part)
     assert copy.told() == b'data: {"usage": {"prompt_tokens":3}}\ndata: [DONE]\n'

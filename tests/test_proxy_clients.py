@@ -14,7 +14,7 @@ from proxy_talks import CHAT, Sending, clock, foreign, passed, requests
 from cachedoctor.live.proxy import known_conversation
 from cachedoctor.live.proxy.body_fixes import NAMES, BodyFixer
 from cachedoctor.live.proxy.connections import SenderDigest
-from cachedoctor.live.proxy.exchange import Asked, Exchange
+from cachedoctor.live.proxy.exchange import Exchange, ProxyOptions
 from cachedoctor.live.proxy.looking import Looking
 
 ONE = {"Authorization": "Bearer sk-one"}
@@ -182,7 +182,7 @@ def test_a_sender_is_known_by_all_that_names_it_and_by_nothing_else() -> None:
 
 def test_a_dry_run_keeps_clients_apart_and_writes_no_digest(tmp_path: Path) -> None:
     first, second = requests("abra"), requests("babel", number=9)
-    looking = Looking(Asked(record=str(tmp_path / "r"), fixes=NAMES, dry_run=True))
+    looking = Looking(ProxyOptions(record=str(tmp_path / "r"), fixes=NAMES, dry_run=True))
     senders = [b"ONE" * 9, b"ONE" * 9, b"TWO" * 9, b"TWO" * 9]
     seen = [
         looking.at(Exchange(float(n), "POST", CHAT, 200, 0.1, 0.1, raw(body), sender=sender))

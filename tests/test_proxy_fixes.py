@@ -16,8 +16,8 @@ from yarl import URL
 
 from cachedoctor.live.proxy import known_conversation
 from cachedoctor.live.proxy.body_fixes import NAMES, BodyFixer, Fixed
-from cachedoctor.live.proxy.exchange import Asked, Exchange
-from cachedoctor.live.proxy.held_bytes import Held, ReplyCopy
+from cachedoctor.live.proxy.exchange import Exchange, ProxyOptions
+from cachedoctor.live.proxy.held_bytes import HeldBytes, ReplyCopy
 from cachedoctor.live.proxy.json_spans import Number, inside, items, top
 from cachedoctor.live.proxy.known_conversation import EACH, MOST, KnownConversations, Thought, TurnTrail, trail
 from cachedoctor.live.proxy.looking import Looking
@@ -297,7 +297,7 @@ def test_a_stream_is_the_message_that_clients_send_back() -> None:
               {"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]}]  # fmt: skip
     lines = [f"data: {json.dumps({'choices': [{'index': 0, 'delta': delta}]})}\n\n" for delta in deltas]
     data = "".join([": ping\n\n", *lines, 'data: {"choices":[],"usage":{}}\n\ndata: [DONE]\n\n']).encode()
-    copy = ReplyCopy(Held(), is_stream=True)
+    copy = ReplyCopy(HeldBytes(), is_stream=True)
     for at in range(0, len(data), 7):
         assert not copy.is_over
         copy.add(data[at : at + 7])
@@ -316,7 +316,7 @@ def test_a_stream_of_blocks_is_a_message_too() -> None:
         {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '{"a":1}'}},
         {"type": "message_stop"},
     ]
-    copy = ReplyCopy(Held(), is_stream=True)
+    copy = ReplyCopy(HeldBytes(), is_stream=True)
     copy.add("".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events).encode())
     thought = {"type": "thinking", "thinking": "Hm", "signature": "s"}
     assert copy.is_over
@@ -329,10 +329,10 @@ def test_a_stream_of_blocks_is_a_message_too() -> None:
     "data", [b"data: [1]\n", b'data: {"choices":[{"index":1,"delta":{}}]}\n', b'data: {"choices":[{"delta":3}]}\n', b""]
 )
 def test_an_answer_that_is_odd_is_not_told(data: bytes) -> None:
-    copy = ReplyCopy(Held(), is_stream=True)
+    copy = ReplyCopy(HeldBytes(), is_stream=True)
     copy.add(data)
     assert copy.message() is None
-    whole = ReplyCopy(Held(), is_stream=False)
+    whole = ReplyCopy(HeldBytes(), is_stream=False)
     whole.add(data)
     assert whole.message() is None
 
@@ -340,7 +340,7 @@ def test_an_answer_that_is_odd_is_not_told(data: bytes) -> None:
 def test_a_dry_run_counts_what_the_answer_left_in_the_cache() -> None:
     """The words of the reasoning are as many as those of the prompt, and only the fix has both reused."""
     thought = "Some word after another. " * 100
-    looking = Looking(Asked(fixes=("keep-reasoning",), dry_run=True))
+    looking = Looking(ProxyOptions(fixes=("keep-reasoning",), dry_run=True))
     bodies = [
         talk("Be kind", user("Say it. " * 120)),
         talk("Be kind", user("Say it. " * 120), reply("Ho"), user("And?")),
@@ -431,7 +431,7 @@ async def exchanged(bodies: list[Any]) -> tuple[list[str], list[int], list[Excha
         return runner, runner.addresses[0][1]
 
     server, port = await listening(answer)
-    asked = Asked(fixes=("freeze-clock", "keep-reasoning"))
+    asked = ProxyOptions(fixes=("freeze-clock", "keep-reasoning"))
     relay = Relay(URL(f"http://127.0.0.1:{port}"), "x", asked, lambda exchange, _: seen.append(exchange))
     await relay.open()
     proxy, port = await listening(relay.handle)

@@ -17,7 +17,7 @@ from test_cli_live import read_until
 
 from cachedoctor.cli import proxy_watch
 from cachedoctor.live.proxy import passed_requests
-from cachedoctor.live.proxy.exchange import Asked, Exchange
+from cachedoctor.live.proxy.exchange import Exchange, ProxyOptions
 from cachedoctor.live.proxy.looking import Looking
 from cachedoctor.live.proxy.passed_requests import PassedRequests, is_passed
 from cachedoctor.model.view import ConversationView, PassingView
@@ -60,7 +60,7 @@ def exchanges() -> Iterable[Exchange]:
 def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """What a proxy writes of these exchanges, in both forms."""
     path = tmp_path_factory.mktemp("proxy") / "requests.jsonl"
-    looking = Looking(Asked(record=str(path)))
+    looking = Looking(ProxyOptions(record=str(path)))
     lines = "".join(json.dumps(msgspec.to_builtins(looking.at(one))) + "\n" for one in exchanges())
     looking.close()
     return {"records": path.read_bytes(), "lines": lines.encode()}

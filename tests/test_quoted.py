@@ -17,7 +17,7 @@ from cachedoctor.doctor.analysis.event_stream import EventStream
 from cachedoctor.model import Cost, Evidence, Finding
 from cachedoctor.redaction import sanitize
 from cachedoctor.redaction.secrets import hidden
-from cachedoctor.report.base import FORMATS, Look, write
+from cachedoctor.report.base import FORMATS, Appearance, write
 
 LOOKS_LIKE_A_SECRET = (
     "openai key", "anthropic key", "hugging face token", "github token", "gitlab token", "slack token", "google key",
@@ -236,7 +236,7 @@ def test_the_name_of_a_server_hides_its_secrets(name: str) -> None:
     assert {s.origin for s in report.sessions} == {origin, "m2"}
     out = io.BytesIO()
     if listener is None:
-        write(name, report, out, Look())
+        write(name, report, out, Appearance())
     else:
         out.writelines(listener.close(report))
     assert out.getvalue()

@@ -20,7 +20,7 @@ from cachedoctor.diagnosis.rules.client.cd102_volatile_prefix import volatile_ki
 from cachedoctor.diagnosis.rules.client.changes import header_field
 from cachedoctor.doctor.redact.redact import Redactor, facts
 from cachedoctor.redaction.redact_lines import Printed
-from cachedoctor.redaction.stand_ins import Tokens
+from cachedoctor.redaction.stand_ins import StandInNames
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from redacted import differences, without_quotes
@@ -370,10 +370,10 @@ def test_the_name_of_a_service_may_be_a_number(name: str) -> None:
 
 def test_tokens_beyond_the_numbered_ones_are_stable_and_different(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cachedoctor.redaction.stand_ins._NUMBERED", 1)
-    tokens = Tokens()
+    tokens = StandInNames()
     assert tokens.give("text", b"a") == b"<text-1>"
     assert tokens.give("text", b"b") == tokens.give("text", b"b") != tokens.give("text", b"c")
-    other = Tokens()
+    other = StandInNames()
     other.give("text", b"a")  # numbered, as in the first
     assert tokens.give("text", b"b") != other.give("text", b"b"), "not to be looked up in a table of hashes"
     assert facts(f" {tokens.give('text', b'b').decode()} | a") == facts(" <text-1> | a")
@@ -419,7 +419,7 @@ TEXT = st.lists(PART, max_size=7).map("".join)
 @example(" | ; cc_entrypoint=", " | 1234abcd-12ab")
 @example("cch=;000b | 00", "cch= 0 | 0000b")
 def test_rules_read_the_same_in_printed_texts(old: str, new: str) -> None:
-    tokens, printed = Tokens(), Printed(facts)
+    tokens, printed = StandInNames(), Printed(facts)
     a, b = printed.rewrite(old, tokens), printed.rewrite(new, tokens)
     assert facts(a) == facts(old)
     assert facts(b) == facts(new)
@@ -430,7 +430,7 @@ def test_rules_read_the_same_in_printed_texts(old: str, new: str) -> None:
 
 def test_a_bar_that_the_analysis_does_not_see_is_not_shown() -> None:
     text = "x" * 3000 + " | 14:02"
-    assert " | " not in Printed(facts).rewrite(text, Tokens())
+    assert " | " not in Printed(facts).rewrite(text, StandInNames())
 
 
 FRAGMENT = st.binary(max_size=8) | st.sampled_from(

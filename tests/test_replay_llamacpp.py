@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from cachedoctor.diagnosis.replay.llamacpp.content import Served, moved
 from cachedoctor.diagnosis.replay.llamacpp.context_checkpoints import Checkpoint, added
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
-from cachedoctor.diagnosis.replay.llamacpp.server_settings import Memory, Settings
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import Memory, ServerSettings
 from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
-from cachedoctor.diagnosis.replay.traffic import Asked, Happened, Traffic
+from cachedoctor.diagnosis.replay.traffic import Happened, TimedRequest, Traffic
 
 BUILDS = st.sampled_from(
     [5311, 5833, 6301, 6628, 6751, 6900, 7079, 7551, 7964, 8156, 8353, 8672, 8929, 9294, 9538, 9713, 9873, 10068, 11549]
@@ -27,7 +27,7 @@ class Script:
 
     def __init__(self) -> None:
         self.tree = PromptTree()
-        self.asked: list[Asked] = []
+        self.asked: list[TimedRequest] = []
         self.happened: list[Happened] = []
 
     def ask(
@@ -49,7 +49,9 @@ class Script:
         else:
             prompt = self.tree.branch(None if of is None else self.asked[of].content, common, length)
             content = self.tree.branch(prompt, length, length + reply)
-        one = Asked(prompt, content, 10 * at, 10 * at + 1 + 10 * ends_after, user_starts=tuple(starts), id_slot=id_slot)
+        one = TimedRequest(
+            prompt, content, 10 * at, 10 * at + 1 + 10 * ends_after, user_starts=tuple(starts), id_slot=id_slot
+        )
         self.asked.append(one)
         return at
 
@@ -63,7 +65,7 @@ class Script:
         """What a server does with it."""
         return serve(
             Traffic(self.tree, self.asked, self.happened),
-            Settings(build=build, **settings_),  # type: ignore[arg-type]
+            ServerSettings(build=build, **settings_),  # type: ignore[arg-type]
         )
 
     def reused(self, build: int, **settings_: object) -> list[int]:
@@ -77,7 +79,7 @@ class Script:
 @st.composite
 def any_traffic(draw: st.DrawFn) -> Traffic:
     """Prompts over few tokens, some of them at the same time, with restarts and slot files."""
-    tree, asked, order = PromptTree(), list[Asked](), 0
+    tree, asked, order = PromptTree(), list[TimedRequest](), 0
     texts = draw(st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=40), min_size=1, max_size=14))
     for number, text in enumerate(texts):
         if number and draw(st.booleans()):
@@ -87,7 +89,7 @@ def any_traffic(draw: st.DrawFn) -> Traffic:
         reply = draw(st.lists(st.integers(0, 1), max_size=3))
         order += draw(st.integers(1, 3))
         asked.append(
-            Asked(
+            TimedRequest(
                 tree.add(text),
                 tree.add([*text, *reply]),
                 order,
@@ -105,7 +107,7 @@ def any_traffic(draw: st.DrawFn) -> Traffic:
 
 
 ANY_SETTINGS = st.builds(
-    Settings,
+    ServerSettings,
     build=BUILDS,
     memory=st.sampled_from(["attention", "swa", "hybrid", "recurrent"]),
     window=st.sampled_from([4, 16]),
@@ -125,7 +127,7 @@ ANY_SETTINGS = st.builds(
 
 
 @given(any_traffic(), ANY_SETTINGS)
-def test_no_more_is_reused_than_was_ever_sent(traffic: Traffic, chosen: Settings) -> None:
+def test_no_more_is_reused_than_was_ever_sent(traffic: Traffic, chosen: ServerSettings) -> None:
     found = serve(traffic, chosen)
     assert len(found) == len(traffic.asked)
     for served, asked, ideal in zip(found, traffic.asked, traffic.ideal, strict=True):
@@ -142,7 +144,7 @@ def test_no_more_is_reused_than_was_ever_sent(traffic: Traffic, chosen: Settings
 
 @given(any_traffic(), ANY_SETTINGS)
 @settings(max_examples=15, deadline=None)
-def test_the_same_traffic_gives_the_same_answer(traffic: Traffic, chosen: Settings) -> None:
+def test_the_same_traffic_gives_the_same_answer(traffic: Traffic, chosen: ServerSettings) -> None:
     assert serve(traffic, chosen) == serve(traffic, chosen)
 
 
@@ -178,8 +180,8 @@ def test_a_ram_cache_never_costs_one_slot_anything(traffic: Traffic, build: int)
     traffic.happened = ()
     alone = [msgspec.structs.replace(one, choices=1, id_slot=None) for one in traffic.asked]
     plain = Traffic(traffic.tree, alone)
-    off = serve(plain, Settings(build=build, slots=1, context=1 << 20, cache_ram_mib=0, cache_idle_slots=False))
-    on = serve(plain, Settings(build=build, slots=1, context=1 << 20, cache_ram_mib=-1, cache_idle_slots=False))
+    off = serve(plain, ServerSettings(build=build, slots=1, context=1 << 20, cache_ram_mib=0, cache_idle_slots=False))
+    on = serve(plain, ServerSettings(build=build, slots=1, context=1 << 20, cache_ram_mib=-1, cache_idle_slots=False))
     assert all(more.reused >= less.reused for more, less in zip(on, off, strict=True))
 
 
@@ -263,7 +265,7 @@ def test_four_that_begin_at_once_each_compute_the_system_prompt() -> None:
     for _ in range(3):
         script.ask(3620, 3586, first, ends_after=10)
     script.asked = [msgspec.structs.replace(one, ended=100 + at) for at, one in enumerate(script.asked)]
-    late = Asked(script.asked[1].prompt, script.asked[1].content, 200, 201)
+    late = TimedRequest(script.asked[1].prompt, script.asked[1].content, 200, 201)
     script.asked.append(late)
     served = script.served(11549, slots=4, kv_unified=True, context=32768)
     assert [one.reused for one in served] == [0, 0, 0, 0, 3619]
@@ -415,30 +417,34 @@ def test_who_waits_for_a_slot_of_its_own_keeps_nobody_else_waiting() -> None:
 
 
 def test_settings_left_out_are_those_of_the_build() -> None:
-    assert Settings(build=6628).resolved().slots == 1
-    assert (Settings(build=7376, slots=1).resolved().slots, Settings(build=7551, slots=1).resolved().slots) == (4, 1)
-    assert Settings(build=11549).resolved().kv_unified is True
-    assert Settings(build=6628).resolved().cache_ram_mib == 0
-    assert [Settings(build=b).resolved().ctx_checkpoints for b in (6628, 6751, 8156, 8352)] == [3, 8, 8, 32]
-    assert [Settings(build=b).resolved().checkpoint_min_step for b in (9294, 9538, 9713, 9873)] == [
+    assert ServerSettings(build=6628).resolved().slots == 1
+    assert (
+        ServerSettings(build=7376, slots=1).resolved().slots,
+        ServerSettings(build=7551, slots=1).resolved().slots,
+    ) == (4, 1)
+    assert ServerSettings(build=11549).resolved().kv_unified is True
+    assert ServerSettings(build=6628).resolved().cache_ram_mib == 0
+    assert [ServerSettings(build=b).resolved().ctx_checkpoints for b in (6628, 6751, 8156, 8352)] == [3, 8, 8, 32]
+    assert [ServerSettings(build=b).resolved().checkpoint_min_step for b in (9294, 9538, 9713, 9873)] == [
         8192,
         256,
         256,
         8192,
     ]
-    assert [Settings(build=b).resolved().slot_prompt_similarity for b in (6451, 6628)] == [0.5, 0.1]
+    assert [ServerSettings(build=b).resolved().slot_prompt_similarity for b in (6451, 6628)] == [0.5, 0.1]
 
 
 def test_a_full_list_of_checkpoints_drops_its_oldest() -> None:
     saved = [Checkpoint(n, n, n + 1, 0) for n in (100, 200)]
-    limit = Settings(build=8672, ctx_checkpoints=2).resolved()
+    limit = ServerSettings(build=8672, ctx_checkpoints=2).resolved()
     assert [one.tokens for one in added(saved, Checkpoint(300, 300, 301, 1), limit)] == [201, 301]
 
 
 def test_a_checkpoint_of_as_many_tokens_is_superseded_since_b11063() -> None:
     saved, new = [Checkpoint(100, 100, 101, 0)], Checkpoint(100, 100, 101, 1)
     counts = [
-        len(added(saved, new, Settings(build=build, checkpoint_min_step=0).resolved())) for build in (10809, 11063)
+        len(added(saved, new, ServerSettings(build=build, checkpoint_min_step=0).resolved()))
+        for build in (10809, 11063)
     ]
     assert counts == [2, 1]
 
@@ -477,8 +483,11 @@ def test_pieces_are_moved_although_the_reply_behind_them_is_not_known() -> None:
     tree, head = PromptTree(), list(range(100))
     one, other = list(range(1000, 1300)), list(range(2000, 2300))
     first, second = tree.add([*head, *one, *other]), tree.add([*head, *other, *one])
-    asked = [Asked(first, tree.branch(first, 700, 705), 0, 1), Asked(second, tree.branch(second, 700, 705), 2, 3)]
-    server = Settings(build=11549, slots=1, cache_ram_mib=0)
+    asked = [
+        TimedRequest(first, tree.branch(first, 700, 705), 0, 1),
+        TimedRequest(second, tree.branch(second, 700, 705), 2, 3),
+    ]
+    server = ServerSettings(build=11549, slots=1, cache_ram_mib=0)
     kept = [
         serve(Traffic(tree, asked), msgspec.structs.replace(server, cache_reuse=least))[1].reused for least in (0, 200)
     ]

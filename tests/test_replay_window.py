@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from cachedoctor.diagnosis.replay.llamacpp import window
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
-from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.diagnosis.replay.llamacpp.window import Cells
 from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
-from cachedoctor.diagnosis.replay.traffic import Asked, Traffic
+from cachedoctor.diagnosis.replay.traffic import TimedRequest, Traffic
 
-SMALL = Settings(build=11549, memory="swa", window=6, slots=1, ubatch=10)
+SMALL = ServerSettings(build=11549, memory="swa", window=6, slots=1, ubatch=10)
 SIZE = 18
 
 
@@ -53,9 +53,9 @@ def test_cells_are_a_ring_as_long_as_nothing_is_cut() -> None:
 
 def test_room_is_a_window_and_a_batch_rounded_up() -> None:
     """Cells counted from checkpoints of real servers: 640 up to b6900, 768 later."""
-    sizes = [window.room(Settings(build=build, window=128, slots=1)) for build in (6301, 6900, 8353, 11549)]
+    sizes = [window.room(ServerSettings(build=build, window=128, slots=1)) for build in (6301, 6900, 8353, 11549)]
     assert sizes == [640, 640, 768, 768]
-    assert window.room(Settings(build=11549, window=1024, slots=2)) == 1536
+    assert window.room(ServerSettings(build=11549, window=1024, slots=2)) == 1536
 
 
 def test_where_a_jump_back_lands_in_the_cells_decides_the_next_turn() -> None:
@@ -63,12 +63,12 @@ def test_where_a_jump_back_lands_in_the_cells_decides_the_next_turn() -> None:
 
     Lengths, and what was reused, are a real server's; checkpoints began at the positions that its log prints.
     """
-    tree, asked, before = PromptTree(), list[Asked](), None
+    tree, asked, before = PromptTree(), list[TimedRequest](), None
     for at, length in enumerate((2866, 2810, 2756, 2700)):
         prompt = tree.branch(before, 1783, length)
         before = tree.branch(prompt, length, length + 5)
-        asked.append(Asked(prompt, before, 2 * at, 2 * at + 1))
-    served = serve(Traffic(tree, asked), Settings(build=8672, memory="swa", window=128, slots=1))
+        asked.append(TimedRequest(prompt, before, 2 * at, 2 * at + 1))
+    served = serve(Traffic(tree, asked), ServerSettings(build=8672, memory="swa", window=128, slots=1))
     assert [one.reused for one in served] == [0, 1783, 0, 1783]
     taken = [one.decision.taken for one in served if one.decision is not None]
     assert taken == [None, (1582, 2349), None, (1472, 2239)]

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
-from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.replaying import from_bodies, from_log
-from cachedoctor.doctor.replaying.recorded_settings import recorded
+from cachedoctor.doctor.replaying.from_log import recorded
 from cachedoctor.model import Judged, Request, Session
 from cachedoctor.prompts import inputs
 from cachedoctor.prompts.model_files import ModelFiles
@@ -61,16 +61,16 @@ def files() -> Iterator[ModelFiles]:
 @pytest.mark.parametrize(
     ("case", "settings"),
     [
-        ("requests-slot-taken", Settings(build=11549, slots=1, cache_ram_mib=0)),
-        ("requests-tools-reordered", Settings(build=11549, slots=1)),
-        ("requests-timestamp", Settings(build=11549, slots=1)),
-        ("shared-prefix-steal-bodies-b8672", Settings(build=8672, slots=1)),
+        ("requests-slot-taken", ServerSettings(build=11549, slots=1, cache_ram_mib=0)),
+        ("requests-tools-reordered", ServerSettings(build=11549, slots=1)),
+        ("requests-timestamp", ServerSettings(build=11549, slots=1)),
+        ("shared-prefix-steal-bodies-b8672", ServerSettings(build=8672, slots=1)),
     ],
 )
-def test_bodies_give_the_share_that_the_server_reused(case: str, settings: Settings, files: ModelFiles) -> None:
+def test_bodies_give_the_share_that_the_server_reused(case: str, settings: ServerSettings, files: ModelFiles) -> None:
     """Without tokenizer and answers: words for tokens, and replies that the client sent back."""
     watching = _watched(case, settings.build)
-    sent = [from_bodies.Sent(prompt) for prompt in inputs.load(str(CASES / case / "requests.jsonl"))]
+    sent = [from_bodies.SentBody(prompt) for prompt in inputs.load(str(CASES / case / "requests.jsonl"))]
     built = from_bodies.build(sent, files, settings.build, watching.requests)
     assert built.left_out == []
     assert built.sent == list(range(len(sent)))
@@ -85,7 +85,7 @@ def test_bodies_are_matched_by_their_exact_lengths() -> None:
     """One body that the log does not have in front, and one request whose body is not given."""
     first, second, third, *_ = _watched("requests-slot-taken", 11549).requests
     lengths = [7, first.prompt_tokens, 9, third.prompt_tokens]
-    sent = [from_bodies.Sent(None)] * 4
+    sent = [from_bodies.SentBody(None)] * 4
     found = from_bodies.matched(lengths, sent, [first, second, third], exact=True)
     assert {at: one.index for at, one in found.items()} == {1: first.index, 3: third.index}
     assert from_bodies.matched(lengths[:1], sent[:1], [first], exact=False) == {}
@@ -131,16 +131,16 @@ def _completion(text: str) -> Prompt:
 
 def test_bodies_alone_are_answered_one_after_the_other() -> None:
     texts = ["one two three four", "one two three four five six", "one two"]
-    sent = [from_bodies.Sent(_completion(text), reply=" five", generated=1) for text in texts]
+    sent = [from_bodies.SentBody(_completion(text), reply=" five", generated=1) for text in texts]
     built = from_bodies.build(sent, NO_FILES)
     assert [(one.started, one.ended) for one in built.traffic.asked] == [(0, 1), (2, 3), (4, 5)]
     assert built.requests == [None] * 3
     lengths = [built.traffic.tree.length(one.prompt) for one in built.traffic.asked]
-    assert [one.reused for one in serve(built.traffic, Settings(slots=1))] == [0, lengths[0], lengths[2] - 1]
+    assert [one.reused for one in serve(built.traffic, ServerSettings(slots=1))] == [0, lengths[0], lengths[2] - 1]
 
 
 def test_a_body_without_a_prompt_has_no_place_without_a_log() -> None:
-    built = from_bodies.build([from_bodies.Sent(None), from_bodies.Sent(_completion("a b c"))], NO_FILES)
+    built = from_bodies.build([from_bodies.SentBody(None), from_bodies.SentBody(_completion("a b c"))], NO_FILES)
     assert built.left_out == [0]
     assert built.sent == [1]
 
@@ -149,10 +149,10 @@ def test_fields_of_the_body_reach_the_traffic() -> None:
     prompt = Prompt(
         "-", "openai-completion", "a b", body={"prompt": "a b", "cache_prompt": False, "id_slot": 2, "n": 3}
     )
-    one = from_bodies.build([from_bodies.Sent(prompt)], NO_FILES).traffic.asked[0]
+    one = from_bodies.build([from_bodies.SentBody(prompt)], NO_FILES).traffic.asked[0]
     assert (one.cache_prompt, one.id_slot, one.choices) == (False, 2, 3)
     odd = Prompt("-", "openai-completion", "a b", body={"prompt": "a b", "id_slot": "x", "n": -1, "cache_prompt": None})
-    two = from_bodies.build([from_bodies.Sent(odd)], NO_FILES).traffic.asked[0]
+    two = from_bodies.build([from_bodies.SentBody(odd)], NO_FILES).traffic.asked[0]
     assert (two.cache_prompt, two.id_slot, two.choices) == (True, None, 1)
 
 
@@ -166,7 +166,7 @@ def test_user_messages_begin_where_the_template_opens_them(files: ModelFiles) ->
         {"role": "tool", "content": "result"},
     ]
     prompt = prompts_of({"messages": messages}, "openai-chat", "-")[0]
-    asked = from_bodies.build([from_bodies.Sent(prompt)], files).traffic.asked[0]
+    asked = from_bodies.build([from_bodies.SentBody(prompt)], files).traffic.asked[0]
     text = files.rendered(prompt, mask_cch=False).text
     starts = files.cutter.encode(text).starts
     assert [text[starts[at] :][:16] for at in asked.user_starts] == ["<|im_start|>user"] * text.count(

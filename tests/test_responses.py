@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from hostile_inputs import ANSWERS
 
-from cachedoctor.inputs.metrics import json_values, responses
+from cachedoctor.inputs.metrics import responses
+from cachedoctor.inputs.metrics import responses as json_values
 from cachedoctor.model import Answer, CacheDoctorError
 
 REAL = Path(__file__).parent.parent / "fixtures" / "vllm"
 
 
-def given(data: bytes | str) -> responses.Given:
+def given(data: bytes | str) -> responses.ResponseFile:
     return responses.read([data if isinstance(data, bytes) else data.encode()], "r")
 
 

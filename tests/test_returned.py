@@ -13,11 +13,11 @@ import pytest
 from command import LOG
 
 from cachedoctor.doctor.fleet import result_folder
-from cachedoctor.doctor.fleet.engine import Lost
 from cachedoctor.doctor.fleet.fleet import Fleet
 from cachedoctor.doctor.fleet.fleet_inputs import logs_at
 from cachedoctor.doctor.fleet.log_task import LogResult, LogTask, parquet, run_log
 from cachedoctor.doctor.fleet.result_folder import ResultFolder, checked
+from cachedoctor.doctor.fleet.task_engine import Lost
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.report.tables.columns import FILES, FINDINGS
 

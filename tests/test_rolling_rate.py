@@ -11,7 +11,7 @@ from conftest import FIXTURES, report_of
 from test_vllm_lookalikes import access, start, stats
 
 import cachedoctor
-from cachedoctor.knowledge import rolling_rate
+from cachedoctor.engines.vllm import periods as rolling_rate
 
 
 def periods(log: str) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from cachedoctor.diagnosis.rules import advice, registry
 from cachedoctor.diagnosis.rules.kit import Rule
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 from cachedoctor.knowledge.cmdline import parse
-from cachedoctor.model import Given
+from cachedoctor.model import GivenOption
 
 RULES, BROKEN = registry.load()
 FOLDER = ROOT / "cachedoctor" / "diagnosis" / "rules"
@@ -50,11 +50,11 @@ def blocks(text: str, info: str) -> list[str]:
     return re.findall(rf"^```{info}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-def fired(log: str, prompts: GivenPrompts | None = None, given: list[Given] | None = None) -> set[str]:
+def fired(log: str, prompts: GivenPrompts | None = None, given: list[GivenOption] | None = None) -> set[str]:
     return {finding["code"] for finding in report_of(log, prompts, given)["findings"]}
 
 
-def given_on(text: str, ok: str = "") -> list[Given]:
+def given_on(text: str, ok: str = "") -> list[GivenOption]:
     """Options of the command line that the page gives beside an excerpt."""
     return [given for block in blocks(text, f"cmdline{ok}") for given in parse(block)]
 

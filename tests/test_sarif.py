@@ -16,7 +16,7 @@ from test_hostile_text import PAYLOADS
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Report
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
 from cachedoctor.report.wire.sarif import fingerprints, uri
 
 SCHEMA = json.loads((FIXTURES / "schemas" / "sarif-2.1.0.schema.json").read_text("utf-8"))
@@ -25,7 +25,7 @@ _URI = re.compile(r"(?:file://)?(?:[A-Za-z0-9._~/!$&'()*+,;=@-]|%[0-9A-F]{2}|(?<
 """Characters of a relative reference; a colon only behind the letter of a drive."""
 
 
-def run_of(report: Report, look: Look | None = None) -> dict[str, Any]:
+def run_of(report: Report, look: Appearance | None = None) -> dict[str, Any]:
     """The one run of the log, which is valid, and whose references all lead somewhere."""
     log = json.loads(written("sarif", report, look))
     VALIDATOR.validate(log)
@@ -108,7 +108,7 @@ def test_what_it_says() -> None:
 
 
 def test_pages_become_links_where_there_are_some() -> None:
-    run = run_of(report_of_case(case_named(FINDINGS)), Look(pages="https://example.org/"))
+    run = run_of(report_of_case(case_named(FINDINGS)), Appearance(pages="https://example.org/"))
     rules = {rule["id"]: rule for rule in run["tool"]["driver"]["rules"]}
     assert (
         rules["CD203"]["helpUri"]

@@ -83,7 +83,7 @@ def test_a_reader_that_has_asked_is_the_last_to_make_room() -> None:
 def test_a_silent_reader_is_closed_without_a_word(
     begun: bytes, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(scrape_server._Handler, "timeout", 0.1)
+    monkeypatch.setattr(scrape_server._ScrapeHandler, "timeout", 0.1)
     with page() as port:
         assert answered(port, begun) == b""
     assert capfd.readouterr() == ("", "")

@@ -12,7 +12,7 @@ from conftest import ROOT
 
 from cachedoctor.prompts import compare_prompts
 from cachedoctor.prompts.prompt import Prompt
-from cachedoctor.prompts.tokenizers import tokenize
+from cachedoctor.prompts.tokenizers import base
 from cachedoctor.redaction.secrets import hidden
 from cachedoctor.redaction.secrets_of_two import in_both
 from cachedoctor.report.text import diff_text
@@ -27,8 +27,8 @@ MAILCHIMP, ZHIPU = f"{HEX}-us12", f"{HEX}.k3Yq9ZxW7vLm2RtB"
 
 
 def written(a: str, b: str, context: int = 8) -> str:
-    options = compare_prompts.Options(context=context)
-    found = compare_prompts.compare(Prompt("a", "text", a), Prompt("b", "text", b), tokenize.pieces(), options)
+    options = compare_prompts.DiffOptions(context=context)
+    found = compare_prompts.compare(Prompt("a", "text", a), Prompt("b", "text", b), base.pieces(), options)
     page, wire = io.StringIO(), io.BytesIO()
     diff_text.render(found, page, 200)
     diff_v1.render([found], wire, "0")

@@ -6,7 +6,7 @@ import pytest
 from conftest import FIXTURES
 from sglang_logs import capacity, head, prefill, read, settings, tree
 
-from cachedoctor.engines.sglang.facts import ANY, NEW_SETTINGS, SAMPLED, Range, from_settings, seen_in, text
+from cachedoctor.engines.sglang.facts import ANY, NEW_SETTINGS, SAMPLED, VersionRange, from_settings, seen_in, text
 
 LINES = (FIXTURES / "lines" / "sglang_batch_lines_13_versions.txt").read_text("utf-8").split("## ")[1:]
 
@@ -38,16 +38,16 @@ def test_batch_lines_bound_the_version(block: str) -> None:
 @pytest.mark.parametrize(
     ("first", "last", "want"),
     [
-        (403, 523, Range(None, None)),
-        (405, 405, Range(404, 406)),
-        (408, 410, Range(407, 501)),
-        (501, 503, Range(500, 504)),
-        (406, 501, Range(406, 501)),
-        (502, 502, Range(502, 503)),
-        (523, 523, Range(523, None)),
+        (403, 523, VersionRange(None, None)),
+        (405, 405, VersionRange(404, 406)),
+        (408, 410, VersionRange(407, 501)),
+        (501, 503, VersionRange(500, 504)),
+        (406, 501, VersionRange(406, 501)),
+        (502, 502, VersionRange(502, 503)),
+        (523, 523, VersionRange(523, None)),
     ],
 )
-def test_versions_that_were_not_read_may_have_a_wording_too(first: int, last: int, want: Range) -> None:
+def test_versions_that_were_not_read_may_have_a_wording_too(first: int, last: int, want: VersionRange) -> None:
     """0.4.4, 0.4.7, 0.4.9 and 0.5.0 were not read, nothing beyond both ends, and 0.5.4 only in its last version."""
     assert seen_in(first, last) == want
 
@@ -55,15 +55,15 @@ def test_versions_that_were_not_read_may_have_a_wording_too(first: int, last: in
 def test_settings_tell_the_version() -> None:
     """All names up to those of 0.5.9, and a hundred others: 0.5.9, or 0.5.10 before its .post1."""
     names = {f"other_{i}" for i in range(100)} | {name for first, name in NEW_SETTINGS.items() if first <= 509}
-    assert from_settings(names, True) == Range(509, 510)
-    assert from_settings(names, False) == Range(509, None)
+    assert from_settings(names, True) == VersionRange(509, 510)
+    assert from_settings(names, False) == VersionRange(509, None)
     session = read(settings(**{name: None for name in names if name != "page_size"})).session
     assert (session.version_min, session.version_max) == ("0.5.9", "0.5.10")
     assert (session.since("0.5.9"), session.since("0.5.10"), session.since("0.5.11")) == (True, None, False)
 
 
 def test_an_excerpt_of_the_settings_says_nothing_by_what_it_lacks() -> None:
-    assert from_settings({"page_size", "model_path"}, True) == Range(404, None)
+    assert from_settings({"page_size", "model_path"}, True) == VersionRange(404, None)
     assert from_settings(set(), True) == ANY
 
 

@@ -16,7 +16,7 @@ from shipments import COLLECTORS, cri, docker, filebeat, logcli_jsonl, logcli_te
 from wrapped import LINES, SLOT, SRV, UP, unwrap
 
 from cachedoctor.doctor.redact.redact import Redactor
-from cachedoctor.doctor.tables.events import Listing
+from cachedoctor.doctor.tables.tables import Listing
 from cachedoctor.inputs.envelope.documents import Documents, NewestFirst
 
 LOGS = {

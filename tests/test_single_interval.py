@@ -9,7 +9,7 @@ import pytest
 from cachedoctor.cli.ending import NOTHING, status
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Report
-from cachedoctor.report.base import Look, write
+from cachedoctor.report.base import Appearance, write
 
 VLLM = (
     "INFO 05-19 10:13:{}1 [loggers.py:271] Engine {}: Avg prompt throughput: {} tokens/s, Avg generation "
@@ -34,7 +34,7 @@ def report_of(log: str) -> Report:
 
 def shown(report: Report, name: str) -> str:
     out = io.BytesIO()
-    write(name, report, out, Look())
+    write(name, report, out, Appearance())
     return " ".join(out.getvalue().decode().split())
 
 

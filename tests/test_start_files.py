@@ -9,7 +9,7 @@ import pytest
 from cachedoctor.doctor.fixing.patches import start_of
 from cachedoctor.knowledge.cmdline import parse, settings
 from cachedoctor.model import CacheDoctorError, Launcher, as_typed
-from cachedoctor.report.launchers.forms import Asked, form
+from cachedoctor.report.launchers.forms import LaunchRequest, form
 
 COMPOSE = """
 x-all: &image {image: "ghcr.io/ggml-org/llama.cpp:server-cuda"}
@@ -147,7 +147,7 @@ def test_what_is_no_file(given: str) -> None:
 def test_an_option_on_the_known_line_is_changed_there(launcher: Launcher) -> None:
     """A variable would not count beside it."""
     wanted = as_typed("--parallel 4 --cache-ram 8192")
-    steps, _ = form(Asked(wanted, low=8672, high=8672, line="llama-server -m q.gguf -np 2"), launcher)
+    steps, _ = form(LaunchRequest(wanted, low=8672, high=8672, line="llama-server -m q.gguf -np 2"), launcher)
     rows = "\n".join(row for step in steps for row in step.commands)
     assert [name in rows for name in ("LLAMA_ARG_N_PARALLEL", "LLAMA_ARG_CACHE_RAM", "--parallel")] == [
         False,

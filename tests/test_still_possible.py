@@ -11,7 +11,7 @@ import pytest
 
 from cachedoctor.model import Cost, Evidence, Finding, InputInfo, Report, RuledOut, Totals
 from cachedoctor.redaction import sanitize
-from cachedoctor.report.base import Look, write
+from cachedoctor.report.base import Appearance, write
 from cachedoctor.report.wire.stored import StoredRequests
 
 SHUT = RuledOut("no-usable-checkpoint", "a checkpoint can give back no more")
@@ -30,7 +30,7 @@ def found(*others: RuledOut) -> Finding:
 def shown(name: str, *others: RuledOut) -> str:
     report = Report("0", [InputInfo("a.log")], [], Totals(), StoredRequests([]), [found(*others)], [], [])
     out = io.BytesIO()
-    write(name, report, out, Look(200))
+    write(name, report, out, Appearance(200))
     return out.getvalue().decode()
 
 

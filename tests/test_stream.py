@@ -21,7 +21,7 @@ from test_cli_live import IDLE, PATIENCE, feed, read_until, started, write
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.event_stream import EventStream
 from cachedoctor.redaction import sanitize
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
 from cachedoctor.report.wire import report_v1, stream_v1
 from cachedoctor.report.wire.stored import read
 
@@ -182,7 +182,7 @@ def test_a_report_that_was_stored_has_no_events(tmp_path: Path) -> None:
     """start, inputs, sessions, requests, findings, rules, summary; each of them valid."""
     data = json_of([LOG])
     out = io.BytesIO()
-    stream_v1.write(read(data, "report.json"), out, Look())
+    stream_v1.write(read(data, "report.json"), out, Appearance())
     lines, report = lines_of(out.getvalue()), json.loads(data)
     for line in lines:
         VALIDATOR.validate(line)

@@ -25,7 +25,7 @@ from cachedoctor.model import (
     Totals,
 )
 from cachedoctor.report.text import page, proof, text_finding
-from cachedoctor.report.text.page import Page, readable
+from cachedoctor.report.text.page import TextPage, readable
 from cachedoctor.report.text.text_report import render, render_finding
 from cachedoctor.report.text.text_safe import cut, rows, visible
 from cachedoctor.report.words.numbers import duration, percent
@@ -378,7 +378,7 @@ def test_every_colour_can_be_read_on_black_and_on_white(style: str) -> None:
 def test_a_colour_that_a_theme_decides_reaches_no_terminal(name: str) -> None:
     """What stands for it can be read, too; this holds for every command that writes a page."""
     out = io.StringIO()
-    Page(out, 80, color=True).row(("words", f"bold {name}"))
+    TextPage(out, 80, color=True).row(("words", f"bold {name}"))
     assert re.fullmatch(r"\x1b\[1;38;5;\d+mwords\x1b\[0m\n", out.getvalue())
     assert readable(name) in {word for style in page.ALL for word in style.split()}
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from cachedoctor.diagnosis.rules.kit import FindingText, Match, Proof, RequestRule, RuleContext
 from cachedoctor.doctor.findings.diagnosis import MAX_SESSIONS, Diagnosis
 from cachedoctor.doctor.findings.history import WINDOW
-from cachedoctor.engines.llamacpp.conversations.interleaved import Turn
+from cachedoctor.engines.llamacpp.conversations.interleaved import InterleavedTurn
 from cachedoctor.engines.llamacpp.conversations.join import MAX_THREADS, SPAN, Conversations
 from cachedoctor.engines.llamacpp.settle import judge_again
 from cachedoctor.model import Mark, Request, Session
@@ -95,7 +95,7 @@ def test_parted_conversations_count_towards_the_bound() -> None:
     threads = Conversations()
     for index in range(3 * MAX_THREADS):
         thread = ended(threads, request(3 * index, 5000 + index), None, 5100 + index)
-        thread.recent.append(Turn(request(3 * index + 1, 900, common_prefix_tokens=4, cached_tokens=4), 950))
+        thread.recent.append(InterleavedTurn(request(3 * index + 1, 900, common_prefix_tokens=4, cached_tokens=4), 950))
         assert threads.split(5100 + index, 1, 10**6)[0] is thread
     known = [threads.get(id) for id in range(6 * MAX_THREADS)]
     assert sum(found is not None for found in known) == MAX_THREADS

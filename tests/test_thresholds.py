@@ -9,7 +9,7 @@ import pytest
 from conftest import FIXTURES, content_of, report_of
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
-from cachedoctor.model import Options
+from cachedoctor.model import AnalysisOptions
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.text.text_report import render
 
@@ -110,7 +110,7 @@ def _again(task: int, prompt: int, held: int) -> str:
 def test_requests_that_a_threshold_passes_over_are_told(least: int, said: str) -> None:
     """Those that lost what they shared with the request before them: 900 tokens and 4,000; the first lost nothing."""
     log = request(0, 940) + _again(5, 950, 945) + _again(7, 4000, 955) + _again(9, 4100, 4005)
-    analyzer = Analyzer(options=Options(min_prompt_tokens=least))
+    analyzer = Analyzer(options=AnalysisOptions(min_prompt_tokens=least))
     analyzer.open("server.log")
     analyzer.feed(log.encode())
     report = analyzer.finish()

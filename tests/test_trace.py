@@ -10,7 +10,7 @@ from typing import Any
 from conftest import ROOT
 
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
-from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import trace_agents
@@ -34,7 +34,7 @@ def test_a_session_goes_on_and_is_cut_where_its_blocks_part(tmp_path: Path) -> N
     assert conversations == [0, 1, 0, 0]
     # With its reply of 10, whose last token is never computed; a block and no more where they part.
     assert [ideal.tokens for ideal in sent.ideal] == [0, 0, 159, 64]
-    assert [one.reused for one in serve(sent, Settings(slots=2, context=8192))] == [0, 0, 159, 64]
+    assert [one.reused for one in serve(sent, ServerSettings(slots=2, context=8192))] == [0, 0, 159, 64]
 
 
 def test_sessions_run_side_by_side_and_the_next_one_takes_a_place(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ from cachedoctor.cli import live_screen as screen_module
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.live_view import Observer
-from cachedoctor.model import View
-from cachedoctor.report.base import Look
+from cachedoctor.model import LiveView
+from cachedoctor.report.base import Appearance
 from cachedoctor.report.live.screen import Screenful, draw
 
 STEP = "0.00.153.940 I slot print_timing: id  0 | task {task} | "
@@ -32,7 +32,7 @@ BATCH = "0.00.153.940 I slot   operator(): id  0 | task {task} | cached n_tokens
 BEFORE_TIMINGS = "0.00.343.870"
 
 
-def view_of(log: bytes | str, path: str = "server.log", end: bool = False) -> View:
+def view_of(log: bytes | str, path: str = "server.log", end: bool = False) -> LiveView:
     observer = Observer()
     analyzer = Analyzer(listener=observer)
     analyzer.open(path)
@@ -42,7 +42,7 @@ def view_of(log: bytes | str, path: str = "server.log", end: bool = False) -> Vi
     return observer.view(analyzer)
 
 
-def rows_of(view: View, width: int = 80, height: int = 24, ascii_only: bool = False) -> list[str]:
+def rows_of(view: LiveView, width: int = 80, height: int = 24, ascii_only: bool = False) -> list[str]:
     return [row.plain for row in draw(view, width, height, ascii_only)]
 
 
@@ -217,7 +217,7 @@ def test_a_picture_at_most_every_tenth_of_a_second(monkeypatch: pytest.MonkeyPat
     """The clock is ours; what came in between is drawn in the silence behind it."""
     now, drawn = [50.0], [0]
     monkeypatch.setattr(screen_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    shown = screen_module.Screen(Look(), Interrupts())
+    shown = screen_module.Screen(Appearance(), Interrupts())
     shown.analyzer = Analyzer(listener=shown.listener)
 
     def count(*_: object, refresh: bool) -> None:

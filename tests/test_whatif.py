@@ -13,13 +13,13 @@ import pytest
 from conftest import ROOT
 
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
-from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
-from cachedoctor.diagnosis.replay.traffic import Asked, Traffic
+from cachedoctor.diagnosis.replay.traffic import TimedRequest, Traffic
 from cachedoctor.doctor.findings.history import PromptSpeed
-from cachedoctor.doctor.replaying.recorded_settings import recorded
+from cachedoctor.doctor.replaying.from_log import recorded
 from cachedoctor.doctor.whatif.accounts import account, replay_base, span_ms
-from cachedoctor.doctor.whatif.evidence import Asking, Evidence, gather, is_bodies
+from cachedoctor.doctor.whatif.evidence import Asking, ServerTraffic, gather, is_bodies
 from cachedoctor.doctor.whatif.server_names import changed, command_line, listed
 from cachedoctor.doctor.whatif.simulation import simulate
 from cachedoctor.doctor.whatif.trace import BLOCK, rows
@@ -37,28 +37,28 @@ import runs
 pytestmark = pytest.mark.usefixtures("child_here")
 DAYS = ROOT / "fixtures" / "days"
 MENDED = runs.truth(DAYS / "dense-six_on_four_mended-b11549-default")
-ONE = Settings(build=9713, slots=1, context=8192, cache_ram_mib=0, kv_unified=False)
+ONE = ServerSettings(build=9713, slots=1, context=8192, cache_ram_mib=0, kv_unified=False)
 GROWTH, REPLY = 100, 10
 
 
 def in_turn(conversations: int, turns: int) -> Traffic:
     """Conversations that share nothing and speak in turn; each turn goes on with all of the one before."""
-    tree, asked = PromptTree(), list[Asked]()
+    tree, asked = PromptTree(), list[TimedRequest]()
     for turn in range(turns):
         for number in range(conversations):
             text = [number * 100_000 + at for at in range((turn + 1) * GROWTH + REPLY)]
             at = 2 * len(asked)
             prompt, content = tree.add(text[:-REPLY]), tree.add(text)
-            asked.append(Asked(prompt, content, at, at + 1, conversation=number))
+            asked.append(TimedRequest(prompt, content, at, at + 1, conversation=number))
     return Traffic(tree, asked)
 
 
-def evidence(traffic: Traffic, settings: Settings = ONE, **fields: Any) -> Evidence:
+def evidence(traffic: Traffic, settings: ServerSettings = ONE, **fields: Any) -> ServerTraffic:
     """The evidence of a log in which the server did as the replay says."""
     reused: list[int | None] = [one.reused for one in serve(traffic, settings)]
     count, nothing = len(reused), [None] * len(reused)
     numbers = [one.conversation for one in traffic.asked]
-    found = Evidence(
+    found = ServerTraffic(
         traffic, settings, frozenset(), reused, [*nothing], numbers, [*nothing], [*nothing], Placed(count, count, True),
         PromptSpeed(), True,
     )  # fmt: skip
@@ -183,7 +183,7 @@ def test_the_model_can_be_described_where_no_log_does() -> None:
 
 
 def test_options_are_spelt_as_the_build_spells_them() -> None:
-    old = Settings(build=9294, slots=1, context=4096, kv_unified=True)
+    old = ServerSettings(build=9294, slots=1, context=4096, kv_unified=True)
     wanted = changed(old, ["parallel=2", "checkpoint-every-n-tokens=1024"])
     assert command_line(old, wanted) == "--parallel 2 --kv-unified --checkpoint-every-n-tokens 1024"
     assert "checkpoint-min-step" not in listed(wanted)
@@ -195,7 +195,7 @@ def test_options_are_spelt_as_the_build_spells_them() -> None:
 
 
 def test_one_slot_too_few_is_found_and_what_it_costs() -> None:
-    sized = Settings(build=9713, slots=1, context=8192, cache_ram_mib=0, kv_unified=False, token_bytes=65536.0)
+    sized = ServerSettings(build=9713, slots=1, context=8192, cache_ram_mib=0, kv_unified=False, token_bytes=65536.0)
     found = tune(evidence(in_turn(2, 3), sized), ["made"])
     assert [(one.options, one.saved_tokens, one.memory_mib) for one in found.singles] == [
         ("--parallel 2 --ctx-size 16384", 640, 8192 * 65536 / (1 << 20)),  # 512 MiB
@@ -244,7 +244,7 @@ def test_a_gain_below_the_error_of_the_replay_is_none() -> None:
 def test_memory_is_counted_as_far_as_sizes_are_known(word: str, mib: float | None) -> None:
     mebi = float(1 << 20)
     memory = "swa" if word == "swa-full" else "attention" if word in ("kv-unified", "sps=0.5") else "hybrid"
-    base = Settings(
+    base = ServerSettings(
         build=9713, memory=memory, slots=1, context=8192, cache_ram_mib=0, ctx_checkpoints=8, token_bytes=1024.0,
         state_bytes=9 * mebi, checkpoint_bytes=mebi, kv_unified=False,
     )  # fmt: skip
@@ -259,7 +259,7 @@ def test_blocks_are_the_same_exactly_where_all_before_them_is() -> None:
     for _ in range(40):
         old = chance.choice(texts)
         texts.append(old[: chance.randint(0, len(old))] + [len(texts)] * chance.randint(1, 1500))
-    asked = [Asked(tree.add(text), tree.add(text), 2 * at, 2 * at + 1) for at, text in enumerate(texts)]
+    asked = [TimedRequest(tree.add(text), tree.add(text), 2 * at, 2 * at + 1) for at, text in enumerate(texts)]
     found = rows(Traffic(tree, asked), list(range(len(texts))), [1] * len(texts))
     known: dict[tuple[int, ...], int] = {}
     for text, row in zip(texts, found, strict=True):
@@ -278,7 +278,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return days.models_in(tmp_path_factory.mktemp("models"))
 
 
-def of_day(name: str, models: Path) -> Evidence:
+def of_day(name: str, models: Path) -> ServerTraffic:
     """A day of the fixtures as the commands see it."""
     run, truth = DAYS / name, runs.truth(DAYS / name)
     model = str(models / f"{truth['memory']}.gguf")

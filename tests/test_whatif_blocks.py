@@ -19,9 +19,8 @@ from msgspec.structs import replace
 from schemas import schema_of
 
 from cachedoctor.diagnosis.replay.block_cache import SentPrompt
-from cachedoctor.doctor.whatif.block_answers import simulate, tune
 from cachedoctor.doctor.whatif.block_evidence import BlockAsking, BlockEvidence, from_sessions
-from cachedoctor.doctor.whatif.block_replay import BlockReplay
+from cachedoctor.doctor.whatif.block_replay import BlockReplay, simulate, tune
 from cachedoctor.doctor.whatif.block_setup import BlockSetup, changed, command_line
 from cachedoctor.doctor.whatif.block_trace import BlockTraffic
 from cachedoctor.doctor.whatif.evidence import Asking, gather_any, gather_trace

@@ -27,11 +27,11 @@ from cachedoctor.cli import (
     tune,
     watch,
 )
-from cachedoctor.cli.arguments import Group, add_command
+from cachedoctor.cli.arguments import CommandGroup, add_command
 from cachedoctor.knowledge.engines import BOTH
 
 app = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     name="cachedoctor",
     help=f"Why was my prompt recomputed? Reads logs of llama-server, {BOTH} and answers with evidence.",
     no_args_is_help=True,

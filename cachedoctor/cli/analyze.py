@@ -20,9 +20,9 @@ from cachedoctor.cli.common_options import (
     HashClients,
     MaxUnpacked,
     Output,
-    Part,
     Quiet,
-    Server,
+    RequestSelection,
+    ServerInfo,
     Unknown,
     Verbose,
     Width,
@@ -34,7 +34,7 @@ from cachedoctor.cli.common_options import (
 )
 from cachedoctor.cli.ending import FAULT, FOUND, NOTHING, named
 from cachedoctor.cli.keys import Interrupts
-from cachedoctor.cli.read_progress import Progress
+from cachedoctor.cli.read_progress import ReadProgress
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.cli.started import started
 from cachedoctor.cli.table_output import TableFormat, TableJob, TableName, table_format, write_table
@@ -44,17 +44,17 @@ from cachedoctor.report.base import FormatName
 if TYPE_CHECKING:
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
-    from cachedoctor.doctor.redact.unknown_lines import UnknownLines
+    from cachedoctor.doctor.redact.redact import UnknownLines
     from cachedoctor.inputs.metrics.dump import Dump
 
 
 _OF_REPORT = {
-    "logs", "format", "output", "verbose", "launcher", "color", "width", "config", "no_config", "quiet", *Part._fields,
+    "logs", "format", "output", "verbose", "launcher", "color", "width", "config", "no_config", "quiet", *RequestSelection._fields,
 }  # fmt: skip
 """Options that go with a JSON report."""
 
 
-class Evidence(NamedTuple):
+class RecordedBeside(NamedTuple):
     """What was recorded beside a log, without prompts."""
 
     slots: Annotated[
@@ -126,12 +126,12 @@ def analyze(
         str | None, option("--follow", "Read FILE and what is appended to it, until Ctrl-C.", "FILE")
     ] = None,
     *,
-    server: Server,
+    server: ServerInfo,
     fail_on: FailOn = "never",
     gate: Gate,
-    part: Part,
+    part: RequestSelection,
     unknown: Unknown = False,
-    evidence: Evidence,
+    evidence: RecordedBeside,
     bodies: Bodies,
     hash_clients: HashClients = False,
     jobs: Annotated[
@@ -213,8 +213,8 @@ def _table(
     ctx: typer.Context,
     logs: list[str] | None,
     format: TableFormat,
-    chosen: settings.Settings,
-    server: Server,
+    chosen: settings.CommandSettings,
+    server: ServerInfo,
     bodies: Bodies,
     max_unpacked: int | None,
     quiet: bool,
@@ -235,7 +235,7 @@ def _table(
             bodies,
             max_unpacked or MAX_BYTES,
             quiet,
-            Progress(paths, quiet),
+            ReadProgress(paths, quiet),
         )
     )
 
@@ -275,7 +275,7 @@ def _unknown_lines(format: FormatName) -> UnknownLines:
         from cachedoctor.model import CacheDoctorError
 
         raise CacheDoctorError(f"--unknown: is not shown by --format {format}", "give --format text or json")
-    from cachedoctor.doctor.redact.unknown_lines import UnknownLines
+    from cachedoctor.doctor.redact.redact import UnknownLines
 
     return UnknownLines()
 
@@ -289,7 +289,7 @@ def _beside(paths: list[str], tokenizer: str | None, template: str | None, *, ha
     return GivenPrompts(paths, tokenizer, template, hashed=hashed)
 
 
-def _extra_inputs(evidence: Evidence, asked: list[Dump], max_unpacked: int | None) -> ExtraInputs | None:
+def _extra_inputs(evidence: RecordedBeside, asked: list[Dump], max_unpacked: int | None) -> ExtraInputs | None:
     if not evidence.files and not asked:
         return None
     from cachedoctor.doctor.analysis.run import read_extra_inputs

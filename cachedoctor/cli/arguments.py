@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 
-class _Reader:
+class _WordReader:
     """Stands for the one of typer, which it asks where a word must be converted or refused."""
 
     def __init__(self, typers: Callable[[], Any]) -> None:
@@ -41,7 +41,7 @@ def _choices(wanted: Any) -> tuple[Any, ...]:
 def _plainly(params: list[Any]) -> list[Any]:
     for param in params:
         if isinstance(param, (TyperArgument, TyperOption)) and not isinstance(param.get_runtime_param, partial):
-            param.get_runtime_param = partial(_Reader, param.get_runtime_param)  # type: ignore[method-assign, assignment]
+            param.get_runtime_param = partial(_WordReader, param.get_runtime_param)  # type: ignore[method-assign, assignment]
     return params
 
 
@@ -91,7 +91,7 @@ HELP_ALL = "--help-all"
 _HELP_NAMES = ["-h", "--help", HELP_ALL]
 
 
-class Command(TyperCommand):
+class GroupedCommand(TyperCommand):
     """A command of typer, each of whose words is read by ``_Reader``, and whose help has options in groups."""
 
     heading = ""
@@ -164,12 +164,12 @@ def add_command(
         most: options that ``--help`` shows; all of them where none is given.
         examples: command lines below the options.
     """
-    kind = type("Command", (Command,), {"heading": heading, "most": most, "examples": examples})
+    kind = type("Command", (GroupedCommand,), {"heading": heading, "most": most, "examples": examples})
     names = {"help_option_names": _HELP_NAMES}
     app.command(function.__name__, cls=kind, short_help=about, context_settings=names)(Grouped(function))
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """All commands; ``cachedoctor server.log`` means ``analyze server.log``."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

@@ -12,7 +12,7 @@ from cachedoctor.cli import arguments, terminal
 from cachedoctor.report.base import format_of
 
 if TYPE_CHECKING:
-    from cachedoctor.doctor.analysis.filtering import Wanted
+    from cachedoctor.doctor.analysis.filtering import RequestFilter
 
 INPUT, EVIDENCE, OUTPUT = "Input", "Evidence beside the log", "Output"
 GATE, TERMINAL, SETTINGS = "Rules and gate", "Terminal", "Settings"
@@ -173,7 +173,7 @@ Since = Annotated[
 Until = Annotated[str | None, option("--until", "Show only those that started until then.", "TIME", OUTPUT)]
 
 
-class Part(NamedTuple):
+class RequestSelection(NamedTuple):
     """Which requests of a log are shown."""
 
     task: Tasks = None
@@ -181,7 +181,7 @@ class Part(NamedTuple):
     since: Since = None
     until: Until = None
 
-    def wanted(self, format: str) -> Wanted | None:
+    def wanted(self, format: str) -> RequestFilter | None:
         """Return which requests are to be shown, None for all.
 
         Raises:
@@ -189,13 +189,13 @@ class Part(NamedTuple):
         """
         if not self.task and not self.slot and self.since is None and self.until is None:
             return None
-        from cachedoctor.doctor.analysis.filtering import Wanted
+        from cachedoctor.doctor.analysis.filtering import RequestFilter
         from cachedoctor.model import CacheDoctorError
 
         if format == "jsonl":
             hint = "--format json, or jq 'select(.type == \"request\" and .task == 41)'"
             raise CacheDoctorError("--format jsonl: tells everything as it happens, and is not filtered", hint)
-        wanted = Wanted(tuple(self.task or ()), tuple(self.slot or ()), self.since, self.until)
+        wanted = RequestFilter(tuple(self.task or ()), tuple(self.slot or ()), self.since, self.until)
         wanted.check()
         return wanted
 
@@ -225,7 +225,7 @@ ModelTokenizer = Annotated[
 Template = Annotated[str | None, option("--template", "Chat template for request bodies; see diff.", "FILE", EVIDENCE)]
 
 
-class Server(NamedTuple):
+class ServerInfo(NamedTuple):
     """What is known of the server that wrote a log."""
 
     build: Build = None

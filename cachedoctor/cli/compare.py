@@ -10,7 +10,7 @@ from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import Build, Output, Quiet, by_name, option
 from cachedoctor.cli.ending import FAULT, FOUND, INTERRUPTED, NOTHING, no_requests
 from cachedoctor.cli.keys import Interrupts
-from cachedoctor.cli.read_progress import Progress
+from cachedoctor.cli.read_progress import ReadProgress
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.knowledge.engines import SERVERS
 
@@ -48,7 +48,7 @@ def compare(
 
     chosen = by_name(ctx, format, output, compare_forms.FORMATS)
     spare_inputs(output, [before, after])
-    progress = Progress([before, after], quiet)
+    progress = ReadProgress([before, after], quiet)
     try:
         with Interrupts(), Sink(output) as sink:
             reports = [comparing.report_of(path, build, MAX_BYTES, progress.read) for path in (before, after)]

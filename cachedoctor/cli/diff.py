@@ -11,7 +11,7 @@ from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import Output, by_name, option
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
 
 if TYPE_CHECKING:
     from cachedoctor.model import PromptDiff
@@ -57,7 +57,7 @@ def diff(
     chosen = by_name(ctx, format, output, _FORMATS)
     spare_inputs(output, [prompt1, prompt2, tokenizer, template])
     _refuse_logs([prompt1] if prompt2 is None else [prompt1, prompt2])
-    ask = run_diff.Ask(tokenizer, template, slot, full, context, build, hash_text)
+    ask = run_diff.DiffJob(tokenizer, template, slot, full, context, build, hash_text)
     answers = run_diff.answer(prompt1, prompt2, ask)
     with Interrupts(), Sink(output) as sink:
         _write(answers, sink, chosen, terminal.look(sink.path is not None))
@@ -84,7 +84,7 @@ def _refuse_logs(paths: list[str]) -> None:
     raise CacheDoctorError(f"{paths[0]} and {paths[1]}: are logs, not prompts", hint)
 
 
-def _write(answers: list[PromptDiff], sink: Sink, format: str, look: Look) -> None:
+def _write(answers: list[PromptDiff], sink: Sink, format: str, look: Appearance) -> None:
     if format == "json":
         import cachedoctor
         from cachedoctor.report.wire.diff_v1 import render as render_json

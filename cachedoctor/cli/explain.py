@@ -14,11 +14,11 @@ from cachedoctor.knowledge.engines import SERVERS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cachedoctor.cli.setting_files import Value
+    from cachedoctor.cli.setting_files import FileValue
     from cachedoctor.cli.settings import FoundSettings
     from cachedoctor.diagnosis.rules.kit import AnyRule
     from cachedoctor.model import Line
-    from cachedoctor.report.base import Look
+    from cachedoctor.report.base import Appearance
 
 _UNKNOWN = 3
 _STDIN_MAX = 1 << 20
@@ -73,7 +73,7 @@ def explain(
         _topic(topic, look)
 
 
-def _list_rules(format: Format, look: Look) -> None:
+def _list_rules(format: Format, look: Appearance) -> None:
     """Write the table of rules."""
     from cachedoctor.cli.sink import Sink
     from cachedoctor.diagnosis.rules import registry
@@ -96,11 +96,11 @@ def _rules_json(rules: list[AnyRule]) -> bytes:
     return msgspec.json.format(msgspec.json.encode(rows), indent=2) + b"\n"
 
 
-def _rules_table(rules: list[AnyRule], look: Look) -> bytes:
-    from cachedoctor.report.text.page import Page
+def _rules_table(rules: list[AnyRule], look: Appearance) -> bytes:
+    from cachedoctor.report.text.page import TextPage
 
     text = io.StringIO()
-    page = Page(text, look.width, look.color, look.ascii_only)
+    page = TextPage(text, look.width, look.color, look.ascii_only)
     wide = max((len(r.name) for r in rules), default=0)
     for rule in rules:
         severity = rule.severity.replace("-", " ")
@@ -108,7 +108,7 @@ def _rules_table(rules: list[AnyRule], look: Look) -> bytes:
     return look.encode(text.getvalue())
 
 
-def _show_settings(ctx: typer.Context, format: Format, look: Look) -> None:
+def _show_settings(ctx: typer.Context, format: Format, look: Appearance) -> None:
     """Write every setting, its value and its origin."""
     from cachedoctor.cli import settings
     from cachedoctor.cli.sink import Sink
@@ -140,12 +140,12 @@ def _settings_json(found: FoundSettings) -> bytes:
     return msgspec.json.format(msgspec.json.encode(whole), indent=2) + b"\n"
 
 
-def _settings_text(found: FoundSettings, look: Look) -> bytes:
+def _settings_text(found: FoundSettings, look: Appearance) -> bytes:
     from cachedoctor.cli.setting_files import KEYS
-    from cachedoctor.report.text.page import Page
+    from cachedoctor.report.text.page import TextPage
 
     text = io.StringIO()
-    page = Page(text, look.width, look.color, look.ascii_only)
+    page = TextPage(text, look.width, look.color, look.ascii_only)
     page.prose([("file  ", "bold")], _path(found) or "none", 6)
     page.gap()
     wide = max(map(len, KEYS)) + 2
@@ -169,11 +169,11 @@ def _value_text(value: Any, unit: str) -> str:
     return f"{value:,} {unit}" if unit else str(value)
 
 
-def _origin(value: Value) -> str:
+def _origin(value: FileValue) -> str:
     return value.source if not value.place else f"{value.source}: {value.place}"
 
 
-def _topic(topic: str, look: Look) -> None:
+def _topic(topic: str, look: Appearance) -> None:
     """Print the page of a rule, or the meaning of a word."""
     from cachedoctor.diagnosis.rules import names
 
@@ -184,13 +184,13 @@ def _topic(topic: str, look: Look) -> None:
         _word(topic, look)
 
 
-def _pages(pages: list[Path], look: Look) -> None:
+def _pages(pages: list[Path], look: Appearance) -> None:
     from cachedoctor.report.text.explain_text import render_page
-    from cachedoctor.report.text.page import Page
+    from cachedoctor.report.text.page import TextPage
 
     text = io.StringIO()
     for path in pages:
-        page = Page(text, look.width, look.color, look.ascii_only)
+        page = TextPage(text, look.width, look.color, look.ascii_only)
         if path is not pages[0]:
             text.write("\n")
         if path.is_file():
@@ -200,10 +200,10 @@ def _pages(pages: list[Path], look: Look) -> None:
     _print(text.getvalue().rstrip("\n"), look)
 
 
-def _word(word: str, look: Look) -> None:
+def _word(word: str, look: Appearance) -> None:
     """Say what a word of the reports means."""
     from cachedoctor.knowledge import glossary
-    from cachedoctor.report.text.page import Page
+    from cachedoctor.report.text.page import TextPage
 
     term = glossary.find(word)
     if term is None:
@@ -213,11 +213,11 @@ def _word(word: str, look: Look) -> None:
         hint = names.nearest(word, glossary.spellings())
         raise CacheDoctorError(f"{word}: no such rule, and no word of the reports", hint)
     text = io.StringIO()
-    Page(text, look.width, look.color, look.ascii_only).facts([(f"{term.name}: ", "bold")], term.meaning, 2)
+    TextPage(text, look.width, look.color, look.ascii_only).facts([(f"{term.name}: ", "bold")], term.meaning, 2)
     _print(text.getvalue().rstrip("\n"), look)
 
 
-def _lines(line: str, format: Format, look: Look) -> None:
+def _lines(line: str, format: Format, look: Appearance) -> None:
     from cachedoctor.cli.sink import Sink
     from cachedoctor.doctor.explain.explain import explain as explained
 
@@ -259,7 +259,7 @@ def _unknown(line: Line) -> tuple[str, str]:
     return f"{none}, nor like one", "give a whole line, in quotes"
 
 
-def _write(line: Line, out: IO[bytes], format: Format, look: Look) -> None:
+def _write(line: Line, out: IO[bytes], format: Format, look: Appearance) -> None:
     if format == "json":
         import cachedoctor
         from cachedoctor.report.wire.line_v1 import render as render_json
@@ -274,7 +274,7 @@ def _write(line: Line, out: IO[bytes], format: Format, look: Look) -> None:
     out.write(look.encode(text.getvalue()))
 
 
-def _print(text: str, look: Look) -> None:
+def _print(text: str, look: Appearance) -> None:
     from cachedoctor.cli.sink import Sink
 
     with Sink(None) as output, output.writing() as out:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cachedoctor.live.exporter.followed_log import SavedState
     from cachedoctor.live.exporter.many_logs import ManyLogs
     from cachedoctor.live.named_hosts import NamedHosts
-    from cachedoctor.model import Options
+    from cachedoctor.model import AnalysisOptions
 
 PORT = 19931
 """Above 9100 to 9999, which the list of exporters has given out, and below the ports that systems lend."""
@@ -163,7 +163,7 @@ def _read_state(path: str) -> SavedState:
     return decoded(path, content) if content else SavedState()
 
 
-def _many(logs: list[str], folders: list[str], most: int, options: Options, saved: SavedState) -> ManyLogs:
+def _many(logs: list[str], folders: list[str], most: int, options: AnalysisOptions, saved: SavedState) -> ManyLogs:
     from cachedoctor.doctor.analysis.analyzer import Analyzer
     from cachedoctor.live.exporter.log_places import Places
     from cachedoctor.live.exporter.many_logs import ManyLogs
@@ -177,13 +177,12 @@ def _many(logs: list[str], folders: list[str], most: int, options: Options, save
 
 
 def _served(many: ManyLogs, address: tuple[str, int], hosts: NamedHosts, quiet: bool) -> Callable[[], None]:
-    from cachedoctor.live.exporter.metrics_page import Page
-    from cachedoctor.live.exporter.scrape_server import serve
+    from cachedoctor.live.exporter.scrape_server import MetricsPage, serve
     from cachedoctor.model import CacheDoctorError
 
     host, port = address
     try:
-        port, end = serve(host, port, Page(lambda: many.shown), hosts)
+        port, end = serve(host, port, MetricsPage(lambda: many.shown), hosts)
     except OSError as fault:
         what = f"--listen {host}:{port}: cannot be used ({fault.strerror or fault})"
         raise CacheDoctorError(what, "give another address or port") from fault

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.common_options import OUTPUT, LauncherName, Server, given_or_piped, option
+from cachedoctor.cli.common_options import OUTPUT, LauncherName, ServerInfo, given_or_piped, option
 from cachedoctor.cli.ending import FAULT, NOTHING, UNWRITTEN, named
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink
@@ -15,7 +15,7 @@ from cachedoctor.cli.started import started
 from cachedoctor.knowledge.engines import SERVERS
 
 if TYPE_CHECKING:
-    from cachedoctor.model import Fix, Given, Report
+    from cachedoctor.model import Fix, GivenOption, Report
 
 
 def fix(
@@ -25,7 +25,7 @@ def fix(
         typer.Argument(metavar="LOG|REPORT", help="A log, or a JSON report of analyze; - is standard input."),
     ] = None,
     *,
-    server: Server,
+    server: ServerInfo,
     file: Annotated[
         str | None, option("--file", "compose.yaml, unit, script ... that starts the server.", "FILE", OUTPUT)
     ] = None,
@@ -40,7 +40,7 @@ def fix(
     server comes first. Exit status: 0 printed, also where there is nothing to change; 2 wrong usage, an unreadable
     input, or a file in which the server was not found; 3 nothing in the input was recognised.
     """
-    from cachedoctor.doctor.fixing.fixes import Told, fixes
+    from cachedoctor.doctor.fixing.fixes import StartInfo, fixes
     from cachedoctor.report.forms import fix_forms
 
     start = started(server.cmdline, server.launcher)
@@ -50,7 +50,9 @@ def fix(
         if not any(info.recognised for info in report.inputs):
             terminal.complain(f"nothing in the input was recognised as a log of {SERVERS}", UNWRITTEN)
             raise typer.Exit(NOTHING)
-        every = fixes(report.findings, report.sessions, report.inputs, Told(start.launcher, start.line), whole=True)
+        every = fixes(
+            report.findings, report.sessions, report.inputs, StartInfo(start.launcher, start.line), whole=True
+        )
         found = [one for one in every if one.codes or one.notes]
         if file is not None:
             raise typer.Exit(_patch(found, report, file, server.launcher, service))
@@ -63,7 +65,7 @@ def fix(
             out.write(fix_forms.json(found) if format == "json" else fix_forms.text(found).encode())
 
 
-def _report(path: str, build: int | None, given: list[Given]) -> Report:
+def _report(path: str, build: int | None, given: list[GivenOption]) -> Report:
     from cachedoctor.doctor.compare.reports import is_report, read
 
     if is_report(path):

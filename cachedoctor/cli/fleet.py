@@ -15,7 +15,7 @@ from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import Build, MaxUnpacked, Quiet, by_name, option, refuse_others
 from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, UNWRITTEN, no_requests
 from cachedoctor.cli.keys import Interrupts
-from cachedoctor.cli.read_progress import Progress
+from cachedoctor.cli.read_progress import ReadProgress
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.knowledge.engines import SERVERS
 from cachedoctor.report.base import format_of
@@ -142,7 +142,7 @@ def _sums(
 
     spare_inputs(output, paths)
     inputs = [name for path in paths for name in _expanded(path)]
-    progress = Progress(inputs, quiet)
+    progress = ReadProgress(inputs, quiet)
     gathering = Gathering(inputs, build, max_unpacked, progress.read)
     try:
         with Interrupts(), Sink(output) as sink:
@@ -258,7 +258,7 @@ def _read(
     due = fleet.due()
     if not due:
         return False
-    progress = Progress([], quiet, sum(task.log.size for task in due))
+    progress = ReadProgress([], quiet, sum(task.log.size for task in due))
     try:
         with chosen_engine.engine(engine, min(jobs, len(due)), address) as running, Interrupts():
             fleet.read(due, running, progress.read, paused)

@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, NamedTuple
 from cachedoctor.cli import settings, terminal
 from cachedoctor.cli.ending import INTERRUPTED, complain, conclude, has_content, named, status
 from cachedoctor.cli.keys import Interrupts
-from cachedoctor.cli.live import Live, Stepwise, Stream
-from cachedoctor.cli.read_progress import Progress
+from cachedoctor.cli.live import Live, Stepwise, StreamWriter
+from cachedoctor.cli.read_progress import ReadProgress
 from cachedoctor.cli.sink import Sink
 from cachedoctor.doctor.analysis.run import drive, drive_followed, feed_all, source_of
 from cachedoctor.doctor.scratch import clear_folders
 from cachedoctor.inputs.sources.unpack import MAX_BYTES
 from cachedoctor.knowledge.engines import SERVERS
-from cachedoctor.report.base import FORMATS, Look, write
+from cachedoctor.report.base import FORMATS, Appearance, write
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.analyzer import Analyzer
-    from cachedoctor.doctor.analysis.filtering import Wanted
+    from cachedoctor.doctor.analysis.filtering import RequestFilter
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
-    from cachedoctor.doctor.fixing.fixes import Told
-    from cachedoctor.doctor.redact.unknown_lines import UnknownLines
+    from cachedoctor.doctor.fixing.fixes import StartInfo
+    from cachedoctor.doctor.redact.redact import UnknownLines
     from cachedoctor.inputs.sources.base import SourceError
     from cachedoctor.inputs.sources.stdin import BegunSource
-    from cachedoctor.model import CacheDoctorError, Given, Report
+    from cachedoctor.model import CacheDoctorError, GivenOption, Report
 
 _HEAD = 1 << 13
 """Bytes of the standard input in which a JSON report names its schema."""
@@ -43,15 +43,15 @@ class Job(NamedTuple):
     prompts: GivenPrompts | None
     extras: ExtraInputs | None
     follow: str | None
-    settings: settings.Settings
+    settings: settings.CommandSettings
     build: int | None
-    given: list[Given]
+    given: list[GivenOption]
     jobs: int
     max_unpacked: int | None
     quiet: bool
-    wanted: Wanted | None
+    wanted: RequestFilter | None
     """Requests that are shown, None for all."""
-    start: Told | None
+    start: StartInfo | None
     unknown: UnknownLines | None
     """Counts the lines that are not known, where that was asked for."""
 
@@ -61,7 +61,7 @@ class Job(NamedTuple):
         return FORMATS[self.settings.format].lists_requests or self.wanted is not None
 
 
-def run_job(job: Job, sink: Sink, look: Look, interrupts: Interrupts, refuse: Callable[[str], None]) -> int:
+def run_job(job: Job, sink: Sink, look: Appearance, interrupts: Interrupts, refuse: Callable[[str], None]) -> int:
     """Analyse, write the report and return the exit status.
 
     Args:
@@ -71,10 +71,10 @@ def run_job(job: Job, sink: Sink, look: Look, interrupts: Interrupts, refuse: Ca
         interrupts: signals that wait for the end of a step.
         refuse: raises for options that do not go with what is named, a JSON report on the standard input.
     """
-    stream = Stream(sink) if job.settings.format == "jsonl" else None
+    stream = StreamWriter(sink) if job.settings.format == "jsonl" else None
     # Lines that come one by one, and live ones, leave no place for it.
     silent = job.quiet or job.follow is not None or (stream is not None and sink.path is None)
-    progress = Progress([] if job.follow else job.paths, silent)
+    progress = ReadProgress([] if job.follow else job.paths, silent)
     begun = _begun(job, progress)
     is_report = interrupted = False
     try:
@@ -129,7 +129,7 @@ def _begins_report(begun: BegunSource) -> bool:
     return begins_report(head)
 
 
-def _begun(job: Job, progress: Progress) -> BegunSource | None:
+def _begun(job: Job, progress: ReadProgress) -> BegunSource | None:
     """What is piped in and may be a JSON report; of None and of what somebody types the beginning is not waited for."""
     if job.paths != ["-"] or job.follow is not None or terminal.typed():
         return None
@@ -138,7 +138,7 @@ def _begun(job: Job, progress: Progress) -> BegunSource | None:
     return BegunSource(source_of("-", job.max_unpacked or MAX_BYTES, progress.read))
 
 
-def render_report(job: Job, path: str, data: bytes | None, sink: Sink, look: Look) -> int:
+def render_report(job: Job, path: str, data: bytes | None, sink: Sink, look: Appearance) -> int:
     """Write a JSON report in another format; ``data``: its bytes, where they were read already."""
     from cachedoctor.doctor.compare.reports import read
     from cachedoctor.report.wire import stored
@@ -153,7 +153,9 @@ def render_report(job: Job, path: str, data: bytes | None, sink: Sink, look: Loo
     return 0
 
 
-def _chosen(report: Report, wanted: Wanted | None, start: Told | None, unknown: UnknownLines | None) -> Report:
+def _chosen(
+    report: Report, wanted: RequestFilter | None, start: StartInfo | None, unknown: UnknownLines | None
+) -> Report:
     """The report as it is to be shown; one of nothing is left as it is, and says so."""
     if wanted is not None and not any(info.recognised for info in report.inputs):
         wanted = None
@@ -179,7 +181,7 @@ def _is_live(job: Job, sink: Sink) -> bool:
 
 
 def _feed(
-    job: Job, analyzer: Analyzer, begun: BegunSource | None, progress: Progress, interrupts: Interrupts
+    job: Job, analyzer: Analyzer, begun: BegunSource | None, progress: ReadProgress, interrupts: Interrupts
 ) -> tuple[list[SourceError], bool]:
     try:
         if begun is not None:
@@ -200,7 +202,7 @@ def _feed(
         return [], True
 
 
-def _write(report: Report, job: Job, sink: Sink, look: Look, live: Live | None) -> None:
+def _write(report: Report, job: Job, sink: Sink, look: Appearance, live: Live | None) -> None:
     if not FORMATS[job.settings.format].always and not has_content(report):
         return
     with sink.writing() as out:

@@ -87,8 +87,7 @@ def _answer(paths: list[str], ask: LintAsk) -> Lint:
         from cachedoctor.doctor.linting.template_trial import try_template
 
         return try_template(ask)
-    from cachedoctor.doctor.linting.lint_bodies import lint_requests
-    from cachedoctor.doctor.linting.sent_requests import read_files
+    from cachedoctor.doctor.linting.lint_bodies import lint_requests, read_files
     from cachedoctor.doctor.tables.tables import is_log
     from cachedoctor.prompts.inputs import has_logged_prompts
 

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.listener import Listener
-from cachedoctor.model.options import DEFAULTS
+from cachedoctor.model.terms import DEFAULTS
 
 if TYPE_CHECKING:
     from cachedoctor.cli.keys import Interrupts
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.listener import Shard
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
-    from cachedoctor.doctor.fixing.fixes import Told
-    from cachedoctor.doctor.redact.unknown_lines import UnknownLines
-    from cachedoctor.model import Finding, Given, InputInfo, Judged, Options, Report, Session
-    from cachedoctor.report.base import FormatName, Look
+    from cachedoctor.doctor.fixing.fixes import StartInfo
+    from cachedoctor.doctor.redact.redact import UnknownLines
+    from cachedoctor.model import AnalysisOptions, Finding, GivenOption, InputInfo, Judged, Report, Session
+    from cachedoctor.report.base import Appearance, FormatName
 
 
 class Hearer(Protocol):
@@ -46,13 +46,13 @@ class Stepwise(Analyzer):
         listener: Listener | None = None,
         build: int | None = None,
         prompts: GivenPrompts | None = None,
-        given: list[Given] | None = None,
+        given: list[GivenOption] | None = None,
         *,
         keeps_requests: bool = False,
-        options: Options = DEFAULTS,
+        options: AnalysisOptions = DEFAULTS,
         extras: ExtraInputs | None = None,
         unknown: UnknownLines | None = None,
-        told: Told | None = None,
+        told: StartInfo | None = None,
     ) -> None:
         """``hearers`` hear of steps, ``listener`` of what happens in them, ``unknown`` reads what is read here; the
         others are the analyzer's own."""
@@ -113,7 +113,7 @@ class Live:
     """Is told of every step of the analysis, and prints each finding once."""
 
     def __init__(
-        self, sink: Sink, look: Look, format: FormatName = "text", before: Callable[[], None] = lambda: None
+        self, sink: Sink, look: Appearance, format: FormatName = "text", before: Callable[[], None] = lambda: None
     ) -> None:
         """``before``: is called before something is printed."""
         # Imported now: the first finding must not wait for it.
@@ -194,7 +194,7 @@ _TOLD = 256
 class Lines(Listener):
     """Prints when a step ends what happened in it."""
 
-    def __init__(self, sink: Sink, look: Look) -> None:
+    def __init__(self, sink: Sink, look: Appearance) -> None:
         super().__init__()
         self.listener = self
         self.analyzer: Analyzer | None = None
@@ -241,9 +241,9 @@ class Lines(Listener):
         self._row(("; fix: ".join([*words, advice] if advice else words), "bold"))
 
     def _row(self, part: tuple[str, str]) -> None:
-        from cachedoctor.report.text.page import Page
+        from cachedoctor.report.text.page import TextPage
 
-        Page(self._text, self._look.width, self._look.color, self._look.ascii_only).row(part)
+        TextPage(self._text, self._look.width, self._look.color, self._look.ascii_only).row(part)
 
     def _flush(self) -> None:
         text = self._text.getvalue()
@@ -253,7 +253,7 @@ class Lines(Listener):
                 out.write(self._look.encode(text))
 
 
-class Stream:
+class StreamWriter:
     """Writes what happens at every step, as lines of ``cachedoctor.stream/1``."""
 
     def __init__(self, sink: Sink) -> None:

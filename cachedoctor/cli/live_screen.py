@@ -19,7 +19,7 @@ from rich.text import Text
 
 from cachedoctor.cli.keys import Interrupts, Keys
 from cachedoctor.doctor.analysis.live_view import Observer
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
 from cachedoctor.report.live.screen import Screenful, draw
 
 if TYPE_CHECKING:
@@ -49,7 +49,9 @@ class Picture(Protocol):
 class Screen:
     """Draws on the alternate screen of a terminal while its ``with`` block lasts; what was there before comes back."""
 
-    def __init__(self, look: Look, interrupts: Interrupts, keys: bool = True, picture: Picture | None = None) -> None:
+    def __init__(
+        self, look: Appearance, interrupts: Interrupts, keys: bool = True, picture: Picture | None = None
+    ) -> None:
         """``keys``: nobody else reads the keyboard; ``picture``: is drawn in place of what an analyzer knows."""
         self._picture = picture
         self.listener = Observer()

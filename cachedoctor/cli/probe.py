@@ -100,13 +100,13 @@ def _asked(
 ) -> Probe:
     import cachedoctor
     from cachedoctor.live.probe import questioning
-    from cachedoctor.live.probe.connection import Connection
+    from cachedoctor.live.probe.connection import ProbeConnection
     from cachedoctor.live.probe.plan import MOST_REQUESTS
     from cachedoctor.report.forms import probe_forms
     from cachedoctor.report.text.text_safe import visible
 
-    at = Connection(url, key, timeout) if url is not None else questioning.find(key, timeout)
-    asks = questioning.Wanted(*wanted)
+    at = ProbeConnection(url, key, timeout) if url is not None else questioning.find(key, timeout)
+    asks = questioning.ProbeLimits(*wanted)
 
     def announce(server: ProbedServer) -> None:
         if not quiet:

@@ -14,7 +14,7 @@ from cachedoctor.cli.common_options import AllowHost, allowed_hosts, option
 from cachedoctor.cli.ending import INTERRUPTED
 
 if TYPE_CHECKING:
-    from cachedoctor.live.proxy.exchange import Seen
+    from cachedoctor.live.proxy.exchange import PassedRequest
     from cachedoctor.live.proxy.serving import Address
 
 _LISTEN = "127.0.0.1:8090"
@@ -68,16 +68,16 @@ def proxy(
     """
     _refuse(record, keep_text, fix, dry_run)
     _require_libraries(metrics_listen is not None)
-    from cachedoctor.live.proxy.exchange import Asked
-    from cachedoctor.live.proxy.serving import Plan, serve
+    from cachedoctor.live.proxy.exchange import ProxyOptions
+    from cachedoctor.live.proxy.serving import ServingPlan, serve
 
     path = None if record is None else os.path.abspath(record)
-    asked = Asked(path, keep_text, record_size, tuple(dict.fromkeys(fix or [])), dry_run, tokenizer, template)
+    asked = ProxyOptions(path, keep_text, record_size, tuple(dict.fromkeys(fix or [])), dry_run, tokenizer, template)
     hosts = allowed_hosts(allow_host)
     where, metrics = _address(listen, "--listen"), None
     if metrics_listen is not None:
         metrics = _address(metrics_listen, "--metrics-listen")
-    cut = serve(Plan(upstream, where, metrics, asked, _teller(format), _ready(upstream, where, metrics), hosts))
+    cut = serve(ServingPlan(upstream, where, metrics, asked, _teller(format), _ready(upstream, where, metrics), hosts))
     if cut:
         raise typer.Exit(INTERRUPTED)
 
@@ -129,7 +129,7 @@ def _ready(upstream: str, *asked: Address | None) -> Callable[[Address, Address 
     return tell
 
 
-def _teller(format: str) -> Callable[[Seen], None]:
+def _teller(format: str) -> Callable[[PassedRequest], None]:
     """What writes a line for each request that held a prompt, or that failed."""
     import json
 
@@ -139,7 +139,7 @@ def _teller(format: str) -> Callable[[Seen], None]:
 
     ascii_only = terminal.look(to_file=False).ascii_only
 
-    def tell(seen: Seen) -> None:
+    def tell(seen: PassedRequest) -> None:
         for note in seen.notes:
             terminal.complain(note, kind="warning")
         if not seen.is_prompt and not seen.fault:

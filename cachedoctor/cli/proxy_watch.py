@@ -12,14 +12,14 @@ from cachedoctor.cli import terminal
 from cachedoctor.cli.ending import INTERRUPTED
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from cachedoctor.inputs.sources.base import Source
     from cachedoctor.inputs.sources.stdin import BegunSource
-    from cachedoctor.live.proxy.exchange import Seen
+    from cachedoctor.live.proxy.exchange import PassedRequest
     from cachedoctor.live.proxy.passed_requests import PassedRequests
     from cachedoctor.report.live.screen import Screenful
 
@@ -53,7 +53,7 @@ def _say_that_it_waits() -> None:
         terminal.tell("waiting for the first line")
 
 
-def run(path: str, pipe: BegunSource | None, sink: Sink, look: Look, interrupts: Interrupts) -> int:
+def run(path: str, pipe: BegunSource | None, sink: Sink, look: Appearance, interrupts: Interrupts) -> int:
     """Show what passes until a signal comes, or until the ``pipe`` ends; gives the exit status.
 
     Raises:
@@ -64,7 +64,7 @@ def run(path: str, pipe: BegunSource | None, sink: Sink, look: Look, interrupts:
 
     passed = PassedRequests(path)
     is_screen = sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    shown = _Screen(passed, look, interrupts) if is_screen else _Lines(sink, look)
+    shown = _Screen(passed, look, interrupts) if is_screen else _RequestLines(sink, look)
     code = INTERRUPTED
     try:
         with shown, ExitStack() as following:
@@ -82,7 +82,7 @@ def run(path: str, pipe: BegunSource | None, sink: Sink, look: Look, interrupts:
 class _Screen:
     """Rows on the whole screen."""
 
-    def __init__(self, passed: PassedRequests, look: Look, interrupts: Interrupts) -> None:
+    def __init__(self, passed: PassedRequests, look: Appearance, interrupts: Interrupts) -> None:
         from cachedoctor.cli.live_screen import Screen
 
         self._screen = Screen(look, interrupts, picture=_Picture(passed))
@@ -94,7 +94,7 @@ class _Screen:
     def __exit__(self, *why: object) -> None:
         self._screen.__exit__(None, None, None)
 
-    def take(self, _: list[Seen], silent: bool) -> None:
+    def take(self, _: list[PassedRequest], silent: bool) -> None:
         self._screen.due(silent)
 
 
@@ -111,19 +111,19 @@ class _Picture:
         return draw(self._passed.view(), width, height, ascii_only, chosen)
 
 
-class _Lines:
+class _RequestLines:
     """A line for each request, as the proxy itself prints them."""
 
-    def __init__(self, sink: Sink, look: Look) -> None:
+    def __init__(self, sink: Sink, look: Appearance) -> None:
         self._sink, self._look = sink, look
 
-    def __enter__(self) -> _Lines:
+    def __enter__(self) -> _RequestLines:
         return self
 
     def __exit__(self, *why: object) -> None:
         pass
 
-    def take(self, seen: list[Seen], silent: bool) -> None:
+    def take(self, seen: list[PassedRequest], silent: bool) -> None:
         from cachedoctor.live.proxy.passed_requests import line
 
         if seen:
@@ -131,7 +131,7 @@ class _Lines:
                 out.writelines(self._look.encode(line(one, self._look.ascii_only) + "\n") for one in seen)
 
 
-def _end(passed: PassedRequests, sink: Sink, look: Look) -> None:
+def _end(passed: PassedRequests, sink: Sink, look: Appearance) -> None:
     """Print all conversations."""
     from rich.console import Console
 

@@ -25,7 +25,7 @@ _EVERY = 0.1
 """Seconds between two drawings."""
 
 
-class Progress:
+class ReadProgress:
     """Is told of bytes as they are read, and draws a row now and then until it is closed."""
 
     def __init__(self, paths: Iterable[str], quiet: bool = False, total: int | None = None) -> None:

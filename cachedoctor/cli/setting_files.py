@@ -72,7 +72,7 @@ def _keys() -> Iterable[SettingKey]:
 KEYS = {key.name: key for key in _keys()}
 
 
-class Value(NamedTuple):
+class FileValue(NamedTuple):
     """What a key is set to, and by what."""
 
     value: Any
@@ -95,7 +95,7 @@ def find(folder: Path) -> Path | None:
     return None
 
 
-def read_file(path: Path) -> dict[str, Value]:
+def read_file(path: Path) -> dict[str, FileValue]:
     """Return what the file sets.
 
     Raises:
@@ -111,11 +111,11 @@ def read_file(path: Path) -> dict[str, Value]:
         where = f"{path}:{_line(lines, name, path.name == PROJECT)}"
         if name not in KEYS:
             raise CacheDoctorError(f"{where}: {name}: there is no such key", _nearest(name))
-        found[name] = Value(_converted(KEYS[name], value, where, strict=True), "file", where)
+        found[name] = FileValue(_converted(KEYS[name], value, where, strict=True), "file", where)
     return found
 
 
-def read_environment(variables: Mapping[str, str]) -> dict[str, Value]:
+def read_environment(variables: Mapping[str, str]) -> dict[str, FileValue]:
     """Return what the variables of the environment set; an empty one sets nothing.
 
     Raises:
@@ -127,7 +127,7 @@ def read_environment(variables: Mapping[str, str]) -> dict[str, Value]:
         if text:
             value = split([text]) if key.type == list[str] else text
             converted = _converted(key, value, key.variable, strict=False, named=False)
-            found[key.name] = Value(converted, "environment", key.variable)
+            found[key.name] = FileValue(converted, "environment", key.variable)
     return found
 
 

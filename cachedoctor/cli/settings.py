@@ -12,9 +12,9 @@ from cachedoctor.report.base import FORMATS, FormatName, format_of
 
 if TYPE_CHECKING:
     from cachedoctor.cli.common_options import Gate
-    from cachedoctor.cli.setting_files import FailOn, Value
+    from cachedoctor.cli.setting_files import FailOn, FileValue
     from cachedoctor.cli.terminal import Color
-    from cachedoctor.model import Options
+    from cachedoctor.model import AnalysisOptions
 
 _NAMED = 5
 """Rules that a message names."""
@@ -26,20 +26,20 @@ class FoundSettings(NamedTuple):
 
     path: Path | None
     """The file that was read."""
-    values: dict[str, Value]
+    values: dict[str, FileValue]
     off: frozenset[str]
     """Codes of the rules that are switched off."""
     silenced: frozenset[str]
     """Those of them that a file switched off which nobody named."""
 
 
-class Settings(NamedTuple):
+class CommandSettings(NamedTuple):
     """What a command goes by."""
 
     format: FormatName
     fail_on: FailOn
     color: Color
-    options: Options
+    options: AnalysisOptions
     file: str | None
     """The file that was read."""
     silenced: frozenset[str]
@@ -56,24 +56,24 @@ class Settings(NamedTuple):
             complain(what, "--no-config goes without this file, cachedoctor explain settings shows it", "note")
 
 
-def resolve(ctx: typer.Context, gate: Gate, *, but: tuple[str, ...] = ()) -> Settings:
+def resolve(ctx: typer.Context, gate: Gate, *, but: tuple[str, ...] = ()) -> CommandSettings:
     """Return the settings of a command; flags are those of ``ctx`` that have the name of a key, without ``but``.
 
     Raises:
         CacheDoctorError: a file or a variable sets what does not exist.
     """
-    from cachedoctor.model import Options
+    from cachedoctor.model import AnalysisOptions
 
     found = gather(ctx, gate.config, gate.no_config, but=but)
     values = {name: value.value for name, value in found.values.items()}
     color = found.values["color"]
     # The environment comes before a file, and these variables are part of it.
     asked = color.source == "file" and any(os.environ.get(name) for name in _COLOR_VARIABLES)
-    return Settings(
+    return CommandSettings(
         cast(FormatName, values["format"]),
         values["fail-on"],
         "auto" if asked else color.value,
-        Options(values["warn-tokens"], values["min-prompt-tokens"], found.off),
+        AnalysisOptions(values["warn-tokens"], values["min-prompt-tokens"], found.off),
         None if found.path is None else str(found.path),
         found.silenced,
     )
@@ -85,11 +85,11 @@ def gather(ctx: typer.Context, config: str | None, no_config: bool, *, but: tupl
     Args:
         but: keys that the command has a flag of the same name for, which means something else.
     """
-    from cachedoctor.cli.setting_files import KEYS, Value, read_environment, read_file
+    from cachedoctor.cli.setting_files import KEYS, FileValue, read_environment, read_file
     from cachedoctor.diagnosis.rules.names import switched_off
 
     path = _file(config, no_config)
-    values = {name: Value(key.default, "default") for name, key in KEYS.items()}
+    values = {name: FileValue(key.default, "default") for name, key in KEYS.items()}
     values |= read_file(path) if path is not None else {}
     values |= read_environment(os.environ)
     values |= _flags(ctx, but)
@@ -118,8 +118,8 @@ def _given(config: str | None) -> str | None:
     return config or os.environ.get("CACHEDOCTOR_CONFIG")
 
 
-def _flags(ctx: typer.Context, but: tuple[str, ...]) -> dict[str, Value]:
-    from cachedoctor.cli.setting_files import KEYS, Value, split
+def _flags(ctx: typer.Context, but: tuple[str, ...]) -> dict[str, FileValue]:
+    from cachedoctor.cli.setting_files import KEYS, FileValue, split
 
     found = {}
     for name in KEYS:
@@ -127,14 +127,14 @@ def _flags(ctx: typer.Context, but: tuple[str, ...]) -> dict[str, Value]:
         source = ctx.get_parameter_source(parameter)
         if name not in but and source is not None and source.name == "COMMANDLINE":
             given = ctx.params[parameter]
-            found[name] = Value(split(given) if isinstance(given, list) else given, "flag", f"--{name}")
+            found[name] = FileValue(split(given) if isinstance(given, list) else given, "flag", f"--{name}")
     by_name = format_of(ctx.params.get("output"), FORMATS)
     if by_name is not None and "format" not in but:
-        found.setdefault("format", Value(by_name, "flag", "--output"))
+        found.setdefault("format", FileValue(by_name, "flag", "--output"))
     return found
 
 
-def _check(values: dict[str, Value]) -> None:
+def _check(values: dict[str, FileValue]) -> None:
     """Refuse formats and rules that do not exist; the room that reads files knows neither."""
     from cachedoctor.diagnosis.rules import names
     from cachedoctor.model import CacheDoctorError
@@ -153,7 +153,7 @@ def _check(values: dict[str, Value]) -> None:
         names.refuse_unknown(values[key].value, f"{_place(values[key], key)}: ")
 
 
-def _hide(value: Value) -> None:
+def _hide(value: FileValue) -> None:
     from cachedoctor.model import CacheDoctorError
     from cachedoctor.redaction import own
 
@@ -164,5 +164,5 @@ def _hide(value: Value) -> None:
         raise CacheDoctorError(f"{_place(value, 'hide')}: {error}", hint) from error
 
 
-def _place(value: Value, key: str) -> str:
+def _place(value: FileValue, key: str) -> str:
     return f"{value.place}: {key}" if value.source == "file" else value.place

@@ -10,8 +10,8 @@ from cachedoctor.knowledge.engines import BOTH, ENGINES
 
 if TYPE_CHECKING:
     from cachedoctor.cli.common_options import LauncherName
-    from cachedoctor.doctor.fixing.fixes import Told
-    from cachedoctor.model import Given
+    from cachedoctor.doctor.fixing.fixes import StartInfo
+    from cachedoctor.model import GivenOption
 
 
 class Started(NamedTuple):
@@ -25,7 +25,7 @@ class Started(NamedTuple):
     """Where it stands, as ``fix --file`` takes it."""
 
     @property
-    def given(self) -> list[Given]:
+    def given(self) -> list[GivenOption]:
         """The options of the line that are checked: of vLLM and SGLang none are."""
         if self.line is None or self.is_of_another:
             return []
@@ -55,13 +55,13 @@ class Started(NamedTuple):
             raise CacheDoctorError(what, "their logs say at the start how they were resolved")
 
     @property
-    def told(self) -> Told | None:
+    def told(self) -> StartInfo | None:
         """The same for fixes; None where nothing was said."""
         if self.launcher is None and self.line is None:
             return None
-        from cachedoctor.doctor.fixing.fixes import Told
+        from cachedoctor.doctor.fixing.fixes import StartInfo
 
-        return Told(self.launcher, self.line, self.file)
+        return StartInfo(self.launcher, self.line, self.file)
 
 
 def started(cmdline: str | None, launcher: LauncherName | None = None) -> Started:

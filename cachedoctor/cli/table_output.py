@@ -11,12 +11,12 @@ from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import Bodies, refuse_others
 from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, UNWRITTEN
 from cachedoctor.cli.keys import Interrupts
-from cachedoctor.cli.read_progress import Progress
+from cachedoctor.cli.read_progress import ReadProgress
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.knowledge.engines import SERVERS
 
 if TYPE_CHECKING:
-    from cachedoctor.model import CacheDoctorError, Options, Report
+    from cachedoctor.model import AnalysisOptions, CacheDoctorError, Report
     from cachedoctor.report.tables.columns import Ending
 
 TableFormat = Literal["csv", "parquet", "ndjson", "mooncake"]
@@ -38,11 +38,11 @@ class TableJob(NamedTuple):
     format: TableFormat
     table: TableName
     build: int | None
-    options: Options
+    options: AnalysisOptions
     bodies: Bodies
     max_unpacked: int
     quiet: bool
-    progress: Progress
+    progress: ReadProgress
 
 
 def table_format(ctx: typer.Context) -> TableFormat | None:
@@ -156,7 +156,7 @@ def _events(job: TableJob, sink: Sink) -> int:
     stored = next(filter(reports.is_report, job.paths), None)
     if stored is not None:
         raise CacheDoctorError(f"{stored}: a report holds no lines of its log", "give the log for --table events")
-    events = tables.Events(job.paths, job.max_unpacked, job.progress.read)
+    events = tables.EventRows(job.paths, job.max_unpacked, job.progress.read)
     rows = events.lines()
     first = next(rows, None)
     if first is None:  # an old table stays

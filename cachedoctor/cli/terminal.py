@@ -9,7 +9,7 @@ import sys
 from typing import Literal, TextIO
 
 from cachedoctor.broken_pipes import pipes_may_break
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
 
 Color = Literal["auto", "always", "never"]
 
@@ -19,7 +19,7 @@ _LONGEST = 8_000
 """Characters of an error: a path has up to 4,096, and some name two."""
 
 
-def look(to_file: bool, color: Color = "auto", width: int | None = None) -> Look:
+def look(to_file: bool, color: Color = "auto", width: int | None = None) -> Appearance:
     """Say how text is shown on the standard output, or in a file (which is UTF-8)."""
     tty = not to_file and sys.stdout is not None and sys.stdout.isatty()
     wanted = color == "always" or (color == "auto" and _colorful(tty) and not to_file)
@@ -27,10 +27,10 @@ def look(to_file: bool, color: Color = "auto", width: int | None = None) -> Look
     ascii_only = codecs.lookup(encoding).name != "utf-8"
     links = color != "never" and not to_file and _linked(tty and wanted)
     columns = width or shutil.get_terminal_size((80, 24)).columns
-    return Look(columns, wanted, ascii_only, encoding, _pages() if links else None)
+    return Appearance(columns, wanted, ascii_only, encoding, _pages() if links else None)
 
 
-def fitted(look: Look) -> Look:
+def fitted(look: Appearance) -> Appearance:
     """Return the same for a terminal whose size may have changed."""
     return look._replace(width=shutil.get_terminal_size((80, 24)).columns)
 

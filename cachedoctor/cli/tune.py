@@ -12,15 +12,15 @@ from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import Bodies, Build, Cmdline, Output, Quiet, by_name, option
 from cachedoctor.cli.ending import INTERRUPTED
 from cachedoctor.cli.keys import Interrupts
-from cachedoctor.cli.read_progress import Progress
+from cachedoctor.cli.read_progress import ReadProgress
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.cli.started import started
 from cachedoctor.knowledge.engines import LIST
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
-    from cachedoctor.doctor.whatif.evidence import Asking, Evidence
-    from cachedoctor.report.base import Look
+    from cachedoctor.doctor.whatif.evidence import Asking, ServerTraffic
+    from cachedoctor.report.base import Appearance
 
 _Answer = TypeVar("_Answer")
 
@@ -113,8 +113,8 @@ def _answer(
     asking: Asking,
     output: str | None,
     quiet: bool,
-    answer: Callable[[Evidence | BlockEvidence], _Answer],
-    write: Callable[[_Answer, IO[bytes], Look], None],
+    answer: Callable[[ServerTraffic | BlockEvidence], _Answer],
+    write: Callable[[_Answer, IO[bytes], Appearance], None],
 ) -> None:
     """Read everything, work out the answer and write it.
 
@@ -125,7 +125,7 @@ def _answer(
     from cachedoctor.doctor.whatif.evidence import gather_any
 
     spare_inputs(output, [*asking.paths, *asking.prompts, *asking.responses, asking.tokenizer, asking.template])
-    progress = Progress(asking.paths, quiet)
+    progress = ReadProgress(asking.paths, quiet)
     try:
         with Interrupts(), Sink(output) as sink:
             found = gather_any(asking, progress.read)

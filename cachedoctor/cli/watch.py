@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cachedoctor.cli import proxy_watch, settings, terminal
-from cachedoctor.cli.common_options import ColorOption, Gate, Server, given_or_piped, option, refuse_others
+from cachedoctor.cli.common_options import ColorOption, Gate, ServerInfo, given_or_piped, option, refuse_others
 from cachedoctor.cli.ending import INTERRUPTED, NOTHING, complain, conclude, has_content, status
 from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.sink import Sink
 from cachedoctor.cli.started import Started, started
 from cachedoctor.knowledge.engines import EITHER
-from cachedoctor.report.base import Look, write
+from cachedoctor.report.base import Appearance, write
 
 if TYPE_CHECKING:
     from cachedoctor.cli.live import Lines
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.analyzer import Analyzer
     from cachedoctor.inputs.sources.base import SourceError
     from cachedoctor.inputs.sources.stdin import BegunSource
-    from cachedoctor.model import Options, Report
+    from cachedoctor.model import AnalysisOptions, Report
 
 
 KV_EVENTS = "KV events"
@@ -38,7 +38,7 @@ def watch(
         ),
     ] = None,
     *,
-    server: Server,
+    server: ServerInfo,
     gate: Gate,
     color: ColorOption = "auto",
     kv_events: Annotated[
@@ -134,9 +134,9 @@ def _run(
     pipe: BegunSource | None,
     build: int | None,
     start: Started,
-    options: Options,
+    options: AnalysisOptions,
     sink: Sink,
-    look: Look,
+    look: Appearance,
     interrupts: Interrupts,
 ) -> int:
     from cachedoctor.cli.live import Stepwise
@@ -157,7 +157,7 @@ def _run(
     return INTERRUPTED if interrupted else status(report, analyzer.crashed, begin=analyzer.begin)
 
 
-def _view(path: str, sink: Sink, look: Look, interrupts: Interrupts) -> Screen | Lines:
+def _view(path: str, sink: Sink, look: Appearance, interrupts: Interrupts) -> Screen | Lines:
     if sys.stdout is not None and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
         from cachedoctor.cli.live_screen import Screen
 

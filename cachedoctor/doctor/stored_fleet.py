@@ -22,7 +22,7 @@ from cachedoctor.model import (
     read_rows,
 )
 from cachedoctor.model.row import CheckpointRow
-from cachedoctor.report.tables.columns import BATCHES, FILES, FINDINGS, REQUESTS, SAMPLES, SESSIONS, UNSEEN, Table
+from cachedoctor.report.tables.columns import BATCHES, FILES, FINDINGS, REQUESTS, SAMPLES, SESSIONS, UNSEEN, ColumnTable
 from cachedoctor.report.tables.fleet_sums import rows_of
 from cachedoctor.report.words.traffic_words import LLAMA
 
@@ -150,12 +150,12 @@ class StoredFleet:
                 logs[row["code"]] += 1
         return [found[rule.code] for rule in rules if logs[rule.code] == len(names) > 0]
 
-    def _rows(self, table: Table, name: str | None = None) -> Iterator[dict[str, Any]]:
+    def _rows(self, table: ColumnTable, name: str | None = None) -> Iterator[dict[str, Any]]:
         paths = parts(self._folder, table.name) if name is None else [os.path.join(self._folder, table.name, name)]
         yield from _rows(paths, table)
 
 
-def _rows(paths: list[str], table: Table) -> Iterator[dict[str, Any]]:
+def _rows(paths: list[str], table: ColumnTable) -> Iterator[dict[str, Any]]:
     """Yield the rows of those of the files that there are."""
     return rows_of([path for path in paths if os.path.exists(path)], table)
 
@@ -190,7 +190,7 @@ class _Requests:
 class _Measured:
     """Samples or batches of all logs."""
 
-    def __init__(self, folder: str, table: Table, starts: dict[str, int]) -> None:
+    def __init__(self, folder: str, table: ColumnTable, starts: dict[str, int]) -> None:
         self._folder, self._table, self._starts = folder, table, starts
 
     def check(self) -> None:

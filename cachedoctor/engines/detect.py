@@ -9,7 +9,7 @@ from typing import cast
 from cachedoctor.engines import programs
 from cachedoctor.engines.answering import Program
 from cachedoctor.engines.catalogue.logger import LoggerCatalogue
-from cachedoctor.engines.catalogue.scanner import Plan
+from cachedoctor.engines.catalogue.scanner import ScanPlan
 from cachedoctor.engines.engine_record import Engine, Reader
 from cachedoctor.knowledge import engines as knowledge
 from cachedoctor.knowledge.late_patterns import late
@@ -21,7 +21,7 @@ def _package(name: str) -> Engine:
 
 def _program(program: Program) -> Engine:
     def reader() -> Reader:
-        plan = Plan(frozenset(row.id for row in program.rows))
+        plan = ScanPlan(frozenset(row.id for row in program.rows))
         return Reader(LoggerCatalogue(program.rows, program.prefix), plan, program.tracker)
 
     return Engine(program.tracker.engine, program.looks, reader, program.fork)

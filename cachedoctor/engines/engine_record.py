@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, cast
 
 from cachedoctor.engines.catalogue.base import Catalogue, Event
 from cachedoctor.engines.catalogue.logger import Vocabulary
-from cachedoctor.engines.catalogue.scanner import Plan
+from cachedoctor.engines.catalogue.scanner import ScanPlan
 from cachedoctor.model import CacheSample, PrefillBatch, Session
 
 
@@ -97,7 +97,7 @@ class Reader(NamedTuple):
     """What reads an engine's lines."""
 
     catalogue: Catalogue
-    plan: Plan
+    plan: ScanPlan
     tracker: type[Tracker]
 
 

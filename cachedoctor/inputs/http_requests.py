@@ -22,7 +22,7 @@ FAULTS = (OSError, http.client.HTTPException, ValueError)
 _PIECE = 1 << 16
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """What came back, whole."""
 
     status: int
@@ -57,7 +57,7 @@ def ask(
     *,
     seconds: float,
     most_bytes: int,
-) -> Answer:
+) -> HttpResponse:
     """Send a request, read its answer to its end and close the connection.
 
     Raises:
@@ -75,7 +75,7 @@ def ask(
         overdue.start()
         opened.request(method, target, body, headers)
         with opened.getresponse() as response:
-            answer = Answer(response.status, response.reason, response.headers, _read(response, end, most_bytes))
+            answer = HttpResponse(response.status, response.reason, response.headers, _read(response, end, most_bytes))
     except FAULTS:
         if monotonic() >= end:
             raise TimeoutError from None

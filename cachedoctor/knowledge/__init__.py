@@ -1,1 +1,1 @@
-"""What is known of llama-server, as data and pure functions. Knows no log line and no request."""
+"""What is known of llama-server, as data and pure functions."""

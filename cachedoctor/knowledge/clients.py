@@ -15,7 +15,7 @@ import msgspec
 from cachedoctor.model import ClientSetting
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HabitSetting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One setting that stops a habit: a variable, a place in a file, or either."""
 
     variable: str | None = None
@@ -40,7 +40,7 @@ class Habit(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     sources: list[str]
     """Threads, changelogs and source files that prove it."""
     commands: list[str] = []
-    settings: list[Setting] = []
+    settings: list[HabitSetting] = []
     """What the commands do, where each of them can stand."""
     kinds: list[str] = []
     """Kinds of difference that it shows as."""
@@ -76,7 +76,7 @@ class _Table(msgspec.Struct, forbid_unknown_fields=True):
     client: list[Client]
 
 
-class Known(NamedTuple):
+class KnownHabit(NamedTuple):
     """A habit and whose it is."""
 
     client: Client
@@ -101,7 +101,7 @@ def table() -> tuple[Client, ...]:
     return tuple(msgspec.toml.decode(raw, type=_Table).client)
 
 
-def known(handle: str) -> Known:
+def known(handle: str) -> KnownHabit:
     """Give a habit by its handle.
 
     Raises:
@@ -113,7 +113,7 @@ def known(handle: str) -> Known:
     return found
 
 
-def habits_named(name: str) -> list[Known]:
+def habits_named(name: str) -> list[KnownHabit]:
     """Give the habits of all clients that have this name."""
     return [found for found in _all() if found.habit.name == name]
 
@@ -124,7 +124,7 @@ def settings_by_commands(commands: list[str]) -> list[ClientSetting]:
     return [] if found is None else found.settings
 
 
-class Piece(NamedTuple):
+class MessagePiece(NamedTuple):
     """The text of one message or value around the first difference."""
 
     text: str
@@ -132,7 +132,7 @@ class Piece(NamedTuple):
     """Offset of the difference in it."""
 
 
-def recognise(kind: str, field: str | None, heads: list[str], pieces: list[Piece]) -> list[Known]:
+def recognise(kind: str, field: str | None, heads: list[str], pieces: list[MessagePiece]) -> list[KnownHabit]:
     """Give the habits that explain a difference of this kind, those that name their client first.
 
     ``heads`` are the system prompts, ``pieces`` the text of both sides around the difference.
@@ -149,18 +149,18 @@ def recognise(kind: str, field: str | None, heads: list[str], pieces: list[Piece
     return sorted(found, key=lambda k: k.habit.hint)
 
 
-def printed(old: str, new: str) -> Known | None:
+def printed(old: str, new: str) -> KnownHabit | None:
     """Give the habit whose text holds the bar of an ``old:`` / ``new:`` pair that differs there; None if none does."""
     sides = [text.partition(" | ") for text in (old, new)]
     if any(not bar for _, bar, _ in sides) or sides[0][2].strip() == sides[1][2].strip():
         return None
-    pieces = [Piece(before + after, len(before)) for before, _, after in sides]
+    pieces = [MessagePiece(before + after, len(before)) for before, _, after in sides]
     return next((k for k in _all() if k.habit.printed and _holds(_compiled(k.habit.printed), pieces[1])), None)
 
 
 @cache
-def _all() -> tuple[Known, ...]:
-    return tuple(Known(client, habit) for client in table() for habit in client.habit)
+def _all() -> tuple[KnownHabit, ...]:
+    return tuple(KnownHabit(client, habit) for client in table() for habit in client.habit)
 
 
 @cache
@@ -168,7 +168,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def _holds(pattern: re.Pattern[str], piece: Piece) -> bool:
+def _holds(pattern: re.Pattern[str], piece: MessagePiece) -> bool:
     return any(m.start() <= piece.at < m.end() for m in pattern.finditer(piece.text))
 
 
@@ -176,7 +176,7 @@ def _says(client: Client, heads: list[str]) -> bool:
     return bool(client.says) and any(_compiled(client.says).search(head) for head in heads)
 
 
-def _of_version(k: Known, heads: list[str]) -> bool:
+def _of_version(k: KnownHabit, heads: list[str]) -> bool:
     """Whether the version that the prompts show, if they show one, still does it."""
     if k.habit.fixed is None or not k.client.version:
         return not k.habit.dated

@@ -1,10 +1,4 @@
-"""Reads a command line of llama-server, as a person pastes it: what is set before it, the program, its options.
-
-Source: common/arg.cpp of llama.cpp: in names that begin with two dashes ``_`` counts as ``-``; a value is the next
-word (``--name=value`` is refused); a variable counts where the option is not given, its switches read on, enabled,
-true, 1. Knows the table of options; knows no log and no finding. Options that are not in the table are no business of
-a cache and are passed over, known or not.
-"""
+"""Reads command lines of llama-server, and settings of ollama, LM Studio and Jan that stand for its options."""
 
 from __future__ import annotations
 
@@ -18,7 +12,7 @@ from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.engines import ENGINES, PATTERN
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.server_options import Option, Value
-from cachedoctor.model import CacheDoctorError, Given
+from cachedoctor.model import CacheDoctorError, GivenOption, Launcher
 
 _PROGRAM = late(r"(?:^|[/\\:=])(?:llama-server|server)(?:\.exe)?$|llama-server\.exe$", re.IGNORECASE)
 _OTHERS = late(rf"(?:^|[\s/])(?:{'|'.join(f'(?P<{name}>{facts.starts})' for name, facts in ENGINES.items())})\b")
@@ -53,7 +47,7 @@ _TRUE, _FALSE = frozenset({"1", "true", "on", "enabled"}), frozenset({"0", "fals
 _COLOURS = _TRUE | _FALSE | {"auto", "-1"}
 
 
-def parse(line: str) -> list[Given]:
+def parse(line: str) -> list[GivenOption]:
     """Return the options of the table (and names that never were) in the order in which the server takes them.
 
     Raises:
@@ -171,24 +165,24 @@ def _container(words: list[str]) -> tuple[list[str], list[str]]:
     return variables, arguments
 
 
-def _environment(words: list[str]) -> Iterator[Given]:
+def _environment(words: list[str]) -> Iterator[GivenOption]:
     for word in words:
         found = _ASSIGNMENT.fullmatch(word)
         if found is None or found[1] not in server_options.BY_NAME:
             continue
         option, _, _ = server_options.BY_NAME[found[1]]
         value = None if found[1] in server_options.UNREAD_ENV else read_value(option, found[2])
-        yield Given(found[1], option.key, value, env=True)
+        yield GivenOption(found[1], option.key, value, env=True)
 
 
-def _options(words: list[str]) -> Iterator[Given]:
+def _options(words: list[str]) -> Iterator[GivenOption]:
     at = 0
     while at < len(words):
         word = words[at]
         name = server_options.plain(word)
         at += 1
         if name in server_options.NEVER:
-            yield Given(word, None, None)
+            yield GivenOption(word, None, None)
         elif name in server_options.BY_NAME and not name.startswith("LLAMA_"):
             option, _, on = server_options.BY_NAME[name]
             value: Value = on
@@ -197,7 +191,7 @@ def _options(words: list[str]) -> Iterator[Given]:
             elif option.kind != "switch" and on:
                 value = read_value(option, words[at]) if at < len(words) else None
                 at += 1
-            yield Given(word, option.key, value)
+            yield GivenOption(word, option.key, value)
 
 
 def read_value(option: Option, text: str) -> Value:
@@ -212,7 +206,7 @@ def read_value(option: Option, text: str) -> Value:
     return float(text) if _DECIMAL.fullmatch(text) else None
 
 
-def settings(given: list[Given]) -> dict[str, bool | int | float | str]:
+def settings(given: list[GivenOption]) -> dict[str, bool | int | float | str]:
     """Facts about the server that the options say, under the names that the log's own lines have, too.
 
     Units as there: ``cache_ram_mib`` in MiB (-1: no limit), ``n_ctx`` in tokens, ``n_slots`` only where it is certain.
@@ -241,3 +235,61 @@ _SETTINGS = {
     "cache_reuse": "cache_reuse",
 }  # fmt: skip
 """Key of the option -> setting of the session."""
+
+
+OLLAMA = {
+    "parallel": "OLLAMA_NUM_PARALLEL",
+    "ctx_size": "OLLAMA_CONTEXT_LENGTH",
+    "cache_type_k": "OLLAMA_KV_CACHE_TYPE",
+}
+"""Key of an option of llama-server -> variable of ollama."""
+
+LM_STUDIO = {"parallel": "Max Concurrent Predictions", "ctx_size": "Context Length"}
+"""Key of an option of llama-server -> setting of LM Studio's model loader."""
+
+LM_STUDIO_FIELD = "in LM Studio's advanced load parameters, as parameters of llama.cpp (since September 2026)"
+"""Where all other options go."""
+
+LM_STUDIO_OLD = "LM Studio before September 2026 has no setting for {options}"
+
+LM_STUDIO_PROMPTS = ["lms log stream --source model --filter input"]
+"""Prints every prompt as the model gets it: https://lmstudio.ai/docs/cli/log-stream."""
+
+JAN = {
+    "parallel": "Parallel Sequences",
+    "ctx_size": "Context Size (of the model)",
+    "cache_ram": "Prompt Cache RAM (MiB)",
+    "cache_reuse": "Cache Reuse",
+    "cache_type_k": "KV Cache K Type",
+    "cache_type_v": "KV Cache V Type",
+}
+"""Key of an option of llama-server -> setting of Jan."""
+
+JAN_SETTINGS = "in Jan: Settings > Model Providers > Llama.cpp"
+
+JAN_VARIABLES = "Environmental variables"
+"""The setting that takes all other options."""
+
+JAN_LATER = frozenset({"cache_ram", "cache_reuse"})
+"""Settings that Jan has had since 2026 only."""
+
+FASTER: dict[Launcher, str] = {
+    "lm-studio": "more GPU Offload, a larger Evaluation Batch Size",
+    "jan": "more GPU Layers, a larger uBatch Size",
+    "ollama": "more layers on the GPU",
+}
+"""What makes prompts faster, as its settings call it; elsewhere they are options of llama-server."""
+
+FIXED_LOG: dict[Launcher, str] = {"lm-studio": "LM Studio"}
+"""Launchers whose users set no variable and no level of llama.cpp's log."""
+
+HANDS_ON: dict[Launcher, str] = {"ollama": "ollama serve", "jan": "Jan"}
+"""Launchers that give their own environment, or variables of a setting, to the llama-server that they start, by what to
+start anew (ollama, llm/llama_server.go: ``cmd.Env = os.Environ()``; https://github.com/ollama/ollama/pull/18265)."""
+
+NAMES = {
+    "shell": "a shell", "docker": "docker run", "compose": "docker compose", "systemd": "systemd",
+    "kubernetes": "Kubernetes", "llama-swap": "llama-swap", "ollama": "ollama", "lm-studio": "LM Studio",
+    "jan": "Jan",
+}  # fmt: skip
+"""Launchers as people call them."""

@@ -57,7 +57,7 @@ Saved = tuple[int, int]
 """A context checkpoint: the first and the last position of its state."""
 
 
-class Held(NamedTuple):
+class HeldState(NamedTuple):
     """What a slot holds when a prompt comes, in tokens and positions."""
 
     memory: str
@@ -99,7 +99,7 @@ def representatives(build: int | None, low: int | None, high: int | None) -> lis
     return [least, *(change for change in CHANGES if least < change <= most)]
 
 
-def decide(build: int, held: Held, common: int, new: int, projector: bool = False) -> Decision:
+def decide(build: int, held: HeldState, common: int, new: int, projector: bool = False) -> Decision:
     """Give what a server of ``build`` reuses of a prompt of ``new`` tokens that shares ``common`` with its slot.
 
     ``projector``: one is loaded (--mmproj); some builds then look for no checkpoint.
@@ -131,7 +131,7 @@ def _newest(saved: Sequence[Saved], common: int, threshold: int, build: int) -> 
     return None
 
 
-def _cut(held: Held, reused: int, new: int, found: Decision, end: int, build: int) -> Decision:
+def _cut(held: HeldState, reused: int, new: int, found: Decision, end: int, build: int) -> Decision:
     """Cut the memory, which now reaches to ``end``: one token at least is computed, and a recurrent state is whole.
 
     From b6751 to b6900 the last token alone could be cut off a recurrent state, which went on as if it still stood.
@@ -160,7 +160,7 @@ def reusable(
     """
     size = window if memory == "swa" else 0
     saved = [(_oldest(memory, n, size), n - 1) for n in sorted(covered, reverse=True)]
-    slot = Held(memory, held, _oldest(memory, held, size), saved, size)
+    slot = HeldState(memory, held, _oldest(memory, held, size), saved, size)
     return decide(build, slot, common, common + 1 if new is None else new).reused
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.texts import sound
-from cachedoctor.model.bounds import AMOUNT, Range
+from cachedoctor.model.bounds import AMOUNT, NumberRange
 
 Value = str | int | float | bool | None
 
@@ -26,7 +26,7 @@ _NAME = late(r"\s*(?:([A-Za-z_]\w*)=|'([A-Za-z_]\w*)': ?)")
 _STRING = late(_QUOTED)
 _WHOLE = late(r"[+-]?\d{1,15}", re.ASCII)
 _BROKEN = late(r"[+-]?(?:\d{1,15}\.\d{0,20}|\d{1,15}(?:\.\d{1,20})?e[+-]?\d{1,3})", re.ASCII)
-_FINITE = Range(-AMOUNT.most, AMOUNT.most)
+_FINITE = NumberRange(-AMOUNT.most, AMOUNT.most)
 _WORDS: dict[str, Value] = {"None": None, "True": True, "False": False}
 
 

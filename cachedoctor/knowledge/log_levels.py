@@ -78,7 +78,7 @@ _TEXT = 6900
 _WARN = "This writes prompt text into the log."
 
 
-class Restart(msgspec.Struct):
+class LevelRestart(msgspec.Struct):
     """One restart of the server after which the log says more."""
 
     options: list[OptionChange]
@@ -132,7 +132,7 @@ def _has_prompts_dir(low: int | None, high: int | None) -> bool:
     return server_options.LOG_PROMPTS_DIR.names[0].exists(low, high) is True
 
 
-def restart(wants: set[Want], low: int | None, high: int | None) -> Restart:
+def restart(wants: set[Want], low: int | None, high: int | None) -> LevelRestart:
     """Return the one command that shows most of ``wants`` on every build from ``low`` to ``high``."""
     variables: list[OptionChange] = []
     options: list[OptionChange] = []
@@ -162,4 +162,4 @@ def restart(wants: set[Want], low: int | None, high: int | None) -> Restart:
     kept = [where for want, where in (("text", "the log"), ("prompts", "the folder")) if want in shows]
     if kept:
         said.insert(0, f"Prompts will stand in {' and in '.join(kept)}.")
-    return Restart([*variables, *options] if shows else [], shows, " ".join(said))
+    return LevelRestart([*variables, *options] if shows else [], shows, " ".join(said))

@@ -1,4 +1,4 @@
-"""Which names of a host a local HTTP server answers to. Knows no HTTP library; used by the proxy and the exporter.
+"""Which names of a host a local HTTP server answers to.
 
 A web page can make a browser send requests to 127.0.0.1 under a name of its own (DNS rebinding). Such a request has
 that name in its ``Host``, and no server on the loopback interface should answer it.

@@ -74,13 +74,12 @@ from cachedoctor.model.measured import (
     Since,
 )
 from cachedoctor.model.observed import Between, Check, Dropped
-from cachedoctor.model.options import THRESHOLDS, Options, Threshold
 from cachedoctor.model.report import Filtered, InputInfo, Report, RequestLines, Rows, SlotReuse, Totals, UnknownShape
 from cachedoctor.model.request import Outcome, Request
 from cachedoctor.model.row import CheckpointRow, Counted, RequestRow, SlowTurn, counted, read_rows
 from cachedoctor.model.session import (
     Facts,
-    Given,
+    GivenOption,
     Incident,
     IncidentName,
     Memory,
@@ -94,8 +93,8 @@ from cachedoctor.model.session import (
 )
 from cachedoctor.model.signs import MarkName, SignName
 from cachedoctor.model.stats import By, MeasuredRow, Stats, StatsInput, StatsRow, StatsTable
-from cachedoctor.model.terms import SettingName, Shows
-from cachedoctor.model.view import MeasuredView, ServerView, SlotView, View
+from cachedoctor.model.terms import THRESHOLDS, AnalysisOptions, SettingName, Shows, Threshold
+from cachedoctor.model.view import LiveView, MeasuredView, ServerView, SlotView
 
 __all__ = [
     "CONFIDENCE_ORDER",
@@ -106,6 +105,7 @@ __all__ = [
     "AccountEntry",
     "AccountRow",
     "Advice",
+    "AnalysisOptions",
     "Answer",
     "Answers",
     "Around",
@@ -144,7 +144,7 @@ __all__ = [
     "First",
     "Fix",
     "FixStep",
-    "Given",
+    "GivenOption",
     "Incident",
     "IncidentName",
     "InputInfo",
@@ -157,6 +157,7 @@ __all__ = [
     "Lint",
     "LintError",
     "LintHint",
+    "LiveView",
     "Mark",
     "MarkName",
     "Measure",
@@ -166,7 +167,6 @@ __all__ = [
     "NotEvaluated",
     "Op",
     "OptionChange",
-    "Options",
     "OtherFix",
     "Outcome",
     "Part",
@@ -213,7 +213,6 @@ __all__ = [
     "Undecided",
     "UnknownShape",
     "Verdict",
-    "View",
     "Wording",
     "as_typed",
     "causes",

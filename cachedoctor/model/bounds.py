@@ -13,7 +13,7 @@ from msgspec import Meta
 _Number = TypeVar("_Number", int, float)
 
 
-class Range(NamedTuple):
+class NumberRange(NamedTuple):
     """The values that a number of one kind can have, both ends included."""
 
     least: float
@@ -25,19 +25,19 @@ class Range(NamedTuple):
 
 
 # What is believed where a log, a dump or a response is read. Sums of such numbers stay below 2**63.
-COUNT = Range(0, 9_999_999_999)
+COUNT = NumberRange(0, 9_999_999_999)
 """Tokens, requests, blocks, checkpoints: ten digits hold every number of 32 bits."""
-POSITIVE = Range(1, COUNT.most)
+POSITIVE = NumberRange(1, COUNT.most)
 """Tokens of a context, slots: things of which there is one."""
-SHARE = Range(0.0, 1.0)
-PERCENT = Range(0.0, 100.0)
-MS = Range(0.0, 1e10)
+SHARE = NumberRange(0.0, 1.0)
+PERCENT = NumberRange(0.0, 100.0)
+MS = NumberRange(0.0, 1e10)
 """Milliseconds of one request: 115 days."""
-MIB = Range(0.0, 1e9)
+MIB = NumberRange(0.0, 1e9)
 """MiB of one state, cache or model."""
-RATE = Range(0.0, 1e9)
+RATE = NumberRange(0.0, 1e9)
 """Tokens per second."""
-AMOUNT = Range(0.0, 1e15)
+AMOUNT = NumberRange(0.0, 1e15)
 """Numbers with a fraction of any other kind."""
 
 NUMBERS = frozenset({"count", "n", "slot", "task", "d", "share", "keep", "ms", "mib", "percent", "rate", "f"})

@@ -63,7 +63,7 @@ class Dropped(msgspec.Struct, gc=False, frozen=True):
     """It and those dropped after it: how much longer the list had to be to keep it."""
 
 
-class Asked(msgspec.Struct):
+class Asker(msgspec.Struct):
     """Who asked, and when; only looked for where requests are listed."""
 
     child: bool = False
@@ -75,7 +75,7 @@ class Asked(msgspec.Struct):
     """Where the log says them without doubt."""
 
 
-NOBODY = Asked()
+NOBODY = Asker()
 """Of requests that are not listed."""
 
 
@@ -106,7 +106,7 @@ class Choice(msgspec.Struct):
     marks: dict[MarkName, Mark] = msgspec.field(default_factory=dict)
 
 
-class Known(msgspec.Struct, gc=False, frozen=True):
+class KnownLength(msgspec.Struct, gc=False, frozen=True):
     """A length that a slot once had."""
 
     thread: int | None
@@ -150,7 +150,7 @@ class Observed(msgspec.Struct, gc=False):
     """Prompts that had left the RAM cache when the slot was chosen."""
     shows_ram: bool
     """Lines that say whether the RAM prompt cache is searched had been seen."""
-    asked: Asked
+    asked: Asker
     partial: bool = False
     """The log begins, or ends, inside it."""
     parent: int | None = None
@@ -166,7 +166,7 @@ class Observed(msgspec.Struct, gc=False):
     """Common prefix as printed where the memory may be unable to go back."""
     n_cache: int | None = None
     """Length of the slot's content on the same line."""
-    known_length: Known | None = None
+    known_length: KnownLength | None = None
     """A slot had this length after an earlier request."""
     oldest_position: int | None = None
     """Smallest position that the memory still had, on the same line (b5586 to b9294)."""
@@ -281,7 +281,7 @@ class Observed(msgspec.Struct, gc=False):
         if self.progress is None and 0 < now.share <= 1:
             self.progress = now
 
-    def record_n_past(self, lcp: int, held: int, oldest: int, mark: Mark, known: Known | None) -> None:
+    def record_n_past(self, lcp: int, held: int, oldest: int, mark: Mark, known: KnownLength | None) -> None:
         """Common prefix and content as printed when the memory may be unable to go back."""
         self.n_past, self.n_cache, self.oldest_position = lcp, held, oldest
         self.known_length = known

@@ -66,7 +66,7 @@ class Setting(msgspec.Struct):
     """The line itself, where a finding may show it."""
 
 
-class Given(msgspec.Struct, frozen=True):
+class GivenOption(msgspec.Struct, frozen=True):
     """An option of the command line that was given beside the log."""
 
     written: str
@@ -215,7 +215,7 @@ class Facts(_Questions, msgspec.Struct, frozen=True):
     """What the lines that occurred are able to tell."""
     window: int | None = None
     """Sliding window in tokens as the request lines print it; 0 or 1 for a model without one."""
-    given: Sequence[Given] = ()
+    given: Sequence[GivenOption] = ()
     """Options of the command line, where it was given."""
     starts_cold: bool = False
     """The start of the process is in the log, so that its slots were empty."""
@@ -256,7 +256,7 @@ class Session(_Questions, msgspec.Struct):
     """What the lines that occurred are able to tell."""
     window: int | None = None
     """Sliding window in tokens as the request lines print it; 0 or 1 for a model without one."""
-    given: list[Given] = msgspec.field(default_factory=list)
+    given: list[GivenOption] = msgspec.field(default_factory=list)
     """Options of the command line, where it was given."""
     cmdline: str | None = None
     """The command line itself, as it was given or stands in a pasted issue; it may hold secrets."""

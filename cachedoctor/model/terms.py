@@ -1,11 +1,10 @@
-"""The words that the rooms share: names of settings, and of what the lines of a log show.
-
-Mypy checks each use: a rule that asks for a name which nobody writes does not pass.
-"""
+"""Closed vocabularies shared by all packages, and the thresholds that a user may set."""
 
 from __future__ import annotations
 
 from typing import Literal
+
+import msgspec
 
 SettingName = Literal[
     # llama-server
@@ -50,3 +49,42 @@ Shows = Literal[
 OF_CLIENTS, OF_SLOTS, OF_INPUT = "CD1", "CD3", "CD9"
 """How the codes of rules begin: what a client changed, whatever the server is; a slot that was taken, though the client
 changed nothing; what the log lacks, which names no cause."""
+
+
+class Threshold(msgspec.Struct, frozen=True):
+    """A number at which what is said of a request changes."""
+
+    name: str
+    unit: str
+    default: int
+    reason: str
+
+
+WARN_TOKENS = Threshold(
+    "warn-tokens",
+    "tokens",
+    1000,
+    "a cause that cost as much in all is a warning, below it is a note; 1,000 tokens are many seconds on a "
+    "processor, a fraction of one on a large GPU",
+)
+MIN_PROMPT_TOKENS = Threshold(
+    "min-prompt-tokens",
+    "tokens",
+    1000,
+    "a request with a shorter prompt costs too little to matter; nothing is said of it",
+)
+THRESHOLDS = (WARN_TOKENS, MIN_PROMPT_TOKENS)
+
+
+class AnalysisOptions(msgspec.Struct, frozen=True):
+    """What the user decided; without arguments the defaults."""
+
+    warn_tokens: int = WARN_TOKENS.default
+    """Tokens."""
+    min_prompt_tokens: int = MIN_PROMPT_TOKENS.default
+    """Tokens."""
+    ignored: frozenset[str] = frozenset()
+    """Codes of the rules that are switched off: they are asked, lest a symptom takes their place, and not reported."""
+
+
+DEFAULTS = AnalysisOptions()

@@ -46,7 +46,7 @@ class MeasuredView(msgspec.Struct):
     """The last one of each engine or rank, in the order of their names."""
 
 
-class View(msgspec.Struct):
+class LiveView(msgspec.Struct):
     """Everything at one moment."""
 
     info: InputInfo

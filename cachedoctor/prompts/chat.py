@@ -1,4 +1,4 @@
-"""Request bodies as the chat messages that llama-server gives to a template. Knows its conversions, no template."""
+"""Request bodies as the chat messages that llama-server gives to a template."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def marker(name: str, sha: str) -> str:
 def convert(body: dict[str, Any], kind: str, mark: Mark, style: Style, mask_cch: bool = False) -> Chat:
     """The messages and tools of a body; ``mask_cch`` as builds from b8929 do it for /v1/messages."""
     origins: dict[int, str] = {}
-    shape = _Shape(mark, style)
+    shape = _MessageStyle(mark, style)
     if kind == "anthropic-messages":
         messages = _system(body.get("system"), mark, mask_cch) + shape.anthropic(body["messages"])
     elif kind == "openai-responses":
@@ -130,7 +130,7 @@ def _trace(value: Any, place: str, origins: dict[int, str]) -> None:
             _trace(item, f"{place}[{index}]", origins)
 
 
-class _Shape:
+class _MessageStyle:
     """Builds messages in the style of a template."""
 
     def __init__(self, mark: Mark, style: Style) -> None:

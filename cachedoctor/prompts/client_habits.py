@@ -20,13 +20,13 @@ _REACH = 8_000
 _HEAD = ("system", "instructions")
 
 
-def known(kind: str, field: str | None, a: Prompt, b: Prompt, offset: int | None) -> list[clients.Known]:
+def known(kind: str, field: str | None, a: Prompt, b: Prompt, offset: int | None) -> list[clients.KnownHabit]:
     """The habits of clients that explain a difference at ``offset``, those that name their client first."""
     pieces = [] if offset is None else [piece(prompt, offset) for prompt in (a, b)]
     return clients.recognise(kind, field, [system_prompt(prompt) for prompt in (a, b)], pieces)
 
 
-def named(found: list[clients.Known]) -> KnownClient | None:
+def named(found: list[clients.KnownHabit]) -> KnownClient | None:
     """The client whose doing it is, for the answer; None where what was found are hints alone."""
     first = next((k for k in found if not k.habit.hint), None)
     if first is None:
@@ -65,7 +65,7 @@ def _system_messages(prompt: Prompt) -> list[tuple[str, int]]:
     return found
 
 
-def piece(prompt: Prompt, offset: int) -> clients.Piece:
+def piece(prompt: Prompt, offset: int) -> clients.MessagePiece:
     """The text around ``offset`` that came from one place of the request, or stands between two markers."""
     left, right = max(0, offset - _REACH), min(len(prompt.text), offset + _REACH)
     at = bisect_right(prompt.spans, offset, key=lambda span: span.start) - 1
@@ -78,7 +78,7 @@ def piece(prompt: Prompt, offset: int) -> clients.Piece:
                 break
             left = max(left, marker.end())
     left = min(left, offset)
-    return clients.Piece(prompt.text[left:right], offset - left)
+    return clients.MessagePiece(prompt.text[left:right], offset - left)
 
 
 _SESSION = (

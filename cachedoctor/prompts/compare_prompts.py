@@ -1,7 +1,4 @@
-"""Compares two prompts: where they part, what differs there, what it costs, and the whole edit script when asked.
-
-Knows the parts of this room and their order. Knows no file format and no output.
-"""
+"""Compares two prompts: where they part, what differs there, what it costs, and the whole edit script when asked."""
 
 from __future__ import annotations
 
@@ -20,8 +17,8 @@ from cachedoctor.prompts import difference_advice, request_bodies
 from cachedoctor.prompts.align import align
 from cachedoctor.prompts.prompt import Prompt, digest, short
 from cachedoctor.prompts.recognisers.turns import USER
-from cachedoctor.prompts.tokenizers import tokenize
-from cachedoctor.prompts.tokenizers.base import Tokenizer, Tokens
+from cachedoctor.prompts.tokenizers import base
+from cachedoctor.prompts.tokenizers.base import TokenArrays, Tokenizer
 
 SHOWN = 6
 """Tokens of each side that the first difference quotes."""
@@ -46,7 +43,7 @@ _COMMON_FIELDS = late(
 )
 
 
-class Options(msgspec.Struct):
+class DiffOptions(msgspec.Struct):
     """What the user asked for."""
 
     full: bool = False
@@ -56,11 +53,11 @@ class Options(msgspec.Struct):
     window: int = DEFAULT_WINDOW
 
 
-class _Cut(NamedTuple):
+class _TokenisedPrompt(NamedTuple):
     """A prompt in tokens."""
 
     text: str
-    tokens: Tokens
+    tokens: TokenArrays
 
 
 class _Parting(NamedTuple):
@@ -73,9 +70,9 @@ class _Parting(NamedTuple):
     """First code point that differs."""
 
 
-def compare(a: Prompt, b: Prompt, tokenizer: Tokenizer, options: Options) -> PromptDiff:
+def compare(a: Prompt, b: Prompt, tokenizer: Tokenizer, options: DiffOptions) -> PromptDiff:
     """Compare ``a``, what the server holds, with ``b``, the new prompt."""
-    found = tokenize.first_difference(tokenizer, a.text, b.text)
+    found = base.first_difference(tokenizer, a.text, b.text)
     settings = request_bodies.differences(a, b)
     same_images, decided = a.images == b.images, request_bodies.decides(settings)
     if found is None and a.text == b.text and same_images and not decided:
@@ -89,7 +86,9 @@ def compare(a: Prompt, b: Prompt, tokenizer: Tokenizer, options: Options) -> Pro
     lead = tokenizer.leading(b.text)
     start = found.start if found is not None else offset
     parting = _Parting(token, start, offset)
-    excerpt, around = _excerpt(_Cut(a.text, tokens_a), _Cut(b.text, tokens_b), parting, options.context)
+    excerpt, around = _excerpt(
+        _TokenisedPrompt(a.text, tokens_a), _TokenisedPrompt(b.text, tokens_b), parting, options.context
+    )
     return PromptDiff(
         equal=False,
         a=Side(a.path, a.kind, len(a.text), len(tokens_a) + lead),
@@ -119,7 +118,7 @@ def _sent_again(old: str, new: str) -> int:
     return sum(after[piece] for piece in before.keys() & after.keys())
 
 
-def _equal(a: Prompt, b: Prompt, tokenizer: Tokenizer, options: Options) -> PromptDiff:
+def _equal(a: Prompt, b: Prompt, tokenizer: Tokenizer, options: DiffOptions) -> PromptDiff:
     tokens, lead = tokenizer.encode(a.text), tokenizer.leading(a.text)
     count = len(tokens) + lead
     sides = [Side(p.path, p.kind, len(p.text), count) for p in (a, b)]
@@ -155,11 +154,11 @@ def describe(s: align.Summary) -> str:
 def _first(
     a: Prompt,
     b: Prompt,
-    tokens_a: Tokens,
-    tokens_b: Tokens,
+    tokens_a: TokenArrays,
+    tokens_b: TokenArrays,
     token: int,
     offset: int,
-    recognised: difference_advice.Recognised,
+    recognised: difference_advice.RecognisedDifference,
     lead: int,
 ) -> First:
     line = b.text.count("\n", 0, offset) + 1
@@ -172,15 +171,15 @@ def _first(
     )  # fmt: skip
 
 
-def _slice(text: str, tokens: Tokens, start: int, end: int) -> str:
+def _slice(text: str, tokens: TokenArrays, start: int, end: int) -> str:
     return text[_begin(text, tokens, start) : _begin(text, tokens, end)]
 
 
-def _begin(text: str, tokens: Tokens, token: int) -> int:
+def _begin(text: str, tokens: TokenArrays, token: int) -> int:
     return tokens.starts[token] if token < len(tokens) else len(text)
 
 
-def _excerpt(a: _Cut, b: _Cut, place: _Parting, context: int) -> tuple[Excerpt, Around]:
+def _excerpt(a: _TokenisedPrompt, b: _TokenisedPrompt, place: _Parting, context: int) -> tuple[Excerpt, Around]:
     """What is shown of the first difference, and what stands around it."""
     low = a.tokens.starts[max(0, place.token - context)] if place.token and len(a.tokens) else 0
     low = min(low, place.start)
@@ -201,7 +200,9 @@ def _excerpt(a: _Cut, b: _Cut, place: _Parting, context: int) -> tuple[Excerpt, 
     return Excerpt(before, mark_a, mark_b, after_a, after_b), found
 
 
-def _reusable(a: Prompt, tokens: Tokens, token: int, lead: int, options: Options, length: int) -> dict[str, int]:
+def _reusable(
+    a: Prompt, tokens: TokenArrays, token: int, lead: int, options: DiffOptions, length: int
+) -> dict[str, int]:
     starts = _user_starts(a, tokens, lead)
     held, common = len(tokens) + lead, token + lead
     replied = held + 1 if common == held == length else held  # a repeated prompt meets the reply that it got
@@ -212,7 +213,7 @@ def _reusable(a: Prompt, tokens: Tokens, token: int, lead: int, options: Options
     return out
 
 
-def _user_starts(prompt: Prompt, tokens: Tokens, lead: int) -> list[int]:
+def _user_starts(prompt: Prompt, tokens: TokenArrays, lead: int) -> list[int]:
     """Token indexes at which user messages begin: at the template's marker, or where the request says."""
     starts = [found.start() for found in USER.finditer(prompt.text)] or _user_places(prompt)
     return [bisect_right(tokens.starts, start) - 1 + lead for start in starts]

@@ -13,7 +13,7 @@ from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.recognisers import client_marks, edited_messages, generated_values, markup, tools
 from cachedoctor.prompts.recognisers import edited_messages as hoisted
 from cachedoctor.prompts.recognisers import markup as jsons
-from cachedoctor.prompts.recognisers.base import Difference, Recogniser, Recognition, shown, snippet
+from cachedoctor.prompts.recognisers.base import FirstDifference, Recogniser, Recognition, shown, snippet
 
 _STRIP = Advice("Behind a proxy or a router: drop the system block that starts with x-anthropic-billing-header.")
 _CCH = Advice(
@@ -144,7 +144,9 @@ _SIDE = Advice(
 )
 
 
-def advise(kind: str, field: str | None, known: Sequence[clients.Known] = (), opening: bool = False) -> list[Advice]:
+def advise(
+    kind: str, field: str | None, known: Sequence[clients.KnownHabit] = (), opening: bool = False
+) -> list[Advice]:
     """What to do about a difference of this kind, the most specific first.
 
     ``known`` are the habits of clients that explain it. ``opening``: the system prompt or the first message differs,
@@ -167,10 +169,10 @@ def advice_of(habit: clients.Habit) -> Advice:
     return Advice(f"{habit.stop}{fixed}", habit.commands)
 
 
-__all__ = ["REGISTRY", "Recognised", "recognise"]
+__all__ = ["REGISTRY", "RecognisedDifference", "recognise"]
 
 
-class Recognised(msgspec.Struct):
+class RecognisedDifference(msgspec.Struct):
     """What differs first."""
 
     kind: str
@@ -226,16 +228,16 @@ REGISTRY: tuple[Recogniser, ...] = (
 """The first that says yes wins."""
 
 
-def recognise(a: Prompt, b: Prompt, offset: int, same_text: bool = False) -> Recognised:
+def recognise(a: Prompt, b: Prompt, offset: int, same_text: bool = False) -> RecognisedDifference:
     """Say what differs at ``offset``, the first differing code point of the two texts.
 
     ``offset`` may be the length of the shorter text. ``same_text``: the caller knows the texts to be equal and only
     their tokens to differ.
     """
-    d = Difference(a, b, offset, same_text)
+    d = FirstDifference(a, b, offset, same_text)
     found = next((found for recogniser in REGISTRY if (found := recogniser(d))), None) or _other(d)
     known = client_habits.known(found.kind, found.field, a, b, d.offset)
-    return Recognised(
+    return RecognisedDifference(
         kind=found.kind,
         field=found.field,
         a=shown(found.a),
@@ -247,12 +249,12 @@ def recognise(a: Prompt, b: Prompt, offset: int, same_text: bool = False) -> Rec
     )
 
 
-def _opening(d: Difference) -> bool:
+def _opening(d: FirstDifference) -> bool:
     """Whether the system prompt or the first message behind it is what differs."""
     history = edited_messages.histories(d)
     return history is not None and history.at <= history.heads
 
 
-def _other(d: Difference) -> Recognition:
+def _other(d: FirstDifference) -> Recognition:
     a, b = snippet(d)
     return Recognition("other", a, b, "the texts differ, in a way that has no name here", None, False)

@@ -15,7 +15,7 @@ from cachedoctor.knowledge.texts import sound
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts import request_bodies
 from cachedoctor.prompts.conversations import common_prefix
-from cachedoctor.prompts.prompt import Prompt, Recorded
+from cachedoctor.prompts.prompt import Prompt, RecordedFields
 from cachedoctor.prompts.regular_files import MIB, read_all, read_file
 from cachedoctor.prompts.request_bodies import Builder
 
@@ -340,7 +340,7 @@ def _answered(found: request_bodies.Body, value: Any, name: str, is_moved: bool)
     prompts = request_bodies.prompts_of(found.body, found.kind, name)
     response = value.get("response") if isinstance(value, dict) else None
     told = {key: response[key] for key in ("usage", "timings") if key in response} if isinstance(response, dict) else {}
-    return _recorded(prompts, Recorded(encoded(told), is_moved=is_moved)) if told else prompts
+    return _recorded(prompts, RecordedFields(encoded(told), is_moved=is_moved)) if told else prompts
 
 
 def _captured(capture: Capture, path: str) -> list[Prompt | None]:
@@ -362,10 +362,10 @@ def _of_captured(one: Captured, note: str, name: str) -> list[Prompt]:
         raise too_deep(name)
     body = request_bodies.find({"endpoint": one.endpoint, "body": one.body})
     prompts = [] if body is None else request_bodies.prompts_of(body.body, body.kind, name)
-    return _recorded(prompts, Recorded(one.answer, one.is_whole, note, is_moved=True))
+    return _recorded(prompts, RecordedFields(one.answer, one.is_whole, note, is_moved=True))
 
 
-def _recorded(prompts: list[Prompt], recorded: Recorded) -> list[Prompt]:
+def _recorded(prompts: list[Prompt], recorded: RecordedFields) -> list[Prompt]:
     """Give each prompt what was recorded beside it; one answer counts no single one of several prompts."""
     if len(prompts) > 1:
         recorded = msgspec.structs.replace(recorded, answer=b"")

@@ -1,7 +1,4 @@
-"""The tokenizer and the chat template that a user gives beside prompts: strangers' files, used in a child process.
-
-What runs there is in ``confined_worker``. A server that is asked for tokens is asked from here.
-"""
+"""The tokenizer and the chat template given beside prompts: untrusted files, or a running llama-server."""
 
 from __future__ import annotations
 
@@ -10,12 +7,48 @@ from typing import Any
 
 import msgspec
 
+from cachedoctor.knowledge.texts import sound
+from cachedoctor.model import CacheDoctorError
+from cachedoctor.prompts.chat import Style, convert
 from cachedoctor.prompts.confined.child import Child
 from cachedoctor.prompts.confined.pipe_messages import bytes_text, text_bytes
 from cachedoctor.prompts.prompt import CHAT, PlacedSpan, Prompt
-from cachedoctor.prompts.served_template import ServedTemplate
-from cachedoctor.prompts.tokenizers import tokenize
-from cachedoctor.prompts.tokenizers.base import Tokenizer, Tokens
+from cachedoctor.prompts.render import marks
+from cachedoctor.prompts.tokenizers import base
+from cachedoctor.prompts.tokenizers.base import TokenArrays, Tokenizer
+from cachedoctor.prompts.tokenizers.server_calls import post
+
+_KEPT = ("chat_template_kwargs", "reasoning_effort", "add_generation_prompt", "tool_choice")
+"""Fields of a body, beside messages and tools, that change what a template writes."""
+
+
+class ServedTemplate:
+    """The chat template of the model that a llama-server has loaded."""
+
+    def __init__(self, url: str) -> None:
+        self._url = f"{url.rstrip('/')}/apply-template"
+
+    def rendered(self, prompt: Prompt, mask_cch: bool) -> Prompt:
+        """Give the prompt as the server renders its body; its places are found by searching its texts.
+
+        Raises:
+            CacheDoctorError: the server cannot be asked, or refuses the body.
+        """
+        body = prompt.body or {}
+        chat = convert(body, prompt.kind, lambda text, _: text, Style(), mask_cch)
+        asked: dict[str, Any] = {"messages": chat.messages} | {name: body[name] for name in _KEPT if name in body}
+        if chat.tools:
+            asked["tools"] = chat.tools
+        try:
+            answer = post(self._url, asked)
+        except CacheDoctorError as error:
+            raise CacheDoctorError(f"{prompt.path}: {error.message}", error.hint) from error
+        found = answer.get("prompt") if isinstance(answer, dict) else None
+        if not isinstance(found, str):
+            raise CacheDoctorError(f"{self._url} answered without a prompt", "is this a llama-server?")
+        text = sound(found)
+        spans = marks.search(text, [(span.place, prompt.text[span.start : span.end]) for span in prompt.spans])
+        return msgspec.structs.replace(prompt, text=text, spans=spans, rendered=True)
 
 
 class ConfinedTokenizer:
@@ -36,13 +69,13 @@ class ConfinedTokenizer:
         self.chat_template: str | None = about["template"]
         self._bos: str | None = about["bos"]
 
-    def encode(self, text: str) -> Tokens:
+    def encode(self, text: str) -> TokenArrays:
         """Tokenise; the text of a special token becomes that token, and no BOS is added."""
         data = memoryview(self._child.ask(self._subject, {"op": "encode"}, text_bytes(text), len(text)).data)
         ids, starts = array("i"), array("i")
         ids.frombytes(data[: len(data) // 2])
         starts.frombytes(data[len(data) // 2 :])
-        return Tokens(ids, starts)
+        return TokenArrays(ids, starts)
 
     def leading(self, text: str) -> int:
         """Tokens that the server puts in front of this prompt: 1 for a BOS that the text does not show, else 0."""
@@ -97,7 +130,7 @@ class ModelFiles:
 
     def _cutter(self, spec: str | None) -> Tokenizer:
         if spec is None:
-            return tokenize.pieces()
+            return base.pieces()
         if spec.startswith(("http://", "https://")):
             from cachedoctor.prompts.tokenizers.server_calls import ServerTokenizer
 

@@ -38,7 +38,7 @@ class PlacedSpan(msgspec.Struct):
     """Path in the request: ``system[0].text``, ``tools[4].function.description``, ``messages[7].content[0].text``."""
 
 
-class Recorded(msgspec.Struct, frozen=True):
+class RecordedFields(msgspec.Struct, frozen=True):
     """What a recording says of a request beside its body."""
 
     answer: bytes = b""
@@ -69,7 +69,7 @@ class Prompt(msgspec.Struct):
     """Slot id, for a slot dump."""
     rendered: bool = False
     """The text is exactly what the model sees (a slot dump, a prompt dump, or rendered by a template)."""
-    recorded: Recorded | None = None
+    recorded: RecordedFields | None = None
     """None where it was not read from a recording that says more."""
 
     @property

@@ -1,7 +1,4 @@
-"""Answers ``cachedoctor diff``: reads the inputs, renders chat bodies, pairs prompts, compares them.
-
-Knows the parts of this room. Knows no output and no argument parser.
-"""
+"""Answers ``cachedoctor diff``: reads the inputs, renders chat bodies, pairs prompts, compares them."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ _OPENING = late(r"<\|[A-Za-z0-9_]{1,40}\|>|<｜[^｜\n]{1,40}｜>|<start_of_turn
 """Special token of a chat template with which a prompt begins."""
 
 
-class Ask(msgspec.Struct):
+class DiffJob(msgspec.Struct):
     """What the user wants."""
 
     tokenizer: str | None = None
@@ -37,7 +34,7 @@ class Ask(msgspec.Struct):
     hash_text: bool = False
 
 
-def answer(path1: str, path2: str | None, ask: Ask) -> list[PromptDiff]:
+def answer(path1: str, path2: str | None, ask: DiffJob) -> list[PromptDiff]:
     """Compare two inputs, or walk through one that holds many prompts; the last answer lists what had no partner.
 
     Raises:
@@ -52,7 +49,7 @@ def answer(path1: str, path2: str | None, ask: Ask) -> list[PromptDiff]:
         files.close()
 
 
-def _answer(path1: str, path2: str | None, ask: Ask, files: ModelFiles) -> list[PromptDiff]:
+def _answer(path1: str, path2: str | None, ask: DiffJob, files: ModelFiles) -> list[PromptDiff]:
     old = _load(path1, ask.slot, reply=True)
     if path2 is None:
         return _walked(old, path1, ask, files)
@@ -63,7 +60,7 @@ def _answer(path1: str, path2: str | None, ask: Ask, files: ModelFiles) -> list[
     return _with_alone(found, [p for p in [*old, *new] if id(p) not in paired], notes_of([*old, *new]), ask, files)
 
 
-def _walked(prompts: list[Prompt], path: str, ask: Ask, files: ModelFiles) -> list[PromptDiff]:
+def _walked(prompts: list[Prompt], path: str, ask: DiffJob, files: ModelFiles) -> list[PromptDiff]:
     """Compare each prompt with the one before it in its conversation."""
     pairs = conversations.walk(prompts)
     if not pairs:
@@ -90,17 +87,17 @@ def earlier_of(before: dict[int, int], index: int) -> list[int]:
     return found
 
 
-def _compared(a: Prompt, b: Prompt, ask: Ask, files: ModelFiles, hashing: bool = True) -> PromptDiff:
+def _compared(a: Prompt, b: Prompt, ask: DiffJob, files: ModelFiles, hashing: bool = True) -> PromptDiff:
     a = _as_asked(a, b)
     for prompt in (a, b):
         check_model(prompt, ask, files.cutter)
-    options = compare_prompts.Options(ask.full, ask.context, ask.build or NEWEST)
+    options = compare_prompts.DiffOptions(ask.full, ask.context, ask.build or NEWEST)
     found = compare_prompts.compare(rendered(a, ask, files), rendered(b, ask, files), files.cutter, options)
     return compare_prompts.hashed(found) if ask.hash_text and hashing else found
 
 
 def _with_alone(
-    found: list[PromptDiff], alone: list[Prompt], notes: list[str], ask: Ask, files: ModelFiles
+    found: list[PromptDiff], alone: list[Prompt], notes: list[str], ask: DiffJob, files: ModelFiles
 ) -> list[PromptDiff]:
     """List the prompts that were compared with none, and what recordings lack, in the last answer."""
     sides = []
@@ -128,7 +125,7 @@ def _load(path: str, slot: int | None, reply: bool = False) -> list[Prompt]:
         raise CacheDoctorError(error.message, "give a readable file, a directory of prompts, or -") from error
 
 
-def check_model(prompt: Prompt, ask: Ask, cutter: Tokenizer) -> None:
+def check_model(prompt: Prompt, ask: DiffJob, cutter: Tokenizer) -> None:
     """Refuse the tokenizer of a model that cannot have seen this prompt: counts that are called exact must be."""
     if cutter.chat_template is None or ask.template or prompt.kind not in ("slots", "prompt-dump"):
         return
@@ -162,7 +159,7 @@ def _pairs(old: list[Prompt], new: list[Prompt], path1: str, path2: str) -> list
     raise CacheDoctorError(f"{path}: holds {len(many)} prompts", hint)
 
 
-def rendered(prompt: Prompt, ask: Ask, files: ModelFiles) -> Prompt:
+def rendered(prompt: Prompt, ask: DiffJob, files: ModelFiles) -> Prompt:
     """Render a chat body with the template that was given, or that the tokenizer's source holds.
 
     One of which parts are missing stays as it is: no template makes of it what the model saw.

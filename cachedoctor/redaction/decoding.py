@@ -26,7 +26,7 @@ _OTHER = "\ufffd"
 """For a byte that is a part of a character: no letter of a key."""
 
 
-class View:
+class DecodedText:
     """A text as it is meant."""
 
     def __init__(self, text: str, at: list[int], original: list[int]) -> None:
@@ -45,7 +45,7 @@ class View:
         return self.place(start), self._original[last + 1] if after == end else self.place(end)
 
 
-def decoded(text: str) -> View | None:
+def decoded(text: str) -> DecodedText | None:
     """Return what ``text`` means where that is another text, else None. Takes time linear in its length."""
     if text.isascii() and not ("\\" in text or "%" in text or "&" in text):
         return None
@@ -67,7 +67,7 @@ def decoded(text: str) -> View | None:
     if not done:
         return None
     parts.append(text[done:])
-    return View("".join(parts), at, original)
+    return DecodedText("".join(parts), at, original)
 
 
 def _meant(found: re.Match[str]) -> str:

@@ -1,8 +1,7 @@
 """Words of a request as they may be shown and recorded: those of the APIs stay, all else becomes a hash.
 
-A client may put a key where a word is expected: into the path, the name of the model, a role. Knows words of the APIs
-of OpenAI, Anthropic, llama-server, vLLM, SGLang and ollama. Names of models have no list: one stays where nothing in
-it can be a key, which is asked more strictly than of other texts.
+A client may put a key where a word is expected: into the path, the name of the model, a role. Names of models have no
+list: one stays where nothing in it can be a key, which is checked more strictly than in other texts.
 """
 
 from __future__ import annotations

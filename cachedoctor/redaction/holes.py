@@ -9,7 +9,7 @@ from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model.bounds import NUMBERS
 from cachedoctor.redaction.known_words import ARCHITECTURES, CHAT_FORMATS, ENDPOINTS, METADATA, METHODS, SAMPLERS, TYPES
-from cachedoctor.redaction.stand_ins import Tokens
+from cachedoctor.redaction.stand_ins import StandInNames
 
 PLAIN = NUMBERS | {"x"}
 """Kinds of holes that hold nothing but a number."""
@@ -146,7 +146,7 @@ _SENTENCE = late(
 )
 
 
-def replaced(message: str, name: str, kind: str, raw: bytes, tokens: Tokens) -> bytes:
+def replaced(message: str, name: str, kind: str, raw: bytes, tokens: StandInNames) -> bytes:
     """Return what stands in the place of ``raw``, the value ``name`` of a message; numbers are not asked for."""
     keep = _KEPT_IN.get((message, name)) or _HOLES_KEPT.get(name)
     if not raw.strip():
@@ -171,7 +171,7 @@ def replaced(message: str, name: str, kind: str, raw: bytes, tokens: Tokens) -> 
     return tokens.give("model" if (message, name) in _MODELS else _TOKEN_OF.get(kind, "text"), raw)
 
 
-def address(raw: bytes, tokens: Tokens) -> bytes:
+def address(raw: bytes, tokens: StandInNames) -> bytes:
     """Replace the host of an address; protocol and port stay."""
     found = _ADDRESS.fullmatch(raw)
     if found is None:
@@ -204,7 +204,7 @@ _CACHED = late(rb"(?:\A| )\d{1,15} \Z")
 """How many tokens of a broken line of TabbyAPI were reused; the line goes on with ``cached tokens``."""
 
 
-def replaced_in_program(name: str, kind: str, raw: bytes, tokens: Tokens) -> bytes:
+def replaced_in_program(name: str, kind: str, raw: bytes, tokens: StandInNames) -> bytes:
     """Return what stands in the place of ``raw``, the value ``name`` of a message; numbers are not asked for."""
     known = _HOLES_PROGRAMS_KEPT.get(name)
     if known is not None and known.fullmatch(raw.strip()):
@@ -214,7 +214,7 @@ def replaced_in_program(name: str, kind: str, raw: bytes, tokens: Tokens) -> byt
     return tokens.give("request" if name in ("id", "tid") else "text", raw)
 
 
-def prefix(raw: bytes, known: frozenset[bytes], tokens: Tokens) -> bytes:
+def prefix(raw: bytes, known: frozenset[bytes], tokens: StandInNames) -> bytes:
     """Write what stands before a message anew: clocks, levels and the ``known`` words of the program stay."""
     count = _CACHED.search(raw)
     if count is not None:
@@ -222,7 +222,7 @@ def prefix(raw: bytes, known: frozenset[bytes], tokens: Tokens) -> bytes:
     return b"".join(_words(raw, known, tokens))
 
 
-def _words(raw: bytes, known: frozenset[bytes], tokens: Tokens) -> Iterator[bytes]:
+def _words(raw: bytes, known: frozenset[bytes], tokens: StandInNames) -> Iterator[bytes]:
     for found in WORD.finditer(raw):
         word = found[0]
         if not word.strip() or word in known or _HARMLESS.fullmatch(word):

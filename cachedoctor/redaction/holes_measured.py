@@ -1,7 +1,4 @@
-"""What becomes of a value in a line of vLLM or SGLang: kept, put into a harmless form, or replaced by a token.
-
-Knows which named values come from a closed vocabulary. Must not know rows or lines.
-"""
+"""What becomes of a value in a line of vLLM or SGLang: kept, put into a harmless form, or replaced by a token."""
 
 from __future__ import annotations
 
@@ -10,22 +7,23 @@ from collections.abc import Callable
 
 from cachedoctor.knowledge.builds import HYBRID, RECURRENT
 from cachedoctor.redaction.holes import address
-from cachedoctor.redaction.known_words import ENDPOINTS, METHODS
-from cachedoctor.redaction.known_words_measured import (
+from cachedoctor.redaction.known_words import (
     ALGORITHMS,
-    ARCHITECTURES,
     BACKENDS,
     CACHES,
     CONNECTORS,
     DEVICES,
+    ENDPOINTS,
     MANAGERS,
+    MEASURED_ARCHITECTURES,
+    METHODS,
     MORE_ENDPOINTS,
     OTHERS,
     PHRASES,
     POLICIES,
     TASKS,
 )
-from cachedoctor.redaction.stand_ins import Tokens
+from cachedoctor.redaction.stand_ins import StandInNames
 
 Keep = Callable[[bytes], "bytes | None"]
 """What of a value may stay; None when it must become a token."""
@@ -36,7 +34,7 @@ _ENDPOINTS = ENDPOINTS | MORE_ENDPOINTS
 
 def architecture(raw: bytes) -> bytes:
     """Keep a known name; of others the family that says how the model remembers."""
-    if raw in ARCHITECTURES:
+    if raw in MEASURED_ARCHITECTURES:
         return raw
     family = max((name for name in _FAMILIES if raw.startswith(name)), key=len, default=b"")
     return family + b"ForCausalLM" if family else _OTHER
@@ -118,7 +116,7 @@ _TOKEN_OF = {
 }  # fmt: skip
 
 
-def replaced(message: str, name: str, raw: bytes, tokens: Tokens) -> bytes:
+def replaced(message: str, name: str, raw: bytes, tokens: StandInNames) -> bytes:
     """Return what stands in the place of ``raw``, the value ``name`` of a message; numbers are not asked for."""
     if not raw.strip():
         return raw
@@ -131,7 +129,7 @@ def replaced(message: str, name: str, raw: bytes, tokens: Tokens) -> bytes:
     return tokens.give(_TOKEN_OF.get(name, "text"), raw) if kept is None else kept
 
 
-def _path(raw: bytes, tokens: Tokens) -> bytes:
+def _path(raw: bytes, tokens: StandInNames) -> bytes:
     """Keep an endpoint, also behind a prefix of the user's own: by its end the server knows what is asked for."""
     path, _, query = raw.partition(b"?")
     beta = b"?beta=true" if query == b"beta=true" else b""

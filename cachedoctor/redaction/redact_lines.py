@@ -10,7 +10,7 @@ from typing import NamedTuple
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.redaction.holes import DIGITS_MAX, PLAIN, replaced
 from cachedoctor.redaction.known_words import FUNCTIONS, HEADER_FIELDS
-from cachedoctor.redaction.stand_ins import Tokens
+from cachedoctor.redaction.stand_ins import StandInNames
 
 BAR = " | "
 OTHER_FIELD = "cc_field"
@@ -39,7 +39,7 @@ class Printed:
                 sample = self._written(before, after, "<text-1>" if lead else "", "<text-2>")
                 self._shapes.setdefault(facts(sample), (before, after, lead))
 
-    def rewrite(self, text: str, tokens: Tokens) -> str:
+    def rewrite(self, text: str, tokens: StandInNames) -> str:
         """Return a text with the same facts that holds nothing of ``text`` but the bar."""
         text = text[:_READ_MAX]
         before, bar, after = text.partition(BAR)
@@ -55,7 +55,7 @@ class Printed:
         return f" {before}{tail}{BAR}{head}{after}"
 
     @staticmethod
-    def _token(text: str, tokens: Tokens) -> str:
+    def _token(text: str, tokens: StandInNames) -> str:
         return tokens.give("text", text.encode("utf-8", "surrogateescape")).decode()
 
 
@@ -98,7 +98,7 @@ class FieldSpan(NamedTuple):
 class LineRedactor:
     """Writes the lines of one log."""
 
-    def __init__(self, tokens: Tokens, printed: Printed, shaped: Callable[[bytes], bool]) -> None:
+    def __init__(self, tokens: StandInNames, printed: Printed, shaped: Callable[[bytes], bool]) -> None:
         """``shaped``: whether a line looks like one of the server to those who take wrappers off."""
         self._tokens = tokens
         self._printed = printed

@@ -1,7 +1,4 @@
-"""What a report may quote: a few tokens of a prompt, and no secret. Every format quotes through this.
-
-Knows which parts of a report, a diff, a comparison, sums and an explained line come from a user. Knows no format.
-"""
+"""What a report may quote: a few tokens of a prompt, and no secret. Every format quotes through this."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Hides what looks like a secret in a quoted text: keys, passwords, mail addresses, names of users in paths.
 
 How secrets look stands in ``hiding/``, as data. A text is read as it is written and as it is meant
-(``decoding.py``); what is hidden is cut out of it as it is written. Knows no report. What it does not know it
+(``decoding.py``); what is hidden is cut out of it as it is written. What it does not know it
 shows; ``cachedoctor redact`` hides whole logs. Patterns are compiled when a text may hold what they look for.
 """
 
@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.redaction import own
-from cachedoctor.redaction.contexts import CONTEXTS, Context, MustBe
-from cachedoctor.redaction.credentials import CREDENTIALS
+from cachedoctor.redaction.credentials import CONTEXTS, CREDENTIALS, Context, MustBe
 from cachedoctor.redaction.decoding import changes, decoded, is_random, is_random_short, is_word
 
 _BAR = late(r" \| ([\w.-]+)", re.ASCII)

@@ -1,4 +1,4 @@
-"""Hides the secrets of two texts that begin alike, where parts of both are shown. Knows regions, no report.
+"""Hides the secrets of two texts that begin alike, where parts of both are shown.
 
 A secret that lies across the end of what is shown, or across the place where the texts part, is hidden in both.
 """
@@ -21,7 +21,7 @@ _INSTEAD = "<key>"
 Span = tuple[int, int]
 
 
-class Pair(NamedTuple):
+class MaskedPair(NamedTuple):
     """What may be shown of two texts."""
 
     a: list[str]
@@ -39,7 +39,7 @@ class Pair(NamedTuple):
         return "".join([*out, text[end:]])
 
 
-def in_both(a: str, b: str, common: int, spans_a: Sequence[Span], spans_b: Sequence[Span]) -> Pair:
+def in_both(a: str, b: str, common: int, spans_a: Sequence[Span], spans_b: Sequence[Span]) -> MaskedPair:
     """Give the spans of two texts as they may be shown.
 
     Args:
@@ -53,7 +53,7 @@ def in_both(a: str, b: str, common: int, spans_a: Sequence[Span], spans_b: Seque
     every_a = merged([*found_a, *(_of_other(region, common, a, b) for region in found_b if region.start < common)])
     every_b = merged([*found_b, *(_of_other(region, common, b, a) for region in found_a if region.start < common)])
     parts = frozenset(_parts(a, found_a)) | frozenset(_parts(b, found_b))
-    pair = Pair([], [], parts)
+    pair = MaskedPair([], [], parts)
     return pair._replace(
         a=[pair.without_parts(_shown(a, every_a, span)) for span in spans_a],
         b=[pair.without_parts(_shown(b, every_b, span)) for span in spans_b],

@@ -16,7 +16,7 @@ _LETTERS = b"ghkpqvwxz"
 _LENGTH = 12
 
 
-class Tokens:
+class StandInNames:
     """Gives ``<path-1>``, ``<path-2>``, ``<host-1>`` ... in the order in which the secrets are met."""
 
     def __init__(self) -> None:

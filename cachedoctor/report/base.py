@@ -1,4 +1,4 @@
-"""What a format is, and the table of all formats. Knows their names; what each writes is known by its module."""
+"""What a format is, and the table of all formats."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 FormatName = Literal["text", "concise", "html", "json", "jsonl", "sarif", "markdown", "github"]
 
 
-class Look(NamedTuple):
+class Appearance(NamedTuple):
     """How text is to be shown on one output."""
 
     width: int = 80
@@ -72,7 +72,7 @@ def format_of(path: str | None, known: Container[str]) -> str | None:
     return found if found in known else None
 
 
-def write(name: FormatName, report: Report, out: IO[bytes], look: Look) -> None:
+def write(name: FormatName, report: Report, out: IO[bytes], look: Appearance) -> None:
     """Write ``report`` in the format ``name``; a format that cannot be written raises before the first byte."""
     from cachedoctor.redaction import sanitize
 

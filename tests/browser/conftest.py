@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from test_html import poisoned
 
 from cachedoctor.model import CheckpointRow, Report, Session
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
 from cachedoctor.report.html import html_report
 from cachedoctor.report.wire.stored import read
 
@@ -90,7 +90,7 @@ def hostile() -> Report:
 
 def _written(path: Path, found: Report) -> Path:
     out = io.BytesIO()
-    html_report.write(found, out, Look())
+    html_report.write(found, out, Appearance())
     path.write_bytes(out.getvalue())
     return path
 

@@ -1,7 +1,4 @@
-"""One fault: how it is made, what cachedoctor must call it, and how its printed remedies are tried one by one.
-
-Knows the steps of a case and what is demanded of each. Knows no particular fault.
-"""
+"""One fault: how it is made, what cachedoctor must call it, and how its printed remedies are tried one by one."""
 
 from __future__ import annotations
 

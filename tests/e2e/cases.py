@@ -1,7 +1,6 @@
 """The faults: a server or client that is set up wrong, the traffic that shows it, and the name it must get.
 
-One entry is one case; adding one is described in docs/e2e.md. Knows no diagnosis but its name, and no remedy but the
-words that a person would have to follow.
+One entry is one case; adding one is described in docs/e2e.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A stand-in for the programs that talk to llama-server: sends conversations, keeps what the server says it reused.
-
-Knows chat requests, the settings of a client, and how long the shared beginning of two prompts is. Knows no log.
-"""
+"""A stand-in for the programs that talk to llama-server: sends conversations, keeps what the server says it reused."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 ``python launch.py LOG OPTION...``: all that the C++ code prints goes to LOG. The options are read by llama.cpp's own
 parser, so one that this build does not know ends the start as it would with llama-server. Ends when its standard input
-ends: a parent that dies takes the server with it. Knows the wheel; knows no case. Runs alone, needs only the wheel.
+ends: a parent that dies takes the server with it. Runs alone, needs only the wheel.
 """
 
 from __future__ import annotations

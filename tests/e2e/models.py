@@ -1,6 +1,6 @@
 """Writes tiny language models with random weights for llama-server: plain attention, sliding window, hybrid, recurrent.
 
-Knows the GGUF format and the tensors of four architectures, and of a vision part. Knows no server and no log. One
+  One
 character of a prompt is one token (the vocabulary holds bytes, and a merge that no text needs), and only digits are
 ever generated: so lengths are counted in characters, and a reply that is sent back is the tokens that were generated.
 """

@@ -1,7 +1,4 @@
-"""Applies what cachedoctor printed, from its JSON report: options, variables, another build, words for the client.
-
-Knows the shape of a remedy. Knows no case: what a placeholder or a word means to a client comes from the case.
-"""
+"""Applies what cachedoctor printed, from its JSON report: options, variables, another build, words for the client."""
 
 from __future__ import annotations
 

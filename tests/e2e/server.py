@@ -1,7 +1,4 @@
-"""A server that lives as long as a ``with`` block, and what can be asked of it; llama-server is one.
-
-Knows processes, ports and HTTP. Knows no case and no diagnosis.
-"""
+"""A server that lives as long as a ``with`` block, and what can be asked of it; llama-server is one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Renders the scripts of ``lint --template`` here and on a real llama-server, with each template of the fixtures.
 
-Exit status 1 where the two differ, but for what ``KNOWN`` lists. Knows no verdict of lint.
+Exit status 1 where the two differ, but for what ``KNOWN`` lists.
 """
 
 from __future__ import annotations

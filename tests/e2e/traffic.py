@@ -1,4 +1,4 @@
-"""What clients send in the cases. Knows conversations; knows no server option and no diagnosis.
+"""What clients send in the cases.
 
 Every function takes a Client and sends through it. A probe's ``expect`` is counted in characters of the messages that
 an earlier request had too, which is their length in tokens without the frames of the template: never too much.

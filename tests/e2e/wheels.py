@@ -1,7 +1,4 @@
-"""Which builds of llama.cpp can be had as a wheel, and where they lie.
-
-Knows pip and the versions of ``xllamacpp``: the number that ends one is the build of llama.cpp. Knows no case.
-"""
+"""Which builds of llama.cpp can be had as a wheel, and where they lie."""
 
 from __future__ import annotations
 

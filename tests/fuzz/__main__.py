@@ -1,4 +1,4 @@
-"""``python -m fuzz [TARGET] [SECONDS]``: long runs, guided by coverage. Knows atheris; knows no reader.
+"""``python -m fuzz [TARGET] [SECONDS]``: long runs, guided by coverage.
 
 ``--random=SEED`` changes seeds at random for so many seconds of CPU time instead, which needs no atheris.
 

@@ -1,4 +1,4 @@
-"""What the proxy holds for any bytes of a head: it passes byte for byte, or is refused. Knows no file."""
+"""What the proxy holds for any bytes of a head: it passes byte for byte, or is refused."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from yarl import URL
 from cachedoctor.live.named_hosts import NamedHosts
 from cachedoctor.live.proxy import relay
 from cachedoctor.live.proxy.connections import LONGEST_LINE, is_writable, passing, went_through
-from cachedoctor.live.proxy.exchange import Asked
+from cachedoctor.live.proxy.exchange import ProxyOptions
 
 _LOOP = asyncio.new_event_loop()
 _UPSTREAM = URL("http://127.0.0.1:9/base/")
-_RELAY = relay.Relay(_UPSTREAM, "cachedoctor-0", Asked(), lambda *_: None)
+_RELAY = relay.Relay(_UPSTREAM, "cachedoctor-0", ProxyOptions(), lambda *_: None)
 _HOSTS = NamedHosts("127.0.0.1")
 _OURS = re.compile(r"[ \t]*(?:localhost\.?|[0-9.]+|\[[0-9a-f:.]+(?:%[^\[\]]*)?\])(?::[0-9]*)?[ \t]*", re.IGNORECASE)
 """Values of Host that are localhost or an address, told in another way than the proxy tells it."""

@@ -18,13 +18,13 @@ from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.event_stream import EventStream
 from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
 from cachedoctor.doctor.redact.redact import Redactor
-from cachedoctor.doctor.tables.events import Listing
+from cachedoctor.doctor.tables.tables import Listing
 from cachedoctor.engines.sglang.messages import ROWS as SGLANG
 from cachedoctor.engines.vllm.messages import ROWS as VLLM
 from cachedoctor.inputs.metrics import dump as dump_spans
 from cachedoctor.inputs.metrics import dumps, responses
 from cachedoctor.model import CacheDoctorError, Report
-from cachedoctor.report.base import FORMATS, Look, write
+from cachedoctor.report.base import FORMATS, Appearance, write
 from cachedoctor.report.wire import stored
 from fuzz import seeds
 
@@ -40,7 +40,7 @@ VALUES = [
 MOST = 16
 """Values planted in one input."""
 _PLACE = re.compile(rb"-?\d+(?:\.\d+)?|(?<=[\"'=])[A-Za-z/][\w./-]{0,60}(?=[\"'])")
-_LOOK = Look(width=80)
+_LOOK = Appearance(width=80)
 
 
 class Base(NamedTuple):

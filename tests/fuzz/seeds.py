@@ -1,4 +1,4 @@
-"""Sound inputs to begin from. Knows the fixtures; knows no target."""
+"""Sound inputs to begin from."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What readers hold for any bytes: nothing raises but the faults that a user can mend, and no cut changes a report.
 
-A target takes bytes and raises ``AssertionError`` or whatever the code raised. Knows neither hypothesis nor atheris.
+A target takes bytes and raises ``AssertionError`` or whatever the code raised.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from cachedoctor.doctor.compare import compare as comparing
 from cachedoctor.doctor.explain.explain import explain as explained
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 from cachedoctor.doctor.fixing import patches
-from cachedoctor.doctor.fixing.fixes import Told, fixes
+from cachedoctor.doctor.fixing.fixes import StartInfo, fixes
 from cachedoctor.doctor.redact.redact import Redactor
-from cachedoctor.doctor.tables.events import Listing
+from cachedoctor.doctor.tables.tables import Listing
 from cachedoctor.inputs.envelope import Unwrapper
 from cachedoctor.inputs.metrics import dump as dump_spans
 from cachedoctor.inputs.metrics import dumps, kv_messages
 from cachedoctor.inputs.metrics import dumps as prometheus_range
 from cachedoctor.inputs.metrics.dump import Dump
 from cachedoctor.inputs.metrics.kv_messages import Blinder
-from cachedoctor.inputs.metrics.responses import Given
+from cachedoctor.inputs.metrics.responses import ResponseFile
 from cachedoctor.inputs.metrics.responses import read as read_responses
 from cachedoctor.inputs.sources.base import SourceError
 from cachedoctor.inputs.sources.unpack import unpacked, utf8
@@ -41,14 +41,14 @@ from cachedoctor.model import CacheDoctorError, KvEvents, PromptDiff, as_typed
 from cachedoctor.model.bounds import MOST as MANY
 from cachedoctor.model.kv_events import KvLine
 from cachedoctor.prompts import compare_prompts, inputs
+from cachedoctor.prompts.confined_worker import from_path
 from cachedoctor.prompts.render import render
 from cachedoctor.prompts.request_bodies import kind_of, prompts_of
-from cachedoctor.prompts.tokenizers import tokenize
-from cachedoctor.prompts.tokenizers.from_path import from_path
+from cachedoctor.prompts.tokenizers import base
 from cachedoctor.redaction import sanitize
-from cachedoctor.report.base import FORMATS, Look, write
+from cachedoctor.report.base import FORMATS, Appearance, write
 from cachedoctor.report.forms import compare_forms, fix_forms
-from cachedoctor.report.launchers.forms import Asked
+from cachedoctor.report.launchers.forms import LaunchRequest
 from cachedoctor.report.text import diff_text, explain_text, text_report
 from cachedoctor.report.text.text_safe import visible
 from cachedoctor.report.wire import diff_v1, line_v1, report_v1, stored
@@ -192,9 +192,9 @@ def _parsed(data: bytes) -> list[inputs.Prompt]:
 def diff(data: bytes) -> None:
     """Two prompts, parted by a NUL, are compared."""
     first, _, second = data.partition(b"\0")
-    cutter = tokenize.pieces()
+    cutter = base.pieces()
     for a, b in zip(_parsed(first)[:3], _parsed(second)[:3], strict=False):
-        found = compare_prompts.compare(a, b, cutter, compare_prompts.Options(full=True))
+        found = compare_prompts.compare(a, b, cutter, compare_prompts.DiffOptions(full=True))
         for answer in (found, compare_prompts.hashed(found)):
             _write_diff(answer)
 
@@ -295,7 +295,7 @@ def responses(data: bytes) -> None:
         assert all(0 <= (answer.cached_tokens or 0) <= answer.prompt_tokens <= MANY for answer in found.answers.each)
 
 
-def _answered(pieces: list[bytes]) -> Given | None:
+def _answered(pieces: list[bytes]) -> ResponseFile | None:
     try:
         return read_responses(pieces, "f")
     except CacheDoctorError as error:
@@ -345,7 +345,7 @@ def launcher(data: bytes) -> None:
     """What starts a server is patched or refused, and a patched one needs no patch; the first line names the file."""
     name, _, text = data.partition(b"\n")
     suffix = next((end for end in (".yaml", ".service") if name.endswith(end.encode())), ".sh")
-    asked = Asked(as_typed("--parallel 4 --cache-ram 256 LLAMA_ARG_CTX_SIZE=5"), low=8672, high=8672)
+    asked = LaunchRequest(as_typed("--parallel 4 --cache-ram 256 LLAMA_ARG_CTX_SIZE=5"), low=8672, high=8672)
     with _file(text, suffix) as path:
         try:
             old = patches.read(str(path)).replace("\r\n", "\n")
@@ -377,13 +377,13 @@ def report(data: bytes) -> None:
         return
     for name in FORMATS:
         out = io.BytesIO()
-        write(name, found, out, Look(width=80))
+        write(name, found, out, Appearance(width=80))
         if name == "text":
             shown(out.getvalue().decode())
-    fix_forms.text(fixes(found.findings, found.sessions, found.inputs, Told("compose")))
+    fix_forms.text(fixes(found.findings, found.sessions, found.inputs, StartInfo("compose")))
     compared = comparing.compare(found, stored.read(text, "report.json"), ("a", "b"))
     if compared is not None:
-        compare_forms.write("markdown", compared, io.BytesIO(), Look(width=80))
+        compare_forms.write("markdown", compared, io.BytesIO(), Appearance(width=80))
 
 
 def one_line(error: CacheDoctorError) -> None:

@@ -13,7 +13,7 @@ from typing import assert_type
 
 import cachedoctor
 from cachedoctor import CacheDoctorError, Finding, First, PromptDiff, Report, RequestRow, Session, Totals
-from cachedoctor.report.base import FormatName, Look, write
+from cachedoctor.report.base import Appearance, FormatName, write
 
 
 def numbers(report: Report) -> None:
@@ -40,7 +40,7 @@ def main(log: str, a: Path, b: Path) -> None:
     numbers(report)
     name: FormatName = "json"
     out = io.BytesIO()
-    write(name, report, out, Look())
+    write(name, report, out, Appearance())
     difference = cachedoctor.diff(a, str(b), full=True)
     assert_type(difference, PromptDiff)
     assert_type(difference.first, First | None)

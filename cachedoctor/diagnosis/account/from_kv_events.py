@@ -32,7 +32,7 @@ _Place = tuple[int, int]
 """Endpoint and rank: an engine with a cache of its own."""
 
 
-class _Block(msgspec.Struct):
+class _StoredBlock(msgspec.Struct):
     parent: str | None
     text: str | None
     whole: bytes | None
@@ -41,7 +41,7 @@ class _Block(msgspec.Struct):
     """Tokens; 0 of one that was removed and never seen stored."""
 
 
-class _Engine(msgspec.Struct):
+class _EngineBlocks(msgspec.Struct):
     """What one engine has."""
 
     state: dict[str, str] = msgspec.field(default_factory=dict)
@@ -61,8 +61,8 @@ class KvFold:
     def __init__(self, path: str, most: int = MAX_KNOWN) -> None:
         self.sums = KvEvents(path)
         self._most = most
-        self._engines: dict[_Place, _Engine] = {}
-        self._blocks: dict[str, _Block] = {}
+        self._engines: dict[_Place, _EngineBlocks] = {}
+        self._blocks: dict[str, _StoredBlock] = {}
         """By id, the one unused for longest first."""
         self._texts: Counter[str | bytes] = Counter()
         """Blocks with this text, and with this text and all before it."""
@@ -90,7 +90,7 @@ class KvFold:
         place = message.source, message.rank or 0
         engine = self._engines.get(place)
         if engine is None:
-            engine = self._engines[place] = _Engine()
+            engine = self._engines[place] = _EngineBlocks()
             sums.late |= message.number > 0
         elif message.number <= engine.last:
             if message.time <= engine.time:
@@ -112,16 +112,16 @@ class KvFold:
             else:
                 self._stored(engine, event)
 
-    def _removed(self, engine: _Engine, event: RemovedBlocks) -> None:
+    def _removed(self, engine: _EngineBlocks, event: RemovedBlocks) -> None:
         for one in event.ids:
             known = self._blocks.get(one)
             if known is None:  # stored before the recording began
-                self._remember(one, _Block(None, None, None, 0))
+                self._remember(one, _StoredBlock(None, None, None, 0))
             elif engine.state.get(one) == _THERE:
                 self.sums.removed += known.size
             engine.state[one] = _GONE
 
-    def _stored(self, engine: _Engine, event: StoredBlocks) -> None:
+    def _stored(self, engine: _EngineBlocks, event: StoredBlocks) -> None:
         sums = self.sums
         self._groups.add(event.group)
         parent, unknown = event.parent, len(event.texts) != len(event.ids)
@@ -137,17 +137,17 @@ class KvFold:
             engine.state[one] = _THERE
             parent = one
 
-    def _block(self, parent: str | None, text: str | None, size: int) -> _Block:
+    def _block(self, parent: str | None, text: str | None, size: int) -> _StoredBlock:
         before = b"" if parent is None else self._blocks[parent].whole if parent in self._blocks else None
-        return _Block(parent, text, None if text is None or before is None else _chained(before, text), size)
+        return _StoredBlock(parent, text, None if text is None or before is None else _chained(before, text), size)
 
-    def _new(self, block: _Block) -> str:
+    def _new(self, block: _StoredBlock) -> str:
         """Row of a block that is seen for the first time."""
         if block.whole is not None and block.whole in self._texts:
             return "salted"
         return "changed" if block.text in self._texts else "new"
 
-    def _remember(self, one: str, block: _Block) -> None:
+    def _remember(self, one: str, block: _StoredBlock) -> None:
         self._blocks[one] = block
         self._texts.update(_texts(block))
         if len(self._blocks) > self._most:
@@ -157,7 +157,7 @@ class KvFold:
                 engine.state.pop(oldest, None)
             self.sums.forgotten += 1
 
-    def _let_go(self, one: str) -> _Block | None:
+    def _let_go(self, one: str) -> _StoredBlock | None:
         """Take out a block; other ones may have its text."""
         block = self._blocks.pop(one, None)
         for text in _texts(block) if block is not None else ():
@@ -167,7 +167,7 @@ class KvFold:
         return block
 
 
-def _texts(block: _Block) -> list[str | bytes]:
+def _texts(block: _StoredBlock) -> list[str | bytes]:
     return [text for text in (block.text, block.whole) if text is not None]
 
 

@@ -246,7 +246,7 @@ LEAST = 256
 """Tokens: shorter prompts have one length by chance."""
 
 
-class _Seen(msgspec.Struct, gc=False):
+class _LastOfLength(msgspec.Struct, gc=False):
     """The request that computed a prompt of some length last."""
 
     slot: int
@@ -270,7 +270,7 @@ class _Length(msgspec.Struct, gc=False):
 class SameLengths(msgspec.Struct):
     """What one life of a server computed at once, by length of the prompts."""
 
-    recent: dict[int, _Seen] = msgspec.field(default_factory=dict)
+    recent: dict[int, _LastOfLength] = msgspec.field(default_factory=dict)
     lengths: dict[int, _Length] = msgspec.field(default_factory=dict)
     last: dict[int, int] = msgspec.field(default_factory=dict)
     """Length of the last prompt of a conversation, for as many of them."""
@@ -285,7 +285,7 @@ class SameLengths(msgspec.Struct):
         if before is not None and before.first_line == r.first_line:
             self.recent[length] = before
             return
-        self.recent[length] = _Seen(r.slot, r.first_line, r.last_line, processed)
+        self.recent[length] = _LastOfLength(r.slot, r.first_line, r.last_line, processed)
         if len(self.recent) > RECENT:
             del self.recent[next(iter(self.recent))]
         if before is None:

@@ -12,7 +12,7 @@ import msgspec
 
 from cachedoctor.diagnosis.account.asking import asker
 from cachedoctor.diagnosis.account.from_numbers import Placed, SameLengths, begins_alike, place, written_anew
-from cachedoctor.model import (  # fmt: skip
+from cachedoctor.model import (
     Account,
     AccountEntry,
     AccountRow,
@@ -45,7 +45,7 @@ def _open(row: AccountRow, code: str | None) -> bool:
     return row in ("undecided", "unexplained") or (row == "server" and code is None)
 
 
-class Cell(msgspec.Struct, gc=False):
+class RowSums(msgspec.Struct, gc=False):
     """What requests have in one row."""
 
     tokens: int = 0
@@ -57,7 +57,7 @@ class Sum(msgspec.Struct):
 
     requests: int = 0
     not_placed: int = 0
-    cells: dict[tuple[AccountRow, str | None], Cell] = msgspec.field(default_factory=dict)
+    cells: dict[tuple[AccountRow, str | None], RowSums] = msgspec.field(default_factory=dict)
     """By row, and code of the rule that says why."""
 
     def add(self, placed: list[Placed], sign: int) -> None:
@@ -69,7 +69,7 @@ class Sum(msgspec.Struct):
         for row, code, tokens in placed:
             cell = self.cells.get((row, code))
             if cell is None:
-                cell = self.cells[row, code] = Cell()
+                cell = self.cells[row, code] = RowSums()
             cell.tokens += sign * tokens
             cell.requests += sign
 
@@ -78,7 +78,7 @@ class Sum(msgspec.Struct):
         self.requests += sign * more.requests
         self.not_placed += sign * more.not_placed
         for key, found in more.cells.items():
-            cell = self.cells.setdefault(key, Cell())
+            cell = self.cells.setdefault(key, RowSums())
             cell.tokens += sign * found.tokens
             cell.requests += sign * found.requests
 
@@ -175,7 +175,7 @@ def _displaced(r: Request) -> bool:
     return r.outcome == "reused" and r.held_thread not in (None, r.thread)
 
 
-class Server(msgspec.Struct):
+class RunAccounts(msgspec.Struct):
     """The accounts of one life of a server. Every request stands in one of them, and with its client besides."""
 
     rest: Sum = msgspec.field(default_factory=Sum)
@@ -193,7 +193,7 @@ class Server(msgspec.Struct):
             whole.merge(found)
         return whole
 
-    def merge(self, more: Server, requests: int) -> None:
+    def merge(self, more: RunAccounts, requests: int) -> None:
         """Count the requests of another part; so many came before it."""
         self.rest.merge(more.rest)
         for thread, found in more.conversations.items():
@@ -209,7 +209,7 @@ class Server(msgspec.Struct):
 class Ledger(msgspec.Struct):
     """Takes every request when it is judged, and takes back those that are judged anew."""
 
-    servers: dict[int, Server] = msgspec.field(default_factory=dict)
+    servers: dict[int, RunAccounts] = msgspec.field(default_factory=dict)
     """By session."""
     clients: dict[ClientName, Sum] = msgspec.field(default_factory=dict)
     """By who sent them, over all servers; ``KEPT`` at most, and the others together."""
@@ -236,12 +236,12 @@ class Ledger(msgspec.Struct):
             server.worst = Worst(left, r.index, r.marks.get("select") or r.marks["start"])
         return placed
 
-    def _begin(self, session: int) -> Server:
+    def _begin(self, session: int) -> RunAccounts:
         self.kept += 1
-        self.servers[session] = server = Server()
+        self.servers[session] = server = RunAccounts()
         return server
 
-    def _first_of(self, server: Server, thread: int | None) -> Sum:
+    def _first_of(self, server: RunAccounts, thread: int | None) -> Sum:
         """Begin the account of a conversation, if one more is kept."""
         if thread is None or self.kept >= KEPT:
             return server.rest
@@ -279,7 +279,7 @@ class Ledger(msgspec.Struct):
     def merge(self, more: Ledger, requests: int, sessions: int) -> None:
         """Take the ledger of a later part of the logs; so many requests and sessions came before that part."""
         for session, server in more.servers.items():
-            self.servers.setdefault(session + sessions, Server()).merge(server, requests)
+            self.servers.setdefault(session + sessions, RunAccounts()).merge(server, requests)
         for name, found in more.clients.items():
             self._of_client(name).merge(found)
         self.kept += more.kept
@@ -317,19 +317,19 @@ class Ledger(msgspec.Struct):
         for session, server in sorted(self.servers.items()):
             of_server = server.whole()
             whole.merge(of_server)
-            servers.append(_Entry("server", session, of_server))
+            servers.append(_OwnedAccount("server", session, of_server))
             conversations += [
-                _Entry("conversation", session, found, thread) for thread, found in server.conversations.items()
+                _OwnedAccount("conversation", session, found, thread) for thread, found in server.conversations.items()
             ]
         shown = [entry for entry in servers if entry.sum.counts]
         if shown:
-            shown.insert(0, _Entry("log", None, whole))
+            shown.insert(0, _OwnedAccount("log", None, whole))
         for entries in (conversations, clients):
             entries.sort(key=lambda entry: (-_again(entry.sum), entry.session, entry.thread, entry.client))
             shown += [entry for entry in entries if entry.sum.counts][:SHOWN]
         return [_account(entry, names) for entry in shown]
 
-    def _clients(self, recent: Iterable[tuple[Judged, list[Placed]]]) -> list[_Entry]:
+    def _clients(self, recent: Iterable[tuple[Judged, list[Placed]]]) -> list[_OwnedAccount]:
         """The accounts of all clients, with the requests that are not counted for them yet."""
         found: dict[tuple[int, str], Sum] = {}
         for session, server in self.servers.items():
@@ -340,7 +340,7 @@ class Ledger(msgspec.Struct):
             r = judged.request
             if r.seen.asked.client is not None and r.parent is None:
                 found.setdefault((r.session, r.seen.asked.client), Sum()).add(placed, 1)
-        return [_Entry("client", session, one, client=client) for (session, client), one in found.items()]
+        return [_OwnedAccount("client", session, one, client=client) for (session, client), one in found.items()]
 
     def by_client(
         self,
@@ -388,7 +388,7 @@ class Ledger(msgspec.Struct):
         return rest
 
 
-class _Entry(NamedTuple):
+class _OwnedAccount(NamedTuple):
     """An account, and whose it is."""
 
     scope: Scope
@@ -403,7 +403,7 @@ def _again(found: Sum) -> int:
     return found.of() - found.of("reused", "new")
 
 
-def _account(entry: _Entry, names: Mapping[str, str]) -> Account:
+def _account(entry: _OwnedAccount, names: Mapping[str, str]) -> Account:
     found = entry.sum
     return Account(
         entry.scope, entry.session, entry.thread, entry.client,

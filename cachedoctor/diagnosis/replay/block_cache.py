@@ -210,7 +210,7 @@ def serve(
     return [served for served in found if served is not None]
 
 
-class _Running(NamedTuple):
+class _BlockRequest(NamedTuple):
     blocks: list[BlockName]
     """In the order of the prompt and its reply, states among them."""
     unnamed: int
@@ -224,7 +224,7 @@ class BlockServer:
         # One block of the pool stands for those that are left out, and is never given to a request.
         room = None if settings.tokens is None else max(1, settings.tokens // settings.block - 1)
         self._cache = BlockCache(room)
-        self._running: dict[int, _Running] = {}
+        self._running: dict[int, _BlockRequest] = {}
 
     @property
     def crowded(self) -> bool:
@@ -252,7 +252,7 @@ class BlockServer:
         # States lie in the same pool; those that a request starts from are touched by it, too.
         held: list[BlockName] = [*blocks, *(state for state in kept if state is not None)]
         held += [state for state in used if state is not None and state not in kept]
-        running = _Running(held, 1 if _written(sent) % size else 0)
+        running = _BlockRequest(held, 1 if _written(sent) % size else 0)
         self._running[request] = running
         self._cache.hold(running.blocks, running.unnamed)
         return hit * size

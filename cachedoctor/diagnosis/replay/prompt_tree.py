@@ -1,4 +1,4 @@
-"""Every prompt that was ever sent is a path in one radix tree. Knows tokens, no text and no server."""
+"""Every prompt that was ever sent is a path in one radix tree."""
 
 from __future__ import annotations
 

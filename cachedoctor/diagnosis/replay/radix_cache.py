@@ -79,7 +79,7 @@ def serve(
     return [served for served in found if served is not None]
 
 
-class _Running(NamedTuple):
+class _RadixRequest(NamedTuple):
     last: _Node
     sent: SentPrompt
     own: int
@@ -95,7 +95,7 @@ class RadixServer:
         self._settings = settings
         self._page = settings.page * _TOKEN
         self._roots: dict[str, _Node] = {}
-        self._running: dict[int, _Running] = {}
+        self._running: dict[int, _RadixRequest] = {}
         self._clock = 0
         self._kept = 0
         self._own = 0
@@ -116,7 +116,7 @@ class RadixServer:
         last = self._insert(sent.key, text)
         self._lock(last, 1)
         own = length % self._settings.page + len(sent.reply)
-        self._running[request] = _Running(last, sent, own)
+        self._running[request] = _RadixRequest(last, sent, own)
         self._own += own
         self._make_room()
         return reused

@@ -1,4 +1,4 @@
-"""What was asked of a server, in order, apart from what the server made of it. Knows no log and no body."""
+"""What was asked of a server, in order, apart from what the server made of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
 
 
-class Asked(msgspec.Struct, frozen=True, gc=False):
+class TimedRequest(msgspec.Struct, frozen=True, gc=False):
     """One request. Moments are places in the order of what happened to the server; equal ones end before they start."""
 
     prompt: int
@@ -66,7 +66,7 @@ class Ideal(NamedTuple):
 class Traffic:
     """Requests in the order in which they started, and the tree that all their prompts and contents are in."""
 
-    def __init__(self, tree: PromptTree, asked: Sequence[Asked], happened: Sequence[Happened] = ()) -> None:
+    def __init__(self, tree: PromptTree, asked: Sequence[TimedRequest], happened: Sequence[Happened] = ()) -> None:
         """Take what was asked; ``asked`` is ordered by ``started``."""
         self.tree = tree
         self.asked = asked

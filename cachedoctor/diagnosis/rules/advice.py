@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from cachedoctor.knowledge import clients, launchers, log_levels, server_options
+from cachedoctor.knowledge import clients, cmdline, log_levels, server_options
 from cachedoctor.knowledge.server_options import Option, by_build, lacking, name_for
 from cachedoctor.model import Advice, OptionChange, Remedy, Session, as_typed, option_rows
 
@@ -120,8 +120,8 @@ def slot_options(session: Session, count: int) -> tuple[list[OptionChange], str]
         keep = name_for(server_options.KV_UNIFIED, *span(session)) or "--kv-unified"
         changes = [*as_typed(f"--parallel {count}"), OptionChange(keep)]
         return changes, "The slots share the context (unified KV), so raise --ctx-size if it gets full."
-    if session.launcher in launchers.FIXED_LOG:
-        name, size = launchers.FIXED_LOG[session.launcher], launchers.LM_STUDIO["ctx_size"]
+    if session.launcher in cmdline.FIXED_LOG:
+        name, size = cmdline.FIXED_LOG[session.launcher], cmdline.LM_STUDIO["ctx_size"]
         changes = as_typed(f"--parallel {count}")
         return changes, f"{name} does not say whether they divide its {size}: give it more if prompts no longer fit."
     if each:
@@ -253,8 +253,8 @@ def needs_cmdline(session: Session) -> tuple[str, str] | None:
     if session.given:
         return None
     missing = "the command line of the server was not given"
-    if session.launcher in launchers.FIXED_LOG:
-        name = launchers.FIXED_LOG[session.launcher]
+    if session.launcher in cmdline.FIXED_LOG:
+        name = cmdline.FIXED_LOG[session.launcher]
         return missing, f"{name} shows none: look through the parameters of llama.cpp in its load parameters yourself"
     return (
         missing,
@@ -273,8 +273,8 @@ def show_text(session: Session, *, compared: bool = True) -> Remedy:
         return Remedy(words, purpose="look")
     if "text" in session.shows and session.at_least(10809) is False:
         return Remedy("The log has the text that changed: its lines old: and new: at these requests.")
-    if session.launcher in launchers.FIXED_LOG:
-        return Remedy(f"To see the text that changed: {_PROMPTS_SHOWN}", launchers.LM_STUDIO_PROMPTS, purpose="look")
+    if session.launcher in cmdline.FIXED_LOG:
+        return Remedy(f"To see the text that changed: {_PROMPTS_SHOWN}", cmdline.LM_STUDIO_PROMPTS, purpose="look")
     words, changes = _show_text(session)
     return Remedy(f"To see the text that changed: {words}", options=changes, purpose="look")
 
@@ -289,29 +289,29 @@ def _show_text(session: Session) -> tuple[str, list[OptionChange]]:
 
 def _of_launcher(session: Session, words: str) -> str:
     """Name what is to be started anew."""
-    starts = launchers.HANDS_ON.get(session.launcher) if session.launcher is not None else None
+    starts = cmdline.HANDS_ON.get(session.launcher) if session.launcher is not None else None
     return words if starts is None else words.replace("restart llama-server", f"restart {starts}")
 
 
 def show_accounting(session: Session) -> tuple[str, list[OptionChange]]:
     """Words and options that make this build log prompt length, reuse and checkpoints."""
-    if session.launcher in launchers.FIXED_LOG:
-        return f"{launchers.FIXED_LOG[session.launcher]} has no setting for what llama.cpp logs", []
+    if session.launcher in cmdline.FIXED_LOG:
+        return f"{cmdline.FIXED_LOG[session.launcher]} has no setting for what llama.cpp logs", []
     words, changes = log_levels.show_accounting(*span(session))
     return _of_launcher(session, words), changes
 
 
 def see_more(session: Session) -> Remedy:
     """How to see more in the next log."""
-    if session.launcher in launchers.FIXED_LOG:
-        return Remedy(f"To see what changed. {_PROMPTS_SHOWN}", launchers.LM_STUDIO_PROMPTS, purpose="look")
+    if session.launcher in cmdline.FIXED_LOG:
+        return Remedy(f"To see what changed. {_PROMPTS_SHOWN}", cmdline.LM_STUDIO_PROMPTS, purpose="look")
     found = restart(session, {"accounting", "text", "prompts"})
     return Remedy(f"To see more in the next log. {found.text}", options=found.options, purpose="look")
 
 
 def cheapest_first(session: Session, remedies: Sequence[Remedy]) -> list[Remedy]:
     """Put settings of clients in front where nothing can be asked of the server's log."""
-    if session.launcher not in launchers.FIXED_LOG:
+    if session.launcher not in cmdline.FIXED_LOG:
         return list(remedies)
     return sorted(remedies, key=lambda remedy: not remedy.settings)
 
@@ -327,8 +327,8 @@ def needs_text(session: Session) -> tuple[str, str] | None:
     if "text" in session.shows or session.setting("prompts_given"):
         return None
     missing = "the log shows no text of the prompts (no old: / new: lines)"
-    if session.launcher in launchers.FIXED_LOG:
-        return missing, "\n".join([_PROMPTS_SHOWN.rstrip("."), *launchers.LM_STUDIO_PROMPTS])
+    if session.launcher in cmdline.FIXED_LOG:
+        return missing, "\n".join([_PROMPTS_SHOWN.rstrip("."), *cmdline.LM_STUDIO_PROMPTS])
     return missing, _rows(_show_text(session))
 
 
@@ -377,8 +377,8 @@ WANTS: dict[object, log_levels.Want] = {
 """What a rule lacks that names one of these as its ``needs``."""
 
 
-def restart(session: Session, wants: set[log_levels.Want]) -> log_levels.Restart:
+def restart(session: Session, wants: set[log_levels.Want]) -> log_levels.LevelRestart:
     """One restart after which the next log shows most of ``wants``; without options where none can be set."""
-    if session.launcher in launchers.FIXED_LOG:
-        return log_levels.Restart([], [], "")
+    if session.launcher in cmdline.FIXED_LOG:
+        return log_levels.LevelRestart([], [], "")
     return log_levels.restart(wants, *span(session))

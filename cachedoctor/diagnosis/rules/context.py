@@ -7,8 +7,8 @@ from typing import Protocol
 
 from cachedoctor.diagnosis.rules.replaying import Replay, agrees, replay, would_reuse
 from cachedoctor.diagnosis.rules.setup import Setup
-from cachedoctor.model import First, Judged, Options, PromptDiff, Request, Server
-from cachedoctor.model.options import DEFAULTS
+from cachedoctor.model import AnalysisOptions, First, Judged, PromptDiff, Request, Server
+from cachedoctor.model.terms import DEFAULTS
 
 LONG = 1000
 """Tokens: a common prefix of this length is long, whatever the prompt."""
@@ -55,7 +55,7 @@ class RuleContext:
         slot_before: Request | None,
         threads: int,
         steals: int,
-        options: Options = DEFAULTS,
+        options: AnalysisOptions = DEFAULTS,
         difference: PromptDiff | None = None,
         remembered: Remembered | None = None,
     ) -> None:

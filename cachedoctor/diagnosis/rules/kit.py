@@ -21,7 +21,6 @@ from cachedoctor.model import (
     Confidence,
     Dropped,
     First,
-    Given,
     Incident,
     IncidentName,
     Mark,
@@ -92,7 +91,7 @@ class Proof(msgspec.Struct):
     """The prompts themselves, when they were given."""
 
 
-class Group(msgspec.Struct):
+class MatchGroup(msgspec.Struct):
     """The matches of one rule with one key: what a finding is made of."""
 
     session: Session
@@ -206,7 +205,7 @@ class RequestRule(Rule):
     """Cheap: asked about every request with one of these signs."""
     prove: Prove
     """Lines and numbers; asked where the match may become the worst of its finding."""
-    say: Callable[[Group], FindingText]
+    say: Callable[[MatchGroup], FindingText]
     """Asked when a report is made."""
     on: tuple[SignName, ...] = ("loss",)
     """Asked about requests with one of these signs."""
@@ -255,7 +254,7 @@ def rule(
     summary: str,
     decide: Callable[[RuleContext], Match | None],
     prove: Prove,
-    say: Callable[[Group], FindingText],
+    say: Callable[[MatchGroup], FindingText],
     *,
     on: tuple[SignName, ...] = ("loss",),
     unless: tuple[str, ...] = (),
@@ -382,7 +381,7 @@ def length(request: Request, field: str) -> str:
     return n(low) if low == high else f"about {n((low + high) / 2)}"
 
 
-def recomputed(group: Group) -> str:
+def recomputed(group: MatchGroup) -> str:
     """Write the tokens of a finding, or the bounds that the log leaves them."""
     if group.at_most <= group.tokens:
         return f"{n(group.tokens)} tokens recomputed"

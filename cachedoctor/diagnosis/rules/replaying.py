@@ -1,6 +1,6 @@
 """Replays the decision that a server took on a request: what its build had to reuse, given what the log says it held.
 
-Knows which field of a request or of facts carries which number of the decision. Does not look at what was
+Does not look at what was
 really reused: that is what the answer is compared with.
 """
 
@@ -10,7 +10,7 @@ import msgspec
 
 from cachedoctor.diagnosis.rules.setup import PRINTS_CHECKS, Setup
 from cachedoctor.knowledge import decision
-from cachedoctor.knowledge.decision import Decision, Held, Saved
+from cachedoctor.knowledge.decision import Decision, HeldState, Saved
 from cachedoctor.model import Request
 
 ROUNDING = 64
@@ -167,7 +167,7 @@ def _decide(request: Request, setup: Setup, build: int, common: int) -> Decision
     return decision.decide(build, _held(request, setup, build, common), common, new, projector)
 
 
-def _held(request: Request, setup: Setup, build: int, common: int) -> Held:
+def _held(request: Request, setup: Setup, build: int, common: int) -> HeldState:
     """What the slot held; a printed search, or its absence, stands for numbers that only decide about a search."""
     visible, tokens = shown(request, setup), request.held_tokens
     memory, window = _memory(request, setup, build)
@@ -175,7 +175,7 @@ def _held(request: Request, setup: Setup, build: int, common: int) -> Held:
     if memory in ("attention", "full"):
         # even a full-size memory holds no more than its window when it came back from RAM
         begins = oldest or (common if memory == "full" and searched(request) else 0)
-        return Held("attention", common + 1 if tokens is None else tokens, begins, window=window)
+        return HeldState("attention", common + 1 if tokens is None else tokens, begins, window=window)
     if tokens is None:
         if not visible:
             raise _LacksError("slot_length")
@@ -187,7 +187,7 @@ def _held(request: Request, setup: Setup, build: int, common: int) -> Held:
         if not visible:
             raise _LacksError("oldest_position")
         oldest = common if searched(request) else -1
-    return Held(memory, tokens, oldest, _saved(request, setup, build), window)
+    return HeldState(memory, tokens, oldest, _saved(request, setup, build), window)
 
 
 def _memory(request: Request, setup: Setup, build: int) -> tuple[str, int]:

@@ -22,7 +22,7 @@ Verdict = Literal["changed", "salted", "nothing", "parted", "shared"]
 """``parted``: they part early, and whether they repeat anything behind it is not known."""
 
 
-class Shared(NamedTuple):
+class SharedVerdict(NamedTuple):
     """A verdict."""
 
     verdict: Verdict
@@ -37,12 +37,12 @@ class Shared(NamedTuple):
         return self.verdict != "shared"
 
 
-def judged(session: Session) -> Shared | None:
+def judged(session: Session) -> SharedVerdict | None:
     """Return the verdict; None where nothing was given or logged, or where it is neither early nor late."""
     return given(session) or _logged(session)
 
 
-def given(session: Session) -> Shared | None:
+def given(session: Session) -> SharedVerdict | None:
     """Return the verdict of the bodies that were given."""
     sent = session.sent
     if sent is None or not sent.size:
@@ -53,20 +53,20 @@ def given(session: Session) -> Shared | None:
         return _salted(sent)
     begin = f"of the text of {n(sent.bodies)} request bodies that were given, {_percent(sent.share(sent.shared))} stands at the same place in one before"
     if sent.share(sent.shared) < WORTH:
-        return Shared("nothing", f"{begin}, and next to nothing of it anywhere else", _NOTHING, [])
-    return Shared("shared", begin, "", [])
+        return SharedVerdict("nothing", f"{begin}, and next to nothing of it anywhere else", _NOTHING, [])
+    return SharedVerdict("shared", begin, "", [])
 
 
-def _changed(sent: SentBodies) -> Shared:
+def _changed(sent: SentBodies) -> SharedVerdict:
     worst = sent.worst
     said = (
         f"{n(sent.changed)} of {n(sent.bodies)} request bodies that were given repeat text of an earlier one behind a difference: "
         f"{_percent(sent.share(sent.repeated))} of all prompt text{_first(worst.first if worst is not None else None)}"
     )
-    return Shared("changed", said, _why(worst), _remedies(worst), worst)
+    return SharedVerdict("changed", said, _why(worst), _remedies(worst), worst)
 
 
-def _salted(sent: SentBodies) -> Shared:
+def _salted(sent: SentBodies) -> SharedVerdict:
     said = (
         f"{n(sent.bodies)} request bodies that were given carry {n(sent.salts)} different salts (cache_salt, extra_key), which keep "
         f"{_percent(sent.share(sent.salted))} of their text apart that stands at the same place"
@@ -78,7 +78,7 @@ def _salted(sent: SentBodies) -> Shared:
     fix = Remedy(
         "Send one salt for all requests that may know of each other, such as those of one user or team, not one for each request."
     )
-    return Shared("salted", said, why, [fix])
+    return SharedVerdict("salted", said, why, [fix])
 
 
 def _percent(share: float) -> str:
@@ -109,7 +109,7 @@ def _remedies(difference: PromptDiff | None) -> list[Remedy]:
     ]
 
 
-def _logged(session: Session) -> Shared | None:
+def _logged(session: Session) -> SharedVerdict | None:
     known = [
         a
         for answers in session.answers
@@ -123,11 +123,13 @@ def _logged(session: Session) -> Shared | None:
     early = sum(share < _EARLY for share in shares)
     if 2 * early > len(known):
         said = f"{n(early)} of {n(len(known))} prompts in the log share less than {_EARLY:.0%} of their text with any before them"
-        return Shared("parted", said, f"A cached prefix ends at the first token that differs. {_NOTHING}", [_SEE])
+        return SharedVerdict(
+            "parted", said, f"A cached prefix ends at the first token that differs. {_NOTHING}", [_SEE]
+        )
     late = sum(share >= _LATE for share in shares)
     if 2 * late > len(known):
         said = f"{n(late)} of {n(len(known))} prompts in the log share half of their text or more with one before them"
-        return Shared("shared", said, "", [])
+        return SharedVerdict("shared", said, "", [])
     return None
 
 

@@ -30,14 +30,14 @@ from cachedoctor.knowledge.cmdline import is_for
 from cachedoctor.knowledge.texts import base_name
 from cachedoctor.model import (
     SEVERITY_ORDER,
+    AnalysisOptions,
     CacheSample,
     ClientName,
     Finding,
     Fix,
-    Given,
+    GivenOption,
     InputInfo,
     Judged,
-    Options,
     PrefillBatch,
     Report,
     Request,
@@ -48,8 +48,8 @@ from cachedoctor.model import (
     Totals,
 )
 from cachedoctor.model.log_lines import LogFile
-from cachedoctor.model.options import DEFAULTS
 from cachedoctor.model.row import read_rows
+from cachedoctor.model.terms import DEFAULTS
 from cachedoctor.report.wire.report_v1 import encode_request, encode_row
 from cachedoctor.report.words.traffic_words import LLAMA
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.listener import Listener
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts, TextTurn
-    from cachedoctor.doctor.fixing.fixes import Told
+    from cachedoctor.doctor.fixing.fixes import StartInfo
     from cachedoctor.model import Launcher
 
 _UNDECIDED = 4
@@ -71,13 +71,13 @@ class Analyzer:
         self,
         build: int | None = None,
         prompts: GivenPrompts | None = None,
-        given: list[Given] | None = None,
+        given: list[GivenOption] | None = None,
         *,
         keeps_requests: bool = True,
         listener: Listener | None = None,
-        options: Options = DEFAULTS,
+        options: AnalysisOptions = DEFAULTS,
         extras: ExtraInputs | None = None,
-        told: Told | None = None,
+        told: StartInfo | None = None,
     ) -> None:
         """Begin without an input.
 
@@ -497,7 +497,7 @@ class Analyzer:
 
 
 def _fixes(
-    findings: list[Finding], sessions: Sequence[Session], inputs: Sequence[InputInfo], told: Told | None
+    findings: list[Finding], sessions: Sequence[Session], inputs: Sequence[InputInfo], told: StartInfo | None
 ) -> list[Fix]:
     """What mends the findings; the launchers are imported where there is something to mend."""
     if not findings:

@@ -9,7 +9,7 @@ from typing import IO
 
 import msgspec
 
-from cachedoctor.doctor.fixing.fixes import Told, fixes
+from cachedoctor.doctor.fixing.fixes import StartInfo, fixes
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError, Filtered, Finding, Report, RequestLines, RequestRow
 
@@ -28,7 +28,7 @@ _NOTHING = 3
 """Exit status: nothing could be checked."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class RequestFilter(msgspec.Struct, frozen=True):
     """What the user asked for; the empty one shows all."""
 
     tasks: tuple[int, ...] = ()
@@ -39,7 +39,7 @@ class Wanted(msgspec.Struct, frozen=True):
     """The same; the second, minute or day that it names is shown to its end."""
 
     def __bool__(self) -> bool:
-        return self != Wanted()
+        return self != RequestFilter()
 
     def check(self) -> None:
         """Refuse a time that cannot be read, before a log is.
@@ -65,7 +65,7 @@ def _is_time(text: str) -> bool:
     return True
 
 
-def filtered(report: Report, wanted: Wanted) -> Report:
+def filtered(report: Report, wanted: RequestFilter) -> Report:
     """Return a report of the same log that shows only the requests that are wanted, and their findings.
 
     Raises:
@@ -142,7 +142,7 @@ class _Found:
 class _Choice:
     """Says of a request whether it is wanted."""
 
-    def __init__(self, report: Report, wanted: Wanted) -> None:
+    def __init__(self, report: Report, wanted: RequestFilter) -> None:
         wanted.check()
         self._wanted = wanted
         self.timeless = 0
@@ -284,7 +284,7 @@ class _Chosen:
             out.write(b",\n" * (number > 0) + line)
 
 
-def shown_part(report: Report, wanted: Wanted | None, told: Told | None) -> Report:
+def shown_part(report: Report, wanted: RequestFilter | None, told: StartInfo | None) -> Report:
     """Return the report with the requests that are wanted, and with the fixes of their findings.
 
     Raises:

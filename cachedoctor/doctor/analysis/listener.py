@@ -7,7 +7,7 @@ import msgspec
 from cachedoctor.diagnosis.account.ledger import Ledger
 from cachedoctor.doctor.analysis.spool import Spool
 from cachedoctor.doctor.analysis.sums import Reuse, Slowest, Sums
-from cachedoctor.doctor.findings.groups import Groups
+from cachedoctor.doctor.findings.groups import FindingGroups
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.model import CacheSample, Finding, InputInfo, Judged, PrefillBatch, Session
 
@@ -45,7 +45,7 @@ class Shard(msgspec.Struct):
     reuse: Reuse
     requests: int
     """How many; as JSON they stand in a file of their own."""
-    groups: Groups
+    groups: FindingGroups
     doubtful: int
     """Requests that lost tokens, or of which the log does not tell."""
     crashed: dict[str, str]

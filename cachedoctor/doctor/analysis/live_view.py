@@ -8,18 +8,18 @@ from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.listener import Listener
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.llamacpp.slot import Slot
-from cachedoctor.engines.llamacpp.tracker import Progress, Tracker, advance
+from cachedoctor.engines.llamacpp.tracker import TaskProgress, Tracker, advance
 from cachedoctor.model import (
     CacheSample,
     Finding,
     InputInfo,
     Judged,
+    LiveView,
     MeasuredView,
     PrefillBatch,
     ServerView,
     Session,
     SlotView,
-    View,
 )
 from cachedoctor.report.words.traffic_words import LLAMA
 
@@ -42,7 +42,7 @@ class Observer(Listener):
     def __init__(self) -> None:
         super().__init__()
         self._info = InputInfo("")
-        self._progress: dict[_Place, Progress] = {}
+        self._progress: dict[_Place, TaskProgress] = {}
         self._last: dict[_Place, Judged] = {}
         self._sessions: dict[int, Session] = {}
         """Those with measurements."""
@@ -76,11 +76,11 @@ class Observer(Listener):
             if before is None or before.request.index <= one.request.index:
                 _put(self._last, place, one)
 
-    def view(self, analyzer: Analyzer) -> View:
+    def view(self, analyzer: Analyzer) -> LiveView:
         """Say how things stand."""
         measured = [MeasuredView(session, self._parts(index)) for index, session in sorted(self._latest().items())]
         servers = [self._server(tracker) for tracker in analyzer.trackers if tracker.session.seen or not measured]
-        return View(self._info, servers, analyzer.totals(), analyzer.standing(ended=False), measured)
+        return LiveView(self._info, servers, analyzer.totals(), analyzer.standing(ended=False), measured)
 
     def _latest(self) -> dict[int, Session]:
         """The last life of each server."""
@@ -106,7 +106,7 @@ class Observer(Listener):
             return SlotView(number, "idle" if idle else "unknown", last=last)
         request, progress = state.open, self._progress.get(place)
         if progress is None or progress.task != request.task:
-            progress = Progress(request.task)
+            progress = TaskProgress(request.task)
         timed = request.processed_tokens is not None
         replies = progress.generated is not None or timed
         computes = progress.tokens is not None or progress.share is not None

@@ -26,8 +26,8 @@ from cachedoctor.engines.llamacpp.startup import RESTART_MARKS
 from cachedoctor.inputs.sources.base import SourceError, Told, unheard
 from cachedoctor.inputs.sources.file import FileSpan, SpanSource, is_stream, open_log, plain_size
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.model import CacheDoctorError, Given, Options
-from cachedoctor.model.options import DEFAULTS
+from cachedoctor.model import AnalysisOptions, CacheDoctorError, GivenOption
+from cachedoctor.model.terms import DEFAULTS
 
 LEAST = 4 << 20
 """Bytes of a part; a smaller one is read faster than a process is started."""
@@ -119,11 +119,11 @@ class Terms(msgspec.Struct, frozen=True):
     """How every part is analysed."""
 
     build: int | None
-    given: list[Given]
+    given: list[GivenOption]
     keeps_requests: bool
     max_unpacked: int
     """Bytes that each input may unpack to."""
-    options: Options = DEFAULTS
+    options: AnalysisOptions = DEFAULTS
 
 
 class _Unit(msgspec.Struct, frozen=True):

@@ -5,8 +5,7 @@ stands behind such a line without one, or with one that does not go on, belongs 
 clock goes on; so does whatever has a wrapper that the line had not. Such lines are emptied, so that all others keep
 their numbers, and those that looked like lines of a server are counted. Lines with a clock that does not go on wait for
 one that does: only without one a killed or suspended server wrote them. Where the line that begins a text has no
-clock, a line with one belongs to the text; of the others nothing tells for sure: they are counted and read. Knows the
-order of stored lines; reads no message.
+clock, a line with one belongs to the text; of the others nothing tells for sure: they are counted and read.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from cachedoctor.inputs.sources.generations import in_time_order
 from cachedoctor.inputs.sources.unpack import MAX_BYTES
 from cachedoctor.knowledge.engines import ENGINES
 from cachedoctor.knowledge.texts import base_name
-from cachedoctor.model import Given, Options, Report
+from cachedoctor.model import AnalysisOptions, GivenOption, Report
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
@@ -161,7 +161,7 @@ def analyze_paths(
         CacheDoctorError: a rule is unknown, or what lies beside the logs cannot be used.
     """
     names.refuse_unknown([*(select or ()), *ignore])
-    options = Options(ignored=names.switched_off(select, ignore))
+    options = AnalysisOptions(ignored=names.switched_off(select, ignore))
     extras = read_extra_inputs(beside.metrics, beside.responses, kv_events=beside.kv_events)
     analyzer = Analyzer(build, _prompts(beside), _given(beside), options=options, extras=extras)
     errors = feed_all(analyzer, paths)
@@ -198,7 +198,7 @@ def _prompts(beside: Beside) -> GivenPrompts | None:
     return GivenPrompts(list(beside.prompts), beside.tokenizer, beside.template)
 
 
-def _given(beside: Beside) -> list[Given]:
+def _given(beside: Beside) -> list[GivenOption]:
     if beside.cmdline is None:
         return []
     from cachedoctor.knowledge.cmdline import engine_of, parse

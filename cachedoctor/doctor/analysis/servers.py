@@ -14,7 +14,7 @@ import msgspec
 from cachedoctor.doctor.catalogues import catalogue, fork_lines, fork_words, single_lines
 from cachedoctor.doctor.faults import Faults, Server
 from cachedoctor.engines.catalogue.base import Event
-from cachedoctor.engines.catalogue.scanner import Plan, Scanner, SingleScanner
+from cachedoctor.engines.catalogue.scanner import Scanner, ScanPlan, SingleScanner
 from cachedoctor.engines.detect import ENGINES, written_by
 from cachedoctor.engines.engine_record import Engine, Found, Row
 from cachedoctor.engines.engine_record import Tracker as StatsTracker
@@ -35,7 +35,7 @@ _TOGETHER = 64
 """Finished requests that are examined together."""
 
 
-class _Step(NamedTuple):
+class _ServerStep(NamedTuple):
     """An event, and the function that takes it."""
 
     line: int
@@ -212,7 +212,7 @@ class Servers:
     def _find_fork(self, segment: Segment, new: set[str]) -> tuple[Segment | None, Segment | None]:
         for engine in ENGINES:
             if engine.fork and engine.name in new and (found := engine.looks.search(segment.data)) is not None:
-                lines, words = Scanner(fork_lines(), of_fork(self._plan)), Scanner(fork_words(), Plan(WORDS))
+                lines, words = Scanner(fork_lines(), of_fork(self._plan)), Scanner(fork_words(), ScanPlan(WORDS))
                 self._forks[segment.origin] = _Fork(engine, lines, words)
                 return _divided(segment, found)
         return segment, None
@@ -221,13 +221,15 @@ class Servers:
         """The same, its lines counted from the first file of the log on: their numbers say what came before what."""
         return segment.behind(self._files[-1].before) if self._files[-1].before else segment
 
-    def _mended(self, segments: list[Segment], *, fork: bool = False) -> tuple[list[Segment], list[Iterator[_Step]]]:
+    def _mended(
+        self, segments: list[Segment], *, fork: bool = False
+    ) -> tuple[list[Segment], list[Iterator[_ServerStep]]]:
         """All segments of an excerpt as the scanner reads them, and the events that only a lenient reader gives."""
         from cachedoctor.engines.llamacpp.excerpts import ExcerptReader
 
         reader = ExcerptReader(fork_lines(), of_fork(self._plan)) if fork else ExcerptReader(catalogue(), self._plan)
         excerpts = [reader.read(segment) for segment in segments]
-        partly: list[Iterator[_Step]] = []
+        partly: list[Iterator[_ServerStep]] = []
         for excerpt in excerpts:
             origin = excerpt.segment.origin
             if excerpt.mended:
@@ -239,7 +241,7 @@ class Servers:
             partly.append(self._steps((LLAMA, origin), events, take, before))
         return [excerpt.segment for excerpt in excerpts], partly if any(e.events for e in excerpts) else []
 
-    def _read_stats(self, before: list[Segment], behind: list[Segment], new: set[str]) -> list[Iterator[_Step]]:
+    def _read_stats(self, before: list[Segment], behind: list[Segment], new: set[str]) -> list[Iterator[_ServerStep]]:
         """Read the lines of engines that log statistics; none where only llama-server wrote."""
         found = [
             (engine, rest)
@@ -259,14 +261,14 @@ class Servers:
         found = engine.looks.search(segment.data) if engine.name in new else None
         return None if found is None else _divided(segment, found)[1]
 
-    def _steps_of_stats(self, engine: Engine, segment: Segment) -> Iterator[_Step]:
+    def _steps_of_stats(self, engine: Engine, segment: Segment) -> Iterator[_ServerStep]:
         server, key = self._stats_of(engine, segment.origin), (engine.name, segment.origin)
         take = self._taking(key, partial(self._feed_stats, server.tracker, segment.origin))
         yield from self._steps(key, server.scanner.scan(segment), take)
         if server.tracker.session is not None:
             server.tracker.session.last_line = max(server.tracker.session.last_line, server.scanner.last_line)
 
-    def _read_forks(self, segments: list[Segment], excerpt: bool) -> list[Iterator[_Step]]:
+    def _read_forks(self, segments: list[Segment], excerpt: bool) -> list[Iterator[_ServerStep]]:
         """Read the lines of forks, for their requests."""
         mended, found = self._mended(segments, fork=True) if excerpt and segments else (segments, [])
         for segment, read in zip(segments, mended, strict=True):
@@ -276,27 +278,27 @@ class Servers:
                 found.append(self._steps((LLAMA, origin), scanner.scan(self._counted_on(part)), take, before))
         return found
 
-    def _read_llama(self, segment: Segment) -> Iterator[_Step]:
+    def _read_llama(self, segment: Segment) -> Iterator[_ServerStep]:
         origin, before = segment.origin, self._files[-1].before
         scanner, tell = self._scanner(origin), partial(self._tell, origin)
         take = self._taking((LLAMA, origin), partial(self._feed, origin))
         try:
             for event in scanner.scan(segment):
                 if isinstance(scanner, SingleScanner) and scanner.is_extra:
-                    yield _Step(event.line - before, tell, event)
+                    yield _ServerStep(event.line - before, tell, event)
                     continue
                 # lines of others stand in between: only one by one are the requests of all counted in their order
                 torn = event.row is None and event.lines[-1] - event.lines[0] >= len(event.lines)
                 for part in scanner.singly(event) if torn else (event,):
-                    yield _Step(part.line - before, take, part)
+                    yield _ServerStep(part.line - before, take, part)
         except Exception as error:  # one server must not end the run
             self._give_up((LLAMA, origin), error)
 
-    def _steps(self, server: Server, events: Iterable[Event], take: _Feed, before: int = 0) -> Iterator[_Step]:
+    def _steps(self, server: Server, events: Iterable[Event], take: _Feed, before: int = 0) -> Iterator[_ServerStep]:
         """Give the events of a server one by one; ``before``: lines of the log before its open file."""
         try:
             for event in events:
-                yield _Step(event.line - before, take, event)
+                yield _ServerStep(event.line - before, take, event)
         except Exception as error:  # one server must not end the run
             self._give_up(server, error)
 

@@ -6,7 +6,7 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from cachedoctor.knowledge import cmdline
-from cachedoctor.model import Given, Request, Session, Setting
+from cachedoctor.model import GivenOption, Request, Session, Setting
 from cachedoctor.report.words.traffic_words import LLAMA
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _KEPT = 64
 """Conversations remembered per session, as the tracker remembers them; and sessions."""
 
 
-def add_cmdline_facts(session: Session, given: list[Given]) -> None:
+def add_cmdline_facts(session: Session, given: list[GivenOption]) -> None:
     """Take the options of the command line as facts without a line; lines of the log replace them."""
     session.given = given
     for name, value in cmdline.settings(given).items():
@@ -64,7 +64,7 @@ _LATEST = 16
 class Sessions:
     """Makes sessions, and knows them all."""
 
-    def __init__(self, given: list[Given]) -> None:
+    def __init__(self, given: list[GivenOption]) -> None:
         """``given``: options of the command line that started llama-server."""
         self._given = given
         self.issue: Issue | None = None

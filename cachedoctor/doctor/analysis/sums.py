@@ -6,7 +6,7 @@ import msgspec
 
 from cachedoctor.diagnosis.account.from_numbers import place
 from cachedoctor.model import Judged, Request, Session, SlotReuse, SlowTurn, Totals
-from cachedoctor.model.options import MIN_PROMPT_TOKENS
+from cachedoctor.model.terms import MIN_PROMPT_TOKENS
 
 _JUDGED = frozenset({"cold", "reused", "partial", "reprocessed", "failed"})
 """Outcomes of which the log tells what was possible, and what was done; not that the client went away."""
@@ -155,7 +155,7 @@ SLOTS = 8
 """Slots with cells of their own; those with higher numbers, however many, share one more row."""
 
 
-class Series(msgspec.Struct):
+class SlotSeries(msgspec.Struct):
     """The requests of one slot, in the order in which they finished."""
 
     requests: int = 0
@@ -181,15 +181,15 @@ class Series(msgspec.Struct):
             self.cached[at] += cached
 
 
-class Life(msgspec.Struct):
+class RunSlots(msgspec.Struct):
     """The slots of one life of a server process."""
 
     session: int
     requests: int = 0
-    slots: dict[int, Series] = msgspec.field(default_factory=dict)
+    slots: dict[int, SlotSeries] = msgspec.field(default_factory=dict)
     """By number; ``SLOTS`` stands for all from there on."""
 
-    def busier(self, other: Life) -> bool:
+    def busier(self, other: RunSlots) -> bool:
         """Whether it is the one to show; of two alike the earlier is."""
         return (self.requests, -self.session) > (other.requests, -other.session)
 
@@ -197,8 +197,8 @@ class Life(msgspec.Struct):
 class Reuse(msgspec.Struct):
     """Counts the requests of every life of a server that goes on, and keeps the busiest of those that are over."""
 
-    best: Life | None = None
-    going: dict[int, Life] = msgspec.field(default_factory=dict)
+    best: RunSlots | None = None
+    going: dict[int, RunSlots] = msgspec.field(default_factory=dict)
     """By session."""
     servers: dict[tuple[str, str | None], int] = msgspec.field(default_factory=dict)
     """Session that goes on, by path and origin."""
@@ -214,20 +214,20 @@ class Reuse(msgspec.Struct):
         number = request.slot if 0 <= request.slot < SLOTS else SLOTS
         series = life.slots.get(number)
         if series is None:
-            series = life.slots[number] = Series()
+            series = life.slots[number] = SlotSeries()
         prompt, cached = request.prompt_tokens, request.cached_tokens
         if prompt is None or cached is None:
             series.add(0, 0)
         else:
             series.add(prompt, cached)
 
-    def _begin(self, session: Session) -> Life:
+    def _begin(self, session: Session) -> RunSlots:
         server = (session.path, session.origin)
         before = self.servers.get(server)
         if before is not None:
             self._end(before)
         self.servers[server] = session.index
-        life = self.going[session.index] = Life(session.index)
+        life = self.going[session.index] = RunSlots(session.index)
         return life
 
     def _end(self, session: int) -> None:
@@ -260,6 +260,6 @@ class Reuse(msgspec.Struct):
         return [_row(best.session, number, best.slots[number]) for number in sorted(best.slots)]
 
 
-def _row(session: int, number: int, series: Series) -> SlotReuse:
+def _row(session: int, number: int, series: SlotSeries) -> SlotReuse:
     cells = [pair if pair[0] > 0 else None for pair in zip(series.prompt, series.cached, strict=True)]
     return SlotReuse(session, number if number < SLOTS else None, series.requests, series.step, cells)

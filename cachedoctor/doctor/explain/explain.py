@@ -1,25 +1,166 @@
-"""Explains single lines of a log: unwrapped, recognised, every part in words, with the builds that print them.
-
-Knows every stage that a line passes, and the words of llama-server; those of engines with versions stand in
-``versioned``.
-"""
+"""Explains single lines of a log: unwrapped, recognised, every part in words, with the builds that print them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from cachedoctor.doctor.analysis.intake import Intake
-from cachedoctor.doctor.explain import versioned
-from cachedoctor.doctor.explain.versioned import field_reading as reading_of
-from cachedoctor.doctor.explain.versioned import text, wording
-from cachedoctor.engines.catalogue.base import Message
-from cachedoctor.engines.catalogue.logger import Vocabulary
+from cachedoctor.engines.catalogue.base import HOLE, Message, as_pairs
+from cachedoctor.engines.catalogue.logger import Field, Vocabulary
 from cachedoctor.engines.catalogue.reading import LineReading, RowMatch, nearest, read, read_logged
+from cachedoctor.engines.detect import ENGINES
 from cachedoctor.engines.llamacpp.fields import MEANINGS, PARTS, field
 from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.engines.llamacpp.tracker import PLAN
 from cachedoctor.knowledge import builds, log_levels
-from cachedoctor.model import Explanation, Level, Line, Part, Wording
+from cachedoctor.knowledge.late_patterns import late
+from cachedoctor.model import Explanation, Level, Line, Part, Reading, Wording
+
+_LABEL = late(r"(?:^|[,(|] ?)([A-Za-z_][\w.]*(?:\(\))?) ?= ?$")
+"""The name that a message prints before a value, ``task.n_tokens = ``; several words are no name."""
+_NUMBER = late(r"-?\d{1,15}(?:\.\d{1,15})?(?=$|%|x$| reqs$| tokens(?:/s)?$)")
+"""A number and how pairs print its unit."""
+
+
+def field_reading(row: Message, name: str, raw: bytes | None, known: Field | None) -> Reading:
+    """Put a field into words.
+
+    Raises:
+        LookupError: nothing describes it; the tables of an engine are complete.
+    """
+    if known is None:
+        raise LookupError(f"{row.id}.{name} has no description")
+    value = None if raw is None else text(raw).strip()
+    return Reading(name, _label(row, name), value, known.unit, known.meaning, _here(known, value))
+
+
+def paired(name: str, value: str, known: Field | None) -> Reading:
+    """Put a pair that the line itself names into words; newer versions print pairs that are not known."""
+    if known is None:
+        return Reading(name, name, value, "", "not known: no version that was looked at prints it")
+    return Reading(name, name, value, known.unit, known.meaning, _here(known, value))
+
+
+def wording(row: Message) -> str:
+    """Return the message with its fields by name, ``new prompt, n_ctx_slot = <n_ctx_slot>``."""
+    return HOLE.sub(r"<\1>", row.template)
+
+
+def text(raw: bytes) -> str:
+    """Decode what a line prints."""
+    return raw.decode("utf-8", "replace")
+
+
+def _here(known: Field, value: str | None) -> str:
+    said = ""
+    for special, words in known.special.items():
+        if value and _is(value, special):
+            said = words
+    return said
+
+
+def _is(value: str, special: float) -> bool:
+    found = _NUMBER.match(value)
+    try:
+        return float(found[0] if found is not None else value) == special
+    except ValueError:
+        return False
+
+
+def _label(row: Message, name: str) -> str:
+    """Return the name that the line prints before the value; that of the catalogue when it prints none."""
+    for hole in HOLE.finditer(row.template):
+        if hole[1] == name:
+            before = row.template[: hole.start()]
+            printed = _LABEL.search(before[before.rfind("}") + 1 :])
+            return printed[1] if printed else name
+    return name
+
+
+_LEVELS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "D": "DEBUG", "P": "error text"}
+"""By the letters of rows; the words are those of Python's logging."""
+
+
+def engine_vocabularies() -> list[Vocabulary]:
+    """Import the words of all engines that have some."""
+    return [engine.words() for engine in ENGINES if engine.words is not None]
+
+
+def likely_rows(body: bytes) -> list[Vocabulary]:
+    """Return the words of the engines for which a line looks at first sight."""
+    return [engine.words() for engine in ENGINES if engine.words is not None and engine.looks.search(body) is not None]
+
+
+def explanation(
+    words: Vocabulary, found: RowMatch, reading: LineReading, origin: str | None, body: bytes, undecided: bool
+) -> Explanation:
+    """Put one reading of a line into words."""
+    row = found.row
+    same = [r for r in words.rows if r.id == row.id and r is not row and r.component == row.component]
+    return Explanation(
+        engine=words.engine,
+        program=words.programs[row.component],
+        message=row.id,
+        meaning=words.meanings[row.id],
+        text=text(body[found.start :]),
+        origin=origin,
+        parts=_parts_versioned(words, reading),
+        fields=list(_fields(words, found)),
+        first=row.first,
+        last=row.last,
+        builds=_versions(words, row),
+        levels=_levels_versioned(words, row),
+        analyzed=True,
+        sample=row.sample,
+        others=[Wording(r.first, r.last, wording(r)) for r in same],
+        cut=reading.cut,
+        undecided=undecided,
+        more=text(found.more),
+    )
+
+
+def _parts_versioned(words: Vocabulary, reading: LineReading) -> list[Part]:
+    out = []
+    if reading.unknown.strip():
+        out.append(Part(text(reading.unknown).strip(), "no prefix that is known; left aside"))
+    out.extend(Part(text(raw), words.parts(name, raw)) for name, raw in reading.prefix.items())
+    return out
+
+
+def _fields(words: Vocabulary, found: RowMatch) -> Iterator[Reading]:
+    kinds = dict(HOLE.findall(found.row.template))
+    for name, raw in found.fields:
+        pairs = as_pairs(raw) if kinds[name] == "pairs" and raw is not None else {}
+        for printed, value in pairs.items():
+            yield paired(printed, value, words.pair(found.row.id, printed))
+        if not pairs:
+            yield field_reading(found.row, name, raw, words.field(found.row.id, name))
+
+
+def _versions(words: Vocabulary, row: Message) -> str:
+    """Words for the versions in which a wording was seen."""
+    first, last = (Explanation.version(number) for number in (row.first, row.last))
+    seen = f"seen in {first}" if first == last else f"seen in {first} to {last}"
+    newest = max(_known(words, row))
+    return seen + (" (newer versions were not looked at)" if row.last == newest else "")
+
+
+def _known(words: Vocabulary, row: Message) -> list[int]:
+    """Versions of the program that rows mention, in order."""
+    known = {number for r in words.rows if r.component == row.component for number in (r.first, r.last)}
+    return sorted(known)
+
+
+def _levels_versioned(words: Vocabulary, row: Message) -> list[Level]:
+    begins = [max(int(part[1:]), row.first) for part in row.levels.split()]
+    known = [number for number in _known(words, row) if number <= row.last]
+    out = []
+    for part, (begin, end) in zip(row.levels.split(), pairwise([*begins, row.last + 1]), strict=True):
+        last = max((number for number in known if begin <= number < end), default=begin)
+        out.append(Level(begin, last, _LEVELS[part[0]], words.shown(row, part[0])))
+    return out
+
 
 _NAMED_MAX = 3
 """A cut line that fits more messages than this says nothing."""
@@ -41,11 +182,9 @@ def explain(data: bytes) -> Iterator[Line]:
 
 def _line(number: int, origin: str | None, body: bytes) -> Line:
     reading = read(ROWS, body)
-    likely = versioned.likely(body)
+    likely = likely_rows(body)
     if not reading.clean and (likely or not reading.found):
-        found = _logged(likely, origin, body) or (
-            [] if reading.found else _logged(versioned.vocabularies(), origin, body)
-        )
+        found = _logged(likely, origin, body) or ([] if reading.found else _logged(engine_vocabularies(), origin, body))
         if found:
             return Line(number, text(body), found)
     if not _named(reading):
@@ -64,7 +203,7 @@ def _logged(vocabularies: Iterable[Vocabulary], origin: str | None, body: bytes)
     if any(reading.clean for _, reading in readings):
         readings = [(words, reading) for words, reading in readings if reading.clean]
     return [
-        versioned.explanation(words, found, reading, origin, body, rest)
+        explanation(words, found, reading, origin, body, rest)
         for words, reading in readings
         for found, rest in _chosen(reading)
     ]
@@ -75,7 +214,7 @@ def _nearest(body: bytes) -> str:
     own = nearest(ROWS, body)
     return max(
         own,
-        *(nearest(known.rows, body, known.prefix(body)[1]) for known in versioned.vocabularies()),
+        *(nearest(known.rows, body, known.prefix(body)[1]) for known in engine_vocabularies()),
         key=lambda n: n[0],
     )[1]
 
@@ -99,12 +238,12 @@ def _explanation(
         meaning=MEANINGS[row.id],
         text=text(body[found.start :]),
         origin=origin,
-        parts=_parts(reading),
-        fields=[reading_of(row, name, raw, field(row.id, name)) for name, raw in found.fields],
+        parts=_parts_explain(reading),
+        fields=[field_reading(row, name, raw, field(row.id, name)) for name, raw in found.fields],
         first=row.first,
         last=row.last,
         builds=_builds(row.first, row.last),
-        levels=_levels(row),
+        levels=_levels_explain(row),
         analyzed=row.id in PLAN.wanted,
         sample=row.sample,
         others=[Wording(r.first, r.last, wording(r)) for r in ROWS if r.id == row.id and r is not row],
@@ -114,7 +253,7 @@ def _explanation(
     )
 
 
-def _parts(reading: LineReading) -> list[Part]:
+def _parts_explain(reading: LineReading) -> list[Part]:
     out = []
     for name, raw in reading.prefix.items():
         key = {"level": text(raw).replace("T", "I"), "component": text(raw)}.get(name, name)
@@ -146,7 +285,7 @@ def _builds(first: int, last: int) -> str:
     return f"{seen} ({', '.join(notes)})" if notes else seen
 
 
-def _levels(row: Message) -> list[Level]:
+def _levels_explain(row: Message) -> list[Level]:
     if row.component == "client":
         return [Level(row.first, row.last, "no log line", "text of a client, pasted or printed in a prompt")]
     return [

@@ -13,7 +13,7 @@ from cachedoctor.doctor.scratch import printable
 from cachedoctor.inputs.captures import recognise
 from cachedoctor.inputs.metrics import dump, dumps, kv_messages, responses
 from cachedoctor.inputs.metrics.dump import Dump
-from cachedoctor.inputs.metrics.responses import Given
+from cachedoctor.inputs.metrics.responses import ResponseFile
 from cachedoctor.inputs.sources.base import Source
 from cachedoctor.knowledge.engines import ENGINES, METRICS_OF_LLAMA, in_blocks
 from cachedoctor.knowledge.late_patterns import late
@@ -22,22 +22,22 @@ from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.regular_files import open_file
 
 
-class Counts(NamedTuple):
+class ServerCounts(NamedTuple):
     """Counts of the server; None is unknown."""
 
     prompt_tokens: int | None
     cached_tokens: int | None
 
 
-_UNKNOWN = Counts(None, None)
+_UNKNOWN = ServerCounts(None, None)
 
 
-def of_prompt(prompt: Prompt) -> Counts:
+def of_prompt(prompt: Prompt) -> ServerCounts:
     """Read the answer that was recorded with a prompt."""
     if prompt.recorded is None or not prompt.recorded.answer:
         return _UNKNOWN
     found = responses.of_answer(prompt.recorded.answer)
-    return _UNKNOWN if found is None else Counts(found.prompt_tokens, found.cached_tokens)
+    return _UNKNOWN if found is None else ServerCounts(found.prompt_tokens, found.cached_tokens)
 
 
 MAX_DUMP = 64 * 1024 * 1024
@@ -71,7 +71,7 @@ class ExtraInputs(msgspec.Struct):
 
     lives: list[list[list[Counters]]] = msgspec.field(default_factory=list)
     """Of each server its lives, the last life last."""
-    given: list[Given] = msgspec.field(default_factory=list)
+    given: list[ResponseFile] = msgspec.field(default_factory=list)
     kv_events: list[KvEvents] = msgspec.field(default_factory=list)
 
 
@@ -229,7 +229,7 @@ def _counted_by(life: list[Counters], logged: list[Session], rivals: int) -> Ses
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _answered_by(given: Given, servers: list[Session]) -> Session | None:
+def _answered_by(given: ResponseFile, servers: list[Session]) -> Session | None:
     fitting = [s for s in servers if given.engine in (None, s.engine)]
     if len(fitting) > 1:
         fitting = [s for s in fitting if _same_model(s.model, given.model)]

@@ -139,7 +139,7 @@ class GivenPrompts:
 
         A template that fails leaves the bodies as they are, a tokenizer that fails leaves words and signs for tokens.
         """
-        ask = run_diff.Ask(template=template)
+        ask = run_diff.DiffJob(template=template)
         try:
             files = ModelFiles(tokenizer, template)
             prompts = self._rendered(found, files, ask, template or tokenizer or "")
@@ -152,7 +152,7 @@ class GivenPrompts:
             self.faults = [(tokenizer, error)]
             return self._with_files(found, None, template)
 
-    def _rendered(self, found: list[Prompt], files: ModelFiles, ask: run_diff.Ask, path: str) -> list[Prompt]:
+    def _rendered(self, found: list[Prompt], files: ModelFiles, ask: run_diff.DiffJob, path: str) -> list[Prompt]:
         try:
             return [run_diff.rendered(prompt, ask, files) for prompt in found]
         except FailedError as error:
@@ -162,7 +162,7 @@ class GivenPrompts:
     def _compare(self, before: Prompt, prompt: Prompt) -> PromptDiff | None:
         """What changed between two prompts; None when the tokenizer fails."""
         try:
-            found = compare_prompts.compare(before, prompt, self._cutter, compare_prompts.Options())
+            found = compare_prompts.compare(before, prompt, self._cutter, compare_prompts.DiffOptions())
             if found.first is None or found.first.kind == "appended":  # nothing of the texts will be quoted
                 return msgspec.structs.replace(found, around=None)
             return sanitize.mask(found)

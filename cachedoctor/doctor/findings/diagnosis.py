@@ -12,9 +12,9 @@ import msgspec
 from cachedoctor.diagnosis.rules.kit import (
     AnyRule,
     FindingText,
-    Group,
     InputRule,
     Line,
+    MatchGroup,
     Proof,
     RequestRule,
     RuleContext,
@@ -25,12 +25,13 @@ from cachedoctor.diagnosis.rules.registry import Broken
 from cachedoctor.diagnosis.rules.selection import Plan, signs_of
 from cachedoctor.diagnosis.rules.setup import Setup
 from cachedoctor.doctor.faults import described
-from cachedoctor.doctor.findings.groups import Groups, Key
-from cachedoctor.doctor.findings.history import History
+from cachedoctor.doctor.findings.groups import FindingGroups, Key
+from cachedoctor.doctor.findings.history import FindingHistory
 from cachedoctor.doctor.findings.session_findings import not_evaluated, session_finding, short
 from cachedoctor.model import (
     NO_VERDICT,
     SEVERITY_ORDER,
+    AnalysisOptions,
     Cost,
     Evidence,
     Facts,
@@ -38,16 +39,14 @@ from cachedoctor.model import (
     Judged,
     Mark,
     NotEvaluated,
-    Options,
     PromptDiff,
     Request,
     Session,
     Severity,
     Verdict,
 )
-from cachedoctor.model.options import DEFAULTS
 from cachedoctor.model.signs import MARKS_ALONE
-from cachedoctor.model.terms import OF_INPUT, OF_SLOTS
+from cachedoctor.model.terms import DEFAULTS, OF_INPUT, OF_SLOTS
 
 MAX_SESSIONS = 256
 """Sessions whose requests are remembered; the lives of a server that are over are forgotten at once."""
@@ -60,19 +59,19 @@ _NAMED = 80
 class Diagnosis:
     """Feeds on finished requests; ``findings`` can be asked for at any time."""
 
-    def __init__(self, rules: list[AnyRule], broken: list[Broken], options: Options = DEFAULTS) -> None:
+    def __init__(self, rules: list[AnyRule], broken: list[Broken], options: AnalysisOptions = DEFAULTS) -> None:
         self._rules = rules
         self._options = options
         self._plan = Plan(rules)
         self._broken = broken
         self.failures: dict[str, str] = {}
         """What rules failed with, by code."""
-        self.groups = Groups(options.ignored, self.failures)
+        self.groups = FindingGroups(options.ignored, self.failures)
         self.opened: list[str] = []
         """Codes of findings that are new; for whoever takes them out."""
         self._setup = Setup(Facts(-1, ""))
         """Of the server that was asked for last."""
-        self._memory: dict[int, History] = {}
+        self._memory: dict[int, FindingHistory] = {}
         self._lives: dict[tuple[str, str | None], int] = {}
         """Last session of each server, by path and origin."""
         self._latest: int | None = None
@@ -105,17 +104,17 @@ class Diagnosis:
             self.doubtful += 1
         return self._ask(request, session, memory, difference)
 
-    def merge(self, groups: Groups, doubtful: int, failures: dict[str, str]) -> None:
+    def merge(self, groups: FindingGroups, doubtful: int, failures: dict[str, str]) -> None:
         """Take what was found in a later part of the logs."""
         self.groups.merge(groups)
         self.doubtful += doubtful
         self.failures.update(failures)
 
-    def _of(self, session: Session) -> History:
+    def _of(self, session: Session) -> FindingHistory:
         """What is remembered of a session; the life before it is forgotten, or else the one unused for longest."""
         if session.index == self._latest:
             return self._memory[session.index]
-        memory = self._memory.pop(session.index) if session.index in self._memory else History()
+        memory = self._memory.pop(session.index) if session.index in self._memory else FindingHistory()
         server = (session.path, session.origin)
         before, self._lives[server] = self._lives.get(server, session.index), session.index
         if before < session.index:
@@ -136,7 +135,7 @@ class Diagnosis:
         self._lives.clear()
         self._latest = None
 
-    def _ask(self, request: Request, session: Session, memory: History, difference: PromptDiff | None) -> Judged:
+    def _ask(self, request: Request, session: Session, memory: FindingHistory, difference: PromptDiff | None) -> Judged:
         thread = request.thread
         if thread is not None and thread not in memory.known:
             memory.known.add(thread)
@@ -174,7 +173,7 @@ class Diagnosis:
             self._setup = Setup(facts)
         return self._setup
 
-    def _fired(self, s: RuleContext, session: Session, memory: History) -> list[str]:
+    def _fired(self, s: RuleContext, session: Session, memory: FindingHistory) -> list[str]:
         """Ask the rules; returns the codes of those that matched."""
         codes: list[str] = []
         for rule, unless, weak_unless, only_with in self._plan.rules(signs_of(s)):
@@ -223,7 +222,7 @@ class Diagnosis:
         found.sort(key=lambda finding: (-SEVERITY_ORDER[finding.severity], -finding.cost.tokens, finding.code))
         return found
 
-    def _say(self, rule: RequestRule, group: Group) -> FindingText | None:
+    def _say(self, rule: RequestRule, group: MatchGroup) -> FindingText | None:
         try:
             return rule.say(group)
         except Exception as error:  # one broken rule must not end the run
@@ -287,7 +286,7 @@ class Diagnosis:
         return not self._options.ignored.issuperset([*self.failures, *(rule.code for rule in self._broken)])
 
 
-def _severity(rule: RequestRule, group: Group, warn_tokens: int) -> Severity:
+def _severity(rule: RequestRule, group: MatchGroup, warn_tokens: int) -> Severity:
     if group.worst.severity is not None:
         return group.worst.severity
     if rule.severity != "by-cost":
@@ -295,7 +294,9 @@ def _severity(rule: RequestRule, group: Group, warn_tokens: int) -> Severity:
     return "warning" if group.tokens >= warn_tokens else "note"
 
 
-def _finding(rule: RequestRule, words: FindingText, group: Group, proof: Proof, key: Key, warn_tokens: int) -> Finding:
+def _finding(
+    rule: RequestRule, words: FindingText, group: MatchGroup, proof: Proof, key: Key, warn_tokens: int
+) -> Finding:
     _, cause, path, origin = key
     worst = [number for _, number in group.top if number not in group.first]
     return Finding(
@@ -329,7 +330,7 @@ def _changed(claim: str, found: PromptDiff | None, count: int) -> str:
     return f"; changed: {where}" if count == 1 else f"; changed in the costliest: {where}"
 
 
-def _cost(group: Group) -> Cost:
+def _cost(group: MatchGroup) -> Cost:
     most = group.at_most if group.at_most > group.tokens else None
     if not group.ns:
         return Cost(group.tokens, None, at_most=most)

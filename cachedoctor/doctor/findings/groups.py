@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cachedoctor.diagnosis.rules.kit import Group, Match, Proof, RequestRule, RuleContext
+from cachedoctor.diagnosis.rules.kit import Match, MatchGroup, Proof, RequestRule, RuleContext
 from cachedoctor.doctor.faults import described
 from cachedoctor.doctor.findings.history import PromptSpeed
 from cachedoctor.model import CONFIDENCE_ORDER, Request, Session
@@ -27,11 +27,11 @@ Key = tuple[str, str, str, str | None]
 """(code, key of the match, path, origin)."""
 
 
-class _Entry(msgspec.Struct):
+class _InputCause(msgspec.Struct):
     """One cause in one input."""
 
     key: Key
-    group: Group | None = None
+    group: MatchGroup | None = None
     """What is final of it."""
     waiting: int = 0
     """Matches that can still be taken back."""
@@ -40,7 +40,7 @@ class _Entry(msgspec.Struct):
 class _Cost(msgspec.Struct):
     """What one rule said of one request."""
 
-    entry: _Entry
+    entry: _InputCause
     rule: RequestRule
     match: Match
     ns: int
@@ -60,7 +60,7 @@ class _Costs(msgspec.Struct):
     costs: list[_Cost] = msgspec.field(default_factory=list)
 
 
-class Groups:
+class FindingGroups:
     """One group per cause and input; state is bounded by the causes, not by the log."""
 
     def __init__(self, ignored: frozenset[str] = frozenset(), failures: dict[str, str] | None = None) -> None:
@@ -72,7 +72,7 @@ class Groups:
         """
         self._ignored = ignored
         self._failures = {} if failures is None else failures
-        self._entries: dict[Key, _Entry] = {}
+        self._entries: dict[Key, _InputCause] = {}
         self._waiting: OrderedDict[int, _Costs] = OrderedDict()
         self._tokens = self._ns = 0
 
@@ -94,7 +94,7 @@ class Groups:
         entry = self._entries.get(key)
         new = entry is None
         if entry is None:
-            entry = self._entries[key] = _Entry(key)
+            entry = self._entries[key] = _InputCause(key)
         entry.waiting += 1
         worse = entry.group is None or _rank(match) > _rank(entry.group.worst)
         ms, at_depth = speed.cost(request, match.tokens)
@@ -110,7 +110,7 @@ class Groups:
             if not entry.waiting and entry.group is None:
                 del self._entries[entry.key]
 
-    def items(self) -> Iterator[tuple[Key, Group]]:
+    def items(self) -> Iterator[tuple[Key, MatchGroup]]:
         """Every group with its key, with what is not final yet."""
         groups = {
             key: _copy(entry.group) if entry.waiting else entry.group
@@ -148,7 +148,7 @@ class Groups:
         said = self._waiting.get(request.index)
         return said is not None and all(c.match.confidence == "low" for c in said.costs)
 
-    def merge(self, later: Groups) -> None:
+    def merge(self, later: FindingGroups) -> None:
         """Count what was said of the requests of a later part of the same logs, which is finished."""
         self.finish()
         for key, entry in later._entries.items():
@@ -194,7 +194,7 @@ class Groups:
             return 0, 0, None
         return costliest.match.tokens, costliest.ns, costliest.rule.code
 
-    def _counted(self, group: Group | None, cost: _Cost, said: _Costs) -> Group:
+    def _counted(self, group: MatchGroup | None, cost: _Cost, said: _Costs) -> MatchGroup:
         """Count a match into its group, which shows the match from now on if that is the worst."""
         match, context = cost.match, cost.context
         if group is None:
@@ -213,10 +213,10 @@ class Groups:
             group.top = _worst([*group.top, (match.tokens, said.number)])
         return group
 
-    def _opened(self, cost: _Cost, session: Session) -> Group:
+    def _opened(self, cost: _Cost, session: Session) -> MatchGroup:
         if cost.context is None:
             raise ValueError("the first match of a group keeps its request")
-        return Group(session, cost.match, cost.context.request, self._proof(cost, cost.context))
+        return MatchGroup(session, cost.match, cost.context.request, self._proof(cost, cost.context))
 
     def _proof(self, cost: _Cost, context: RuleContext) -> Proof | None:
         if cost.proof is None:
@@ -227,7 +227,7 @@ class Groups:
         return cost.proof
 
 
-def _join(group: Group, later: Group) -> None:
+def _join(group: MatchGroup, later: MatchGroup) -> None:
     if _rank(later.worst) > _rank(group.worst):
         group.worst, group.worst_request, group.session = later.worst, later.worst_request, later.session
         group.proof = later.proof
@@ -240,7 +240,7 @@ def _join(group: Group, later: Group) -> None:
     group.top = _worst([*group.top, *later.top])
 
 
-def _copy(group: Group) -> Group:
+def _copy(group: MatchGroup) -> MatchGroup:
     return msgspec.structs.replace(group, first=list(group.first), top=list(group.top))
 
 

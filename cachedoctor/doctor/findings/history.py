@@ -74,7 +74,7 @@ _FINAL = 64
 """Requests after which nothing is said anew of one; of a slot's older ones only the last is remembered."""
 
 
-class History(msgspec.Struct):
+class FindingHistory(msgspec.Struct):
     """The last requests of each thread and slot, and how fast prompts are computed."""
 
     threads: dict[int, deque[Judged]] = msgspec.field(default_factory=dict)

@@ -6,13 +6,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from cachedoctor.doctor.fixing.hidden_values import Masked, masked
-from cachedoctor.doctor.fixing.merged_options import Merged, Wish, chosen, key_of, merged
+from cachedoctor.doctor.fixing.merged_options import Masked, Merged, Wish, chosen, key_of, masked, merged
 from cachedoctor.knowledge import builds, cmdline, engines
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import ClientSetting, Finding, Fix, FixStep, InputInfo, Launcher, OptionChange, OtherFix, Session
 from cachedoctor.redaction.secrets import hidden
-from cachedoctor.report.launchers.forms import Asked, form
+from cachedoctor.report.launchers.forms import LaunchRequest, form
 
 _PROGRAMS: dict[str, Launcher] = {"ollama": "ollama", "LM Studio (MLX)": "lm-studio"}
 _SAME_OPTIONS = frozenset({"ik_llama.cpp"})
@@ -27,7 +26,7 @@ _Server = tuple[str | None, str | None]
 _REPLICA = late(r"[-_]\d{1,4}$")
 
 
-class Told(NamedTuple):
+class StartInfo(NamedTuple):
     """What somebody says of the start of the server."""
 
     launcher: Launcher | None = None
@@ -41,7 +40,7 @@ def fixes(
     findings: Sequence[Finding],
     sessions: Sequence[Session],
     inputs: Sequence[InputInfo],
-    told: Told | None = None,
+    told: StartInfo | None = None,
     *,
     whole: bool = False,
 ) -> list[Fix]:
@@ -51,7 +50,7 @@ def fixes(
         told: what somebody says of the start; without a line of it the one counts that stands in a pasted issue.
         whole: give a command line with secrets in it, with variables in their place; else it is left out.
     """
-    told = told or Told()
+    told = told or StartInfo()
     by_server: dict[_Server, list[Wish]] = {}
     for wish in chosen(findings):
         by_server.setdefault((wish.finding.path, wish.finding.origin), []).append(wish)
@@ -114,7 +113,7 @@ def _session(sessions: Sequence[Session], path: str | None, origin: str | None) 
     return next((s for s in reversed(own) if s.n_requests), own[-1] if own else None)
 
 
-def _launcher(session: Session | None, start: Launcher | None, told: Told) -> Launcher | None:
+def _launcher(session: Session | None, start: Launcher | None, told: StartInfo) -> Launcher | None:
     if told.launcher is not None:
         return told.launcher
     if session is not None and session.program in _PROGRAMS:
@@ -169,15 +168,15 @@ def _server_steps(
     return steps, notes
 
 
-def asked_of(fix: Fix, sessions: Sequence[Session], launcher: Launcher | None) -> Asked:
+def asked_of(fix: Fix, sessions: Sequence[Session], launcher: Launcher | None) -> LaunchRequest:
     """What a fix asks of the launcher of its server."""
     name = _place(fix.origin, launcher) if launcher == fix.launcher else None
     return _asked(fix.options, _session(sessions, fix.path, fix.origin), name)
 
 
-def _asked(changes: list[OptionChange], session: Session | None, name: str | None) -> Asked:
+def _asked(changes: list[OptionChange], session: Session | None, name: str | None) -> LaunchRequest:
     engine = "llama.cpp" if session is None else session.program or session.engine  # a fork has builds of its own
-    return Asked(changes, engine, *_span(session), name)
+    return LaunchRequest(changes, engine, *_span(session), name)
 
 
 def _place(origin: str | None, launcher: Launcher | None) -> str | None:

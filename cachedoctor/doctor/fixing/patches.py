@@ -14,8 +14,8 @@ from cachedoctor.knowledge.engines import SERVERS
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError, Fix, Launcher, Session
 from cachedoctor.report.launchers import text_files, yaml_file
-from cachedoctor.report.launchers.forms import Asked
-from cachedoctor.report.launchers.started_commands import Command, commands
+from cachedoctor.report.launchers.forms import LaunchRequest
+from cachedoctor.report.launchers.started_commands import StartCommand, commands
 
 _FILES = ("shell", "compose", "systemd", "kubernetes", "llama-swap")
 """Launchers that read a file."""
@@ -60,7 +60,7 @@ def _named(given: str) -> tuple[str | None, str | None]:
     return (path, name) if os.path.isfile(path) else (None, None)
 
 
-def _the_one(found: list[Command], path: str, name: str | None) -> Command:
+def _the_one(found: list[StartCommand], path: str, name: str | None) -> StartCommand:
     chosen = found if name is None else [command for command in found if command.name == name]
     if len(chosen) == 1:
         return chosen[0]
@@ -148,7 +148,7 @@ def read(path: str) -> str:
     return text
 
 
-def edited(text: str, path: str, launcher: Launcher | None, asked: Asked) -> str:
+def edited(text: str, path: str, launcher: Launcher | None, asked: LaunchRequest) -> str:
     """Write it with other options; raises ``CacheDoctorError`` where that is not sure to be right."""
     if launcher in ("ollama", "lm-studio", "jan"):
         raise CacheDoctorError(f"--file: there is no file to patch for {launcher}", "leave --file out")
@@ -162,7 +162,7 @@ def edited(text: str, path: str, launcher: Launcher | None, asked: Asked) -> str
     return new
 
 
-def _edited(text: str, launcher: Launcher, asked: Asked) -> str:
+def _edited(text: str, launcher: Launcher, asked: LaunchRequest) -> str:
     if launcher in _YAML:
         return yaml_file.edited(text, launcher, asked)
     if launcher == "systemd":

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Literal
 
-from cachedoctor.doctor.fleet.engine import Engine
+from cachedoctor.doctor.fleet.task_engine import WorkerPool
 
 EngineName = Literal["local", "ray", "dask"]
 
 
-def engine(name: EngineName, jobs: int, address: str | None) -> AbstractContextManager[Engine]:
+def engine(name: EngineName, jobs: int, address: str | None) -> AbstractContextManager[WorkerPool]:
     """Return an engine, which starts its processes when it is entered.
 
     Args:
@@ -25,25 +25,25 @@ def engine(name: EngineName, jobs: int, address: str | None) -> AbstractContextM
     return _ENGINES[name](jobs, address)
 
 
-def _local(jobs: int, _: str | None) -> AbstractContextManager[Engine]:
+def _local(jobs: int, _: str | None) -> AbstractContextManager[WorkerPool]:
     from cachedoctor.doctor.fleet.local_engine import running
 
     return running(jobs)
 
 
-def _ray(jobs: int, address: str | None) -> AbstractContextManager[Engine]:
+def _ray(jobs: int, address: str | None) -> AbstractContextManager[WorkerPool]:
     from cachedoctor.doctor.fleet.ray_engine import connected
 
     return connected(jobs, address)
 
 
-def _dask(jobs: int, address: str | None) -> AbstractContextManager[Engine]:
+def _dask(jobs: int, address: str | None) -> AbstractContextManager[WorkerPool]:
     from cachedoctor.doctor.fleet.dask_engine import reached
 
     return reached(jobs, address)
 
 
-_ENGINES: dict[EngineName, Callable[[int, str | None], AbstractContextManager[Engine]]] = {
+_ENGINES: dict[EngineName, Callable[[int, str | None], AbstractContextManager[WorkerPool]]] = {
     "local": _local,
     "ray": _ray,
     "dask": _dask,

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from cachedoctor.broken_pipes import pipes_may_break
-from cachedoctor.doctor.fleet.engine import Lost, missing
 from cachedoctor.doctor.fleet.log_task import LogResult, LogTask, run_log
+from cachedoctor.doctor.fleet.task_engine import Lost, missing
 from cachedoctor.model import CacheDoctorError
 
 _PATIENCE = 30

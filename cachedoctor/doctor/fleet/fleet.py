@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 import cachedoctor
-from cachedoctor.doctor.fleet.engine import Engine, Lost
 from cachedoctor.doctor.fleet.fleet_inputs import Log, Unfound, logs_at, part_of
 from cachedoctor.doctor.fleet.log_task import LogResult, LogTask, failed, unfound
 from cachedoctor.doctor.fleet.result_folder import ResultFolder, checked, is_done
+from cachedoctor.doctor.fleet.task_engine import Lost, WorkerPool
 from cachedoctor.doctor.stored_fleet import CUT, FAILED, parts
 from cachedoctor.inputs.sources.base import Told, unheard
 from cachedoctor.model.stats import FleetPage
@@ -90,7 +90,7 @@ class Fleet:
                 self._folder.forget(part)
 
     def read(
-        self, due: list[LogTask], engine: Engine, told: Told = unheard, paused: Callable[[], None] = lambda: None
+        self, due: list[LogTask], engine: WorkerPool, told: Told = unheard, paused: Callable[[], None] = lambda: None
     ) -> None:
         """Have all of them read.
 

@@ -11,8 +11,8 @@ from concurrent.futures.process import BrokenProcessPool
 
 from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.doctor.analysis.parallel import prepare
-from cachedoctor.doctor.fleet.engine import Lost
 from cachedoctor.doctor.fleet.log_task import LogResult, LogTask, run_log
+from cachedoctor.doctor.fleet.task_engine import Lost
 
 _MOST = 64
 """Processes that are started however many are asked for."""

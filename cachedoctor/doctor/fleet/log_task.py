@@ -30,7 +30,7 @@ from cachedoctor.report.tables.columns import (
     SAMPLES,
     SESSIONS,
     UNSEEN,
-    Table,
+    ColumnTable,
 )
 
 _MISSED = 500
@@ -130,7 +130,7 @@ def _analysed(task: LogTask, began: float) -> LogResult:
 _ORDER = (READ, NO_LOG, CUT, FAILED)
 
 
-def parquet(table: Table, rows: Iterable[dict[str, Any] | bytes]) -> bytes:
+def parquet(table: ColumnTable, rows: Iterable[dict[str, Any] | bytes]) -> bytes:
     """Return rows, as dictionaries or JSON with all columns in their order, as a file."""
     from cachedoctor.report.tables import table_writer
 
@@ -141,10 +141,10 @@ def parquet(table: Table, rows: Iterable[dict[str, Any] | bytes]) -> bytes:
 
 
 def _page(report: Report) -> bytes:
-    from cachedoctor.report.base import Look, write
+    from cachedoctor.report.base import Appearance, write
 
     out = io.BytesIO()
-    write("html", report, out, Look())
+    write("html", report, out, Appearance())
     return out.getvalue()
 
 
@@ -211,7 +211,7 @@ def _unseen(task: LogTask, report: Report) -> Iterator[dict[str, Any]]:
         yield {"log": printable(task.log.name), **msgspec.structs.asdict(rule)}
 
 
-_ROWS: tuple[tuple[Table, Callable[[LogTask, Report], Iterable[dict[str, Any] | bytes]]], ...] = (
+_ROWS: tuple[tuple[ColumnTable, Callable[[LogTask, Report], Iterable[dict[str, Any] | bytes]]], ...] = (
     (REQUESTS, _requests),
     (FINDINGS, _findings),
     (SESSIONS, _sessions),
@@ -221,7 +221,7 @@ _ROWS: tuple[tuple[Table, Callable[[LogTask, Report], Iterable[dict[str, Any] | 
 )
 
 
-def _has(table: Table, report: Report) -> bool:
+def _has(table: ColumnTable, report: Report) -> bool:
     """Whether a report has rows of this table: no file is made for none."""
     rows: dict[str, Iterable[Any]] = {
         REQUESTS.name: report.requests, FINDINGS.name: report.findings, SESSIONS.name: report.sessions,

@@ -1,4 +1,4 @@
-"""An engine on loopback that answers every request with fixed words and keeps the bodies. Knows shapes of answers only.
+"""An engine on loopback that answers every request with fixed words and keeps the bodies.
 
 For tests of clients: OpenAI chat, completions and responses, Anthropic messages, as one answer or as a stream.
 """
@@ -34,7 +34,7 @@ class FakeEngine:
         """Replies to come, each used once: a text, or a message with ``tool_calls``; afterwards always one text."""
         self._kept = 0
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"engine": self}))
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_EngineHandler,), {"engine": self}))
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
@@ -66,7 +66,7 @@ class FakeEngine:
         return {"role": "assistant", "content": reply} if isinstance(reply, str) else {"role": "assistant", **reply}
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _EngineHandler(BaseHTTPRequestHandler):
     """One connection."""
 
     engine: FakeEngine

@@ -1,6 +1,10 @@
-"""Demands that each request of a conversation extends the one before it. Knows prompts, no argument and no output."""
+"""Reads requests in the order of sending and checks that each extends the one before it in its conversation."""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -8,16 +12,102 @@ import cachedoctor
 from cachedoctor.doctor.extras import extra_inputs
 from cachedoctor.doctor.linting import fragile
 from cachedoctor.doctor.linting import fragile as expected_changes
-from cachedoctor.doctor.linting.sent_requests import HINT, NUMBER, Sent, pairs_of
 from cachedoctor.knowledge.builds import NEWEST
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Advice, CacheDoctorError, Lint, LintError, LintHint, PromptDiff
 from cachedoctor.model.report import Tool
-from cachedoctor.prompts import compare_prompts, conversations, request_bodies, run_diff
+from cachedoctor.prompts import compare_prompts, conversations, inputs, request_bodies, run_diff
 from cachedoctor.prompts.difference_advice import advise
 from cachedoctor.prompts.model_files import ModelFiles
-from cachedoctor.prompts.prompt import digest, notes_of
+from cachedoctor.prompts.prompt import Prompt, digest, notes_of
 from cachedoctor.prompts.tokenizers.base import Remembering
 from cachedoctor.redaction import sanitize
+
+HINT = "give consecutive requests of a conversation: JSONL of bodies, or several files in the order of sending"
+NUMBER = late(r"#(\d+)(?:#\d+)?\Z")
+"""Behind the name of a file: which of its requests."""
+
+
+class LintRequest(msgspec.Struct):
+    """A request as it was read."""
+
+    prompt: Prompt
+    line: int | None
+    """In its file; None where requests do not stand on a line each."""
+    recording: int = 0
+    """Requests of different recordings do not follow each other; files of one request each are one recording."""
+
+
+def read_files(paths: Sequence[str]) -> list[LintRequest]:
+    """Read the requests of files: each file of several is a recording by itself, those of one request are one.
+
+    Raises:
+        CacheDoctorError: one of them cannot be read, or holds no prompts.
+    """
+    if list(paths).count("-") > 1:
+        raise CacheDoctorError("standard input can be read once only", "give the others as files")
+    found: list[LintRequest] = []
+    for number, path in enumerate(paths, 1):
+        requests = _of_file(path)
+        if len(requests) > 1:
+            for request in requests:
+                request.recording = number
+        found += requests
+    return found
+
+
+def _of_file(path: str) -> list[LintRequest]:
+    if path != "-" and inputs.is_folder(path):
+        return [LintRequest(prompt, None) for prompt in inputs.load(path)]
+    data = inputs.read(path)
+    name = "<stdin>" if path == "-" else path
+    rows = _rows(data)
+    return [LintRequest(prompt, _line(prompt, name, rows)) for prompt in inputs.parse(data, name)]
+
+
+def from_dicts(bodies: Iterable[Mapping[str, Any]]) -> list[LintRequest]:
+    """Take bodies as a program has them; they are called ``bodies#1`` and so on.
+
+    Raises:
+        CacheDoctorError: one of them is no JSON, or none holds a prompt.
+    """
+    try:
+        data = "\n".join(json.dumps(body) for body in bodies)
+    except (TypeError, ValueError, RecursionError) as error:
+        hint = "give what is posted: dicts of strings, numbers, lists and dicts"
+        raise CacheDoctorError(f"bodies: are not JSON: {error}", hint) from error
+    if not data:
+        raise CacheDoctorError("bodies: there are none", HINT)
+    return [LintRequest(prompt, None) for prompt in inputs.parse(data.encode(), "bodies")]
+
+
+def pairs_of(sent: list[LintRequest]) -> list[tuple[int, int]]:
+    """Which request follows which, as indexes (earlier, later)."""
+    recordings: dict[int, list[int]] = {}
+    for index, request in enumerate(sent):
+        recordings.setdefault(request.recording, []).append(index)
+    return [
+        (places[earlier], places[later])
+        for places in recordings.values()
+        for earlier, later in conversations.walk([sent[index].prompt for index in places])
+    ]
+
+
+def _rows(data: bytes) -> list[int]:
+    """The lines on which the values of JSONL stand; nothing where the file is something else."""
+    rows = [(number, row) for number, row in enumerate(data.split(b"\n"), 1) if row.strip()]
+    if all(row.strip()[:1] in b"{[" and row.rstrip().rstrip(b",")[-1:] in (b"}", b"]") for _, row in rows):
+        return [number for number, _ in rows]
+    return []
+
+
+def _line(prompt: Prompt, name: str, rows: list[int]) -> int | None:
+    if prompt.recorded is not None and prompt.recorded.is_moved:
+        return None
+    number = NUMBER.search(prompt.path[len(name) :])
+    at = 0 if number is None else int(number.group(1)) - 1
+    return rows[at] if at < len(rows) and (number is not None or len(rows) == 1) else None
+
 
 _NO_PAIR = "holds no two requests of one conversation"
 _APART = ("cache-salt", "adapter")
@@ -40,7 +130,7 @@ class LintAsk(msgspec.Struct):
     hash_text: bool = False
 
 
-def lint_requests(sent: list[Sent], ask: LintAsk) -> Lint:
+def lint_requests(sent: list[LintRequest], ask: LintAsk) -> Lint:
     """Judge requests in the order of sending.
 
     Raises:
@@ -48,15 +138,15 @@ def lint_requests(sent: list[Sent], ask: LintAsk) -> Lint:
     """
     files = ModelFiles(ask.tokenizer, ask.template, ask.server)
     try:
-        return _Run(sent, ask, files).judged()
+        return _LintRun(sent, ask, files).judged()
     finally:
         files.close()
 
 
-class _Run:
+class _LintRun:
     """One judgement: the requests, rendered, and what was found."""
 
-    def __init__(self, sent: list[Sent], ask: LintAsk, files: ModelFiles) -> None:
+    def __init__(self, sent: list[LintRequest], ask: LintAsk, files: ModelFiles) -> None:
         self._ask = ask
         self._cutter = Remembering(files.cutter)
         self._lines = [request.line for request in sent]
@@ -66,7 +156,7 @@ class _Run:
             name = NUMBER.sub("", self._raw[0].path) if sent else "the input"
             raise CacheDoctorError(f"{name}: {_NO_PAIR}", HINT)
         self._pairs = pairs
-        options = run_diff.Ask(ask.tokenizer, ask.template, build=ask.build)
+        options = run_diff.DiffJob(ask.tokenizer, ask.template, build=ask.build)
         self._paired = {index for pair in pairs for index in pair}
         self._prompts = [
             run_diff.rendered(prompt, options, files) if index in self._paired else prompt
@@ -100,9 +190,9 @@ class _Run:
 
     def _compared(self, earlier: int, later: int) -> PromptDiff:
         a, b = self._prompts[earlier], self._prompts[later]
-        options = compare_prompts.Options(build=self._ask.build or NEWEST)
+        options = compare_prompts.DiffOptions(build=self._ask.build or NEWEST)
         for prompt in (a, b):
-            run_diff.check_model(prompt, run_diff.Ask(template=self._ask.template), self._cutter)
+            run_diff.check_model(prompt, run_diff.DiffJob(template=self._ask.template), self._cutter)
         found = compare_prompts.compare(a, b, self._cutter, options)
         tools = [conversations.tool_names(self._raw[i]) for i in run_diff.earlier_of(self._before, earlier)]
         found = conversations.told(found, a, b, tools)

@@ -1,4 +1,4 @@
-"""Tries a chat template with scripted conversations: which of them does it keep append-only? Knows no model's name.
+"""Tries a chat template with scripted conversations: which of them does it keep append-only?
 
 Each script is two requests, of which the second must begin as the first one ends; what a template does in between is
 its own doing, since the script's client only appends, or says what it left out.

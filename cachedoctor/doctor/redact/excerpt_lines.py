@@ -8,22 +8,22 @@ from cachedoctor.doctor.analysis.intake import EXCERPT_BYTES, EXCERPT_LINES
 from cachedoctor.doctor.catalogues import catalogue, fork_lines
 from cachedoctor.engines.catalogue.base import HOLE
 from cachedoctor.engines.llamacpp.excerpt_rows import parts
-from cachedoctor.engines.llamacpp.excerpts import LINE_MAX, ExcerptReader, Fitted, Record, leading, plain_of
+from cachedoctor.engines.llamacpp.excerpts import LINE_MAX, ExcerptReader, ExcerptRecord, Fitted, leading, plain_of
 from cachedoctor.engines.llamacpp.pasted_issue import FENCE, read_issue
 from cachedoctor.engines.llamacpp.printed_text import CHANGED
 from cachedoctor.engines.llamacpp.tracker import PLAN, of_fork
 from cachedoctor.engines.llamacpp.unknown_words import CLEARED, REFUSED
 from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.model import Given, Segment
+from cachedoctor.model import GivenOption, Segment
 from cachedoctor.redaction.known_words import TYPES
 from cachedoctor.redaction.redact_lines import UNKNOWN, LineRedactor
-from cachedoctor.redaction.stand_ins import Tokens
+from cachedoctor.redaction.stand_ins import StandInNames
 
 _QUOTE = late(rb"[> \t]*")
 
 
-def with_issue(lines: list[bytes], written: list[bytes], tokens: Tokens) -> list[bytes]:
+def with_issue(lines: list[bytes], written: list[bytes], tokens: StandInNames) -> list[bytes]:
     """Return the lines ``written`` for ``lines``, an excerpt, with what its issue says where nothing was left of it."""
     if len(lines) != len(written):
         return written  # a document of records, which holds no issue
@@ -40,17 +40,17 @@ def with_issue(lines: list[bytes], written: list[bytes], tokens: Tokens) -> list
     return out
 
 
-def _command(given: list[Given], tokens: Tokens) -> bytes:
+def _command(given: list[GivenOption], tokens: StandInNames) -> bytes:
     """A command line with these options, and no other."""
     variables = [_variable(one, tokens) for one in given if one.env]
     return b" ".join([*variables, b"llama-server", *(_option(one, tokens) for one in given if not one.env)])
 
 
-def _variable(one: Given, tokens: Tokens) -> bytes:
+def _variable(one: GivenOption, tokens: StandInNames) -> bytes:
     return one.written.encode() + b"=" + _value(one, tokens)
 
 
-def _option(one: Given, tokens: Tokens) -> bytes:
+def _option(one: GivenOption, tokens: StandInNames) -> bytes:
     written, name = one.written.encode(), server_options.plain(one.written)
     if name in server_options.NEVER:
         return written  # its number is read by nobody
@@ -58,7 +58,7 @@ def _option(one: Given, tokens: Tokens) -> bytes:
     return written if option.kind == "switch" or not on else written + b" " + _value(one, tokens)
 
 
-def _value(one: Given, tokens: Tokens) -> bytes:
+def _value(one: GivenOption, tokens: StandInNames) -> bytes:
     value = one.value
     if value is None:
         return b"<text>"  # not read either
@@ -87,7 +87,7 @@ _STATED = UNKNOWN + b" failed"
 """For what a slot states in words that are not known, and that are not judged."""
 
 
-class Held:
+class ExcerptBuffer:
     """Holds back the bytes of an input until it shows that it is more than an excerpt."""
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ class ExcerptLines:
             written[at] = b" ".join(write(b"\n".join(pieces) + b"\n").removesuffix(b"\n").split(b"\n"))
         return b"\n".join(written) + b"\n"
 
-    def _record(self, record: Record, lines: list[bytes], written: list[bytes]) -> list[bytes]:
+    def _record(self, record: ExcerptRecord, lines: list[bytes], written: list[bytes]) -> list[bytes]:
         """The lines of a record; ``written``: as they were written without a lenient reader."""
         event, blank = record.event, [b""] * (record.used - 1)
         if record.unknown:

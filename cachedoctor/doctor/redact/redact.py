@@ -1,11 +1,4 @@
-"""Redacts a log: the stages from chunks to lines that can be shown.
-
-What the analysis reads in a text must survive without the text: kinds of holes that it reads are closed vocabularies
-(``redaction/holes.py``), and a printed prompt is replaced by a sample in which the rules read the same. Tokens are
-numbered as secrets are met, the first 65,536 of them, by keyed hashes with a key that is forgotten. A line of which
-parts are still to come holds back at most 4 MiB of output. Knows the catalogue of llama-server, the wrappers, what
-rules read in a printed text, and what is replaced; lines of other engines are those of ``scan`` and ``rewrite``.
-"""
+"""Redacts a log: the stages from chunks to lines that can be shown, and a count of unknown lines by shape."""
 
 from __future__ import annotations
 
@@ -18,22 +11,79 @@ from cachedoctor.doctor.analysis.intake import BEGIN, Blocks
 from cachedoctor.doctor.analysis.run import source_of
 from cachedoctor.doctor.catalogues import fork_lines
 from cachedoctor.doctor.redact import rewrite
-from cachedoctor.doctor.redact.excerpt_lines import ExcerptLines, Held, with_issue
+from cachedoctor.doctor.redact.excerpt_lines import ExcerptBuffer, ExcerptLines, with_issue
 from cachedoctor.doctor.redact.rewrite import EngineLineRewriter
 from cachedoctor.doctor.redact.scan import EngineLines, ProgramLines
-from cachedoctor.engines.catalogue.spans import Recognised, Spans
+from cachedoctor.doctor.scratch import printable
+from cachedoctor.engines.catalogue.spans import RecognisedLine, Spans
 from cachedoctor.engines.programs import ik_llama
 from cachedoctor.inputs.envelope import Documents, Rewriter, is_shaped
 from cachedoctor.inputs.sources.base import SourceError
-from cachedoctor.redaction.redact_lines import BAR, FIELDS, OTHER_FIELD, FieldSpan, LineRedactor, Printed
-from cachedoctor.redaction.stand_ins import Tokens
+from cachedoctor.knowledge.late_patterns import late
+from cachedoctor.model import UnknownShape
+from cachedoctor.redaction.redact_lines import BAR, FIELDS, OTHER_FIELD, UNKNOWN, FieldSpan, LineRedactor, Printed
+from cachedoctor.redaction.secrets import hidden
+from cachedoctor.redaction.stand_ins import StandInNames
+
+_NUMBER = late(rb"\d+(?:\.\d+)*")
+_BLANKS = late(rb"[ \t]+")
+_MOST, _LONGEST = 512, 160
+"""Shapes that are told apart, and characters of one."""
+
+
+class UnknownLines:
+    """Reads what an analysis reads."""
+
+    def __init__(self) -> None:
+        self._redactor: Redactor | None = None
+        self._path, self._line = "", 0
+        self._found: dict[str, UnknownShape] = {}
+
+    def open(self, path: str) -> None:
+        """Begin an input."""
+        self.close()
+        self._redactor, self._path, self._line = Redactor(), printable(path), 0
+
+    def feed(self, chunk: bytes) -> None:
+        """Take bytes of the open input, cut anywhere."""
+        if self._redactor is not None:
+            self._take(self._redactor.feed(chunk))
+
+    def idle(self) -> None:
+        """The live input fell silent."""
+        if self._redactor is not None:
+            self._take(self._redactor.quiet())
+
+    def close(self) -> None:
+        """End of the open input."""
+        if self._redactor is not None:
+            self._take(self._redactor.finish())
+        self._redactor = None
+
+    def shapes(self) -> list[UnknownShape]:
+        """Give the shapes, the most frequent first."""
+        return sorted(self._found.values(), key=lambda one: -one.count)
+
+    def _take(self, lines: bytes) -> None:
+        for line in lines.removesuffix(b"\n").split(b"\n") if lines else ():
+            self._line += 1
+            if UNKNOWN in line:
+                self._count(line)
+
+    def _count(self, line: bytes) -> None:
+        plain = _BLANKS.sub(b" ", _NUMBER.sub(b"N", line.strip())).decode("ascii", "replace")
+        shape = hidden(plain)[:_LONGEST]
+        if shape not in self._found and len(self._found) >= _MOST:
+            shape = UNKNOWN.decode()
+        found = self._found.setdefault(shape, UnknownShape(shape, 0, self._path, self._line))
+        found.count += 1
 
 
 class Redactor:
     """Takes a log in chunks cut anywhere, gives the redacted log with as many lines. Memory is bounded."""
 
     def __init__(self) -> None:
-        self._tokens = Tokens()
+        self._tokens = StandInNames()
         self._spans = Spans(fork_lines())
         self._lines = LineRedactor(self._tokens, Printed(facts), is_shaped)
         self._logged = EngineLines()
@@ -42,7 +92,7 @@ class Redactor:
         self._rewriter = Rewriter(self._bodies, self._name)
         self._documents = Documents()
         self._blocks = Blocks()
-        self._held = Held()
+        self._held = ExcerptBuffer()
         self._excerpt: ExcerptLines | None = None
         self.begin = b""
         """First bytes of the input."""
@@ -114,7 +164,7 @@ class Redactor:
             at = stop + 1
         return b"\n".join(out) + b"\n"
 
-    def _known(self, line: bytes, found: Recognised) -> bytes:
+    def _known(self, line: bytes, found: RecognisedLine) -> bytes:
         self.recognised += found.row is not None
         start = found.start
         spans = [FieldSpan(h.name, h.kind, h.start - start, h.end - start) for h in found.holes]
@@ -122,7 +172,7 @@ class Redactor:
         return self._lines.known(line, found.message - start, found.end - start, name, spans)
 
 
-def _is_better(other: Recognised, own: Recognised | None) -> bool:
+def _is_better(other: RecognisedLine, own: RecognisedLine | None) -> bool:
     """Whether a line is rather another engine's than llama-server's."""
     return own is None or (own.row is None and other.row is not None)
 

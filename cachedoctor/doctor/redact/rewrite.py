@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from cachedoctor.doctor.redact.scan import EngineReader, ProgramReader
 from cachedoctor.engines.catalogue.base import Message
 from cachedoctor.engines.catalogue.logger import Vocabulary
-from cachedoctor.engines.catalogue.spans import Recognised
+from cachedoctor.engines.catalogue.spans import RecognisedLine
 from cachedoctor.engines.sglang import request_log
 from cachedoctor.engines.sglang.facts import NEW_SETTINGS
 from cachedoctor.engines.vllm import facts
@@ -17,9 +17,9 @@ from cachedoctor.knowledge import literals
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.redaction import holes, holes_measured
 from cachedoctor.redaction.holes import DIGITS_MAX, PLAIN
-from cachedoctor.redaction.known_words_measured import DEVICES
+from cachedoctor.redaction.known_words import DEVICES
 from cachedoctor.redaction.redact_lines import UNKNOWN
-from cachedoctor.redaction.stand_ins import StandIns, Tokens
+from cachedoctor.redaction.stand_ins import StandInNames, StandIns
 
 _AMOUNT = late(
     r"(?:-?\d{1,15}(?:\.\d{1,15})?|True|False|None|nan|inf)"
@@ -42,7 +42,7 @@ _USAGE = late(r"\b([A-Z]{2,8})(?= KV cache usage: )")
 class ValueRewriter:
     """The values of one log."""
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: StandInNames) -> None:
         self._tokens = tokens
         self._stand_ins = StandIns()
         self._special: dict[tuple[str, str, str], Callable[[str, str], str]] = {
@@ -194,7 +194,7 @@ def _bytewise(text: str, size: int) -> str:
     return text if len(text) == size else text.encode("utf-8", "surrogateescape").decode("latin-1")
 
 
-def write(data: bytes, reader: ProgramReader, found: Recognised, tokens: Tokens) -> bytes:
+def write(data: bytes, reader: ProgramReader, found: RecognisedLine, tokens: StandInNames) -> bytes:
     """Write a line anew; of one that only begins like a message the begin stays."""
     parts = [holes.prefix(data[found.start : found.message], reader.before, tokens)]
     done, rest = found.message, data[found.end : found.stop]
@@ -222,11 +222,11 @@ _GPU = late(rb"\[gpu(?:_id)?=\d{1,3}\] ?")
 class EngineLineRewriter:
     """Writes the lines of one log."""
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: StandInNames) -> None:
         self._tokens = tokens
         self._restating = ValueRewriter(tokens)
 
-    def write(self, data: bytes, reader: EngineReader, found: Recognised) -> bytes:
+    def write(self, data: bytes, reader: EngineReader, found: RecognisedLine) -> bytes:
         """Write a line anew; of one that only begins like a message the begin stays."""
         prefix = self._prefix(reader, data[found.start : found.message])
         rest = data[found.end : found.stop]
@@ -238,7 +238,7 @@ class EngineLineRewriter:
             parts.append(b" " + self._tokens.give("text", rest))
         return b"".join(parts)
 
-    def _values(self, reader: EngineReader, row: Message, data: bytes, found: Recognised) -> Iterator[bytes]:
+    def _values(self, reader: EngineReader, row: Message, data: bytes, found: RecognisedLine) -> Iterator[bytes]:
         done = found.message
         for hole in found.holes:
             raw = data[hole.start : hole.end]

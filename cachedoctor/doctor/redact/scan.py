@@ -7,7 +7,7 @@ from functools import cache
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from cachedoctor.engines.catalogue.logger import Vocabulary
-from cachedoctor.engines.catalogue.spans import Recognised, Spans
+from cachedoctor.engines.catalogue.spans import RecognisedLine, Spans
 from cachedoctor.engines.detect import ENGINES
 from cachedoctor.engines.engine_record import Engine
 from cachedoctor.knowledge.late_patterns import late
@@ -64,20 +64,20 @@ def _program(engine: Engine) -> ProgramReader:
     return ProgramReader(spans, frozenset(before))
 
 
-class _Lines(Generic[Reader]):
+class _LogLines(Generic[Reader]):
     """The lines of one log that some engines wrote."""
 
     def __init__(self, engines: list[Engine], reader: Callable[[Engine], Reader]) -> None:
         self._engines, self._reader = engines, reader
         self._active: set[tuple[str, str | None]] = set()
 
-    def read(self, data: bytes, origin: str | None = None) -> dict[int, tuple[Reader, Recognised]]:
+    def read(self, data: bytes, origin: str | None = None) -> dict[int, tuple[Reader, RecognisedLine]]:
         """Return the lines of ``data`` that begin like messages, by their begin.
 
         ``data`` begins with the newline before its first line. Once a line looked like one of an engine, all of its
         origin are read as its own: web servers print lines that look like nobody's.
         """
-        found: dict[int, tuple[Reader, Recognised]] = {}
+        found: dict[int, tuple[Reader, RecognisedLine]] = {}
         for engine in self._engines:
             if (engine.name, origin) in self._active or engine.looks.search(data) is not None:
                 self._active.add((engine.name, origin))
@@ -89,14 +89,14 @@ class _Lines(Generic[Reader]):
         return found
 
 
-class EngineLines(_Lines[EngineReader]):
+class EngineLines(_LogLines[EngineReader]):
     """The lines of vLLM and SGLang in one log."""
 
     def __init__(self) -> None:
         super().__init__([engine for engine in ENGINES if engine.words], _reader)
 
 
-class ProgramLines(_Lines[ProgramReader]):
+class ProgramLines(_LogLines[ProgramReader]):
     """The lines of the small programs around llama.cpp in one log."""
 
     def __init__(self) -> None:

@@ -15,15 +15,15 @@ from typing import Any
 import msgspec
 
 from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
-from cachedoctor.diagnosis.replay.traffic import Asked, Happened, Traffic
+from cachedoctor.diagnosis.replay.traffic import Happened, TimedRequest, Traffic
 from cachedoctor.doctor.extras.prompt_matching import AHEAD, PLAUSIBLE
 from cachedoctor.doctor.replaying.from_log import log_order
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Request
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt
-from cachedoctor.prompts.run_diff import Ask, rendered
-from cachedoctor.prompts.tokenizers.base import Tokens
+from cachedoctor.prompts.run_diff import DiffJob, rendered
+from cachedoctor.prompts.tokenizers.base import TokenArrays
 
 _OPENING = late(r"<\|?[A-Za-z0-9_｜▁]{1,40}\|?>[^<]{0,24}$|\[INST\] ?$")
 """What a template writes in front of a user's message: a special token and perhaps the role."""
@@ -31,7 +31,7 @@ _IMAGE = late(r"<image sha256:([0-9a-f]{16})>")
 """What stands for an image in a rendered prompt."""
 
 
-class Sent(msgspec.Struct):
+class SentBody(msgspec.Struct):
     """A body that was sent, with what came back."""
 
     prompt: Prompt | None
@@ -58,7 +58,7 @@ class Built(msgspec.Struct):
 
 
 def build(
-    sent: Sequence[Sent],
+    sent: Sequence[SentBody],
     files: ModelFiles,
     number: int | None = None,
     requests: Sequence[Request] = (),
@@ -79,10 +79,10 @@ def build(
     Raises:
         CacheDoctorError: the tokenizer or the template cannot be used.
     """
-    ask = Ask(build=number)
+    ask = DiffJob(build=number)
     order = log_order(requests)
     texts = [None if one.prompt is None else rendered(one.prompt, ask, files) for one in sent]
-    cut = _Cut(files)
+    cut = _BodyTokens(files)
     if image_tokens is None:
         sizes = [(len(cut.tokens(text)[0]), len(text.images)) for text in texts if text is not None and text.images]
         image_tokens = _image_tokens(sizes, requests) if sizes else 0
@@ -108,14 +108,14 @@ def build(
 _NOTHING: tuple[array[int], tuple[int, ...]] = (array("i"), ())
 
 
-class _Cut:
+class _BodyTokens:
     """Tokens of prompts; pieces without a vocabulary get numbers."""
 
     def __init__(self, files: ModelFiles) -> None:
         self._files, self._numbers, self.exact = files, dict[str, int](), files.cutter.exact
         self.image_tokens = 0
 
-    def ids(self, found: Tokens) -> array[int]:
+    def ids(self, found: TokenArrays) -> array[int]:
         """Numbers of tokens."""
         numbers = self._numbers
         return array("i", [n if isinstance(n, int) else numbers.setdefault(n, len(numbers)) for n in found.ids])
@@ -165,16 +165,16 @@ class _Builder:
 
     def __init__(
         self,
-        sent: Sequence[Sent],
+        sent: Sequence[SentBody],
         texts: list[Prompt | None],
         tokens: list[tuple[array[int], tuple[int, ...]]],
-        cut: _Cut,
+        cut: _BodyTokens,
     ) -> None:
         self._sent, self._texts, self._tokens, self._cut = sent, texts, tokens, cut
         self.tree = PromptTree()
         self._prompts = [self.tree.add(ids) for ids, _ in tokens]
         self._next = self._successors()
-        self.asked: list[Asked] = []
+        self.asked: list[TimedRequest] = []
         self.of: list[int | None] = []
         self.requests: list[Request | None] = []
 
@@ -193,7 +193,7 @@ class _Builder:
             self.of.append(at)
             self.requests.append(request)
 
-    def _without_text(self, request: Request, moments: tuple[int, int], *, other: bool) -> Asked | None:
+    def _without_text(self, request: Request, moments: tuple[int, int], *, other: bool) -> TimedRequest | None:
         """A request that takes a slot, and whose text nothing is known of."""
         length = request.prompt_tokens or request.seen.error_tokens or request.seen.released_tokens
         if not length:
@@ -202,9 +202,11 @@ class _Builder:
         prompt = self.tree.branch(None, 0, length)
         held = request.seen.released_tokens
         content = prompt if refused or held is None else self.tree.branch(prompt, length, held)
-        return Asked(prompt, content, *moments, completion=not other, cancelled=request.seen.cancelled, refused=refused)
+        return TimedRequest(
+            prompt, content, *moments, completion=not other, cancelled=request.seen.cancelled, refused=refused
+        )
 
-    def _with_text(self, at: int, text: Prompt, request: Request | None, moments: tuple[int, int]) -> Asked:
+    def _with_text(self, at: int, text: Prompt, request: Request | None, moments: tuple[int, int]) -> TimedRequest:
         (ids, users), sent = self._tokens[at], self._sent[at]
         body: dict[str, Any] = text.body or {}
         prompt = self._prompts[at]
@@ -217,7 +219,7 @@ class _Builder:
         else:
             content = self._content(at, sent, text, ids, held)
         slot, choices = body.get("id_slot"), body.get("n")
-        return Asked(
+        return TimedRequest(
             prompt,
             content,
             *moments,
@@ -241,7 +243,7 @@ class _Builder:
             found.append(next(goes_on, None))
         return found
 
-    def _content(self, at: int, sent: Sent, text: Prompt, ids: array[int], held: int | None) -> int:
+    def _content(self, at: int, sent: SentBody, text: Prompt, ids: array[int], held: int | None) -> int:
         """What the slot holds afterwards: ``held`` tokens, of which the reply's text may not be all.
 
         A reply that was not given is taken to have been what the client sent back.
@@ -274,7 +276,7 @@ def _image_tokens(lengths: list[tuple[int, int]], requests: Sequence[Request]) -
 
 
 def matched(
-    lengths: Sequence[int | None], sent: Sequence[Sent], requests: Sequence[Request], *, exact: bool
+    lengths: Sequence[int | None], sent: Sequence[SentBody], requests: Sequence[Request], *, exact: bool
 ) -> dict[int, Request]:
     """Requests by the place of their body: equal lengths in order; those without a length take what lies between.
 

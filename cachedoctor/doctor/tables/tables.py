@@ -1,21 +1,169 @@
-"""From inputs to rows of tables; an input that is no server log is refused by its first lines."""
+"""From inputs to rows of tables: reports to requests, logs to events."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import IO
+from functools import lru_cache
+from typing import IO, Any
 
+import msgspec
+
+from cachedoctor.doctor.analysis.intake import Intake
 from cachedoctor.doctor.analysis.run import chains, source_of
-from cachedoctor.doctor.tables.events import Listing
+from cachedoctor.doctor.catalogues import single_lines
+from cachedoctor.doctor.redact.scan import EngineLines, EngineReader
+from cachedoctor.doctor.scratch import printable
+from cachedoctor.engines.catalogue.base import as_pairs, value_of
+from cachedoctor.engines.catalogue.spans import Hole, RecognisedLine, Spans
+from cachedoctor.inputs.envelope.shapes import wall_time
 from cachedoctor.inputs.sources.base import SourceError, Told, unheard
 from cachedoctor.inputs.sources.unpack import MAX_BYTES
 from cachedoctor.knowledge.engines import PATTERN
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.model import Report
+from cachedoctor.model import Report, Segment
+from cachedoctor.model.bounds import NUMBERS
 from cachedoctor.redaction import sanitize
-from cachedoctor.report.tables.columns import SAMPLES, Ending, Table
+from cachedoctor.report.tables.columns import SAMPLES, ColumnTable, Ending
 from cachedoctor.report.tables.request_rows import Measurements, Numbering
+
+_PROMPTS = frozenset({"text", "json", "ids", "rest"})
+"""Kinds of holes in which prompts may stand."""
+_LONGEST = 256
+"""Code points that are kept of a path, an address and other texts."""
+_SHORT = 64
+"""Code points of texts that are remembered with what is shown of them: addresses, names, states."""
+_BEFORE = late(
+    rb"(?:(\d{1,9})\.(\d\d)\.(\d\d\d)\.(\d\d\d) ++)?(?:([IWEDT]) ++)?"
+    rb"(?:[^|\n]*\bid ++(\d{1,3}) *+\| *+task ++(-1|\d{1,18}))?"
+)
+"""What stands before a message: clock, level, slot and task."""
+
+
+_LEVELS = {b"DEBUG": "D", b"INFO": "I", b"WARNING": "W", b"ERROR": "E", b"CRITICAL": "E"}
+_NUMBER = late(r"-?\d{1,15}(?:\.\d{1,15})?")
+_PAIRS = 64
+"""Values of a line that names them itself which are kept; no engine prints so many."""
+
+
+class Listing:
+    """Feeds on the bytes of one input."""
+
+    def __init__(self, path: str) -> None:
+        self._path = printable(path)
+        self._intake = Intake(self._path)
+        self._spans = Spans(single_lines())
+        self._logged = EngineLines()
+        self._encode = msgspec.json.Encoder().encode
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield the rows of the lines that the next bytes complete, as JSON objects."""
+        return self._rows(self._intake.feed(chunk))
+
+    def finish(self) -> Iterator[bytes]:
+        """Yield the rows of what was still held back."""
+        for segments in self._intake.finish():
+            yield from self._rows(segments)
+
+    def _rows(self, segments: list[Segment]) -> Iterator[bytes]:
+        found = [row for segment in segments for row in self._segment(segment)]
+        if len(segments) > 1:  # several servers in one file
+            found.sort(key=lambda row: row["line"])
+        yield from map(self._encode, found)
+
+    def _segment(self, segment: Segment) -> Iterator[dict[str, Any]]:
+        data, index, counted = b"\n" + segment.data, 0, 1
+        for found, reader in self._found(data, segment.origin):
+            index += data.count(b"\n", counted, found.start)
+            counted = found.start
+            number = segment.number(index)
+            stored = segment.stored.get(number)
+            before = {"path": self._path, "line": number, "origin": segment.origin and sanitize.name(segment.origin)}
+            before["time"] = None if stored is None else wall_time(stored)
+            row = _row(data, found) if reader is None else _logged_row(reader, data, found)
+            own = row.pop("time")
+            before["time"] = before["time"] or own
+            yield before | row
+
+    def _found(self, data: bytes, origin: str | None) -> list[tuple[RecognisedLine, EngineReader | None]]:
+        """Messages in their order, and the engine of those that are not llama-server's."""
+        lines: dict[int, tuple[RecognisedLine, EngineReader | None]] = {
+            line.start: (line, reader) for line, reader in self._others(data, origin) if line.row is not None
+        }
+        lines |= {line.start: (line, None) for line in self._spans.read(data) if line.row is not None}
+        return [lines[start] for start in sorted(lines)]
+
+    def _others(self, data: bytes, origin: str | None) -> Iterator[tuple[RecognisedLine, EngineReader]]:
+        for reader, line in self._logged.read(data, origin).values():
+            yield line, reader
+
+
+def _logged_row(reader: EngineReader, data: bytes, found: RecognisedLine) -> dict[str, Any]:
+    parts, _, _ = reader.words.prefix(data[found.start : found.message])
+    level = parts.get("level") or parts.get("lmlevel")
+    fields: dict[str, int | float | str | None] = {}
+    for hole in found.holes:
+        raw = data[hole.start : hole.end]
+        if hole.kind == "pairs":
+            fields |= {
+                _remembered(name[:_SHORT]): _amount(value) for name, value in list(as_pairs(raw).items())[:_PAIRS]
+            }
+        else:
+            fields[hole.name] = _value(hole, raw)
+    return {
+        "time": reader.words.time(parts),
+        "uptime_ms": None,
+        "level": None if level is None else _LEVELS.get(level),
+        "slot": None,
+        "task": None,
+        "message": found.row.id if found.row else None,
+        "fields": msgspec.json.encode(fields).decode(),
+        "engine": reader.words.engine,
+        "process": sanitize.value(reader.words.process(parts)) or None,
+    }
+
+
+def _amount(value: str) -> int | float | str:
+    if _NUMBER.fullmatch(value):
+        return float(value) if "." in value else int(value)
+    return sanitize.value(value, _SHORT)
+
+
+def _row(data: bytes, found: RecognisedLine) -> dict[str, Any]:
+    before = _BEFORE.match(data, found.start, found.message)
+    *clock, level, slot, task = before.groups() if before else (None,) * 7
+    uptime = None
+    if clock[0] is not None:
+        minutes, seconds, millis, micros = (int(part or 0) for part in clock)
+        uptime = minutes * 60_000 + seconds * 1000 + millis + micros / 1000
+    fields = {hole.name: _value(hole, data[hole.start : hole.end]) for hole in found.holes}
+    return {
+        "time": None,
+        "uptime_ms": uptime,
+        "level": level and level.decode(),
+        "slot": None if slot is None else int(slot),
+        "task": None if task is None or task == b"-1" else int(task),
+        "message": found.row.id if found.row else None,
+        "fields": msgspec.json.encode(fields).decode(),
+        "engine": "llama.cpp",
+        "process": None,
+    }
+
+
+def _value(hole: Hole, raw: bytes) -> int | float | str | None:
+    if hole.kind in NUMBERS:
+        found: int | float | str | None = value_of(hole.kind, raw)
+        return found
+    text = raw.decode("utf-8", "replace")
+    if hole.kind in _PROMPTS:
+        return sanitize.value(text)
+    return _remembered(text) if len(text) <= _SHORT else sanitize.value(text, _LONGEST)
+
+
+@lru_cache(maxsize=4096)
+def _remembered(text: str) -> str:
+    return sanitize.value(text)
+
 
 _HEAD = 1 << 15
 """Bytes that are looked at."""
@@ -35,7 +183,6 @@ def is_log(path: str) -> bool:
     lines = [line for line in head.split(b"\n") if line.strip()]
     if not lines or _PROMPT.match(head) is not None or _MAYBE.search(head) is None:
         return False
-    from cachedoctor.doctor.tables.events import Listing
 
     listing = Listing("")
     known = len([*listing.feed(head), *listing.finish()])
@@ -78,7 +225,7 @@ def request_rows(reports: list[Report]) -> Iterator[bytes]:
         yield from numbering.lines(report.requests, map(sanitize.mask, report.sessions))
 
 
-def measured_rows(table: Table, reports: list[Report]) -> Iterator[bytes]:
+def measured_rows(table: ColumnTable, reports: list[Report]) -> Iterator[bytes]:
     """Yield the samples or batches of several reports as rows of one table."""
     numbering = Measurements(table)
     for report in reports:
@@ -87,7 +234,7 @@ def measured_rows(table: Table, reports: list[Report]) -> Iterator[bytes]:
         yield from numbering.lines(rows.lines() if rows is not None else (), sessions)
 
 
-class Events:
+class EventRows:
     """Rows of the lines of logs; what went wrong is known when all were taken."""
 
     def __init__(self, paths: list[str], max_unpacked: int, told: Told = unheard) -> None:
@@ -113,7 +260,7 @@ class Events:
         yield from listing.finish()
 
 
-def write(table: Table, rows: Iterator[bytes], out: IO[bytes], ending: Ending) -> None:
+def write(table: ColumnTable, rows: Iterator[bytes], out: IO[bytes], ending: Ending) -> None:
     """Write a table.
 
     Raises:

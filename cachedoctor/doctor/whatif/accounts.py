@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from cachedoctor.diagnosis.replay.llamacpp.content import Served
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
-from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.doctor.findings.history import PromptSpeed
-from cachedoctor.doctor.whatif.evidence import Evidence
+from cachedoctor.doctor.whatif.evidence import ServerTraffic
 from cachedoctor.doctor.whatif.server_names import FIELDS, changed, listed
 from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.server_options import lacking
@@ -17,7 +17,7 @@ from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.whatif import MOST_WRONG, ReplayAccount, ReplayFit, ReplaySetting
 
 
-def fits(evidence: Evidence, settings: Settings) -> list[bool]:
+def fits(evidence: ServerTraffic, settings: ServerSettings) -> list[bool]:
     """Say of every request whether its prompt fits the context that a slot has then."""
     whole = settings.resolved()
     room = whole.context if whole.kv_unified else whole.context // (whole.slots or 1)
@@ -25,7 +25,7 @@ def fits(evidence: Evidence, settings: Settings) -> list[bool]:
     return [length(one.prompt) < room for one in evidence.traffic.asked]
 
 
-def account(evidence: Evidence, served: Sequence[Served], settings: Settings) -> ReplayAccount:
+def account(evidence: ServerTraffic, served: Sequence[Served], settings: ServerSettings) -> ReplayAccount:
     """Sum up a replay."""
     found = ReplayAccount(0, 0, 0, 0, 0, {}, None)
     new, lost, ms = 0, dict[str, int](), 0.0
@@ -61,7 +61,7 @@ def span_ms(speed: PromptSpeed, start: int, end: int) -> float:
     return speed.per_token / weighted * (end - start) * (1 + slope * (start + end) / 2)
 
 
-def server_account(evidence: Evidence) -> ReplayAccount | None:
+def server_account(evidence: ServerTraffic) -> ReplayAccount | None:
     """Sum up what the server said, of the requests of which it did; None where nothing does."""
     if not evidence.is_counted:
         return None
@@ -80,7 +80,7 @@ def server_account(evidence: Evidence) -> ReplayAccount | None:
     return found
 
 
-def fit(evidence: Evidence, served: Sequence[Served]) -> ReplayFit | None:
+def fit(evidence: ServerTraffic, served: Sequence[Served]) -> ReplayFit | None:
     """Hold the replay under the recorded settings against what the server said; None where nothing does."""
     if not evidence.is_counted:
         return None
@@ -109,7 +109,7 @@ class Base(NamedTuple):
     fit: ReplayFit | None
 
 
-def replay_base(evidence: Evidence) -> Base:
+def replay_base(evidence: ServerTraffic) -> Base:
     """Replay under the recorded settings. Of bodies alone nearly all of these are assumed: there the fit is only said.
 
     Raises:
@@ -122,7 +122,7 @@ def replay_base(evidence: Evidence) -> Base:
     return Base(served, found)
 
 
-def _refuse(evidence: Evidence, found: ReplayFit) -> None:
+def _refuse(evidence: ServerTraffic, found: ReplayFit) -> None:
     whole = len(evidence.reused)
     if found.requests < LEAST_COUNTED * whole or not found.requests:
         raise CacheDoctorError(
@@ -140,7 +140,7 @@ def _refuse(evidence: Evidence, found: ReplayFit) -> None:
         )
 
 
-def _hint(evidence: Evidence) -> str:
+def _hint(evidence: ServerTraffic) -> str:
     if evidence.placed.bodies is not None and not evidence.placed.exact:
         return "give the model's tokenizer and template: --tokenizer MODEL.gguf"
     build = evidence.settings.build
@@ -155,14 +155,14 @@ def _hint(evidence: Evidence) -> str:
     return "are the bodies complete, and of this server?"
 
 
-def learn(evidence: Evidence, words: Sequence[str]) -> None:
+def learn(evidence: ServerTraffic, words: Sequence[str]) -> None:
     """Take settings that ran, each NAME=VALUE, into what was recorded.
 
     Raises:
         CacheDoctorError: a setting is not known, or the log says it.
     """
     said = changed(evidence.settings, words, model_open="memory" in evidence.assumed)
-    for name in Settings.__struct_fields__:
+    for name in ServerSettings.__struct_fields__:
         if getattr(said, name) != getattr(evidence.settings, name):
             if name not in evidence.assumed and name != "window":
                 raise CacheDoctorError(f"--ran: the log says otherwise of {name}", "leave it out")
@@ -170,7 +170,7 @@ def learn(evidence: Evidence, words: Sequence[str]) -> None:
     evidence.settings = said
 
 
-def settings_rows(evidence: Evidence, wanted: Settings) -> list[ReplaySetting]:
+def settings_rows(evidence: ServerTraffic, wanted: ServerSettings) -> list[ReplaySetting]:
     """List the settings of both replays by the names that the server's options have."""
     old, new = listed(evidence.settings), listed(wanted)
     fields = {server_options.BY_KEY[key].names[0].text.lstrip("-"): field for key, field in FIELDS.items()}

@@ -26,7 +26,7 @@ from cachedoctor.model.whatif import Placed
 from cachedoctor.prompts import conversations, inputs
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt
-from cachedoctor.prompts.run_diff import Ask, rendered
+from cachedoctor.prompts.run_diff import DiffJob, rendered
 
 REFUSED = 3
 _BLOCK = 16
@@ -179,7 +179,7 @@ def _setup(session: Session) -> tuple[BlockSetup, frozenset[str]]:
 
 def _sent_prompts(prompts: Sequence[Prompt], files: ModelFiles) -> list[SentPrompt]:
     """Tokens of each prompt, and of the reply as far as a later prompt has it."""
-    ask = Ask()
+    ask = DiffJob()
     found: list[array[int]] = []
     starts: list[Sequence[int]] = []
     texts = [rendered(one, ask, files) for one in prompts]

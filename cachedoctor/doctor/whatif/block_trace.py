@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
-from cachedoctor.diagnosis.replay.traffic import Asked, Traffic
+from cachedoctor.diagnosis.replay.traffic import TimedRequest, Traffic
 from cachedoctor.doctor.whatif.block_evidence import BlockAsking, compared, one_run, read_bodies
 from cachedoctor.model import Session
 from cachedoctor.model.whatif import Placed
@@ -40,13 +40,13 @@ def traced(asking: BlockAsking, sessions: Sequence[Session]) -> BlockTraffic:
     session = one_run(asking.path, sessions)
     _, requests, placed = read_bodies(asking, session, "a trace")
     compared(session, requests)
-    tree, salted, asked = PromptTree(), dict[tuple[str, int], int](), list[Asked]()
+    tree, salted, asked = PromptTree(), dict[tuple[str, int], int](), list[TimedRequest]()
     for at, one in enumerate(requests):
         tokens = array("i", one.tokens)
         if one.key and tokens:  # what begins otherwise shares nothing
             tokens[0] = salted.setdefault((one.key, tokens[0]), _SALTED - len(salted))
         prompt = tree.add(tokens)
-        asked.append(Asked(prompt, prompt, 2 * at, 2 * at + 1))
+        asked.append(TimedRequest(prompt, prompt, 2 * at, 2 * at + 1))
     return BlockTraffic(
         Traffic(tree, asked), [len(one.reply) or None for one in requests], [None] * len(requests), placed
     )

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 
-from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.diagnosis.replay.traffic import Traffic
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.listener import Listener
@@ -20,14 +20,14 @@ from cachedoctor.doctor.extras import extra_inputs
 from cachedoctor.doctor.extras.extra_inputs import is_recording
 from cachedoctor.doctor.findings.history import PromptSpeed
 from cachedoctor.doctor.replaying import from_bodies, from_log
-from cachedoctor.doctor.replaying.recorded_settings import recorded
+from cachedoctor.doctor.replaying.from_log import recorded
 from cachedoctor.doctor.whatif.block_evidence import BlockAsking, BlockEvidence, from_sessions
 from cachedoctor.doctor.whatif.block_trace import BlockTraffic, traced
 from cachedoctor.inputs.sources.base import Told, unheard
 from cachedoctor.inputs.sources.unpack import MAX_BYTES
 from cachedoctor.knowledge.cmdline import settings as said_by
 from cachedoctor.knowledge.engines import BOTH, ENGINES, title
-from cachedoctor.model import CacheDoctorError, Finding, Given, Judged, Request, Session
+from cachedoctor.model import CacheDoctorError, Finding, GivenOption, Judged, Request, Session
 from cachedoctor.model.whatif import Placed
 from cachedoctor.prompts import conversations, inputs
 from cachedoctor.prompts.model_files import ModelFiles
@@ -56,17 +56,17 @@ class Asking(NamedTuple):
     tokenizer: str | None = None
     template: str | None = None
     build: int | None = None
-    given: list[Given] = []  # noqa: RUF012
+    given: list[GivenOption] = []  # noqa: RUF012
     max_unpacked: int = MAX_BYTES
     responses: list[str] = []  # noqa: RUF012
     """Of vLLM and SGLang: what the server answered."""
 
 
-class Evidence(msgspec.Struct):
+class ServerTraffic(msgspec.Struct):
     """Traffic of one server, and what is known beside it; lists are parallel to what was asked."""
 
     traffic: Traffic
-    settings: Settings
+    settings: ServerSettings
     assumed: frozenset[str]
     """Fields of the settings that nothing says."""
     reused: list[int | None]
@@ -102,7 +102,7 @@ class _Hearing(Listener):
             self.sessions[one.request.session] = session
 
 
-def gather(asking: Asking, told: Told = unheard) -> Evidence:
+def gather(asking: Asking, told: Told = unheard) -> ServerTraffic:
     """Read what was given of a llama-server, and make traffic of it.
 
     Raises:
@@ -111,7 +111,7 @@ def gather(asking: Asking, told: Told = unheard) -> Evidence:
     return _gather(asking, told, _no_blocks)
 
 
-def gather_any(asking: Asking, told: Told = unheard) -> Evidence | BlockEvidence:
+def gather_any(asking: Asking, told: Told = unheard) -> ServerTraffic | BlockEvidence:
     """Read what was given for a what-if, of vLLM and SGLang as well.
 
     Raises:
@@ -120,7 +120,7 @@ def gather_any(asking: Asking, told: Told = unheard) -> Evidence | BlockEvidence
     return _gather(asking, told, from_sessions)
 
 
-def gather_trace(asking: Asking, told: Told = unheard) -> Evidence | BlockTraffic:
+def gather_trace(asking: Asking, told: Told = unheard) -> ServerTraffic | BlockTraffic:
     """Read what was given for a trace, of vLLM and SGLang as well.
 
     Raises:
@@ -131,7 +131,7 @@ def gather_trace(asking: Asking, told: Told = unheard) -> Evidence | BlockTraffi
 
 def _gather(
     asking: Asking, told: Told, of_blocks: Callable[[BlockAsking, Sequence[Session]], _Blocks]
-) -> Evidence | _Blocks:
+) -> ServerTraffic | _Blocks:
     """Read what was given; ``of_blocks`` takes the sessions of vLLM and SGLang."""
     bodies = [path for path in asking.paths if is_bodies(path)]
     if bodies and len(bodies) < len(asking.paths):
@@ -209,7 +209,7 @@ def _refuse_nothing(path: str, requests: int) -> None:
 # ---- a log
 
 
-def _from_log(asking: Asking, requests: list[Request], session: Session) -> Evidence:
+def _from_log(asking: Asking, requests: list[Request], session: Session) -> ServerTraffic:
     settings, assumed = _settings(requests, session, asking.given)
     if asking.prompts:
         return _with_bodies(asking, requests, settings, assumed)
@@ -222,7 +222,9 @@ def _from_log(asking: Asking, requests: list[Request], session: Session) -> Evid
     return _evidence(built.traffic, settings, assumed, list(built.requests), placed, _numbered(threads))
 
 
-def _settings(requests: Sequence[Request], session: Session, given: Sequence[Given]) -> tuple[Settings, frozenset[str]]:
+def _settings(
+    requests: Sequence[Request], session: Session, given: Sequence[GivenOption]
+) -> tuple[ServerSettings, frozenset[str]]:
     found = recorded(session, requests)
     said = said_by(list(given))
     options = {one.option: one.value for one in given}
@@ -236,11 +238,13 @@ def _settings(requests: Sequence[Request], session: Session, given: Sequence[Giv
     return settings, frozenset(assumed)
 
 
-def _with_bodies(asking: Asking, requests: list[Request], settings: Settings, assumed: frozenset[str]) -> Evidence:
+def _with_bodies(
+    asking: Asking, requests: list[Request], settings: ServerSettings, assumed: frozenset[str]
+) -> ServerTraffic:
     sent = [found for path in asking.prompts for found in inputs.load_sent(path)]
     files = ModelFiles(asking.tokenizer, asking.template)
     try:
-        built = from_bodies.build([from_bodies.Sent(one) for one in sent], files, settings.build, requests)
+        built = from_bodies.build([from_bodies.SentBody(one) for one in sent], files, settings.build, requests)
         exact = files.cutter.exact
     finally:
         files.close()
@@ -274,13 +278,13 @@ def _open_tokens(traffic: Traffic, unknown: Sequence[bool]) -> int:
 
 def _evidence(
     traffic: Traffic,
-    settings: Settings,
+    settings: ServerSettings,
     assumed: frozenset[str],
     requests: Sequence[Request | None],
     placed: Placed,
     threads: list[int | None],
     of: Sequence[int | None] | None = None,
-) -> Evidence:
+) -> ServerTraffic:
     speed = PromptSpeed()
     for request in requests:
         if request is not None:
@@ -289,7 +293,7 @@ def _evidence(
     placed.open_tokens = _open_tokens(traffic, unknown)
     placed.sizes_known = settings.token_bytes > 0
     known = [one if one is not None and one.seen.error is None else None for one in requests]
-    return Evidence(
+    return ServerTraffic(
         traffic,
         settings,
         assumed,
@@ -307,12 +311,12 @@ def _evidence(
 # ---- bodies alone
 
 
-def _from_bodies(asking: Asking) -> Evidence:
+def _from_bodies(asking: Asking) -> ServerTraffic:
     sent = [found for path in asking.prompts for found in inputs.load_sent(path)]
     files = ModelFiles(asking.tokenizer, asking.template)
     base, said = _told_settings(asking)
     try:
-        built = from_bodies.build([from_bodies.Sent(one) for one in sent], files, base.build)
+        built = from_bodies.build([from_bodies.SentBody(one) for one in sent], files, base.build)
         exact = files.cutter.exact
     finally:
         files.close()
@@ -330,13 +334,13 @@ def _from_bodies(asking: Asking) -> Evidence:
     threads = _numbered([None if at is None else by_body[at] for at in built.sent])
     nothing: list[None] = [None] * count
     reused: list[int | None] = _answered(built, sent, placed) if exact else [*nothing]
-    assumed = frozenset(set(Settings.__struct_fields__) - said)
-    return Evidence(
+    assumed = frozenset(set(ServerSettings.__struct_fields__) - said)
+    return ServerTraffic(
         built.traffic, base, assumed, reused, [*nothing], threads, [*nothing], [*nothing], placed, PromptSpeed(), False
     )
 
 
-def _told_settings(asking: Asking) -> tuple[Settings, set[str]]:
+def _told_settings(asking: Asking) -> tuple[ServerSettings, set[str]]:
     """What a command line says of a server without a log, the defaults for the rest; and the fields that were said."""
     own = {"n_slots": "slots", "n_ctx": "context"}
     said: dict[str, Any] = {own.get(name, name): value for name, value in said_by(list(asking.given)).items()}
@@ -345,8 +349,8 @@ def _told_settings(asking: Asking) -> tuple[Settings, set[str]]:
         said["slot_prompt_similarity"] = float(similarity)
     if asking.build is not None:
         said["build"] = asking.build
-    known = {name: value for name, value in said.items() if name in Settings.__struct_fields__}
-    return Settings(**known), {"window", *known}
+    known = {name: value for name, value in said.items() if name in ServerSettings.__struct_fields__}
+    return ServerSettings(**known), {"window", *known}
 
 
 def _answered(built: from_bodies.Built, sent: Sequence[Prompt | None], placed: Placed) -> list[int | None]:
@@ -355,7 +359,7 @@ def _answered(built: from_bodies.Built, sent: Sequence[Prompt | None], placed: P
     Where most are not they are of another model, or counted by a gateway: then none says anything of this replay.
     """
     prompts = [None if at is None else sent[at] for at in built.sent]
-    told = [extra_inputs.Counts(None, None) if one is None else extra_inputs.of_prompt(one) for one in prompts]
+    told = [extra_inputs.ServerCounts(None, None) if one is None else extra_inputs.of_prompt(one) for one in prompts]
     lengths = [built.traffic.tree.length(one.prompt) for one in built.traffic.asked]
     same = [one.prompt_tokens == length for one, length in zip(told, lengths, strict=True)]
     counted = sum(one.prompt_tokens is not None for one in told)

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.knowledge import builds, cmdline, server_options
 from cachedoctor.knowledge.server_options import Option, Value, by_build, lacking, name_for
 from cachedoctor.model import CacheDoctorError
@@ -46,7 +46,7 @@ _BOUNDS: dict[str, tuple[float, float]] = {
 _FRACTIONS = frozenset({"slot_prompt_similarity"})
 
 
-def changed(base: Settings, words: Sequence[str], *, model_open: bool = False) -> Settings:
+def changed(base: ServerSettings, words: Sequence[str], *, model_open: bool = False) -> ServerSettings:
     """Give the settings that ``words``, each NAME=VALUE, make of ``base``.
 
     ``model_open``: memory and window of the model are not known, and may be said.
@@ -140,7 +140,7 @@ def _name(option: Option) -> str:
     return option.names[0].text.lstrip("-")
 
 
-def listed(settings: Settings) -> dict[str, int | float | bool | str]:
+def listed(settings: ServerSettings) -> dict[str, int | float | bool | str]:
     """Give what settings are when the build has put its defaults in, by the names of its options."""
     whole = settings.resolved()
     found: dict[str, int | float | bool | str] = {"build": whole.build, "memory": whole.memory}
@@ -154,7 +154,7 @@ def listed(settings: Settings) -> dict[str, int | float | bool | str]:
     return found
 
 
-def command_line(base: Settings, wanted: Settings) -> str:
+def command_line(base: ServerSettings, wanted: ServerSettings) -> str:
     """Give the options in which ``wanted`` differs from ``base``, as the build of ``wanted`` spells them.
 
     A number of slots that is given takes back the memory that all slots share where the build chose it: it is said

@@ -9,18 +9,18 @@ from msgspec.structs import replace
 import cachedoctor
 from cachedoctor.diagnosis.replay.llamacpp.content import Served
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
-from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.doctor.scratch import printable
-from cachedoctor.doctor.whatif import block_answers
+from cachedoctor.doctor.whatif import block_replay
 from cachedoctor.doctor.whatif.accounts import account, fits, learn, replay_base, server_account, settings_rows
 from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
-from cachedoctor.doctor.whatif.evidence import Evidence
+from cachedoctor.doctor.whatif.evidence import ServerTraffic
 from cachedoctor.doctor.whatif.server_names import changed
 from cachedoctor.model.whatif import ReplayedConversation, Simulation
 
 
 def simulate(
-    evidence: Evidence | BlockEvidence, words: Sequence[str], paths: Sequence[str], ran: Sequence[str] = ()
+    evidence: ServerTraffic | BlockEvidence, words: Sequence[str], paths: Sequence[str], ran: Sequence[str] = ()
 ) -> Simulation:
     """Replay under the recorded settings, and under those that ``words`` (NAME=VALUE) make of them.
 
@@ -34,7 +34,7 @@ def simulate(
         CacheDoctorError: a setting is not known, or the replay does not explain the log.
     """
     if isinstance(evidence, BlockEvidence):
-        return block_answers.simulate(evidence, words, paths, ran)
+        return block_replay.simulate(evidence, words, paths, ran)
     learn(evidence, ran)
     wanted = changed(evidence.settings, words, model_open="memory" in evidence.assumed)
     # What the model is, it is in both.
@@ -57,7 +57,7 @@ def simulate(
 
 
 def _conversations(
-    evidence: Evidence, old: Sequence[Served], new: Sequence[Served], wanted: Settings
+    evidence: ServerTraffic, old: Sequence[Served], new: Sequence[Served], wanted: ServerSettings
 ) -> list[ReplayedConversation]:
     """Sums of each conversation, where there are several; a log alone does not tell them where much is open.
 

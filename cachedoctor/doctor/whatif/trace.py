@@ -10,7 +10,7 @@ import msgspec
 
 from cachedoctor.diagnosis.replay.traffic import Traffic
 from cachedoctor.doctor.whatif.block_trace import BlockTraffic
-from cachedoctor.doctor.whatif.evidence import Evidence
+from cachedoctor.doctor.whatif.evidence import ServerTraffic
 
 BLOCK = 512
 """Tokens."""
@@ -62,7 +62,7 @@ _LEAST_OUTPUT = 1
 """Tokens: what a server generates at least."""
 
 
-def write(evidence: Evidence | BlockTraffic, out: IO[bytes]) -> list[str]:
+def write(evidence: ServerTraffic | BlockTraffic, out: IO[bytes]) -> list[str]:
     """Write one line per request; give, in words, what of it is not measured."""
     notes = []
     if evidence.placed.bodies is None:

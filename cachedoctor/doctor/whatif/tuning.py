@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 import cachedoctor
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
-from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.doctor.scratch import printable
-from cachedoctor.doctor.whatif import block_answers
+from cachedoctor.doctor.whatif import block_replay
 from cachedoctor.doctor.whatif.accounts import account, learn, replay_base, settings_rows
 from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
-from cachedoctor.doctor.whatif.evidence import Evidence
+from cachedoctor.doctor.whatif.evidence import ServerTraffic
 from cachedoctor.doctor.whatif.server_names import FIELDS, command_line
 from cachedoctor.knowledge import builds, server_options
 from cachedoctor.knowledge.server_options import lacking
@@ -31,7 +31,7 @@ class MemoryCost(NamedTuple):
     why: str
 
 
-def more_memory(old: Settings, new: Settings) -> MemoryCost:
+def more_memory(old: ServerSettings, new: ServerSettings) -> MemoryCost:
     """Say what ``new`` may take more than ``old``: context, limit of the RAM cache, checkpoints, recurrent states."""
     old, new = old.resolved(), new.resolved()
     parts = [part for part in (_context(old, new), _ram(old, new), _saved(old, new), _window(old, new)) if part]
@@ -41,7 +41,7 @@ def more_memory(old: Settings, new: Settings) -> MemoryCost:
     return MemoryCost(sum(part.mib or 0.0 for part in parts), ", ".join(part.why for part in parts))
 
 
-def _context(old: Settings, new: Settings) -> MemoryCost | None:
+def _context(old: ServerSettings, new: ServerSettings) -> MemoryCost | None:
     tokens = new.context - old.context
     if not tokens or new.memory == "recurrent":
         return None
@@ -50,7 +50,7 @@ def _context(old: Settings, new: Settings) -> MemoryCost | None:
     return MemoryCost(tokens * old.token_bytes / _MIB, "context")
 
 
-def _ram(old: Settings, new: Settings) -> MemoryCost | None:
+def _ram(old: ServerSettings, new: ServerSettings) -> MemoryCost | None:
     before, after = old.cache_ram_mib or 0, new.cache_ram_mib or 0
     if before == after:
         return None
@@ -60,7 +60,7 @@ def _ram(old: Settings, new: Settings) -> MemoryCost | None:
     return MemoryCost(float(after - before), f"limit of the RAM cache{sized}")
 
 
-def _saved(old: Settings, new: Settings) -> MemoryCost | None:
+def _saved(old: ServerSettings, new: ServerSettings) -> MemoryCost | None:
     """Checkpoints and recurrent states of the slots."""
     if new.kind == "attention":
         return None
@@ -73,7 +73,7 @@ def _saved(old: Settings, new: Settings) -> MemoryCost | None:
     return MemoryCost(((places[1] - places[0]) * old.checkpoint_bytes + states) / _MIB, "checkpoints")
 
 
-def _window(old: Settings, new: Settings) -> MemoryCost | None:
+def _window(old: ServerSettings, new: ServerSettings) -> MemoryCost | None:
     if old.swa_full == new.swa_full:
         return None
     return MemoryCost(None, "the log does not say what a window of full size takes")
@@ -96,7 +96,7 @@ _CONTEXTS = (2, 4)
 
 class _Tried(NamedTuple):
     changes: dict[str, Any]
-    settings: Settings
+    settings: ServerSettings
     saved: int
     saved_ms: float | None
     memory: MemoryCost
@@ -105,7 +105,7 @@ class _Tried(NamedTuple):
 class _Search:
     """Replays settings, each once."""
 
-    def __init__(self, evidence: Evidence, limit: float | None) -> None:
+    def __init__(self, evidence: ServerTraffic, limit: float | None) -> None:
         self.evidence, self.limit = evidence, limit
         base = replay_base(evidence)
         self.fit: ReplayFit | None = base.fit
@@ -138,7 +138,7 @@ class _Search:
 
 
 def tune(
-    evidence: Evidence | BlockEvidence,
+    evidence: ServerTraffic | BlockEvidence,
     paths: Sequence[str],
     limit_mib: float | None = None,
     words: Sequence[str] = (),
@@ -155,7 +155,7 @@ def tune(
         CacheDoctorError: the replay does not explain the log, or a setting is not known, or the log says it.
     """
     if isinstance(evidence, BlockEvidence):
-        return block_answers.tune(evidence, paths, limit_mib, words)
+        return block_replay.tune(evidence, paths, limit_mib, words)
     learn(evidence, words)
     search = _Search(evidence, limit_mib)
     helped, over = list[_Tried](), list[_Tried]()
@@ -218,7 +218,7 @@ def _merged(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
 # ---- what is tried
 
 
-def _families(evidence: Evidence) -> Iterator[Iterable[dict[str, Any]]]:
+def _families(evidence: ServerTraffic) -> Iterator[Iterable[dict[str, Any]]]:
     """Values of one setting after the other, the cheapest first; only what the build has."""
     base = evidence.settings
     now, build = base.resolved(), base.build
@@ -239,7 +239,7 @@ def _families(evidence: Evidence) -> Iterator[Iterable[dict[str, Any]]]:
         yield [{"build": builds.NEWEST}]
 
 
-def _slots(evidence: Evidence, now: Settings) -> Iterator[dict[str, Any]]:
+def _slots(evidence: ServerTraffic, now: ServerSettings) -> Iterator[dict[str, Any]]:
     """More slots, up to the conversations that there are; each keeps the context that it has."""
     slots = now.slots or 1
     known = {number for number in evidence.conversations if number is not None}
@@ -250,7 +250,7 @@ def _slots(evidence: Evidence, now: Settings) -> Iterator[dict[str, Any]]:
             yield {"slots": number, "context": context, "kv_unified": now.kv_unified}
 
 
-def _going_back(now: Settings) -> Iterator[Iterable[dict[str, Any]]]:
+def _going_back(now: ServerSettings) -> Iterator[Iterable[dict[str, Any]]]:
     """What is needed only where the memory cannot go back anywhere."""
     if now.kind == "attention":
         return

@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from cachedoctor.engines.catalogue.heads import Heads, literal_pattern
+from cachedoctor.engines.catalogue.heads import HeadPattern, literal_pattern
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Shows
-from cachedoctor.model.bounds import AMOUNT, MIB, MS, NUMBERS, PERCENT, RATE, SHARE, Range
+from cachedoctor.model.bounds import AMOUNT, MIB, MS, NUMBERS, PERCENT, RATE, SHARE, NumberRange
 
 _LOOK = 1 << 12
 """Bytes in which the literal beginning of a message ends, blanks included."""
@@ -34,7 +34,7 @@ GROUPS = ("slot", "srv", "bare")
 _text: Callable[[bytes], str] = methodcaller("decode", "utf-8", "replace")
 
 
-def _float(within: Range, raw: bytes) -> float | None:
+def _float(within: NumberRange, raw: bytes) -> float | None:
     return within.of(float(raw.split(b"(")[0]))  # Windows prints -nan(ind)
 
 
@@ -317,7 +317,7 @@ class Catalogue:
                 self.by_head.setdefault((group_of(row), head.encode()), []).append(row)
         heads["srv"] |= heads["bare"]  # library texts are reprinted under a server prefix
         self._fused = fused
-        self.pattern = Heads(heads, self._compiled)
+        self.pattern = HeadPattern(heads, self._compiled)
         """Anchored at the newline before a line. Groups: slot id, task id, those of ``fused``, and last the head, in
         one of three groups: behind a slot prefix, behind a server prefix, bare."""
 

@@ -44,7 +44,7 @@ def _render(node: dict[str, dict]) -> bytes:  # type: ignore[type-arg]
     return b"(?:" + b"|".join(branches) + (b"|" if ends else b"") + b")"
 
 
-class Heads:
+class HeadPattern:
     """A pattern over many heads, of which a short log needs few: to compile all takes a fifth of its analysis."""
 
     def __init__(

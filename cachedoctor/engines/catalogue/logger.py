@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from cachedoctor.engines.catalogue.base import Catalogue, Event, Message
-from cachedoctor.engines.catalogue.heads import Heads
+from cachedoctor.engines.catalogue.heads import HeadPattern
 
 
 class Field(NamedTuple):
@@ -38,7 +38,7 @@ class LoggerCatalogue(Catalogue):
                 heads.add(head)
                 self.by_head.setdefault(("bare", head.encode()), []).append(row)
         self._begin = re.compile(rb"(?:" + prefix + rb")?+[ \t]*+")
-        self.pattern = Heads({"bare": heads}, self._compiled)
+        self.pattern = HeadPattern({"bare": heads}, self._compiled)
 
     def _compiled(self, heads: Mapping[str, bytes]) -> re.Pattern[bytes]:
         # The five groups of every catalogue: a slot, a task, and heads in three places, of which here only the last is.

@@ -30,7 +30,7 @@ class WithOthers(dict[str, Any]):
     """All fields of a message, among others that no known build prints."""
 
 
-class Place(NamedTuple):
+class DataPlace(NamedTuple):
     """Where something stands in the data."""
 
     start: int
@@ -40,14 +40,14 @@ class Place(NamedTuple):
 class Named(NamedTuple):
     """A message of which every field was found by its name, among others."""
 
-    fields: dict[str, Place]
+    fields: dict[str, DataPlace]
     """What is printed in each, by the names of the row."""
-    others: list[Place]
+    others: list[DataPlace]
     """The pairs that are not known, at least one."""
     end: int
 
 
-class _Shape(NamedTuple):
+class _TemplateShape(NamedTuple):
     """What of a template is words, and what are fields with names."""
 
     words: re.Pattern[bytes]
@@ -68,7 +68,7 @@ def by_name(row: Message, data: bytes, start: int) -> Named | None:
     listed = None if words is None else _PAIRS.match(data, words.end(), start + _NAMED_FIELDS_LINE_MAX)
     if shape is None or words is None or listed is None:
         return None
-    fields = {name: Place(*words.span(at)) for at, name in enumerate(shape.names, 1)}
+    fields = {name: DataPlace(*words.span(at)) for at, name in enumerate(shape.names, 1)}
     others, seen = [], set()
     for pair in _ONE.finditer(data, *listed.span(1)):
         if pair[1] in seen:
@@ -76,17 +76,17 @@ def by_name(row: Message, data: bytes, start: int) -> Named | None:
         seen.add(pair[1])
         name, pattern = shape.fields.get(pair[1], ("", None))
         if pattern is None:
-            others.append(Place(*pair.span()))
+            others.append(DataPlace(*pair.span()))
         elif pattern.fullmatch(pair[2]) is None:
             return None
         else:
-            fields[name] = Place(*pair.span(2))
+            fields[name] = DataPlace(*pair.span(2))
     whole = seen.issuperset(shape.fields)
     return Named(fields, others, listed.end(1) + 1) if whole and others else None
 
 
 @lru_cache(maxsize=256)
-def _shape(row: Message) -> _Shape | None:
+def _shape(row: Message) -> _TemplateShape | None:
     """How the template of a row is made; None where it does not end in named fields."""
     found = _TEMPLATE.fullmatch(row.template)
     if found is None:
@@ -95,7 +95,7 @@ def _shape(row: Message) -> _Shape | None:
     named = re.findall(r"(\w+) = \{(\w+):", found["fields"])
     fields = {printed.encode(): (hole, re.compile(patterns[hole])) for printed, hole in named}
     words = Message(row.id, row.component, row.first, row.last, row.levels, found["words"], "")
-    return _Shape(re.compile(words.text_pattern()), words.names, fields)
+    return _TemplateShape(re.compile(words.text_pattern()), words.names, fields)
 
 
 def furthest(rows: list[Message], data: bytes, start: int) -> tuple[Message, Named] | None:

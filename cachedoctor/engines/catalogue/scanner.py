@@ -16,7 +16,7 @@ _MAX_SPELLINGS = 4096
 """Spellings of heads remembered; they differ in blanks only, and hostile text must not fill the memory."""
 
 
-class Plan(msgspec.Struct):
+class ScanPlan(msgspec.Struct):
     """What a scanner delivers."""
 
     wanted: frozenset[str]
@@ -30,7 +30,7 @@ class Plan(msgspec.Struct):
 class Scanner:
     """Scans the segments of one origin."""
 
-    def __init__(self, catalogue: Catalogue, plan: Plan) -> None:
+    def __init__(self, catalogue: Catalogue, plan: ScanPlan) -> None:
         self._catalogue = catalogue
         self._plan = plan
         self._first_group = 3 + plan.fused_groups
@@ -173,7 +173,7 @@ class Scanner:
 class SingleScanner(Scanner):
     """Delivers what a scanner with the same plan delivers, and more that is only to be told of."""
 
-    def __init__(self, catalogue: Catalogue, plan: Plan, more: frozenset[str]) -> None:
+    def __init__(self, catalogue: Catalogue, plan: ScanPlan, more: frozenset[str]) -> None:
         """Begin without a line.
 
         Args:

@@ -26,7 +26,7 @@ class Hole(NamedTuple):
     end: int
 
 
-class Recognised(NamedTuple):
+class RecognisedLine(NamedTuple):
     """A line of which at least the head of a message is known. Offsets count in the block."""
 
     start: int
@@ -51,7 +51,7 @@ class Spans:
         self._kinds: dict[Message, list[tuple[str, str]]] = {}
         self._loose: dict[Message, re.Pattern[bytes]] = {}
 
-    def read(self, data: bytes) -> Iterator[Recognised]:
+    def read(self, data: bytes) -> Iterator[RecognisedLine]:
         """Give the recognised lines of ``data``, which begins with the newline before its first line."""
         for found in self._catalogue.pattern.finditer(data):
             group = found.lastindex or 0
@@ -61,7 +61,7 @@ class Spans:
             stop = len(data) if stop < 0 else stop
             rows = self._candidates(group - 3, head)
             line = self._fit(rows, data, start, at, stop)
-            yield line or Recognised(start, at, found.end(), stop, None, [])
+            yield line or RecognisedLine(start, at, found.end(), stop, None, [])
 
     def _candidates(self, group: int, head: bytes) -> list[Message]:
         rows = self._rows.get((group, head))
@@ -73,17 +73,17 @@ class Spans:
                 self._rows[group, head] = rows
         return rows
 
-    def _fit(self, rows: list[Message], data: bytes, start: int, at: int, stop: int) -> Recognised | None:
+    def _fit(self, rows: list[Message], data: bytes, start: int, at: int, stop: int) -> RecognisedLine | None:
         for row in rows:
             match = row.exact_match(data, at)
             if match is not None:
-                return Recognised(start, at, match.end(), stop, row, self._holes(row, match))
+                return RecognisedLine(start, at, match.end(), stop, row, self._holes(row, match))
         for row in sorted(rows, key=lambda r: -len(r.template)):
             match = self._pattern(row).match(data, at, stop)
             if match is not None:
-                return Recognised(start, at, match.end(), stop, row, self._holes(row, match))
+                return RecognisedLine(start, at, match.end(), stop, row, self._holes(row, match))
         named = furthest(rows, data, at)
-        return None if named is None else Recognised(start, at, named[1].end, stop, named[0], _among_others(*named))
+        return None if named is None else RecognisedLine(start, at, named[1].end, stop, named[0], _among_others(*named))
 
     def _pattern(self, row: Message) -> re.Pattern[bytes]:
         pattern = self._loose.get(row)

@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from cachedoctor.engines.llamacpp.slot import Stretch
+from cachedoctor.engines.llamacpp.slot import SlotStretch
 from cachedoctor.knowledge import decision
 from cachedoctor.model import Between, Dropped, Facts, Outcome, Request
 from cachedoctor.model.observed import Observed, Progressed
@@ -106,7 +106,7 @@ NEAR = 64
 """Tokens short of the reference that still count as reused: the reply's last tokens and end-of-prompt checkpoints."""
 
 
-class Counts(msgspec.Struct, frozen=True, gc=False):
+class TokenCounts(msgspec.Struct, frozen=True, gc=False):
     """Prompt tokens, reused and computed ones; and how those were derived that the log does not print."""
 
     prompt: int | None
@@ -115,7 +115,7 @@ class Counts(msgspec.Struct, frozen=True, gc=False):
     derived: dict[str, str]
 
 
-class Prefix(msgspec.Struct, frozen=True, gc=False):
+class CommonPrefix(msgspec.Struct, frozen=True, gc=False):
     """The longest common prefix with what the slot held when processing began, in tokens."""
 
     tokens: int | None
@@ -145,7 +145,7 @@ Loss = tuple[Outcome, int | None, int | None, int | None]
 server could not reuse."""
 
 
-def counts(seen: Observed, *, shifted: bool) -> Counts:
+def counts(seen: Observed, *, shifted: bool) -> TokenCounts:
     """Complete prompt, cached and processed tokens from each other and from the length at release.
 
     ``prompt = release - (generated - 1)``, ``cached = prompt - processed``: the last sampled token never enters the
@@ -153,7 +153,7 @@ def counts(seen: Observed, *, shifted: bool) -> Counts:
     every build, and lines of checkpoints say what is reused: excerpts often end at them.
     """
     if seen.parent is not None:
-        return Counts(None, None, None, {})
+        return TokenCounts(None, None, None, {})
     derived: dict[str, str] = {}
     prompt, processed, cached = seen.prompt_tokens, seen.processed_tokens, seen.cached_tokens
     released, generated = seen.released_tokens, seen.generated_tokens
@@ -170,7 +170,7 @@ def counts(seen: Observed, *, shifted: bool) -> Counts:
         cached = seen.kept
         derived["cached_tokens"] = "pos_next of erased checkpoints"
     if prompt is None:
-        return Counts(None, cached, processed, derived)
+        return TokenCounts(None, cached, processed, derived)
     if cached is not None and cached > prompt:  # lines of two requests in a torn log
         cached = None
     if processed is not None and (not shifted or seen.cut_prompt):
@@ -182,7 +182,7 @@ def counts(seen: Observed, *, shifted: bool) -> Counts:
     elif cached is not None and processed is None and not seen.cancelled and not seen.error:
         processed = prompt - cached
         derived["processed_tokens"] = "prompt - cached"
-    return Counts(prompt, cached, processed, derived)
+    return TokenCounts(prompt, cached, processed, derived)
 
 
 def held_content(seen: Observed) -> SlotContent:
@@ -203,7 +203,7 @@ def held_content(seen: Observed) -> SlotContent:
     return SlotContent(tokens, thread, prefix, similarity, keep)
 
 
-def prefix(seen: Observed, found: SlotContent, numbers: Counts, facts: Facts, *, shown: bool) -> Prefix:
+def prefix(seen: Observed, found: SlotContent, numbers: TokenCounts, facts: Facts, *, shown: bool) -> CommonPrefix:
     """Fill in the common prefix where it was not printed: from a threshold, the rounded shares, what was reused.
 
     ``shown``: checkpoint lines would be in this log, so that their absence means that nothing cut the reuse short.
@@ -235,7 +235,7 @@ def prefix(seen: Observed, found: SlotContent, numbers: Counts, facts: Facts, *,
         source = "where the memory could not be cut"
     if lcp is not None and cached is not None and cached > lcp:
         lcp = cached
-    return Prefix(lcp, exact, between, least, source)
+    return CommonPrefix(lcp, exact, between, least, source)
 
 
 def _with_threshold(
@@ -335,7 +335,7 @@ def judge(
     return (outcome, tokens, reference - kept if reference > kept else 0, kept - cached)
 
 
-def judge_cut(cached: int | None, prefix: Prefix, reference: int | None) -> Loss:
+def judge_cut(cached: int | None, prefix: CommonPrefix, reference: int | None) -> Loss:
     """Lost tokens of a request whose outcome is unknown, as its beginning or end is missing.
 
     What the server could not reuse needs no length of the prompt; what the client changed is an upper bound without it.
@@ -370,7 +370,7 @@ def missed(request: Request, dropped: list[Dropped]) -> Dropped | None:
     return msgspec.structs.replace(best, behind=behind)
 
 
-def stretch(request: Request) -> Stretch | None:
+def stretch(request: Request) -> SlotStretch | None:
     """What a request processed of its slot's content; None where the log does not tell."""
     cached, prompt, mark = request.cached_tokens, request.prompt_tokens, request.marks.get("cached")
     created, exact = request.created, request.lcp_exact
@@ -382,4 +382,4 @@ def stretch(request: Request) -> Stretch | None:
         return None
     if diverged >= prompt - 1:
         diverged = prompt  # a repeated prompt computes its last token again
-    return Stretch(cached, prompt, diverged, created, mark)
+    return SlotStretch(cached, prompt, diverged, created, mark)

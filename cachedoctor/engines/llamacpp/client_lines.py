@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.model.observed import Asked
+from cachedoctor.model.observed import Asker
 
 ANSWERED = "http_done"
 """Message that names method, path, address and status (INFO from b5311 to b9093, later TRACE)."""
@@ -24,12 +24,12 @@ class Clients:
     def __init__(self, time_of: Callable[[int], str | None]) -> None:
         """``time_of``: wall clock of the line with this number, where its wrapper has one."""
         self._time_of = time_of
-        self._launched: list[Asked] = []
+        self._launched: list[Asker] = []
         self._answers: list[tuple[str, str]] = []
 
-    def launched(self, line: int, *, child: bool) -> Asked:
+    def launched(self, line: int, *, child: bool) -> Asker:
         """A request began at ``line``; returns what will be known of who asked."""
-        asked = Asked(child, self._time_of(line))
+        asked = Asker(child, self._time_of(line))
         if len(self._launched) >= _MAX:
             self._clear()
         self._launched.append(asked)

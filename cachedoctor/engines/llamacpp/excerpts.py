@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from cachedoctor.engines.catalogue.base import CLOCK, STAMP, Catalogue, Event, Message
-from cachedoctor.engines.catalogue.scanner import Plan, Scanner
+from cachedoctor.engines.catalogue.scanner import Scanner, ScanPlan
 from cachedoctor.engines.llamacpp.client_lines import refusals
 from cachedoctor.engines.llamacpp.excerpt_rows import Partly, parts
-from cachedoctor.engines.llamacpp.printed_text import CHANGED, Change, first_change
+from cachedoctor.engines.llamacpp.printed_text import CHANGED, PrintedChange, first_change
 from cachedoctor.engines.llamacpp.unknown_words import Unknown, unknown
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Segment
@@ -50,7 +50,7 @@ _SLOTS, _TASKS = 1_000, 10**15
 _DIGITS = late(rb"\d")
 
 
-class Excerpt(msgspec.Struct):
+class ExcerptSegment(msgspec.Struct):
     """A segment as the scanner reads it, and the events of lines that only a lenient reader understands."""
 
     segment: Segment
@@ -63,7 +63,7 @@ class Excerpt(msgspec.Struct):
     """Lines that go on with the record before them, less the records beyond the first of a row."""
 
 
-class Record(NamedTuple):
+class ExcerptRecord(NamedTuple):
     """A line, or the lines over which a record was wrapped."""
 
     at: int
@@ -108,7 +108,7 @@ class _EveryLine(Scanner):
 class ExcerptReader:
     """Reads the lines of short inputs."""
 
-    def __init__(self, catalogue: Catalogue, plan: Plan) -> None:
+    def __init__(self, catalogue: Catalogue, plan: ScanPlan) -> None:
         """``plan``: what the scanner of whole logs delivers."""
         self._catalogue = catalogue
         self._plan = plan
@@ -119,7 +119,7 @@ class ExcerptReader:
         self._prefixed = False
         """Lines stand here as the server printed them: what else looks like one may be prose about them."""
 
-    def read(self, segment: Segment) -> Excerpt:
+    def read(self, segment: Segment) -> ExcerptSegment:
         """Mend what can be mended; what the scanner reads as it stands is left to it."""
         lines = segment.data.removesuffix(b"\n").split(b"\n")
         several = parts(lines, self._catalogue)
@@ -137,10 +137,10 @@ class ExcerptReader:
             joined += record.used - 1
             out += [record.text, *[b""] * (record.used - 1)]
         if not mended:
-            return Excerpt(segment, events, False, left)
+            return ExcerptSegment(segment, events, False, left)
         numbers = segment.numbers or list(range(segment.first, segment.first + len(lines)))
         data = b"\n".join(out) + b"\n"
-        return Excerpt(msgspec.structs.replace(segment, data=data, numbers=numbers), events, True, left, joined)
+        return ExcerptSegment(msgspec.structs.replace(segment, data=data, numbers=numbers), events, True, left, joined)
 
     def _records(self, pieces: list[bytes]) -> int:
         """How many of the parts of a row the scanner counts."""
@@ -149,7 +149,7 @@ class ExcerptReader:
             pass
         return scanner.recognised
 
-    def records(self, segment: Segment, lines: list[bytes]) -> Iterator[Record]:
+    def records(self, segment: Segment, lines: list[bytes]) -> Iterator[ExcerptRecord]:
         """Give the records of a segment, whose lines these are."""
         scanned, to_the_end = self._read_by_scanner(segment, lines)
         self._prefixed = any(PREFIXED.match(lines[at]) for at in to_the_end)
@@ -162,12 +162,12 @@ class ExcerptReader:
         while at < len(lines):
             if at in refused and at not in to_the_end:
                 used, text = refused[at]
-                yield Record(at, used, text, None, mended=True)
+                yield ExcerptRecord(at, used, text, None, mended=True)
                 at += used
                 continue
             if change is not None and at == change.begin and scanned.isdisjoint({change.before, change.after}):
                 used = change.after - at + 1
-                yield Record(at, used, b"", _changed(change, segment), mended=True)
+                yield ExcerptRecord(at, used, b"", _changed(change, segment), mended=True)
                 at += used
                 continue
             record = self._record(lines, at, segment.number(at), widest, sure=at in to_the_end)
@@ -178,19 +178,19 @@ class ExcerptReader:
             yield record
             at += record.used
 
-    def _record(self, lines: list[bytes], at: int, number: int, widest: int, *, sure: bool) -> Record:
+    def _record(self, lines: list[bytes], at: int, number: int, widest: int, *, sure: bool) -> ExcerptRecord:
         """The record that begins with a line; ``sure``: the scanner reads it to its end."""
         line = lines[at]
         full = len(line) >= widest
         if (sure and not full) or not self._has_head(line):
-            return Record(at, 1, line, None)
+            return ExcerptRecord(at, 1, line, None)
         text, used = self._joined(lines[at : at + _WRAPS], full=full)
         event = self._event(text, number)
         if event is not None:
-            return Record(at, used, b"", event, mended=True)
+            return ExcerptRecord(at, used, b"", event, mended=True)
         if text == line[:LINE_MAX]:
-            return Record(at, 1, line, None)
-        return Record(at, used, text, None, mended=True)
+            return ExcerptRecord(at, 1, line, None)
+        return ExcerptRecord(at, used, text, None, mended=True)
 
     def _read_by_scanner(self, segment: Segment, lines: list[bytes]) -> tuple[set[int], set[int]]:
         """Indexes of the lines that the scanner reads as they stand, and of those that it reads to their end."""
@@ -320,7 +320,7 @@ def _parted(segment: Segment, lines: list[bytes], several: dict[int, list[bytes]
     return msgspec.structs.replace(segment, data=data, numbers=[number for _, number in rows])
 
 
-def _changed(change: Change, segment: Segment) -> Event:
+def _changed(change: PrintedChange, segment: Segment) -> Event:
     """The event of a value that changed in a diff of two prompts; of these it keeps nothing else."""
     fields: dict[str, object] = {
         "line": segment.number(change.before), "was": b"-" + change.was, "kind": change.kind, "place": change.place,

@@ -31,7 +31,7 @@ _CHOICE = 64
 """Lines of one choice that are held back."""
 
 
-class _Held(NamedTuple):
+class _EarlyLines(NamedTuple):
     """Lines of a request that has none about the memory yet, before these."""
 
     task: int
@@ -66,7 +66,7 @@ class Fork:
         """Takes lines of which fields may be missing, once there are any."""
         self._choice: list[Event] = []
         """Lines of the choice of a slot, none of which names it."""
-        self._held: dict[int, _Held] = {}
+        self._held: dict[int, _EarlyLines] = {}
         """What was held back of the request that a slot works on."""
         self._asked = False
         """A request was launched, or opened."""
@@ -108,7 +108,7 @@ class Fork:
     def finish(self) -> None:
         """No line follows: of an excerpt the choice of a slot may be all there is."""
         if self._choice and not self._asked:
-            self._replay(0, _Held(-1, self._choice))
+            self._replay(0, _EarlyLines(-1, self._choice))
         self._choice, self._held = [], {}
 
     def _launched(self, event: Event) -> None:
@@ -116,7 +116,7 @@ class Fork:
         self._forget(slot)
         if len(self._held) >= _SLOTS:
             self._held.clear()
-        self._held[slot] = _Held(task, [*self._choice, self._as(LAUNCH, event, {})], self._time_of(event.line))
+        self._held[slot] = _EarlyLines(task, [*self._choice, self._as(LAUNCH, event, {})], self._time_of(event.line))
         self._choice, self._asked = [], True
 
     def _forget(self, slot: int) -> None:
@@ -133,7 +133,7 @@ class Fork:
                 return
             reused = reused and common[1] - back
         first = self._as(FIRST_BATCH, event, {"n_tokens": reused})
-        held = self._held.get(slot, _Held(-1, []))
+        held = self._held.get(slot, _EarlyLines(-1, []))
         if self._serves(slot, first.task):
             self._feed(first)
         elif held.task == first.task and all(other.message != first.message for other in held.events):
@@ -143,13 +143,13 @@ class Fork:
         """Say what was held back of the request, before a line of it."""
         if self._serves(slot, task):
             return
-        held = self._held.pop(slot, _Held(-1, []))
+        held = self._held.pop(slot, _EarlyLines(-1, []))
         if held.task != task:
-            held, self._choice = _Held(task, self._choice), []
+            held, self._choice = _EarlyLines(task, self._choice), []
         self._asked = True
         self._replay(slot, held)
 
-    def _replay(self, slot: int, held: _Held) -> None:
+    def _replay(self, slot: int, held: _EarlyLines) -> None:
         for event in held.events:
             if event.row is LAUNCH:
                 self._launch(event, held.time)

@@ -13,7 +13,7 @@ from cachedoctor.engines.llamacpp.client_lines import overlong
 from cachedoctor.engines.llamacpp.excerpt_rows import Partly
 from cachedoctor.engines.llamacpp.server_run import ServerRun
 from cachedoctor.engines.llamacpp.slot import Slot
-from cachedoctor.engines.llamacpp.startup import STARTUP, Line
+from cachedoctor.engines.llamacpp.startup import STARTUP, StartupLine
 from cachedoctor.model import Check, IncidentName, Mark
 from cachedoctor.model.observed import Observed, Progressed
 
@@ -40,7 +40,7 @@ def read(run: ServerRun, event: Event) -> None:
         slot = run.slot(event.slot) if event.slot >= 0 else run.chosen or run.slot(0)
         handler(run, slot, event, Mark(event.line, event.text))
     if event.message in STARTUP:
-        run.start(Line(event.message, event.fields, event.slot, event.line, event.text))
+        run.start(StartupLine(event.message, event.fields, event.slot, event.line, event.text))
 
 
 def is_whole(event: Event) -> bool:

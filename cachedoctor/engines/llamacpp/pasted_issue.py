@@ -11,7 +11,7 @@ from cachedoctor.engines.catalogue.base import CLOCK
 from cachedoctor.engines.llamacpp.excerpts import PREFIXED, plain_of
 from cachedoctor.knowledge import builds, cmdline
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.model import CacheDoctorError, Given
+from cachedoctor.model import CacheDoctorError, GivenOption
 
 _LEAST = 3
 """Lines of a run; fewer may be quoted to point at them, and cost nothing."""
@@ -88,7 +88,7 @@ class Issue(msgspec.Struct, frozen=True):
     build: int | None = None
     build_at: int | None = None
     """Index of the first line that names it."""
-    given: list[Given] = []
+    given: list[GivenOption] = []
     given_at: int | None = None
     """Index of the first line of the command."""
     cmdline: str | None = None
@@ -98,13 +98,13 @@ class Issue(msgspec.Struct, frozen=True):
 
 
 class _Given(msgspec.Struct, frozen=True):
-    options: list[Given]
+    options: list[GivenOption]
     at: int
     """Index of its first line in the input."""
     plain: str | None
 
 
-class _Line(msgspec.Struct, frozen=True):
+class _PastedLine(msgspec.Struct, frozen=True):
     at: int
     """Index in the input."""
     text: str
@@ -134,7 +134,7 @@ def _blocks(lines: list[bytes]) -> int:
     return count
 
 
-def _above_log(lines: list[bytes]) -> Iterator[_Line]:
+def _above_log(lines: list[bytes]) -> Iterator[_PastedLine]:
     """Give the lines above the first one of a server's log; of a quote in the prose, if the log itself is fenced."""
     fences = [at for at, line in enumerate(lines) if FENCE.match(line)]
     logged = [at for at, line in enumerate(lines) if PREFIXED.match(line[:_LINE_MAX])]
@@ -149,10 +149,12 @@ def _above_log(lines: list[bytes]) -> Iterator[_Line]:
         if heading is not None or (not inside and text.lower() in _FORM):
             section = (text if heading is None else heading[1]).lower()
         else:
-            yield _Line(at, plain_of(text.encode()).decode("utf-8", "replace") if not inside else text, section, inside)
+            yield _PastedLine(
+                at, plain_of(text.encode()).decode("utf-8", "replace") if not inside else text, section, inside
+            )
 
 
-def _build(lines: list[_Line]) -> tuple[int | None, int | None]:
+def _build(lines: list[_PastedLine]) -> tuple[int | None, int | None]:
     """Return the one build that is named, and where: below the heading, as printed or as a tag, else anywhere."""
     below = [line for line in lines if "version" in line.section]
     lines = [line for line in lines if _OWN.match(line.text) is None]
@@ -165,7 +167,7 @@ def _build(lines: list[_Line]) -> tuple[int | None, int | None]:
     return found[0] if len({build for build, _ in found}) == 1 else (None, None)
 
 
-def _given(lines: list[_Line]) -> _Given | None:
+def _given(lines: list[_PastedLine]) -> _Given | None:
     """Return the one command that is given: below its heading, else anywhere."""
     below: list[_Given] = []
     anywhere: list[_Given] = []
@@ -177,7 +179,7 @@ def _given(lines: list[_Line]) -> _Given | None:
     return commands[0] if commands and all(one.options == commands[0].options for one in commands) else None
 
 
-def _options(lines: list[_Line], at: int, *, named: bool) -> _Given | None:
+def _options(lines: list[_PastedLine], at: int, *, named: bool) -> _Given | None:
     """Return the command that begins in a line, with its options; None where there is none."""
     line = lines[at]
     words = line.text.split()

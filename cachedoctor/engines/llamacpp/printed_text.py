@@ -113,7 +113,7 @@ _KINDS = (
 _STANDS_FOR = b"\x00"
 
 
-class Change(NamedTuple):
+class PrintedChange(NamedTuple):
     """The first change of a diff."""
 
     begin: int
@@ -130,7 +130,7 @@ class Change(NamedTuple):
     """Number of the line in the second prompt."""
 
 
-def first_change(lines: list[bytes]) -> Change | None:
+def first_change(lines: list[bytes]) -> PrintedChange | None:
     """Return the first change of a diff of prompts, if all that differs in it is a value that is new each time."""
     plain = [line[:_LINE_MAX].rstrip(b"\r") for line in lines]
     begin = next((at for at, line in enumerate(plain) if _HUNK.match(line)), None)
@@ -144,7 +144,7 @@ def first_change(lines: list[bytes]) -> Change | None:
         return None  # something was added or dropped: no value that changed
     found = _value(plain[before][1:], plain[after][1:])
     place = int(hunk["place"]) + before - begin - 1
-    return None if found is None else Change(begin, before, after, *found, place)
+    return None if found is None else PrintedChange(begin, before, after, *found, place)
 
 
 def _of_prompts(line: bytes) -> bool:

@@ -16,11 +16,11 @@ from cachedoctor.engines.catalogue.scanner import Scanner
 from cachedoctor.engines.llamacpp.client_lines import Clients
 from cachedoctor.engines.llamacpp.settle import ConversationMemory, Effects, settle
 from cachedoctor.engines.llamacpp.slot import IdleSave, RunMemory, Slot
-from cachedoctor.engines.llamacpp.startup import Line, Startup
+from cachedoctor.engines.llamacpp.startup import Startup, StartupLine
 from cachedoctor.knowledge import builds
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Facts, Incident, IncidentName, Mark, Request, Session, Setting
-from cachedoctor.model.observed import NOBODY, Known, Observed, SelectedBy
+from cachedoctor.model.observed import NOBODY, KnownLength, Observed, SelectedBy
 
 _WRAPPERS_PRINT = frozenset({"listening", "n_parallel_auto", "build_info"})
 """Lines of the program around the server: embedders keep an old wording in a new build."""
@@ -128,7 +128,7 @@ class ServerRun:
             return {}
         return {"build": None, "build_source": "wording" if low or high else None}
 
-    def start(self, line: Line) -> None:
+    def start(self, line: StartupLine) -> None:
         """A start-up line."""
         if line.message == "init_slots":
             self.asleep = False
@@ -476,7 +476,7 @@ class ServerRun:
         if slot is not None and slot.open is not None:
             slot.open.record_positions(stored=stored, batch=batch)
 
-    def known_length(self, request: Observed, length: int) -> Known | None:
+    def known_length(self, request: Observed, length: int) -> KnownLength | None:
         """Whether a slot had this length after an earlier request, and whose."""
         return self.past.known(length, request.first_line)
 

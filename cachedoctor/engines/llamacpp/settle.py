@@ -16,14 +16,14 @@ from msgspec.structs import replace
 from cachedoctor.engines.llamacpp import accounting
 from cachedoctor.engines.llamacpp import accounting as intervals
 from cachedoctor.engines.llamacpp import accounting as losses
-from cachedoctor.engines.llamacpp.accounting import NEAR, Counts, Loss, Prefix, SlotContent
+from cachedoctor.engines.llamacpp.accounting import NEAR, CommonPrefix, Loss, SlotContent, TokenCounts
 from cachedoctor.engines.llamacpp.conversations.interleaved import KEPT
 from cachedoctor.engines.llamacpp.conversations.join import SPAN, Conversations, Lengths, Moved, Thread
 from cachedoctor.engines.llamacpp.ram_cache import RamCache
-from cachedoctor.engines.llamacpp.slot import IdleSave, Slot, Stretch
+from cachedoctor.engines.llamacpp.slot import IdleSave, Slot, SlotStretch
 from cachedoctor.model import Between, Facts, Mark, MarkName, Request
 from cachedoctor.model.log_lines import LogFile
-from cachedoctor.model.observed import Choice, Dropped, Known, Observed
+from cachedoctor.model.observed import Choice, Dropped, KnownLength, Observed
 
 Marks = Mapping[MarkName, Mark]
 
@@ -62,12 +62,12 @@ class ConversationMemory(msgspec.Struct):
     roomy: bool = False
     """Whether the RAM cache is known to have kept all, by the facts that were asked last: they rarely change."""
 
-    def known(self, length: int, first_line: int) -> Known | None:
+    def known(self, length: int, first_line: int) -> KnownLength | None:
         """The conversation that left a slot at this length before line ``first_line``; None if no request did."""
         if length not in self.lengths:
             return None
         owner = self.conversations.by_total(length, 0, first_line)
-        return Known(None if owner is None else owner.id)
+        return KnownLength(None if owner is None else owner.id)
 
     def is_roomy(self, facts: Facts) -> bool:
         """Whether the RAM cache is known to have kept all that left a slot."""
@@ -115,9 +115,9 @@ class ConversationMemory(msgspec.Struct):
 class Content(msgspec.Struct, frozen=True, gc=False):
     """What the slot held when a request came, and what the prompt has in common with it."""
 
-    numbers: Counts
+    numbers: TokenCounts
     held: SlotContent
-    prefix: Prefix
+    prefix: CommonPrefix
     marks: Marks
     swapped: bool
     """A prompt came back from the RAM cache."""
@@ -167,7 +167,7 @@ class Effects(msgspec.Struct, frozen=True, gc=False):
     """Slot -> conversation whose text it holds, where that is another than was thought."""
     kept: list[Dropped]
     """Dropped checkpoints that belong to the present content of its slot."""
-    stretch: Stretch | None
+    stretch: SlotStretch | None
     """What it processed of the content of its slot."""
     released: int | None
     """Length of its slot after the reply."""
@@ -341,7 +341,7 @@ def build(
 
 
 def _completed(
-    seen: Observed, held: SlotContent, numbers: Counts, prefix: Prefix
+    seen: Observed, held: SlotContent, numbers: TokenCounts, prefix: CommonPrefix
 ) -> tuple[SlotContent, Mapping[str, Between], str | None]:
     """What the slot held, bounds of lengths that no line prints, and where its length is from."""
     found: dict[str, Between] = {}
@@ -407,7 +407,7 @@ def _full(seen: Observed, facts: Facts) -> bool:
     return (seen.released_tokens or 0) + 1 >= (facts.n_ctx_slot or (seen.released_tokens or 0) + 2)
 
 
-def _is_turn(seen: Observed, numbers: Counts, *, shifted: bool) -> bool:
+def _is_turn(seen: Observed, numbers: TokenCounts, *, shifted: bool) -> bool:
     """Whether what the slot holds now is a turn of a conversation: not of a child, not of what was refused."""
     if seen.released_tokens is None or seen.error is not None or seen.parent is not None:
         return False
@@ -497,7 +497,7 @@ def _owner(
     return (thread, []) if thread is not None else past.conversations.split(total, slack, seen.first_line, file=file)
 
 
-def _came_unseen(seen: Observed, held: SlotContent, numbers: Counts) -> bool:
+def _came_unseen(seen: Observed, held: SlotContent, numbers: TokenCounts) -> bool:
     """Whether more was reused than the slot held of the prompt, in a log that hides what the RAM cache gives back."""
     cached, prompt, choice = numbers.cached, numbers.prompt, seen.choice
     if cached is None or prompt is None or cached <= KEPT or seen.shows_ram or seen.reused_chunks:

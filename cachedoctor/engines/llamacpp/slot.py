@@ -10,7 +10,7 @@ import msgspec
 
 from cachedoctor.model import Mark, MarkName
 from cachedoctor.model.bounds import SHARE
-from cachedoctor.model.observed import MAX_CHECKS, UNCHOSEN, Asked, Choice, Dropped, Observed, SelectedBy
+from cachedoctor.model.observed import MAX_CHECKS, UNCHOSEN, Asker, Choice, Dropped, Observed, SelectedBy
 
 MAX_POSITIONS = 32
 """Positions of checkpoints remembered per slot; builds without check lines hold 8."""
@@ -22,7 +22,7 @@ _MAX_STRETCHES = 64
 """Requests of a slot remembered since its content last came from elsewhere."""
 
 
-class Stretch(msgspec.Struct, gc=False, frozen=True):
+class SlotStretch(msgspec.Struct, gc=False, frozen=True):
     """What a finished request did to the content of its slot, in tokens."""
 
     start: int
@@ -77,7 +77,7 @@ class Slot(msgspec.Struct):
     """Checkpoints that its list holds at most, as printed with a creation."""
     dropped: list[Dropped] = msgspec.field(default_factory=list)
     """Checkpoints of the present content that were dropped though still good."""
-    stretches: list[Stretch] = msgspec.field(default_factory=list)
+    stretches: list[SlotStretch] = msgspec.field(default_factory=list)
     """What was done to the present content, oldest first."""
     used: bool = False
     """A request was launched here since the start."""
@@ -204,7 +204,7 @@ class Slot(msgspec.Struct):
 
     # ---- the request
 
-    def launch(self, index: int, task: int, mark: Mark, asked: Asked, before: RunMemory, *, partial: bool) -> Observed:
+    def launch(self, index: int, task: int, mark: Mark, asked: Asker, before: RunMemory, *, partial: bool) -> Observed:
         """A request starts (or, ``partial``, this line of it is the first in the log)."""
         choice, shows_ram = self.choice, before.shows_ram
         if choice is None:
@@ -366,7 +366,7 @@ class Slot(msgspec.Struct):
         """Of the dropped checkpoints only these belong to the present content."""
         self.dropped = dropped
 
-    def processed(self, stretch: Stretch | None) -> None:
+    def processed(self, stretch: SlotStretch | None) -> None:
         """A request processed this stretch of the content; None where that is not known, and history begins again."""
         self.stretches = [] if stretch is None else [*self.stretches[1 - _MAX_STRETCHES :], stretch]
 

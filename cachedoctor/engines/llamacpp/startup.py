@@ -70,7 +70,7 @@ _RELEASE = late(r"v?\d{1,3}\.\d{1,3}\.\d{1,4}(?=-[0-9a-f]{7,12}\b|[ (]|$)")
 """A release alone, with or without its commit; ``0.9.1-dev`` names no build."""
 
 
-class Line(NamedTuple):
+class StartupLine(NamedTuple):
     """A start-up line."""
 
     message: str
@@ -86,7 +86,7 @@ class Startup:
     def __init__(self) -> None:
         self._recurrent = self._attention = self._windowed = False
 
-    def changes(self, facts: Facts, line: Line) -> dict[str, Any]:
+    def changes(self, facts: Facts, line: StartupLine) -> dict[str, Any]:
         """Fields of ``facts`` that this line gives other values."""
         message, fields = line.message, line.fields
         settings = {}
@@ -121,7 +121,7 @@ class Startup:
             changed["settings"] = {**facts.settings, **told}
         return changed
 
-    def _memory(self, line: Line) -> Memory | None:
+    def _memory(self, line: StartupLine) -> Memory | None:
         """Kind of memory, where this line and the earlier ones tell it."""
         message, fields = line.message, line.fields
         if message == "kv_size":

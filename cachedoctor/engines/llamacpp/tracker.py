@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from cachedoctor.engines.catalogue.base import Event
-from cachedoctor.engines.catalogue.scanner import Plan, Scanner
+from cachedoctor.engines.catalogue.scanner import Scanner, ScanPlan
 from cachedoctor.engines.llamacpp import fused, lines
 from cachedoctor.engines.llamacpp import fused as blocks
 from cachedoctor.engines.llamacpp.client_lines import ANSWERED, Clients
@@ -19,7 +19,7 @@ from cachedoctor.engines.llamacpp.startup import RESTART_MARKS, STARTUP
 from cachedoctor.model import Request, Session
 from cachedoctor.model.log_lines import LogFile
 
-PLAN = Plan(
+PLAN = ScanPlan(
     frozenset(lines.ON) | STARTUP,
     # printed for every batch; the first of a request says what was reused, or how long its prompt is
     once=frozenset({"seq_rm", "progress", "progress_pp"}),
@@ -33,7 +33,7 @@ LISTING_PLAN = msgspec.structs.replace(PLAN, wanted=PLAN.wanted | {ANSWERED})
 """With what is only of interest where every request is listed."""
 
 
-def of_fork(plan: Plan) -> Plan:
+def of_fork(plan: ScanPlan) -> ScanPlan:
     """Return the plan for lines of a fork, of which none is left out and none read together with others."""
     return msgspec.structs.replace(plan, once=frozenset(), fused_groups=0)
 
@@ -218,7 +218,7 @@ _TOKENS = ("n_tokens", "n_past")
 _GENERATED = ("n_decoded", "n_gen")
 
 
-class Progress(msgspec.Struct):
+class TaskProgress(msgspec.Struct):
     """How far one task is; what its lines do not say is None."""
 
     task: int
@@ -230,11 +230,11 @@ class Progress(msgspec.Struct):
     """Tokens of the reply so far; None while the prompt is processed."""
 
 
-def advance(event: Event, before: Progress | None) -> Progress | None:
+def advance(event: Event, before: TaskProgress | None) -> TaskProgress | None:
     """Say how far the slot is after ``event``; None when the event says nothing of it."""
     if event.message not in PROGRESS and event.message != _BATCH:
         return None
-    now = before if before is not None and before.task == event.task else Progress(event.task)
+    now = before if before is not None and before.task == event.task else TaskProgress(event.task)
     fields = event.fields
     if event.message == "tg_progress":
         now.generated = next((fields[name] for name in _GENERATED if name in fields), None)

@@ -87,7 +87,7 @@ _SLOTS = 256
 """Slots whose requests are followed at once."""
 
 
-class _Open(msgspec.Struct):
+class _WorkingRequest(msgspec.Struct):
     """A request that a slot works on."""
 
     kept: int | None = None
@@ -123,7 +123,7 @@ class Tracker(AnswerTracker):
         keep: Callable[[CacheSample | PrefillBatch], None],
     ) -> None:
         super().__init__(path, origin, new_session, keep)
-        self._open: dict[int, _Open] = {}
+        self._open: dict[int, _WorkingRequest] = {}
         self._common: tuple[int, int] | None = None
         """Of the slot whose memory is cleared next."""
         self._timed: int | None = None
@@ -135,7 +135,7 @@ class Tracker(AnswerTracker):
         if event.message == "launched":
             if len(self._open) >= _SLOTS:
                 self._open.clear()
-            self._open[fields["slot"]] = _Open()
+            self._open[fields["slot"]] = _WorkingRequest()
         elif event.message == "common":
             self._common = fields["in_slot"], fields["in_prompt"]
         elif event.message == "kept":

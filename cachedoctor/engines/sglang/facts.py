@@ -87,17 +87,17 @@ _GRAPHS = ("cuda graph", "cpu graph", "npu graph")
 _RATE = "input throughput (token/s)"
 
 
-class Range(NamedTuple):
+class VersionRange(NamedTuple):
     """Versions from ``low`` to ``high``, both included; None where there is no bound."""
 
     low: int | None
     high: int | None
 
-    def both(self, other: Range) -> Range:
+    def both(self, other: VersionRange) -> VersionRange:
         """Versions in both; ``low`` is above ``high`` where there is none."""
         lows = [n for n in (self.low, other.low) if n is not None]
         highs = [n for n in (self.high, other.high) if n is not None]
-        return Range(max(lows, default=None), min(highs, default=None))
+        return VersionRange(max(lows, default=None), min(highs, default=None))
 
     @property
     def empty(self) -> bool:
@@ -105,7 +105,7 @@ class Range(NamedTuple):
         return self.low is not None and self.high is not None and self.low > self.high
 
 
-ANY = Range(None, None)
+ANY = VersionRange(None, None)
 
 NEW_SETTINGS: dict[int, str] = {
     405: "page_size",
@@ -139,15 +139,15 @@ NEW_SETTINGS: dict[int, str] = {
 """A setting that ``server_args`` has from this version on, and in all later ones."""
 
 
-def seen_in(first: int, last: int) -> Range:
+def seen_in(first: int, last: int) -> VersionRange:
     """Range of a wording that was seen from ``first`` to ``last``, with the unread versions on both sides."""
     at, end = SAMPLED.index(first), SAMPLED.index(last)
     low = _after(SAMPLED[at - 1]) if at else None
     high = _without(SAMPLED[end + 1]) if end + 1 < len(SAMPLED) else None
-    return Range(low, high)
+    return VersionRange(low, high)
 
 
-def from_settings(names: Set[str], whole: bool) -> Range:
+def from_settings(names: Set[str], whole: bool) -> VersionRange:
     """Range from the names in ``server_args``; ``whole``: the list has an end, so that a missing name counts."""
     found = ANY
     for first, name in NEW_SETTINGS.items():
@@ -155,11 +155,11 @@ def from_settings(names: Set[str], whole: bool) -> Range:
         if name in names:
             found = found.both(here)
         elif whole and len(names) >= _ALL_SETTINGS:
-            found = found.both(Range(None, _without(first)))
+            found = found.both(VersionRange(None, _without(first)))
     return found
 
 
-def from_batch(pairs: Mapping[str, str]) -> Range:
+def from_batch(pairs: Mapping[str, str]) -> VersionRange:
     """Range from what a prefill line has; nothing from what it lacks, since its end may be torn off."""
     found = ANY
     for name, first, last in _PAIRS:
@@ -230,7 +230,7 @@ _WITHOUT_CACHE = ("ChunkCache", "SWAChunkCache", "PureSWAChunkCache")
 """Kinds of cache that keep nothing, mem_cache/registry.py."""
 
 
-def learn(session: Session, event: Event) -> Range:
+def learn(session: Session, event: Event) -> VersionRange:
     """Put what a line says into the settings; the versions that have such settings."""
     handler = _HANDLERS.get(event.message)
     if handler is not None:
@@ -257,7 +257,7 @@ def _first(session: Session, name: str, value: Any, event: Event) -> None:
         put(session, name, value, event)
 
 
-def _server_args(session: Session, event: Event) -> Range:
+def _server_args(session: Session, event: Event) -> VersionRange:
     printed = dict(literals.entries(event.fields["args"]))
     whole = printed.pop(")", None) is not None
     model = literals.value(printed.get("model_path", ""))
@@ -335,7 +335,7 @@ def _no_buffer(session: Session, event: Event) -> None:
         _first(session, "architecture", event.fields["architecture"], event)
 
 
-_HANDLERS: dict[str, Callable[[Session, Event], Range | None]] = {
+_HANDLERS: dict[str, Callable[[Session, Event], VersionRange | None]] = {
     "server_args": _server_args,
     "weights_loaded": _architecture,
     "capacity": _capacity,

@@ -136,7 +136,7 @@ def _from_text(text: str) -> LoggedRequest | None:
     return found
 
 
-class _Record(msgspec.Struct):
+class _LoggedRequest(msgspec.Struct):
     rid: Any = None
     obj: dict[str, Any] | None = None
     out: dict[str, Any] | None = None
@@ -144,7 +144,7 @@ class _Record(msgspec.Struct):
 
 def _from_json(text: str) -> LoggedRequest | None:
     try:
-        record = msgspec.json.decode("{" + sound_json(text), type=_Record)
+        record = msgspec.json.decode("{" + sound_json(text), type=_LoggedRequest)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     obj = record.obj or {}

@@ -141,7 +141,7 @@ class _Alone(msgspec.Struct):
     mark: Mark
 
 
-class Stream:
+class RankStream:
     """One data-parallel rank."""
 
     def __init__(self, periods: list[Period], started: Mark | None) -> None:

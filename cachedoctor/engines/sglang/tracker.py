@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from cachedoctor.engines.catalogue.base import Event, Message
 from cachedoctor.engines.catalogue.logger import LoggerCatalogue
-from cachedoctor.engines.catalogue.scanner import Plan
+from cachedoctor.engines.catalogue.scanner import ScanPlan
 from cachedoctor.engines.engine_record import Reader
 from cachedoctor.engines.sglang import facts, streams
 from cachedoctor.engines.sglang.facts import Writer, writer_of
 from cachedoctor.engines.sglang.messages import PREFIX, ROWS
 from cachedoctor.engines.sglang.request_log import RequestLog
-from cachedoctor.engines.sglang.streams import Chunks, Stream
+from cachedoctor.engines.sglang.streams import Chunks, RankStream
 from cachedoctor.model import CacheSample, Mark, PrefillBatch, Session, Setting
 
 _ANYONES = frozenset({"access", "sigterm", "prompt_truncated", "weights_update", "flushed", "flush_timeout"})
@@ -53,7 +53,7 @@ class Tracker:
         self._mixed = False
         self._wordings: set[Message] = set()
         self._shapes: set[tuple[str, ...]] = set()
-        self._streams: dict[str, Stream] = {}
+        self._streams: dict[str, RankStream] = {}
         self._requests: RequestLog | None = None
         self._port: int | None = None
 
@@ -97,7 +97,7 @@ class Tracker:
         self._started = _mark(event) if start else None
         return session
 
-    def _narrow(self, session: Session, found: facts.Range) -> None:
+    def _narrow(self, session: Session, found: facts.VersionRange) -> None:
         """Take versions that a line can come from; a build that mixes several has none."""
         if found == facts.ANY:
             return
@@ -107,10 +107,10 @@ class Tracker:
         session.version_min = facts.text(self._versions.low)
         session.version_max = facts.text(self._versions.high)
 
-    def _stream(self, session: Session, writer: Writer) -> Stream | None:
+    def _stream(self, session: Session, writer: Writer) -> RankStream | None:
         stream = self._streams.get(writer.stream)
         if stream is None and len(self._streams) < _MOST_STREAMS:
-            stream = self._streams[writer.stream] = Stream(session.periods, self._started)
+            stream = self._streams[writer.stream] = RankStream(session.periods, self._started)
         return stream
 
     def _prefill(self, session: Session, event: Event) -> None:
@@ -225,4 +225,4 @@ _HANDLERS: dict[str, Callable[[Tracker, Session, Event], None]] = {
 }
 
 
-READER = Reader(LoggerCatalogue(ROWS, PREFIX), Plan(frozenset(row.id for row in ROWS)), Tracker)
+READER = Reader(LoggerCatalogue(ROWS, PREFIX), ScanPlan(frozenset(row.id for row in ROWS)), Tracker)

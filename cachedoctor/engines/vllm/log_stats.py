@@ -76,7 +76,7 @@ _AGREE = 2
 """Gaps that make an interval longer than the default believed: one may lack the lines between."""
 
 
-class _Line(NamedTuple):
+class _StatsLine(NamedTuple):
     time: int
     """As ``Prefix.time``."""
     busy: bool
@@ -91,7 +91,7 @@ class Intervals:
 
     def __init__(self) -> None:
         self._gaps: deque[float] = deque(maxlen=_REMEMBERED)
-        self._last: dict[Writer, _Line] = {}
+        self._last: dict[Writer, _StatsLine] = {}
         self._ready: int | None = None
         self._commonest: tuple[float, int] | None = None
         """Mean of the commonest short gaps, and how many these are; None where it is not known any more."""
@@ -118,7 +118,7 @@ class Intervals:
         if time is None:
             return default
         before = self._last.get(writer)
-        self._last[writer] = _Line(time, busy)
+        self._last[writer] = _StatsLine(time, busy)
         if before is None:
             return self._first(time, self.usual(early))
         gap = seconds(before.time, time)

@@ -1,15 +1,52 @@
-"""Sums up the statistics lines of an engine from one reset of its cache to the next.
-
-State is bounded: 64 periods per session, the one with the fewest samples gives way.
-"""
+"""Sums up the statistics lines of a vLLM engine from one reset of its cache to the next."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
-from cachedoctor.knowledge import rolling_rate
-from cachedoctor.knowledge.rolling_rate import LookedUp
 from cachedoctor.model import CacheSample, Mark, SamplePeriod, Session, Since
+
+MOST_REQUESTS = 1_000
+"""Requests that the rate rolls over (0.7 to 0.33)."""
+ROUNDED = 0.0005
+"""Share by which a printed rate may be off."""
+_LEAST_LEFT = 0.005
+"""Computed share below which the rounding of the rate says more than the rate."""
+
+
+class LookedUp(NamedTuple):
+    """Tokens that were looked up."""
+
+    tokens: int
+    within: int
+    """By which they may be off, either way."""
+
+
+def looked_up(computed: int, within: int, rate: float, external_rate: float | None = None) -> LookedUp | None:
+    """Tokens that were looked up since the rate began; None where nearly all was reused.
+
+    Args:
+        computed: tokens since then.
+        within: tokens by which that may be off.
+        rate: the rate as printed, from 0 to 1.
+        external_rate: that of a cache outside, as printed; None where there is none.
+    """
+    parts = [rate] if external_rate is None else [rate, external_rate]
+    left = 1.0
+    for part in parts:
+        left *= 1 - part
+    if left < _LEAST_LEFT:
+        return None
+    # Each rounding moves 1 / left by about ROUNDED / ((1 - part) x left): for one rate C x ROUNDED / (1 - r)^2.
+    off = sum(computed * ROUNDED / ((1 - part) * left) for part in parts) + within / left
+    return LookedUp(round(computed / left), max(1, round(off)))
+
+
+def between(earlier: LookedUp, later: LookedUp) -> LookedUp:
+    """Tokens that were looked up from one moment to a later one of the same period; at least 0."""
+    return LookedUp(max(0, later.tokens - earlier.tokens), earlier.within + later.within)
+
 
 MOST = 64
 """Periods that a session keeps."""
@@ -79,7 +116,7 @@ class Periods:
         if found is None or sample.hit_rate is None:
             return
         if before is not None:
-            sample.looked_up_tokens, sample.looked_up_within = rolling_rate.between(before, found)
+            sample.looked_up_tokens, sample.looked_up_within = between(before, found)
         elif period.busy == 1:
             sample.looked_up_tokens, sample.looked_up_within = found
         self._before[sample.engine] = found
@@ -88,14 +125,14 @@ class Periods:
         """What the rate tells of the tokens, while no request has rolled out of it."""
         requests = [p.answered for p in self._open.values()]
         told = [count for count in requests if count is not None]
-        if period.since == "log" or len(told) < len(requests) or sum(told) > rolling_rate.MOST_REQUESTS:
+        if period.since == "log" or len(told) < len(requests) or sum(told) > MOST_REQUESTS:
             return None
         if period.computed_tokens is None or period.last_rate is None or not period.busy:
             return None
         if period.waiting and self._session.since("0.27") is not True:
             return None  # up to 0.26 a waiting request is looked up again whenever it is tried
         within = period.within or 0
-        return rolling_rate.looked_up(period.computed_tokens, within, period.last_rate, period.last_external_rate)
+        return looked_up(period.computed_tokens, within, period.last_rate, period.last_external_rate)
 
 
 def _tell(period: SamplePeriod, found: LookedUp | None) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from cachedoctor.diagnosis.account.asking import count_caller
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.logger import LoggerCatalogue
-from cachedoctor.engines.catalogue.scanner import Plan
+from cachedoctor.engines.catalogue.scanner import ScanPlan
 from cachedoctor.engines.engine_record import Reader, Row
 from cachedoctor.engines.vllm import facts, log_stats
 from cachedoctor.engines.vllm.log_stats import Intervals
@@ -155,4 +155,4 @@ def _mark(event: Event) -> Mark:
     return Mark(event.line, event.text[: facts.LONGEST])
 
 
-READER = Reader(LoggerCatalogue(ROWS, PREFIX), Plan(frozenset(row.id for row in ROWS)), Tracker)
+READER = Reader(LoggerCatalogue(ROWS, PREFIX), ScanPlan(frozenset(row.id for row in ROWS)), Tracker)

@@ -16,7 +16,7 @@ _FLAT = late(r"gen_ai\.prompt\.(\d{1,5})\.(role|content|tool_call_id|tool_calls\
 _FUNCTION = late(r"llm\.request\.functions\.(\d{1,4})\.(name|description|parameters)")
 
 
-class Event(NamedTuple):
+class SpanEvent(NamedTuple):
     """An event of a span, or a log record that belongs to it."""
 
     name: str
@@ -26,7 +26,7 @@ class Event(NamedTuple):
     """Seconds since 1970."""
 
 
-def body_of(attributes: Attributes, events: list[Event]) -> dict[str, Any] | None:
+def body_of(attributes: Attributes, events: list[SpanEvent]) -> dict[str, Any] | None:
     """Make a body of what a span and its events say; None where they have no messages."""
     said = dict(attributes)
     for event in events:
@@ -127,7 +127,7 @@ def _tool(tool: Any) -> Any:
     return {"type": "function", "function": {name: value for name, value in tool.items() if name != "type"}}
 
 
-def _older(said: Attributes, events: list[Event]) -> list[Attributes]:
+def _older(said: Attributes, events: list[SpanEvent]) -> list[Attributes]:
     """Messages of the forms before gen_ai.input.messages."""
     for event in events:
         if event.name == "gen_ai.content.prompt":
@@ -136,7 +136,7 @@ def _older(said: Attributes, events: list[Event]) -> list[Attributes]:
     return found or _flat(said)
 
 
-def _of_event(event: Event) -> Attributes:
+def _of_event(event: SpanEvent) -> Attributes:
     """A message out of an event of its own, whose body may stand among its attributes."""
     body = event.body or json_of(event.attributes.get("gen_ai.event.content"))
     body = body if isinstance(body, dict) else {k: v for k, v in event.attributes.items() if "." not in k}

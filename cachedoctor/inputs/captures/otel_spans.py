@@ -40,7 +40,7 @@ def read(values: list[Any]) -> Capture | None:
         return None
     spans, events = list(_spans(documents)), _events_of_spans(documents)
     known = {span.key for span in spans}
-    spans += [_Seen.of_event(key, details) for key, details in events.items() if key not in known]
+    spans += [_ExportedSpan.of_event(key, details) for key, details in events.items() if key not in known]
     asking = [span for span in spans if _asks_model(span.attributes)]
     outer = _around(asking, {span.key: span for span in spans})
     found = Capture("OpenTelemetry spans", [], hint=_HINT)
@@ -70,7 +70,7 @@ def read(values: list[Any]) -> Capture | None:
     return found.in_order()
 
 
-class _Seen:
+class _ExportedSpan:
     """A span as it was exported."""
 
     def __init__(self, raw: Attributes) -> None:
@@ -83,25 +83,25 @@ class _Seen:
         self.events = [event for event in map(_event, _list(raw, "events")) if event is not None]
 
     @staticmethod
-    def of_event(key: tuple[str, str], events: list[otel_messages.Event]) -> _Seen:
+    def of_event(key: tuple[str, str], events: list[otel_messages.SpanEvent]) -> _ExportedSpan:
         """A request of which there are log records alone."""
-        found = _Seen({})
+        found = _ExportedSpan({})
         found.key, found.start = key, events[0].time
         for event in events:
             found.attributes |= event.attributes
         return found
 
 
-def _spans(documents: list[Attributes]) -> Iterator[_Seen]:
+def _spans(documents: list[Attributes]) -> Iterator[_ExportedSpan]:
     for document in documents:
         for resource in _list(document, "resourceSpans"):
             for scope in _list(resource, "scopeSpans") or _list(resource, "instrumentationLibrarySpans"):
-                yield from map(_Seen, _list(scope, "spans"))
+                yield from map(_ExportedSpan, _list(scope, "spans"))
 
 
-def _events_of_spans(documents: list[Attributes]) -> dict[tuple[str, str], list[otel_messages.Event]]:
+def _events_of_spans(documents: list[Attributes]) -> dict[tuple[str, str], list[otel_messages.SpanEvent]]:
     """Events that were exported as log records, by the span that they belong to."""
-    found: dict[tuple[str, str], list[otel_messages.Event]] = {}
+    found: dict[tuple[str, str], list[otel_messages.SpanEvent]] = {}
     for document in documents:
         for resource in _list(document, "resourceLogs"):
             for scope in _list(resource, "scopeLogs"):
@@ -113,14 +113,14 @@ def _events_of_spans(documents: list[Attributes]) -> dict[tuple[str, str], list[
     return found
 
 
-def _event(raw: Attributes) -> otel_messages.Event | None:
+def _event(raw: Attributes) -> otel_messages.SpanEvent | None:
     attributes = attributes_of(raw)
     name = raw.get("name") or raw.get("eventName") or attributes.get("event.name")
     if not isinstance(name, str) or not name.startswith("gen_ai."):
         return None
     body = value_of(raw.get("body"))
     time = nanoseconds(raw.get("timeUnixNano") or raw.get("observedTimeUnixNano"))
-    return otel_messages.Event(name, attributes, body if isinstance(body, dict) else {}, time)
+    return otel_messages.SpanEvent(name, attributes, body if isinstance(body, dict) else {}, time)
 
 
 def _asks_model(attributes: Attributes) -> bool:
@@ -131,7 +131,7 @@ def _asks_model(attributes: Attributes) -> bool:
     return operation is not None or named or openinference.asks_model(attributes)
 
 
-def _around(asking: list[_Seen], spans: dict[tuple[str, str], _Seen]) -> set[tuple[str, str]]:
+def _around(asking: list[_ExportedSpan], spans: dict[tuple[str, str], _ExportedSpan]) -> set[tuple[str, str]]:
     """Requests around another one: a client's span and its gateway's are one request."""
     keys = {span.key for span in asking}
     outer: set[tuple[str, str]] = set()

@@ -1,4 +1,4 @@
-"""Which program wrote a recording, by its content: one row a form. Knows no form itself."""
+"""Which program wrote a recording, by its content: one row a form."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Takes the wrappers of other programs off log lines, or writes them anew. Knows wrappers; must not know what a server
-message means."""
+"""Takes the wrappers of other programs off log lines, or writes them anew."""
 
 from cachedoctor.inputs.envelope.documents import MOST, Documents, NewestFirst
 from cachedoctor.inputs.envelope.rewriter import Rewriter

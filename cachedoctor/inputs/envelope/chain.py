@@ -7,8 +7,8 @@ from typing import NamedTuple
 import msgspec
 
 from cachedoctor.inputs.envelope import collected
-from cachedoctor.inputs.envelope.prefixes import HEADER, Prefix, Prefixes, origin_of, row_of
-from cachedoctor.inputs.envelope.records import Message, Piece, read_record, rewritten
+from cachedoctor.inputs.envelope.prefixes import HEADER, Prefixes, WrapperPrefix, origin_of, row_of
+from cachedoctor.inputs.envelope.records import RecordMessage, RecordPiece, read_record, rewritten
 from cachedoctor.inputs.envelope.shapes import drop_progress, is_written, strip_controls
 from cachedoctor.inputs.envelope.unwrapper import DEPTH_MAX
 from cachedoctor.knowledge.late_patterns import late
@@ -23,7 +23,7 @@ _WRITERS = ("host", "process", "pid")
 class _Step(NamedTuple):
     """One wrapper."""
 
-    row: Prefix | None
+    row: WrapperPrefix | None
     """None for a record."""
     names: tuple[object, ...]
     """What tells its writer from others."""
@@ -58,7 +58,7 @@ class Chain(msgspec.Struct):
                 record = read_record(line) if step.key is None else collected.read_at(line, step.key)
                 if record is None or _writer(record) != step.names:
                     return None, False
-                goes_on |= isinstance(record, Piece) and not record.complete
+                goes_on |= isinstance(record, RecordPiece) and not record.complete
                 line = record.text
                 continue
             match = (step.row.loose or step.row.strict).match(line)
@@ -70,10 +70,10 @@ class Chain(msgspec.Struct):
         return drop_progress(strip_controls(line) if self.steps else line), goes_on  # text in JSON may have colours
 
 
-def _writer(record: Piece | Message) -> tuple[object, ...]:
+def _writer(record: RecordPiece | RecordMessage) -> tuple[object, ...]:
     return (
         ("piece", record.stream, record.origin)
-        if isinstance(record, Piece)
+        if isinstance(record, RecordPiece)
         else ("message", record.nested, record.origin)
     )
 
@@ -93,9 +93,9 @@ def unwrapped(line: bytes) -> tuple[Chain, bytes]:
             key, record = found
         if record is not None:
             steps.append(_Step(None, _writer(record), key))
-            goes_on |= isinstance(record, Piece) and not record.complete
+            goes_on |= isinstance(record, RecordPiece) and not record.complete
             line = record.text
-            if isinstance(record, Message) and not record.nested:
+            if isinstance(record, RecordMessage) and not record.nested:
                 return Chain(steps, True), line
             continue
         match = Prefixes().find(line)

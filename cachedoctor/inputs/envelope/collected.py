@@ -10,7 +10,7 @@ import msgspec
 
 from cachedoctor.inputs.envelope import labels
 from cachedoctor.inputs.envelope.prefixes import Prefixes
-from cachedoctor.inputs.envelope.records import Message, Piece, read_record, rewritten
+from cachedoctor.inputs.envelope.records import RecordMessage, RecordPiece, read_record, rewritten
 from cachedoctor.inputs.envelope.shapes import first_written, is_time, is_written, strip_controls
 from cachedoctor.knowledge.texts import sound_json
 
@@ -63,7 +63,7 @@ class Collected:
         """Whether the next record may decide it."""
         return bool(self._tries) and not self._paths
 
-    def read(self, line: bytes) -> Piece | None:
+    def read(self, line: bytes) -> RecordPiece | None:
         """Read a record of the collector; None for any other line."""
         if not self._paths and not self._tries:
             return None
@@ -130,7 +130,7 @@ class Key(NamedTuple):
     """Whether they end with a newline."""
 
 
-def first(line: bytes) -> tuple[Key, Piece] | None:
+def first(line: bytes) -> tuple[Key, RecordPiece] | None:
     """Read a record of which nothing but itself is known; None where it does not say what is the line, or all of it."""
     found = Collected().line_of(record) if (record := _decoded(line)) is not None else None
     if record is None or found is None:
@@ -143,14 +143,14 @@ def first(line: bytes) -> tuple[Key, Piece] | None:
     return key, _piece(text, named, key.ends)
 
 
-def read_at(line: bytes, key: Key) -> Piece | None:
+def read_at(line: bytes, key: Key) -> RecordPiece | None:
     """Read a record whose text stands where another one's did; None for any other line."""
     record = _decoded(line)
     text = None if record is None else labels.text_of(labels.at(record, key.path))
     return None if record is None or text is None else _piece(text, labels.record_labels(record), key.ends)
 
 
-def _piece(text: str, named: dict[labels.Role, labels.Label], ends: bool) -> Piece:
+def _piece(text: str, named: dict[labels.Role, labels.Label], ends: bool) -> RecordPiece:
     """``ends``: texts of this log end with a newline."""
     data = text.encode("utf-8", "replace")
     whole = not labels.goes_on(named)
@@ -158,7 +158,7 @@ def _piece(text: str, named: dict[labels.Role, labels.Label], ends: bool) -> Pie
         data = data[:-1].removesuffix(b"\r")
     elif ends and len(data) >= _SPLIT:
         whole = False
-    return Piece(data, whole, labels.stream(named), labels.origin(named))
+    return RecordPiece(data, whole, labels.stream(named), labels.origin(named))
 
 
 def _decoded(line: bytes) -> dict[str, Any] | None:
@@ -217,7 +217,7 @@ class LogRecords:
         """Whether the log came through a collector."""
         return any(one.known for one in self._collected.values())
 
-    def read(self, line: bytes, depth: int) -> Piece | Message | None:
+    def read(self, line: bytes, depth: int) -> RecordPiece | RecordMessage | None:
         """Read a record; None for a line that is none in this log."""
         if line[:1] != b"{":
             return read_record(line)

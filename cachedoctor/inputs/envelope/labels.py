@@ -1,7 +1,7 @@
 """What a collector's record says beside the line: pod, container, host, time, stream, whether the line goes on.
 
 Names of keys as the documents of Loki, Elastic (ECS), Vector, Fluent Bit and Fluentd, GCP, CloudWatch, stern and
-journald have them. Knows decoded records; must not know lines.
+journald have them.
 """
 
 from __future__ import annotations

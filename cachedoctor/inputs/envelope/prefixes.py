@@ -1,4 +1,4 @@
-"""The table of textual prefixes. Knows one line at a time; must not know JSON records, joins or line numbers."""
+"""The table of textual prefixes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PID = rb":?\[\d*\]:(?: |$)"
 _PROCESS = _HOST + _IDENT + _PID
 
 
-class Prefix(NamedTuple):
+class WrapperPrefix(NamedTuple):
     """One wrapper: a row of the table."""
 
     name: str
@@ -40,8 +40,8 @@ class Prefix(NamedTuple):
     """Matches the prefix before any text: trusted once ``strict`` has matched with the same origin."""
 
 
-def _row(name: str, starts: bytes, strict: bytes, loose: bytes | None = None) -> Prefix:
-    return Prefix(name, starts, late(strict), None if loose is None else late(loose))
+def _row(name: str, starts: bytes, strict: bytes, loose: bytes | None = None) -> WrapperPrefix:
+    return WrapperPrefix(name, starts, late(strict), None if loose is None else late(loose))
 
 
 HEADER = late(_DATED + rb" ?\[" + _LEVEL + rb"\](?:\[(?P<logger>[^\]]*)\])?[ \t]*")
@@ -204,6 +204,6 @@ def within(outer: bytes | None, inner: bytes | None) -> bytes | None:
     return inner or outer if not (outer and inner) else outer + b"/" + inner
 
 
-def row_of(match: re.Match[bytes]) -> Prefix:
+def row_of(match: re.Match[bytes]) -> WrapperPrefix:
     """Row of the table that a matched prefix belongs to."""
     return next(row for row in TABLE if match.re.pattern in (row.strict.pattern, row.loose and row.loose.pattern))

@@ -1,7 +1,4 @@
-"""Records that carry a line as a value: docker, CRI, logcli, --log-jsonl, ollama's slog, Python loggers.
-
-Must not know their neighbours.
-"""
+"""Records that carry a line as a value: docker, CRI, logcli, --log-jsonl, ollama's slog, Python loggers."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ _LABELS_AT = 40
 _PAIR = late(rb'(\w++)=("(?:[^"\\\n]|\\.)*+")')
 
 
-class Piece(msgspec.Struct):
+class RecordPiece(msgspec.Struct):
     """What one container record holds of a line."""
 
     text: bytes
@@ -42,7 +39,7 @@ class Piece(msgspec.Struct):
     """The pod, container or host that the record names."""
 
 
-class Message(msgspec.Struct):
+class RecordMessage(msgspec.Struct):
     """What one ``--log-jsonl`` or slog record says, in the server's textual form."""
 
     text: bytes
@@ -83,7 +80,7 @@ _NAMING = (b'"pod', b'"kubernetes', b'"k8s', b'"container', b'"host', b'"_HOSTNA
 """Begins of keys that may name the server; Python's own records have none."""
 
 
-def read_record(line: bytes) -> Piece | Message | None:
+def read_record(line: bytes) -> RecordPiece | RecordMessage | None:
     """Read a record of any known kind; None for a line that is none."""
     first = line[:1]
     if first == b"{":
@@ -115,43 +112,45 @@ def rewritten(line: bytes, text: bytes, name: Callable[[str, bytes], bytes]) -> 
     return match[1] + b" {" + b", ".join(kept) + b"} " + text
 
 
-def read_json(line: bytes) -> Piece | Message | None:
+def read_json(line: bytes) -> RecordPiece | RecordMessage | None:
     """Decode a docker or ``--log-jsonl`` record; None for any other or broken JSON."""
     docker = _docker(line)
     if docker is not None:
-        return Piece(_encode(docker.log.removesuffix("\n")), docker.log.endswith("\n"), docker.stream)
+        return RecordPiece(_encode(docker.log.removesuffix("\n")), docker.log.endswith("\n"), docker.stream)
     try:
         record = _DECODER.decode(sound_json(line))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if record.type == "log" and record.msg is not None:
         prefix = _console_prefix(record.time, record.level)
-        return Message(_encode(prefix + record.msg.removesuffix("\n")), record.level == "none")
+        return RecordMessage(_encode(prefix + record.msg.removesuffix("\n")), record.level == "none")
     if record.levelname is not None and record.message is not None:
         text = _encode(_logger_prefix(record) + record.message.removesuffix("\n"))
-        return Message(text, True, _origin(line) if any(word in line for word in _NAMING) else None)
+        return RecordMessage(text, True, _origin(line) if any(word in line for word in _NAMING) else None)
     return None
 
 
-def read_cri(line: bytes) -> Piece | None:
+def read_cri(line: bytes) -> RecordPiece | None:
     """Read a line of a container runtime's log file: time, stream, F(ull) or P(artial), text."""
     match = _CRI.match(line)
     if not match:
         return None
-    return Piece(line[match.end() :], match[2] == b"F", match[1].decode())
+    return RecordPiece(line[match.end() :], match[2] == b"F", match[1].decode())
 
 
-def read_logcli(line: bytes) -> Piece | None:
+def read_logcli(line: bytes) -> RecordPiece | None:
     """Read a line that logcli prints: time, labels, padded to one width, text."""
     match = _LOGCLI.match(line) if b" {" in line[:_LABELS_AT] else None
     if not match:
         return None
     text = line[match.end() :]
     body = text.lstrip(b" ")
-    return Piece(body if is_written(body) else text, True, "", labels.origin(labels.record_labels(_pairs(match[2]))))
+    return RecordPiece(
+        body if is_written(body) else text, True, "", labels.origin(labels.record_labels(_pairs(match[2])))
+    )
 
 
-def read_slog(line: bytes) -> Message | None:
+def read_slog(line: bytes) -> RecordMessage | None:
     """Unquote the message of an ollama line when it is a server line; ollama's own lines stay as they are."""
     match = _SLOG.match(line)
     if not match:
@@ -160,7 +159,7 @@ def read_slog(line: bytes) -> Message | None:
         text = _encode(_STRING.decode(match[1]).rstrip("\n"))
     except (msgspec.DecodeError, UnicodeDecodeError):  # Go's \x1b is no JSON
         return None
-    return Message(text, True) if is_shaped(text) else None
+    return RecordMessage(text, True) if is_shaped(text) else None
 
 
 def _console_prefix(time: int | float | str | None, level: str | None) -> str:

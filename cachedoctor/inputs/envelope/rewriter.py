@@ -10,7 +10,7 @@ import msgspec
 
 from cachedoctor.inputs.envelope.collected import LogRecords
 from cachedoctor.inputs.envelope.prefixes import HEADER, Prefixes, origin_of, within
-from cachedoctor.inputs.envelope.records import Piece
+from cachedoctor.inputs.envelope.records import RecordPiece
 from cachedoctor.inputs.envelope.shapes import candidates, drop_progress, strip_controls
 from cachedoctor.inputs.envelope.unwrapper import DEPTH_MAX
 from cachedoctor.knowledge.late_patterns import late
@@ -53,7 +53,7 @@ _WAITING_MAX = 4 << 20
 read one by one."""
 
 
-class _Open(msgspec.Struct):
+class _WaitingLine(msgspec.Struct):
     """A stored line that waits for the rest of the line that it holds a part of."""
 
     head: bytes
@@ -68,7 +68,7 @@ class _Joined(msgspec.Struct):
 
     depth: int
     origin: bytes | None
-    records: list[_Open]
+    records: list[_WaitingLine]
     text: bytearray
 
 
@@ -88,7 +88,7 @@ class Rewriter:
         self._records = LogRecords()
         self._below_header = False
         self._joined: dict[tuple[bytes | None, str], _Joined] = {}
-        self._waiting: deque[bytes | _Open] = deque()
+        self._waiting: deque[bytes | _WaitingLine] = deque()
         self._size = 0
         self._bare: list[bytes] = []
         """Lines without a wrapper that are still to be written."""
@@ -119,7 +119,7 @@ class Rewriter:
         self._records.came_bare(lines)
         self._bare.append(drop_progress(lines))
 
-    def _put(self, made: bytes | _Open | None) -> None:
+    def _put(self, made: bytes | _WaitingLine | None) -> None:
         if made is not None:
             self._write_bare()
             self._waiting.append(made)
@@ -147,7 +147,7 @@ class Rewriter:
 
     # ---- one line
 
-    def _stored_line(self, line: bytes) -> bytes | _Open | None:
+    def _stored_line(self, line: bytes) -> bytes | _WaitingLine | None:
         """Write a line that may be wrapped; None for one that is not and waits for those around it."""
         indented = self._below_header and line.startswith(b" ")
         header = None if indented else HEADER.fullmatch(line)
@@ -158,12 +158,12 @@ class Rewriter:
 
     def _line(
         self, line: bytes, origin: bytes | None, depth: int, head: bytes, inside: bool = False
-    ) -> bytes | _Open | None:
+    ) -> bytes | _WaitingLine | None:
         """Write ``line`` behind ``head``. ``inside`` a record's text there is no other record to wait for."""
         while depth < DEPTH_MAX:
             depth += 1
             record = self._records.read(line, depth)
-            if isinstance(record, Piece):
+            if isinstance(record, RecordPiece):
                 return self._piece(record, line, within(origin, record.origin), depth, head, inside)
             if record:
                 text = self._text(record.text, origin, depth if record.nested else DEPTH_MAX)
@@ -193,8 +193,8 @@ class Rewriter:
     # ---- lines that are stored in parts
 
     def _piece(
-        self, piece: Piece, line: bytes, origin: bytes | None, depth: int, head: bytes, inside: bool
-    ) -> bytes | _Open:
+        self, piece: RecordPiece, line: bytes, origin: bytes | None, depth: int, head: bytes, inside: bool
+    ) -> bytes | _WaitingLine:
         key = (origin, piece.stream)
         joined = self._joined.get(key)
         if inside or (joined is None and piece.complete):
@@ -202,7 +202,7 @@ class Rewriter:
             return head + self._records.rewritten(line, text, depth, self._name)
         if joined is None:
             joined = self._joined[key] = _Joined(depth, origin, [], bytearray())
-        record = _Open(head, line)
+        record = _WaitingLine(head, line)
         joined.records.append(record)
         joined.text += piece.text
         if piece.complete:
@@ -222,5 +222,5 @@ class Rewriter:
             self._close(key)
 
 
-def _size(made: bytes | _Open) -> int:
+def _size(made: bytes | _WaitingLine) -> int:
     return len(made) if isinstance(made, bytes) else len(made.line)

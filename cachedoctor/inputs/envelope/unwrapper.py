@@ -1,4 +1,4 @@
-"""Turns lines as they were stored into bodies by origin. Knows order, numbers and joins; must not know any message."""
+"""Turns lines as they were stored into bodies by origin."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from cachedoctor.inputs.envelope.collected import LogRecords
 from cachedoctor.inputs.envelope.prefixes import HEADER, Prefixes, within
-from cachedoctor.inputs.envelope.records import Piece, read_record
+from cachedoctor.inputs.envelope.records import RecordPiece, read_record
 from cachedoctor.inputs.envelope.shapes import candidates, drop_progress, ends, strip_controls
 from cachedoctor.model import Segment
 
@@ -21,7 +21,7 @@ _ORIGINS_MAX = 256
 """Servers told apart; each has its own state. Lines of further ones, which no router has, go together."""
 
 
-class _Held(msgspec.Struct):
+class _PartialLine(msgspec.Struct):
     """A line of which some records are still to come."""
 
     number: int
@@ -63,7 +63,7 @@ class Unwrapper:
     def __init__(self) -> None:
         self._prefixes = Prefixes()
         self._records = LogRecords()
-        self._held: dict[tuple[bytes | None, str], _Held] = {}
+        self._held: dict[tuple[bytes | None, str], _PartialLine] = {}
         self._held_size = 0
         self._below_header = False
         self._origins: set[bytes] = set()
@@ -126,7 +126,7 @@ class Unwrapper:
         while depth < DEPTH_MAX:
             depth += 1
             record = read_record(line) if depth <= self._records.plain else self._records.read(line, depth)
-            if isinstance(record, Piece):
+            if isinstance(record, RecordPiece):
                 inner = record.origin
                 self._join(record, number, origin if inner is None else within(origin, inner), depth)
                 return
@@ -154,14 +154,14 @@ class Unwrapper:
         for line in strip_controls(text + b"\n").split(b"\n")[:-1]:
             self._line(line, number, origin, depth)
 
-    def _join(self, piece: Piece, number: int, origin: bytes | None, depth: int) -> None:
+    def _join(self, piece: RecordPiece, number: int, origin: bytes | None, depth: int) -> None:
         key = (origin, piece.stream)
         held = self._held.get(key)
         if held is None:
             if piece.complete:
                 self._text(piece.text, number, origin, depth)
                 return
-            held = self._held[key] = _Held(number, depth, bytearray(), ends(self._stored[number]))
+            held = self._held[key] = _PartialLine(number, depth, bytearray(), ends(self._stored[number]))
         held.text += piece.text
         self._held_size += len(piece.text)
         if piece.complete or self._held_size > _HELD_MAX or len(self._held) > _HELD_LINES_MAX:

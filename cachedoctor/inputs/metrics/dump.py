@@ -77,7 +77,7 @@ class Dump(msgspec.Struct):
         return sum(sum(reading.values.values()) for reading in self.readings.values())
 
 
-class Series:
+class MetricSamples:
     """Samples of one server, by the names that its engine gives to them: ``prompt_tokens_total``."""
 
     def __init__(self, source: str, samples: Iterable[Sample], exposition: Exposition) -> None:

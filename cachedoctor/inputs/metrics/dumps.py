@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from cachedoctor.inputs.metrics import sglang, vllm
-from cachedoctor.inputs.metrics.dump import PLACES, START, Dump, Series
+from cachedoctor.inputs.metrics.dump import PLACES, START, Dump, MetricSamples
 from cachedoctor.inputs.metrics.prometheus import Exposition, Sample, read
 from cachedoctor.knowledge.engines import EITHER, LABELS_EXAMPLE, METRICS_OF_LLAMA, PATTERN
 from cachedoctor.knowledge.late_patterns import late
@@ -73,7 +73,7 @@ def _places(exposition: Exposition) -> dict[str | None, list[Sample]]:
 
 
 def _dump(path: str, source: str, place: str | None, samples: list[Sample], exposition: Exposition) -> Dump:
-    series, engine = Series(source, samples, exposition), _ENGINES[source]
+    series, engine = MetricSamples(source, samples, exposition), _ENGINES[source]
     starts = {sample.value for sample in samples if sample.name == START and sample.value > 0}
     times = [sample.time for sample in samples if sample.time is not None]
     return Dump(

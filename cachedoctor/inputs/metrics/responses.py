@@ -10,10 +10,107 @@ import msgspec
 
 from cachedoctor.inputs.captures import recognise
 from cachedoctor.inputs.captures.captured import values_of
-from cachedoctor.inputs.metrics.json_values import Value, values
+from cachedoctor.inputs.metrics.prometheus import whole_lines
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.texts import sound_json
 from cachedoctor.model import Answer, Answers, CacheDoctorError
 from cachedoctor.model.bounds import MOST
+
+MAX_HELD = 64 * 1024 * 1024
+"""Bytes of one line, or of all that is not JSONL."""
+MAX_DEPTH = 64
+"""Levels of what spans lines; responses have about ten."""
+
+_TOKEN = late(rb'"(?:[^"\\\n]|\\.)*+"?|[{}\[\]]')
+"""A string that does not end on its line is one up to there: nothing is looked at twice."""
+_FIELD = late(rb"(?:event|id|retry)?:")
+"""What an event stream has besides data."""
+_DATA = b"data:"
+_JSON_VALUES_HINT = "give what the server answered: one response a line, an array of them, or the lines of a stream"
+
+
+class PlacedObject(NamedTuple):
+    """One JSON object and where it begins."""
+
+    text: bytes
+    line: int
+    streamed: bool = False
+    """A stream sent it."""
+
+
+def values(chunks: Iterable[bytes], path: str) -> Iterator[PlacedObject]:
+    """Yield the objects in a file; one that is cut off by the end of the file is left out.
+
+    Raises:
+        CacheDoctorError: it is not JSON, or too much of it is one value.
+    """
+    held, first = bytearray(), 0
+    for number, line in enumerate(whole_lines(chunks, lambda size: _refuse_large(size, path)), 1):
+        text = line.strip()
+        if held and _is_next(line, held, path):
+            raise CacheDoctorError(f"{path}: the JSON of line {first} does not end", "take it out if it was cut off")
+        if held or _spans_lines(text, path):
+            first = first or number
+            held += line
+            held += b"\n"
+            _refuse_large(len(held), path)
+        elif text.startswith(_DATA):
+            yield PlacedObject(text.removeprefix(_DATA), number, streamed=True)
+        elif text.startswith(b"{"):
+            yield PlacedObject(text, number)
+        elif text and not _FIELD.match(text):
+            raise CacheDoctorError(f"{path}: line {number} is not JSON", _JSON_VALUES_HINT)
+    yield from _document(bytes(held), first, path)
+
+
+def _refuse_large(size: int, path: str) -> None:
+    if size > MAX_HELD:
+        raise CacheDoctorError(
+            f"{path}: more than {MAX_HELD >> 20} MiB of it are one value", "give one response a line"
+        )
+
+
+def _spans_lines(text: bytes, path: str) -> bool:
+    """Whether a line is an array, or begins with an object that does not end with it."""
+    if not text.startswith((b"{", b"[")):
+        return False
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except msgspec.DecodeError:
+        return True
+    except RecursionError as error:
+        raise _too_deep(path) from error
+    return text.startswith(b"[")
+
+
+def _is_next(line: bytes, held: bytearray, path: str) -> bool:
+    """Whether a line is an object behind one that does not end: nothing that is laid out over lines looks like it."""
+    return line.startswith(b'{"') and held.startswith(b"{") and not _spans_lines(line.strip(), path)
+
+
+def _document(text: bytes, line: int, path: str) -> Iterator[PlacedObject]:
+    """Objects that lie in no other object. A file of JSON has no more than one that does not end: its last."""
+    depth = start = at = 0
+    inside = 0
+    """Depth of the object that is open, 0 when there is none."""
+    for token in _TOKEN.finditer(text):
+        found = token[0]
+        if found in b"{[":
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise _too_deep(path)
+            if not inside and found == b"{":
+                inside, start = depth, token.start()
+        elif found in b"}]":
+            if inside == depth:
+                line, at, inside = line + text.count(b"\n", at, start), start, 0
+                yield PlacedObject(text[start : token.end()], line)
+            depth = max(0, depth - 1)
+
+
+def _too_deep(path: str) -> CacheDoctorError:
+    return CacheDoctorError(f"{path}: JSON is nested too deeply", f"more than {MAX_DEPTH} levels are no response")
+
 
 _Tokens = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 _T = TypeVar("_T")
@@ -83,7 +180,7 @@ class Response(msgspec.Struct):
         return found
 
 
-class Told(msgspec.Struct, frozen=True):
+class ResponseUsage(msgspec.Struct, frozen=True):
     """What a response says."""
 
     prompt_tokens: int
@@ -102,33 +199,33 @@ def decoded(raw: bytes | msgspec.Raw, kind: type[_T]) -> _T | None:
         return None
 
 
-def told(usage: Usage | None, meta: Meta | None, timings: Timings | None) -> Told | None:
+def told(usage: Usage | None, meta: Meta | None, timings: Timings | None) -> ResponseUsage | None:
     """Say how long the prompt was and how much of it was reused; None when not even the first is known."""
     found = _of_usage(usage) if usage is not None else None
     if timings is not None and timings.cache_n is not None and timings.prompt_n is not None:
-        return _sound(Told(timings.prompt_n + timings.cache_n, timings.cache_n, "llama.cpp"))
+        return _sound(ResponseUsage(timings.prompt_n + timings.cache_n, timings.cache_n, "llama.cpp"))
     if meta is not None and meta.prompt_tokens is not None:
-        return _sound(Told(meta.prompt_tokens, meta.cached_tokens, "sglang"))
+        return _sound(ResponseUsage(meta.prompt_tokens, meta.cached_tokens, "sglang"))
     if found is not None and timings is not None:
         found = msgspec.structs.replace(found, engine="llama.cpp")
     return None if found is None else _sound(found)
 
 
-def _of_usage(usage: Usage) -> Told | None:
+def _of_usage(usage: Usage) -> ResponseUsage | None:
     if usage.prompt_tokens is not None:
         details = usage.prompt_tokens_details or _Details()
         engine = "vllm" if details.created_cache_tokens is not None else None
-        return Told(usage.prompt_tokens, details.cached_tokens, engine)
+        return ResponseUsage(usage.prompt_tokens, details.cached_tokens, engine)
     if usage.input_tokens is None:
         return None
     if usage.input_tokens_details is not None or usage.total_tokens is not None:
-        return Told(usage.input_tokens, (usage.input_tokens_details or _Details()).cached_tokens)
+        return ResponseUsage(usage.input_tokens, (usage.input_tokens_details or _Details()).cached_tokens)
     # vLLM 0.32: 49 + 896 read, or 49 + 896 written, of a prompt of 945 tokens.
     parts = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
-    return Told(usage.input_tokens + sum(part or 0 for part in parts), usage.cache_read_input_tokens)
+    return ResponseUsage(usage.input_tokens + sum(part or 0 for part in parts), usage.cache_read_input_tokens)
 
 
-def _sound(found: Told) -> Told:
+def _sound(found: ResponseUsage) -> ResponseUsage:
     """More than the whole cannot have been reused: SGLang said so of retracted requests up to 0.5.3 (PR 11900)."""
     if found.cached_tokens is not None and found.cached_tokens > found.prompt_tokens:
         return msgspec.structs.replace(found, cached_tokens=None)
@@ -144,10 +241,10 @@ _FRUITLESS = 1_000_000
 _STARTS = frozenset({b'"message_start"', b'"response.created"'})
 _ENDS = frozenset({b'"message_stop"', b'"response.completed"', b'"response.incomplete"'})
 """Types of events of a stream that begin and end an answer; ``[DONE]`` ends one, too."""
-_HINT = 'a response has usage; a stream has it with stream_options {"include_usage": true}'
+_RESPONSES_HINT = 'a response has usage; a stream has it with stream_options {"include_usage": true}'
 
 
-class Given(NamedTuple):
+class ResponseFile(NamedTuple):
     """The answers in one file."""
 
     answers: Answers
@@ -157,13 +254,13 @@ class Given(NamedTuple):
     """None where they name none, or several."""
 
 
-def read(chunks: Iterable[bytes], path: str) -> Given:
+def read(chunks: Iterable[bytes], path: str) -> ResponseFile:
     """Read the responses in a file, or those in a recording of requests.
 
     Raises:
         CacheDoctorError: it holds none that says how long its prompt was.
     """
-    reader = _Reader(path)
+    reader = _AnswerSums(path)
     head, rest = _begun(chunks)
     if recognise.looks(head):
         _of_recording(b"".join(rest), reader, path)
@@ -171,16 +268,16 @@ def read(chunks: Iterable[bytes], path: str) -> Given:
     for value in values(rest, path):
         reader.take(value)
         if reader.fruitless > _FRUITLESS:
-            raise CacheDoctorError(f"{path}: holds a million values without usage in a row", _HINT)
+            raise CacheDoctorError(f"{path}: holds a million values without usage in a row", _RESPONSES_HINT)
     reader.end()
     if not reader.answers.requests:
-        raise CacheDoctorError(f"{path}: holds no response that says how long its prompt was", _HINT)
-    return Given(reader.answers, reader.engine, reader.models.pop() if len(reader.models) == 1 else None)
+        raise CacheDoctorError(f"{path}: holds no response that says how long its prompt was", _RESPONSES_HINT)
+    return ResponseFile(reader.answers, reader.engine, reader.models.pop() if len(reader.models) == 1 else None)
 
 
 def of_answer(answer: bytes) -> Answer | None:
     """Read what is kept of one answer; None where it does not say how long its prompt was, or is several."""
-    reader = _Reader("the answer")
+    reader = _AnswerSums("the answer")
     try:
         for value in values([answer], "the answer"):
             reader.take(value)
@@ -201,7 +298,7 @@ def _begun(chunks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
     return b"".join(parts)[: recognise.HEAD], chain(parts, iterator)
 
 
-def _of_recording(data: bytes, reader: _Reader, path: str) -> None:
+def _of_recording(data: bytes, reader: _AnswerSums, path: str) -> None:
     """Take the answers of a recording, one for each request."""
     capture = recognise.of_values(values_of(data.decode("utf-8", "replace"), path) or [])
     for number, one in enumerate(capture.requests if capture is not None else [], 1):
@@ -210,7 +307,7 @@ def _of_recording(data: bytes, reader: _Reader, path: str) -> None:
         reader.end()
 
 
-class _Reader:
+class _AnswerSums:
     """Adds up answers; what a stream says of one request in several of its lines is one answer."""
 
     def __init__(self, path: str) -> None:
@@ -221,10 +318,10 @@ class _Reader:
         self._stream: bytes | None = None
         """Id of the answer that is being streamed."""
         self._usage: Usage | None = None
-        self._told: Told | None = None
+        self._told: ResponseUsage | None = None
         self._line = 0
 
-    def take(self, value: Value) -> None:
+    def take(self, value: PlacedObject) -> None:
         """Take the next value."""
         self.fruitless += 1
         response = decoded(value.text, Response)

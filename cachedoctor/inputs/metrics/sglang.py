@@ -1,4 +1,4 @@
-"""What the series of SGLang (``--enable-metrics``) count, from 0.4.3 to 0.5.23. Knows no other engine.
+"""What the series of SGLang (``--enable-metrics``) count, from 0.4.3 to 0.5.23.
 
 Requests are counted when they end. The gauge ``cache_hit_rate`` is not read: it says the last batch only, and every
 report of a decode set it to 0 before 0.5.20. There is no count of lookups: ``looked_up`` stays unknown.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from cachedoctor.inputs.metrics.dump import EngineCounts, EngineKey, Series, put, put_tiers, total
+from cachedoctor.inputs.metrics.dump import EngineCounts, EngineKey, MetricSamples, put, put_tiers, total
 from cachedoctor.inputs.metrics.prometheus import Sample
 
 _COUNTERS = {
@@ -35,7 +35,7 @@ def names() -> set[str]:
     return {*_COUNTERS.values(), _COMPUTED, _REALTIME}
 
 
-def readings(series: Series) -> dict[EngineKey, EngineCounts]:
+def readings(series: MetricSamples) -> dict[EngineKey, EngineCounts]:
     """What a server has counted: by rank of data parallelism where its prompt tokens are, else as a whole."""
     found: dict[EngineKey, EngineCounts] = {}
     ranked = any("dp_rank" in sample.labels for sample in series.counter("prompt_tokens"))

@@ -1,4 +1,4 @@
-"""What the series of vLLM count, from 0.7.3 to 0.33.0. Knows no other engine.
+"""What the series of vLLM count, from 0.7.3 to 0.33.0.
 
 ``prefix_cache_queries`` and ``prefix_cache_hits`` count tokens, since 0.9.2. Before, and beside them until 0.11.2, the
 same two were called ``gpu_prefix_cache_...``: never both are added. Up to 0.8 these count blocks; the help text says
@@ -7,7 +7,7 @@ which, and without it they stay unknown.
 
 from __future__ import annotations
 
-from cachedoctor.inputs.metrics.dump import EngineCounts, EngineKey, Series, histogram, put, put_tiers, total
+from cachedoctor.inputs.metrics.dump import EngineCounts, EngineKey, MetricSamples, histogram, put, put_tiers, total
 from cachedoctor.inputs.metrics.prometheus import Sample
 
 _COUNTERS = {
@@ -46,7 +46,7 @@ def names() -> set[str]:
     return {*_COUNTERS.values(), *lookups, _BY_SOURCE, _BY_TIER, _COMPUTED, _TAKEN, *_HISTOGRAMS.values(), _INFO}
 
 
-def readings(series: Series) -> dict[EngineKey, EngineCounts]:
+def readings(series: MetricSamples) -> dict[EngineKey, EngineCounts]:
     """What each engine of a server has counted."""
     found: dict[EngineKey, EngineCounts] = {}
     for name, counter in _COUNTERS.items():

@@ -1,1 +1,1 @@
-"""Where log bytes come from. Knows files, pipes and their encodings; knows nothing of what the lines say."""
+"""Where log bytes come from."""

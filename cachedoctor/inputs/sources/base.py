@@ -1,4 +1,4 @@
-"""What every source of log bytes promises. Knows no file, no pipe, no compression and no line."""
+"""What every source of log bytes promises."""
 
 from __future__ import annotations
 

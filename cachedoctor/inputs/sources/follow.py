@@ -1,4 +1,4 @@
-"""A log file that grows, is cut and is rotated while it is read. Knows paths; knows no line and no compression."""
+"""A log file that grows, is cut and is rotated while it is read."""
 
 from __future__ import annotations
 

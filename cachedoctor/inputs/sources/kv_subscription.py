@@ -1,7 +1,4 @@
-"""Listens where a server publishes its KV events (ZeroMQ). The only importer of pyzmq, which is optional.
-
-Knows sockets and frames; must not know what is in them.
-"""
+"""Listens where a server publishes its KV events (ZeroMQ). The only importer of pyzmq, which is optional."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Logs in object storage (``s3://``, ``gs://``), read through fsspec, which is optional. The only importer of fsspec.
 
-Knows addresses and bytes; knows no line. Whatever a library of a cloud raises becomes one line with a hint.
+Whatever a library of a cloud raises becomes one line with a hint.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from cachedoctor.inputs.sources.follow import FollowSource
 from cachedoctor.inputs.sources.stdin import begins_a_line
 from cachedoctor.inputs.sources.unpack import MAX_BYTES
 from cachedoctor.live.exporter import request_counts
-from cachedoctor.live.exporter.log_places import Place, before
-from cachedoctor.live.exporter.request_counts import Counts, LabelValues, RequestCounts, Series
+from cachedoctor.live.exporter.log_places import FollowedPath, before
+from cachedoctor.live.exporter.request_counts import Counts, LabelledCount, LabelValues, RequestCounts
 from cachedoctor.model import CacheDoctorError, Finding, InputInfo
 
 _VERSION = 1
@@ -43,7 +43,7 @@ class SavedLog(msgspec.Struct, frozen=True):
     """It and its rotations, as far as they were read; the last one is the one that was read at that moment."""
     quiet: bool = False
     """It had fallen silent there."""
-    counts: list[tuple[Series, int, int]] = []
+    counts: list[tuple[LabelledCount, int, int]] = []
     """What was counted, and what was shown of it: a counter that was shown never falls."""
     gone: bool = False
     """It was away for so long that its counters are no longer shown; should it come back, they go on here."""
@@ -58,7 +58,7 @@ class SavedState(msgspec.Struct, frozen=True):
     logs: list[SavedLog] = []
 
 
-class Prefix:
+class FileBeginning:
     """Bytes of one file as they come."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ Begin = Callable[[Listener], Analyzer]
 class FollowedLog:
     """Is read step by step; may be asked for its counts between two steps."""
 
-    def __init__(self, place: Place, begin: Begin, values: LabelValues, saved: SavedLog | None = None) -> None:
+    def __init__(self, place: FollowedPath, begin: Begin, values: LabelValues, saved: SavedLog | None = None) -> None:
         """``begin`` makes an analyzer; ``saved``: what the last run left of this log."""
         self.place = place
         self._begin = begin
@@ -134,7 +134,7 @@ class FollowedLog:
         self._counts = RequestCounts(self.place.name, self._values)
         self._analyzer = self._begin(self._counts)
         self._info: InputInfo = self._analyzer.open(self.place.path)
-        self._files: list[Prefix] = []
+        self._files: list[FileBeginning] = []
         self._marks = list(self._saved.files)
         self._base: Counts = Counter({series: counted for series, counted, _ in self._saved.counts})
         self._zero: Counts = Counter()
@@ -185,7 +185,7 @@ class FollowedLog:
             yield bool(chunk)
 
     def _next_file(self) -> None:
-        self._files = [*self._files[1 - FILES :], Prefix()]
+        self._files = [*self._files[1 - FILES :], FileBeginning()]
 
     def _take(self, chunk: bytes) -> None:
         """Take bytes of the present file."""
@@ -231,8 +231,8 @@ class FollowedLog:
     def _counted(self, requests: Counts) -> Counts:
         """Return the sums over requests with those over lines."""
         server, info = self._counts.server(None), self._info
-        requests[Series("lines", server)] = info.lines
-        requests[Series("unread", server)] = info.lines - info.recognised
+        requests[LabelledCount("lines", server)] = info.lines
+        requests[LabelledCount("unread", server)] = info.lines - info.recognised
         return requests
 
     def _since(self, counts: Counts) -> Counts:

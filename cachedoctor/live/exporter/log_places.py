@@ -1,4 +1,4 @@
-"""Which logs there are: those that were named, those in folders, those of pods. Knows names; knows no line."""
+"""Which logs there are: those that were named, those in folders, those of pods."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HEAD = 1 << 15
 """Bytes by which a file is known to be no log of a server, however it goes on."""
 
 
-class Place(NamedTuple):
+class FollowedPath(NamedTuple):
     """A log that is to be followed."""
 
     path: str
@@ -50,11 +50,11 @@ class Places:
         self._others: dict[str, tuple[int, int]] = {}
         """Inode and size of files that are no logs, so far."""
 
-    def found(self) -> Iterator[Place]:
+    def found(self) -> Iterator[FollowedPath]:
         """Yield every log that is there, and those that were named."""
         self._others = {path: mark for path, mark in self._others.items() if os.path.exists(path)}
         for path in self._named:
-            yield Place(path, printable(path), True)
+            yield FollowedPath(path, printable(path), True)
         for folder in self._folders:
             try:
                 entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
@@ -69,15 +69,15 @@ class Places:
                 if pod is not None and entry.is_dir():
                     yield from self._of_pod(entry.path, f"{pod[1]}/{pod[2]}")
                 elif entry.name[0] != "." and not is_rotation(entry.path) and self._is_log(entry.path):
-                    yield Place(entry.path, printable(entry.path), False)
+                    yield FollowedPath(entry.path, printable(entry.path), False)
 
-    def _of_pod(self, folder: str, pod: str) -> Iterator[Place]:
+    def _of_pod(self, folder: str, pod: str) -> Iterator[FollowedPath]:
         for container in _listed(folder):
             for log in _listed(container.path):
                 # Docker has links there: its rotations lie beside the file itself.
                 path = os.path.realpath(log.path)
                 if _CONTAINER_LOG.fullmatch(log.name) and self._is_log(path):
-                    yield Place(path, printable(f"{pod}/{container.name}"), False)
+                    yield FollowedPath(path, printable(f"{pod}/{container.name}"), False)
 
     def _is_log(self, path: str) -> bool:
         """Whether a file begins with lines of a server; it is not looked at again until it has grown."""

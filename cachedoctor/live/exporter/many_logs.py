@@ -11,8 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from cachedoctor.live.exporter.followed_log import Begin, FollowedLog, SavedLog, SavedState
-from cachedoctor.live.exporter.log_places import Place, Places
-from cachedoctor.live.exporter.request_counts import Counts, LabelValues, Series
+from cachedoctor.live.exporter.log_places import FollowedPath, Places
+from cachedoctor.live.exporter.request_counts import Counts, LabelledCount, LabelValues
 from cachedoctor.model import CacheDoctorError, Severity
 
 LOOK = 5.0
@@ -177,7 +177,7 @@ class ManyLogs:
         log = self._gone.pop(key, None)
         if log is None:
             return None
-        counted, shown = Counter[Series](), Counter[Series]()
+        counted, shown = Counter[LabelledCount](), Counter[LabelledCount]()
         for series, count, seen in log.counts:
             series = series._replace(server=self._values.bounded("server", series.server))
             counted[series] += count
@@ -199,7 +199,7 @@ class ManyLogs:
         except CacheDoctorError as error:
             self._fault(followed, now, error.message, error.hint)
         except Exception as error:  # one log must not end the others
-            place: Place = followed.log.place
+            place: FollowedPath = followed.log.place
             self._fault(followed, now, f"{place.name}: {type(error).__name__}: {error}", "this is a bug: report it")
         return False
 

@@ -64,7 +64,7 @@ SETTLED = 2.0
 Metric = Literal["tokens", "ns", "requests", "lines", "unread"]
 
 
-class Series(NamedTuple):
+class LabelledCount(NamedTuple):
     """What is counted, and the values of its labels; empty where one does not apply or the log does not say."""
 
     metric: Metric
@@ -75,7 +75,7 @@ class Series(NamedTuple):
     cause: str = ""
 
 
-Counts = Counter[Series]
+Counts = Counter[LabelledCount]
 
 
 class RequestCounts(Listener):
@@ -137,12 +137,12 @@ class RequestCounts(Listener):
             bounded("model", r.facts.model),
             bounded("client", r.seen.asked.client),
         )
-        counts[Series("requests", server, model, client)] += 1
+        counts[LabelledCount("requests", server, model, client)] += 1
         for metric, outcome, amount in _amounts(judged):
             if amount:
                 costliest = judged.verdict.costliest if outcome == "avoidable" else None
                 cause = "" if costliest is None else self._causes.get(costliest, costliest)
-                counts[Series(metric, server, model, client, outcome, cause)] += amount
+                counts[LabelledCount(metric, server, model, client, outcome, cause)] += amount
 
 
 def _amounts(judged: Judged) -> Iterator[tuple[Metric, str, int]]:

@@ -1,8 +1,4 @@
-"""Serves the page that Prometheus reads. Knows HTTP; knows no metric.
-
-Readers that say nothing hold a connection, never the page: there are at most so many of them, and a new one takes the
-place of the oldest that has not asked yet.
-"""
+"""Serves the page that Prometheus reads, made with its own client library."""
 
 from __future__ import annotations
 
@@ -10,16 +6,108 @@ import contextlib
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from http.server import ThreadingHTTPServer
 from socketserver import TCPServer
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry, MetricsHandler
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+import cachedoctor
+from cachedoctor.live.exporter.many_logs import Numbers
+from cachedoctor.live.exporter.request_counts import Counts, LabelledCount
 from cachedoctor.live.named_hosts import REFUSAL, NamedHosts
+
+_NS = 1e9
+_WHO = ("server", "model", "client")
+
+
+class _CounterForm(NamedTuple):
+    name: str
+    """Of the metric; the library writes ``_total`` behind it."""
+    help: str
+    labels: tuple[str, ...]
+    scale: float = 1
+
+
+_COUNTERS = {
+    "tokens": _CounterForm(
+        "cachedoctor_prompt_tokens",
+        "Prompt tokens: reused, new (had to be computed), avoidable (computed, and a fix would have saved them), or "
+        "unknown (not reused, and the log does not say how many were computed).",
+        ("outcome", "cause", *_WHO),
+    ),
+    "ns": _CounterForm(
+        "cachedoctor_prompt_seconds",
+        "Seconds in which prompts were computed: avoidable, or new.",
+        ("outcome", "cause", *_WHO),
+        _NS,
+    ),
+    "requests": _CounterForm("cachedoctor_requests", "Requests that ended.", _WHO),
+    "lines": _CounterForm("cachedoctor_lines", "Lines of the log.", ("server",)),
+    "unread": _CounterForm("cachedoctor_lines_unread", "Lines that are no known message of a server.", ("server",)),
+}
+
+
+class MetricsPage(Collector):
+    """Gives what is shown at the moment when it is asked."""
+
+    def __init__(self, shown: Callable[[], Numbers | None]) -> None:
+        """``shown``: is called from another thread, and gives what nobody changes any more."""
+        self._shown = shown
+        self._given: set[LabelledCount] | None = None
+        """Counters that a reader has had."""
+
+    def describe(self) -> list[Metric]:
+        """Say nothing before it is asked."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics; as long as logs are read for the first time, only the version."""
+        build = GaugeMetricFamily("cachedoctor_build_info", "Version of cachedoctor.", labels=["version"])
+        build.add_metric([cachedoctor.__version__], 1)
+        yield build
+        numbers = self._shown()
+        if numbers is None:
+            return
+        yield from _counters(self._from_zero(numbers.counts))
+        findings = GaugeMetricFamily(
+            "cachedoctor_findings", "Findings that stand now.", labels=["cause", "severity", "server"]
+        )
+        for labels, count in sorted(numbers.findings.items()):
+            findings.add_metric(labels, count)
+        yield findings
+        readable = GaugeMetricFamily("cachedoctor_log_readable", "Whether a log is there and read.", labels=["server"])
+        for server, is_readable in sorted(numbers.readable.items()):
+            readable.add_metric([server], is_readable)
+        yield readable
+
+    def _from_zero(self, counts: Counts) -> Counts:
+        """Return the counters, one that is new as 0 at first: Prometheus takes no first value for an increase.
+
+        Those that are there at first keep theirs, which is of the past.
+        """
+        given, self._given = self._given, set(counts)
+        if given is None:
+            return counts
+        return Counter({series: amount if series in given else 0 for series, amount in counts.items()})
+
+
+def _counters(counts: Counts) -> Iterator[Metric]:
+    families = {
+        metric: CounterMetricFamily(counter.name, counter.help, labels=counter.labels)
+        for metric, counter in _COUNTERS.items()
+    }
+    for series, amount in sorted(counts.items()):
+        counter = _COUNTERS[series.metric]
+        values = [getattr(series, label) for label in counter.labels]
+        families[series.metric].add_metric(values, amount / counter.scale if counter.scale != 1 else amount)
+    yield from families.values()
+
 
 MOST_READERS = 64
 """Connections at one time."""
@@ -27,7 +115,7 @@ _SILENT = 10.0
 """Seconds that a reader may send or take nothing."""
 
 
-class _Server(ThreadingHTTPServer):
+class _ScrapeServer(ThreadingHTTPServer):
     request_queue_size = 256
 
     def __init__(self, host: str, port: int, handler: type[MetricsHandler], hosts: NamedHosts, most: int) -> None:
@@ -72,12 +160,12 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-class _Handler(MetricsHandler):
+class _ScrapeHandler(MetricsHandler):
     timeout = _SILENT
 
     def do_GET(self) -> None:  # noqa: N802  # named by the standard library
         """Give the page, whatever its path."""
-        if not isinstance(self.server, _Server):
+        if not isinstance(self.server, _ScrapeServer):
             raise TypeError("a handler of another server")
         self.server.has_asked(self.connection)
         if not self.server.hosts.allow(self.headers.get_all("Host", []), self.path):
@@ -102,7 +190,7 @@ def serve(
     """Serve the page in a thread; returns the port, and what ends it. Raises ``OSError``."""
     registry = CollectorRegistry()
     registry.register(page)
-    server = _Server(host, port, _Handler.factory(registry), hosts, most)
+    server = _ScrapeServer(host, port, _ScrapeHandler.factory(registry), hosts, most)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
 
     def end() -> None:

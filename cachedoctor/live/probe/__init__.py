@@ -1,1 +1,1 @@
-"""Asks a running server a few small questions and says whether it reuses what it should. Knows no log."""
+"""Asks a running server a few small questions and says whether it reuses what it should."""

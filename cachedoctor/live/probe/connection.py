@@ -35,7 +35,7 @@ class Reply(NamedTuple):
     """It has a usage in which nothing stands of what was reused."""
 
 
-def read(at: Connection, answer: Answer, least_tokens: int = 1) -> Reply:
+def read(at: ProbeConnection, answer: ProbeResponse, least_tokens: int = 1) -> Reply:
     """Read an answer; counts of a prompt of fewer tokens than the least that it can have are no counts.
 
     Raises:
@@ -64,12 +64,12 @@ def read(at: Connection, answer: Answer, least_tokens: int = 1) -> Reply:
     return Reply(found.prompt_tokens, found.cached_tokens, answer.seconds, id=_id(answer), left_out=left_out)
 
 
-def _id(answer: Answer) -> str | None:
+def _id(answer: ProbeResponse) -> str | None:
     found = answer.value.get("id")
     return found if isinstance(found, str) and found else None
 
 
-def _message(answer: Answer) -> str:
+def _message(answer: ProbeResponse) -> str:
     error = answer.value.get("error", answer.value) if isinstance(answer.value, dict) else answer.value
     if isinstance(error, dict):
         error = error.get("message") or error.get("detail") or ""
@@ -85,7 +85,7 @@ MODELS, CHAT = "/v1/models", "/v1/chat/completions"
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
-class Answer(NamedTuple):
+class ProbeResponse(NamedTuple):
     """Status, what the JSON of the body is (None: it is none), the bytes, and how long it took."""
 
     status: int
@@ -94,7 +94,7 @@ class Answer(NamedTuple):
     seconds: float
 
 
-class Connection:
+class ProbeConnection:
     """A server's address, and what is left of the time."""
 
     def __init__(self, url: str, key: str | None, seconds: float) -> None:
@@ -110,16 +110,16 @@ class Connection:
         self._end = time.monotonic() + seconds
         self.limit = seconds
 
-    def get(self, path: str, most_seconds: float = 10) -> Answer | None:
+    def get(self, path: str, most_seconds: float = 10) -> ProbeResponse | None:
         """Ask for what the server may not have; None where there is no such thing, or it is kept from us."""
         answer = self.ask("GET", path, None, most_seconds)
         return answer if answer.status == 200 else None
 
-    def post(self, path: str, body: dict[str, Any]) -> Answer:
+    def post(self, path: str, body: dict[str, Any]) -> ProbeResponse:
         """Send JSON."""
         return self.ask("POST", path, json.dumps(body).encode())
 
-    def ask(self, method: str, path: str, body: bytes | None, most_seconds: float = 1e9) -> Answer:
+    def ask(self, method: str, path: str, body: bytes | None, most_seconds: float = 1e9) -> ProbeResponse:
         """Send a request and read its answer.
 
         Raises:
@@ -147,7 +147,7 @@ class Connection:
         raw = self._unpacked(answer.body, answer.headers.get("Content-Encoding", "").strip().lower())
         if path in (MODELS, CHAT):
             self._refuse(answer.status, answer.headers)
-        return Answer(answer.status, _json(raw), raw, seconds)
+        return ProbeResponse(answer.status, _json(raw), raw, seconds)
 
     def quote(self, text: object) -> str:
         """Give the words of a server so that they can be shown: short, masked, on one line."""

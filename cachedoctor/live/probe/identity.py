@@ -1,6 +1,6 @@
 """What a server says of itself before it is asked: engine, build, model, slots, settings, whether it works.
 
-Knows the endpoints of the servers. Sources: llama.cpp tools/server/README.md (/props, /slots, /metrics), vLLM
+Sources: llama.cpp tools/server/README.md (/props, /slots, /metrics), vLLM
 (/version, /metrics, ``cache_config_info``), SGLang (/get_server_info), ollama (/api/ps), LM Studio (/api/v0/models).
 """
 
@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.live.probe.connection import MODELS, Connection
+from cachedoctor.live.probe.connection import MODELS, ProbeConnection
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.probed import ProbedServer
 
@@ -37,7 +37,7 @@ _MODEL = 200
 """Characters of a model's name that are taken for one."""
 
 
-def identify(at: Connection, model: str | None) -> tuple[ProbedServer, str | None]:
+def identify(at: ProbeConnection, model: str | None) -> tuple[ProbedServer, str | None]:
     """Ask a server what it is; gives also the name of the model as requests have to say it, which is not to be shown.
 
     Raises:
@@ -66,7 +66,7 @@ def identify(at: Connection, model: str | None) -> tuple[ProbedServer, str | Non
     return found, asked
 
 
-def slot_tasks(at: Connection) -> dict[int, tuple[int, bool]] | None:
+def slot_tasks(at: ProbeConnection) -> dict[int, tuple[int, bool]] | None:
     """Give the task that each slot of a llama-server had last, and whether it works on one; None: it does not say."""
     try:
         slots = _value(at, "/slots")
@@ -81,7 +81,7 @@ def slot_tasks(at: Connection) -> dict[int, tuple[int, bool]] | None:
     return found or None
 
 
-def finished(at: Connection) -> int | None:
+def finished(at: ProbeConnection) -> int | None:
     """Give how many requests vLLM or SGLang have answered so far, by /metrics; None: they do not say."""
     try:
         answer = at.get("/metrics")
@@ -92,7 +92,7 @@ def finished(at: Connection) -> int | None:
     return int(sum(known)) if known and len(known) == len(numbers) else None
 
 
-def _llama(at: Connection, found: ProbedServer) -> None:
+def _llama(at: ProbeConnection, found: ProbedServer) -> None:
     props = _value(at, "/props")
     if not isinstance(props, dict) or _whole(props.get("total_slots")) is None:
         return
@@ -106,7 +106,7 @@ def _llama(at: Connection, found: ProbedServer) -> None:
         found.busy = any(isinstance(s, dict) and s.get("is_processing") is True for s in slots)
 
 
-def _others(at: Connection, found: ProbedServer, owners: set[str]) -> None:
+def _others(at: ProbeConnection, found: ProbedServer, owners: set[str]) -> None:
     version = _value(at, "/version")
     if "vllm" in owners and isinstance(version, dict):
         found.engine, found.build = "vllm", at.quote(version["version"]) if "version" in version else None
@@ -130,7 +130,7 @@ def _others(at: Connection, found: ProbedServer, owners: set[str]) -> None:
         found.engine = "vllm" if "vllm" in owners else "sglang"
 
 
-def _metrics(at: Connection, found: ProbedServer) -> None:
+def _metrics(at: ProbeConnection, found: ProbedServer) -> None:
     answer = at.get("/metrics") if found.engine in ("llama.cpp", "vllm", "sglang") else None
     if answer is None:
         return
@@ -161,7 +161,7 @@ def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and 0 < len(text) < 7 else None
 
 
-def _model(at: Connection, found: ProbedServer, listed: list[Any]) -> str | None:
+def _model(at: ProbeConnection, found: ProbedServer, listed: list[Any]) -> str | None:
     """Give the model to ask: the only one, or the one that is loaded; to load another would take minutes."""
     names = [m["id"] for m in listed if isinstance(m, dict) and isinstance(m.get("id"), str) and len(m["id"]) <= _MODEL]
     loaded: list[Any] = []
@@ -185,12 +185,12 @@ def _sees(listed: list[Any], asked: str | None) -> bool | None:
     return "image" in modes if isinstance(modes, list) else None
 
 
-def _value(at: Connection, path: str) -> Any:
+def _value(at: ProbeConnection, path: str) -> Any:
     answer = at.get(path)
     return None if answer is None else answer.value
 
 
-def _listed(at: Connection, path: str, key: str) -> list[dict[str, Any]] | None:
+def _listed(at: ProbeConnection, path: str, key: str) -> list[dict[str, Any]] | None:
     """Give the objects of a list below ``key``; None where there is no such list."""
     answer = _value(at, path)
     rows = answer.get(key) if isinstance(answer, dict) else None

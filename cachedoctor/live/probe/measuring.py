@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cachedoctor.knowledge.engines import ENGINES
-from cachedoctor.live.probe.connection import Connection
+from cachedoctor.live.probe.connection import ProbeConnection
 from cachedoctor.live.probe.plan import Body
 from cachedoctor.model.probed import Measure, ProbedServer, ProbeQuestion, State
 
@@ -88,7 +88,7 @@ def _timed(reused: float, expected: float, control: bool) -> State:
     return "as expected" if reused >= expected - _NEAR else "less" if reused <= expected - _FAR else "unknown"
 
 
-def tokens(at: Connection, server: ProbedServer, model: str | None, body: Body) -> list[int] | None:
+def tokens(at: ProbeConnection, server: ProbedServer, model: str | None, body: Body) -> list[int] | None:
     """Give the tokens of a chat request as the server's own template and tokenizer make them."""
     if server.engine == "llama.cpp":
         rendered = _post(at, "/apply-template", body)
@@ -106,6 +106,6 @@ def _ids(answer: Any) -> list[int] | None:
     return found if isinstance(found, list) and found and all(type(i) is int for i in found) else None
 
 
-def _post(at: Connection, path: str, body: Body) -> Any:
+def _post(at: ProbeConnection, path: str, body: Body) -> Any:
     answer = at.post(path, body)
     return answer.value if answer.status == 200 else None

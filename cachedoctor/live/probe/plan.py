@@ -1,4 +1,4 @@
-"""The decision table: which prompts are sent, in which order, and whose beginning each shares. Knows no server."""
+"""The decision table: which prompts are sent, in which order, and whose beginning each shares."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _VERBS = ("opens", "closes", "follows", "carries", "measures", "repairs", "count
 _TOOLS = ("read_file", "list_folder", "run_tests", "search_text", "show_diff")
 
 
-class Ask(NamedTuple):
+class Question(NamedTuple):
     """A question of the table."""
 
     name: str
@@ -73,7 +73,7 @@ def tools() -> list[Body]:
     ]
 
 
-def table(nonce: str, prompt_tokens: int) -> list[Ask]:
+def table(nonce: str, prompt_tokens: int) -> list[Question]:
     """Give the questions in their order; ``nonce`` makes this run's prompts like no other's."""
     system = _system(nonce, prompt_tokens)
     user = _user("Which of these is open? " + prose(nonce + "u", prompt_tokens * _CHARS // 8) + " Answer yes or no.")
@@ -93,27 +93,27 @@ def table(nonce: str, prompt_tokens: int) -> list[Ask]:
     permuted = {"messages": armed, "tools": tools()[::-1]}
     other_on = [*other, answer, _user("And after that?")]
     return [
-        Ask("first", "a prompt that the server has never seen", {"messages": [system, user]}, control=True),
-        Ask("again", "the same prompt", {"messages": [system, user]}, ("first",), goes_back=True),
-        Ask("turn", "the same with an answer and a turn more", {"messages": turn}, ("again",)),
-        Ask(
+        Question("first", "a prompt that the server has never seen", {"messages": [system, user]}, control=True),
+        Question("again", "the same prompt", {"messages": [system, user]}, ("first",), goes_back=True),
+        Question("turn", "the same with an answer and a turn more", {"messages": turn}, ("again",)),
+        Question(
             "tail",
             "the end of the first prompt edited",
             {"messages": [system, edited]},
             ("again", "turn"),
             goes_back=True,
         ),
-        Ask("head", "control: the head edited, must be computed", {"messages": other}, control=True),
-        Ask("back", "the first conversation after another one", {"messages": back}, ("tail",), goes_back=True),
-        Ask("tools", "a prompt with tools", with_tools, optional=True),
-        Ask("tools-again", "the same prompt with the same tools", with_tools, ("tools",), goes_back=True),
-        Ask(
+        Question("head", "control: the head edited, must be computed", {"messages": other}, control=True),
+        Question("back", "the first conversation after another one", {"messages": back}, ("tail",), goes_back=True),
+        Question("tools", "a prompt with tools", with_tools, optional=True),
+        Question("tools-again", "the same prompt with the same tools", with_tools, ("tools",), goes_back=True),
+        Question(
             "pair-a", "two at once: the first conversation", {"messages": back_on}, ("back",), "pair-b", goes_back=True
         ),
-        Ask("pair-b", "two at once: the other conversation", {"messages": other_on}, ("head",), goes_back=True),
-        Ask("system", "a system message in the middle", {"messages": middle}, ("pair-a",), optional=True),
-        Ask("look", "a prompt with an image", {"messages": look}, ("pair-a",), optional=True, picture=behind),
-        Ask(
+        Question("pair-b", "two at once: the other conversation", {"messages": other_on}, ("head",), goes_back=True),
+        Question("system", "a system message in the middle", {"messages": middle}, ("pair-a",), optional=True),
+        Question("look", "a prompt with an image", {"messages": look}, ("pair-a",), optional=True, picture=behind),
+        Question(
             "image",
             "the same prompt with the same image",
             {"messages": look},
@@ -122,15 +122,15 @@ def table(nonce: str, prompt_tokens: int) -> list[Ask]:
             goes_back=True,
             picture=behind,
         ),
-        Ask(
+        Question(
             "reasoning",
             "reasoning echoed where it was dropped",
             {"messages": [system, edited, thought, more]},
             ("back",),
             optional=True,
         ),
-        Ask("permuted", "the same tools in another order", permuted, ("tools-again",), optional=True),
-        Ask(
+        Question("permuted", "the same tools in another order", permuted, ("tools-again",), optional=True),
+        Question(
             "messages",
             "the last prompt by /v1/messages",
             {"messages": back_on},
@@ -141,9 +141,9 @@ def table(nonce: str, prompt_tokens: int) -> list[Ask]:
     ]
 
 
-def forced(first: Ask) -> Ask:
+def forced(first: Question) -> Question:
     """Give the question that is asked where nothing came back: the same prompt, with reuse asked for by name."""
-    return Ask(
+    return Question(
         "forced",
         "the same prompt with cache_prompt true",
         first.body,
@@ -153,12 +153,12 @@ def forced(first: Ask) -> Ask:
     )
 
 
-def short(nonce: str) -> Ask:
+def short(nonce: str) -> Question:
     """Give the question that shows what an answer takes without a prompt to compute; for servers that count nothing."""
-    return Ask("short", "a short prompt, to learn what an answer takes", {"messages": [_user(f"{nonce} ?")]})
+    return Question("short", "a short prompt, to learn what an answer takes", {"messages": [_user(f"{nonce} ?")]})
 
 
-def pictured(ask: Ask, seed: str) -> Body:
+def pictured(ask: Question, seed: str) -> Body:
     """Give the body with its image: noise that is the same for a seed."""
     *before, last = ask.body["messages"]
     url = f"data:image/png;base64,{base64.b64encode(_png(seed)).decode()}"

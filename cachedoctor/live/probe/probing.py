@@ -1,4 +1,4 @@
-"""A probe with what is joined to it: a stored one from before, and the server's log. Knows no question."""
+"""A probe with what is joined to it: a stored one from before, and the server's log."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Runs the decision table against one server, within its requests, tokens and seconds.
-
-Knows the order of a probe and its limits. Knows no words of causes.
-"""
+"""Runs the decision table against one server, within its requests, tokens and seconds."""
 
 from __future__ import annotations
 
@@ -14,9 +11,9 @@ from typing import NamedTuple
 from cachedoctor.knowledge.engines import ENGINES
 from cachedoctor.live.probe import judging, measuring, plan
 from cachedoctor.live.probe import measuring as rendering
-from cachedoctor.live.probe.connection import CHAT, MODELS, Connection, Reply, read
+from cachedoctor.live.probe.connection import CHAT, MODELS, ProbeConnection, Reply, read
 from cachedoctor.live.probe.identity import BUSY, PORTS, finished, identify, slot_tasks
-from cachedoctor.live.probe.plan import Ask
+from cachedoctor.live.probe.plan import Question
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.probed import Probe, ProbeCause, ProbedServer, ProbeQuestion, State
 from cachedoctor.model.report import Tool
@@ -34,7 +31,7 @@ _RENDERED = ("reasoning", "permuted")
 """What a server's template answers without a request."""
 
 
-class Wanted(NamedTuple):
+class ProbeLimits(NamedTuple):
     """What the user asked for."""
 
     model: str | None
@@ -44,29 +41,29 @@ class Wanted(NamedTuple):
     force: bool
 
 
-def find(key: str | None, seconds: float) -> Connection:
+def find(key: str | None, seconds: float) -> ProbeConnection:
     """Look for a server on this machine's usual ports.
 
     Raises:
         CacheDoctorError: there is none.
     """
     for port in PORTS:
-        at = Connection(f"http://127.0.0.1:{port}", None, 2)
+        at = ProbeConnection(f"http://127.0.0.1:{port}", None, 2)
         try:
             answer = at.get(MODELS)
         except CacheDoctorError as error:
             if "key" not in error.message:
                 continue
-            return Connection(at.url, key, seconds)
+            return ProbeConnection(at.url, key, seconds)
         if answer is not None:
-            return Connection(at.url, key, seconds)
+            return ProbeConnection(at.url, key, seconds)
     ports = ", ".join(map(str, PORTS))
     raise CacheDoctorError(
         f"no server answers on this machine's ports {ports}", "give its address: cachedoctor probe URL"
     )
 
 
-def probe(at: Connection, wanted: Wanted, announce: Callable[[ProbedServer], None], version: str) -> Probe:
+def probe(at: ProbeConnection, wanted: ProbeLimits, announce: Callable[[ProbedServer], None], version: str) -> Probe:
     """Ask the server everything that limits allow; ``announce`` is called before the first request.
 
     Raises:
@@ -79,13 +76,13 @@ def probe(at: Connection, wanted: Wanted, announce: Callable[[ProbedServer], Non
         )
     announce(server)
     begun = time.monotonic()
-    return _Run(at, server, wanted._replace(model=model), secrets.token_hex(6)).whole(version, begun)
+    return _ProbeRun(at, server, wanted._replace(model=model), secrets.token_hex(6)).whole(version, begun)
 
 
-class _Run:
+class _ProbeRun:
     """Questions that were asked, and what is left of the limits."""
 
-    def __init__(self, at: Connection, server: ProbedServer, wanted: Wanted, nonce: str) -> None:
+    def __init__(self, at: ProbeConnection, server: ProbedServer, wanted: ProbeLimits, nonce: str) -> None:
         self.at, self.server, self.wanted, self.nonce = at, server, wanted, nonce
         self.table = {ask.name: ask for ask in plan.table(nonce, wanted.prompt_tokens)}
         self.asked: dict[str, ProbeQuestion] = {}
@@ -145,7 +142,7 @@ class _Run:
             if ask.name == "tail" and self.server.engine == "llama.cpp" and self._nothing_back():
                 self._extra(plan.forced(self.table["first"]))
 
-    def _within(self, ask: Ask) -> None:
+    def _within(self, ask: Question) -> None:
         """Ask it, and what belongs to it, if the limits allow."""
         both = [ask, self.table[ask.together]] if ask.together else [ask]
         if self._affordable(both):
@@ -153,7 +150,7 @@ class _Run:
         else:
             self.left_out += [one.name for one in both]
 
-    def _pictures(self, system: Ask) -> None:
+    def _pictures(self, system: Question) -> None:
         """Ask for an image twice; where the template takes a system message in the middle, the first time with it.
 
         Twelve requests are not enough for each by itself.
@@ -176,7 +173,7 @@ class _Run:
     def _state(self, name: str) -> State:
         return self.asked[name].state if name in self.asked else "not asked"
 
-    def _needless(self, ask: Ask) -> bool:
+    def _needless(self, ask: Question) -> bool:
         """Whether the answer could tell nothing more."""
         if ask.name in ("look", "image"):
             return True  # they go with the system message
@@ -194,7 +191,7 @@ class _Run:
     def _nothing_back(self) -> bool:
         return all(name in self.asked and self.asked[name].state == "less" for name in ("again", "turn"))
 
-    def _extra(self, ask: Ask) -> None:
+    def _extra(self, ask: Question) -> None:
         """Ask what the table does not have, within the same limits."""
         self.table[ask.name] = ask
         if self._affordable([ask]):
@@ -202,12 +199,12 @@ class _Run:
         else:
             self.left_out.append(ask.name)
 
-    def _affordable(self, asks: list[Ask]) -> bool:
+    def _affordable(self, asks: list[Question]) -> bool:
         tokens = sum(len(plan.words(ask.body)) + len(ask.picture) for ask in asks) // 3
         tokens += plan.IMAGE_TOKENS * sum(ask.picture != "" for ask in asks)
         return self.requests + len(asks) <= plan.MOST_REQUESTS and self.tokens + tokens <= self.wanted.budget
 
-    def _ask(self, asks: list[Ask]) -> None:
+    def _ask(self, asks: list[Question]) -> None:
         """Send one question, or two at once, and judge the answers."""
         before = self._look()
         self.order |= dict.fromkeys((ask.name for ask in asks), self.requests)
@@ -224,7 +221,7 @@ class _Run:
         for ask, reply in zip(asks, replies, strict=True):
             self._take(ask, reply, used[0] if len(used) == 1 and len(asks) == 1 else None)
 
-    def _send(self, ask: Ask) -> Reply:
+    def _send(self, ask: Question) -> Reply:
         path = "/v1/messages" if ask.name == "messages" else CHAT
         sent = plan.pictured(ask, self.nonce) if ask.picture else ask.body
         body = {**sent, **dict(ask.extra), "max_tokens": 1, "temperature": 0, "stream": False}
@@ -239,7 +236,7 @@ class _Run:
         least = len(plan.words(ask.body)) // _CHARS_AT_MOST
         return read(self.at, self.at.post(path, body), max(1, least))
 
-    def _take(self, ask: Ask, reply: Reply, slot: int | None) -> None:
+    def _take(self, ask: Question, reply: Reply, slot: int | None) -> None:
         if reply.refused is not None and reply.refused[:3] in map(str, BUSY):
             raise CacheDoctorError(
                 f"{self.at.url}: {BUSY[int(reply.refused[:3])]}, in the middle of the probe ({reply.refused})",
@@ -267,7 +264,7 @@ class _Run:
         self.asked[ask.name] = found
         self.tokens += reply.prompt_tokens if reply.prompt_tokens is not None else len(plan.words(ask.body)) // 4
 
-    def _judged(self, ask: Ask, found: ProbeQuestion) -> State:
+    def _judged(self, ask: Question, found: ProbeQuestion) -> State:
         if ask.name == "tools":
             return "noted"
         goes_back = ask.goes_back
@@ -280,14 +277,14 @@ class _Run:
             return measuring.judge_control(found, len(plan.words(ask.body)))
         return measuring.judge(found, self.server, goes_back, self._inserted(ask, found))
 
-    def _inserted(self, ask: Ask, found: ProbeQuestion) -> int:
+    def _inserted(self, ask: Question, found: ProbeQuestion) -> int:
         """Tokens that were added to a prompt on its way; of an image nobody knows how many it is."""
         if ask.picture:
             return self._inserted(self.table["back"], self.asked["back"]) if "back" in self.asked else 0
         mine = self.ids.get(ask.name)
         return max(0, (found.prompt_tokens or 0) - len(mine)) if found.exact and mine is not None else 0
 
-    def _expected(self, ask: Ask) -> tuple[int | None, bool]:
+    def _expected(self, ask: Question) -> tuple[int | None, bool]:
         """Tokens that the prompt shares with what it follows, and whether they were counted."""
         if ask.control:
             return self._shared_head(ask), False
@@ -300,19 +297,19 @@ class _Run:
             return max(plan.common(mine, ids) for ids in others if ids is not None), True
         return self._estimated(ask), False
 
-    def _shared_head(self, ask: Ask) -> int:
+    def _shared_head(self, ask: Question) -> int:
         """Tokens that every prompt of the template begins with, as far as known."""
         mine, first = self._ids(ask), self.ids.get("first")
         return plan.common(mine, first) if mine is not None and first is not None and ask.name != "first" else 0
 
-    def _estimated(self, ask: Ask) -> int | None:
+    def _estimated(self, ask: Question) -> int | None:
         first = self.asked.get("first")
         if first is None or first.prompt_tokens is None or not ask.after:
             return None
         tokens_per_char = first.prompt_tokens / len(plan.words(self.table["first"].body))
         return int(self._shared(ask) * tokens_per_char)
 
-    def _shared(self, ask: Ask) -> int:
+    def _shared(self, ask: Question) -> int:
         mine = plan.words(ask.body)
         sent = [plan.words(self.table[name].body) for name in ask.after if name in self.asked]
         return max((plan.common(mine, other) for other in sent), default=0)
@@ -321,7 +318,7 @@ class _Run:
         asks = [self.table[name] for name in self.asked if not self.table[name].picture]
         return {a.name: len(plan.words(a.body)) for a in asks}, {a.name: self._shared(a) for a in asks}
 
-    def _ids(self, ask: Ask) -> list[int] | None:
+    def _ids(self, ask: Question) -> list[int] | None:
         """Tokens by the server's own template; asked once, and no more after the first that it cannot say."""
         if None in self.ids.values() and ask.name not in self.ids and self.ids.get("first") is None:
             return None
@@ -329,7 +326,7 @@ class _Run:
             self.ids[ask.name] = rendering.tokens(self.at, self.server, self.wanted.model, ask.body)
         return self.ids[ask.name]
 
-    def _by_template(self, ask: Ask) -> bool:
+    def _by_template(self, ask: Question) -> bool:
         """Answer a question by what the template makes of it, where the server shows that."""
         mine = self._ids(ask)
         others = [ids for name in ask.after if name in self.asked and (ids := self._ids(self.table[name])) is not None]
@@ -387,7 +384,7 @@ class _Run:
                 f"something before the server stores answers: {', '.join(stored)} tell nothing of its cache"
             )
 
-    def _doubt(self, ask: Ask, found: ProbeQuestion) -> None:
+    def _doubt(self, ask: Question, found: ProbeQuestion) -> None:
         """Take back that less came back, where others were there since that was asked which should have."""
         since = min((self.order[name] for name in ask.after if name in self.order), default=0)
         if found.state == "less" and any(at > since for at in self.others):

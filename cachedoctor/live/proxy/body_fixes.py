@@ -1,4 +1,4 @@
-"""Edits of request bodies that keep their beginning the same, each as small as can be. Knows JSON bodies, no network.
+"""Edits of request bodies that keep their beginning the same, each as small as can be.
 
 A body in which a fix does not recognise exactly what it is about stays as it is.
 """
@@ -22,7 +22,7 @@ from cachedoctor.live.proxy.conversation_fixes import (
     reply_thought,
     tool_name,
 )
-from cachedoctor.live.proxy.json_spans import Edit, JsonSpan, applied, items, members, top
+from cachedoctor.live.proxy.json_spans import JsonSpan, TextEdit, applied, items, members, top
 from cachedoctor.live.proxy.known_conversation import KnownConversation, KnownConversations, TurnTrail, extended, trail
 from cachedoctor.prompts.recognisers.client_marks import NAME
 
@@ -155,7 +155,7 @@ def _first_message(text: str, body: dict[str, JsonSpan]) -> JsonSpan | None:
     return members(text, messages[0].start).get("content")
 
 
-def _shortened(text: str, string: JsonSpan) -> Edit | None:
+def _shortened(text: str, string: JsonSpan) -> TextEdit | None:
     """Cut the header off the beginning of a string, with the line ends behind it; a string of nothing else stays."""
     header = _HEADER.match(text, string.start + 1)
     if header is None:
@@ -163,10 +163,10 @@ def _shortened(text: str, string: JsonSpan) -> Edit | None:
     end = header.end()
     rest = _REST.match(text, end)
     end = end if rest is None else rest.end()
-    return None if end >= string.end - 1 else Edit(string.start + 1, end, "")
+    return None if end >= string.end - 1 else TextEdit(string.start + 1, end, "")
 
 
-def _without_block(text: str, system: JsonSpan) -> Edit | None:
+def _without_block(text: str, system: JsonSpan) -> TextEdit | None:
     """Drop the block that is the header alone, or the header from the beginning of the first block."""
     blocks = items(text, system.start) if isinstance(system.value, list) else []
     if not blocks or not _is_text(blocks[0].value) or not blocks[0].value["text"].startswith(NAME):
@@ -181,7 +181,9 @@ def _without_block(text: str, system: JsonSpan) -> Edit | None:
     if not is_alone:
         return _shortened(text, part)
     # A block with a cache_control is a place that the client chose; the only block is all the system prompt there is.
-    return Edit(first.start, blocks[1].start, "") if len(blocks) > 1 and set(first.value) == {"type", "text"} else None
+    return (
+        TextEdit(first.start, blocks[1].start, "") if len(blocks) > 1 and set(first.value) == {"type", "text"} else None
+    )
 
 
 def _is_text(block: Any) -> bool:
@@ -202,7 +204,7 @@ def _sort_tools(request: RequestText) -> EditedBody | None:
     moved = [(place, index) for place, index in enumerate(order) if place != index]
     if not moved:
         return None
-    edits = [Edit(tools[p].start, tools[p].end, text[tools[i].start : tools[i].end]) for p, i in moved]
+    edits = [TextEdit(tools[p].start, tools[p].end, text[tools[i].start : tools[i].end]) for p, i in moved]
     return EditedBody(edits, f"moved {len(moved)} of {len(tools)} tools")
 
 

@@ -134,9 +134,9 @@ class OpenHeads:
 
     def __init__(self, limits: Limits) -> None:
         self._seconds, self._most = limits.head, min(limits.heads, max(1, _files() // 4))
-        self._waiting: dict[Connection, asyncio.TimerHandle] = {}
+        self._waiting: dict[ClientConnection, asyncio.TimerHandle] = {}
 
-    def begin(self, connection: Connection) -> None:
+    def begin(self, connection: ClientConnection) -> None:
         """Wait for a head, unless this connection is waited for already."""
         if connection in self._waiting:
             return
@@ -145,14 +145,14 @@ class OpenHeads:
         loop = asyncio.get_running_loop()
         self._waiting[connection] = loop.call_later(self._seconds, connection.give_up)
 
-    def end(self, connection: Connection) -> None:
+    def end(self, connection: ClientConnection) -> None:
         """The head is complete, or the connection is closed."""
         timer = self._waiting.pop(connection, None)
         if timer is not None:
             timer.cancel()
 
 
-class Connection(web.RequestHandler):
+class ClientConnection(web.RequestHandler):
     """One connection of a client."""
 
     def __init__(self, manager: web.Server, heads: OpenHeads) -> None:

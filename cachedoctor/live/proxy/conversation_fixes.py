@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from cachedoctor.live.proxy.json_spans import Edit, JsonSpan, decode, encode, inside, items, members
+from cachedoctor.live.proxy.json_spans import JsonSpan, TextEdit, decode, encode, inside, items, members
 from cachedoctor.live.proxy.known_conversation import (
     KnownConversation,
     PinnedMessage,
@@ -21,7 +21,7 @@ from cachedoctor.prompts.recognisers.generated_values import stamps
 class EditedBody(NamedTuple):
     """Edits of a body that do not overlap."""
 
-    edits: list[Edit]
+    edits: list[TextEdit]
     words: str
     """What they do; quotes nothing of the body."""
 
@@ -80,7 +80,7 @@ def freeze_clock(request: RequestText, followed: FollowedRequest) -> EditedBody 
     for (string, stamp), old in zip(found, known.clock, strict=True):
         if stamp.group() != old:
             start, end = inside(request.text, string, [*stamp.span()])
-            edits.append(Edit(start, end, json.dumps(old)[1:-1]))
+            edits.append(TextEdit(start, end, json.dumps(old)[1:-1]))
     if not edits:
         return None
     what = "1 date or time" if len(edits) == 1 else f"{len(edits)} dates or times"
@@ -114,7 +114,7 @@ def keep_tools(request: RequestText, followed: FollowedRequest) -> EditedBody | 
         return None
     spans = list(found.values())
     between = request.text[spans[0].end : spans[1].start] if len(spans) > 1 else ","
-    edit = Edit(spans[0].start, spans[-1].end, between.join(wanted.values()))
+    edit = TextEdit(spans[0].start, spans[-1].end, between.join(wanted.values()))
     back, new = sum(name not in present for name in wanted), sum(name not in known for name in wanted)
     words = [f"{back} put back" * bool(back), f"{new} new at the end" * bool(new)]
     return EditedBody([edit], f"{len(wanted)} tools as before" + "".join(f", {word}" for word in words if word))
@@ -146,7 +146,7 @@ _BLOCKS = ("thinking", "redacted_thinking")
 def keep_reasoning(request: RequestText, followed: FollowedRequest) -> EditedBody | None:
     """Put back what an answer or an earlier request had in front of the same turn of the same conversation."""
     messages, trail, known = request.messages(), followed.trail, followed.known
-    edits: list[Edit] = []
+    edits: list[TextEdit] = []
     turns = 0
     for turn, place, prefix in zip(trail.turns, trail.places, trail.prefixes, strict=True):
         if turn.role != "assistant":
@@ -192,27 +192,27 @@ def _thought(text: str, message: JsonSpan) -> Thought | None:
     return Thought(blocks=text[blocks[0].start : blocks[count - 1].end])
 
 
-def _with(text: str, message: JsonSpan, thought: Thought) -> list[Edit]:
+def _with(text: str, message: JsonSpan, thought: Thought) -> list[TextEdit]:
     """Edits that give a message its reasoning; none where it is written in another form than it was."""
     parts = members(text, message.start)
     content = parts.get("content")
     if thought.fields:
         end = max(part.end for part in parts.values())
         new = "".join(f',"{key}":{raw}' for key, raw in thought.fields if key not in parts)
-        edits = [Edit(parts[key].start, parts[key].end, raw) for key, raw in thought.fields if key in parts]
-        return [*edits, Edit(end, end, new)] if new else edits
+        edits = [TextEdit(parts[key].start, parts[key].end, raw) for key, raw in thought.fields if key in parts]
+        return [*edits, TextEdit(end, end, new)] if new else edits
     if content is None:
         return []
     if thought.content:
         is_text = isinstance(content.value, str)
-        return [Edit(content.start, content.end, thought.content)] if is_text else []
+        return [TextEdit(content.start, content.end, thought.content)] if is_text else []
     if isinstance(content.value, str):
         block = f'{{"type":"text","text":{text[content.start : content.end]}}}'
-        return [Edit(content.start, content.end, f"[{thought.blocks},{block}]")] if content.value else []
+        return [TextEdit(content.start, content.end, f"[{thought.blocks},{block}]")] if content.value else []
     blocks = items(text, content.start) if isinstance(content.value, list) else []
     if not blocks or any(_is_thought(block.value) for block in blocks):
         return []
-    return [Edit(blocks[0].start, blocks[0].start, f"{thought.blocks},")]
+    return [TextEdit(blocks[0].start, blocks[0].start, f"{thought.blocks},")]
 
 
 def _is_thought(block: Any) -> bool:
@@ -259,7 +259,7 @@ def pin_mid_system(request: RequestText, followed: FollowedRequest) -> EditedBod
         return None
     _remember(followed, request.text, messages, stays, gone, spoken)
     edits = [*spoken, *_put_back(messages, followed.trail.places, gone)]
-    edits += [Edit(messages[s.at - 1].end, messages[s.at].end, "") for s in moved]
+    edits += [TextEdit(messages[s.at - 1].end, messages[s.at].end, "") for s in moved]
     if not edits:
         return None
     words = [f"{len(gone)} put back where it was first" if gone else "", f"{len(moved)} moved" if moved else ""]
@@ -290,7 +290,7 @@ def _moved(one: PinnedMessage, free: list[_Standing]) -> _Standing | None:
     return found
 
 
-def _spoken(request: RequestText, messages: list[JsonSpan], stays: list[_Standing]) -> list[Edit] | None:
+def _spoken(request: RequestText, messages: list[JsonSpan], stays: list[_Standing]) -> list[TextEdit] | None:
     """Edits that give messages to the user; None where one cannot be given."""
     if _HOISTED not in request.path:
         return []
@@ -301,7 +301,7 @@ def _spoken(request: RequestText, messages: list[JsonSpan], stays: list[_Standin
         if not set(message.value) <= _PLAIN or _calls(messages[standing.at - 1]):
             return None
         said = members(request.text, message.start)["role"]
-        edits.append(Edit(said.start, said.end, '"user"'))
+        edits.append(TextEdit(said.start, said.end, '"user"'))
     return edits
 
 
@@ -317,7 +317,7 @@ def _remember(
     messages: list[JsonSpan],
     stays: list[_Standing],
     gone: list[PinnedMessage],
-    spoken: list[Edit],
+    spoken: list[TextEdit],
 ) -> None:
     """Pin what stands there now, as it is sent on."""
     found = list(gone)
@@ -332,10 +332,10 @@ def _remember(
     followed.known.pinned = sorted(found, key=lambda one: one.turns)
 
 
-def _put_back(messages: list[JsonSpan], places: tuple[int, ...], gone: list[PinnedMessage]) -> list[Edit]:
+def _put_back(messages: list[JsonSpan], places: tuple[int, ...], gone: list[PinnedMessage]) -> list[TextEdit]:
     """One edit for each turn behind which something is missing."""
     edits = []
     for turns in sorted({one.turns for one in gone}):
         at = messages[places[turns - 1]].end
-        edits.append(Edit(at, at, "".join(f",{one.raw}" for one in gone if one.turns == turns)))
+        edits.append(TextEdit(at, at, "".join(f",{one.raw}" for one in gone if one.turns == turns)))
     return edits

@@ -1,4 +1,4 @@
-"""What the proxy knows of one request and its answer, and what it says of them. Knows no network and no file."""
+"""What the proxy knows of one request and its answer, and what it says of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ProxyOptions(msgspec.Struct, frozen=True):
     """What the user asked the proxy to do with what it sees."""
 
     record: str | None = None
@@ -67,7 +67,7 @@ class Change(msgspec.Struct, omit_defaults=True):
     advice: str | None = None
 
 
-class Seen(msgspec.Struct, omit_defaults=True):
+class PassedRequest(msgspec.Struct, omit_defaults=True):
     """One request that passed, a line of `cachedoctor proxy -f jsonl`. What is unknown, empty or false has no key."""
 
     sent: float

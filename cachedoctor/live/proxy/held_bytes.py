@@ -22,7 +22,7 @@ _TELLS = late(
 """What a line of a stream has that ``metrics/responses.py`` reads."""
 
 
-class Held:
+class HeldBytes:
     """The room that all copies share."""
 
     def __init__(self, together: int = TOGETHER) -> None:
@@ -43,7 +43,7 @@ class Held:
 class BodyCopy:
     """The copy of one request's body, given up as soon as it is too long."""
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: HeldBytes) -> None:
         self._held = held
         self._parts: list[bytes] = []
         self.size = 0
@@ -82,7 +82,7 @@ class BodyCopy:
 class AnswerCopy:
     """What of an answer may say how long its prompt was: all of a short one, the telling lines of a stream."""
 
-    def __init__(self, held: Held, is_stream: bool) -> None:
+    def __init__(self, held: HeldBytes, is_stream: bool) -> None:
         self._held, self._is_stream = held, is_stream
         self._kept = bytearray()
         self._line = bytearray()
@@ -143,7 +143,7 @@ _BLOCK_FIELDS = {
 class ReplyCopy:
     """Puts an answer together while it passes."""
 
-    def __init__(self, held: Held, is_stream: bool) -> None:
+    def __init__(self, held: HeldBytes, is_stream: bool) -> None:
         self._held, self._is_stream = held, is_stream
         self.size = 0
         """Bytes of room that it takes."""

@@ -84,7 +84,7 @@ class JsonSpan(NamedTuple):
     """As ``exact_json`` gives it."""
 
 
-class Edit(NamedTuple):
+class TextEdit(NamedTuple):
     """A piece of a text and what replaces it."""
 
     start: int
@@ -117,7 +117,7 @@ def top(text: str) -> dict[str, JsonSpan]:
     return found
 
 
-def applied(text: str, edits: list[Edit]) -> str:
+def applied(text: str, edits: list[TextEdit]) -> str:
     """Give the text with its edits, which must not overlap."""
     for edit in sorted(edits, reverse=True):
         text = text[: edit.start] + edit.text + text[edit.end :]

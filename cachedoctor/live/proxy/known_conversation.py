@@ -10,7 +10,7 @@ from cachedoctor.live.proxy.connections import tells_sender
 from cachedoctor.live.proxy.json_spans import decode, encode
 from cachedoctor.prompts.recognisers.client_marks import HEADER
 from cachedoctor.prompts.recognisers.generated_values import stamps
-from cachedoctor.prompts.recognisers.turns import Turn, from_body, split_reasoning
+from cachedoctor.prompts.recognisers.turns import MessageTurn, from_body, split_reasoning
 
 _SYSTEM = ("system", "developer")
 _REASONING = frozenset({"reasoning_content", "reasoning", "thinking"})
@@ -30,7 +30,7 @@ class TurnTrail(NamedTuple):
     """Hash of the first n + 1 turns, for each n."""
     places: tuple[int, ...]
     """Indexes of the turns in the list of messages."""
-    turns: tuple[Turn, ...]
+    turns: tuple[MessageTurn, ...]
     said: int = 0
     """Hash of what a client repeats when it sends a request again: its tools, and all messages that are no system
     prompt; where there is one turn only, the system prompt as well."""
@@ -67,7 +67,7 @@ def extended(prefix: int, message: dict[str, Any]) -> int:
     return hash((prefix, _bare(message)))
 
 
-def reply_turn(message: dict[str, Any]) -> Turn:
+def reply_turn(message: dict[str, Any]) -> MessageTurn:
     """The turn that an answer is when a client sends it back."""
     found = from_body({"messages": [message]})
     if found is None:

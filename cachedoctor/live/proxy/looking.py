@@ -11,22 +11,21 @@ import msgspec
 
 from cachedoctor.inputs.metrics import responses
 from cachedoctor.knowledge.texts import sound_json
-from cachedoctor.live.proxy import body_digests
-from cachedoctor.live.proxy.body_digests import unpacked
+from cachedoctor.live.proxy import record_file
 from cachedoctor.live.proxy.body_fixes import BodyFixer
 from cachedoctor.live.proxy.exchange import (
-    Asked,
     Change,
     Exchange,
+    PassedRequest,
+    ProxyOptions,
     Record,
     RecordedChange,
     RecordedDetails,
     RecordedResponse,
     RecordedUsage,
-    Seen,
 )
 from cachedoctor.live.proxy.json_spans import decode
-from cachedoctor.live.proxy.record_file import RecordFile
+from cachedoctor.live.proxy.record_file import RecordFile, unpacked
 from cachedoctor.model import CacheDoctorError, PromptDiff
 from cachedoctor.prompts import compare_prompts, conversations, request_bodies, run_diff
 from cachedoctor.prompts import conversations as mode_switches
@@ -114,11 +113,11 @@ class _Asked(NamedTuple):
 class Looking:
     """Looks at one request after the other."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: ProxyOptions) -> None:
         """Load the tokenizer, open the file of records. Raises CacheDoctorError where one of them cannot be used."""
         self._asked = asked
         self._files = ModelFiles(asked.tokenizer, asked.template)
-        self._ask = run_diff.Ask(asked.tokenizer, asked.template)
+        self._ask = run_diff.DiffJob(asked.tokenizer, asked.template)
         self._earlier = EarlierPrompts()
         self._fixer = BodyFixer(asked.fixes) if asked.fixes and asked.dry_run else None
         self._records = None if asked.record is None else RecordFile(asked.record, asked.record_size)
@@ -129,10 +128,10 @@ class Looking:
         if self._records is not None:
             self._records.close()
 
-    def at(self, exchange: Exchange) -> Seen:
+    def at(self, exchange: Exchange) -> PassedRequest:
         """Say what is to be said of a request, and record it."""
         answered = _answered(exchange)
-        seen = Seen(
+        seen = PassedRequest(
             exchange.sent, harmless_words.path(exchange.path), exchange.status, exchange.seconds,
             harmless_words.word(exchange.method, "method"), exchange.first_byte,
             answered.model and harmless_words.model(answered.model), None,
@@ -154,7 +153,7 @@ class Looking:
         self._record(exchange, seen, found.body, recorded)
         return seen
 
-    def _read(self, exchange: Exchange, seen: Seen) -> _Asked | None:
+    def _read(self, exchange: Exchange, seen: PassedRequest) -> _Asked | None:
         """The prompts of the body; None where there are none, or it cannot be read."""
         body = None if exchange.body is None else unpacked(exchange.body, exchange.coding)
         if body is None:
@@ -170,7 +169,7 @@ class Looking:
             seen.is_prompt = False
         return found if found is not None and found.prompts else None
 
-    def _followed(self, prompt: Prompt, exchange: Exchange, seen: Seen) -> PromptDiff | None:
+    def _followed(self, prompt: Prompt, exchange: Exchange, seen: PassedRequest) -> PromptDiff | None:
         """Compare with the request before it; what may be recorded of the difference is given."""
         size = len(exchange.body or b"")
         prompt = run_diff.rendered(prompt, self._ask, self._files)
@@ -180,7 +179,7 @@ class Looking:
         seen.conversation = new.conversation
         if before is None:
             return None
-        options = compare_prompts.Options()
+        options = compare_prompts.DiffOptions()
         found = compare_prompts.compare(before.prompt, prompt, self._files.cutter, options)
         found = conversations.told(found, before.prompt, prompt, before.tools[1:])
         seen.change = _change(found, seen.prompt_tokens)
@@ -191,7 +190,7 @@ class Looking:
             self._promise(before, new.fixed or prompt, scale, seen)
         return compare_prompts.hashed(found)
 
-    def _tried(self, exchange: Exchange, seen: Seen) -> Prompt | None:
+    def _tried(self, exchange: Exchange, seen: PassedRequest) -> Prompt | None:
         """The prompt as fixes would have made it, where they are only tried and would have changed something."""
         body = unpacked(exchange.body or b"", exchange.coding)
         if self._fixer is None or body is None:
@@ -204,10 +203,10 @@ class Looking:
         found = _parsed(fixed.body, exchange.path) if fixed.edits else None
         return None if found is None else run_diff.rendered(found.prompts[0], self._ask, self._files)
 
-    def _promise(self, before: Earlier, b: Prompt, scale: float, seen: Seen) -> None:
+    def _promise(self, before: Earlier, b: Prompt, scale: float, seen: PassedRequest) -> None:
         """Say what the fixes in both requests would have kept, on memory that can be cut anywhere."""
         a, cutter = before.fixed or before.prompt, self._files.cutter
-        found = compare_prompts.compare(a, b, cutter, compare_prompts.Options())
+        found = compare_prompts.compare(a, b, cutter, compare_prompts.DiffOptions())
         common = found.common_prefix_tokens
         if before.reply is not None and b.text.startswith(a.text):
             held = b.text[: _with_reply(b.text, len(a.text), before.reply)]
@@ -216,14 +215,14 @@ class Looking:
         if seen.cached_tokens is not None:
             seen.would_save = max(0, seen.would_reuse - seen.cached_tokens)
 
-    def _record(self, exchange: Exchange, seen: Seen, body: dict[str, Any], change: PromptDiff | None) -> None:
+    def _record(self, exchange: Exchange, seen: PassedRequest, body: dict[str, Any], change: PromptDiff | None) -> None:
         if self._records is None:
             return
         kept = self._asked.keep_text
         record = Record(
             "cachedoctor proxy", 1, "kept" if kept else "digests", seen.sent, seen.path, seen.status,
             round(seen.seconds, 6), seen.fault, _told(seen), seen.conversation, seen.recomputed, _recorded(change),
-            seen.edits, seen.dry_run, seen.unfixed, body if kept else body_digests.without_texts(body),
+            seen.edits, seen.dry_run, seen.unfixed, body if kept else record_file.without_texts(body),
         )  # fmt: skip
         # Not as msgspec writes JSON: a body may hold halves of surrogates.
         note = self._records.add(json.dumps(msgspec.to_builtins(record), separators=(",", ":")).encode())
@@ -303,7 +302,7 @@ def _scale(found: PromptDiff, prompt_tokens: int | None) -> float:
     return prompt_tokens / found.b.tokens if prompt_tokens is not None and found.b.tokens and not found.exact else 1.0
 
 
-def _told(seen: Seen) -> RecordedResponse:
+def _told(seen: PassedRequest) -> RecordedResponse:
     """Counts in the form that every reader of responses knows."""
     cached = None if seen.cached_tokens is None else RecordedDetails(seen.cached_tokens)
     return RecordedResponse(

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from cachedoctor.live.proxy.exchange import Asked, Exchange, Seen
+from cachedoctor.live.proxy.exchange import Exchange, PassedRequest, ProxyOptions
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.redaction import harmless_words
 
@@ -27,13 +27,13 @@ _PATIENCE = 0.2
 """Seconds for the request that is looked at when all is to end at once."""
 _ENDED = "the proxy was ended before it was looked at"
 
-_Done = Callable[[Seen], None]
+_Done = Callable[[PassedRequest], None]
 
 
 class LookingProcess:
     """Looks at requests elsewhere."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: ProxyOptions) -> None:
         """Start it; raises CacheDoctorError where it cannot do what was asked."""
         self._asked = asked
         self._queue: queue.SimpleQueue[tuple[Exchange, _Done] | None] = queue.SimpleQueue()
@@ -80,7 +80,7 @@ class LookingProcess:
             exchange, done = item
             try:
                 self._pipe.send_bytes(msgspec.msgpack.encode(exchange))
-                done(msgspec.msgpack.decode(self._pipe.recv_bytes(), type=Seen))
+                done(msgspec.msgpack.decode(self._pipe.recv_bytes(), type=PassedRequest))
             except (OSError, EOFError):
                 if self._is_ending:
                     done(blind(exchange, _ENDED))
@@ -90,9 +90,9 @@ class LookingProcess:
                     self._process, self._pipe = _started(self._asked)
 
 
-def blind(exchange: Exchange, why: str) -> Seen:
+def blind(exchange: Exchange, why: str) -> PassedRequest:
     """What is said of a request that nobody looked at."""
-    return Seen(
+    return PassedRequest(
         exchange.sent, harmless_words.path(exchange.path), exchange.status, exchange.seconds,
         harmless_words.word(exchange.method, "method"), exchange.first_byte,
         edits=list(exchange.edits), fault=exchange.fault, untold=exchange.untold or why, is_prompt=True,
@@ -100,7 +100,7 @@ def blind(exchange: Exchange, why: str) -> Seen:
     )  # fmt: skip
 
 
-def _started(asked: Asked) -> tuple[Any, Connection]:
+def _started(asked: ProxyOptions) -> tuple[Any, Connection]:
     context = multiprocessing.get_context("spawn")  # a fork would hold the sockets of the proxy
     ours, theirs = context.Pipe()
     process = context.Process(target=_main, args=(theirs, msgspec.msgpack.encode(asked)), daemon=False)
@@ -125,7 +125,7 @@ def _main(pipe: Connection, asked: bytes) -> None:
     from cachedoctor.live.proxy.looking import Looking, looked
 
     try:
-        looking = Looking(msgspec.msgpack.decode(asked, type=Asked))
+        looking = Looking(msgspec.msgpack.decode(asked, type=ProxyOptions))
     except CacheDoctorError as error:
         pipe.send_bytes(msgspec.msgpack.encode((error.message, error.hint)))
         return

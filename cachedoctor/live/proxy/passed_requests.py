@@ -9,7 +9,7 @@ import msgspec
 from cachedoctor.inputs.metrics.responses import Usage
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.texts import sound_json
-from cachedoctor.live.proxy.exchange import Change, Seen
+from cachedoctor.live.proxy.exchange import Change, PassedRequest
 from cachedoctor.live.proxy.record_file import MARK
 from cachedoctor.model.bounds import MOST
 from cachedoctor.model.view import ConversationView, PassingView
@@ -21,7 +21,7 @@ FEW = 16
 """Tokens that a request which only goes on may have computed again without a word: where a template ends a reply."""
 
 
-def line(seen: Seen, ascii_only: bool = False) -> str:
+def line(seen: PassedRequest, ascii_only: bool = False) -> str:
     """Say in one line how a request ended, what it reused, and what changed."""
     parts = [f"{time.strftime('%H:%M:%S', time.localtime(seen.sent))} {_number(seen)} {seen.path} {seen.status or '-'}"]
     parts.append(_tokens(seen))
@@ -34,11 +34,11 @@ def line(seen: Seen, ascii_only: bool = False) -> str:
     return visible("; ".join(parts), ascii_only)
 
 
-def _number(seen: Seen) -> str:
+def _number(seen: PassedRequest) -> str:
     return "   " if seen.conversation is None else f"#{seen.conversation:<2}"
 
 
-def _tokens(seen: Seen) -> str:
+def _tokens(seen: PassedRequest) -> str:
     if seen.prompt_tokens is None:
         return "prompt unknown"
     if seen.cached_tokens is None:
@@ -47,7 +47,7 @@ def _tokens(seen: Seen) -> str:
     return f"{seen.prompt_tokens:,} prompt, {seen.cached_tokens:,} reused{share}"
 
 
-def _changed(seen: Seen) -> str:
+def _changed(seen: PassedRequest) -> str:
     change = seen.change
     if change is None:
         return "" if seen.conversation is None else "a new conversation"
@@ -58,7 +58,7 @@ def _changed(seen: Seen) -> str:
     return f"{change.kind}{where}: {change.explanation}{by}"
 
 
-def _cost(seen: Seen) -> str:
+def _cost(seen: PassedRequest) -> str:
     """What it cost; of a request that only goes on, that the server had lost it."""
     if seen.recomputed is None or seen.change is None or not seen.recomputed:
         return ""
@@ -69,7 +69,7 @@ def _cost(seen: Seen) -> str:
     return f"{words}, though the client changed nothing in it" if goes_on else words
 
 
-def _promise(seen: Seen) -> str:
+def _promise(seen: PassedRequest) -> str:
     if seen.would_save is None:
         return f"would reuse {seen.would_reuse:,}"
     return f"would reuse {seen.would_reuse:,}, which saves {seen.would_save:,}"
@@ -96,7 +96,7 @@ class _Response(msgspec.Struct):
     usage: Usage | None = None
 
 
-class _Record(msgspec.Struct):
+class _RowRecord(msgspec.Struct):
     """A record, as far as a row goes."""
 
     sent: float
@@ -124,7 +124,7 @@ class PassedRequests:
         self._skips = False
         """The line is too long."""
 
-    def take(self, chunk: bytes) -> list[Seen]:
+    def take(self, chunk: bytes) -> list[PassedRequest]:
         """Take what was appended; gives the requests whose lines are whole now."""
         *ends, rest = chunk.split(b"\n")
         found = []
@@ -144,7 +144,7 @@ class PassedRequests:
         self._skips = self._skips or len(self._line) + len(part) > _LONGEST
         self._line += b"" if self._skips else part
 
-    def _whole(self) -> Seen | None:
+    def _whole(self) -> PassedRequest | None:
         line, skips = bytes(self._line).strip(), self._skips
         self._line.clear()
         self._skips = False
@@ -157,7 +157,7 @@ class PassedRequests:
             self._count(seen)
         return seen
 
-    def _count(self, seen: Seen) -> None:
+    def _count(self, seen: PassedRequest) -> None:
         view = self._view
         view.requests += 1
         trouble = seen.fault or (str(seen.status) if seen.status >= 400 else "")
@@ -169,7 +169,7 @@ class PassedRequests:
         if seen.conversation is not None:
             self._row(seen, trouble)
 
-    def _row(self, seen: Seen, trouble: str) -> None:
+    def _row(self, seen: PassedRequest, trouble: str) -> None:
         row = self._open.get(seen.conversation or 0)
         if row is None or seen.change is None:  # the first request of a conversation has none to be compared with
             row = self._open[seen.conversation or 0] = ConversationView(seen.conversation or 0)
@@ -200,10 +200,10 @@ class PassedRequests:
             del self._open[oldest.number]
 
 
-def read(line: bytes) -> Seen | None:
+def read(line: bytes) -> PassedRequest | None:
     """Read a line of either form; None of another one, of one that is torn, and of one with numbers that cannot be."""
     try:
-        seen = _of_record(line) if line.startswith(MARK) else msgspec.json.decode(sound_json(line), type=Seen)
+        seen = _of_record(line) if line.startswith(MARK) else msgspec.json.decode(sound_json(line), type=PassedRequest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     counts = (seen.prompt_tokens, seen.cached_tokens, seen.recomputed, seen.conversation, seen.status)
@@ -213,12 +213,12 @@ def read(line: bytes) -> Seen | None:
     return seen if is_sound and 0 <= seen.sent < _LATEST else None
 
 
-def _of_record(line: bytes) -> Seen:
-    record = msgspec.json.decode(sound_json(line), type=_Record)
+def _of_record(line: bytes) -> PassedRequest:
+    record = msgspec.json.decode(sound_json(line), type=_RowRecord)
     response = record.response or _Response()
     usage = response.usage or Usage()
     details = usage.prompt_tokens_details
-    return Seen(
+    return PassedRequest(
         record.sent, record.endpoint, record.status, record.seconds, model=response.model,
         conversation=record.conversation, prompt_tokens=usage.prompt_tokens,
         cached_tokens=None if details is None else details.cached_tokens, change=record.change,

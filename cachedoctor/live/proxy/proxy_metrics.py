@@ -6,7 +6,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.exposition import choose_encoder
 
-from cachedoctor.live.proxy.exchange import Seen
+from cachedoctor.live.proxy.exchange import PassedRequest
 
 
 class ProxyMetrics:
@@ -21,7 +21,7 @@ class ProxyMetrics:
         self._again = self._counter("recomputed_tokens", "Tokens of previous prompts computed again.", "change")
         self._changes = self._counter("changes", "Prompts by what changed against the previous one.", "change")
 
-    def count(self, seen: Seen) -> None:
+    def count(self, seen: PassedRequest) -> None:
         """Add a request."""
         self._requests.labels(str(seen.status)).inc()
         self._broken.inc(bool(seen.fault))

@@ -1,4 +1,4 @@
-"""Passes one request to the server and its answer back, byte by byte. Knows HTTP; knows no prompt.
+"""Passes one request to the server and its answer back, byte by byte.
 
 The body goes on while it arrives, unless a fix has to see all of it. Each request has a connection of its own to the
 server: one that the server closes for its age would lose a request that a direct client sends anew. When the client
@@ -34,8 +34,8 @@ from yarl import URL
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.live.proxy.body_fixes import BodyFixer, Fixed
 from cachedoctor.live.proxy.connections import LONGEST_LINE, SenderDigest, is_writable, passing, went_through
-from cachedoctor.live.proxy.exchange import Asked, Exchange
-from cachedoctor.live.proxy.held_bytes import AnswerCopy, BodyCopy, Held, ReplyCopy
+from cachedoctor.live.proxy.exchange import Exchange, ProxyOptions
+from cachedoctor.live.proxy.held_bytes import AnswerCopy, BodyCopy, HeldBytes, ReplyCopy
 from cachedoctor.live.proxy.json_spans import encode
 
 _CONNECT = 30.0
@@ -60,12 +60,12 @@ Ended = Callable[[Exchange, int], None]
 class Relay:
     """The handler of all requests."""
 
-    def __init__(self, upstream: URL, name: str, asked: Asked, ended: Ended) -> None:
+    def __init__(self, upstream: URL, name: str, asked: ProxyOptions, ended: Ended) -> None:
         """``name``: by which this proxy knows its own requests, should they come back."""
         self._upstream, self._name, self._asked, self._ended = upstream, name, asked, ended
         self._fixer = BodyFixer(asked.fixes) if asked.fixes and not asked.dry_run else None
         self._senders = SenderDigest()
-        self.held = Held()
+        self.held = HeldBytes()
         self.running: set[_Passage] = set()
         """Requests under way."""
         self.is_closing = False
@@ -159,7 +159,12 @@ class _Passage:
     """One request on its way."""
 
     def __init__(
-        self, request: web.BaseRequest, held: Held, asked: Asked, fixer: BodyFixer | None = None, sender: bytes = b""
+        self,
+        request: web.BaseRequest,
+        held: HeldBytes,
+        asked: ProxyOptions,
+        fixer: BodyFixer | None = None,
+        sender: bytes = b"",
     ) -> None:
         self.request, self.copy, self._held, self._asked, self._fixer = request, BodyCopy(held), held, asked, fixer
         self.fault = ""

@@ -1,4 +1,4 @@
-"""Listens, passes requests through the relay, has them looked at, and ends in good order. Knows no option, no words."""
+"""Listens, passes requests through the relay, has them looked at, and ends in good order."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from aiohttp.typedefs import Handler, Middleware
 from yarl import URL
 
 from cachedoctor.live.named_hosts import REFUSAL, NamedHosts
-from cachedoctor.live.proxy.connections import Connection, Limits, OpenHeads
-from cachedoctor.live.proxy.exchange import Asked, Exchange, Seen
+from cachedoctor.live.proxy.connections import ClientConnection, Limits, OpenHeads
+from cachedoctor.live.proxy.exchange import Exchange, PassedRequest, ProxyOptions
 from cachedoctor.live.proxy.looking_process import LookingProcess, blind
 from cachedoctor.live.proxy.relay import Relay, as_sent
 from cachedoctor.model import CacheDoctorError
@@ -38,14 +38,14 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class Plan(NamedTuple):
+class ServingPlan(NamedTuple):
     """What is to be served."""
 
     upstream: str
     listen: Address
     metrics: Address | None
-    asked: Asked
-    tell: Callable[[Seen], None]
+    asked: ProxyOptions
+    tell: Callable[[PassedRequest], None]
     ready: Callable[[Address, Address | None], None]
     hosts: tuple[str, ...] = ()
     """Names that clients may call it by, beside localhost and the one that it listens on."""
@@ -67,7 +67,7 @@ def upstream_url(text: str) -> URL:
     return url
 
 
-def serve(plan: Plan) -> bool:
+def serve(plan: ServingPlan) -> bool:
     """Serve until a signal says to end; gives whether a second one cut requests off.
 
     Raises:
@@ -109,11 +109,11 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 class _Serving:
-    def __init__(self, plan: Plan, upstream: URL, looking: LookingProcess) -> None:
+    def __init__(self, plan: ServingPlan, upstream: URL, looking: LookingProcess) -> None:
         self._plan, self._looking = plan, looking
         self._relay = Relay(upstream, f"cachedoctor-{secrets.token_hex(8)}", plan.asked, self._ended)
         self._metrics = None if plan.metrics is None else _metrics()
-        self._looked_at: deque[tuple[Seen, int]] = deque()
+        self._looked_at: deque[tuple[PassedRequest, int]] = deque()
         """What is to be told, with the room that it takes."""
         self._caught: list[signal.Signals] = []
         self._asked_to_end = asyncio.Event()
@@ -167,7 +167,7 @@ class _Serving:
             return
         self._looking.look(exchange, lambda seen: self._looked(seen, room))
 
-    def _looked(self, seen: Seen, room: int) -> None:
+    def _looked(self, seen: PassedRequest, room: int) -> None:
         """Called from another thread, or at once."""
         self._looked_at.append((seen, room))
         with contextlib.suppress(RuntimeError):  # the loop has ended; what was in its way is told all the same
@@ -180,7 +180,7 @@ class _Serving:
             self._relay.held.give_back(room)
             self._tell(seen)
 
-    def _tell(self, seen: Seen) -> None:
+    def _tell(self, seen: PassedRequest) -> None:
         if self._metrics is not None:
             self._metrics.count(seen)
         self._plan.tell(seen)
@@ -236,7 +236,7 @@ async def _listen(runner: web.AppRunner, heads: OpenHeads, address: Address, opt
         raise RuntimeError("the runner is not set up")
     try:
         server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(manager, heads), address.host, address.port, backlog=1024
+            lambda: ClientConnection(manager, heads), address.host, address.port, backlog=1024
         )
     except OSError as error:
         taken = error.errno == errno.EADDRINUSE
@@ -251,7 +251,7 @@ def _guard(hosts: NamedHosts) -> Middleware:
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not isinstance(request.protocol, Connection):
+        if not isinstance(request.protocol, ClientConnection):
             raise TypeError("a connection of another server")
         async with request.protocol.request():
             if not hosts.allow(request.headers.getall("Host", ()), request.raw_path):

@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from cachedoctor.model import Edit, Op
-from cachedoctor.prompts.align.anchors import Gap, Pair, Run, backward, find_moves, forward, split
+from cachedoctor.prompts.align.anchors import Gap, IdPair, Run, backward, find_moves, forward, split
 
 
 def equal_runs(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[Run]:
@@ -215,7 +215,7 @@ def _align(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[list[Run], lis
     """
     if not a or not b:
         return [], []
-    pair = Pair(a, b)
+    pair = IdPair(a, b)
     runs, gaps = split(pair, [Gap(0, len(a), 0, len(b))], _LONG_GRAM)
     moves = find_moves(pair, gaps)
     pair.mask(moves)
@@ -228,7 +228,7 @@ def _align(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[list[Run], lis
     return runs, moves
 
 
-def _exact(pair: Pair, gap: Gap) -> Iterator[Run]:
+def _exact(pair: IdPair, gap: Gap) -> Iterator[Run]:
     """Runs of the cheapest alignment of a small gap; none in a gap that is too large or too small to have any."""
     i0, i1, j0, j1 = gap
     if max(i1 - i0, j1 - j0) > SMALL or (i1 - i0) * (j1 - j0) <= 1:

@@ -1,6 +1,6 @@
 """Where two token sequences surely correspond: runs of tokens around k-grams that occur once in each.
 
-Knows arrays of token ids and ranges of them; knows no text, no edit and no prompt. Every step is linear in the tokens
+Every step is linear in the tokens
 (times the logarithm of the anchors), whatever the tokens are: a repeated token gives no anchor instead of many pairs.
 """
 
@@ -41,7 +41,7 @@ class Gap(NamedTuple):
     j1: int
 
 
-class Pair:
+class IdPair:
     """Both sequences as small ids, the same id for the same token."""
 
     def __init__(self, a: Sequence[Hashable], b: Sequence[Hashable]) -> None:
@@ -91,7 +91,7 @@ def backward(a: Sequence[object], b: Sequence[object], i: int, j: int, limit: in
     return n
 
 
-def split(pair: Pair, gaps: list[Gap], k: int, above: int = 0) -> tuple[list[Run], list[Gap]]:
+def split(pair: IdPair, gaps: list[Gap], k: int, above: int = 0) -> tuple[list[Run], list[Gap]]:
     """Anchor gaps of more than ``above`` tokens on k-grams, again and again; the runs found and the gaps left."""
     raw_a, raw_b = pair.a.tobytes(), pair.b.tobytes()
     runs: list[Run] = []
@@ -149,7 +149,7 @@ def heaviest(runs: list[Run]) -> list[Run]:
     return chain[::-1]
 
 
-def find_moves(pair: Pair, gaps: list[Gap]) -> list[Run]:
+def find_moves(pair: IdPair, gaps: list[Gap]) -> list[Run]:
     """Blocks of at least `LEAST_MOVE` tokens that are in a gap of ``a`` and, equal, in some gap of ``b``."""
     raw_b, width = pair.b.tobytes(), pair.b.itemsize
     samples = _samples(pair, gaps)
@@ -174,7 +174,7 @@ def find_moves(pair: Pair, gaps: list[Gap]) -> list[Run]:
     return moves
 
 
-def _samples(pair: Pair, gaps: list[Gap]) -> dict[bytes, tuple[int, Gap]]:
+def _samples(pair: IdPair, gaps: list[Gap]) -> dict[bytes, tuple[int, Gap]]:
     """Samples of the gaps of ``a`` that occur in no other place of the sampled grid."""
     raw, width = pair.a.tobytes(), pair.a.itemsize
     found: dict[bytes, tuple[int, Gap]] = {}
@@ -190,7 +190,7 @@ def _samples(pair: Pair, gaps: list[Gap]) -> dict[bytes, tuple[int, Gap]]:
     return found
 
 
-def _trim(pair: Pair, gap: Gap) -> tuple[Gap, list[Run]]:
+def _trim(pair: IdPair, gap: Gap) -> tuple[Gap, list[Run]]:
     """A gap without the tokens that are equal at its ends, and these."""
     i0, i1, j0, j1 = gap
     front = forward(pair.a, pair.b, i0, j0, min(i1 - i0, j1 - j0))
@@ -260,7 +260,7 @@ def _shared(in_a: dict[bytes, int], in_b: dict[bytes, int]) -> Iterator[tuple[in
             yield i, j
 
 
-def _grow(pair: Pair, gap: Gap, pairs: Iterator[tuple[int, int]], k: int) -> list[Run]:
+def _grow(pair: IdPair, gap: Gap, pairs: Iterator[tuple[int, int]], k: int) -> list[Run]:
     """Runs from anchors; ``n`` counts the k-grams that start in a run.
 
     Counted so, no two runs share a place: a gram in both would have two places in a sequence that has it once.

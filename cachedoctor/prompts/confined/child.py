@@ -1,4 +1,4 @@
-"""The parent's side: starts the child, asks it, and says in one line why it ended. Knows no template and no tokenizer.
+"""The parent's side: starts the child, asks it, and says in one line why it ended.
 
 The child is a fresh interpreter that is given requests through a pipe. It is started without the working directory on
 its path, and no code goes through the pipe.
@@ -18,7 +18,7 @@ from typing import Any
 
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts.confined import pipe_messages
-from cachedoctor.prompts.confined.pipe_messages import Message, read, write
+from cachedoctor.prompts.confined.pipe_messages import PipeMessage, read, write
 
 _WORKER = "cachedoctor.prompts.confined_worker"
 _ROOT = str(Path(__file__).parents[3])
@@ -41,7 +41,7 @@ class Child:
         self._seconds = pipe_messages.WALL_SECONDS
         self._ended: FailedError | None = None
 
-    def ask(self, subject: str, head: dict[str, Any], data: bytes = b"", chars: int = 0) -> Message:
+    def ask(self, subject: str, head: dict[str, Any], data: bytes = b"", chars: int = 0) -> PipeMessage:
         """Give the answer to a request.
 
         Args:
@@ -57,7 +57,7 @@ class Child:
         if self._ended is not None:
             raise self._ended
         self._seconds += chars / pipe_messages.CHARS_PER_SECOND
-        answer = self._exchange(self._started(), Message({**head, "subject": subject, "chars": chars}, data))
+        answer = self._exchange(self._started(), PipeMessage({**head, "subject": subject, "chars": chars}, data))
         if answer is None or "limit" in answer.head:
             self._ended = self._fault(subject, answer)
             self.close()
@@ -85,7 +85,7 @@ class Child:
             self._finalizer = weakref.finalize(self, _end, self._process)
         return self._process
 
-    def _exchange(self, process: subprocess.Popen[bytes], request: Message) -> Message | None:
+    def _exchange(self, process: subprocess.Popen[bytes], request: PipeMessage) -> PipeMessage | None:
         """Send and receive; None where the process ended, by itself or because its time was over."""
         timer = threading.Timer(max(0.0, self._seconds), process.kill)
         began = monotonic()
@@ -100,7 +100,7 @@ class Child:
             timer.cancel()
             self._seconds -= monotonic() - began
 
-    def _fault(self, subject: str, answer: Message | None) -> FailedError:
+    def _fault(self, subject: str, answer: PipeMessage | None) -> FailedError:
         """Say why the child ended."""
         if answer is not None:
             return FailedError(f"{subject}: needs more than {pipe_messages.memory_mib():,} MiB of memory", _HINT)

@@ -73,14 +73,14 @@ MAX_BYTES = 1 << 30
 _LENGTHS = struct.Struct("<QQ")
 
 
-class Message(NamedTuple):
+class PipeMessage(NamedTuple):
     """A JSON object and the bytes that belong to it."""
 
     head: dict[str, Any]
     data: bytes = b""
 
 
-def write(out: IO[bytes], message: Message) -> None:
+def write(out: IO[bytes], message: PipeMessage) -> None:
     """Write a message; raises ``OSError`` where nobody reads."""
     head = json.dumps(message.head).encode()
     out.write(_LENGTHS.pack(len(head), len(message.data)))
@@ -89,7 +89,7 @@ def write(out: IO[bytes], message: Message) -> None:
     out.flush()
 
 
-def read(source: IO[bytes]) -> Message | None:
+def read(source: IO[bytes]) -> PipeMessage | None:
     """Read a message; None where the other side has gone, or writes something else."""
     lengths = source.read(_LENGTHS.size)
     if len(lengths) < _LENGTHS.size:
@@ -101,7 +101,7 @@ def read(source: IO[bytes]) -> Message | None:
     if (len(head), len(data)) != sizes:
         return None
     found = json.loads(head)
-    return Message(found, data) if isinstance(found, dict) else None
+    return PipeMessage(found, data) if isinstance(found, dict) else None
 
 
 def text_bytes(text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What every recogniser is given and gives back. Knows two prompts and where they part; knows no kind of difference."""
+"""What every recogniser is given and gives back."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Recognition(msgspec.Struct):
     sure: bool = True
 
 
-class Difference:
+class FirstDifference:
     """Two prompts and the first code point at which they differ."""
 
     def __init__(self, a: Prompt, b: Prompt, offset: int, same_text: bool = False) -> None:
@@ -82,10 +82,10 @@ class Difference:
         return self.before + self.rest(side).partition("\n")[0]
 
 
-Recogniser = Callable[[Difference], Recognition | None]
+Recogniser = Callable[[FirstDifference], Recognition | None]
 
 
-def covering(d: Difference, pattern: re.Pattern[str]) -> tuple[re.Match[str], re.Match[str]] | None:
+def covering(d: FirstDifference, pattern: re.Pattern[str]) -> tuple[re.Match[str], re.Match[str]] | None:
     """The matches that hold the offset on both sides and begin at the same place."""
     left = max(0, d.offset - LINE)
     at = d.offset - left
@@ -100,7 +100,7 @@ def covering(d: Difference, pattern: re.Pattern[str]) -> tuple[re.Match[str], re
     return (a, b) if max(a.end(), b.end()) > at or a.start() < at else None
 
 
-def goes_on_alike(d: Difference, a: str, b: str, need: int = ALIKE) -> bool:
+def goes_on_alike(d: FirstDifference, a: str, b: str, need: int = ALIKE) -> bool:
     """Whether the texts agree behind the values ``a`` and ``b``, which hold the offset, but for more such values."""
     start = value_start(d, a, b)
     rest_a, rest_b = (
@@ -111,19 +111,19 @@ def goes_on_alike(d: Difference, a: str, b: str, need: int = ALIKE) -> bool:
     return rest_a[:length] == rest_b[:length]
 
 
-def value_start(d: Difference, a: str, b: str) -> int:
+def value_start(d: FirstDifference, a: str, b: str) -> int:
     """Where two values begin that stand at the same place and first differ at the offset."""
     shared = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
     return d.offset - shared
 
 
-def label(d: Difference, start: int) -> str | None:
+def label(d: FirstDifference, start: int) -> str | None:
     """The word before a colon or equals sign in front of a value: ``Tokens used``, ``request_id``."""
     match = _LABEL.search(d.a.text[max(d.line_start, start - 60) : start])
     return match.group(1).strip() if match else None
 
 
-def snippet(d: Difference, raw: bool = False) -> tuple[str, str]:
+def snippet(d: FirstDifference, raw: bool = False) -> tuple[str, str]:
     """The differing words of the line, the smallest that can be shown when no value is known.
 
     Markers of the chat template end the words, unless ``raw``.

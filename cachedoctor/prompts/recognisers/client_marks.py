@@ -6,9 +6,9 @@ import re
 from typing import Any
 
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.prompts.recognisers.base import Difference, Recognition, snippet
+from cachedoctor.prompts.recognisers.base import FirstDifference, Recognition, snippet
 from cachedoctor.prompts.recognisers.edited_messages import Histories, of_bodies, of_texts
-from cachedoctor.prompts.recognisers.turns import Turn, head
+from cachedoctor.prompts.recognisers.turns import MessageTurn, head
 
 NAME = "x-anthropic-billing-header:"
 HEADER = late(NAME + r"(?:[ \t]*[A-Za-z_][\w-]*=[^;\s]*;)*(?:[ \t]*[A-Za-z_][\w-]*=[^;\s]*)?")
@@ -26,7 +26,7 @@ _WHY = {
 }
 
 
-def billing_header(d: Difference) -> Recognition | None:
+def billing_header(d: FirstDifference) -> Recognition | None:
     """The texts part inside the header, or only one of them has it there."""
     a, b = _header(d, d.a.text), _header(d, d.b.text)
     if a is None and b is None:
@@ -48,7 +48,7 @@ def billing_header(d: Difference) -> Recognition | None:
     return Recognition("billing-header", a, b, "the fields of the billing header stand in another order")
 
 
-def _header(d: Difference, text: str) -> str | None:
+def _header(d: FirstDifference, text: str) -> str | None:
     start = text.rfind(NAME, max(0, d.offset - _REACH), d.offset + len(NAME))
     if start < 0 or start > d.offset:
         return None
@@ -60,21 +60,21 @@ _SALTS = ("cache_salt", "extra_key")
 _ADAPTERS = ("lora", "lora_path")
 
 
-def cache_salt(d: Difference) -> Recognition | None:
+def cache_salt(d: FirstDifference) -> Recognition | None:
     """The prompts are the same, their salts are not."""
     name = _differs(d, _SALTS)
     text = f"the prompts agree, {name} does not: nothing is shared between them"
     return None if name is None else Recognition("cache-salt", "", "", text, name)
 
 
-def adapter(d: Difference) -> Recognition | None:
+def adapter(d: FirstDifference) -> Recognition | None:
     """The prompts are the same, the adapters they ask for are not."""
     name = _differs(d, _ADAPTERS)
     text = f"the prompts agree, the adapters ({name}) do not: what one computed is of no use for the other"
     return None if name is None else Recognition("adapter", "", "", text, name)
 
 
-def _differs(d: Difference, names: tuple[str, ...]) -> str | None:
+def _differs(d: FirstDifference, names: tuple[str, ...]) -> str | None:
     if not d.same_text or d.a.body is None or d.b.body is None:
         return None
     return next((name for name in names if d.a.body.get(name) != d.b.body.get(name)), None)
@@ -90,7 +90,7 @@ _LONG = 24
 """Code points from which a message is unlikely to be in two conversations by chance."""
 
 
-def compaction_request(d: Difference) -> Recognition | None:
+def compaction_request(d: FirstDifference) -> Recognition | None:
     """The second prompt asks for a summary of the first one's conversation, with another system prompt or tools."""
     h = of_bodies(d) or of_texts(d)
     if h is None or not h.a or not h.b:
@@ -103,7 +103,7 @@ def compaction_request(d: Difference) -> Recognition | None:
     return Recognition("compaction-request", a, b, text, "system" if "system" in other else "tools")
 
 
-def _other_head(d: Difference, h: Histories) -> str | None:
+def _other_head(d: FirstDifference, h: Histories) -> str | None:
     """What the head of the second prompt has not in common with that of the first, in words."""
     found = []
     if [turn.key for turn in h.a[: h.heads]] != [turn.key for turn in h.b[: head(h.b)]]:
@@ -118,14 +118,14 @@ def _tools(body: dict[str, Any] | None) -> Any:
     return (body or {}).get("tools") or None
 
 
-def _asks(turns: list[Turn]) -> bool:
+def _asks(turns: list[MessageTurn]) -> bool:
     """Whether the system prompt, or the last message of the user, asks for a summary of a conversation."""
     users = [turn for turn in turns if turn.role == "user"]
     said = [turn.text[:_LOOK] for turn in [*turns[: head(turns)], *users[-1:]]]
     return any(_ASKS.search(text) and _OF.search(text) and not _SMALL.search(text) for text in said)
 
 
-def _holds(a: list[Turn], b: list[Turn], text: str) -> bool:
+def _holds(a: list[MessageTurn], b: list[MessageTurn], text: str) -> bool:
     """Whether the second prompt has the conversation of the first: its messages, or their text in one of its own."""
     said = [turn for turn in a[head(a) :] if len(turn.text) >= _LONG]
     there = {turn.key for turn in b}

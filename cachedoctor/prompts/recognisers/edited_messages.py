@@ -9,14 +9,14 @@ import msgspec
 
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.prompts.prompt import short
-from cachedoctor.prompts.recognisers.base import Difference, Recognition, shown, snippet
-from cachedoctor.prompts.recognisers.turns import Turn, from_body, from_text, head
+from cachedoctor.prompts.recognisers.base import FirstDifference, Recognition, shown, snippet
+from cachedoctor.prompts.recognisers.turns import MessageTurn, from_body, from_text, head
 
 _TOOLS = late(r"(?<!\s)\s*+(?:(?<!#)#++ Tools\b|<tools>|\[AVAILABLE_TOOLS\]|(?<!#)#++ Functions\b|<functions>)")
 """What templates write into the system message behind the client's own text."""
 
 
-def system_hoisted(d: Difference) -> Recognition | None:
+def system_hoisted(d: FirstDifference) -> Recognition | None:
     """Text was added exactly where the system prompt ended, while the conversation went on behind it as it was.
 
     A client that adds to its own system prompt looks the same, so it is never sure.
@@ -48,7 +48,7 @@ def _added(h: Histories, heads: int) -> str:
     return _behind(h.a[h.at], h.b[h.at]) or (more if h.a[h.at].key == h.b[h.at].key else "")
 
 
-def _behind(old: Turn, new: Turn) -> str:
+def _behind(old: MessageTurn, new: MessageTurn) -> str:
     """The lines that the new system message has between the client's text of the old one and the template's tools."""
     tools = _TOOLS.search(old.text)
     own, rest = (old.text, "") if tools is None else (old.text[: tools.start()], old.text[tools.start() :])
@@ -78,8 +78,8 @@ _ROLES = frozenset({"user", "assistant", "system", "developer", "tool", "functio
 class Histories(msgspec.Struct):
     """The turns of both prompts."""
 
-    a: list[Turn]
-    b: list[Turn]
+    a: list[MessageTurn]
+    b: list[MessageTurn]
     at: int
     """Index of the first turn that is not the same in both."""
 
@@ -89,7 +89,7 @@ class Histories(msgspec.Struct):
         return head(self.a)
 
 
-def of_bodies(d: Difference) -> Histories | None:
+def of_bodies(d: FirstDifference) -> Histories | None:
     """The messages of two request bodies."""
     if "bodies" not in d.memo:
         found = [from_body(p.body) if p.body is not None else None for p in (d.a, d.b)]
@@ -98,7 +98,7 @@ def of_bodies(d: Difference) -> Histories | None:
     return known if isinstance(known, Histories) else None
 
 
-def of_texts(d: Difference) -> Histories | None:
+def of_texts(d: FirstDifference) -> Histories | None:
     """The turns of two rendered prompts, if the first turn that differs is where the texts do."""
     if "texts" not in d.memo:
         found = [from_text(p) for p in (d.a, d.b)]
@@ -108,7 +108,7 @@ def of_texts(d: Difference) -> Histories | None:
     return known if isinstance(known, Histories) else None
 
 
-def histories(d: Difference) -> Histories | None:
+def histories(d: FirstDifference) -> Histories | None:
     """The turns of both prompts, where they differ at the offset: from the bodies, else from the texts."""
     if any(place.startswith(("tools", "chat_template", "reasoning_effort")) for place in d.places):
         return None
@@ -116,7 +116,7 @@ def histories(d: Difference) -> Histories | None:
     return None if known is None or known.at == len(known.a) == len(known.b) else known
 
 
-def front_truncated(d: Difference) -> Recognition | None:
+def front_truncated(d: FirstDifference) -> Recognition | None:
     """The oldest messages were dropped; the head stands, and what follows is the later part."""
     h = histories(d)
     if h is None or h.at != h.heads:
@@ -129,7 +129,7 @@ def front_truncated(d: Difference) -> Recognition | None:
     return Recognition("front-truncated", _text(h.a[h.at]), _text(h.b[h.at]), text)
 
 
-def message_removed(d: Difference) -> Recognition | None:
+def message_removed(d: FirstDifference) -> Recognition | None:
     """Messages are gone from the middle or the end; those behind them are the same."""
     h = histories(d)
     if h is None:
@@ -142,7 +142,7 @@ def message_removed(d: Difference) -> Recognition | None:
     return Recognition("message-removed", _text(removed), "", text, removed.role or None)
 
 
-def message_inserted(d: Difference) -> Recognition | None:
+def message_inserted(d: FirstDifference) -> Recognition | None:
     """Messages stand in front of ones that were there before."""
     h = histories(d)
     if h is None:
@@ -157,7 +157,7 @@ def message_inserted(d: Difference) -> Recognition | None:
     return Recognition("message-inserted", "", _text(added), text, added.role or None)
 
 
-def message_moved(d: Difference) -> Recognition | None:
+def message_moved(d: FirstDifference) -> Recognition | None:
     """A message, or a <system-reminder> inside one, stands elsewhere."""
     h = histories(d)
     if h is None or h.at >= min(len(h.a), len(h.b)):
@@ -174,7 +174,7 @@ def message_moved(d: Difference) -> Recognition | None:
     return Recognition("message-moved", _text(h.a[h.at]), _text(h.b[h.at]), text, moved[0].role or None)
 
 
-def compacted(d: Difference) -> Recognition | None:
+def compacted(d: FirstDifference) -> Recognition | None:
     """A summary stands where the history was."""
     h = histories(d)
     if h is None or h.at > h.heads + 1 or len(h.a) - h.at < 2 or h.at >= len(h.b) or len(h.b) >= len(h.a):
@@ -190,7 +190,7 @@ def compacted(d: Difference) -> Recognition | None:
     return Recognition("compacted", _text(h.a[h.at]), _text(h.b[h.at]), text, None, named)
 
 
-def message_edited(d: Difference) -> Recognition | None:
+def message_edited(d: FirstDifference) -> Recognition | None:
     """A message at the same place has another text."""
     h = histories(d)
     if h is None or h.at >= min(len(h.a), len(h.b)):
@@ -215,7 +215,7 @@ def _by(role: str) -> str:
     return role if role in _ROLES else short(role) if role else "nobody"
 
 
-def other_conversation(d: Difference) -> Recognition | None:
+def other_conversation(d: FirstDifference) -> Recognition | None:
     """No message is the same, whatever the heads are."""
     h = histories(d)
     if h is None or h.at > h.heads or h.at >= min(len(h.a), len(h.b)) or h.a[h.at].role != h.b[h.at].role:
@@ -226,7 +226,7 @@ def other_conversation(d: Difference) -> Recognition | None:
     )
 
 
-def _histories(a: list[Turn], b: list[Turn]) -> Histories:
+def _histories(a: list[MessageTurn], b: list[MessageTurn]) -> Histories:
     limit = min(len(a), len(b))
     return Histories(a, b, next((i for i in range(limit) if a[i].key != b[i].key), limit))
 
@@ -263,7 +263,7 @@ def _gone(h: Histories) -> int:
     return 0
 
 
-def _elsewhere(turns: list[Turn], old: list[Turn], new: list[Turn]) -> bool:
+def _elsewhere(turns: list[MessageTurn], old: list[MessageTurn], new: list[MessageTurn]) -> bool:
     """Whether the other prompt has all these turns, as often as this one: then they moved."""
     before, after = (Counter(turn.key for turn in side) for side in (old, new))
     return all(after[turn.key] >= before[turn.key] for turn in turns)
@@ -281,7 +281,7 @@ def _moved_reminder(h: Histories) -> str | None:
     return None
 
 
-def _field(old: Turn, new: Turn) -> str | None:
+def _field(old: MessageTurn, new: MessageTurn) -> str | None:
     if old.text == new.text and old.extra != new.extra:
         return "tool_calls"
     if old.text == new.text and old.reasoning != new.reasoning:
@@ -291,7 +291,7 @@ def _field(old: Turn, new: Turn) -> str | None:
     return old.role or None
 
 
-def _text(turn: Turn) -> str:
+def _text(turn: MessageTurn) -> str:
     return shown(f"{turn.role}: {(turn.text or turn.extra or turn.reasoning)[:200]}")
 
 

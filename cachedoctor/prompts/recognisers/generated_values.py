@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.prompts.recognisers.base import Difference, Recognition, covering, goes_on_alike, label, value_start
+from cachedoctor.prompts.recognisers.base import (
+    FirstDifference,
+    Recognition,
+    covering,
+    goes_on_alike,
+    label,
+    value_start,
+)
 
 _FULL_DAY = r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
 _DAY = rf"(?:{_FULL_DAY}|Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
@@ -51,7 +58,7 @@ _APART = 400 * 86_400
 HAS_DATE = late(rf"{_YEAR}|[A-Za-z]{{3}}|\d[-/]\d")
 
 
-def timestamp(d: Difference) -> Recognition | None:
+def timestamp(d: FirstDifference) -> Recognition | None:
     """A date, a time, a weekday, a span such as ``5 minutes ago``, or seconds since 1970."""
     for pattern, name in ((STAMP, ""), (_AGO, "age"), (_EPOCH, "epoch")):
         found = covering(d, pattern)
@@ -124,7 +131,7 @@ _GIT_REACH = 3000
 """Code points between the headline of a git block and a line of it."""
 
 
-def uuid(d: Difference) -> Recognition | None:
+def uuid(d: FirstDifference) -> Recognition | None:
     """A UUID."""
     found = covering(d, UUID)
     if found is None:
@@ -133,7 +140,7 @@ def uuid(d: Difference) -> Recognition | None:
     return Recognition("uuid", a, b, "a UUID changed", label(d, value_start(d, a, b)))
 
 
-def random_id(d: Difference) -> Recognition | None:
+def random_id(d: FirstDifference) -> Recognition | None:
     """An id that is new every time: with a known prefix, hexadecimal, of mixed letters and digits, or named as one."""
     for pattern, is_id in ((PREFIXED, _always), (_HEX, _mixed), (_BASE62, _scrambled)):
         found = covering(d, pattern)
@@ -149,7 +156,7 @@ def random_id(d: Difference) -> Recognition | None:
     return _random(a, b, name) if named and any(c.isdigit() for c in a + b) else None
 
 
-def counter(d: Difference) -> Recognition | None:
+def counter(d: FirstDifference) -> Recognition | None:
     """A number that something counts up (or, if it says what is left, down)."""
     found = covering(d, _OF)
     if found:
@@ -171,7 +178,7 @@ def counter(d: Difference) -> Recognition | None:
     return Recognition("counter", a, b, f"a counter changed from {a} to {b}", name)
 
 
-def path(d: Difference) -> Recognition | None:
+def path(d: FirstDifference) -> Recognition | None:
     """The path of a file or a folder."""
     found = covering(d, _PATH)
     if found is None:
@@ -185,7 +192,7 @@ def path(d: Difference) -> Recognition | None:
     return Recognition("path", a, b, "the working directory differs" if at_home else "a path differs", field)
 
 
-def git_state(d: Difference) -> Recognition | None:
+def git_state(d: FirstDifference) -> Recognition | None:
     """The branch, a commit, or the status of a git repository."""
     if _BRANCH.search(d.before):
         a, b = (_last_word(d, side) for side in "ab")
@@ -205,7 +212,7 @@ VALUES = (git_state, timestamp, uuid, random_id, counter, path)
 """In order of how telling they are: a commit hash is also a random id, a date also a counter."""
 
 
-def value(d: Difference) -> Recognition | None:
+def value(d: FirstDifference) -> Recognition | None:
     """A value of a known kind that is the whole difference: the text behind it goes on as before."""
     for recogniser in VALUES:
         found = recogniser(d)
@@ -214,7 +221,7 @@ def value(d: Difference) -> Recognition | None:
     return None
 
 
-def value_and_more(d: Difference) -> Recognition | None:
+def value_and_more(d: FirstDifference) -> Recognition | None:
     """A value of a known kind, with different text behind it: named ones, and those outside the messages of a chat."""
     for recogniser in VALUES:
         found = recogniser(d)
@@ -230,7 +237,7 @@ def value_and_more(d: Difference) -> Recognition | None:
     return None
 
 
-def _is_bare(d: Difference) -> bool:
+def _is_bare(d: FirstDifference) -> bool:
     """Whether no marker of a chat template stands around the offset: then it is text of no known structure."""
     return not any("<|" in p.text[:_LOOK] or "<start_of_turn>" in p.text[:_LOOK] for p in (d.a, d.b))
 
@@ -265,11 +272,11 @@ def _grew(a: str, b: str) -> bool:
     return bool(first and second) and [int(n) for n in first] < [int(n) for n in second]
 
 
-def _last_word(d: Difference, side: str) -> str:
+def _last_word(d: FirstDifference, side: str) -> str:
     before = re.search(r"[\w./@-]*\Z", d.before)
     after = re.match(r"[\w./@-]*", d.rest(side))
     return (before.group() if before else "") + (after.group() if after else "")
 
 
-def _in_git_block(d: Difference) -> bool:
+def _in_git_block(d: FirstDifference) -> bool:
     return _GIT.search(d.a.text, max(0, d.offset - _GIT_REACH), d.offset) is not None

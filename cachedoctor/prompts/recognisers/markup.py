@@ -7,9 +7,9 @@ from typing import Any
 
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.texts import sound_json
-from cachedoctor.prompts.recognisers.base import Difference, Recognition, snippet
+from cachedoctor.prompts.recognisers.base import FirstDifference, Recognition, snippet
 from cachedoctor.prompts.recognisers.edited_messages import Histories, of_bodies, of_texts
-from cachedoctor.prompts.recognisers.turns import MARKER, THINKING, Turn
+from cachedoctor.prompts.recognisers.turns import MARKER, THINKING, MessageTurn
 
 _REACH = 32_768
 """Code points before the offset in which an enclosing object or array is looked for, and the longest one parsed."""
@@ -19,7 +19,7 @@ _BRACKET = late(r"[{}\[\]]")
 _DECODER = json.JSONDecoder()
 
 
-def json_key_order(d: Difference) -> Recognition | None:
+def json_key_order(d: FirstDifference) -> Recognition | None:
     """Both sides hold the same JSON value around the difference, with its keys in another order."""
     found = _same_value(d)
     if found is None or _dump(found[0]) == _dump(found[1]):
@@ -28,7 +28,7 @@ def json_key_order(d: Difference) -> Recognition | None:
     return Recognition("json-key-order", a, b, "the same JSON value with its keys in another order")
 
 
-def json_spacing(d: Difference) -> Recognition | None:
+def json_spacing(d: FirstDifference) -> Recognition | None:
     """Both sides hold the same JSON value around the difference, spaced or escaped in another way."""
     found = _same_value(d)
     if found is None or _dump(found[0]) != _dump(found[1]):
@@ -39,7 +39,7 @@ def json_spacing(d: Difference) -> Recognition | None:
     return Recognition("json-spacing", a, b, f"the same JSON value {how} in another way", field)
 
 
-def _same_value(d: Difference) -> tuple[Any, Any] | None:
+def _same_value(d: FirstDifference) -> tuple[Any, Any] | None:
     start = max(0, d.offset - _REACH)
     for opening in _open_brackets(d.a.text[start : d.offset]):
         values = [parse(p.text[start + opening : d.offset + _REACH]) for p in (d.a, d.b)]
@@ -88,7 +88,7 @@ _BOUNDARY = late(
 _REASONING_REACH = 400_000
 
 
-def image(d: Difference) -> Recognition | None:
+def image(d: FirstDifference) -> Recognition | None:
     """The bytes of an image, or of another medium, differ."""
     left = max(0, d.offset - 100)
     found = [
@@ -109,7 +109,7 @@ def image(d: Difference) -> Recognition | None:
     return Recognition("image", old, new, f"the texts agree, image {number + 1} does not", "image")
 
 
-def retokenised(d: Difference) -> Recognition | None:
+def retokenised(d: FirstDifference) -> Recognition | None:
     """The texts are the same, so only their tokens can differ."""
     if not d.same_text:
         return None
@@ -117,7 +117,7 @@ def retokenised(d: Difference) -> Recognition | None:
     return Recognition("retokenised", a, b, "the same text as different tokens")
 
 
-def appended(d: Difference) -> Recognition | None:
+def appended(d: FirstDifference) -> Recognition | None:
     """One prompt is the beginning of the other: nothing is lost."""
     if d.offset < min(len(d.a.text), len(d.b.text)):
         return None
@@ -128,7 +128,7 @@ def appended(d: Difference) -> Recognition | None:
     )
 
 
-def whitespace(d: Difference) -> Recognition | None:
+def whitespace(d: FirstDifference) -> Recognition | None:
     """Only blanks, line ends or invisible characters differ."""
     start = d.offset
     while start > max(0, d.offset - _WINDOW) and _BLANK.fullmatch(d.a.text[start - 1]):
@@ -141,12 +141,12 @@ def whitespace(d: Difference) -> Recognition | None:
     return Recognition("whitespace", a, b, f"only {field} differ", field)
 
 
-def special_token(d: Difference) -> Recognition | None:
+def special_token(d: FirstDifference) -> Recognition | None:
     """A token such as <s> that begins or ends a text stands on one side only, or another one there."""
     return _markers(d, True)
 
 
-def template(d: Difference) -> Recognition | None:
+def template(d: FirstDifference) -> Recognition | None:
     """The markers of the chat template differ around the same words, or the opening of the reply does."""
     tail = _generation_prompt(d)
     if tail:
@@ -161,7 +161,7 @@ def template(d: Difference) -> Recognition | None:
     return None
 
 
-def template_alone(d: Difference) -> Recognition | None:
+def template_alone(d: FirstDifference) -> Recognition | None:
     """The requests agree as far as both go, so what differs is what the template makes of them."""
     bodies = of_bodies(d)
     if bodies is None or bodies.at < min(len(bodies.a), len(bodies.b)) or _same(d, "tools") is False:
@@ -172,17 +172,17 @@ def template_alone(d: Difference) -> Recognition | None:
     )
 
 
-def reasoning_dropped(d: Difference) -> Recognition | None:
+def reasoning_dropped(d: FirstDifference) -> Recognition | None:
     """Reasoning of an earlier turn is no longer in the prompt."""
     return _reasoning(d, d.a.text, d.b.text, "dropped")
 
 
-def reasoning_added(d: Difference) -> Recognition | None:
+def reasoning_added(d: FirstDifference) -> Recognition | None:
     """Reasoning of an earlier turn stands in the prompt that was not there before."""
     return _reasoning(d, d.b.text, d.a.text, "added")
 
 
-def _reasoning(d: Difference, has: str, lacks: str, what: str) -> Recognition | None:
+def _reasoning(d: FirstDifference, has: str, lacks: str, what: str) -> Recognition | None:
     words = f"reasoning of an earlier reply was {what}"
     for histories in (of_bodies(d), of_texts(d)):
         turn = None if histories is None else _thinker(histories, what == "dropped")
@@ -192,13 +192,13 @@ def _reasoning(d: Difference, has: str, lacks: str, what: str) -> Recognition | 
         thought = _thought_at(d, has, lacks)
         if thought is None:
             return None
-        turn = Turn("assistant", "", thought)
+        turn = MessageTurn("assistant", "", thought)
     text = turn.reasoning[:200]
     a, b = (text, "") if what == "dropped" else ("", text)
     return Recognition(f"reasoning-{what}", a, b, f"{words} ({len(turn.reasoning):,} characters)", turn.role or None)
 
 
-def _thinker(h: Histories, in_a: bool) -> Turn | None:
+def _thinker(h: Histories, in_a: bool) -> MessageTurn | None:
     """The first differing turn, if its reasoning is all that the other side lacks."""
     has, lacks = (h.a, h.b) if in_a else (h.b, h.a)
     if h.at >= len(has):
@@ -213,7 +213,7 @@ def _thinker(h: Histories, in_a: bool) -> Turn | None:
     return turn
 
 
-def _thought_at(d: Difference, has: str, lacks: str) -> str | None:
+def _thought_at(d: FirstDifference, has: str, lacks: str) -> str | None:
     """The reasoning block that stands at the offset in one text, while the other goes on with what is behind it."""
     for opening, closing in THINKING:
         start = has.rfind(opening, max(0, d.offset - len(opening) - 8), d.offset + len(opening) + 8)
@@ -228,7 +228,7 @@ def _thought_at(d: Difference, has: str, lacks: str) -> str | None:
     return None
 
 
-def _generation_prompt(d: Difference) -> Recognition | None:
+def _generation_prompt(d: FirstDifference) -> Recognition | None:
     """One text ends here with the markers that open a reply; the other one has a reply, opened in another way."""
     # The difference may lie inside a marker: <think> and <tool_call> share two characters.
     opened = d.before.rfind("<")
@@ -241,7 +241,7 @@ def _generation_prompt(d: Difference) -> Recognition | None:
     return None
 
 
-def _markers(d: Difference, boundary: bool) -> Recognition | None:
+def _markers(d: FirstDifference, boundary: bool) -> Recognition | None:
     start = max(0, d.offset - 40)
     texts = [p.text[start : start + _WINDOW] for p in (d.a, d.b)]
     plain = [_BLANK.sub("", MARKER.sub("", text)) for text in texts]
@@ -268,5 +268,5 @@ def _agree(a: str, b: str) -> bool:
     return a[:length] == b[:length] and (length >= 8 or len(a) == len(b))
 
 
-def _same(d: Difference, key: str) -> bool:
+def _same(d: FirstDifference, key: str) -> bool:
     return (d.a.body or {}).get(key) == (d.b.body or {}).get(key)

@@ -1,4 +1,4 @@
-"""The tool lists of two prompts compared. Knows tools in bodies and in the text of templates; knows no messages."""
+"""The tool lists of two prompts compared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.prompts.recognisers.base import Difference, Recognition, snippet
+from cachedoctor.prompts.recognisers.base import FirstDifference, Recognition, snippet
 
 _BLOCKS = (("<tools>", "</tools>"), ("[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"), ("<functions>", "</functions>"))
 _NEAR = 4000
@@ -19,7 +19,7 @@ _BETWEEN = late(r"[\s,\[]*")
 _DECODER = json.JSONDecoder()
 
 
-class Tool(msgspec.Struct):
+class RequestTool(msgspec.Struct):
     """A tool of a request."""
 
     name: str
@@ -27,17 +27,17 @@ class Tool(msgspec.Struct):
     """Its fields as JSON."""
 
 
-class Change(msgspec.Struct):
+class ToolListChange(msgspec.Struct):
     """Two tool lists and where they part."""
 
-    a: list[Tool]
-    b: list[Tool]
+    a: list[RequestTool]
+    b: list[RequestTool]
     at: int
     """Index of the first tool that is not the same in both."""
     names_a: set[str]
     names_b: set[str]
 
-    def pair(self) -> tuple[Tool | None, Tool | None]:
+    def pair(self) -> tuple[RequestTool | None, RequestTool | None]:
         """The tools at the first difference."""
         return _get(self.a, self.at), _get(self.b, self.at)
 
@@ -48,7 +48,7 @@ class Change(msgspec.Struct):
         return old is not None and new is not None and {**old.parts, "name": ""} == {**new.parts, "name": ""}
 
 
-def tool_added(d: Difference) -> Recognition | None:
+def tool_added(d: FirstDifference) -> Recognition | None:
     """A tool that the first prompt does not have."""
     change = _change(d)
     if change is None:
@@ -60,7 +60,7 @@ def tool_added(d: Difference) -> Recognition | None:
     return Recognition("tool-added", "", new.name, _words("added", added, change.at, change.b), new.name)
 
 
-def tool_removed(d: Difference) -> Recognition | None:
+def tool_removed(d: FirstDifference) -> Recognition | None:
     """A tool that the second prompt no longer has."""
     change = _change(d)
     if change is None:
@@ -76,7 +76,7 @@ def tool_removed(d: Difference) -> Recognition | None:
     return Recognition("tool-removed", old.name, "", text, old.name)
 
 
-def tools_reordered(d: Difference) -> Recognition | None:
+def tools_reordered(d: FirstDifference) -> Recognition | None:
     """The same tools in another order."""
     change = _change(d)
     if change is None:
@@ -92,7 +92,7 @@ def tools_reordered(d: Difference) -> Recognition | None:
     return Recognition("tools-reordered", old.name, new.name, text)
 
 
-def tool_edited(d: Difference) -> Recognition | None:
+def tool_edited(d: FirstDifference) -> Recognition | None:
     """A tool whose name, description or parameters changed."""
     change = _change(d)
     if change is None:
@@ -106,14 +106,14 @@ def tool_edited(d: Difference) -> Recognition | None:
     return Recognition("tool-edited", a, b, f"the {field or 'definition'} of tool {_quoted(new.name)} changed", field)
 
 
-def _change(d: Difference) -> Change | None:
+def _change(d: FirstDifference) -> ToolListChange | None:
     if "tools" not in d.memo:
         d.memo["tools"] = _compare(d)
     change = d.memo["tools"]
-    return change if isinstance(change, Change) else None
+    return change if isinstance(change, ToolListChange) else None
 
 
-def _compare(d: Difference) -> Change | None:
+def _compare(d: FirstDifference) -> ToolListChange | None:
     if d.a.body is not None and d.b.body is not None:
         if not _at_tools(d):
             return None
@@ -127,24 +127,24 @@ def _compare(d: Difference) -> Change | None:
     at = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
     if at == len(a) == len(b):
         return None
-    return Change(a, b, at, {tool.name for tool in a}, {tool.name for tool in b})
+    return ToolListChange(a, b, at, {tool.name for tool in a}, {tool.name for tool in b})
 
 
-def _at_tools(d: Difference) -> bool:
+def _at_tools(d: FirstDifference) -> bool:
     """Whether the texts part in the tools; templates that give no places nearly all render tools first."""
     return not d.places or any(place.startswith("tools") for place in d.places)
 
 
-def _tools(value: Any) -> list[Tool]:
+def _tools(value: Any) -> list[RequestTool]:
     return [_tool(item) for item in value] if isinstance(value, list) else []
 
 
-def _tool(item: Any) -> Tool:
+def _tool(item: Any) -> RequestTool:
     inner = item.get("function", item) if isinstance(item, dict) else item
     if not isinstance(inner, dict):
-        return Tool(str(inner), {"definition": _dump(inner)})
+        return RequestTool(str(inner), {"definition": _dump(inner)})
     kept = {key: _dump(value) for key, value in inner.items() if key not in ("cache_control", "id", "strict", "type")}
-    return Tool(str(inner.get("name", inner.get("type", ""))), kept)
+    return RequestTool(str(inner.get("name", inner.get("type", ""))), kept)
 
 
 def _dump(value: Any) -> str:
@@ -154,7 +154,7 @@ def _dump(value: Any) -> str:
         return ""
 
 
-def _in_text(d: Difference, text: str) -> list[Tool] | None:
+def _in_text(d: FirstDifference, text: str) -> list[RequestTool] | None:
     """The tools that a template wrote around the offset."""
     for opening, closing in _BLOCKS:
         starts = [text.rfind(opening, 0, d.offset + len(opening))]
@@ -169,8 +169,8 @@ def _in_text(d: Difference, text: str) -> list[Tool] | None:
     return None
 
 
-def _read(text: str, at: int, end: int) -> list[Tool]:
-    tools: list[Tool] = []
+def _read(text: str, at: int, end: int) -> list[RequestTool]:
+    tools: list[RequestTool] = []
     while at < end:
         gap = _BETWEEN.match(text, at, end)
         at = gap.end() if gap else at
@@ -184,11 +184,11 @@ def _read(text: str, at: int, end: int) -> list[Tool]:
     return tools
 
 
-def _get(tools: Sequence[Tool], at: int) -> Tool | None:
+def _get(tools: Sequence[RequestTool], at: int) -> RequestTool | None:
     return tools[at] if at < len(tools) else None
 
 
-def _words(what: str, names: list[str], at: int, tools: list[Tool]) -> str:
+def _words(what: str, names: list[str], at: int, tools: list[RequestTool]) -> str:
     listed = ", ".join(_quoted(name) for name in names[:5]) + (", ..." if len(names) > 5 else "")
     noun = "tool was" if len(names) == 1 else "tools were"
     return f"{len(names)} {noun} {what} ({listed}), the first as number {at + 1} of {len(tools)}"

@@ -1,4 +1,4 @@
-"""A prompt as a list of turns, from its body or from the markers of its chat template. Knows no kind of difference."""
+"""A prompt as a list of turns, from its body or from the markers of its chat template."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _TEXTS = (None, "text", "input_text", "output_text", "reasoning_text", "summary_
 _REASONING = ("reasoning_content", "reasoning", "thinking")
 
 
-class Turn(msgspec.Struct):
+class MessageTurn(msgspec.Struct):
     """One message, or one block of the system prompt."""
 
     role: str
@@ -70,30 +70,30 @@ class Turn(msgspec.Struct):
         return bool(self.reasoning) and not self.text and not self.extra
 
 
-def from_body(body: dict[str, Any]) -> list[Turn] | None:
+def from_body(body: dict[str, Any]) -> list[MessageTurn] | None:
     """The turns of a request body of any API, system blocks first; None when it has no messages."""
     items = body.get("messages", body.get("input"))
     if not isinstance(items, list):
         return None
     system = body.get("system", body.get("instructions"))
     blocks = system if isinstance(system, list) else [system] if system else []
-    return [Turn("system", _flat(block)) for block in blocks] + [_message(item) for item in items]
+    return [MessageTurn("system", _flat(block)) for block in blocks] + [_message(item) for item in items]
 
 
-def from_text(prompt: Prompt) -> list[Turn] | None:
+def from_text(prompt: Prompt) -> list[MessageTurn] | None:
     """The turns of a rendered prompt; None when no marker of a template is in it."""
     text = prompt.text
     found = list(_ROLE.finditer(text))
     if not found:
         return None
-    turns: list[Turn] = []
+    turns: list[MessageTurn] = []
     head = text[: found[0].start()]
     if MARKER.sub("", head).strip():
-        turns.append(Turn("system", head.strip(), start=0, end=found[0].start()))
+        turns.append(MessageTurn("system", head.strip(), start=0, end=found[0].start()))
     ends = [*(later.start() for _, later in pairwise(found)), len(text)]
     for match, end in zip(found, ends, strict=True):
         inside, reasoning = split_reasoning(text[match.end() : end])
-        turn = Turn(_role(match), MARKER.sub("", inside).strip(), reasoning, start=match.start(), end=end)
+        turn = MessageTurn(_role(match), MARKER.sub("", inside).strip(), reasoning, start=match.start(), end=end)
         if "analysis" in (match["channel"] or ""):
             turn.text, turn.reasoning = "", turn.text
         turns.append(turn)
@@ -122,7 +122,7 @@ def split_reasoning(text: str) -> tuple[str, str]:
     return text, ""
 
 
-def head(turns: list[Turn]) -> int:
+def head(turns: list[MessageTurn]) -> int:
     """How many turns come before the conversation: the system prompt."""
     return next((i for i, turn in enumerate(turns) if turn.role not in ("system", "developer")), len(turns))
 
@@ -135,14 +135,14 @@ def _role(match: re.Match[str]) -> str:
     return str(match["named"] or match["token"] or match["wide"]).lower()
 
 
-def _message(item: Any) -> Turn:
+def _message(item: Any) -> MessageTurn:
     if not isinstance(item, dict):
-        return Turn("", _flat(item))
+        return MessageTurn("", _flat(item))
     kind = item.get("type")
     if "role" not in item and isinstance(kind, str):
         if kind == "reasoning":
-            return Turn(kind, "", _flat([item.get("summary"), item.get("content")]).strip())
-        return Turn(kind, _flat(item))
+            return MessageTurn(kind, "", _flat([item.get("summary"), item.get("content")]).strip())
+        return MessageTurn(kind, _flat(item))
     content = item.get("content")
     thoughts = [_flat(item.get(name)) for name in _REASONING]
     if isinstance(content, list):
@@ -151,7 +151,7 @@ def _message(item: Any) -> Turn:
     text, inline = split_reasoning(_flat(content))
     rest = {k: v for k, v in item.items() if k != "content" and k not in _REASONING}
     reasoning = "\n".join(thought.strip() for thought in [*thoughts, inline] if thought.strip())
-    return Turn(str(item.get("role")), text.strip(), reasoning, _flat(rest))
+    return MessageTurn(str(item.get("role")), text.strip(), reasoning, _flat(rest))
 
 
 def _is_thought(part: Any) -> bool:

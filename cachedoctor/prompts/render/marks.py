@@ -1,4 +1,4 @@
-"""Finds out which part of a rendered prompt came from which place of the request. Knows no template and no body.
+"""Finds out which part of a rendered prompt came from which place of the request.
 
 Every text is rendered a second time between two private-use characters that name it. Where the template reacts to them
 (it compares, cuts or counts), the places are found by searching the texts instead.

@@ -1,4 +1,4 @@
-"""A request body rendered with a chat template, in a sandbox. Knows templates; what a body means knows chat."""
+"""A request body rendered with a chat template, in a sandbox."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _spans(prompt: Prompt, text: str, write: Callable[[Mark, marks.Marker | None
     return marks.search(text, [(span.place, prompt.text[span.start : span.end]) for span in prompt.spans])
 
 
-class _Engine:
+class _CompiledTemplate:
     """A compiled template and what it can render."""
 
     def __init__(self, template: str) -> None:
@@ -218,11 +218,11 @@ class _Engine:
 
 
 @lru_cache(maxsize=4)
-def _engine(template: str) -> _Engine:
-    return _Engine(template)
+def _engine(template: str) -> _CompiledTemplate:
+    return _CompiledTemplate(template)
 
 
-def _environment(engine: _Engine) -> ImmutableSandboxedEnvironment:
+def _environment(engine: _CompiledTemplate) -> ImmutableSandboxedEnvironment:
     from jinja2.exceptions import TemplateError
     from jinja2.runtime import Context
     from jinja2.sandbox import ImmutableSandboxedEnvironment

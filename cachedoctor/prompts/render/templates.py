@@ -1,4 +1,4 @@
-"""Where a chat template comes from: a .jinja file, /props, tokenizer_config.json, a GGUF. Knows no prompt."""
+"""Where a chat template comes from: a .jinja file, /props, tokenizer_config.json, a GGUF."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Byte pair merging and the order of the steps around it. Knows a vocabulary; knows no file format.
+"""Byte pair merging and the order of the steps around it.
 
 One engine serves the three kinds in use: byte-level BPE (merges by rank over bytes written as letters), BPE over
 characters with byte fallback, and SentencePiece BPE (merges by score). Results are kept per word.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from itertools import accumulate, pairwise
 from typing import Literal
 
-from cachedoctor.prompts.tokenizers.base import Tokens
+from cachedoctor.prompts.tokenizers.base import TokenArrays
 from cachedoctor.prompts.tokenizers.pretokens import Specials
 
 SPACE = "\u2581"
@@ -193,7 +193,7 @@ class Pipeline:
         """Tokens that the server puts in front of this prompt: 1 for a BOS that the text does not show, else 0."""
         return int(self.bos is not None and not text.startswith(self.bos))
 
-    def encode(self, text: str) -> Tokens:
+    def encode(self, text: str) -> TokenArrays:
         """Tokenise; the text of a special token becomes that token (``parse_special``), and no BOS is added."""
         ids: list[int] = []
         starts: list[int] = []
@@ -203,7 +203,7 @@ class Pipeline:
             else:
                 ids.append(special)
                 starts.append(start)
-        return Tokens(ids, starts)
+        return TokenArrays(ids, starts)
 
     def _stretch(self, text: str, base: int, ids: list[int], starts: list[int]) -> None:
         text, source = self._normal(text, base == 0) if self._normal else (text, None)

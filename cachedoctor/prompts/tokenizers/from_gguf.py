@@ -39,7 +39,7 @@ class _DamagedError(Exception):
     """The bytes are not what the specification says; the message says where."""
 
 
-class _Reader:
+class _GgufReader:
     """Little-endian values from a file whose end is known."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
@@ -109,7 +109,7 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
     """
     try:
         with open_file(path, _HINT) as file:
-            return _entries(_Reader(file, os.fstat(file.fileno()).st_size))
+            return _entries(_GgufReader(file, os.fstat(file.fileno()).st_size))
     except _DamagedError as error:
         raise CacheDoctorError(f"{path} is no usable GGUF file: {error}", _HINT) from None
     except OSError as error:
@@ -126,7 +126,7 @@ def chat_template(meta: dict[str, Any], path: str | Path) -> str | None:
     return found
 
 
-def _entries(reader: _Reader) -> dict[str, Any]:
+def _entries(reader: _GgufReader) -> dict[str, Any]:
     if reader.take(4) != MAGIC:
         raise _DamagedError("it does not begin with GGUF")
     version = reader.u32()

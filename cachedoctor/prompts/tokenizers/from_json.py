@@ -1,4 +1,4 @@
-"""Builds a tokenizer from a ``tokenizer.json``. Knows the file of the HF ``tokenizers`` library; reads no prompt.
+"""Builds a tokenizer from a ``tokenizer.json``.
 
 Supported is what the common chat models use: BPE, byte-level or with byte fallback. Anything else is refused by name,
 because a tokenizer that is nearly right gives wrong positions.
@@ -59,7 +59,7 @@ def _build(spec: _Spec, name: str) -> Pipeline:
     for option in ("continuing_subword_prefix", "end_of_word_suffix", "dropout"):
         if model.get(option):
             raise _UnsupportedError(option)
-    parts = _Parts(spec.get("pre_tokenizer"))
+    parts = _PreTokenizer(spec.get("pre_tokenizer"))
     if not parts.bytelevel and not model.get("byte_fallback"):
         raise _UnsupportedError("a BPE without bytes")
     ranks = {_pair(merge): rank for rank, merge in reversed(list(enumerate(model["merges"])))}
@@ -109,7 +109,7 @@ def _first_added(spec: _Spec) -> str | None:
     return None
 
 
-class _Parts:
+class _PreTokenizer:
     """The ``pre_tokenizer`` as patterns, and what it does to the text before."""
 
     def __init__(self, spec: _Spec | None) -> None:

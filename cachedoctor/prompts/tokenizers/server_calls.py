@@ -6,9 +6,9 @@ import json
 from typing import Any
 from urllib.parse import urlsplit
 
-from cachedoctor.inputs.http_requests import FAULTS, Answer, TooLargeError, ask, connection
+from cachedoctor.inputs.http_requests import FAULTS, HttpResponse, TooLargeError, ask, connection
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.prompts.tokenizers.base import Tokens, char_at, char_offsets
+from cachedoctor.prompts.tokenizers.base import TokenArrays, char_at, char_offsets
 
 TIMEOUT_SECONDS = 30.0
 """For one step of an answer; a server that is reading a prompt of 250,000 tokens still tokenises within a second."""
@@ -55,7 +55,7 @@ def _reason(error: Exception) -> str:
     return (str(error) or type(error).__name__)[:_MAX_REASON]
 
 
-def _refused(url: str, answer: Answer) -> CacheDoctorError:
+def _refused(url: str, answer: HttpResponse) -> CacheDoctorError:
     """What an error of the server says: its own words, where it has some."""
     try:
         said = json.loads(answer.body)["error"]["message"]
@@ -83,10 +83,12 @@ class ServerTokenizer:
         """Tokens that the server puts in front of this prompt."""
         return int(bool(self._bos) and [token["id"] for token in self._ask(text[:256])[:1]] != self._bos)
 
-    def encode(self, text: str) -> Tokens:
+    def encode(self, text: str) -> TokenArrays:
         """Tokenise as the server does; a special token's text becomes that token, and no BOS is added."""
         answer = self._ask(text)
-        return Tokens([token["id"] for token in answer], self._starts(text, [_raw(token["piece"]) for token in answer]))
+        return TokenArrays(
+            [token["id"] for token in answer], self._starts(text, [_raw(token["piece"]) for token in answer])
+        )
 
     def _starts(self, text: str, pieces: list[bytes]) -> list[int]:
         """Offsets by laying the pieces along the text; blanks may be added or swallowed by special tokens."""

@@ -21,11 +21,11 @@ from cachedoctor.model import (
 from cachedoctor.model.report import Tool
 from cachedoctor.redaction import sanitize
 from cachedoctor.redaction.secrets import hidden
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
 from cachedoctor.report.markdown.markdown_safe import cell, code, prose, table
 from cachedoctor.report.text import page as text_table
-from cachedoctor.report.text.page import Page
-from cachedoctor.report.words.measured_table import Heading, Row
+from cachedoctor.report.text.page import TextPage
+from cachedoctor.report.words.measured_table import Heading, MeasuredCells
 from cachedoctor.report.words.numbers import count, duration, number, percent
 
 CHANGES = {
@@ -181,13 +181,13 @@ class CompareDocument(msgspec.Struct):
     differences: list[Difference]
 
 
-def write(form: Form, shown: Comparison, out: IO[bytes], look: Look) -> None:
+def write(form: Form, shown: Comparison, out: IO[bytes], look: Appearance) -> None:
     """Write the comparison in one of the forms."""
-    forms: dict[Form, Callable[[Comparison, Look], bytes]] = {"text": _text, "json": _json, "markdown": _markdown}
+    forms: dict[Form, Callable[[Comparison, Appearance], bytes]] = {"text": _text, "json": _json, "markdown": _markdown}
     out.write(forms[form](sanitize.mask(shown), look))
 
 
-def _json(shown: Comparison, _: Look) -> bytes:
+def _json(shown: Comparison, _: Appearance) -> bytes:
     tool = Tool("cachedoctor", shown.tool_version)
     document = CompareDocument(
         "cachedoctor.compare/1", tool, shown.before, shown.after, shown.verdict, shown.why, shown.measures,
@@ -199,9 +199,9 @@ def _json(shown: Comparison, _: Look) -> bytes:
 # ---- text
 
 
-def _text(shown: Comparison, look: Look) -> bytes:
+def _text(shown: Comparison, look: Appearance) -> bytes:
     text = io.StringIO()
-    page = Page(text, look.width, look.color, look.ascii_only)
+    page = TextPage(text, look.width, look.color, look.ascii_only)
     for key, side in (("before", shown.before), ("after", shown.after)):
         name, *others = side_rows(side)
         page.row((f"{key:<10}", "bold"), name)
@@ -212,7 +212,7 @@ def _text(shown: Comparison, look: Look) -> bytes:
         caveat = f" ({found.caveat})" if found.caveat else ""
         page.prose([(f"{key:<10}", "bold")], f"{found.name}: {found.before} -> {found.after}{caveat}", 10)
     page.gap()
-    text_table.show_table(page, "", _HEADINGS, [Row(label(m), cells(m)) for m in shown.measures])
+    text_table.show_table(page, "", _HEADINGS, [MeasuredCells(label(m), cells(m)) for m in shown.measures])
     page.gap()
     for change in shown.findings:
         _finding(page, change)
@@ -224,7 +224,7 @@ def _text(shown: Comparison, look: Look) -> bytes:
     return look.encode(text.getvalue())
 
 
-def _finding(page: Page, shown: FindingChange) -> None:
+def _finding(page: TextPage, shown: FindingChange) -> None:
     head = f"{CHANGES[shown.change]}: "
     page.prose([(head, "bold"), f"{shown.code} {shown.name}: "], finding(shown), 2)
     if shown.note:
@@ -240,7 +240,7 @@ def _finding(page: Page, shown: FindingChange) -> None:
 # ---- markdown
 
 
-def _markdown(shown: Comparison, _: Look) -> bytes:
+def _markdown(shown: Comparison, _: Appearance) -> bytes:
     parts = [f"**{prose(comparison_verdict(shown))}**"]
     sides = []
     for key, side in (("before", shown.before), ("after", shown.after)):

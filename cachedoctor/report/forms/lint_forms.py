@@ -11,9 +11,9 @@ import msgspec
 
 from cachedoctor.model import Advice, Lint, LintError, LintHint, TrialAnswer
 from cachedoctor.redaction import sanitize
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
 from cachedoctor.report.text.diff_text import what_mends
-from cachedoctor.report.text.page import NEW, OLD, WARNING, Page
+from cachedoctor.report.text.page import NEW, OLD, WARNING, TextPage
 from cachedoctor.report.text.text_safe import visible
 from cachedoctor.report.wire import github, sarif
 from cachedoctor.report.words.numbers import count, number, percent
@@ -78,7 +78,7 @@ _VERDICT = {"yes": "yes", "no": "no", "refused": "refused", "unknown": "not show
 
 def render_text(shown: Lint, out: TextIO, width: int = 80, *, color: bool = False, ascii_only: bool = False) -> None:
     """Write the answer; errors of one kind at one place are one block."""
-    page = Page(out, width, color, ascii_only)
+    page = TextPage(out, width, color, ascii_only)
     groups: dict[tuple[str, str | None, str | None], list[LintError]] = {}
     for error in shown.errors:
         groups.setdefault((error.kind, error.field, error.place), []).append(error)
@@ -96,7 +96,7 @@ def render_text(shown: Lint, out: TextIO, width: int = 80, *, color: bool = Fals
         page.prose(["  = ", ("note: ", "bold")], note, 4)
 
 
-def _error_lint_text(page: Page, errors: list[LintError], exact: bool) -> None:
+def _error_lint_text(page: TextPage, errors: list[LintError], exact: bool) -> None:
     first = errors[0]
     page.prose([("error ", WARNING), (f"{title(first)}: ", "bold")], first.explanation, 2)
     line = f":{first.line}" if first.line is not None else ""
@@ -115,7 +115,7 @@ def _error_lint_text(page: Page, errors: list[LintError], exact: bool) -> None:
     what_mends(page, first.client, first.advice)
 
 
-def _hint_lint_text(page: Page, hint: LintHint) -> None:
+def _hint_lint_text(page: TextPage, hint: LintHint) -> None:
     page.prose([("hint ", "bold"), f"{hint.kind}: "], hint.words, 2)
     where = f"{hint.path} {hint.place}" if hint.place else hint.path
     page.row("  --> ", f"{where} ({count(hint.requests, 'request')})")
@@ -125,7 +125,7 @@ def _hint_lint_text(page: Page, hint: LintHint) -> None:
         page.prose(["  = ", ("fix: ", "bold")], advice.text, 4)
 
 
-def _answer(page: Page, answer: TrialAnswer) -> None:
+def _answer(page: TextPage, answer: TrialAnswer) -> None:
     style = WARNING if answer.verdict == "no" else ""
     page.prose([(f"{answer.question} ", "bold")], _VERDICT[answer.verdict], 2, style)
     page.prose(["  "], answer.words, 2)
@@ -223,7 +223,7 @@ Form = Literal["text", "json", "sarif", "github"]
 FORMATS: tuple[Form, ...] = get_args(Form)
 
 
-def write(form: Form, shown: Lint, out: IO[bytes], look: Look) -> None:
+def write(form: Form, shown: Lint, out: IO[bytes], look: Appearance) -> None:
     """Write the answer, without what looks like a secret."""
     shown = sanitize.mask(shown)
     if form == "json":

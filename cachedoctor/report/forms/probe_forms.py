@@ -1,4 +1,4 @@
-"""A probe as text and JSON (``cachedoctor.probe/1``, frozen). Knows Probe and the forms; knows no server."""
+"""A probe as text and JSON (``cachedoctor.probe/1``, frozen)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import msgspec
 
 from cachedoctor.knowledge.engines import ENGINES
 from cachedoctor.model.probed import Probe, ProbedServer, ProbeQuestion
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
 from cachedoctor.report.text import page as text_table
-from cachedoctor.report.text.page import Page
-from cachedoctor.report.words.measured_table import Heading, Row
+from cachedoctor.report.text.page import TextPage
+from cachedoctor.report.words.measured_table import Heading, MeasuredCells
 from cachedoctor.report.words.numbers import count
 
 Form = Literal["text", "json"]
@@ -36,13 +36,13 @@ _MEASURES = {
 }
 
 
-def write_probe(form: Form, shown: Probe, out: IO[bytes], look: Look) -> None:
+def write_probe(form: Form, shown: Probe, out: IO[bytes], look: Appearance) -> None:
     """Write a probe."""
     if form == "json":
         out.write(encoded(shown))
         return
     text = io.StringIO()
-    page = Page(text, look.width, look.color, look.ascii_only)
+    page = TextPage(text, look.width, look.color, look.ascii_only)
     if shown.other_server:
         said = f"The stored probe is not of the same: {'; '.join(shown.other_server)}. Nothing is proved against it."
         page.prose([], said, 2, "bold")
@@ -98,7 +98,7 @@ def announced(server: ProbedServer, requests: int, tokens: int, budget: int, sec
     )
 
 
-def _head(page: Page, shown: Probe) -> None:
+def _head(page: TextPage, shown: Probe) -> None:
     server = shown.server
     facts = [_ENGINES.get(server.engine, "unknown server"), server.build, server.model]
     facts += [
@@ -118,19 +118,19 @@ def _head(page: Page, shown: Probe) -> None:
     page.prose([("judged   ", "bold")], _MEASURES[shown.measure], 10)
 
 
-def _row(question: ProbeQuestion) -> Row:
+def _row(question: ProbeQuestion) -> MeasuredCells:
     expected = (
         None if question.expected_tokens is None else ("" if question.exact else "~") + f"{question.expected_tokens:,}"
     )
     cells = [_count(question.prompt_tokens), expected or "?", _count(question.reused_tokens), question.state]
-    return Row(question.name, cells)
+    return MeasuredCells(question.name, cells)
 
 
 def _count(number: int | None) -> str:
     return "?" if number is None else f"{number:,}"
 
 
-def _beside(page: Page, shown: Probe) -> None:
+def _beside(page: TextPage, shown: Probe) -> None:
     if shown.changes is not None:
         page.gap()
         said = {True: "cured: what deviated before no longer does", False: "not cured", None: "cannot tell"}[

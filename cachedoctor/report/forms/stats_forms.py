@@ -14,12 +14,12 @@ from cachedoctor.model import By, MeasuredRow, Piece, Stats, StatsInput, StatsRo
 from cachedoctor.model.report import Tool
 from cachedoctor.redaction import sanitize
 from cachedoctor.redaction.secrets import hidden
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
 from cachedoctor.report.markdown.markdown_safe import cell, table
 from cachedoctor.report.text import page as text_table
-from cachedoctor.report.text.page import Page
+from cachedoctor.report.text.page import TextPage
 from cachedoctor.report.text.text_safe import visible
-from cachedoctor.report.words.measured_table import Heading, Row
+from cachedoctor.report.words.measured_table import Heading, MeasuredCells
 from cachedoctor.report.words.numbers import count, duration, number, percent
 
 UNKNOWN = "unknown"
@@ -147,26 +147,26 @@ class StatsDocument(msgspec.Struct):
     """Servers whose logs have no requests. Added after the first release of v1."""
 
 
-def write(form: Form, stats: Stats, out: IO[bytes], look: Look) -> None:
+def write(form: Form, stats: Stats, out: IO[bytes], look: Appearance) -> None:
     """Write the sums in one of the forms."""
-    forms: dict[Form, Callable[[Stats, Look], bytes]] = {
+    forms: dict[Form, Callable[[Stats, Appearance], bytes]] = {
         "text": _text, "json": _json, "csv": _csv, "markdown": _markdown,
     }  # fmt: skip
     out.write(forms[form](sanitize.mask(stats), look))
 
 
-def _text(stats: Stats, look: Look) -> bytes:
+def _text(stats: Stats, look: Appearance) -> bytes:
     text = io.StringIO()
-    page = Page(text, look.width, look.color, look.ascii_only)
+    page = TextPage(text, look.width, look.color, look.ascii_only)
     for shown in _with_rows(stats):
         page.gap()
-        rows = [Row(row_name(row, shown.by), cells(row)) for row in shown.rows[:_MOST]]
+        rows = [MeasuredCells(row_name(row, shown.by), cells(row)) for row in shown.rows[:_MOST]]
         text_table.show_table(page, title(shown.by), HEADINGS, rows)
         if len(shown.rows) > _MOST:
             page.prose([], f"and {count(len(shown.rows) - _MOST, 'group')} more: --format csv has all.", 0)
     if stats.measured:
         page.gap()
-        rows = [Row(measured_name(row), measured_cells(row)) for row in stats.measured[:_MOST]]
+        rows = [MeasuredCells(measured_name(row), measured_cells(row)) for row in stats.measured[:_MOST]]
         text_table.show_table(page, MEASURED, MEASURED_HEADINGS, rows)
     page.gap()
     note = unsaid(stats.tables[0].rows)
@@ -188,13 +188,13 @@ def _read(stats: Stats) -> str:
     return f"Read {words or 'nothing'}{f'; {failed:,} of them not to the end' if failed else ''}."
 
 
-def _json(stats: Stats, _: Look) -> bytes:
+def _json(stats: Stats, _: Appearance) -> bytes:
     tool = Tool("cachedoctor", stats.tool_version)
     document = StatsDocument("cachedoctor.stats/1", tool, stats.inputs, stats.tables, stats.measured)
     return msgspec.json.encode(document) + b"\n"
 
 
-def _csv(stats: Stats, _: Look) -> bytes:
+def _csv(stats: Stats, _: Appearance) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["by", "group", *_VALUES])
@@ -215,7 +215,7 @@ def _unrun(group: str | None) -> str | None:
     return f"'{seen}" if seen.startswith(("=", "+", "-", "@")) else seen
 
 
-def _markdown(stats: Stats, _: Look) -> bytes:
+def _markdown(stats: Stats, _: Appearance) -> bytes:
     parts = [_markdown_table(shown) for shown in _with_rows(stats)]
     if stats.measured:
         heads = [f"{h.name}, {h.unit}" if h.unit else h.name for h in MEASURED_HEADINGS]

@@ -20,10 +20,10 @@ from cachedoctor.model.whatif import (
     Simulation,
     Tuning,
 )
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
 from cachedoctor.report.text import page as text_table
-from cachedoctor.report.text.page import Page
-from cachedoctor.report.words.measured_table import Heading, Row
+from cachedoctor.report.text.page import TextPage
+from cachedoctor.report.words.measured_table import Heading, MeasuredCells
 from cachedoctor.report.words.numbers import count, duration, number, percent
 
 ACCOUNTS = [Heading("server"), Heading("replay"), Heading("changed")]
@@ -127,21 +127,21 @@ def _value(value: int | float | bool | str) -> str:
     return str(value)
 
 
-def account_rows(server: ReplayAccount | None, replay: ReplayAccount, changed: ReplayAccount) -> list[Row]:
+def account_rows(server: ReplayAccount | None, replay: ReplayAccount, changed: ReplayAccount) -> list[MeasuredCells]:
     """Write the three accounts side by side; what is unknown is a dash."""
     three = (server, replay, changed)
     causes = dict.fromkeys([*(replay.lost_tokens or {}), *(changed.lost_tokens or {})])
     found = [
-        Row("requests", [_cell(one, "requests") for one in three]),
-        Row("prompt tokens", [_cell(one, "prompt_tokens") for one in three]),
-        Row("reused", [_cell(one, "reused_tokens") for one in three]),
-        Row("computed", [_cell(one, "computed_tokens") for one in three]),
-        Row("  new", [_cell(one, "new_tokens") for one in three]),
-        *(Row(f"  lost: {cause}", [_lost(one, cause) for one in three]) for cause in causes),
-        Row("prompt time", [_time(one) for one in three]),
+        MeasuredCells("requests", [_cell(one, "requests") for one in three]),
+        MeasuredCells("prompt tokens", [_cell(one, "prompt_tokens") for one in three]),
+        MeasuredCells("reused", [_cell(one, "reused_tokens") for one in three]),
+        MeasuredCells("computed", [_cell(one, "computed_tokens") for one in three]),
+        MeasuredCells("  new", [_cell(one, "new_tokens") for one in three]),
+        *(MeasuredCells(f"  lost: {cause}", [_lost(one, cause) for one in three]) for cause in causes),
+        MeasuredCells("prompt time", [_time(one) for one in three]),
     ]
     if replay.too_long or changed.too_long:
-        found.append(Row("too long for a slot", [_cell(one, "too_long") for one in (None, replay, changed)]))
+        found.append(MeasuredCells("too long for a slot", [_cell(one, "too_long") for one in (None, replay, changed)]))
     return found
 
 
@@ -158,12 +158,12 @@ def _time(one: ReplayAccount | None) -> str:
     return UNKNOWN if one is None or one.prompt_ms is None else duration(one.prompt_ms)
 
 
-def conversation_rows(found: Sequence[ReplayedConversation]) -> tuple[list[Row], int]:
+def conversation_rows(found: Sequence[ReplayedConversation]) -> tuple[list[MeasuredCells], int]:
     """Write the conversations in which most changes, in their order, and how many are left out."""
     shown = sorted(found, key=lambda one: -abs(one.changed_reused_tokens - one.replay_reused_tokens))[:_MOST]
     order = [one for one in found if one in shown]
     cells = [
-        Row(
+        MeasuredCells(
             "no conversation" if one.conversation is None else f"conversation {one.conversation}",
             [
                 number(one.requests),
@@ -216,11 +216,11 @@ def open_tokens(placed: Placed) -> str:
     )
 
 
-def candidate(one: Candidate) -> Row:
+def candidate(one: Candidate) -> MeasuredCells:
     """Write a candidate as a row."""
     memory = "unknown" if one.memory_mib is None else f"{one.memory_mib:+,.0f} MiB" if one.memory_mib else "0 MiB"
     time = UNKNOWN if one.saved_ms is None else f"{'-' if one.saved_ms >= 0 else '+'}{duration(abs(one.saved_ms))}"
-    return Row(one.options, [number(one.saved_tokens), time, memory])
+    return MeasuredCells(one.options, [number(one.saved_tokens), time, memory])
 
 
 def advice(shown: Tuning) -> str:
@@ -292,7 +292,7 @@ class TuneDocument(msgspec.Struct):
     """The merged set; None when there is nothing to gain."""
 
 
-def write_simulation(form: Form, shown: Simulation, out: IO[bytes], look: Look) -> None:
+def write_simulation(form: Form, shown: Simulation, out: IO[bytes], look: Appearance) -> None:
     """Write what would have been reused under other settings."""
     if form == "json":
         tool = Tool("cachedoctor", shown.tool_version)
@@ -303,7 +303,7 @@ def write_simulation(form: Form, shown: Simulation, out: IO[bytes], look: Look) 
         out.write(msgspec.json.encode(document) + b"\n")
         return
     text = io.StringIO()
-    page = Page(text, look.width, look.color, look.ascii_only)
+    page = TextPage(text, look.width, look.color, look.ascii_only)
     _head(page, shown.inputs, shown.placed, shown.fit, shown.settings)
     _listed(page, "changed", changes(shown.settings) or ["nothing: no --set was given, or all is so already"])
     page.gap()
@@ -319,7 +319,7 @@ def write_simulation(form: Form, shown: Simulation, out: IO[bytes], look: Look) 
     out.write(look.encode(text.getvalue()))
 
 
-def write_tuning(form: Form, shown: Tuning, out: IO[bytes], look: Look) -> None:
+def write_tuning(form: Form, shown: Tuning, out: IO[bytes], look: Appearance) -> None:
     """Write which settings would have saved most."""
     if form == "json":
         tool = Tool("cachedoctor", shown.tool_version)
@@ -330,7 +330,7 @@ def write_tuning(form: Form, shown: Tuning, out: IO[bytes], look: Look) -> None:
         out.write(msgspec.json.encode(document) + b"\n")
         return
     text = io.StringIO()
-    page = Page(text, look.width, look.color, look.ascii_only)
+    page = TextPage(text, look.width, look.color, look.ascii_only)
     _head(page, shown.inputs, shown.placed, shown.fit, shown.settings)
     if shown.singles:
         page.gap()
@@ -347,7 +347,7 @@ def write_tuning(form: Form, shown: Tuning, out: IO[bytes], look: Look) -> None:
 
 
 def _head(
-    page: Page, inputs: Sequence[str], placed: Placed, fit: ReplayFit | None, settings: Sequence[ReplaySetting]
+    page: TextPage, inputs: Sequence[str], placed: Placed, fit: ReplayFit | None, settings: Sequence[ReplaySetting]
 ) -> None:
     page.facts([], traffic(inputs, placed), 0)
     _listed(page, "replay", [fit_words(fit)])
@@ -356,6 +356,6 @@ def _head(
     _listed(page, "assumed", [f"as nothing says it: {assumed}"] if assumed else [])
 
 
-def _listed(page: Page, key: str, found: Sequence[str]) -> None:
+def _listed(page: TextPage, key: str, found: Sequence[str]) -> None:
     for at, line in enumerate(found):
         page.prose([(f"{'' if at else key:<9} ", "bold")], line, 10)

@@ -1,6 +1,6 @@
 """Why a slot could not go back: its checkpoints against the common prefix, for the requests that recomputed most.
 
-Knows RequestRow; the drawing itself is in templates/charts.svg.j2.
+Covers RequestRow; the drawing itself is in templates/charts.svg.j2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The page of a fleet: the worst logs, causes over logs, builds, clients, days; each log's own report is a link away.
 
-Loads nothing and runs nothing. Knows FleetPage; knows nothing of how a number came about.
+Loads nothing and runs nothing.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from typing import Any
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Evidence, Finding, RequestRow
 from cachedoctor.report.html.request_columns import box
+from cachedoctor.report.report_view import FindingView
 from cachedoctor.report.text.text_safe import cut
-from cachedoctor.report.view import FindingView
 from cachedoctor.report.words.numbers import count, duration, leading, number, percent, spent_tokens
 
 WIDTH = 1000
@@ -115,7 +115,7 @@ _LINE = 600
 
 
 @dataclass(slots=True)
-class Line:
+class EvidenceLine:
     """A line of the log, or (without a number) the name of the file that the next ones stand in."""
 
     number: str
@@ -125,7 +125,7 @@ class Line:
 
 
 @dataclass(slots=True)
-class Shown:
+class FindingHtml:
     """One cause, ready to be written."""
 
     view: FindingView
@@ -143,7 +143,7 @@ class Shown:
     facts: list[tuple[str, str]]
     """What it cost, in words: what, how much."""
     where: str
-    lines: list[Line]
+    lines: list[EvidenceLine]
     strip: Strip | None
     references: list[tuple[str, bool]]
     """Text, and whether it is an address."""
@@ -151,7 +151,7 @@ class Shown:
     """Address of the rule's page."""
 
 
-def shown(one: FindingView, number_: int, rows: dict[int, RequestRow], pages: str | None) -> Shown:
+def shown(one: FindingView, number_: int, rows: dict[int, RequestRow], pages: str | None) -> FindingHtml:
     """Prepare one cause.
 
     Args:
@@ -161,7 +161,7 @@ def shown(one: FindingView, number_: int, rows: dict[int, RequestRow], pages: st
     """
     finding, primary = one.finding, one.finding.primary
     page = None if pages is None or one.url is None else pages + one.url
-    return Shown(
+    return FindingHtml(
         view=one,
         finding=finding,
         anchor=f"finding-{number_}",
@@ -205,13 +205,13 @@ def _facts(one: FindingView) -> list[tuple[str, str]]:
     return facts
 
 
-def _lines(one: FindingView) -> list[Line]:
+def _lines(one: FindingView) -> list[EvidenceLine]:
     lines, path = [], None
     for e in one.evidence:
         if e.path != path:
-            lines.append(Line("", name(e.path), "", False))
+            lines.append(EvidenceLine("", name(e.path), "", False))
             path = e.path
-        lines.append(Line(str(e.line), cut(e.text, _LINE), e.label, e is one.finding.primary))
+        lines.append(EvidenceLine(str(e.line), cut(e.text, _LINE), e.label, e is one.finding.primary))
     return lines
 
 

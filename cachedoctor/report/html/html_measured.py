@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from cachedoctor.model import BatchPeriod, CacheSample, PrefillBatch, Report, Rows, SamplePeriod, Session
-from cachedoctor.report.html.reuse_chart import Drawing, Series
+from cachedoctor.report.html.reuse_chart import ChartSeries, Drawing
 from cachedoctor.report.text.text_safe import cut
 from cachedoctor.report.words import traffic_words
 from cachedoctor.report.words.measured_table import Grid, rate
@@ -29,7 +29,7 @@ _Place = tuple[int, str | None]
 """(session, engine or rank)"""
 
 
-class Shown(NamedTuple):
+class TitledDrawing(NamedTuple):
     """A drawing and its title."""
 
     title: str
@@ -37,19 +37,19 @@ class Shown(NamedTuple):
 
 
 @dataclass(slots=True)
-class Server:
+class MeasuredServer:
     """What was measured of a server."""
 
     name: str
     rows: Said
     grid: Grid | None
-    rates: list[Shown]
-    sums: list[Shown]
+    rates: list[TitledDrawing]
+    sums: list[TitledDrawing]
     undrawn: int
     """Engines or ranks without a drawing."""
 
 
-def servers(report: Report) -> list[Server]:
+def servers(report: Report) -> list[MeasuredServer]:
     """Return the servers of which most was measured, in their order."""
     shown = largest([session for session in report.sessions if measures(session)], MOST)
     if not shown:
@@ -60,18 +60,20 @@ def servers(report: Report) -> list[Server]:
     return [_server(session, several, rates, sums) for session in shown]
 
 
-def _server(session: Session, several: bool, rates: dict[_Place, Series], sums: dict[_Place, Series]) -> Server:
+def _server(
+    session: Session, several: bool, rates: dict[_Place, ChartSeries], sums: dict[_Place, ChartSeries]
+) -> MeasuredServer:
     engines, ranks = _of(session, rates), _of(session, sums)
     known = session
     place = f"{known.origin or f'Server {session.index + 1}'}: " if several else ""
     rated = [(_titled("Hit rate, engine", name), s.rates()) for name, s in engines[:_DRAWN]]
     summed = [(_titled("Prefill batches,", name), s.sums()) for name, s in ranks[:_DRAWN]]
-    return Server(
+    return MeasuredServer(
         cut(place + traffic_words.program(known), 80),
         said(session),
         grid(session),
-        [Shown(title, drawing) for title, drawing in rated if drawing is not None],
-        [Shown(title, drawing) for title, drawing in summed if drawing is not None],
+        [TitledDrawing(title, drawing) for title, drawing in rated if drawing is not None],
+        [TitledDrawing(title, drawing) for title, drawing in summed if drawing is not None],
         len(engines[_DRAWN:]) + len(ranks[_DRAWN:]),
     )
 
@@ -82,8 +84,8 @@ def _titled(what: str, name: str | None) -> str:
 
 def _followed(
     rows: Rows | None, kind: type[CacheSample] | type[PrefillBatch], wanted: set[int]
-) -> dict[_Place, Series]:
-    found: dict[_Place, Series] = {}
+) -> dict[_Place, ChartSeries]:
+    found: dict[_Place, ChartSeries] = {}
     decoder = msgspec.json.Decoder(kind)
     for line in rows.lines() if rows is not None else ():
         row = decoder.decode(line)
@@ -92,12 +94,12 @@ def _followed(
         if series is None:
             if row.session not in wanted or len(found) >= _FOLLOWED:
                 continue
-            series = found[place] = Series()
+            series = found[place] = ChartSeries()
         series.add(row)
     return found
 
 
-def _of(session: Session, found: dict[_Place, Series]) -> list[tuple[str | None, Series]]:
+def _of(session: Session, found: dict[_Place, ChartSeries]) -> list[tuple[str | None, ChartSeries]]:
     """Those of a session, the ones with most lines first."""
     mine = [(name, series) for (index, name), series in found.items() if index == session.index]
     return sorted(mine, key=lambda of: -of[1].count)

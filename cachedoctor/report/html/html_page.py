@@ -1,7 +1,4 @@
-"""How the page is made: templates that let no text out unescaped or unseen, and a policy that lets nothing in.
-
-Knows jinja and the files of templates/; knows no report.
-"""
+"""How the page is made: templates that let no text out unescaped or unseen, and a policy that lets nothing in."""
 
 from __future__ import annotations
 

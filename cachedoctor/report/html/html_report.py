@@ -7,16 +7,16 @@ from typing import IO, Any
 
 from cachedoctor.model import Report, RequestRow, Session, Totals
 from cachedoctor.redaction.sanitize import ShownReport
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
 from cachedoctor.report.html import html_findings, html_measured, html_page
 from cachedoctor.report.html.checkpoints_chart import MOST as RULERS
 from cachedoctor.report.html.checkpoints_chart import CheckpointsChart
-from cachedoctor.report.html.request_columns import KINDS, NONE, Columns, Lanes, Tokens, added, box, tokens
-from cachedoctor.report.html.request_table import HEADS, Table
+from cachedoctor.report.html.request_columns import KINDS, NONE, Columns, Lanes, PromptTokens, added, box, tokens
+from cachedoctor.report.html.request_table import HEADS, RequestTable
 from cachedoctor.report.html.reuse_chart import Speed, over_time
 from cachedoctor.report.html.timeline import draw
+from cachedoctor.report.report_view import ReportView
 from cachedoctor.report.text.text_safe import cut
-from cachedoctor.report.view import ReportView
 from cachedoctor.report.words import traffic_words
 from cachedoctor.report.words.measurements import measures
 from cachedoctor.report.words.numbers import capital, count, duration, number, percent, unknown_lengths
@@ -40,7 +40,7 @@ class Headline:
     """How recomputed and avoidable go together, where they differ."""
 
 
-def headline(view: ReportView, split: Tokens) -> Headline:
+def headline(view: ReportView, split: PromptTokens) -> Headline:
     """Say it in one sentence.
 
     Args:
@@ -106,7 +106,7 @@ def _saved(t: Totals) -> str:
     return f"{share} and {duration(t.avoidable_ms)}{of}."
 
 
-def _note(t: Totals, split: Tokens) -> str:
+def _note(t: Totals, split: PromptTokens) -> str:
     if not 0 < t.avoidable_tokens < split.recomputed:
         return ""
     return (
@@ -138,7 +138,7 @@ def _computed(t: Totals, spent: str) -> tuple[str, str]:
     return (number(t.processed_tokens), f"{known} · {rest}") if t.processed_tokens else ("unknown", rest)
 
 
-def _bar(split: Tokens) -> list[tuple[str, str, str, str, str]]:
+def _bar(split: PromptTokens) -> list[tuple[str, str, str, str, str]]:
     if not split.prompt:
         return []
     pieces, x = [], 0.0
@@ -158,11 +158,11 @@ _PATH = 44
 """Cells of a path at the head of the page."""
 
 
-def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
+def write(report: ShownReport, out: IO[bytes], look: Appearance) -> None:
     """Write the page."""
     report.requests.check()
     view = ReportView(report)
-    parts = _Parts(report)
+    parts = _RequestParts(report)
     page = html_page.render(
         report=report,
         title=", ".join(_short(html_findings.name(i.path)) for i in report.inputs[:2]) or "no input",
@@ -198,13 +198,13 @@ def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
     out.write(page.encode())
 
 
-class _Parts:
+class _RequestParts:
     """What one pass over the requests leaves behind, bounded whatever their number."""
 
     def __init__(self, report: Report) -> None:
         self.lanes = Lanes(report.sessions)
         self.columns = Columns(self.lanes)
-        self.table = Table(self.lanes)
+        self.table = RequestTable(self.lanes)
         self.speed = Speed()
         self.memory = CheckpointsChart()
         self.split = NONE

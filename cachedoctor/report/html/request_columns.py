@@ -82,7 +82,7 @@ class Lanes:
         return " ".join([*parts, f"slot {slot}"])
 
 
-class Tokens(NamedTuple):
+class PromptTokens(NamedTuple):
     """The prompt tokens of one request or of several."""
 
     reused: int
@@ -100,7 +100,7 @@ class Tokens(NamedTuple):
         return sum(self)
 
 
-NONE = Tokens(0, 0, 0, 0)
+NONE = PromptTokens(0, 0, 0, 0)
 
 KINDS: dict[str, str] = {
     "reused": "reused from the cache",
@@ -111,12 +111,12 @@ KINDS: dict[str, str] = {
 """Words for a legend."""
 
 
-def added(several: Iterable[Tokens]) -> Tokens:
+def added(several: Iterable[PromptTokens]) -> PromptTokens:
     """Add kind by kind."""
-    return Tokens(*(sum(kind) for kind in zip(NONE, *several, strict=True)))
+    return PromptTokens(*(sum(kind) for kind in zip(NONE, *several, strict=True)))
 
 
-def tokens(row: RequestRow) -> Tokens | None:
+def tokens(row: RequestRow) -> PromptTokens | None:
     """Split the prompt of a request; None where the log does not say how much was reused."""
     found = counted(row, children=True)
     if found is None:
@@ -124,10 +124,10 @@ def tokens(row: RequestRow) -> Tokens | None:
     processed = found.processed if found.processed is not None else found.prompt - found.cached
     if row.lost_tokens is not None:
         lost = min(row.lost_tokens, processed)
-        return Tokens(found.cached, lost, processed - lost, 0)
+        return PromptTokens(found.cached, lost, processed - lost, 0)
     if row.outcome == "cold":
-        return Tokens(found.cached, 0, processed, 0)
-    return Tokens(found.cached, 0, 0, processed)
+        return PromptTokens(found.cached, 0, processed, 0)
+    return PromptTokens(found.cached, 0, 0, processed)
 
 
 MOST_COLUMNS = 240
@@ -146,27 +146,27 @@ EVENTS = {
 
 
 @dataclass(slots=True)
-class Cell:
+class SlotCell:
     """What one slot did in a column."""
 
-    tokens: Tokens = NONE
+    tokens: PromptTokens = NONE
     unknown: int = 0
     """Requests whose reuse is unknown."""
 
 
 @dataclass(slots=True)
-class Column:
+class RequestColumn:
     """Consecutive requests."""
 
     first: RequestRow
     last: RequestRow
     count: int = 0
     restarts: int = 0
-    cells: dict[int, Cell] = field(default_factory=dict)
+    cells: dict[int, SlotCell] = field(default_factory=dict)
     events: dict[str, int] = field(default_factory=lambda: dict.fromkeys(EVENTS, 0))
 
     @property
-    def tokens(self) -> Tokens:
+    def tokens(self) -> PromptTokens:
         """Those of all slots."""
         return added(cell.tokens for cell in self.cells.values())
 
@@ -175,13 +175,13 @@ class Column:
         """Requests whose reuse is unknown."""
         return sum(cell.unknown for cell in self.cells.values())
 
-    def take(self, other: Column) -> None:
+    def take(self, other: RequestColumn) -> None:
         """Add the column that follows."""
         self.last = other.last
         self.count += other.count
         self.restarts += other.restarts
         for lane, cell in other.cells.items():
-            mine = self.cells.setdefault(lane, Cell())
+            mine = self.cells.setdefault(lane, SlotCell())
             mine.tokens, mine.unknown = added((mine.tokens, cell.tokens)), mine.unknown + cell.unknown
         for name, n in other.events.items():
             self.events[name] += n
@@ -194,7 +194,7 @@ class Columns:
         self.lanes = lanes
         self.width = 1
         """Requests in a column; the last one may hold fewer."""
-        self.all: list[Column] = []
+        self.all: list[RequestColumn] = []
         self.checkpoints_known = False
         """The log shows the checkpoints of at least one request."""
 
@@ -203,13 +203,13 @@ class Columns:
         if not self.all or self.all[-1].count >= self.width:
             if len(self.all) == MOST_COLUMNS:
                 self._fold()
-            self.all.append(Column(row, row))
+            self.all.append(RequestColumn(row, row))
         self.checkpoints_known |= row.checkpoints.tried is not None
         self.all[-1].take(self._column(row))
 
-    def _column(self, row: RequestRow) -> Column:
+    def _column(self, row: RequestRow) -> RequestColumn:
         split, marks = tokens(row), row.checkpoints
-        cell = Cell(NONE, 1) if split is None else Cell(split)
+        cell = SlotCell(NONE, 1) if split is None else SlotCell(split)
         events = {
             "created": marks.created or 0,
             "restored": marks.restored or 0,
@@ -218,7 +218,7 @@ class Columns:
             "loaded": int(row.restored_from_ram or False),
         }
         lane = min(self.lanes.of(row), TOGETHER)
-        return Column(row, row, 1, int(self.lanes.restarted(row)), {lane: cell}, events)
+        return RequestColumn(row, row, 1, int(self.lanes.restarted(row)), {lane: cell}, events)
 
     def _fold(self) -> None:
         for left, right in zip(self.all[::2], self.all[1::2], strict=True):

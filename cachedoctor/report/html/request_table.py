@@ -1,4 +1,4 @@
-"""The table of requests: all of them as data for the script, some as rows for whoever has none. Knows RequestRow."""
+"""The table of requests: all of them as data for the script, some as rows for whoever has none."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HEADS = (
 """Key, head, meaning. The script has the same columns."""
 
 
-class Row(msgspec.Struct, array_like=True, gc=False):
+class ScriptRow(msgspec.Struct, array_like=True, gc=False):
     """A request as the script reads it; unknown is None."""
 
     index: int
@@ -60,7 +60,7 @@ class Row(msgspec.Struct, array_like=True, gc=False):
     asked: str | None
 
 
-class Table:
+class RequestTable:
     """Takes requests in order; keeps those that lost most, when they are too many."""
 
     def __init__(self, lanes: Lanes) -> None:
@@ -68,7 +68,7 @@ class Table:
         self.total = 0
         self.timed = False
         self._paths: dict[str, int] = {}
-        self._kept: list[tuple[int, int, int, Row]] = []
+        self._kept: list[tuple[int, int, int, ScriptRow]] = []
         """What was lost, place in the log, place in the report (a stored one may hold a request twice), and the row."""
 
     def add(self, row: RequestRow) -> None:
@@ -85,12 +85,12 @@ class Table:
         else:
             heapq.heappush(self._kept, entry)
 
-    def _row(self, row: RequestRow) -> Row:
+    def _row(self, row: RequestRow) -> ScriptRow:
         split = tokens(row)
         known = split if split is not None and not split.unsure else None
         when = row.time or (None if row.uptime_ms is None else duration(row.uptime_ms))
         asked = hidden(" ".join(filter(None, (row.client, row.endpoint))))
-        return Row(
+        return ScriptRow(
             row.index, when and cut(when, 40), self.lanes.of(row), row.task, row.thread, row.turn, row.prompt_tokens,
             row.cached_tokens, known and known.recomputed, known and known.new, split.unsure if split else 0,
             None if row.prompt_ms is None else round(row.prompt_ms, 1), row.outcome,
@@ -115,7 +115,7 @@ class Table:
         found = {code for row in rows for code in row.codes}
         return embedded(
             {
-                "columns": Row.__struct_fields__,
+                "columns": ScriptRow.__struct_fields__,
                 "slots": [visible(name) for name in self.lanes.names],
                 "paths": [visible(path) for path in self._paths],
                 "names": {code: name for code, name in sorted(names.items()) if code in found},
@@ -130,7 +130,7 @@ def embedded(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _cells(row: Row, slots: list[str]) -> list[str]:
+def _cells(row: ScriptRow, slots: list[str]) -> list[str]:
     return [
         number(row.index), row.when or "unknown", slots[row.slot].removeprefix("slot "), number(row.task), _thread(row),
         _known(row.prompt), _known(row.reused), _known(row.recomputed), _known(row.new),
@@ -139,7 +139,7 @@ def _cells(row: Row, slots: list[str]) -> list[str]:
     ]  # fmt: skip
 
 
-def _thread(row: Row) -> str:
+def _thread(row: ScriptRow) -> str:
     if row.thread is None:
         return "unknown"
     return number(row.thread) if row.turn is None else f"{number(row.thread)} ({number(row.turn)})"

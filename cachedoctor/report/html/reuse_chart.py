@@ -182,7 +182,7 @@ class Drawing:
     new: str = ""
 
 
-class Series:
+class ChartSeries:
     """Takes the samples of one engine, or the batches of one rank, in the order of their lines."""
 
     def __init__(self) -> None:

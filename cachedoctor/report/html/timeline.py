@@ -1,13 +1,13 @@
 """The timeline: what every slot did, request by request, in the coordinates of its drawing.
 
-Knows columns of requests; the drawing itself is in templates/charts.svg.j2.
+Covers columns of requests; the drawing itself is in templates/charts.svg.j2.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cachedoctor.report.html.request_columns import EVENTS, KINDS, TOGETHER, Column, Columns, added, box, ticks
+from cachedoctor.report.html.request_columns import EVENTS, KINDS, TOGETHER, Columns, RequestColumn, added, box, ticks
 from cachedoctor.report.words.numbers import count, duration, number
 
 WIDTH = 1040
@@ -39,7 +39,7 @@ class Lane:
 
 
 @dataclass(slots=True)
-class Events:
+class TimelineRow:
     """One row of marks."""
 
     name: str
@@ -60,7 +60,7 @@ class Timeline:
     scale: float
     """Tokens at the top of a lane."""
     lanes: list[Lane]
-    events: list[Events]
+    events: list[TimelineRow]
     restarts: list[tuple[float, int]]
     n_restarts: int
     totals: list[tuple[float, float, str]]
@@ -115,12 +115,12 @@ def _busiest(columns: Columns) -> tuple[list[list[int]], list[int]]:
     return [[lane] for lane in sorted(order[:room], key=lambda lane: columns.lanes.places[lane])], order[room:]
 
 
-def _tallest(columns: list[Column], group: list[int]) -> int:
+def _tallest(columns: list[RequestColumn], group: list[int]) -> int:
     return max(sum(c.cells[lane].tokens.prompt for lane in group if lane in c.cells) for c in columns)
 
 
 def _lane(
-    columns: list[Column], group: list[int], name: str, top: float, height: float, scale: float, step: float
+    columns: list[RequestColumn], group: list[int], name: str, top: float, height: float, scale: float, step: float
 ) -> Lane:
     paths: dict[str, list[str]] = {kind: [] for kind in KINDS}
     unknown, base, wide = [], top + height, _bar(step)
@@ -143,7 +143,7 @@ def _bar(step: float) -> float:
 
 
 def _totals(
-    columns: list[Column], group: list[int], lane: Lane, step: float, scale: float
+    columns: list[RequestColumn], group: list[int], lane: Lane, step: float, scale: float
 ) -> list[tuple[float, float, str]]:
     if step < 34:
         return []
@@ -159,8 +159,8 @@ def _totals(
     return found
 
 
-def _events(columns: Columns, top: float, step: float) -> tuple[list[Events], float]:
-    rows: list[Events] = []
+def _events(columns: Columns, top: float, step: float) -> tuple[list[TimelineRow], float]:
+    rows: list[TimelineRow] = []
     for name, label in EVENTS.items():
         total = sum(c.events[name] for c in columns.all)
         if not total:
@@ -174,7 +174,7 @@ def _events(columns: Columns, top: float, step: float) -> tuple[list[Events], fl
             elif n:  # a column of many requests: how many marks says more than that there are some
                 tall = max((_ROW - 4) * n / many, 1.2)
                 marks.append(box(LEFT + i * step, y + (_ROW - 4) / 2 - tall, _bar(step), tall))
-        rows.append(Events(name, label, y, "".join(marks), total))
+        rows.append(TimelineRow(name, label, y, "".join(marks), total))
     return rows, top + len(rows) * _ROW
 
 
@@ -190,7 +190,7 @@ def _mark(name: str, x: float, y: float, s: float) -> str:
     return box(x - s, y - thin, 2 * s, 2 * thin) + box(x - thin, y - s, 2 * thin, 2 * s)
 
 
-def _axis(columns: list[Column], step: float) -> list[tuple[float, str, str]]:
+def _axis(columns: list[RequestColumn], step: float) -> list[tuple[float, str, str]]:
     """A label needs about 104 units of width."""
     every = max(1, -(-104 // int(max(step, 1))))
     found = []
@@ -200,7 +200,7 @@ def _axis(columns: list[Column], step: float) -> list[tuple[float, str, str]]:
     return found
 
 
-def when(column: Column) -> str:
+def when(column: RequestColumn) -> str:
     """Say when a column began, as far as the log says it."""
     row = column.first
     if row.time is not None:
@@ -208,7 +208,7 @@ def when(column: Column) -> str:
     return "" if row.uptime_ms is None else f"after {duration(row.uptime_ms)}"
 
 
-def words(column: Column, columns: Columns) -> str:
+def words(column: RequestColumn, columns: Columns) -> str:
     """Say everything of a column."""
     row, split = column.first, column.tokens
     if column.count == 1:

@@ -1,1 +1,1 @@
-"""Puts options of a server into the form of what starts it: pure functions. Knows options; knows no log, no finding."""
+"""Puts options of a server into the form of what starts it: pure functions."""

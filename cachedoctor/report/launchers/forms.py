@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from cachedoctor.knowledge import launchers, server_options
+from cachedoctor.knowledge import cmdline, server_options
 from cachedoctor.knowledge.engines import ENGINES
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.server_options import Name, Option
@@ -17,7 +17,7 @@ from cachedoctor.report.launchers.command_words import changed, given, image_at,
 _PLAIN_NAME = late(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,200}")
 
 
-class Asked(NamedTuple):
+class LaunchRequest(NamedTuple):
     """Options for one server."""
 
     changes: list[OptionChange]
@@ -55,7 +55,7 @@ class Divided(NamedTuple):
     options: list[OptionChange]
 
 
-def divided(asked: Asked) -> Divided:
+def divided(asked: LaunchRequest) -> Divided:
     """Write as many options as possible as variables, by the names that the builds have.
 
     A variable counts only where the command line does not have the option: what stands on a known one stays an option.
@@ -108,16 +108,16 @@ def _key_program_forms(change: OptionChange) -> str | None:
     return None if entry is None or change.remove or change.value is None else entry[0].key
 
 
-def ollama(asked: Asked) -> tuple[list[FixStep], list[str]]:
+def ollama(asked: LaunchRequest) -> tuple[list[FixStep], list[str]]:
     """(steps, what cannot be set there). A context is one request's in ollama, of all slots in llama-server."""
-    known = {key: change for change in asked.changes if (key := _key_program_forms(change)) in launchers.OLLAMA}
+    known = {key: change for change in asked.changes if (key := _key_program_forms(change)) in cmdline.OLLAMA}
     rest = [change for change in asked.changes if change not in known.values()]
     found = []
     for key, change in known.items():
         value = change.value or ""
         if key == "ctx_size" and "parallel" in known:
             value = str(int(value) // int(known["parallel"].value or 1))
-        found.append(OptionChange(launchers.OLLAMA[key], value))
+        found.append(OptionChange(cmdline.OLLAMA[key], value))
     parts = divided(asked._replace(changes=rest)) if asked.engine == "llama.cpp" else Divided({}, [], rest)
     found += [OptionChange(name, value) for name, value in parts.variables.items()]
     steps, notes = [], []
@@ -130,41 +130,41 @@ def ollama(asked: Asked) -> tuple[list[FixStep], list[str]]:
     return steps, [*notes, *([f"ollama has no setting for {_named(cannot)}"] if cannot else [])]
 
 
-def lm_studio(asked: Asked) -> tuple[list[FixStep], list[str]]:
+def lm_studio(asked: LaunchRequest) -> tuple[list[FixStep], list[str]]:
     """(steps, what cannot be set there)."""
-    known = {key: change for change in asked.changes if (key := _key_program_forms(change)) in launchers.LM_STUDIO}
+    known = {key: change for change in asked.changes if (key := _key_program_forms(change)) in cmdline.LM_STUDIO}
     if "parallel" in known:
         known.pop("ctx_size", None)  # how LM Studio divides its context among predictions is not documented
     rest = [change for change in asked.changes if change not in known.values() and not _divides(change, known)]
-    rows = [f"{launchers.LM_STUDIO[key]}: {change.value}" for key, change in known.items()]
+    rows = [f"{cmdline.LM_STUDIO[key]}: {change.value}" for key, change in known.items()]
     steps = []
     if rows:
         text = "in LM Studio, load the model with chosen load parameters, advanced settings shown"
         steps.append(FixStep("server", text, rows, "words"))
     fields = [change for change in rest if not change.variable and not change.remove]
     if fields:
-        steps.append(FixStep("server", launchers.LM_STUDIO_FIELD, option_rows(fields), "options"))
+        steps.append(FixStep("server", cmdline.LM_STUDIO_FIELD, option_rows(fields), "options"))
     cannot = [change for change in rest if change not in fields]
-    notes = [launchers.LM_STUDIO_OLD.format(options=_named(fields))] if fields else []
+    notes = [cmdline.LM_STUDIO_OLD.format(options=_named(fields))] if fields else []
     return steps, [*notes, *([f"LM Studio has no setting for {_named(cannot)}"] if cannot else [])]
 
 
-def jan(asked: Asked) -> tuple[list[FixStep], list[str]]:
+def jan(asked: LaunchRequest) -> tuple[list[FixStep], list[str]]:
     """(steps, what cannot be set there): what has no setting is a variable in the field for them."""
-    known = {key: change for change in asked.changes if (key := _key_program_forms(change)) in launchers.JAN}
+    known = {key: change for change in asked.changes if (key := _key_program_forms(change)) in cmdline.JAN}
     rest = [change for change in asked.changes if change not in known.values()]
-    rows = [f"{launchers.JAN[key]}: {change.value}" for key, change in known.items()]
+    rows = [f"{cmdline.JAN[key]}: {change.value}" for key, change in known.items()]
     parts = divided(asked._replace(changes=rest))
     if parts.variables:
         field = ";".join(f"{name}={value}" for name, value in parts.variables.items())
-        rows.append(f"{launchers.JAN_VARIABLES}: {field}")
-    steps = [FixStep("server", launchers.JAN_SETTINGS, rows, "words")] if rows else []
-    later = [change for key, change in known.items() if key in launchers.JAN_LATER]
+        rows.append(f"{cmdline.JAN_VARIABLES}: {field}")
+    steps = [FixStep("server", cmdline.JAN_SETTINGS, rows, "words")] if rows else []
+    later = [change for key, change in known.items() if key in cmdline.JAN_LATER]
     older = divided(asked._replace(changes=later)).variables
     notes = []
     if older:
         taken = ";".join(f"{name}={value}" for name, value in older.items())
-        notes.append(f"older versions of Jan take {taken} as {launchers.JAN_VARIABLES} instead")
+        notes.append(f"older versions of Jan take {taken} as {cmdline.JAN_VARIABLES} instead")
     cannot = [*parts.options, *(change for change in rest if change.name in parts.left_out)]
     return steps, [*notes, *([f"Jan has no setting for {_named(cannot)}"] if cannot else [])]
 
@@ -186,7 +186,7 @@ def one_command(line: str) -> str:
     return _ROW_ENDS.sub(" ", line.strip())
 
 
-def shell(asked: Asked) -> list[FixStep]:
+def shell(asked: LaunchRequest) -> list[FixStep]:
     """Write the command line that is known, or rows of variables and options for the one that is not."""
     if asked.line is not None:
         rows = changed(one_command(asked.line), asked.changes).split("\n")
@@ -204,7 +204,7 @@ def shell(asked: Asked) -> list[FixStep]:
     return steps
 
 
-def docker(asked: Asked) -> list[FixStep]:
+def docker(asked: LaunchRequest) -> list[FixStep]:
     """Write the ``docker run`` that is known, or variables for in front of the image and options for behind it."""
     if asked.line is not None and image_at(words(asked.line)) is not None:
         return [
@@ -224,7 +224,7 @@ def docker(asked: Asked) -> list[FixStep]:
     return steps
 
 
-def systemd(asked: Asked) -> list[FixStep]:
+def systemd(asked: LaunchRequest) -> list[FixStep]:
     """Write a drop-in with variables; with the whole command where that is known and an option has no variable."""
     parts = divided(asked)
     gone = [*parts.left_out, *(change.name for change in parts.options if change.remove)]
@@ -256,7 +256,7 @@ _BARE = late(r"[A-Za-z][A-Za-z0-9_.-]*")
 _WORDS = frozenset({"false", "n", "no", "null", "off", "on", "true", "y", "yes"})
 
 
-def compose(asked: Asked) -> list[FixStep]:
+def compose(asked: LaunchRequest) -> list[FixStep]:
     """Write variables of a service, and what to do then."""
     parts, service = divided(asked), asked.place
     where = f"compose.yaml, service {service} (its name in the log)" if service else "compose.yaml, at the service"
@@ -271,7 +271,7 @@ def compose(asked: Asked) -> list[FixStep]:
     return [*steps, FixStep("server", "then", [then])] if steps else []
 
 
-def kubernetes(asked: Asked) -> list[FixStep]:
+def kubernetes(asked: LaunchRequest) -> list[FixStep]:
     """Write variables and arguments of a container."""
     parts = divided(asked)
     where = f"the container that the log names {asked.place}" if asked.place else "the container of the server"
@@ -288,7 +288,7 @@ def kubernetes(asked: Asked) -> list[FixStep]:
     return [*steps, *_gone(parts, "env and args")]
 
 
-def llama_swap(asked: Asked) -> list[FixStep]:
+def llama_swap(asked: LaunchRequest) -> list[FixStep]:
     """Write variables of a model, which llama-swap gives to its command."""
     parts = divided(asked)
     steps = []
@@ -325,14 +325,14 @@ def quoted(text: str) -> str:
     return json.dumps(text)
 
 
-_FORMS: dict[Launcher, Callable[[Asked], list[FixStep]]] = {
+_FORMS: dict[Launcher, Callable[[LaunchRequest], list[FixStep]]] = {
     "shell": shell,
     "docker": docker,
     "systemd": systemd,
 }
 
 
-def form(asked: Asked, launcher: Launcher | None) -> tuple[list[FixStep], list[str]]:
+def form(asked: LaunchRequest, launcher: Launcher | None) -> tuple[list[FixStep], list[str]]:
     """(steps, what cannot be set there); what is started in a way that is not known is started from a shell."""
     if not asked.changes:
         return [], []
@@ -347,7 +347,7 @@ def form(asked: Asked, launcher: Launcher | None) -> tuple[list[FixStep], list[s
     return _FORMS[launcher or "shell"](asked), []
 
 
-def _yaml(asked: Asked, launcher: Literal["compose", "kubernetes", "llama-swap"]) -> list[FixStep]:
+def _yaml(asked: LaunchRequest, launcher: Literal["compose", "kubernetes", "llama-swap"]) -> list[FixStep]:
 
     if launcher == "compose":
         return compose(asked)

@@ -33,7 +33,7 @@ _IMAGES = (
 """Images that start a server by themselves, and what they start: the command holds arguments only."""
 
 
-class Command(NamedTuple):
+class StartCommand(NamedTuple):
     """What starts one server."""
 
     name: str
@@ -42,7 +42,7 @@ class Command(NamedTuple):
     """As a shell would start it."""
 
 
-def commands(text: str, launcher: Launcher) -> list[Command]:
+def commands(text: str, launcher: Launcher) -> list[StartCommand]:
     """Give the command of every server in a file; what starts no server is passed over.
 
     Raises:
@@ -51,13 +51,13 @@ def commands(text: str, launcher: Launcher) -> list[Command]:
     if launcher == "systemd":
         head, command, rest = unit_parts(text)
         given = [word.text for own in _SET_BY_UNIT.findall(head + rest) for word in words(own)]
-        return [Command("", _line(given, _in_a_row(command)))]
+        return [StartCommand("", _line(given, _in_a_row(command)))]
     if launcher == "shell":
         head, command, _ = script_parts(text)
         given = [word.text for own in _EXPORTED.findall(head) for word in words(own)[:1]]
-        return [Command("", _line(given, _AROUND.sub("", _in_a_row(command))))]
+        return [StartCommand("", _line(given, _AROUND.sub("", _in_a_row(command))))]
     found = ((name, _started(one, launcher)) for name, one in yaml_file.servers(text, launcher))
-    return [Command(name, line) for name, line in found if line is not None]
+    return [StartCommand(name, line) for name, line in found if line is not None]
 
 
 def _in_a_row(command: str) -> str:

@@ -10,7 +10,7 @@ from cachedoctor.knowledge.engines import PATTERN
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError, Launcher, OptionChange
 from cachedoctor.report.launchers.command_words import Word, changed, given, program_at, words
-from cachedoctor.report.launchers.forms import Asked, divided, quoted
+from cachedoctor.report.launchers.forms import LaunchRequest, divided, quoted
 
 _MOST = 1 << 20
 """Characters and nodes that all aliases of a file may stand for together."""
@@ -63,7 +63,7 @@ _UNREADABLE = (RecursionError, ValueError, LookupError, AttributeError, TypeErro
 _SERVER = late(rf"llama[-_.]?(?:cpp|server)|{PATTERN}", re.IGNORECASE)
 
 
-class Place(NamedTuple):
+class YamlServer(NamedTuple):
     """A server in a file."""
 
     name: str
@@ -119,7 +119,7 @@ def servers(text: str, launcher: Launcher) -> Iterator[tuple[str, dict[str, Any]
         yield place.name, _at(documents, place)
 
 
-def edited(text: str, launcher: Launcher, asked: Asked) -> str:
+def edited(text: str, launcher: Launcher, asked: LaunchRequest) -> str:
     """Write a file with other options of one of its servers.
 
     Raises:
@@ -146,7 +146,7 @@ def _loaded(text: str) -> list[Any]:
         raise CacheDoctorError(f"--file: is no sound YAML: {where}", "mend the file first") from None
 
 
-def _places(text: str, launcher: Launcher) -> Iterator[Place]:
+def _places(text: str, launcher: Launcher) -> Iterator[YamlServer]:
     module = yaml()
     _loaded(text)  # says what is wrong with it
     for number, node in enumerate(module.compose_all(text, Loader=module.SafeLoader)):
@@ -156,10 +156,10 @@ def _places(text: str, launcher: Launcher) -> Iterator[Place]:
             key = "services" if launcher == "compose" else "models"
             for name, child in _pairs(_child(node, key)):
                 if isinstance(child, module.MappingNode):
-                    yield Place(name.value, child, (number, key, name.value))
+                    yield YamlServer(name.value, child, (number, key, name.value))
 
 
-def _containers(node: Any, path: tuple[Any, ...], seen: set[int]) -> Iterator[Place]:
+def _containers(node: Any, path: tuple[Any, ...], seen: set[int]) -> Iterator[YamlServer]:
     """Every container below a node, however deep: pods, deployments, lists of them; what an alias names, once."""
     if id(node) in seen:
         return
@@ -169,7 +169,7 @@ def _containers(node: Any, path: tuple[Any, ...], seen: set[int]) -> Iterator[Pl
             for at, one in enumerate(child.value):
                 if one.id == "mapping":
                     name = _child(one, "name")
-                    yield Place(str(name.value) if name is not None else "", one, (*path, "containers", at))
+                    yield YamlServer(str(name.value) if name is not None else "", one, (*path, "containers", at))
         else:
             yield from _containers(child, (*path, key.value), seen)
     if node is not None and node.id == "sequence":
@@ -185,7 +185,7 @@ def _child(node: Any, key: str) -> Any:
     return next((child for name, child in _pairs(node) if name.value == key), None)
 
 
-def _the_one(places: list[Place], name: str | None) -> Place:
+def _the_one(places: list[YamlServer], name: str | None) -> YamlServer:
     named = [place for place in places if name is not None and place.name == name]
     likely = [place for place in places if _SERVER.search(_begin(place.node))]
     for found in (named, likely, places):
@@ -217,7 +217,7 @@ _KEYS: dict[Launcher, tuple[tuple[str, ...], str]] = {
 """Keys of the command, the one that takes what is new first, and of the environment."""
 
 
-def _cuts(text: str, place: Place, launcher: Launcher, asked: Asked) -> Iterator[Cut]:
+def _cuts(text: str, place: YamlServer, launcher: Launcher, asked: LaunchRequest) -> Iterator[Cut]:
     """What to write anew: options where they stand, new ones as variables where the builds have them."""
     commands, environment = _KEYS[launcher]
     nodes = [node for key in commands if (node := _child(place.node, key)) is not None]
@@ -240,7 +240,7 @@ def _cuts(text: str, place: Place, launcher: Launcher, asked: Asked) -> Iterator
     yield from _environment(text, place.node, environment, launcher, parts.variables, parts.left_out)
 
 
-def _own(text: str, place: Place, launcher: Launcher) -> None:
+def _own(text: str, place: YamlServer, launcher: Launcher) -> None:
     """Refuse a server whose command or environment is merged in by ``<<``, which what is written would hide, or twice.
 
     Raises:
@@ -258,7 +258,7 @@ def _own(text: str, place: Place, launcher: Launcher) -> None:
             raise CacheDoctorError(f"--file: {key} of the server is no command", "mend the file first")
 
 
-def _at(documents: list[Any], place: Place) -> dict[str, Any]:
+def _at(documents: list[Any], place: YamlServer) -> dict[str, Any]:
     """The mapping of a server in what was loaded."""
     found: Any = documents
     try:
@@ -483,7 +483,7 @@ def _new_items(text: str, node: Any, rows: list[str]) -> Cut:
     return Cut(at, at, block if text[at - 1] == "\n" else "\n" + block.rstrip("\n"))
 
 
-def _prove(old: str, new: str, place: Place, launcher: Launcher) -> None:
+def _prove(old: str, new: str, place: YamlServer, launcher: Launcher) -> None:
     """Hold the new text against the old one: nothing but command and environment of the one server may differ."""
     commands, environment = _KEYS[launcher]
     sides = [_loaded(text) for text in (old, new)]

@@ -1,4 +1,4 @@
-"""What passes a proxy as rows for a screen of any size: a row for each conversation. Knows PassingView."""
+"""What passes a proxy as rows for a screen of any size: a row for each conversation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from cachedoctor.model.view import ConversationView, PassingView
-from cachedoctor.report.live.screen import Rows, Screenful
+from cachedoctor.report.live.screen import Screenful, ScreenRows
 from cachedoctor.report.text.concise import tokens
 from cachedoctor.report.words.numbers import count, number, percent
 
@@ -35,7 +35,7 @@ def draw(
     view: PassingView, width: int, height: int, ascii_only: bool = False, chosen: Screenful | None = None
 ) -> list[Text]:
     """Give at most ``height`` rows of at most ``width`` cells."""
-    page = Rows(width, height, ascii_only)
+    page = ScreenRows(width, height, ascii_only)
     chosen = chosen or Screenful()
     if chosen.helps:
         for key, words in (("cachedoctor watch", ""), *_HELP):
@@ -63,14 +63,14 @@ def draw(
 
 def summary(view: PassingView, width: int, ascii_only: bool = False) -> list[Text]:
     """Give all conversations, for the end."""
-    page = Rows(width, len(view.conversations) + 8, ascii_only)
+    page = ScreenRows(width, len(view.conversations) + 8, ascii_only)
     _head(page, view)
     page.gap()
     _table(page, view.conversations, None, page.left)
     return page.taken
 
 
-def _head(page: Rows, view: PassingView) -> None:
+def _head(page: ScreenRows, view: PassingView) -> None:
     seen = count(view.requests, "request")
     name = page.visible(view.path)
     room = page.width - len("cachedoctor  ") - len(seen) - 1
@@ -89,7 +89,7 @@ def _head(page: Rows, view: PassingView) -> None:
         page.keyed("trouble", ", ".join(part for part in (failed, unread) if part))
 
 
-def _table(page: Rows, rows: list[ConversationView], first: int | None, room: int) -> None:
+def _table(page: ScreenRows, rows: list[ConversationView], first: int | None, room: int) -> None:
     """One row for each conversation; of too many, those around the chosen one."""
     if room < 1:
         return
@@ -113,7 +113,7 @@ def _table(page: Rows, rows: list[ConversationView], first: int | None, room: in
         page.row((f"and {count(len(rows) - len(shown), 'other conversation')}", "dim"))
 
 
-def _cells(page: Rows, name: str, requests: str, prompt: str, reused: str, again: str) -> str:
+def _cells(page: ScreenRows, name: str, requests: str, prompt: str, reused: str, again: str) -> str:
     if page.width < _WIDE:
         return f"{name:<5} {again:>9}  "
     return f"{name:<5}{requests:>8} {prompt:>9} {reused:>9} {again:>9}  "

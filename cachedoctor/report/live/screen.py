@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from cachedoctor.knowledge.engines import BOTH
-from cachedoctor.model import CacheSample, Finding, MeasuredView, PrefillBatch, ServerView, Session, SlotView, View
+from cachedoctor.model import CacheSample, Finding, LiveView, MeasuredView, PrefillBatch, ServerView, Session, SlotView
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.text.concise import cost, lost, outcome, tokens
 from cachedoctor.report.text.header import describe, traffic
@@ -82,7 +82,7 @@ _HELP = (
 )
 
 
-class Rows:
+class ScreenRows:
     """Takes rows of at most ``width`` cells until ``height`` are full."""
 
     def __init__(self, width: int, height: int, ascii_only: bool) -> None:
@@ -139,10 +139,10 @@ _AS_IT_BEGINS = Screenful()
 
 
 def draw(
-    view: View, width: int, height: int, ascii_only: bool = False, chosen: Screenful = _AS_IT_BEGINS
+    view: LiveView, width: int, height: int, ascii_only: bool = False, chosen: Screenful = _AS_IT_BEGINS
 ) -> list[Text]:
     """Give at most ``height`` rows of at most ``width`` cells."""
-    page = Rows(width, height, ascii_only)
+    page = ScreenRows(width, height, ascii_only)
     if chosen.helps:
         return _help(page)
     tall = height >= _TALL
@@ -166,7 +166,7 @@ def draw(
     return page.taken
 
 
-def _help(page: Rows) -> list[Text]:
+def _help(page: ScreenRows) -> list[Text]:
     """Say what the rows of the view and its keys are."""
     last, page.left = page.left > 1, page.left - 1
     page.row(("cachedoctor watch", "bold"))
@@ -180,7 +180,7 @@ def _help(page: Rows) -> list[Text]:
     return page.taken
 
 
-def _title(page: Rows, view: View) -> None:
+def _title(page: ScreenRows, view: LiveView) -> None:
     info = view.info
     read = count(info.lines, "line")
     name = page.visible("standard input" if info.path == "-" else info.path[-4 * page.width :])
@@ -189,7 +189,7 @@ def _title(page: Rows, view: View) -> None:
     page.row(("cachedoctor ", "bold"), f"{shown:<{max(room, 0)}}", "  ", (read, "dim"))
 
 
-def _head(page: Rows, view: View, tall: bool) -> None:
+def _head(page: ScreenRows, view: LiveView, tall: bool) -> None:
     sessions = [server.session for server in view.servers] + [server.session for server in view.measured]
     if not sessions:
         page.keyed("server", "no line of a server recognised yet" if view.info.lines else "waiting for the first line")
@@ -216,7 +216,7 @@ def _name(session: Session) -> str:
     return sanitize.mask(session).origin or f"server {session.index + 1}"
 
 
-def _measured(page: Rows, view: View, room: int) -> None:
+def _measured(page: ScreenRows, view: LiveView, room: int) -> None:
     """One row for each engine: what its last line says."""
     several = len(view.measured) + len(view.servers) > 1
     found = [(server, row) for server in view.measured for row in measured_rows(server)]
@@ -230,7 +230,7 @@ def _measured(page: Rows, view: View, room: int) -> None:
 # ---- slots
 
 
-def _slots(page: Rows, slots: list[tuple[ServerView, SlotView]], room: int, headed: bool, several: bool) -> None:
+def _slots(page: ScreenRows, slots: list[tuple[ServerView, SlotView]], room: int, headed: bool, several: bool) -> None:
     """One row for each slot; of too many, those that compute come first."""
     room -= headed
     if not slots or room < 1:
@@ -267,7 +267,7 @@ def _common(names: set[str]) -> str:
     return first[:same] if len(names) > 1 else ""
 
 
-def _slot(page: Rows, name: str, slot: SlotView) -> None:
+def _slot(page: ScreenRows, name: str, slot: SlotView) -> None:
     request = slot.request or (slot.last.request if slot.last is not None else None)
     prompt, reused = ("", "") if request is None else (tokens(request.prompt_tokens), tokens(request.cached_tokens))
     words, style = _ended(slot) if slot.request is None else (_progress(slot), "")
@@ -301,7 +301,7 @@ def _ended(slot: SlotView) -> tuple[str, str]:
 
 
 def _cells(
-    page: Rows, server: str, cells: tuple[str, ...], styles: tuple[str, str, str], last: tuple[str, str]
+    page: ScreenRows, server: str, cells: tuple[str, ...], styles: tuple[str, str, str], last: tuple[str, str]
 ) -> None:
     """Write a row of the table, what there is room for.
 
@@ -328,7 +328,7 @@ def _cells(
 # ---- findings
 
 
-def _findings(page: Rows, findings: list[Finding], first: int = 0) -> None:
+def _findings(page: ScreenRows, findings: list[Finding], first: int = 0) -> None:
     """The costliest first: what, how much, the fix; of too many, the fixes and then the cheapest are left out.
 
     ``first``: the one to begin with, whose fix is shown whole as long as there is room.
@@ -360,7 +360,7 @@ def _findings(page: Rows, findings: list[Finding], first: int = 0) -> None:
             page.row(f"  {found.kind}: ", (found.text.split("\n")[0], "green")) if found else page.gap()
 
 
-def _fix_whole(page: Rows, finding: Finding, most: int) -> None:
+def _fix_whole(page: ScreenRows, finding: Finding, most: int) -> None:
     """Write what to do first, with its commands, in ``most`` rows; commands are not broken."""
     found = do_now.of_finding(finding)
     if found is None:

@@ -1,7 +1,4 @@
-"""One finding as Markdown: claim, cost, evidence, the requests, what it is not, fix; and how to see it again.
-
-Knows findings and rows of requests. Knows no prompt: its text is withheld.
-"""
+"""One finding as Markdown: claim, cost, evidence, the requests, what it is not, fix; and how to see it again."""
 
 from __future__ import annotations
 
@@ -13,8 +10,8 @@ from cachedoctor.model import Finding, RequestRow
 from cachedoctor.redaction import sanitize
 from cachedoctor.redaction.secrets import hidden
 from cachedoctor.report.markdown.markdown_safe import code, details, fenced, prose, table
+from cachedoctor.report.report_view import FindingView
 from cachedoctor.report.text.text_safe import cut
-from cachedoctor.report.view import FindingView
 from cachedoctor.report.words.do_now import DoNow
 from cachedoctor.report.words.numbers import capital, count
 

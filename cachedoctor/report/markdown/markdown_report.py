@@ -8,10 +8,10 @@ from typing import IO
 from cachedoctor.model import Finding, Report, RequestRow, Session
 from cachedoctor.redaction.sanitize import ShownReport
 from cachedoctor.redaction.secrets import hidden
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
 from cachedoctor.report.markdown.markdown_finding import reproduce, show
 from cachedoctor.report.markdown.markdown_safe import cell, code, details, fenced, prose, table
-from cachedoctor.report.view import FindingView, ReportView
+from cachedoctor.report.report_view import FindingView, ReportView
 from cachedoctor.report.words import traffic_words
 from cachedoctor.report.words.measurements import grid, largest, measures, said
 from cachedoctor.report.words.numbers import computed, count, duration, number, percent, unknown_lengths
@@ -60,7 +60,7 @@ _TROUBLE = {traffic_words.LLAMA: "recomputes prompts"}
 """What findings of an engine are about, if not about its cache at large."""
 
 
-def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
+def write(report: ShownReport, out: IO[bytes], look: Appearance) -> None:
     """Write the report; parts are separated by an empty line."""
     out.write(look.encode("\n\n".join(_parts(ReportView(report), look.pages)) + "\n"))
 

@@ -1,7 +1,7 @@
 """Text that GitHub renders as it is written: no markup, no mention, no link comes out of it.
 
 Escapes do not help against mentions, issue numbers and bare addresses, which GitHub looks for in the rendered text. So
-whatever is not a plain word becomes code. Knows Markdown as GitHub has it; knows no report.
+whatever is not a plain word becomes code.
 """
 
 from __future__ import annotations

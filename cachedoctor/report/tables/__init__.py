@@ -1,4 +1,1 @@
-"""Tables: parquet, csv and ndjson files, and sums over them. The only room that imports polars, which is optional.
-
-Knows columns and the structs of the model; knows no log and no rule.
-"""
+"""Tables: parquet, csv and ndjson files, and sums over them. The only room that imports polars, which is optional."""

@@ -1,6 +1,6 @@
 """The columns of every table, with their units: what ``analyze -o requests.csv`` writes, and what docs/tables.md says.
 
-Knows names, kinds and units. Imports no polars, so that the command line can ask for the endings.
+Imports no polars, so that the command line can ask for the endings.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Ending = Literal["parquet", "csv", "ndjson"]
 ENDINGS: tuple[Ending, ...] = ("parquet", "csv", "ndjson")
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """One column of a table; what is unknown is null, never 0."""
 
     name: str
@@ -23,23 +23,23 @@ class Column(NamedTuple):
     words: str
 
 
-class Table(NamedTuple):
+class ColumnTable(NamedTuple):
     """A table and the version of its columns; within a version columns are only added."""
 
     name: str
     schema: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
 
 
-def _columns(text: str) -> tuple[Column, ...]:
+def _columns(text: str) -> tuple[TableColumn, ...]:
     rows = [[cell.strip() for cell in line.split("|")] for line in text.strip().split("\n")]
     kinds: dict[str, Kind] = {
         "integer": "integer", "number": "number", "text": "text", "flag": "flag", "names": "names", "spans": "spans",
     }  # fmt: skip
-    return tuple(Column(name, kinds[kind], unit, words) for name, kind, unit, words in rows)
+    return tuple(TableColumn(name, kinds[kind], unit, words) for name, kind, unit, words in rows)
 
 
-REQUESTS = Table(
+REQUESTS = ColumnTable(
     "requests",
     "cachedoctor.requests/1",
     _columns("""
@@ -103,7 +103,7 @@ client_name | text | | the client, by the surest of these; salts and system prom
 )
 """One row per request: ``model.RequestRow``, with what is known of its session."""
 
-EVENTS = Table(
+EVENTS = ColumnTable(
     "events",
     "cachedoctor.events/1",
     _columns("""
@@ -133,7 +133,7 @@ model | text | | name of the model, as the log has it
 memory | text | | attention, swa, hybrid or recurrent
 """
 
-SAMPLES = Table(
+SAMPLES = ColumnTable(
     "samples",
     "cachedoctor.samples/1",
     _columns(
@@ -161,7 +161,7 @@ answered | integer | requests | answered since the sample before, by all engines
 )
 """One row per statistics line of vLLM: ``model.CacheSample``."""
 
-BATCHES = Table(
+BATCHES = ColumnTable(
     "batches",
     "cachedoctor.batches/1",
     _columns(
@@ -184,7 +184,7 @@ whole | flag | | it holds exactly one request from begin to end: its prompt is n
 )
 """One row per prefill batch of SGLang: ``model.PrefillBatch``."""
 
-TABLES: dict[str, Table] = {table.name: table for table in (REQUESTS, SAMPLES, BATCHES, EVENTS)}
+TABLES: dict[str, ColumnTable] = {table.name: table for table in (REQUESTS, SAMPLES, BATCHES, EVENTS)}
 
 _BUILD = """
 engine | text | | llama.cpp, vllm, sglang ...
@@ -196,7 +196,7 @@ model | text | | name or file of the model, as the log has it
 memory | text | | attention, swa, hybrid or recurrent
 """
 
-FINDINGS = Table(
+FINDINGS = ColumnTable(
     "findings",
     "cachedoctor.findings/1",
     _columns(
@@ -226,7 +226,7 @@ json | text | JSON | the whole finding, as the JSON report has it
 )
 """One row per finding of a log: ``model.Finding``."""
 
-SESSIONS = Table(
+SESSIONS = ColumnTable(
     "sessions",
     "cachedoctor.sessions/1",
     _columns(
@@ -248,7 +248,7 @@ json | text | JSON | the whole session, with its settings, as the JSON report ha
 )
 """One row per run of a server: ``model.Session``."""
 
-UNSEEN = Table(
+UNSEEN = ColumnTable(
     "not_evaluated",
     "cachedoctor.not_evaluated/1",
     _columns("""
@@ -261,7 +261,7 @@ enable | text | | what would make it possible
 )
 """One row per rule that a log could not have shown: ``model.NotEvaluated``."""
 
-FILES = Table(
+FILES = ColumnTable(
     "files",
     "cachedoctor.files/1",
     _columns("""
@@ -284,7 +284,7 @@ report | text | | page of the log, from the folder of the result
 )
 """One row per file, whatever became of it."""
 
-FLEET: dict[str, Table] = {
+FLEET: dict[str, ColumnTable] = {
     table.name: table for table in (REQUESTS, FINDINGS, SESSIONS, FILES, UNSEEN, SAMPLES, BATCHES)
 }
 """What ``fleet`` writes: a folder each, a file for each log."""

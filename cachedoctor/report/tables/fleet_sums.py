@@ -1,7 +1,6 @@
 """Sums over the tables of a fleet, read as a stream, some files at a time: memory grows with logs, not with requests.
 
-Sums are whole numbers (tokens, nanoseconds), so that they are those of the reports. Knows polars and the columns. Knows
-nothing of how a table came about.
+Sums are whole numbers (tokens, nanoseconds), so that they are those of the reports.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cachedoctor.knowledge import builds
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.stats import FleetCause, FleetCauseGroup, FleetFile, FleetGroup, FleetLog, FleetPage, FleetSums
-from cachedoctor.report.tables.columns import FILES, FINDINGS, REQUESTS, SESSIONS, Table
+from cachedoctor.report.tables.columns import FILES, FINDINGS, REQUESTS, SESSIONS, ColumnTable
 from cachedoctor.report.tables.table_writer import schema_of
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ _BUILD = ("engine", "version", "build", "build_min", "build_max")
 _AMISS_STATUS = ("cut", "failed")
 
 
-def _scan(paths: Sequence[str], table: Table) -> Iterator[pl.LazyFrame]:
+def _scan(paths: Sequence[str], table: ColumnTable) -> Iterator[pl.LazyFrame]:
     """Yield the rows of the files of a table, some files at a time, each row with the ``part`` that it is from."""
     import polars as pl
 
@@ -44,13 +43,13 @@ def _scan(paths: Sequence[str], table: Table) -> Iterator[pl.LazyFrame]:
         yield found
 
 
-def rows_of(paths: Sequence[str], table: Table) -> Iterator[dict[str, Any]]:
+def rows_of(paths: Sequence[str], table: ColumnTable) -> Iterator[dict[str, Any]]:
     """Yield the rows of small tables."""
     yield from _collected(paths, table, lambda frame: frame.drop("_file"))
 
 
 def _collected(
-    paths: Sequence[str], table: Table, query: Callable[[pl.LazyFrame], pl.LazyFrame]
+    paths: Sequence[str], table: ColumnTable, query: Callable[[pl.LazyFrame], pl.LazyFrame]
 ) -> Iterator[dict[str, Any]]:
     """Ask ``query`` of some files at a time; rows of one group from two of them stand side by side.
 
@@ -97,7 +96,9 @@ def page(version: str, tables: dict[str, list[str]]) -> FleetPage:
     )  # fmt: skip
 
 
-def _grouped(paths: Sequence[str], table: Table, query: Callable[[pl.LazyFrame], pl.LazyFrame]) -> list[dict[str, Any]]:
+def _grouped(
+    paths: Sequence[str], table: ColumnTable, query: Callable[[pl.LazyFrame], pl.LazyFrame]
+) -> list[dict[str, Any]]:
     return list(_collected(paths, table, query))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from cachedoctor.model import RequestRow, Session
-from cachedoctor.report.tables.columns import REQUESTS, Table
+from cachedoctor.report.tables.columns import REQUESTS, ColumnTable
 
 _REQUEST_ROWS_SESSION = (
     "origin",
@@ -66,7 +66,7 @@ _SAMPLE_ROWS_SESSION = ("origin", "version", "model", "memory")
 class Measurements:
     """Counts sessions on from one report to the next, so that one table can hold several."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: ColumnTable) -> None:
         self._names = [column.name for column in table.columns]
         self._sessions = 0
 

@@ -1,8 +1,7 @@
 """Sums over tables of requests in parquet, group by group, read as a stream.
 
 Takes 262,144 rows at a time. Sums are whole numbers (tokens, nanoseconds), so that they are exactly the totals of the
-reports; quantiles count values in classes 1 % wide, because exact ones hold every value in memory. Knows polars and
-the columns of requests. Knows nothing of how a table came about.
+reports; quantiles count values in classes 1 % wide, because exact ones hold every value in memory.
 """
 
 from __future__ import annotations

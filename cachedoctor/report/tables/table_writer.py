@@ -13,7 +13,7 @@ import msgspec
 
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.report.tables.columns import Column, Ending, Kind, Table
+from cachedoctor.report.tables.columns import ColumnTable, Ending, Kind, TableColumn
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -42,7 +42,7 @@ _JOINERS = late("[\u034f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 """Not drawn, though Unicode counts them as printable."""
 
 
-def csv_lines(table: Table, rows: Iterable[bytes]) -> Iterator[bytes]:
+def csv_lines(table: ColumnTable, rows: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the header and a line per row, each a JSON object that has all columns."""
     decode = msgspec.json.Decoder(dict[str, Any]).decode
     yield ",".join(column.name for column in table.columns).encode() + b"\n"
@@ -51,7 +51,7 @@ def csv_lines(table: Table, rows: Iterable[bytes]) -> Iterator[bytes]:
         yield ",".join([_cell(column, values[column.name]) for column in table.columns]).encode() + b"\n"
 
 
-def _cell(column: Column, value: Any) -> str:
+def _cell(column: TableColumn, value: Any) -> str:
     """Write a value; what is unknown is empty, and an empty text is two quotes."""
     if value is None:
         return ""
@@ -92,7 +92,7 @@ _GROUP = 1 << 14
 """Rows of a row group in parquet."""
 
 
-def schema_of(table: Table) -> pl.Schema:
+def schema_of(table: ColumnTable) -> pl.Schema:
     """Return the types of the columns."""
     import polars as pl
 
@@ -107,7 +107,7 @@ def schema_of(table: Table) -> pl.Schema:
     return pl.Schema({column.name: types[column.kind] for column in table.columns})
 
 
-def fits(table: Table, data: bytes) -> bool:
+def fits(table: ColumnTable, data: bytes) -> bool:
     """Whether these bytes are a table in parquet whose columns have the types of ``table``, as far as it has them."""
     import polars as pl
 
@@ -132,7 +132,7 @@ def texts(data: bytes, column: str, most: int) -> list[str | None]:
         return []
 
 
-def write(table: Table, rows: Iterable[bytes], out: IO[bytes], ending: Ending) -> None:
+def write(table: ColumnTable, rows: Iterable[bytes], out: IO[bytes], ending: Ending) -> None:
     """Write ``rows``, JSON objects that have all columns in their order; memory does not grow with their number.
 
     Raises:
@@ -148,7 +148,7 @@ def write(table: Table, rows: Iterable[bytes], out: IO[bytes], ending: Ending) -
         _write_parquet(table, rows, out)
 
 
-def _batches(table: Table, rows: Iterable[bytes]) -> Iterator[pl.DataFrame]:
+def _batches(table: ColumnTable, rows: Iterable[bytes]) -> Iterator[pl.DataFrame]:
     """Yield the rows as frames, at least an empty one."""
     import polars as pl
 
@@ -160,7 +160,7 @@ def _batches(table: Table, rows: Iterable[bytes]) -> Iterator[pl.DataFrame]:
         yield pl.DataFrame(schema=schema)
 
 
-def _write_parquet(table: Table, rows: Iterable[bytes], out: IO[bytes]) -> None:
+def _write_parquet(table: ColumnTable, rows: Iterable[bytes], out: IO[bytes]) -> None:
     """Write in a thread: polars hears of no signal, and the rows may be a log that is being read."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -222,7 +222,7 @@ def _hand_over(feed: Queue[pl.DataFrame | None], batch: pl.DataFrame | None, wri
         return
 
 
-def _meanings(table: Table) -> str:
+def _meanings(table: ColumnTable) -> str:
     """What the columns of the file mean, for who opens it without this program."""
     columns = {c.name: {"unit": c.unit or None, "description": c.words} for c in table.columns}
     return msgspec.json.encode({"schema": table.schema, "columns": columns}).decode()

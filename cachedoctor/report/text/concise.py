@@ -8,11 +8,11 @@ from typing import IO
 from cachedoctor.model import Finding, InputInfo, Judged, Request
 from cachedoctor.redaction import sanitize
 from cachedoctor.redaction.sanitize import ShownReport
-from cachedoctor.report.base import Look
-from cachedoctor.report.text.page import Page
+from cachedoctor.report.base import Appearance
+from cachedoctor.report.report_view import FindingView, ReportView
+from cachedoctor.report.text.page import TextPage
 from cachedoctor.report.text.proof import location
 from cachedoctor.report.text.text_finding import heading
-from cachedoctor.report.view import FindingView, ReportView
 from cachedoctor.report.words.do_now import of_finding
 from cachedoctor.report.words.numbers import count, duration, first_sentence, number
 
@@ -61,13 +61,13 @@ def fix(finding: Finding) -> str:
     return finding.remedies[0].text.split("\n")[0] if finding.remedies else ""
 
 
-def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
+def write(report: ShownReport, out: IO[bytes], look: Appearance) -> None:
     """Write a line for each finding, the costliest first."""
     for one in ReportView(report).findings:
         out.write(_line(one, report.inputs, look))
 
 
-def line(finding: Finding, look: Look) -> bytes:
+def line(finding: Finding, look: Appearance) -> bytes:
     """Return the line of one finding of a request, with its end, as live output writes it.
 
     It names its server wherever the wrapper does: nobody knows yet whether others will follow.
@@ -76,13 +76,13 @@ def line(finding: Finding, look: Look) -> bytes:
     return _line(FindingView(shown, place=shown.origin or ""), [], look)
 
 
-def _line(one: FindingView, inputs: list[InputInfo], look: Look) -> bytes:
+def _line(one: FindingView, inputs: list[InputInfo], look: Appearance) -> bytes:
     finding = one.finding
     where, claim = _place(finding, inputs)
     cost = "" if finding.cost.ms is None else f"{duration(finding.cost.ms)}, "
     cost = f"{one.place}, {cost}" if one.place else cost
     text = io.StringIO()
-    page = Page(text, look.width, look.color, look.ascii_only)
+    page = TextPage(text, look.width, look.color, look.ascii_only)
     fix = of_finding(finding)
     do = "" if fix is None else f"; {fix.kind}: {fix.commands[0] if fix.commands else first_sentence(fix.text)}"
     words = f" {finding.name}: {claim} ({cost}confidence {finding.confidence}){do}"

@@ -1,4 +1,4 @@
-"""The difference of two prompts as text, in the manner of git-delta. Knows PromptDiff and Page only."""
+"""The difference of two prompts as text, in the manner of git-delta."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from cachedoctor.model import Advice, Edit, Excerpt, First, KnownClient, PromptDiff, RequestSetting, Side
 from cachedoctor.redaction import sanitize
-from cachedoctor.report.text.page import COMMAND, NEW, OLD, WARNING, Page, Part
+from cachedoctor.report.text.page import COMMAND, NEW, OLD, WARNING, Part, TextPage
 from cachedoctor.report.text.text_safe import take, visible
 from cachedoctor.report.words.numbers import number, percent
 
@@ -29,7 +29,7 @@ _MEMORY = {
 def render(diff: PromptDiff, out: TextIO, width: int = 80, *, color: bool = False, ascii_only: bool = False) -> None:
     """Write ``diff``: the first difference, what it is, what it costs, what to do."""
     diff = sanitize.mask(diff)
-    page = Page(out, width, color, ascii_only)
+    page = TextPage(out, width, color, ascii_only)
     about = "" if diff.exact else "about "
     page.row(("a  ", OLD), f"{diff.a.path} ({diff.a.kind}, {about}{number(diff.a.tokens)} tokens)")
     page.row(("b  ", NEW), f"{diff.b.path} ({diff.b.kind}, {about}{number(diff.b.tokens)} tokens)")
@@ -44,7 +44,7 @@ def render(diff: PromptDiff, out: TextIO, width: int = 80, *, color: bool = Fals
     _alone(page, diff.alone, about)
 
 
-def what_mends(page: Page, client: KnownClient | None, advices: Sequence[Advice]) -> None:
+def what_mends(page: TextPage, client: KnownClient | None, advices: Sequence[Advice]) -> None:
     """Write who is known to send such a difference, and what to do."""
     if client is not None:
         page.prose(["  = ", ("client: ", "bold")], f"{client.title} {client.writes}", 4)
@@ -54,7 +54,7 @@ def what_mends(page: Page, client: KnownClient | None, advices: Sequence[Advice]
             page.row("      ", (command, COMMAND))
 
 
-def _difference(page: Page, diff: PromptDiff, first: First, about: str) -> None:
+def _difference(page: TextPage, diff: PromptDiff, first: First, about: str) -> None:
     _first(page, diff, first, about)
     if diff.excerpt is not None:
         _excerpt(page, diff.excerpt)
@@ -73,14 +73,14 @@ def _difference(page: Page, diff: PromptDiff, first: First, about: str) -> None:
         page.prose(["  = ", ("note: ", "bold")], _approximate(diff), 4)
 
 
-def _settings(page: Page, settings: list[RequestSetting]) -> None:
+def _settings(page: TextPage, settings: list[RequestSetting]) -> None:
     """What else of the requests is not the same."""
     for setting in settings:
         sides = f"{setting.a or '(none)'} and {setting.b or '(none)'}"
         page.prose(["  = ", ("also: ", "bold")], f"{setting.place} differs ({sides}): {setting.words}", 4)
 
 
-def _alone(page: Page, alone: list[Side], about: str) -> None:
+def _alone(page: TextPage, alone: list[Side], about: str) -> None:
     """The prompts that were compared with none."""
     if not alone:
         return
@@ -100,7 +100,7 @@ def _approximate(diff: PromptDiff) -> str:
     return "the request bodies were compared without the model's chat template; --template or a GGUF makes counts exact"
 
 
-def _first(page: Page, diff: PromptDiff, first: First, about: str) -> None:
+def _first(page: TextPage, diff: PromptDiff, first: First, about: str) -> None:
     share = percent(diff.common_prefix_tokens, diff.b.tokens) if diff.b.tokens else ""
     head: list[Part] = [(first.kind, WARNING), f" ({first.field}): " if first.field else ": "]
     page.prose(head, diff.explanation, 2, "bold")
@@ -110,7 +110,7 @@ def _first(page: Page, diff: PromptDiff, first: First, about: str) -> None:
         page.row("  in  ", (first.place, "bold"))
 
 
-def _excerpt(page: Page, excerpt: Excerpt) -> None:
+def _excerpt(page: TextPage, excerpt: Excerpt) -> None:
     """The differing tokens of both sides, blanks and control characters visible."""
     before = _escaped(excerpt.before[-_EXCERPT:])
     page.row("      |")
@@ -121,7 +121,7 @@ def _excerpt(page: Page, excerpt: Excerpt) -> None:
     page.row("      |")
 
 
-def _folded(page: Page, head: list[Part], parts: list[tuple[str, str]]) -> None:
+def _folded(page: TextPage, head: list[Part], parts: list[tuple[str, str]]) -> None:
     """Write parts of a text one behind the other, in as many rows as they need."""
     row, left = head, page.width - _GUTTER
     for words, style in parts:
@@ -142,7 +142,7 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\r", "\\r").replace("\n", "\\n").replace("\t", "\\t")
 
 
-def _cost(page: Page, diff: PromptDiff, about: str) -> None:
+def _cost(page: TextPage, diff: PromptDiff, about: str) -> None:
     prefix, suffix = number(diff.common_prefix_tokens), number(diff.common_suffix_tokens)
     page.prose(["  = ", ("common: ", "bold")], f"{about}{prefix} tokens at the start, {suffix} at the end", 4)
     for memory, words in _MEMORY.items():
@@ -153,7 +153,7 @@ def _cost(page: Page, diff: PromptDiff, about: str) -> None:
         )
 
 
-def _edits(page: Page, edits: list[Edit], summary: str) -> None:
+def _edits(page: TextPage, edits: list[Edit], summary: str) -> None:
     page.prose([("whole difference: ", "bold")], summary, 2)
     for edit in edits[:_EDITS]:
         size_a, size_b = edit.a[1] - edit.a[0], edit.b[1] - edit.b[0]

@@ -8,7 +8,7 @@ from typing import NamedTuple, TextIO
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Explanation, Level, Line, Part, Reading, Wording
 from cachedoctor.redaction import sanitize
-from cachedoctor.report.text.page import Page
+from cachedoctor.report.text.page import TextPage
 from cachedoctor.report.text.text_safe import cut
 
 _VALUE_MAX = 400
@@ -19,7 +19,7 @@ _NAME_MAX = 28
 
 def render_line(line: Line, out: TextIO, width: int = 80, *, color: bool = False, ascii_only: bool = False) -> None:
     """Write every reading of ``line``; a line without one gives nothing."""
-    page = Page(out, width, color, ascii_only)
+    page = TextPage(out, width, color, ascii_only)
     for number, explanation in enumerate(sanitize.mask(line).explanations):
         if number:
             page.gap()
@@ -27,7 +27,7 @@ def render_line(line: Line, out: TextIO, width: int = 80, *, color: bool = False
         _show_line_text(page, explanation)
 
 
-def _show_line_text(page: Page, e: Explanation) -> None:
+def _show_line_text(page: TextPage, e: Explanation) -> None:
     page.prose([(e.message, "bold"), ": "], e.meaning, 2)
     page.gap()
     page.excerpt(["  | "], ["  | "], e.text, max(page.width - 4, 20))
@@ -52,7 +52,7 @@ def _show_line_text(page: Page, e: Explanation) -> None:
     page.row("  ", e.sample)
 
 
-def _heading(page: Page, words: str) -> None:
+def _heading(page: TextPage, words: str) -> None:
     page.gap()
     page.row((words, "bold"))
 
@@ -61,11 +61,11 @@ def _wide(names: list[str]) -> int:
     return min(max(len(name) for name in names), _NAME_MAX)
 
 
-def _part(page: Page, part: Part, wide: int) -> None:
+def _part(page: TextPage, part: Part, wide: int) -> None:
     page.prose(["  ", (f"{part.text:<{wide}}", "cyan"), "  "], part.meaning, wide + 4)
 
 
-def _field(page: Page, field: Reading) -> None:
+def _field(page: TextPage, field: Reading) -> None:
     value = "(cut off)" if field.text is None else cut(field.text, _VALUE_MAX) or "(empty)"
     unit = f"  [{field.unit}]" if field.unit else ""
     page.row("  ", (f"{field.label} = {value}", "cyan"), unit)
@@ -74,7 +74,7 @@ def _field(page: Page, field: Reading) -> None:
     page.prose(["      "], field.meaning, 6)
 
 
-def _builds(page: Page, e: Explanation) -> None:
+def _builds(page: TextPage, e: Explanation) -> None:
     _heading(page, "Builds of llama.cpp" if e.program == "llama.cpp" else f"Versions of {e.program}")
     page.prose(["  "], e.builds, 2)
     for level in e.levels:
@@ -100,7 +100,7 @@ _QUOTED = frozenset({"log", "requests", "slots"})
 """Blocks that show what a server or a client wrote; the others hold what somebody may paste."""
 
 
-class _Block(NamedTuple):
+class _LineBlock(NamedTuple):
     """Lines that belong together."""
 
     kind: str
@@ -109,7 +109,7 @@ class _Block(NamedTuple):
     lines: list[str]
 
 
-def render_page(text: str, page: Page) -> None:
+def render_page(text: str, page: TextPage) -> None:
     """Write a page; lines of a log are broken where the row ends, commands never."""
     title, *sections = _sections(text.rstrip("\n"))
     heading, _, preface = title.removeprefix("# ").partition("\n")
@@ -145,7 +145,7 @@ def _ordered(sections: list[str]) -> list[str]:
     return first + [s for s in sections if s not in first]
 
 
-def _blocks(text: str) -> Iterator[_Block]:
+def _blocks(text: str) -> Iterator[_LineBlock]:
     """Cut a section at empty lines, items of lists and fences."""
     lines: list[str] = []
     fence, item = None, 0
@@ -153,9 +153,9 @@ def _blocks(text: str) -> Iterator[_Block]:
         bare = line.strip()
         if bare.startswith("```"):
             if fence is not None:
-                yield _Block(fence or "fenced", item, lines)
+                yield _LineBlock(fence or "fenced", item, lines)
             elif lines:
-                yield _Block("text", item, lines)
+                yield _LineBlock("text", item, lines)
             item = min(item, len(line) - len(line.lstrip()))
             fence, lines = (bare[3:].partition(" ")[0] if fence is None else None), []
             continue
@@ -165,17 +165,17 @@ def _blocks(text: str) -> Iterator[_Block]:
         found = _ITEM.match(line)
         code = bool(bare) and not lines and len(line) - len(line.lstrip()) >= item + _CODE
         if lines and (not bare or found is not None):
-            yield _Block("text", item, lines)
+            yield _LineBlock("text", item, lines)
             lines = []
         if code:
-            yield _Block("code", item, [bare])
+            yield _LineBlock("code", item, [bare])
         elif bare:
             if not lines:
                 item = len(found[0]) if found is not None else min(item, len(line) - len(line.lstrip()))
             lines.append(line)
 
 
-def _show_rule_page(page: Page, block: _Block) -> None:
+def _show_rule_page(page: TextPage, block: _LineBlock) -> None:
     if block.kind == "text":
         _prose(page, block)
     elif block.kind in _QUOTED:
@@ -186,7 +186,7 @@ def _show_rule_page(page: Page, block: _Block) -> None:
             page.row(" " * (block.indent + 2), (line, "green"))
 
 
-def _prose(page: Page, block: _Block) -> None:
+def _prose(page: TextPage, block: _LineBlock) -> None:
     if block.lines[0].lstrip().startswith("|"):  # a table has columns to keep
         for line in block.lines:
             page.row(line)

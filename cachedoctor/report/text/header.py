@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from cachedoctor.model import Report, Session, SlotReuse, Totals
+from cachedoctor.report.report_view import ReportView, place
 from cachedoctor.report.text import page as text_table
-from cachedoctor.report.text.page import BARS, Page
+from cachedoctor.report.text.page import BARS, TextPage
 from cachedoctor.report.text.text_safe import cut
-from cachedoctor.report.view import ReportView, place
 from cachedoctor.report.words import traffic_words
 from cachedoctor.report.words.measured_table import lowest
 from cachedoctor.report.words.measurements import grid, has_log, largest, measures, said
@@ -28,7 +28,7 @@ _FEWEST = 6
 Cells = list[tuple[int, int] | None]
 
 
-def show_slots(page: Page, slots: list[SlotReuse], where: str) -> None:
+def show_slots(page: TextPage, slots: list[SlotReuse], where: str) -> None:
     """Write a row for each slot; none where there is nothing to see along the requests.
 
     Args:
@@ -100,7 +100,7 @@ MOST = 5
 """Servers; of more, those of which most was measured."""
 
 
-def show_measured(page: Page, found: list[tuple[str, Session]]) -> None:
+def show_measured(page: TextPage, found: list[tuple[str, Session]]) -> None:
     """Write what was measured of each session, behind its name; the name is empty where there is only one."""
     names = {session.index: name for name, session in found}
     for session in largest([session for _, session in found], MOST):
@@ -111,7 +111,7 @@ def show_measured(page: Page, found: list[tuple[str, Session]]) -> None:
         page.row(f"and {count(len(found) - MOST, 'other server')} with measurements")
 
 
-def measured_short(page: Page, found: list[tuple[str, Session]]) -> None:
+def measured_short(page: TextPage, found: list[tuple[str, Session]]) -> None:
     """Write in a row each what was measured of the session with most measurements, and how many others there are."""
     names = {session.index: name for name, session in found}
     rates = lowest(found)
@@ -128,7 +128,7 @@ def measured_short(page: Page, found: list[tuple[str, Session]]) -> None:
             page.facts([("table     ", "bold")], f"-v shows it{others}", 10)
 
 
-def _session(page: Page, session: Session) -> None:
+def _session(page: TextPage, session: Session) -> None:
     for key, words in said(session):
         page.facts([(f"{key:<10}", "bold")], words, 10)
     table = grid(session)
@@ -145,7 +145,7 @@ _KINDS, _LOOKED_AT = 2, 1000
 """Kinds of servers that the short form names, and sessions that it looks at."""
 
 
-def show_header(page: Page, report: Report) -> None:
+def show_header(page: TextPage, report: Report) -> None:
     """Write the head of the report."""
     for words in _servers(report.sessions, several_inputs=len(report.inputs) > 1):
         page.facts([(f"{'server':<10}", "bold")], words, 10)
@@ -165,7 +165,7 @@ def show_header(page: Page, report: Report) -> None:
             _keyed(page, "input", f"error: {info.error}")
 
 
-def short(page: Page, view: ReportView) -> None:
+def short(page: TextPage, view: ReportView) -> None:
     """Write in a few rows what the servers are, and what of the prompts was reused."""
     report, found = view.report, view.report.sessions
     if len(found) == 1:
@@ -187,20 +187,20 @@ def short(page: Page, view: ReportView) -> None:
             _keyed(page, "input", f"error: {info.error}")
 
 
-def _account(page: Page, report: Report) -> None:
+def _account(page: TextPage, report: Report) -> None:
     """Write what the computed tokens were, where that is known: of a server without requests by its KV events."""
     account = computed_for(report)
     if account:
         page.facts([(f"{'account':<10}", "bold")], account, 10)
 
 
-def _slots(page: Page, report: Report) -> None:
+def _slots(page: TextPage, report: Report) -> None:
     if report.slots:
         shown = next((s for s in report.sessions if s.index == report.slots[0].session), None)
         show_slots(page, report.slots, place(shown) if shown is not None and len(report.sessions) > 1 else "")
 
 
-def _keyed(page: Page, key: str, words: str) -> None:
+def _keyed(page: TextPage, key: str, words: str) -> None:
     page.prose([(f"{key:<10}", "bold")], words, 10)
 
 

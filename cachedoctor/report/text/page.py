@@ -12,7 +12,7 @@ from rich.text import Text
 
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.report.text.text_safe import clipped, cut, rows, visible
-from cachedoctor.report.words.measured_table import Heading, Row
+from cachedoctor.report.words.measured_table import Heading, MeasuredCells
 
 ERROR, WARNING, NOTE = "bold color(163)", "bold color(131)", "bold color(63)"
 COMMAND, OLD, NEW = "color(29)", "bold color(131)", "bold color(29)"
@@ -60,7 +60,7 @@ Part = str | tuple[str, str] | Link
 """Text, or text and its style, or a link."""
 
 
-class Page:
+class TextPage:
     """Writes to ``out`` rows of at most ``width`` cells, except for what has to stay whole."""
 
     def __init__(
@@ -142,7 +142,7 @@ _GAP = 2
 """Cells between two columns."""
 
 
-def show_table(page: Page, key: str, headings: Sequence[Heading], rows: Sequence[Row]) -> None:
+def show_table(page: TextPage, key: str, headings: Sequence[Heading], rows: Sequence[MeasuredCells]) -> None:
     """Write ``rows``; ``key`` stands above their names. A name that needs too much room gets a row of its own."""
     widths = [
         max(cell_len(heading.name), cell_len(heading.unit), *(cell_len(row.cells[at]) for row in rows))
@@ -177,7 +177,7 @@ def _blocks(widths: Sequence[int], room: int) -> list[list[int]]:
     return blocks
 
 
-def _block(page: Page, key: str, left: int, columns: Sequence[tuple[Heading, int]]) -> None:
+def _block(page: TextPage, key: str, left: int, columns: Sequence[tuple[Heading, int]]) -> None:
     for which in ("name", "unit"):
         words = [" " * _GAP + _right(getattr(heading, which), width) for heading, width in columns]
         if "".join(words).strip():

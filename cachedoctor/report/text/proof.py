@@ -8,9 +8,9 @@ from rich.cells import cell_len
 
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Evidence
-from cachedoctor.report.text.page import GUTTER, SEVERITY, Page, Part
+from cachedoctor.report.report_view import FindingView
+from cachedoctor.report.text.page import GUTTER, SEVERITY, Part, TextPage
 from cachedoctor.report.text.text_safe import take, visible
-from cachedoctor.report.view import FindingView
 
 _LEAD = late(
     r"(?:\(\w+ pid=\d+\) )?(?:[\d.:,-]+ )?(?:[DIWET] |(?:INFO|WARNING|ERROR|DEBUG):? )?(?:[\d-]+ [\d:]+ )?"
@@ -87,7 +87,7 @@ def location(path: str, line: int | None = None) -> str:
     return name if line is None else f"{name}:{line}"
 
 
-def whole(page: Page, one: FindingView) -> None:
+def whole(page: TextPage, one: FindingView) -> None:
     """Write every line; the one that proves the claim has ``>`` before and ``^`` below it."""
     primary, lines = one.primary or one.evidence[0], one.evidence
     style = SEVERITY[one.finding.severity]
@@ -106,7 +106,7 @@ def whole(page: Page, one: FindingView) -> None:
     page.row((f"{blank} |", GUTTER))
 
 
-def place(page: Page, one: FindingView, key: str) -> None:
+def place(page: TextPage, one: FindingView, key: str) -> None:
     """Write where to look, and what else is claimed, behind ``key``."""
     primary = one.primary or one.evidence[0]
     shown = short_path(location(primary.path, primary.line), page.width - len(key), page.ascii_only)
@@ -114,7 +114,7 @@ def place(page: Page, one: FindingView, key: str) -> None:
     page.facts([(key, "bold")], f"{shown}: {one.claim.more}" if one.claim.more else shown, len(key))
 
 
-def short(page: Page, one: FindingView, key: str) -> None:
+def short(page: TextPage, one: FindingView, key: str) -> None:
     """Write where to look, and a row for each of the first lines; the token that changed is marked.
 
     ``key``: what stands before the first row, as wide as the rows below it are indented.
@@ -129,7 +129,7 @@ def short(page: Page, one: FindingView, key: str) -> None:
             _row(page, line, line is primary, len(key), wide, SEVERITY[one.finding.severity])
 
 
-def _row(page: Page, line: Evidence, is_primary: bool, indent: int, wide: int, style: str) -> None:
+def _row(page: TextPage, line: Evidence, is_primary: bool, indent: int, wide: int, style: str) -> None:
     head = f"{' ' * indent}{line.line:>{wide}}  "
     room = max(page.width - len(head), 8)
     tint = style if is_primary else GUTTER

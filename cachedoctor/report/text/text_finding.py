@@ -8,9 +8,9 @@ from rich.cells import cell_len
 
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Finding, FixStep
+from cachedoctor.report.report_view import FindingView
 from cachedoctor.report.text import proof
-from cachedoctor.report.text.page import COMMAND, KEY, SEVERITY, Link, Page, Part
-from cachedoctor.report.view import FindingView
+from cachedoctor.report.text.page import COMMAND, KEY, SEVERITY, Link, Part, TextPage
 from cachedoctor.report.words import do_now
 from cachedoctor.report.words.do_now import DoNow
 from cachedoctor.report.words.numbers import count, duration, first_sentence, leading, percent, spent_tokens
@@ -59,7 +59,7 @@ _WHY = 150
 """Characters of why it is so in the short form."""
 
 
-def first(page: Page, one: FindingView, hint: str | None = None) -> None:
+def first(page: TextPage, one: FindingView, hint: str | None = None) -> None:
     """Write the finding that is read first: what is the matter, what to do, what it cost, how that is known.
 
     ``hint``: the command that prints the fix for other launchers.
@@ -82,7 +82,7 @@ def first(page: Page, one: FindingView, hint: str | None = None) -> None:
     _rule(page, one, f": cachedoctor explain {one.finding.code}, or -v")
 
 
-def brief(page: Page, one: FindingView, *, fix_is_above: bool) -> None:
+def brief(page: TextPage, one: FindingView, *, fix_is_above: bool) -> None:
     """Write one of the further findings: what is the matter, what to do, what it cost, the line that proves it."""
     _claim(page, one)
     fix = one.step
@@ -95,13 +95,13 @@ def brief(page: Page, one: FindingView, *, fix_is_above: bool) -> None:
         proof.place(page, one, f"{'proof':<{_KEY}}")
 
 
-def one_row(page: Page, one: FindingView) -> None:
+def one_row(page: TextPage, one: FindingView) -> None:
     """Write severity, code, what is the matter; it is cut where the page ends."""
     room = page.width - len(f"{one.finding.severity}[{one.finding.code}]") - 1
     page.cut_row([heading(page, one), " "], one.one_row(room))
 
 
-def whole(page: Page, one: FindingView) -> None:
+def whole(page: TextPage, one: FindingView) -> None:
     """Write everything that is known of a finding."""
     finding = one.finding
     _claim(page, one)
@@ -129,26 +129,26 @@ def whole(page: Page, one: FindingView) -> None:
     page.row("  = ", ("more: ", KEY), f"cachedoctor explain {finding.code}")
 
 
-def _claim(page: Page, one: FindingView) -> None:
+def _claim(page: TextPage, one: FindingView) -> None:
     page.facts([], one.headline(page.width), 2, SEVERITY[one.finding.severity])
 
 
-def _rule(page: Page, one: FindingView, more: str = "") -> None:
+def _rule(page: TextPage, one: FindingView, more: str = "") -> None:
     page.facts([(f"{'rule':<{_KEY}}", KEY), heading(page, one), " "], one.rule + more, _KEY)
 
 
-def _row(page: Page, key: str, words: str) -> None:
+def _row(page: TextPage, key: str, words: str) -> None:
     if words:
         page.prose([(f"{key:<{_KEY}}", KEY)], words, _KEY)
 
 
-def _measure(page: Page, one: FindingView) -> None:
+def _measure(page: TextPage, one: FindingView) -> None:
     """Write on how many servers it is, and what it cost."""
     _row(page, "on", one.servers)
     _row(page, "cost", one.cost)
 
 
-def _fix(page: Page, fix: DoNow | None, key: str = "") -> None:
+def _fix(page: TextPage, fix: DoNow | None, key: str = "") -> None:
     """Write what to copy, and below it the sentence; where there is nothing to copy the sentence alone."""
     if fix is None:
         return
@@ -170,7 +170,7 @@ def _step_rows(step: FixStep, room: int) -> list[str]:
     return [row for command in step.commands for row in rows_of_command(command, room)]
 
 
-def _steps(page: Page, head: Part, fix: DoNow) -> None:
+def _steps(page: TextPage, head: Part, fix: DoNow) -> None:
     """Write what to change in the form of what starts the server."""
     indent = " " * (_KEY + 2)
     for step in fix.steps:
@@ -193,7 +193,7 @@ def _steps(page: Page, head: Part, fix: DoNow) -> None:
         page.prose([head], words, _KEY)
 
 
-def _hint(page: Page, command: str | None) -> None:
+def _hint(page: TextPage, command: str | None) -> None:
     """Write the command that prints the fix for other launchers, on a row of its own where it is long."""
     if command is None:
         return
@@ -205,14 +205,14 @@ def _hint(page: Page, command: str | None) -> None:
     commands(page, [command], _KEY + 2)
 
 
-def commands(page: Page, found: list[str], indent: int) -> None:
+def commands(page: TextPage, found: list[str], indent: int) -> None:
     """Write commands to be copied, each on rows of its own."""
     for command in found:
         for row in rows_of_command(command, page.width - indent):
             page.row(" " * indent, (row, COMMAND))
 
 
-def heading(page: Page, one: FindingView) -> Part:
+def heading(page: TextPage, one: FindingView) -> Part:
     """Name severity and code, ``warning[CD101]``, as a link to the page of the rule where the output knows links."""
     words, style = f"{one.finding.severity}[{one.finding.code}]", SEVERITY[one.finding.severity]
     # a report that was read from a file may name anything as an address
@@ -221,7 +221,7 @@ def heading(page: Page, one: FindingView) -> Part:
     return Link(words, style, page.pages + one.url)
 
 
-def _labelled(page: Page, key: str, words: str) -> None:
+def _labelled(page: TextPage, key: str, words: str) -> None:
     if words:
         page.prose(["  = ", (f"{key}: ", KEY)], words, 4)
 

@@ -10,11 +10,11 @@ from rich.cells import cell_len
 from cachedoctor.model import Finding, NotEvaluated, Report, Restart
 from cachedoctor.redaction import sanitize
 from cachedoctor.redaction.sanitize import ShownReport
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
+from cachedoctor.report.report_view import FindingView, ReportView
 from cachedoctor.report.text import header, text_finding
-from cachedoctor.report.text.page import COMMAND, KEY, Page
+from cachedoctor.report.text.page import COMMAND, KEY, TextPage
 from cachedoctor.report.text.text_safe import cut
-from cachedoctor.report.view import FindingView, ReportView
 from cachedoctor.report.words import traffic_words
 from cachedoctor.report.words.coverage import CannotTell
 from cachedoctor.report.words.numbers import number
@@ -58,7 +58,7 @@ def render(
         pages: what stands before the address of a rule's page to make it a link; None where there are no links.
         verbose: whether everything is shown that is known.
     """
-    page, view = Page(out, width, color, ascii_only, pages), ReportView(report)
+    page, view = TextPage(out, width, color, ascii_only, pages), ReportView(report)
     if report.filtered is not None:
         page.prose([(f"{'filter':<{_NARROW}}", KEY)], filtered(report), _NARROW)
         for words in shown_requests(report):
@@ -85,7 +85,7 @@ def render(
     _last(page, view)
 
 
-def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
+def write(report: ShownReport, out: IO[bytes], look: Appearance) -> None:
     """Write the report as it is to look on one output."""
     text = io.StringIO()
     render(
@@ -109,7 +109,7 @@ def render_finding(
 
     It names its server wherever the wrapper does: nobody knows yet whether others will follow.
     """
-    page, shown = Page(out, width, color, ascii_only, pages), sanitize.mask(finding)
+    page, shown = TextPage(out, width, color, ascii_only, pages), sanitize.mask(finding)
     text_finding.first(page, FindingView(shown, place=shown.origin or "", summary=summary, url=url))
     page.gap()
 
@@ -117,7 +117,7 @@ def render_finding(
 # ---- before the findings
 
 
-def _healthy(page: Page, view: ReportView) -> None:
+def _healthy(page: TextPage, view: ReportView) -> None:
     """Write that the cache works, and what the slowest request spent its time on."""
     if view.healthy is not None:
         _keyed(page, view.healthy.key, view.healthy.words)
@@ -127,7 +127,7 @@ def _healthy(page: Page, view: ReportView) -> None:
         _keyed(page, "", traffic_words.reason(turn, view.report))
 
 
-def _cannot_tell(page: Page, report: Report, why: CannotTell, verbose: bool) -> None:
+def _cannot_tell(page: TextPage, report: Report, why: CannotTell, verbose: bool) -> None:
     """Write that nothing can be told, what was seen, and what would make it possible."""
     share = ": reuse is what two requests share" if why.alone else ""
     _keyed(page, "cannot tell", f"{why.why}{share}")
@@ -140,20 +140,20 @@ def _cannot_tell(page: Page, report: Report, why: CannotTell, verbose: bool) -> 
         _keyed(page, "the others", why.others)
 
 
-def _seen(page: Page, report: Report) -> None:
+def _seen(page: TextPage, report: Report) -> None:
     """Write what the lines of requests say that are not whole."""
     for at, words in enumerate(seen(report.undecided)):
         page.facts([(f"{'' if at else 'seen':<{_WIDE}}", KEY)], words, _WIDE)
 
 
-def _keyed(page: Page, key: str, words: str) -> None:
+def _keyed(page: TextPage, key: str, words: str) -> None:
     page.prose([(f"{cut(key, _WIDE):<{_WIDE}}", KEY)], words, _WIDE)
 
 
 # ---- findings
 
 
-def _findings(page: Page, view: ReportView) -> None:
+def _findings(page: TextPage, view: ReportView) -> None:
     """Write the first cause, then the others: a row each where they are many, blocks, and a row for each note."""
     first, *further = view.causes
     page.gap()
@@ -174,7 +174,7 @@ def _has_steps(one: FindingView) -> bool:
     return one.step is not None and bool(one.step.steps)
 
 
-def _rows(page: Page, found: list[FindingView]) -> None:
+def _rows(page: TextPage, found: list[FindingView]) -> None:
     if not found:
         return
     page.gap()
@@ -187,7 +187,7 @@ def _rows(page: Page, found: list[FindingView]) -> None:
 # ---- after the findings
 
 
-def _summary(page: Page, view: ReportView) -> None:
+def _summary(page: TextPage, view: ReportView) -> None:
     """Write in a few rows what the servers are and what was read."""
     report = view.report
     slow = traffic_words.not_the_cache(report) if view.has_causes else None
@@ -206,7 +206,7 @@ def _summary(page: Page, view: ReportView) -> None:
         page.facts([(head, KEY)], words, 2)
 
 
-def _unknown(page: Page, report: Report) -> None:
+def _unknown(page: TextPage, report: Report) -> None:
     """Write the lines that are no known message, where they were asked for; a path or a shape stays in one piece."""
     rows = unknown_lines(report)
     if rows:
@@ -216,7 +216,7 @@ def _unknown(page: Page, report: Report) -> None:
         page.gap()
 
 
-def _everything(page: Page, view: ReportView) -> None:
+def _everything(page: TextPage, view: ReportView) -> None:
     report = view.report
     header.show_header(page, report)
     if view.undecided:
@@ -239,7 +239,7 @@ def _everything(page: Page, view: ReportView) -> None:
         page.prose([], switched_off(report.ignored), 2)
 
 
-def _not_evaluated(page: Page, rules: list[NotEvaluated], restart: Restart | None) -> None:
+def _not_evaluated(page: TextPage, rules: list[NotEvaluated], restart: Restart | None) -> None:
     page.row(("Could not be evaluated", "bold"))
     for group in grouped(rules):
         page.facts(["  "], ", ".join(f"{rule.code} {rule.name}" for rule in group.rules), 2)
@@ -254,7 +254,7 @@ def _not_evaluated(page: Page, rules: list[NotEvaluated], restart: Restart | Non
         text_finding.commands(page, restart.command.splitlines(), 6)
 
 
-def _last(page: Page, view: ReportView) -> None:
+def _last(page: TextPage, view: ReportView) -> None:
     """Write the last row: how many causes there are, and the one thing to do now."""
     if view.report.interrupted:
         page.row("Interrupted: this covers what was read until then.")

@@ -1,4 +1,4 @@
-"""Makes text that came from a log safe to print and short enough to read. Knows characters; knows no report."""
+"""Makes text that came from a log safe to print and short enough to read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The report as workflow commands of GitHub Actions: an annotation per finding, and a line that sums up.
-
-Knows how the runner reads commands. Knows no rule.
-"""
+"""The report as workflow commands of GitHub Actions: an annotation per finding, and a line that sums up."""
 
 from __future__ import annotations
 
@@ -10,9 +7,9 @@ from typing import IO
 from cachedoctor.model import Report
 from cachedoctor.redaction.sanitize import ShownReport
 from cachedoctor.redaction.secrets import hidden
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
+from cachedoctor.report.report_view import FindingView, ReportView
 from cachedoctor.report.text.text_safe import visible
-from cachedoctor.report.view import FindingView, ReportView
 from cachedoctor.report.words.measurements import Said, measures, said
 from cachedoctor.report.words.numbers import capital, count, percent
 from cachedoctor.report.words.remarks import filtered, switched_off
@@ -20,7 +17,7 @@ from cachedoctor.report.words.remarks import filtered, switched_off
 _COMMAND = {"error": "error", "warning": "warning", "note": "notice"}
 
 
-def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
+def write(report: ShownReport, out: IO[bytes], look: Appearance) -> None:
     """Write one command per finding, the costliest first: GitHub shows only the first ten of a kind per step."""
     view = ReportView(report)
     rows = [*map(_annotation, view.findings), _summary(view)]

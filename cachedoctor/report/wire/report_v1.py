@@ -1,7 +1,7 @@
 """The JSON report, ``cachedoctor.report/1``: frozen, and written as a stream.
 
-The wire form of a request is ``model.RequestRow``. Knows the contract (docs/schemas/report-v1.schema.json). Only
-additions are allowed. Knows nothing of how a value came about.
+The wire form of a request is ``model.RequestRow``. Covers the contract (docs/schemas/report-v1.schema.json). Only
+additions are allowed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cachedoctor.model import (
 from cachedoctor.model.report import DECLARED
 from cachedoctor.redaction import sanitize
 from cachedoctor.redaction.sanitize import ShownReport
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
 
 SCHEMA = "cachedoctor.report/1"
 
@@ -171,6 +171,6 @@ def render(report: ShownReport, out: IO[bytes]) -> None:
     out.write(b"," + after[1:] + b"\n")
 
 
-def write(report: ShownReport, out: IO[bytes], _: Look) -> None:
+def write(report: ShownReport, out: IO[bytes], _: Appearance) -> None:
     """Write the report; JSON looks the same everywhere."""
     render(report, out)

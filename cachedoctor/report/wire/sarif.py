@@ -1,7 +1,4 @@
-"""The report as SARIF 2.1.0, the format in which code scanning takes findings.
-
-Knows the standard, and what GitHub demands beyond it: every result has a place, every rule a help. Knows no rule.
-"""
+"""The report as SARIF 2.1.0, the format in which code scanning takes findings."""
 
 from __future__ import annotations
 
@@ -15,10 +12,10 @@ import msgspec
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Evidence, Finding, InputInfo, NotEvaluated, Report, RuleInfo
 from cachedoctor.redaction.sanitize import ShownReport
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
 from cachedoctor.report.markdown.markdown_safe import code, fenced, prose
+from cachedoctor.report.report_view import FindingView, ReportView
 from cachedoctor.report.text.text_safe import cut, visible
-from cachedoctor.report.view import FindingView, ReportView
 from cachedoctor.report.words import do_now
 from cachedoctor.report.words.numbers import capital
 from cachedoctor.report.words.remarks import filtered, switched_off
@@ -33,13 +30,13 @@ _SNIPPET = 400
 _DRIVE = late(r"[A-Za-z]:[\\/]")
 
 
-def write(report: ShownReport, out: IO[bytes], look: Look) -> None:
+def write(report: ShownReport, out: IO[bytes], look: Appearance) -> None:
     """Write one run with a result per finding."""
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(report, look)]}
     out.write(msgspec.json.format(msgspec.json.encode(log), indent=2) + b"\n")
 
 
-def _run(report: Report, look: Look) -> dict[str, Any]:
+def _run(report: Report, look: Appearance) -> dict[str, Any]:
     findings = report.findings
     index = {rule.code: at for at, rule in enumerate(report.rules)}
     remedied: dict[str, Finding] = {}

@@ -1,6 +1,6 @@
 """Reads a JSON report back, so that it can be written in another format without its log.
 
-Knows the contract ``cachedoctor.report/1``: keys that were added later may be missing, unknown ones are passed over.
+Covers the contract ``cachedoctor.report/1``: keys that were added later may be missing, unknown ones are passed over.
 """
 
 from __future__ import annotations

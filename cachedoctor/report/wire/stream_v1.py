@@ -1,7 +1,7 @@
 """The stream, ``cachedoctor.stream/1``: one JSON object per line, frozen like the report.
 
 Written as things happen by ``doctor/analysis/event_stream.py``, or from a report by ``write``, then without events.
-Knows the contract (docs/schemas/stream-v1.schema.json). Only additions are allowed.
+Covers the contract (docs/schemas/stream-v1.schema.json). Only additions are allowed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from cachedoctor.model import CacheSample, Finding, InputInfo, PrefillBatch, Report, Session
 from cachedoctor.redaction import sanitize
 from cachedoctor.redaction.sanitize import ShownReport
-from cachedoctor.report.base import Look
+from cachedoctor.report.base import Appearance
 from cachedoctor.report.wire import report_v1
 
 SCHEMA = "cachedoctor.stream/1"
@@ -117,7 +117,7 @@ def close(report: Report) -> Iterator[bytes]:
     )  # fmt: skip
 
 
-def write(report: ShownReport, out: IO[bytes], _: Look) -> None:
+def write(report: ShownReport, out: IO[bytes], _: Appearance) -> None:
     """Write what a report holds; it has no events."""
     report.requests.check()
     out.write(start(report.tool_version))

@@ -1,7 +1,4 @@
-"""What the rules looked at, where they found nothing: requests of one engine, measurements of another.
-
-Knows which rules are about which engine. Knows no rule and no format.
-"""
+"""What the rules looked at, where they found nothing: requests of one engine, measurements of another."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """What to do about a finding, and about all of them: the rows to copy, or the sentence where none does it.
 
-The one place that chooses what stands in the second row and in the last one. Knows findings and the merged fix of a
-server; knows no format.
+The one place that chooses what stands in the second row and in the last one.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ class Heading(NamedTuple):
     unit: str = ""
 
 
-class Row(NamedTuple):
+class MeasuredCells(NamedTuple):
     """The name of a row, and its cells."""
 
     name: str
@@ -37,7 +37,7 @@ class Grid(NamedTuple):
 
     key: str
     headings: list[Heading]
-    rows: list[Row]
+    rows: list[MeasuredCells]
     more: int
 
 
@@ -95,7 +95,7 @@ def _named(name: str | None, period: SamplePeriod | BatchPeriod) -> str:
 def _grid(key: str, names: list[str], columns: list[tuple[Heading, list[str | None]]], more: int) -> Grid:
     """Leave out what the log says nowhere."""
     told = [(heading, cells) for heading, cells in columns if any(cell is not None for cell in cells)]
-    rows = [Row(name, [cells[at] or _UNKNOWN for _, cells in told]) for at, name in enumerate(names)]
+    rows = [MeasuredCells(name, [cells[at] or _UNKNOWN for _, cells in told]) for at, name in enumerate(names)]
     return Grid(key, [heading for heading, _ in told], rows, more)
 
 

@@ -1,7 +1,7 @@
 """What logs without requests measured, in words and tables: of intervals, of batches, of counters, of responses.
 
 These are different things: each has rows of its own, none is added to another. What is unknown is left out or called
-unknown, never 0. Knows Session; knows no format.
+unknown, never 0.
 """
 
 from __future__ import annotations

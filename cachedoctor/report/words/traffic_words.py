@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cachedoctor.knowledge import builds
+from cachedoctor.knowledge.cmdline import FASTER
 from cachedoctor.knowledge.engines import ENGINES, in_blocks, title
-from cachedoctor.knowledge.launchers import FASTER
 from cachedoctor.model import Account, AccountRow, ClientAccount, ClientBy, Report, Session, SlowTurn
 from cachedoctor.redaction.secrets import hidden
 from cachedoctor.report.words.numbers import count, duration, number, percent
@@ -23,7 +23,7 @@ ROWS: dict[AccountRow, str] = {
 }
 
 
-class Part(NamedTuple):
+class AccountPart(NamedTuple):
     """One row of the account."""
 
     row: AccountRow
@@ -37,10 +37,10 @@ def whole(report: Report) -> Account | None:
     return found if found is not None and found.prompt_tokens else None
 
 
-def account_parts(account: Account) -> list[Part]:
+def account_parts(account: Account) -> list[AccountPart]:
     """Sum up each row, in the order of the account; rows without tokens are left out."""
     sums = {row: sum(entry.tokens for entry in account.entries if entry.row == row) for row in ROWS}
-    return [Part(row, ROWS[row], tokens) for row, tokens in sums.items() if tokens]
+    return [AccountPart(row, ROWS[row], tokens) for row, tokens in sums.items() if tokens]
 
 
 def computed_for(report: Report) -> str:

@@ -1,7 +1,4 @@
-"""Sends the requests of a day to llama-server and keeps what was sent, when, and what came back.
-
-Knows HTTP and the order of sending. Knows no situation and no diagnosis.
-"""
+"""Sends the requests of a day to llama-server and keeps what was sent, when, and what came back."""
 
 from __future__ import annotations
 

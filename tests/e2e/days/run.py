@@ -1,7 +1,4 @@
-"""Plays one day on a real server and writes what it left: log, bodies, responses, truth.
-
-Knows the files of a run; knows no situation.
-"""
+"""Plays one day on a real server and writes what it left: log, bodies, responses, truth."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The days: which traffic on which server, what is wrong with it by construction, and what mends it.
 
-One entry is one situation; adding one is described in docs/e2e.md. Knows no finding: which answers are right stands in
-``benchmarks/day_causes.py``.
+One entry is one situation; adding one is described in docs/e2e.md.
 """
 
 from __future__ import annotations

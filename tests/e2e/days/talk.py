@@ -1,4 +1,4 @@
-"""One conversation of one client, and how it grows. Knows messages; knows no server option."""
+"""One conversation of one client, and how it grows."""
 
 from __future__ import annotations
 

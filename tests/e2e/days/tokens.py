@@ -1,6 +1,6 @@
 """Tokens of a prompt as the tiny models see them: a byte is one, and so is a special token like ``<|im_start|>``.
 
-Knows the vocabulary and the template of ``e2e.models``; so lengths and common prefixes are exact without a server.
+Covers the vocabulary and the template of ``e2e.models``; so lengths and common prefixes are exact without a server.
 """
 
 from __future__ import annotations

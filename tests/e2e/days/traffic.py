@@ -1,7 +1,7 @@
 """What several clients of one server do on a day, by situation.
 
 A function takes a Recorder and whether the client has its fault; where the fault is the server's, that changes nothing.
-Prompts have 1,000 to 3,000 tokens: a character is one. Knows no server option and no diagnosis.
+Prompts have 1,000 to 3,000 tokens: a character is one.
 """
 
 from __future__ import annotations

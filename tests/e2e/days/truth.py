@@ -1,7 +1,4 @@
-"""Who lost the tokens of a day: every prompt token in exactly one row, from the bodies and the server's own counts.
-
-Knows tokens and requests as they were sent. Knows no log and no diagnosis.
-"""
+"""Who lost the tokens of a day: every prompt token in exactly one row, from the bodies and the server's own counts."""
 
 from __future__ import annotations
 

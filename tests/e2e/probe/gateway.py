@@ -1,7 +1,4 @@
-"""A gateway on the loopback that does something wrong with chat requests, and passes all else unchanged.
-
-Knows HTTP bodies. Knows no server.
-"""
+"""A gateway on the loopback that does something wrong with chat requests, and passes all else unchanged."""
 
 from __future__ import annotations
 

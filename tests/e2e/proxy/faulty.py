@@ -1,4 +1,4 @@
-"""Clients that change what the server holds: each gives the next body of its conversation. Knows bodies, no server."""
+"""Clients that change what the server holds: each gives the next body of its conversation."""
 
 from __future__ import annotations
 

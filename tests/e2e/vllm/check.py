@@ -1,7 +1,4 @@
-"""Holds a report of cachedoctor against a scenario: the finding that must stand first, and numbers that are true.
-
-Knows the command line and the JSON report. Knows no server.
-"""
+"""Holds a report of cachedoctor against a scenario: the finding that must stand first, and numbers that are true."""
 
 from __future__ import annotations
 

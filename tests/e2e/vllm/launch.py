@@ -1,8 +1,7 @@
 """Runs a command whose processes all end when standard input ends: a parent that dies takes the server with it.
 
 ``python launch.py LOG COMMAND...``: all that the command and its processes print goes to LOG. vLLM starts processes of
-its own, which outlive it when it is killed; so it gets a group of its own, and the group is killed at the end. Knows no
-server. Runs alone.
+its own, which outlive it when it is killed; so it gets a group of its own, and the group is killed at the end.
 """
 
 from __future__ import annotations

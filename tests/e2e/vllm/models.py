@@ -1,6 +1,6 @@
 """Writes tiny language models for vLLM: folders of configuration and a tokenizer, whose weights vLLM makes up.
 
-Knows the files of such a folder and two architectures. Knows no server and no log. One character of plain text is one
+  One character of plain text is one
 token, because the vocabulary holds bytes and the tokenizer merges none: so lengths are counted in characters.
 """
 

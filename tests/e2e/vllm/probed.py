@@ -1,4 +1,4 @@
-"""``cachedoctor probe`` on a real vLLM: healthy ones, and one planted fault each. Knows servers and a gateway."""
+"""``cachedoctor probe`` on a real vLLM: healthy ones, and one planted fault each."""
 
 from __future__ import annotations
 

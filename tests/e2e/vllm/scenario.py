@@ -1,7 +1,4 @@
-"""One scenario: what is started and sent, what is kept of it, and what the server itself said of its reuse.
-
-Knows the files of a recording and the ``usage`` of a response. Knows no particular scenario and no diagnosis.
-"""
+"""One scenario: what is started and sent, what is kept of it, and what the server itself said of its reuse."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The scenarios: what is wrong with server or client, and the code that it must get.
 
-One entry is one scenario; adding one is described in docs/e2e.md. Knows no diagnosis but its name.
+One entry is one scenario; adding one is described in docs/e2e.md.
 """
 
 from __future__ import annotations

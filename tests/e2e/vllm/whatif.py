@@ -1,6 +1,6 @@
 """What-if questions to vLLM: a recording, settings that are replayed, and then a real vLLM that has each of them.
 
-Knows traffic, options and the steps. How an answer is judged: ``e2e.whatif.asked``.
+How an answer is judged: ``e2e.whatif.asked``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""One question: a day is recorded, each setting is replayed, and then a real server gets the same bodies under it.
-
-Knows the steps and how an answer is judged; knows no particular question.
-"""
+"""One question: a day is recorded, each setting is replayed, and then a real server gets the same bodies under it."""
 
 from __future__ import annotations
 

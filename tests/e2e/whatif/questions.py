@@ -1,7 +1,4 @@
-"""What-if questions: a day on a server, and the settings under which its requests are sent again.
-
-Knows days and options; knows no replay and no server.
-"""
+"""What-if questions: a day on a server, and the settings under which its requests are sent again."""
 
 from __future__ import annotations
 

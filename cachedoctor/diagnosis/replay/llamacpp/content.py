@@ -12,7 +12,7 @@ from cachedoctor.diagnosis.replay.llamacpp.window import FRESH, Cells
 from cachedoctor.knowledge.decision import Decision
 
 
-class Content(msgspec.Struct, frozen=True, gc=False):
+class ReplayContent(msgspec.Struct, frozen=True, gc=False):
     """Tokens with the memory of them. Immutable: slots and caches exchange it."""
 
     text: int
@@ -27,7 +27,7 @@ class Content(msgspec.Struct, frozen=True, gc=False):
     """Request whose content it is; -1 before the first."""
 
 
-EMPTY = Content(-1, 0, FRESH, (), -1)
+EMPTY = ReplayContent(-1, 0, FRESH, (), -1)
 
 
 def moved(old: Sequence[int], new: Sequence[int], common: int, least: int) -> int:

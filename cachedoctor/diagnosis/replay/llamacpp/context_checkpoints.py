@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.diagnosis.replay.llamacpp.window import Run
 from cachedoctor.knowledge.decision import LEAST
 
@@ -27,13 +27,15 @@ class Checkpoint(NamedTuple):
     """Cells of sliding-window memory that it has saved."""
 
 
-def batch_end(at: int, length: int, user_starts: tuple[int, ...], settings: Settings, saved: list[Checkpoint]) -> int:
+def batch_end(
+    at: int, length: int, user_starts: tuple[int, ...], settings: ServerSettings, saved: list[Checkpoint]
+) -> int:
     """Where a batch that begins ``at`` is cut: at its size, and for a checkpoint."""
     cuts = _cuts(length, user_starts, settings, saved)
     return min([length, at + settings.batch, *(cut for cut in cuts if cut > at)])
 
 
-def _cuts(length: int, user_starts: tuple[int, ...], settings: Settings, saved: list[Checkpoint]) -> list[int]:
+def _cuts(length: int, user_starts: tuple[int, ...], settings: ServerSettings, saved: list[Checkpoint]) -> list[int]:
     build = settings.build
     if build < 8156:
         return [length - LEAST]
@@ -51,7 +53,7 @@ def _cuts(length: int, user_starts: tuple[int, ...], settings: Settings, saved: 
     return [*(start for start in user_starts[:-1] if start > far), *user_starts[-1:], *ends]
 
 
-def due(at: int, length: int, user_starts: tuple[int, ...], settings: Settings, saved: list[Checkpoint]) -> bool:
+def due(at: int, length: int, user_starts: tuple[int, ...], settings: ServerSettings, saved: list[Checkpoint]) -> bool:
     """Whether a server saves the state in front of a batch that begins ``at``; not asked for builds before b6751."""
     build, step = settings.build, settings.checkpoint_min_step or 0
     last = saved[-1].tokens if saved else None
@@ -73,7 +75,7 @@ def due(at: int, length: int, user_starts: tuple[int, ...], settings: Settings, 
     return far or at == user or (build >= 10068 and near)
 
 
-def added(saved: list[Checkpoint], new: Checkpoint, settings: Settings) -> list[Checkpoint]:
+def added(saved: list[Checkpoint], new: Checkpoint, settings: ServerSettings) -> list[Checkpoint]:
     """The list with a new checkpoint: the oldest go where it is full, those too close to others in newer builds."""
     build, limit, step = settings.build, settings.ctx_checkpoints or 0, settings.checkpoint_min_step or 0
     kept = list(saved)

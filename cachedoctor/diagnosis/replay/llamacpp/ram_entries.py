@@ -7,25 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cachedoctor.diagnosis.replay.llamacpp.content import Cause, Content
-from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.llamacpp.content import Cause, ReplayContent
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
 
 LEAST_KEPT = 0.25
 """Share of an entry that a prompt must keep for the entry to be taken."""
 
-Lose = Callable[[Content, Cause], None]
+Lose = Callable[[ReplayContent, Cause], None]
 
 
 class RamEntries:
     """The entries, the oldest first, as one build with its limits keeps them."""
 
-    def __init__(self, settings: Settings, tree: PromptTree, lose: Lose) -> None:
+    def __init__(self, settings: ServerSettings, tree: PromptTree, lose: Lose) -> None:
         """Start empty. ``lose`` is told of every content that is dropped, and why."""
         self._tree, self._lose = tree, lose
         self._build, self._limit, self._context = settings.build, settings.ram_bytes, settings.context
         self._each, self._fixed, self._saved = settings.token_bytes, settings.state_bytes, settings.checkpoint_bytes
-        self.entries: list[Content] = []
+        self.entries: list[ReplayContent] = []
         self._texts: list[int] = []
         self._lengths: list[int] = []
         self._sizes: list[float] = []
@@ -34,7 +34,7 @@ class RamEntries:
         self._bytes = 0.0
         self._tokens = 0
 
-    def save(self, content: Content) -> bool:
+    def save(self, content: ReplayContent) -> bool:
         """Take what a slot holds; False where it is refused, and is nowhere but in the slot."""
         text, tokens = content.text, content.tokens
         if (text, tokens) in self.known:
@@ -66,7 +66,7 @@ class RamEntries:
         self._tokens += tokens
         return True
 
-    def load(self, prompt: int, length: int, slot: Content) -> Content | None:
+    def load(self, prompt: int, length: int, slot: ReplayContent) -> ReplayContent | None:
         """Give the entry that a prompt is better served by than by what its slot holds; the cache no longer has it."""
         shared = min(self._tree.common(slot.text, prompt), slot.tokens) if slot.tokens else 0
         keep = shared / slot.tokens if slot.tokens else (-1.0 if self._build >= 8672 else float("nan"))
@@ -99,7 +99,7 @@ class RamEntries:
         while self.entries:
             self._lose(self._take(0), why)
 
-    def _take(self, index: int) -> Content:
+    def _take(self, index: int) -> ReplayContent:
         content, tokens = self.entries.pop(index), self._lengths.pop(index)
         self.known.discard((self._texts.pop(index), tokens))
         self._bytes -= self._sizes.pop(index)

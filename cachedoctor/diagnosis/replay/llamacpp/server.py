@@ -8,24 +8,24 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from cachedoctor.diagnosis.replay.llamacpp import window
-from cachedoctor.diagnosis.replay.llamacpp.content import EMPTY, Cause, ChosenBy, Content, Served, moved
+from cachedoctor.diagnosis.replay.llamacpp.content import EMPTY, Cause, ChosenBy, ReplayContent, Served, moved
 from cachedoctor.diagnosis.replay.llamacpp.context_checkpoints import Checkpoint, added, batch_end, due
 from cachedoctor.diagnosis.replay.llamacpp.ram_entries import RamEntries
-from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.diagnosis.replay.llamacpp.window import FRESH, Cells
-from cachedoctor.diagnosis.replay.traffic import Asked, Traffic
-from cachedoctor.knowledge.decision import Decision, Held, decide
+from cachedoctor.diagnosis.replay.traffic import TimedRequest, Traffic
+from cachedoctor.knowledge.decision import Decision, HeldState, decide
 
 NEVER = Served(0, -1, "none", False, 0, 0)
 
 
-def serve(traffic: Traffic, settings: Settings) -> list[Served]:
+def serve(traffic: Traffic, settings: ServerSettings) -> list[Served]:
     """Give what a server with these settings would have done with every request of the traffic, in its order.
 
     Requests that find no idle slot wait until one is released. One that had ended by then, in the order of the
     traffic, ends at once.
     """
-    return _Server(traffic, settings.resolved()).run()
+    return _ReplayedServer(traffic, settings.resolved()).run()
 
 
 class _Slot:
@@ -40,17 +40,17 @@ class _Slot:
         self.request: int | None = None
 
 
-class _Server:
+class _ReplayedServer:
     """The state of one server while it is replayed."""
 
-    def __init__(self, traffic: Traffic, settings: Settings) -> None:
+    def __init__(self, traffic: Traffic, settings: ServerSettings) -> None:
         self.traffic, self.settings, self.tree = traffic, settings, traffic.tree
         self.slots = [_Slot(number) for number in range(settings.slots or 1)]
         self.ram = RamEntries(settings, self.tree, self._lose) if settings.cache_ram_mib else None
         self.lost: dict[int, Cause] = {}
         self.waiting: list[int] = []
         self.ended: set[int] = set()
-        self.files: dict[str, Content] = {}
+        self.files: dict[str, ReplayContent] = {}
         self.clock = 0
         self.room = window.room(settings)
         self.attention, self.sliding = settings.kind == "attention", settings.kind == "swa"
@@ -109,7 +109,7 @@ class _Server:
         if self.sliding:
             cells = window.cut(cells, tokens)
             cells = window.replied(cells, min(old.tokens, tokens), tokens, self.settings, self.room)
-        first.content = Content(asked.content, tokens, cells, old.saved, index)
+        first.content = ReplayContent(asked.content, tokens, cells, old.saved, index)
 
     def _happen(self, index: int) -> None:
         event = self.traffic.happened[index]
@@ -161,7 +161,7 @@ class _Server:
             child.content = slot.content
         return True
 
-    def _choose(self, asked: Asked, length: int, index: int) -> tuple[_Slot, ChosenBy, int] | None:
+    def _choose(self, asked: TimedRequest, length: int, index: int) -> tuple[_Slot, ChosenBy, int] | None:
         """Slot, how it was chosen, and the common prefix with it as far as the choice looked at it; None: all busy."""
         slots, build = self.slots, self.settings.build
         if asked.id_slot is not None and (build >= 9713 or asked.id_slot < len(slots)) and asked.id_slot >= 0:
@@ -196,13 +196,13 @@ class _Server:
                     break
         return chosen, int(best)
 
-    def _shared(self, content: Content, prompt: int) -> int:
+    def _shared(self, content: ReplayContent, prompt: int) -> int:
         if not content.tokens:
             return 0
         shared = self.tree.common(content.text, prompt)
         return shared if shared < content.tokens else content.tokens
 
-    def _swap(self, slot: _Slot, by: ChosenBy, shared: int, asked: Asked, length: int) -> bool:
+    def _swap(self, slot: _Slot, by: ChosenBy, shared: int, asked: TimedRequest, length: int) -> bool:
         """Save what the slot holds to the RAM cache and look for something better; whether there was."""
         build, settings, old = self.settings.build, self.settings, slot.content
         if self.ram is None or not asked.completion or (by == "id" and (build < 9873 or not old.tokens)):
@@ -222,13 +222,13 @@ class _Server:
         self.ram.trim()
         return found is not None
 
-    def _brought(self, old: Content, found: Content) -> Cells:
+    def _brought(self, old: ReplayContent, found: ReplayContent) -> Cells:
         """The cells of a slot when the saved state of another content took the place of its own."""
         if not self.sliding:
             return FRESH
         return window.restored(old.cells, window.saved(found.cells, found.tokens, self.settings), self.room)
 
-    def _children(self, asked: Asked, parent: _Slot) -> list[_Slot]:
+    def _children(self, asked: TimedRequest, parent: _Slot) -> list[_Slot]:
         """Idle slots that take the other choices of a request."""
         found = [slot for slot in self.slots if slot.request is None and slot is not parent][: asked.choices - 1]
         for slot in found:
@@ -260,7 +260,7 @@ class _Server:
                 slot.content = self._cleared(slot.content)
 
     def _compute(
-        self, index: int, asked: Asked, slot: _Slot, by: ChosenBy, from_ram: bool, length: int, shared: int
+        self, index: int, asked: TimedRequest, slot: _Slot, by: ChosenBy, from_ram: bool, length: int, shared: int
     ) -> Served:
         best, old, place = min(self.traffic.ideal[index].tokens, length - 1), slot.content, slot.number
         if asked.refused:
@@ -282,17 +282,17 @@ class _Server:
         if shared < old.tokens:
             self._replaced(old, "consumed" if from_ram else None)
         if self.attention:
-            slot.content = Content(asked.prompt, length, FRESH, (), index)
+            slot.content = ReplayContent(asked.prompt, length, FRESH, (), index)
         else:
             slot.content = self._computed(index, asked, old, decision, reused, length)
         return Served(reused, place, by, from_ram, shared, best, cause, decision)
 
-    def _decide(self, asked: Asked, old: Content, shared: int, length: int) -> Decision:
+    def _decide(self, asked: TimedRequest, old: ReplayContent, shared: int, length: int) -> Decision:
         settings = self.settings
         if settings.cache_reuse and self.attention and not settings.projector and shared < old.tokens:
             shared = self._moved(asked, old, shared)
         saved = [(one.first, one.last) for one in reversed(old.saved)]
-        held = Held(settings.kind, old.tokens, self._oldest(old.cells, old.tokens), saved, self.window)
+        held = HeldState(settings.kind, old.tokens, self._oldest(old.cells, old.tokens), saved, self.window)
         return decide(settings.build, held, shared, length, settings.projector)
 
     def _oldest(self, cells: Cells, tokens: int) -> int:
@@ -301,14 +301,14 @@ class _Server:
             return window.oldest(cells, tokens)
         return 0 if self.attention else tokens - 1
 
-    def _moved(self, asked: Asked, old: Content, shared: int) -> int:
+    def _moved(self, asked: TimedRequest, old: ReplayContent, shared: int) -> int:
         """The common prefix with the pieces that are moved behind it; nothing is known to be in invented tokens."""
         held, sent = self.tree.known(old.text), self.tree.known(asked.prompt)
         return moved(held[: old.tokens], sent, shared, self.settings.cache_reuse)
 
     def _computed(
-        self, index: int, asked: Asked, old: Content, decision: Decision | None, reused: int, length: int
-    ) -> Content:
+        self, index: int, asked: TimedRequest, old: ReplayContent, decision: Decision | None, reused: int, length: int
+    ) -> ReplayContent:
         """What the slot holds when the prompt is computed."""
         settings = self.settings
         cells = self._gone_back(old, decision, reused)
@@ -323,13 +323,13 @@ class _Server:
             at = end
         if makes and 6180 <= settings.build < 6751 and self.sliding:
             saved = added(saved, self._checkpoint(cells, length, index), settings)
-        return Content(asked.prompt, length, cells, tuple(saved), index)
+        return ReplayContent(asked.prompt, length, cells, tuple(saved), index)
 
     def _checkpoint(self, cells: Cells, tokens: int, index: int) -> Checkpoint:
         runs = window.saved(cells, tokens, self.settings) if self.sliding else ()
         return Checkpoint(self._oldest(cells, tokens), tokens - 1, tokens, index, runs)
 
-    def _gone_back(self, old: Content, decision: Decision | None, reused: int) -> Cells:
+    def _gone_back(self, old: ReplayContent, decision: Decision | None, reused: int) -> Cells:
         """The cells when the slot has gone back to what is reused."""
         cells = old.cells
         if self.sliding and decision is not None and decision.taken is not None:
@@ -345,16 +345,16 @@ class _Server:
 
     # ---- what becomes of what was held
 
-    def _cleared(self, content: Content) -> Content:
+    def _cleared(self, content: ReplayContent) -> ReplayContent:
         """An empty slot; up to b9873 its checkpoints stayed."""
         cells = window.cut(content.cells, 0) if self.sliding else FRESH
         return replace(EMPTY, cells=cells, saved=content.saved if self.settings.build < 10068 else ())
 
-    def _lose(self, content: Content, why: Cause) -> None:
+    def _lose(self, content: ReplayContent, why: Cause) -> None:
         if content.tokens:
             self.lost[content.owner] = why
 
-    def _replaced(self, content: Content, why: Cause | None = None) -> None:
+    def _replaced(self, content: ReplayContent, why: Cause | None = None) -> None:
         """A slot's content gives way to another one; what is in the RAM cache is not lost."""
         if self.ram is None:
             self._lose(content, "RAM cache off")

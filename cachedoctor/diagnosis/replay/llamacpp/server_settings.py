@@ -14,7 +14,7 @@ Memory = Literal["attention", "swa", "hybrid", "recurrent"]
 _MIB = 1 << 20
 
 
-class Settings(msgspec.Struct, frozen=True):
+class ServerSettings(msgspec.Struct, frozen=True):
     """One server. None is what the build does by default; ``resolved`` puts that in its place."""
 
     build: int = NEWEST
@@ -48,7 +48,7 @@ class Settings(msgspec.Struct, frozen=True):
     checkpoint_bytes: float = 0.0
     """Bytes of one context checkpoint."""
 
-    def resolved(self) -> Settings:
+    def resolved(self) -> ServerSettings:
         """Put the defaults of the build in the place of None, and leave out what it does not have."""
         build = self.build
         slots, unified = self.slots, bool(self.kv_unified)

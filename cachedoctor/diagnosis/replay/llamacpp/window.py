@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cachedoctor.diagnosis.replay.llamacpp.server_settings import Settings
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 
 WINDOW_ONLY = 9538
 """From here on a saved state holds the window alone, before it all cells (sizes of checkpoints in real logs)."""
@@ -29,7 +29,7 @@ class Cells(msgspec.Struct, frozen=True, gc=False):
 FRESH = Cells()
 
 
-def room(settings: Settings) -> int:
+def room(settings: ServerSettings) -> int:
     """Cells that a slot has: the window and one batch, rounded up."""
     pad = 32 if settings.build < 7079 else 256
     windows = settings.window * (settings.slots or 1 if settings.kv_unified else 1)
@@ -53,7 +53,7 @@ def cut(cells: Cells, end: int) -> Cells:
     return Cells(head, tuple(runs))
 
 
-def saved(cells: Cells, tokens: int, settings: Settings) -> tuple[Run, ...]:
+def saved(cells: Cells, tokens: int, settings: ServerSettings) -> tuple[Run, ...]:
     """The runs of a saved state, in the order of the cells."""
     least = tokens - settings.window if settings.build >= WINDOW_ONLY else 0
     return _behind(cells.runs, least - 1)
@@ -72,14 +72,14 @@ def restored(cells: Cells, runs: tuple[Run, ...], size: int) -> Cells:
     return Cells(at, tuple(placed))
 
 
-def written(cells: Cells, begin: int, end: int, settings: Settings, size: int, step: int) -> Cells:
+def written(cells: Cells, begin: int, end: int, settings: ServerSettings, size: int, step: int) -> Cells:
     """Put the positions from ``begin`` to ``end`` into cells, ``step`` at a time."""
     for at in range(begin, end, step):
         cells = _batch(cells, at, min(step, end - at), settings.window, size)
     return cells
 
 
-def replied(cells: Cells, begin: int, end: int, settings: Settings, size: int) -> Cells:
+def replied(cells: Cells, begin: int, end: int, settings: ServerSettings, size: int) -> Cells:
     """The same, token by token: what lies in front of the window grows with each."""
     at = begin
     while at < end:

@@ -73,7 +73,7 @@ def _remedies() -> list[kit.Remedy]:
     ]
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Name the field and the switch of the client that turns the header off."""
     f, r = g.numbers, g.worst_request
     matched = (

@@ -113,7 +113,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     return texts_prove(s, kind=match.found)
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Name the kind of value and where it belongs."""
     f, r = g.numbers, g.worst_request
     at = "" if f["lcp"] is None else f" at {kit.token(f['lcp'])}"

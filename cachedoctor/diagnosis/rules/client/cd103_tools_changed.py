@@ -40,7 +40,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     return from_prompts(s, first)
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what happened to the tools."""
     f = g.numbers
     return kit.FindingText(

@@ -64,7 +64,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     )
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say where the history was cut and how the server or the client keeps reasoning."""
     f, session = g.numbers, g.session
     low, high = advice.span(session)

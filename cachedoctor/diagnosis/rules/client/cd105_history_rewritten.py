@@ -166,7 +166,7 @@ def _same_place(s: kit.RuleContext) -> bool:
     return len(places) == 3 and max(places) - min(places) <= SAME_PLACE and sizes == sorted(set(sizes))
 
 
-def _of_request(g: kit.Group) -> kit.FindingText:
+def _of_request(g: kit.MatchGroup) -> kit.FindingText:
     """Say that the request for a summary has another head than what it sums up."""
     f = g.numbers
     return kit.FindingText(
@@ -179,7 +179,7 @@ def _of_request(g: kit.Group) -> kit.FindingText:
     )
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say where the history parts and what in a client does that."""
     f, r = g.numbers, g.worst_request
     if f.get("kind") == "compaction-request":
@@ -213,7 +213,7 @@ def say(g: kit.Group) -> kit.FindingText:
     )
 
 
-def _not_the_head(g: kit.Group) -> str:
+def _not_the_head(g: kit.MatchGroup) -> str:
     """What excludes an unknown change of the head: a long common prefix, or prompts that show the change."""
     f, r = g.numbers, g.worst_request
     lcp, prompt = r.common_prefix_tokens or 0, r.prompt_tokens or 0

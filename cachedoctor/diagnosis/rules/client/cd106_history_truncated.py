@@ -19,7 +19,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     return None if first is None or not s.lost else from_prompts(s, first)
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what a rolling window costs and how to cut."""
     f = g.numbers
     return kit.FindingText(

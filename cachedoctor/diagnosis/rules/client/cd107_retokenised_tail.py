@@ -40,7 +40,7 @@ def _behind(s: kit.RuleContext, first: kit.First) -> int:
     return difference.a.tokens - first.token + reply
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say why so few tokens can cost so many."""
     f = g.numbers
     return kit.FindingText(

@@ -169,7 +169,7 @@ def _left_open(f: dict[str, Any]) -> list[kit.RuledOut]:
     return [*taken, *([_ERASED] if f["erased"] else []), *([_NEW] if f["new"] else [])]
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say where the prompts diverge, and which candidates are left."""
     f, r = g.numbers, g.worst_request
     where = (

@@ -56,7 +56,7 @@ _HIDDEN = (
 _ON_THE_SERVER = "On the server: drop --no-cache-prompt (and LLAMA_ARG_CACHE_PROMPT=0)"
 
 
-def _tell_apart(g: kit.Group) -> kit.Remedy:
+def _tell_apart(g: kit.MatchGroup) -> kit.Remedy:
     words, changes = advice.show_accounting(g.session)
     return kit.Remedy(
         f"To tell them apart, look at the request bodies, or at more of the log: {words}.",
@@ -65,7 +65,7 @@ def _tell_apart(g: kit.Group) -> kit.Remedy:
     )
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what to remove."""
     f, r = g.numbers, g.worst_request
     told = g.session.setting("cache_prompt") is False

@@ -12,7 +12,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     return from_prompts(s, first) if first is not None and s.lost else None
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say which image, and that the bytes must stay."""
     f = g.numbers
     where = f" ({f['place']})" if f["place"] else ""

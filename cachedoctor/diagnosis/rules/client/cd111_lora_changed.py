@@ -36,7 +36,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     return kit.Proof(primary, rest, {"lcp": s.lcp, "printed": "lora" in r.marks})
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say why a cache belongs to its adapters, and how to keep one for each."""
     f = g.numbers
     held = f"the {kit.n(f['lcp'])} matching tokens of the slot" if f["lcp"] is not None else "what the slot held"

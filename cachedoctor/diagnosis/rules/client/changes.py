@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.kit import MIN_LOST, Group, Match, Proof, RuleContext, marked, n, token
+from cachedoctor.diagnosis.rules.kit import MIN_LOST, Match, MatchGroup, Proof, RuleContext, marked, n, token
 from cachedoctor.knowledge import clients
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Confidence, First, Remedy, RuledOut
@@ -59,7 +59,7 @@ def seen_in_prompts(first_token: int | str) -> RuledOut:
     return RuledOut("slot-held-other-prompt", f"the two prompts themselves diverge at {token(first_token)}")
 
 
-def client_of(g: Group) -> clients.Known | None:
+def client_of(g: MatchGroup) -> clients.KnownHabit | None:
     """The client whose doing the worst request of a group is, by its prompts or by the printed texts; None if unknown."""
     first = _first(g)
     if first is not None:
@@ -68,7 +68,7 @@ def client_of(g: Group) -> clients.Known | None:
     return clients.printed(r.seen.old_text or "", r.seen.new_text or "")
 
 
-def why_client(g: Group) -> str:
+def why_client(g: MatchGroup) -> str:
     """Name the client, what it does and since when, to follow a sentence; empty if it is unknown."""
     found = client_of(g)
     if found is None:
@@ -77,7 +77,7 @@ def why_client(g: Group) -> str:
     return f" {found.client.title} {found.habit.writes} ({found.habit.versions}).{fixed}"
 
 
-def why_before(g: Group) -> str:
+def why_before(g: MatchGroup) -> str:
     """Say how many of the tokens stood before the change, to follow a sentence; empty where hardly any did.
 
     The fix saves them, too; that an unchanged beginning was computed again is the server's part.
@@ -94,13 +94,13 @@ def why_before(g: Group) -> str:
     )
 
 
-def with_client(g: Group, remedies: list[Remedy]) -> list[Remedy]:
+def with_client(g: MatchGroup, remedies: list[Remedy]) -> list[Remedy]:
     """Put what stops the client in front of ``remedies``."""
     found = client_of(g)
     return remedies if found is None else [advice.client(found.handle), *remedies]
 
 
-def by_difference(g: Group, remedies: list[Remedy]) -> list[Remedy]:
+def by_difference(g: MatchGroup, remedies: list[Remedy]) -> list[Remedy]:
     """The advice on the kind and place of the difference where the prompts show it; else ``remedies``."""
     first = _first(g)
     if first is None or not first.advice:
@@ -108,13 +108,13 @@ def by_difference(g: Group, remedies: list[Remedy]) -> list[Remedy]:
     return [advice.of_difference(a) for a in first.advice]
 
 
-def references(g: Group) -> list[str]:
+def references(g: MatchGroup) -> list[str]:
     """What proves the habit of the client."""
     found = client_of(g)
     return [] if found is None else list(found.habit.sources)
 
 
-def _first(g: Group) -> First | None:
+def _first(g: MatchGroup) -> First | None:
     difference = g.proof.difference if g.proof is not None else None
     return None if difference is None else difference.first
 

@@ -58,7 +58,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     return kit.Proof(primary, others[:2], numbers)
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say which causes are left and what would tell."""
     r, session = g.worst_request, g.session
     if g.numbers["small"]:
@@ -98,7 +98,7 @@ def _experiment(session: kit.Session) -> list[kit.Remedy]:
     ]
 
 
-def _small(g: kit.Group) -> kit.FindingText:
+def _small(g: kit.MatchGroup) -> kit.FindingText:
     """Say that the symptom is no harm here."""
     r, least = g.worst_request, kit.n(g.numbers["least"])
     size = (
@@ -121,7 +121,7 @@ def _small(g: kit.Group) -> kit.FindingText:
 # ---- the symptom alone
 
 
-def _symptom(g: kit.Group) -> kit.FindingText:
+def _symptom(g: kit.MatchGroup) -> kit.FindingText:
     session, at_hand = g.session, g.numbers["at_hand"]
     if at_hand is not None:
         return kit.FindingText(
@@ -139,7 +139,7 @@ def _symptom(g: kit.Group) -> kit.FindingText:
     return kit.FindingText(_seen(g), f"{_meaning(g)} {_deciding(session)}", [*old, _turns(session)], _candidates(g))
 
 
-def _seen(g: kit.Group) -> str:
+def _seen(g: kit.MatchGroup) -> str:
     r = g.worst_request
     prompt = kit.length(r, "prompt_tokens") if r.prompt_tokens or "prompt_tokens" in r.between else None
     if r.seen.forced or r.seen.kept == 0:
@@ -150,7 +150,7 @@ def _seen(g: kit.Group) -> str:
     )
 
 
-def _meaning(g: kit.Group) -> str:
+def _meaning(g: kit.MatchGroup) -> str:
     r, erased = g.worst_request, g.numbers["erased"]
     words = (
         "It is a symptom of two families of causes: the client changed the prompt, or another conversation held the slot; or the prompt was "
@@ -193,7 +193,7 @@ def _update(session: kit.Session) -> kit.Remedy:
     )
 
 
-def _candidates(g: kit.Group) -> list[kit.RuledOut]:
+def _candidates(g: kit.MatchGroup) -> list[kit.RuledOut]:
     """What is not excluded: checkpoints that all lie at the end of a long slot."""
     erased = g.numbers["erased"]
     if len(erased) < 2 or erased[-1] - erased[0] > BUNCH or erased[0] < 4 * BUNCH:

@@ -23,7 +23,7 @@ def _left_of_it(r: kit.Request) -> str:
     )
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what follows from the cut."""
     return kit.FindingText(
         f"the log lacks the beginning or the end of {kit.times(g.count)}",

@@ -33,7 +33,7 @@ def needs(session: kit.Session) -> tuple[str, str] | None:
     return None
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say by how much it is too long."""
     return _text(g.numbers, g.session, f"{kit.times(g.count)} refused")
 

@@ -28,7 +28,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     return kit.Proof(kit.marked(before, ("shift", "the shift"), ("release", "truncated = 1"))[0], shown, numbers)
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what the shift did."""
     limit = f" of {kit.n(g.numbers['limit'])} tokens" if g.numbers["limit"] else ""
     return kit.FindingText(

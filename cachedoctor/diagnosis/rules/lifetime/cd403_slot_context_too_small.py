@@ -33,7 +33,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     )
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say how the context is divided."""
     f = g.numbers
     return kit.FindingText(

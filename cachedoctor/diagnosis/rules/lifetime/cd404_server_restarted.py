@@ -16,7 +16,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 PROOF = kit.lines(("timing", "all of it computed"), first=("start", "the first request after the restart"))
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what a restart costs and how to soften it."""
     r = g.worst_request
     return kit.FindingText(

@@ -26,7 +26,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     return kit.Proof((slept, "the server goes to sleep"), shown, {"line": slept.line})
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what sleeping ends, and how to sleep later."""
     f = g.numbers
     cost = f": {kit.n(g.tokens)} tokens recomputed" if g.tokens else ""

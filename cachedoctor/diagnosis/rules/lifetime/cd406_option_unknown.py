@@ -24,7 +24,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     return notes
 
 
-def _note(session: kit.Session, given: kit.Given, name: Name | None) -> kit.SessionFinding:
+def _note(session: kit.Session, given: kit.GivenOption, name: Name | None) -> kit.SessionFinding:
     low, high = advice.span(session)
     why = (
         "A variable that the server does not know is ignored without a word."

@@ -21,7 +21,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     return [found for look in looks for found in look(session)]
 
 
-def _given(session: kit.Session, *keys: str) -> kit.Given | None:
+def _given(session: kit.Session, *keys: str) -> kit.GivenOption | None:
     """Return the option as it was written last; what stands behind counts, the environment stands in front.
 
     A name that the build does not know is the business of CD406.
@@ -213,7 +213,7 @@ def _disagrees(session: kit.Session, option: str, says: str, shown: list[kit.Lin
     )
 
 
-def _with_value(given: kit.Given) -> str:
+def _with_value(given: kit.GivenOption) -> str:
     joint = "=" if given.env else " "
     return (
         given.written if given.value is True and not given.env else f"{given.written}{joint}{_value_text(given.value)}"

@@ -101,7 +101,7 @@ def _text(fault: _Fault, session: kit.Session, what: str) -> kit.FindingText:
     return kit.FindingText(f"{fault.claim}: {what}", fault.why, remedies)
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what failed."""
     return _text(g.numbers["fault"], g.session, f"{kit.times(g.count)} failed")
 

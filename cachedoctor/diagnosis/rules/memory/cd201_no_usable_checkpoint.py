@@ -77,7 +77,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     )
 
 
-def _why_none(g: kit.Group) -> str:
+def _why_none(g: kit.MatchGroup) -> str:
     f, session = g.numbers, g.session
     if f["checks"]:
         return (
@@ -101,7 +101,7 @@ def _are_they_on(session: kit.Session) -> kit.Remedy | None:
     )
 
 
-def _look_alikes(g: kit.Group) -> list[kit.RuledOut]:
+def _look_alikes(g: kit.MatchGroup) -> list[kit.RuledOut]:
     """What the lines exclude; an excerpt without the lines on checkpoints leaves open what became of them."""
     f = g.numbers
     if f["checks"] or f["listed"] or f["made"] or g.session.at_least(6751) is False:
@@ -125,7 +125,7 @@ def _look_alikes(g: kit.Group) -> list[kit.RuledOut]:
     ]
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say why there was no checkpoint, and what makes one."""
     f, r, session = g.numbers, g.worst_request, g.session
     remedies = []

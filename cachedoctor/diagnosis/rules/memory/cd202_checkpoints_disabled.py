@@ -73,7 +73,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     )
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Name the option to drop."""
     f = g.numbers
     usual = server_options.CTX_CHECKPOINTS.default_at(*advice.span(g.session))

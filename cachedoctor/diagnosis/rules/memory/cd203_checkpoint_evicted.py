@@ -47,7 +47,7 @@ def _mib(size: float) -> str:
     return f"{size:.3f} MiB" if size < 1 else f"{size:,.1f} MiB"
 
 
-def _longer_list(g: kit.Group) -> kit.Remedy:
+def _longer_list(g: kit.MatchGroup) -> kit.Remedy:
     f = g.numbers
     default = server_options.CTX_CHECKPOINTS.default_at(*advice.span(g.session))
     limit = f["limit"] or (default if isinstance(default, int) else 32)
@@ -70,7 +70,7 @@ def _memory(size: float | None, more: int) -> str:
     return f" Each costs {_mib(size)} of main memory here, {_mib(more * size)} more per slot."
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say which checkpoint is missing, and how long the list had to be."""
     f = g.numbers
     remedies = [_longer_list(g)]

@@ -76,7 +76,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     )
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say where they lie, and from which build on they are spread."""
     f, r = g.numbers, g.worst_request
     remedies = [

@@ -146,7 +146,7 @@ def _shown(f: dict[str, Any]) -> str:
     return f"the checkpoint created up to position {f['b']} {'lies inside' if inside else 'could be cut back to'} the common prefix"
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say which comparison failed and from which build on it is right."""
     f = g.numbers
     compared = "" if f["memory"] else f"; checkpoint [{f['a']}, {f['b']}], threshold {f['threshold']}"

@@ -36,7 +36,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     )
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what failed and in which builds it ends otherwise."""
     f = g.numbers
     return kit.FindingText(

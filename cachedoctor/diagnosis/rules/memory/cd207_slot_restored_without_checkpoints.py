@@ -49,7 +49,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     )
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what the file lacks, and from which build on it is in it."""
     f, r = g.numbers, g.worst_request
     where = (

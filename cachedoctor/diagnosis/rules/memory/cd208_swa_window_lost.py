@@ -26,7 +26,7 @@ PROOF = kit.lines(
 )
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Offer checkpoints and the full-size cache, with their price."""
     f, r = g.numbers, g.worst_request
     window = f" of {kit.n(f['window'])} tokens" if f["window"] else ""

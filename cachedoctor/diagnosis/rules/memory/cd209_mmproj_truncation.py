@@ -23,7 +23,7 @@ PROOF = kit.lines(
 )
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Name the builds and the ways out."""
     r = g.worst_request
     return kit.FindingText(

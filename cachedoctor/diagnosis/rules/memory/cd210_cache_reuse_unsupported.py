@@ -19,7 +19,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     return kit.Proof((match.found, "the option is switched off at start"), numbers={"why": why})
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say that the flag does nothing, and that this is no loss by itself."""
     return _text(g.numbers["why"], f"{kit.times(g.count)} changed the history and could not use it")
 

@@ -37,7 +37,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     )
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Name the distance, and the option that turns it off."""
     f = g.numbers
     return kit.FindingText(

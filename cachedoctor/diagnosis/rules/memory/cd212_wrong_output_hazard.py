@@ -44,7 +44,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     return kit.Proof((r.marks["restored"], kind), [(line, why), *kit.marked(r, ("cached", "reused"))], numbers)
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what may be wrong, and that it is no proof."""
     f = g.numbers
     if f["kind"] == "window":

@@ -68,7 +68,7 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
     ]
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what the checkpoint covered."""
     return kit.FindingText(
         f"a checkpoint that covers {kit.n(g.numbers['covered'])} tokens could not be restored: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",

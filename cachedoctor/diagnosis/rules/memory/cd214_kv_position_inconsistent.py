@@ -51,7 +51,7 @@ def _text(f: dict[str, Any], session: kit.Session, what: str, whose: str = "a sl
     )
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say where the memory ends, and where the batch began."""
     return _text(g.numbers, g.session, f"{kit.times(g.count)} failed")
 

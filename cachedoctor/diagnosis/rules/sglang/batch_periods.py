@@ -41,7 +41,7 @@ MOSTLY = 0.8
 """Share of the logged prompts: a few side requests are other texts by nature."""
 
 
-class Seen(msgspec.Struct):
+class WholeRequests(msgspec.Struct):
     """Requests that are known one by one. Tokens."""
 
     count: int
@@ -131,7 +131,7 @@ def pressed(session: Session, period: BatchPeriod, new: int, cached: int) -> tup
     return "note", "medium"
 
 
-def seen(session: Session, period: BatchPeriod) -> Seen | None:
+def seen(session: Session, period: BatchPeriod) -> WholeRequests | None:
     """The requests of a period that are known one by one; None where there are none.
 
     ``Seen.count`` includes the first, which had nothing to reuse unless the log begins in the middle.
@@ -141,7 +141,7 @@ def seen(session: Session, period: BatchPeriod) -> Seen | None:
         return _of_answers(answers)
     if not period.wholes or period.largest_prompt is None:
         return None
-    return Seen(
+    return WholeRequests(
         period.wholes,
         period.cached_least or 0,
         period.cached_most or 0,
@@ -159,11 +159,11 @@ def _token_pairs(answers: Answers) -> list[tuple[int, int]]:
     return [(a.prompt_tokens, a.cached_tokens) for a in answers.each if a.prompt_tokens and a.cached_tokens is not None]
 
 
-def _of_answers(told: list[tuple[int, int]]) -> Seen:
+def _of_answers(told: list[tuple[int, int]]) -> WholeRequests:
     prompts, cached = [p for p, _ in told], [c for _, c in told]
     later = cached[1:] or [0]
     best = max((c / p for p, c in told[1:]), default=0.0)
-    return Seen(
+    return WholeRequests(
         len(told), min(later), max(later), min(prompts), max(prompts), best, sum(prompts), sum(cached), cached.count(0)
     )
 

@@ -7,7 +7,7 @@ from cachedoctor.diagnosis.rules.sglang.batch_periods import (
     ENOUGH,
     LITTLE,
     LONG,
-    Seen,
+    WholeRequests,
     caching,
     hybrid,
     known,
@@ -40,11 +40,11 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     return []
 
 
-def _loses(requests: Seen) -> bool:
+def _loses(requests: WholeRequests) -> bool:
     return requests.count > ENOUGH and requests.largest >= LONG and requests.share < LITTLE
 
 
-def _note(session: kit.Session, period: kit.BatchPeriod, requests: Seen) -> kit.SessionFinding:
+def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests) -> kit.SessionFinding:
     proven = known(session)
     some = requests.most > 0
     severity: kit.Severity = "warning" if proven or some else "note"

@@ -7,7 +7,7 @@ from cachedoctor.diagnosis.rules.sglang.batch_periods import (
     ENOUGH,
     HALF,
     LONG,
-    Seen,
+    WholeRequests,
     caching,
     hybrid,
     marks,
@@ -51,13 +51,13 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     return []
 
 
-def _loses(requests: Seen, forkless: bool) -> bool:
+def _loses(requests: WholeRequests, forkless: bool) -> bool:
     if requests.count <= ENOUGH or requests.largest < LONG or requests.share >= HALF:
         return False
     return requests.cold > COLD and (requests.most > 0 or forkless)
 
 
-def _note(session: kit.Session, period: kit.BatchPeriod, requests: Seen, forkless: bool) -> kit.SessionFinding:
+def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests, forkless: bool) -> kit.SessionFinding:
     remedies = [
         kit.Remedy("Use 0.5.17 or newer, which keeps a state at the fork with --enable-hierarchical-cache, too.")
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.sglang.batch_periods import (
     ENOUGH,
-    Seen,
+    WholeRequests,
     caching,
     crowded,
     logged,
@@ -61,7 +61,7 @@ def _claude(session: kit.Session) -> bool:
     return by_anthropic > ENOUGH and by_anthropic > (session.setting("chat_requests") or 0)
 
 
-def _note(session: kit.Session, period: kit.BatchPeriod, requests: Seen, proven: bool) -> kit.SessionFinding:
+def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests, proven: bool) -> kit.SessionFinding:
     same = requests.most - requests.least < page(session)
     reused = f"{kit.n(requests.most)} tokens" if same else f"{kit.n(requests.least)} to {kit.n(requests.most)} tokens"
     certain = "prompts begin with the billing header" if proven else "most requests come by /v1/messages"

@@ -6,7 +6,7 @@ from cachedoctor.diagnosis.rules import kit, kv_proof, shared_beginnings
 from cachedoctor.diagnosis.rules.sglang.batch_periods import (
     EARLY,
     PAGES,
-    Seen,
+    WholeRequests,
     caching,
     capacity,
     crowded,
@@ -54,7 +54,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 
 
 def _decided(
-    session: kit.Session, period: kit.BatchPeriod, requests: Seen, given: shared_beginnings.Shared
+    session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests, given: shared_beginnings.SharedVerdict
 ) -> kit.SessionFinding:
     """Request bodies were given: they say whether the prompts share their beginning."""
     claim = f"{requests.count - 1:,} requests of {kit.n(requests.smallest)} to {kit.n(requests.largest)} tokens reused {_reused(session, requests)}"
@@ -66,7 +66,7 @@ def _decided(
     return kit.SessionFinding(words, given.verdict, proof, "warning" if fault else "note", "high", given.difference)
 
 
-def _note(session: kit.Session, period: kit.BatchPeriod, requests: Seen) -> kit.SessionFinding:
+def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests) -> kit.SessionFinding:
     """No bodies were given: a note, unless the log shows that the prompts do begin alike. Nothing to share is no fault."""
     claim = (
         f"{requests.count - 1:,} requests of {kit.n(requests.smallest)} to {kit.n(requests.largest)} tokens reused "
@@ -109,7 +109,7 @@ def _confidence(session: kit.Session, period: kit.BatchPeriod) -> kit.Confidence
     return "medium" if hybrid(session) is False and evicts(session, period) is False else "low"
 
 
-def _reused(session: kit.Session, requests: Seen) -> str:
+def _reused(session: kit.Session, requests: WholeRequests) -> str:
     if not requests.most:
         return "nothing"
     if requests.most - requests.least < page(session):
@@ -117,7 +117,7 @@ def _reused(session: kit.Session, requests: Seen) -> str:
     return f"{kit.n(requests.least)} to {kit.n(requests.most)} tokens each"
 
 
-def _why(session: kit.Session, period: kit.BatchPeriod, requests: Seen) -> str:
+def _why(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests) -> str:
     at = f" They would part behind token {kit.n(requests.most)}." if requests.most else ""
     return (
         f"Either the prompts do not share their beginning: a date, an id or a header in it changes, or they are other texts.{at} "
@@ -125,7 +125,7 @@ def _why(session: kit.Session, period: kit.BatchPeriod, requests: Seen) -> str:
     )
 
 
-def _traceless(session: kit.Session, period: kit.BatchPeriod, requests: Seen) -> str:
+def _traceless(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests) -> str:
     """What may part or drop prompts without a line in this log."""
     others = [NO_TRACE]
     if replica(period) is not None:
@@ -137,7 +137,7 @@ def _traceless(session: kit.Session, period: kit.BatchPeriod, requests: Seen) ->
     return f"something does it that leaves no trace in this log: {'; '.join(others)}."
 
 
-def _eviction(session: kit.Session, requests: Seen) -> str:
+def _eviction(session: kit.Session, requests: WholeRequests) -> str:
     pool = capacity(session)
     if pool is None:
         return "an eviction, since the size of the pool is not in the log"
@@ -150,7 +150,7 @@ def _room(session: kit.Session) -> str:
     return "all that was computed fits into the pool twice"
 
 
-def _ruled_out(session: kit.Session, period: kit.BatchPeriod, requests: Seen) -> list[kit.RuledOut]:
+def _ruled_out(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests) -> list[kit.RuledOut]:
     out = [kit.RuledOut("radix-cache-off", "the log says that it is on, or shows that something was reused")]
     usage = "" if period.token_usage is None else f": at most {100 * period.token_usage:.0f} % in use"
     if evicts(session, period) is False:

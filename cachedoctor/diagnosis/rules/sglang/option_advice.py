@@ -1,6 +1,6 @@
 """Remedies that several rules about SGLang give: options by the names of the user's version, and the experiments.
 
-Knows options of SGLang 0.4.3 to 0.5.23 (server_args.py, from 0.5.19 on arg_groups/fields).
+Covers options of SGLang 0.4.3 to 0.5.23 (server_args.py, from 0.5.19 on arg_groups/fields).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ PROOF = kit.lines(
 )
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Offer slots and the RAM cache."""
     f, r = g.numbers, g.worst_request
     out = (

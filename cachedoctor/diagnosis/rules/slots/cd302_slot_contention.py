@@ -25,7 +25,7 @@ PROOF = kit.lines(
 )
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say how many slots the traffic needs."""
     f = g.numbers
     return kit.FindingText(

@@ -30,7 +30,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     )
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Name the option."""
     f, r = g.numbers, g.worst_request
     how = (

@@ -46,7 +46,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     )
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say how large the cache is and which line shows that it is full."""
     f = g.numbers
     limit = f" of {kit.n(f['limit'])} MiB" if f["limit"] else ""

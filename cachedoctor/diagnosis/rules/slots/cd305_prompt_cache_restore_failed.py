@@ -15,7 +15,7 @@ PROOF = kit.lines(
 )
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what was lost and where it is mended."""
     lost = f": {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}" if g.tokens else f": {kit.times(g.count)}"
     return _text(g.session, f"a prompt in the RAM cache could not be restored{lost}")

@@ -46,7 +46,7 @@ def _own_parts(session: kit.Session) -> kit.Remedy:
     return advice.option(session, server_options.KV_UNIFIED, "", what, off=True, also=value)
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say why slots were emptied and how to give them room."""
     return _text(
         f"idle slots were emptied to make room in the shared KV memory: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",

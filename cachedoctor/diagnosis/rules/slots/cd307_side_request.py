@@ -30,7 +30,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     return kit.Proof(primary, related[:3], numbers)
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Offer a slot, the RAM cache, or another place for side requests."""
     f, r = g.numbers, g.worst_request
     unsure = kit.RuledOut(

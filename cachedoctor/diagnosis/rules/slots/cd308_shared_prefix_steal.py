@@ -55,13 +55,13 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     )
 
 
-def _slots(g: kit.Group) -> int:
+def _slots(g: kit.MatchGroup) -> int:
     """Slots that the sessions need."""
     threads: int = g.numbers["threads"]
     return max(2, threads, g.session.n_slots or 1)
 
 
-def _apart(g: kit.Group) -> list[kit.Remedy]:
+def _apart(g: kit.MatchGroup) -> list[kit.Remedy]:
     """A slot for every session, and what keeps the sessions in them: slots alone do not, nor does the rest without."""
     f = g.numbers
     foreign, own = f["lcp"] / f["prompt"], min(1.0, f["reference"] / f["prompt"])
@@ -85,7 +85,7 @@ def _apart(g: kit.Group) -> list[kit.Remedy]:
     return [advice.option(g.session, server_options.SIMILARITY, value, what, also=more)]
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Offer slots and a threshold that keeps the sessions apart."""
     f, r = g.numbers, g.worst_request
     why_not = (

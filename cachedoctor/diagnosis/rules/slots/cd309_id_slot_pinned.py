@@ -33,7 +33,7 @@ def _why(session: kit.Session) -> str:
     return "Up to b9713 a slot named by the client is taken without saving its prompt to the RAM cache."
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Send the user to the client's setting."""
     f, r = g.numbers, g.worst_request
     return kit.FindingText(

@@ -41,7 +41,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     )
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what clears idle slots, and the two ways out."""
     f, r, session = g.numbers, g.worst_request, g.session
     limit = f" of {kit.n(f['limit'])} MiB" if f["limit"] else ""

@@ -33,7 +33,7 @@ PROOF = kit.lines(
 )
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Offer a slot to each conversation: no size of the RAM cache prevents it."""
     f, r, session = g.numbers, g.worst_request, g.session
     count = max(2, f["threads"], session.n_slots or 1)

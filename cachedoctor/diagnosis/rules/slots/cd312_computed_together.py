@@ -73,7 +73,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     )
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Advise an order: more slots or memory do not help."""
     shared = kit.n(g.numbers["shared"])
     if "those" in g.numbers:
@@ -89,7 +89,7 @@ def say(g: kit.Group) -> kit.FindingText:
     )
 
 
-def _twice(g: kit.Group) -> kit.FindingText:
+def _twice(g: kit.MatchGroup) -> kit.FindingText:
     """Advise to wait: the prompts are known to be the same."""
     return kit.FindingText(
         f"a prompt was sent again while it was being computed, and was computed once more: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
@@ -100,7 +100,7 @@ def _twice(g: kit.Group) -> kit.FindingText:
     )
 
 
-def _open(g: kit.Group) -> kit.FindingText:
+def _open(g: kit.MatchGroup) -> kit.FindingText:
     """Say what it may have cost, and what would tell."""
     f = g.numbers
     return kit.FindingText(

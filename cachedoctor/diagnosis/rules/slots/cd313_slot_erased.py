@@ -23,7 +23,7 @@ PROOF = kit.lines(
 )
 
 
-def say(g: kit.Group) -> kit.FindingText:
+def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say which requests empty a slot, and who sends them."""
     return kit.FindingText(
         f"the slot of the conversation was erased between two of its requests: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.vllm import rolling
-from cachedoctor.diagnosis.rules.vllm.rolling import Stretch
+from cachedoctor.diagnosis.rules.vllm.rolling import TrafficStretch
 
 _CHEAP = 256
 """Tokens of a prompt below which it does not matter whether it is computed."""
@@ -23,7 +23,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     return []
 
 
-def _note(session: kit.Session, stretch: Stretch, prompt: float, size: int) -> kit.SessionFinding:
+def _note(session: kit.Session, stretch: TrafficStretch, prompt: float, size: int) -> kit.SessionFinding:
     short = prompt < size
     hybrid = session.memory == "hybrid"
     what = (

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit, kv_proof, shared_beginnings
-from cachedoctor.diagnosis.rules.shared_beginnings import Shared
+from cachedoctor.diagnosis.rules.shared_beginnings import SharedVerdict
 from cachedoctor.diagnosis.rules.vllm import kv_flow, rolling
 from cachedoctor.diagnosis.rules.vllm import kv_flow as request_groups
-from cachedoctor.diagnosis.rules.vllm.rolling import Stretch
+from cachedoctor.diagnosis.rules.vllm.rolling import TrafficStretch
 
 _CAUSES = ("CD501", "CD502", "CD503", "CD511", "CD513", "CD514", "CD515")
 _LONG = 256
@@ -72,7 +72,7 @@ def _some(session: kit.Session) -> list[kit.SessionFinding]:
     return []
 
 
-def _part(session: kit.Session, found: list[Stretch]) -> list[kit.SessionFinding]:
+def _part(session: kit.Session, found: list[TrafficStretch]) -> list[kit.SessionFinding]:
     """Say that the log cannot tell whose most tokens are: one rate is the average of all clients, and hides each of them.
 
     Only where nothing can have been pushed out, and where no source tells of the requests one by one.
@@ -87,7 +87,7 @@ def _part(session: kit.Session, found: list[Stretch]) -> list[kit.SessionFinding
     return []
 
 
-def _average(session: kit.Session, stretch: Stretch, computed: int, requests: int) -> kit.SessionFinding:
+def _average(session: kit.Session, stretch: TrafficStretch, computed: int, requests: int) -> kit.SessionFinding:
     words = kit.FindingText(
         f"{rolling.percent(1 - stretch.share)} of the prompt tokens were computed, about {kit.n(computed / requests)} of {kit.n(stretch.prompt)} in each "
         f"request, though all of them fit into the cache; whether they were new text the log cannot tell ({stretch.said})",
@@ -110,7 +110,7 @@ def _average(session: kit.Session, stretch: Stretch, computed: int, requests: in
     return kit.SessionFinding(words, "part", stretch.evidence, "note", "low")
 
 
-def _barely(session: kit.Session, found: list[Stretch], any_size: bool) -> Stretch | None:
+def _barely(session: kit.Session, found: list[TrafficStretch], any_size: bool) -> TrafficStretch | None:
     """Traffic that reused next to nothing of prompts that are long enough."""
     size = rolling.block(session)
     least = max(_LONG, 2 * size) if size else _LONG
@@ -125,13 +125,13 @@ def _barely(session: kit.Session, found: list[Stretch], any_size: bool) -> Stret
     return None
 
 
-def _of_this_log(session: kit.Session, found: list[Stretch]) -> bool:
+def _of_this_log(session: kit.Session, found: list[TrafficStretch]) -> bool:
     """Whether the server reused no more than the bodies have in common; what else has come may have more."""
     sent = session.sent
     return sent is None or not sent.complete or found[0].share <= sent.share(sent.shared) + _OTHERS
 
 
-def _decided(session: kit.Session, found: Shared, stretch: Stretch) -> kit.SessionFinding | None:
+def _decided(session: kit.Session, found: SharedVerdict, stretch: TrafficStretch) -> kit.SessionFinding | None:
     """What given bodies say whatever the rate is: a healthy client hides a faulty one in it."""
     said = f"{found.said}{kv_proof.beside(session, found.verdict)} ({stretch.said})"
     words = kit.FindingText(said, found.why, found.remedies)
@@ -146,7 +146,7 @@ def _decided(session: kit.Session, found: Shared, stretch: Stretch) -> kit.Sessi
     return None
 
 
-def _proven(stretch: Stretch, found: Shared) -> kit.SessionFinding:
+def _proven(stretch: TrafficStretch, found: SharedVerdict) -> kit.SessionFinding:
     """The prompts were given, or the log has them; whether those that part early repeat anything is not known."""
     if found.early:
         words = kit.FindingText(
@@ -164,7 +164,7 @@ def _proven(stretch: Stretch, found: Shared) -> kit.SessionFinding:
     return kit.SessionFinding(words, "shared", stretch.evidence, "warning", "high")
 
 
-def _note(session: kit.Session, stretch: Stretch, size: int | None) -> kit.SessionFinding:
+def _note(session: kit.Session, stretch: TrafficStretch, size: int | None) -> kit.SessionFinding:
     length = f"prompts of about {kit.n(stretch.prompt)} tokens" if stretch.prompt else "prompts"
     little = "nothing" if stretch.share == 0 else "next to nothing"
     on, fits = rolling.caching(session), rolling.fits(session, stretch)
@@ -187,7 +187,7 @@ def _note(session: kit.Session, stretch: Stretch, size: int | None) -> kit.Sessi
     return kit.SessionFinding(words, "", lines, "note", sure)
 
 
-def _more(session: kit.Session, stretch: Stretch, size: int | None, fits: bool | None) -> str:
+def _more(session: kit.Session, stretch: TrafficStretch, size: int | None, fits: bool | None) -> str:
     """What else cannot be told apart."""
     found = ""
     if stretch.prompt is None:
@@ -201,7 +201,7 @@ def _more(session: kit.Session, stretch: Stretch, size: int | None, fits: bool |
     return found
 
 
-def _ruled_out(session: kit.Session, stretch: Stretch, size: int | None) -> list[kit.RuledOut]:
+def _ruled_out(session: kit.Session, stretch: TrafficStretch, size: int | None) -> list[kit.RuledOut]:
     found = []
     if rolling.caching(session):
         found.append(kit.RuledOut("prefix-caching-off", "it is on"))

@@ -25,7 +25,9 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     return [_note(session, kit.said_by(messages, "a request to the endpoint that Claude Code uses"), low, "medium")]
 
 
-def _note(session: kit.Session, lines: rolling.Shown, low: rolling.Stretch | None, sure: str) -> kit.SessionFinding:
+def _note(
+    session: kit.Session, lines: rolling.Shown, low: rolling.TrafficStretch | None, sure: str
+) -> kit.SessionFinding:
     proven = sure == "high"
     said = f" ({low.said})" if low is not None else ""
     claim = (

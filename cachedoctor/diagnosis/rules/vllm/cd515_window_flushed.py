@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit, shared_beginnings
 from cachedoctor.diagnosis.rules.vllm import rolling
-from cachedoctor.diagnosis.rules.vllm.rolling import Stretch
+from cachedoctor.diagnosis.rules.vllm.rolling import TrafficStretch
 from cachedoctor.knowledge.builds import is_sliding
 
 _FULL = 0.2
@@ -36,7 +36,7 @@ def _there(session: kit.Session) -> float | None:
     return sent.share(sent.kept) if sent.share(sent.kept) >= _LOST else None
 
 
-def _note(session: kit.Session, stretch: Stretch, there: float) -> kit.SessionFinding:
+def _note(session: kit.Session, stretch: TrafficStretch, there: float) -> kit.SessionFinding:
     size, arch = session.settings["kv_tokens"], session.settings["architecture"]
     return kit.finding(
         f"prompts were pushed out though there is room for them: a cache of {kit.n(size.value)} tokens could have had {rolling.percent(there)} of the "

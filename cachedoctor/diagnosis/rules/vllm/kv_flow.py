@@ -74,7 +74,7 @@ _EMPTY = 0.02
 """Share of the requests up to which a bar counts as empty."""
 
 
-class Groups(NamedTuple):
+class RequestGroups(NamedTuple):
     """Two groups of requests."""
 
     low: int
@@ -87,7 +87,7 @@ class Groups(NamedTuple):
     """Tokens that each of them computed at least."""
 
 
-def of(counted: Counters) -> Groups | None:
+def of(counted: Counters) -> RequestGroups | None:
     """Return the groups in the histograms of a dump of /metrics; None where there are none."""
     bars, prompts = counted.computed_per_request, counted.prompt_per_request
     total = sum(bar.requests for bar in bars)
@@ -101,7 +101,7 @@ def of(counted: Counters) -> Groups | None:
         whole = _sum(prompts[behind : _last(bars) + 2])  # the prompt of a request is in its bar or the next
         edge = bars[at - 1].most, bars[behind - 1].most
         if min(low, high) >= _GROUP * total and whole >= high and edge[0] is not None and edge[1] is not None:
-            return Groups(low, edge[0], high, edge[1])
+            return RequestGroups(low, edge[0], high, edge[1])
     return None
 
 

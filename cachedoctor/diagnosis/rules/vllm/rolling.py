@@ -44,7 +44,7 @@ _DROPS = (
 Shown = list[tuple[Mark, str]]
 
 
-class Stretch(NamedTuple):
+class TrafficStretch(NamedTuple):
     """Traffic that one source tells of."""
 
     unit: Literal["interval", "counters", "responses"]
@@ -60,7 +60,7 @@ class Stretch(NamedTuple):
     evidence: Shown
 
 
-def stretches(session: Session) -> list[Stretch]:
+def stretches(session: Session) -> list[TrafficStretch]:
     """All that has enough traffic to judge, the lowest share first."""
     rated = _rated(session)
     found = [_interval(session, p) for p in session.periods if isinstance(p, SamplePeriod) and rated]
@@ -74,12 +74,12 @@ def _rated(session: Session) -> bool:
     return session.since("0.8") is not False or "stats_v0" in session.seen
 
 
-def _interval(session: Session, p: SamplePeriod) -> Stretch | None:
+def _interval(session: Session, p: SamplePeriod) -> TrafficStretch | None:
     answered = requests(session, p)
     few = answered is not None and answered < MIN_REQUESTS
     if p.busy < MIN_INTERVALS or few or p.last_rate is None:
         return None
-    return Stretch(
+    return TrafficStretch(
         "interval",
         answered,
         average(session, p),
@@ -90,22 +90,24 @@ def _interval(session: Session, p: SamplePeriod) -> Stretch | None:
     )
 
 
-def _counters(c: Counters) -> Stretch | None:
+def _counters(c: Counters) -> TrafficStretch | None:
     if not c.looked_up or c.reused is None or (c.requests is not None and c.requests < MIN_REQUESTS):
         return None
     prompt = c.prompt_tokens / c.requests if c.prompt_tokens and c.requests else None
     since = "since the start of the server" if c.since is None else f"since {c.since}"
     said = f"{c.path} counts {n(c.reused)} of {n(c.looked_up)} tokens reused {since}"
     found = min(c.looked_up, c.reused + (c.external_reused or 0))
-    return Stretch("counters", c.requests, prompt, found / c.looked_up, c.computed, said, [])
+    return TrafficStretch("counters", c.requests, prompt, found / c.looked_up, c.computed, said, [])
 
 
-def _responses(a: Answers) -> Stretch | None:
+def _responses(a: Answers) -> TrafficStretch | None:
     if a.told < MIN_REQUESTS or not a.prompt_tokens:
         return None
     said = f"{a.told} responses report {n(a.cached_tokens)} of {n(a.prompt_tokens)} prompt tokens reused"
     computed = a.prompt_tokens - a.cached_tokens
-    return Stretch("responses", a.told, a.prompt_tokens / a.told, a.cached_tokens / a.prompt_tokens, computed, said, [])
+    return TrafficStretch(
+        "responses", a.told, a.prompt_tokens / a.told, a.cached_tokens / a.prompt_tokens, computed, said, []
+    )
 
 
 def _named(p: SamplePeriod) -> str:
@@ -136,7 +138,7 @@ def _engines(session: Session) -> set[str | None]:
     return {p.engine for p in session.periods if isinstance(p, SamplePeriod)}
 
 
-def fits(session: Session, stretch: Stretch) -> bool | None:
+def fits(session: Session, stretch: TrafficStretch) -> bool | None:
     """Whether the cache holds all that was computed, so that nothing can have been pushed out; None when unknown."""
     room = session.setting("kv_tokens")
     if not isinstance(room, int) or stretch.computed is None:

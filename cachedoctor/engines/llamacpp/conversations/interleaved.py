@@ -22,7 +22,7 @@ _SAME_PLACE = 24
 """Tokens: common prefixes that differ by no more end at the same place: the first words of two chats may be alike."""
 
 
-class Turn(msgspec.Struct):
+class InterleavedTurn(msgspec.Struct):
     """A request of what is taken for one conversation, and what the slot held behind it."""
 
     request: Request
@@ -43,7 +43,7 @@ def shortest(prompt: int) -> float:
 class TurnReading(msgspec.Struct):
     """Turns read as several conversations."""
 
-    parties: list[list[Turn]]
+    parties: list[list[InterleavedTurn]]
     returns: int
     """Turns that went on with another conversation than the slot held."""
     sure: int
@@ -55,7 +55,7 @@ class TurnReading(msgspec.Struct):
         return self.returns >= RETURNS and self.sure >= 1
 
 
-def read(turns: list[Turn]) -> TurnReading | None:
+def read(turns: list[InterleavedTurn]) -> TurnReading | None:
     """Read turns as several conversations with one head; None when they are not."""
     reading = TurnReading([[turns[0]]], 0, 0)
     last, head = reading.parties[0], None
@@ -112,7 +112,7 @@ class OneShot(msgspec.Struct):
     """Prompt + reply."""
 
 
-class Heads:
+class CommonHeads:
     """The prompts of a session that part from each other behind a common head."""
 
     def __init__(self) -> None:

@@ -13,7 +13,14 @@ import msgspec
 from msgspec.structs import replace
 
 from cachedoctor.engines.llamacpp.conversations import interleaved
-from cachedoctor.engines.llamacpp.conversations.interleaved import KEPT, MIN_TURN, Heads, OneShot, Turn, shortest
+from cachedoctor.engines.llamacpp.conversations.interleaved import (
+    KEPT,
+    MIN_TURN,
+    CommonHeads,
+    InterleavedTurn,
+    OneShot,
+    shortest,
+)
 from cachedoctor.model import Mark, Request
 
 MAX_THREADS = 64
@@ -52,7 +59,7 @@ class Thread(msgspec.Struct):
     """Its last request found its own previous turn in the slot, and most of it no longer matched."""
     went_on: bool = False
     """A request continued what another one had left in the slot."""
-    recent: list[Turn] = msgspec.field(default_factory=list)
+    recent: list[InterleavedTurn] = msgspec.field(default_factory=list)
     """Its last requests."""
     taken: Taken | None = None
     """What became of its copy in the RAM cache since its last turn."""
@@ -90,7 +97,7 @@ Found = tuple[Thread | None, int]
 class Moved(msgspec.Struct):
     """A request that was judged as a turn of the wrong conversation."""
 
-    turn: Turn
+    turn: InterleavedTurn
     thread: int
     number: int
     """Of its turn; 0 for the first of its thread."""
@@ -100,7 +107,7 @@ class Moved(msgspec.Struct):
     """Whose text its slot held."""
 
 
-def _left(request: Request, turn: Turn) -> bool:
+def _left(request: Request, turn: InterleavedTurn) -> bool:
     """Whether a request kept less than half of what the turn before it had left in the slot."""
     return (request.common_prefix_tokens or request.cached_tokens or 0) < 0.5 * turn.total
 
@@ -151,7 +158,7 @@ class Conversations:
     def __init__(self) -> None:
         self._threads: dict[int, Thread] = {}
         self._next = 0
-        self._heads = Heads()
+        self._heads = CommonHeads()
         self._side_requests = False
         """It is proven that prompts with nothing in common, though longer, were other conversations here."""
 
@@ -302,7 +309,7 @@ class Conversations:
         thread.last = request.index
         if len(thread.recent) >= WINDOW:
             del thread.recent[: 1 - WINDOW]
-        thread.recent.append(Turn(request, total))
+        thread.recent.append(InterleavedTurn(request, total))
 
     def divide(self, thread: Thread, *, roomy: bool) -> tuple[list[Moved], int]:
         """Divide conversations that were taken for ``thread``, if its last requests leave no other reading.
@@ -361,7 +368,9 @@ class Conversations:
                 moved += self._divide(thread, thread.recent, [thread.recent[a:b] for a, b in pairwise(ends)])
         return moved
 
-    def _divide(self, thread: Thread, turns: list[Turn], parties: list[list[Turn]]) -> list[Moved]:
+    def _divide(
+        self, thread: Thread, turns: list[InterleavedTurn], parties: list[list[InterleavedTurn]]
+    ) -> list[Moved]:
         """Give every party a thread of its own; the first keeps ``thread``."""
         owners: dict[int, Moved] = {}
         earlier = thread.turns - len(turns)

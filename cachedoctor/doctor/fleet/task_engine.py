@@ -14,7 +14,7 @@ class Lost(NamedTuple):
     reason: str
 
 
-class Engine(Protocol):
+class WorkerPool(Protocol):
     """Several processes, here or elsewhere, each of which does one task at a time."""
 
     @property
