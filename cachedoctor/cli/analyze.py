@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 
 
 _OF_REPORT = {
-    "logs", "format", "output", "verbose", "launcher", "color", "width", "config", "no_config", "quiet", *RequestSelection._fields,
+    "logs", "format", "output", "verbose", "launcher", "color", "width", "config", "no_config", "quiet",
+    *RequestSelection._fields,
 }  # fmt: skip
 """Options that go with a JSON report."""
 
