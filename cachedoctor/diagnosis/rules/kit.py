@@ -21,6 +21,7 @@ from cachedoctor.model import (
     Confidence,
     Dropped,
     First,
+    GivenOption,
     Incident,
     IncidentName,
     Mark,
@@ -46,7 +47,8 @@ from cachedoctor.model.measured import FULL, STATES_FULL
 
 __all__ = [  # of the nouns of the model and the context, those that rules speak of; then the kit's own
     "EARLY", "FULL", "LONG", "MIN_LOST", "PRINTS_CHECKS", "SHORT", "STATES_FULL", "Answer", "BatchPeriod", "Check",
-    "Confidence", "Dropped", "First", "GivenOption", "Mark", "MarkName", "OptionChange", "Remedy", "Request", "RuleContext",
+    "Confidence", "Dropped", "First", "GivenOption", "Mark", "MarkName", "OptionChange", "Remedy", "Request",
+    "RuleContext",
     "RuledOut", "SamplePeriod", "SentBodies", "Server", "Session", "Setting", "SettingName", "Severity", "Undecided",
     "as_typed", "left_out",
 ]  # fmt: skip
