@@ -118,4 +118,4 @@ def _passed(requests: list[tuple[str, dict[str, Any]]]) -> Iterator[tuple[str, s
         except CacheDoctorError as error:  # no two of a conversation
             yield "refused by lint", f"{error.message} {error.hint}"
             return
-        yield "lint", json.dumps(msgspec.to_builtins(sanitize.lint(found)))
+        yield "lint", json.dumps(msgspec.to_builtins(sanitize.mask(found)))

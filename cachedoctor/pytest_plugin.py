@@ -102,5 +102,5 @@ def _said(found: Lint) -> str:
     from cachedoctor.report.forms.lint_forms import render_text
 
     text = io.StringIO()
-    render_text(sanitize.lint(found), text, 100)
+    render_text(sanitize.mask(found), text, 100)
     return f"requests are not cache-friendly\n{text.getvalue()}"

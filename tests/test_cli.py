@@ -108,7 +108,8 @@ def test_rules_and_explain() -> None:
         r for r in table if r["code"] == "CD108"
     ).items()
     listed = run("explain", COLUMNS="200").stdout.decode().splitlines()
-    assert [line.split()[:2] for line in listed] == [[row["code"], row["name"]] for row in table]
+    rows = [line.split()[:2] for line in listed if line.startswith("CD")]
+    assert rows == [[row["code"], row["name"]] for row in table]
     by_code, by_name = run("explain", "cd108"), run("explain", "prefix-diverges-early")
     assert by_code.returncode == 0
     assert by_code.stdout == by_name.stdout != b""
@@ -257,7 +258,6 @@ def test_a_command_line_is_checked(log: Path) -> None:
         (["analyze", "--jobs", "x", "y"], "invalid value for '--jobs'"),
         (["analyze", "--jbos", "2", "y"], "no such option: --jbos"),
         (["analyze", "x", "-f"], "option '-f' requires an argument"),
-        (["analyse"], "no such command 'analyse'"),
         (["diff"], "missing argument"),
         (["analyze", "--color", "\x1b[31m\u202e", "x"], "is not one of 'auto'"),
     ],

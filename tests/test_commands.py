@@ -79,6 +79,7 @@ def test_help_fits_a_screen_and_help_all_has_every_option(name: str) -> None:
         ("record-kv", "cachedoctor watch --kv-events tcp://HOST:5557 -o kv.jsonl"),
         ("monitor", "cachedoctor watch server.log"),
         ("doctor", "cachedoctor analyze server.log"),
+        ("analyse", "cachedoctor analyze server.log"),
         ("Stats", "cachedoctor fleet logs/*.log --by model"),
         ("analize", "cachedoctor analyze --help"),
         ("quux", "cachedoctor --help"),

@@ -13,7 +13,7 @@ from sglang_logs import START
 
 from cachedoctor.diagnosis.rules import registry
 from cachedoctor.doctor.analysis.analyzer import Analyzer
-from cachedoctor.engines.llamacpp.life import Life
+from cachedoctor.engines.llamacpp.server_run import ServerRun
 from cachedoctor.engines.llamacpp.tracker import Tracker as LlamaTracker
 from cachedoctor.engines.sglang.tracker import Tracker as SglangTracker
 from cachedoctor.model import CacheDoctorError
@@ -59,7 +59,7 @@ def test_a_fault_costs_one_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_came_before_a_fault_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """The lines behind it are not read: what they are about is not known any more."""
     whole, _ = reported(LOG)
-    monkeypatch.setattr(Life, "purge", fails)
+    monkeypatch.setattr(ServerRun, "purge", fails)
     line = b"0.00.637.500 W srv  operator(): purging slot 0 with 20 tokens\n"
     found, crashed = reported(LOG + line + SECOND.encode().replace(b"task 9 ", b"task 12 "))
     assert crashed

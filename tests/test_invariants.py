@@ -81,7 +81,7 @@ def test_what_was_printed_is_written_in_one_file() -> None:
         for path, tree in trees(LLAMA).items()
         if path.name != "slot.py"
         for target, name, line in stores(tree)
-        if name in PRINTED and target not in OTHERS and not target.startswith("life.")
+        if name in PRINTED and target not in OTHERS and not target.startswith("run.")
         if not (path.parent.name == "conversations" and target.startswith(("thread", "owner", "moved")))
     ]
     assert found == [], "a transition of a slot is a method in slot.py, of a request one of Observed"
@@ -138,9 +138,9 @@ def test_settling_returns_what_changes(name: str) -> None:
 
 
 def test_facts_are_replaced_in_one_file() -> None:
-    """What is known of a server is learnt in ``life.py``."""
+    """What is known of a server is learnt in ``server_run.py``."""
     found = {relative(path) for path, call in calls("Facts(") if called(call) == "Facts"}
-    assert found == {"doctor/findings/diagnosis.py", "engines/llamacpp/life.py"}, (
+    assert found == {"doctor/findings/diagnosis.py", "engines/llamacpp/server_run.py"}, (
         "the diagnosis begins with facts of no server"
     )
     replaced = {
@@ -149,7 +149,7 @@ def test_facts_are_replaced_in_one_file() -> None:
         if called(call).endswith("replace") and call.args
         if ast.unparse(call.args[0]).endswith("facts")
     }
-    assert replaced == {"engines/llamacpp/life.py"}
+    assert replaced == {"engines/llamacpp/server_run.py"}
 
 
 def test_requests_are_built_in_one_file() -> None:

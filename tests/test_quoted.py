@@ -150,7 +150,7 @@ KEY = "sk-ant-api03-" + "Zq8-_" * 30
 )
 def test_a_secret_across_the_bar_or_longer_than_the_quote_is_hidden(printed: str, shown: str) -> None:
     text = "slot update_slots: id  0 | task 9 | new: ..."
-    evidence = sanitize.finding(finding_of(text + printed)).evidence[0].text
+    evidence = sanitize.mask(finding_of(text + printed)).evidence[0].text
     assert evidence == text + shown
 
 

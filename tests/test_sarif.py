@@ -17,8 +17,7 @@ from test_hostile_text import PAYLOADS
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Report
 from cachedoctor.report.base import Look
-from cachedoctor.report.wire.fingerprint import fingerprints
-from cachedoctor.report.wire.sarif import uri
+from cachedoctor.report.wire.sarif import fingerprints, uri
 
 SCHEMA = json.loads((FIXTURES / "schemas" / "sarif-2.1.0.schema.json").read_text("utf-8"))
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)

@@ -124,7 +124,7 @@ def test_the_benchmark_of_seams_sees_nothing(name: str) -> None:
 def test_the_benchmark_sees_what_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     from cachedoctor.redaction import sanitize
 
-    monkeypatch.setattr(diff_v1.sanitize, "diff", lambda diff: diff)
+    monkeypatch.setattr(diff_v1.sanitize, "mask", lambda diff: diff)
     monkeypatch.setattr(sanitize, "hidden", lambda text: text)
     kinds = [kind for kind in leaks.KINDS if kind.name == "Shopify"]
     monkeypatch.setattr(leaks_seams, "passed", lambda text, other: ())

@@ -309,8 +309,8 @@ def test_names_that_are_not_utf_8(tmp_path: Path, log: Path) -> None:
 def test_nothing_recognised_and_output_that_is_an_input(tmp_path: Path, log: Path) -> None:
     other = tmp_path / "other.txt"
     other.write_text("nothing of a server\n")
-    assert run("fleet", other, "-o", tmp_path / "out").returncode == 3
-    assert not (tmp_path / "out").exists()
+    assert run("fleet", other, "-o", tmp_path / "out.txt").returncode == 3
+    assert not (tmp_path / "out.txt").exists()
     assert run("fleet", log, "-o", log).returncode == 2
     assert log.read_bytes() == LOG
 

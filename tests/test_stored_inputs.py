@@ -59,7 +59,7 @@ def test_a_report_is_given_to_analyze_alone(stored: Path, log: Path) -> None:
 
 @pytest.mark.sweep
 @pytest.mark.parametrize(
-    "words", [("--build", "7000"), ("--requests", "x"), ("--select", "CD1"), ("--fail-on", "note"), ("-j", "2")]
+    "words", [("--build", "7000"), ("--unknown",), ("--select", "CD1"), ("--fail-on", "note"), ("-j", "2")]
 )
 def test_options_that_read_a_log_do_not_go_with_a_report(stored: Path, words: tuple[str, ...]) -> None:
     for done in (run("analyze", stored, *words), run("analyze", "-", *words, stdin=stored.read_bytes())):

@@ -221,12 +221,12 @@ class Lines(Listener):
             number = one.request.index
             if lost(one.request) and number not in self._told:
                 self._told.append(number)
-                self._row((sentence(one, sanitize.session(session).origin), ""))
+                self._row((sentence(one, sanitize.mask(session).origin), ""))
         for found in findings:
             key = found.identity
             if key not in self._findings:
                 self._findings.add(key)
-                self._finding(sanitize.finding(found))
+                self._finding(sanitize.mask(found))
 
     def step(self, new: list[str], silent: bool, findings: Callable[[], list[Finding]]) -> None:
         """Print what was worded."""

@@ -5,17 +5,20 @@ Knows which parts of a report, a diff, a comparison, sums and an explained line 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, cast, overload
 
 import msgspec
 
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import (
+    Account,
     Advice,
+    BatchPeriod,
     CacheSample,
     ClientAccount,
+    ComparedSide,
     Comparison,
     Counters,
     Difference,
@@ -23,24 +26,35 @@ from cachedoctor.model import (
     Explanation,
     Finding,
     FindingChange,
+    FindingSide,
     First,
     Fix,
     FixStep,
+    InputInfo,
     Line,
     Lint,
+    LintError,
+    LintHint,
     MeasuredRow,
+    NotEvaluated,
     OptionChange,
     OtherFix,
-    Period,
+    Part,
     PrefillBatch,
     PromptDiff,
+    Reading,
     Remedy,
     Report,
+    Restart,
+    RuledOut,
     SamplePeriod,
     Session,
+    Setting,
     Stats,
+    StatsInput,
     StatsRow,
     StatsTable,
+    TrialAnswer,
 )
 from cachedoctor.redaction import harmless_words
 from cachedoctor.redaction.secrets import hidden, parted, without_cut_words
@@ -58,12 +72,56 @@ _PRINTED = late(
 )
 """What stands before text of a prompt, or its tokens."""
 _BAR = " | "
-_WORDS = ("version", "version_min", "version_max", "program")
 _SETTING = 80
 """Code points of a setting of a request."""
 _FACT = 240
 """Code points of a fact in which two servers differ."""
-_Row = TypeVar("_Row", StatsRow, MeasuredRow)
+_T = TypeVar("_T")
+_TEXTS: dict[type, tuple[str, ...]] = {
+    Account: ("client",),
+    Advice: ("text", "commands"),
+    BatchPeriod: ("rank",),
+    CacheSample: ("engine",),
+    ClientAccount: ("name",),
+    ComparedSide: ("servers", "error"),
+    Comparison: ("before", "after", "findings", "differences"),
+    Counters: ("engine", "model", "config", "cached_by_tier"),
+    Explanation: ("text", "origin", "parts", "fields", "more"),
+    Finding: (
+        "claim", "why", "ruled_out", "still_possible", "remedies", "references", "origin", "evidence", "diff", "key",
+    ),
+    FindingChange: ("name", "before", "after", "note", "enable"),
+    FindingSide: ("claims",),
+    First: ("place", "field", "a", "b", "advice"),
+    Fix: ("origin", "server", "options", "steps", "notes", "others"),
+    FixStep: ("text", "commands"),
+    InputInfo: ("error",),
+    Line: ("text", "explanations"),
+    Lint: ("errors", "hints", "template"),
+    LintError: ("field", "place", "explanation", "a", "b", "advice"),
+    LintHint: ("place", "shown", "advice"),
+    NotEvaluated: ("reason", "enable"),
+    OptionChange: ("name", "value"),
+    OtherFix: ("options", "steps", "notes"),
+    Part: ("text",),
+    PrefillBatch: ("rank",),
+    Reading: ("text", "here"),
+    Remedy: ("text", "commands", "options"),
+    Report: ("inputs", "findings", "not_evaluated", "restart", "accounts", "clients", "fix"),
+    Restart: ("command", "text", "options"),
+    RuledOut: ("why",),
+    SamplePeriod: ("engine",),
+    Session: (
+        "origin", "version", "version_min", "version_max", "model", "settings", "cmdline", "periods", "counters",
+        "program",
+    ),
+    Setting: ("value",),
+    Stats: ("inputs", "tables", "measured"),
+    StatsInput: ("error",),
+    StatsRow: ("group",),
+    TrialAnswer: ("place", "words", "a", "b"),
+}  # fmt: skip
+"""Fields with text that others wrote, and fields that hold such structs; all other text is ours, or a path."""
 
 
 class ShownReport(Report):
@@ -85,83 +143,54 @@ class _Sessions(Sequence[Session]):
     def __getitem__(self, at: slice) -> Sequence[Session]: ...
     def __getitem__(self, at: int | slice) -> Session | Sequence[Session]:
         found = self._sessions[at]
-        return session(found) if isinstance(found, Session) else _Sessions(found)
+        return mask(found) if isinstance(found, Session) else _Sessions(found)
 
 
-def report(shown: Report) -> ShownReport:
+def report(found: Report) -> ShownReport:
     """Return a report as it may be shown."""
-    findings = [finding(found) for found in shown.findings]
-    parts = {"findings": findings, "sessions": _Sessions(shown.sessions), "fix": [fix(one) for one in shown.fix]}
-    return ShownReport(**{**msgspec.structs.asdict(shown), **parts, "clients": clients(shown.clients)})
+    masked = mask(found)
+    return ShownReport(**{**msgspec.structs.asdict(masked), "sessions": _Sessions(found.sessions)})
 
 
-def clients(shown: Sequence[ClientAccount]) -> list[ClientAccount]:
-    """Return the accounts of clients with their names as they may be shown: a route, or an id, may be a key."""
-    return [msgspec.structs.replace(one, name=one.name and name(one.name)) for one in shown]
+def mask(found: _T) -> _T:
+    """Return a text, or what holds texts, as it may be shown; paths stay, as the user gave them."""
+    return cast(_T, _mask(found))
 
 
-def fix(shown: Fix) -> Fix:
-    """Return what is to be changed as it may be shown."""
-    return msgspec.structs.replace(
-        shown,
-        origin=shown.origin and hidden(shown.origin),
-        options=[_option(change) for change in shown.options],
-        steps=list(map(_step, shown.steps)),
-        notes=[hidden(note) for note in shown.notes],
-        others=[
-            OtherFix(
-                [_option(change) for change in other.options],
-                list(map(_step, other.steps)),
-                [hidden(note) for note in other.notes],
-            )
-            for other in shown.others
-        ],
-    )
+def _mask(found: Any) -> Any:
+    if isinstance(found, str):
+        return name(found) if len(found) <= _SIDE else hidden(found)
+    if isinstance(found, list):
+        return [_mask(part) for part in found]
+    if isinstance(found, dict):
+        return {_mask(key): _mask(part) for key, part in found.items()}
+    own = _OWN.get(type(found))
+    if own is not None:
+        return own(found)
+    texts = _TEXTS.get(type(found))
+    if texts is None:
+        return found
+    return msgspec.structs.replace(found, **{field: _mask(getattr(found, field)) for field in texts})
 
 
-def _step(step: FixStep) -> FixStep:
-    return msgspec.structs.replace(step, text=hidden(step.text), commands=[hidden(row) for row in step.commands])
+@lru_cache(maxsize=256)
+def name(shown: str) -> str:
+    """Return the name of a server, a client or a path of HTTP as it may be shown; a log says it in every line."""
+    return hidden(shown)
 
 
-def finding(shown: Finding) -> Finding:
-    """Return a finding as it may be shown."""
-    return msgspec.structs.replace(
-        shown,
-        claim=hidden(shown.claim),
-        why=hidden(shown.why),
-        ruled_out=[msgspec.structs.replace(other, why=hidden(other.why)) for other in shown.ruled_out],
-        still_possible=[msgspec.structs.replace(other, why=hidden(other.why)) for other in shown.still_possible],
-        remedies=[_remedy(remedy) for remedy in shown.remedies],
-        references=[hidden(reference) for reference in shown.references],
-        origin=shown.origin and hidden(shown.origin),
-        evidence=[_evidence(e) for e in shown.evidence],
-        diff=None if shown.diff is None else {**shown.diff, "first": _first(shown.diff["first"])},
-        key=hidden(shown.key),
-    )
+def _evidence(shown: Evidence) -> Evidence:
+    return msgspec.structs.replace(shown, text=_few(shown.text))
 
 
-def _remedy(shown: Remedy) -> Remedy:
-    return msgspec.structs.replace(
-        shown,
-        text=hidden(shown.text),
-        commands=[hidden(c) for c in shown.commands],
-        options=[_option(change) for change in shown.options],
-    )
-
-
-def _option(shown: OptionChange) -> OptionChange:
-    value = None if shown.value is None else hidden(shown.value)
-    return msgspec.structs.replace(shown, name=hidden(shown.name), value=value)
-
-
-def diff(shown: PromptDiff) -> PromptDiff:
+def _diff(shown: PromptDiff) -> PromptDiff:
     """Return a difference of prompts as it may be shown; the user gave the prompts, so their text stays.
 
     Secrets are looked for in all that stands around the difference, and parts of them in what quotes it.
     """
     replace = msgspec.structs.replace
     settings = [replace(s, a=_setting(s.place, s.a), b=_setting(s.place, s.b)) for s in shown.settings]
-    excerpt, first, around = shown.excerpt, _first(shown.first), shown.around
+    excerpt, first, around = shown.excerpt, mask(shown.first), shown.around
     explanation = hidden(shown.explanation)
     if around is not None and excerpt is not None and first is not None:
         pair = in_both(around.a, around.b, around.common, around.spans_a, around.spans_b)
@@ -183,150 +212,28 @@ def _setting(place: str, value: str) -> str:
     return harmless_words.model(value) if place == "model" and value else hidden(value)[:_SETTING]
 
 
-def lint(shown: Lint) -> Lint:
-    """Return the answer of lint as it may be shown; the user gave the requests, so their text stays."""
-    replace = msgspec.structs.replace
-    return replace(
-        shown,
-        errors=[
-            replace(
-                error, field=error.field and hidden(error.field), place=error.place and hidden(error.place),
-                explanation=hidden(error.explanation), a=hidden(error.a), b=hidden(error.b),
-                advice=_advice(error.advice),
-            )
-            for error in shown.errors
-        ],
-        hints=[
-            replace(hint, place=hint.place and hidden(hint.place), shown=hidden(hint.shown)) for hint in shown.hints
-        ],
-        template=[
-            replace(answer, words=hidden(answer.words), a=hidden(answer.a), b=hidden(answer.b))
-            for answer in shown.template
-        ],
-    )  # fmt: skip
-
-
-def _advice(shown: list[Advice]) -> list[Advice]:
-    return [msgspec.structs.replace(advice, text=hidden(advice.text)) for advice in shown]
-
-
-def line(shown: Line) -> Line:
-    """Return an explained line as it may be shown."""
-    return msgspec.structs.replace(
-        shown, text=hidden(shown.text), explanations=[_explanation(e) for e in shown.explanations]
-    )
-
-
-def _explanation(shown: Explanation) -> Explanation:
-    return msgspec.structs.replace(
-        shown,
-        text=hidden(shown.text),
-        parts=[msgspec.structs.replace(p, text=hidden(p.text)) for p in shown.parts],
-        fields=[msgspec.structs.replace(f, text=f.text and hidden(f.text)) for f in shown.fields],
-        more=hidden(shown.more),
-    )
-
-
-def _first(shown: First | None) -> First | None:
-    if shown is None:
-        return None
-    return msgspec.structs.replace(
-        shown,
-        place=shown.place and hidden(shown.place),
-        field=shown.field and hidden(shown.field),
-        a=hidden(shown.a),
-        b=hidden(shown.b),
-        advice=_advice(shown.advice),
-    )
-
-
-@lru_cache(maxsize=256)
-def name(shown: str) -> str:
-    """Return the name of a server, a client or a path of HTTP as it may be shown; a log says it in every line."""
-    return hidden(shown)
-
-
-def session(shown: Session) -> Session:
-    """Return a session as it may be shown."""
-    settings = {
-        name: msgspec.structs.replace(found, value=hidden(found.value)) if isinstance(found.value, str) else found
-        for name, found in shown.settings.items()
-    }
-    model, origin = shown.model and hidden(shown.model), shown.origin and name(shown.origin)
-    periods, counters = map(_period, shown.periods), map(_counters, shown.counters)
-    words = {key: (said := getattr(shown, key)) and hidden(said) for key in _WORDS}
-    return msgspec.structs.replace(
-        shown, model=model, origin=origin, settings=settings, periods=list(periods), counters=list(counters), **words
-    )
-
-
-def _period(shown: Period) -> Period:
-    """Return a period as it may be shown; what names an engine or a rank is a word of the log."""
-    if isinstance(shown, SamplePeriod):
-        return msgspec.structs.replace(shown, engine=shown.engine and name(shown.engine))
-    return msgspec.structs.replace(shown, rank=shown.rank and name(shown.rank))
-
-
-def measured(shown: CacheSample | PrefillBatch) -> CacheSample | PrefillBatch:
-    """Return a sample or a batch as it may be shown."""
-    if isinstance(shown, CacheSample):
-        return msgspec.structs.replace(shown, engine=shown.engine and name(shown.engine))
-    return msgspec.structs.replace(shown, rank=shown.rank and name(shown.rank))
-
-
-def _counters(shown: Counters) -> Counters:
-    words = {field: value and hidden(value) for field in ("engine", "model") for value in [getattr(shown, field)]}
-    config = {hidden(key): hidden(value) for key, value in shown.config.items()}
-    tiers = {name(tier): tokens for tier, tokens in shown.cached_by_tier.items()}
-    return msgspec.structs.replace(shown, config=config, cached_by_tier=tiers, **words)
-
-
-def comparison(shown: Comparison) -> Comparison:
-    """Return a comparison as it may be shown; paths stay, as the user gave them."""
-    sides = {
-        name: msgspec.structs.replace(
-            side, servers=[hidden(server) for server in side.servers], error=side.error and hidden(side.error)
-        )
-        for name, side in (("before", shown.before), ("after", shown.after))
-    }
-    return msgspec.structs.replace(
-        shown,
-        findings=[_change(found) for found in shown.findings],
-        differences=[_difference(found) for found in shown.differences],
-        **sides,
-    )
-
-
-def _change(shown: FindingChange) -> FindingChange:
-    sides = {
-        name: side and msgspec.structs.replace(side, claims=[hidden(claim) for claim in side.claims])
-        for name, side in (("before", shown.before), ("after", shown.after))
-    }
-    words = {field: hidden(getattr(shown, field)) for field in ("name", "note", "enable")}
-    return msgspec.structs.replace(shown, **words, **sides)
-
-
 def _difference(shown: Difference) -> Difference:
     """Secrets are hidden while they are whole: a value may be longer than what is shown of it."""
     before, after = (_beginning(hidden(text[:_LOOK]), len(text[_LOOK:]), _FACT) for text in (shown.before, shown.after))
     return msgspec.structs.replace(shown, name=hidden(shown.name), before=before, after=after)
 
 
-def stats(shown: Stats) -> Stats:
-    """Return sums as they may be shown; paths stay, as the user gave them."""
-    measured = [row if row.by == "path" else _group(row) for row in shown.measured]
-    return msgspec.structs.replace(shown, tables=[_groups(table) for table in shown.tables], measured=measured)
+def _table(shown: StatsTable) -> StatsTable:
+    return shown if shown.by == "path" else msgspec.structs.replace(shown, rows=mask(shown.rows))
 
 
-def _groups(shown: StatsTable) -> StatsTable:
-    if shown.by == "path":
-        return shown
-    return msgspec.structs.replace(shown, rows=[_group(row) for row in shown.rows])
+def _measured(shown: MeasuredRow) -> MeasuredRow:
+    return shown if shown.by == "path" else msgspec.structs.replace(shown, group=mask(shown.group))
 
 
-def _group(row: _Row) -> _Row:
-    """A row with the name of its group as it may be shown."""
-    return msgspec.structs.replace(row, group=row.group and hidden(row.group))
+_OWN: dict[type, Callable[[Any], Any]] = {
+    Difference: _difference,
+    Evidence: _evidence,
+    MeasuredRow: _measured,
+    PromptDiff: _diff,
+    StatsTable: _table,
+}
+"""Structs whose texts are hidden in another way."""
 
 
 def fields(shown: dict[str, Any]) -> dict[str, Any]:
@@ -338,10 +245,6 @@ def _field(found: Any) -> Any:
     if isinstance(found, dict):  # parts of a line that lists names with values
         return {value(str(key)): _field(part) for key, part in found.items()}
     return value(found) if isinstance(found, str) else found
-
-
-def _evidence(shown: Evidence) -> Evidence:
-    return msgspec.structs.replace(shown, text=_few(shown.text))
 
 
 def _few(text: str) -> str:

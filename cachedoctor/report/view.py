@@ -14,11 +14,11 @@ import msgspec
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Cause, Cost, Evidence, Finding, Fix, Report, RuleInfo, Session, Totals, causes
 from cachedoctor.model.finding import SEVERITY_ORDER
-from cachedoctor.report.words import coverage, do_now, traffic_words
-from cachedoctor.report.words.coverage import CannotTell
+from cachedoctor.report.words import coverage, do_now
+from cachedoctor.report.words.coverage import CUT, CannotTell, Healthy
 from cachedoctor.report.words.do_now import DoNow, Last
-from cachedoctor.report.words.numbers import capital, count, duration, number, percent, spent_tokens
-from cachedoctor.report.words.verdicts import grouped, severities
+from cachedoctor.report.words.numbers import capital, count, duration, number, spent_tokens
+from cachedoctor.report.words.remarks import severities
 
 _SURE = {"high": "sure", "medium": "likely", "low": "possible"}
 _CHARGED = late(
@@ -162,39 +162,8 @@ _NAMED = 3
 """Servers called by their names."""
 _FEW = 2
 """Servers of which the proof names the one that is meant; among more it is easily taken for all."""
-_CUT = "CD902"
-"""Says only that the log is cut."""
-_LOST = 0.01
-"""Share of the prompt tokens that may be lost where the cache is said to work."""
-_SMALL = frozenset({"reused", "new", "rounding"})
-"""Rows of the account that nobody can mend."""
-_REASONS = {
-    "prompt length, reuse": "log level too low",
-    "prompt length and reuse": "log level too low",
-    "a change of adapters": "log level too low",
-    "the prompts themselves": "no prompts given",
-    "the request bodies that were given": "bodies match no request",
-    "the request bodies": "no bodies given",
-    "the command line": "no --cmdline",
-    "the log shows no text": "no prompt text",
-    "there are no numbers of requests": "no requests in it",
-}
-"""Why rules could not be evaluated, in a few words, by how the reason begins."""
-
 _Server = tuple[str | None, str | None]
 """Input, and name by the wrapper."""
-
-
-class Healthy(NamedTuple):
-    """What is said where no cause was found."""
-
-    key: str
-    words: str
-
-    @property
-    def sentence(self) -> str:
-        """Key and words, where the words are none without it."""
-        return f"{self.key} {self.words}" if self.key == "no cause" else self.words
 
 
 class ReportView:
@@ -310,7 +279,7 @@ class ReportView:
         That the log is cut leads only where nothing can be said of the requests: neither that it cannot be told, nor
         that the cache works or did so far.
         """
-        if any(finding.code != _CUT for finding in self.report.findings):
+        if any(finding.code != CUT for finding in self.report.findings):
             return True
         works = self.healthy is not None and self.healthy.key in ("cache works", "so far")
         reused = self.report.totals.cached_tokens > 0
@@ -319,31 +288,7 @@ class ReportView:
     @cached_property
     def healthy(self) -> Healthy | None:
         """What the cache did where no cause was found; None where there were no requests to look at."""
-        totals, account = self.report.totals, traffic_words.whole(self.report)
-        if self.report.filtered is not None:
-            return None  # the sums are of the whole log
-        if not totals.requests or account is None:
-            return Healthy("no findings", self.checked) if self.checked else None
-        rows = traffic_words.account_parts(account)
-        lost = sum(part.tokens for part in rows if part.row not in _SMALL)
-        new = sum(part.tokens for part in rows if part.row == "new")
-        open_ = max(account.not_placed, totals.open_requests or 0)
-        left = f"; of {count(open_, 'request')} the log does not tell" if open_ else ""
-        cut = sum(finding.count for finding in self.report.findings if finding.code == _CUT)
-        left += f"; {count(cut, 'request')} {'is' if cut == 1 else 'are'} not whole in this log" if cut else ""
-        if lost > _LOST * account.prompt_tokens:
-            words = ", ".join(f"{percent(part.tokens, account.prompt_tokens)} {part.words}" for part in rows)
-            return Healthy("no cause", f"found for what was not reused: {words}{left}")
-        key = "cache works"
-        if cut == totals.requests and not totals.prompt_ms:
-            key, left = "so far", f"; {_ends(cut)} not in this log"
-        rounding = sum(part.tokens for part in rows if part.row == "rounding")
-        text = f"{number(new)} computed tokens were new text" + (f", {number(rounding)} rounding" if rounding else "")
-        if not lost:
-            return Healthy(key, f"{_every(totals)}; the {text}{left}")
-        few = f"{number(lost)} of {count(account.prompt_tokens, 'prompt token')}"
-        share = percent(lost, account.prompt_tokens)
-        return Healthy(key, f"{text}; {few} ({share}) were lost, too few for a finding{left}")
+        return coverage.healthy(self.report, self.checked)
 
     @cached_property
     def tally(self) -> str:
@@ -390,20 +335,6 @@ class ReportView:
             return None
         return f"cachedoctor fix {shlex.quote(paths[0])} --launcher compose"
 
-    def not_checked(self, room: int) -> str:
-        """Say in one row how many rules could not be evaluated, and the commonest reason where ``room`` characters hold
-        it; nothing without any."""
-        rules = {rule.code for rule in self.report.not_evaluated}
-        if not rules:
-            return ""
-        groups = sorted(grouped(self.report.not_evaluated), key=lambda group: -len(group.rules))
-        reason = groups[0].reason
-        short = next((words for begin, words in _REASONS.items() if reason.startswith(begin)), reason)
-        more = f" and {count(len(groups) - 1, 'other reason')}" if len(groups) > 1 else ""
-        reasons = (f" ({reason}{more})", f" ({short}{more})", f" ({short})", "")
-        forms = [f"{count(len(rules), 'rule')}{why}; how: cachedoctor explain blind" for why in reasons]
-        return next((form for form in forms if len(form) <= room), forms[-1])
-
 
 def place(session: Session) -> str:
     """Name a server among several of one input: its origin, else the number that the head of the report gives it."""
@@ -417,16 +348,3 @@ def _summed(cause: Cause, own: Sequence[Finding]) -> Cost:
     return Cost(
         cause.tokens, ms, "depth" if by == {"depth"} else "mean" if by else None, most if most > cause.tokens else None
     )
-
-
-def _ends(requests: int) -> str:
-    """Name what a log lacks that has the end of none of its requests: they may still have failed."""
-    if requests == 1:
-        return "its end, and with it whether it failed, is"
-    return "the ends of all, and with them whether they failed, are"
-
-
-def _every(totals: Totals) -> str:
-    if totals.requests == 1:
-        return "the request reused all it could"
-    return "every request reused all it could" if totals.cached_tokens else "no request had anything to reuse"

@@ -43,12 +43,13 @@ from cachedoctor.model import (
     as_typed,
     left_out,
 )
+from cachedoctor.model.measured import FULL, STATES_FULL
 
 __all__ = [  # of the nouns of the model and the context, those that rules speak of; then the kit's own
-    "EARLY", "LONG", "MIN_LOST", "PRINTS_CHECKS", "SHORT", "Answer", "BatchPeriod", "Check", "Confidence", "Dropped",
-    "First", "Given", "Mark", "MarkName", "OptionChange", "Remedy", "Request", "RuleContext", "RuledOut",
-    "SamplePeriod", "SentBodies", "Server", "Session", "Setting", "SettingName", "Severity", "Undecided", "as_typed",
-    "left_out",
+    "EARLY", "FULL", "LONG", "MIN_LOST", "PRINTS_CHECKS", "SHORT", "STATES_FULL", "Answer", "BatchPeriod", "Check",
+    "Confidence", "Dropped", "First", "Given", "Mark", "MarkName", "OptionChange", "Remedy", "Request", "RuleContext",
+    "RuledOut", "SamplePeriod", "SentBodies", "Server", "Session", "Setting", "SettingName", "Severity", "Undecided",
+    "as_typed", "left_out",
 ]  # fmt: skip
 
 Line = tuple[Mark, str]

@@ -231,7 +231,7 @@ class Servers:
         for excerpt in excerpts:
             origin = excerpt.segment.origin
             if excerpt.mended:
-                self._tracker(origin).life.read_leniently()
+                self._tracker(origin).run.read_leniently()
             self._partly += len(excerpt.events) + excerpt.unknown + excerpt.joined
             take = self._taking((LLAMA, origin), partial(self._feed_fork if fork else self._feed, origin))
             before = self._files[-1].before

@@ -165,7 +165,7 @@ class GivenPrompts:
             found = compare_prompts.compare(before, prompt, self._cutter, compare_prompts.Options())
             if found.first is None or found.first.kind == "appended":  # nothing of the texts will be quoted
                 return msgspec.structs.replace(found, around=None)
-            return sanitize.diff(found)
+            return sanitize.mask(found)
         except FailedError as error:
             if self._cutter.name not in (path for path, _ in self.faults):
                 self.faults.append((self._cutter.name, error))

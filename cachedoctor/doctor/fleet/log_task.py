@@ -170,8 +170,8 @@ def _batches(_: LogTask, report: Report) -> Iterator[bytes]:
 
 
 def _findings(task: LogTask, report: Report) -> Iterator[dict[str, Any]]:
-    sessions = {s.index: s for s in map(sanitize.session, report.sessions)}
-    for finding in map(sanitize.finding, report.findings):
+    sessions = {s.index: s for s in map(sanitize.mask, report.sessions)}
+    for finding in map(sanitize.mask, report.findings):
         yield _finding(task, finding, sessions)
 
 
@@ -196,7 +196,7 @@ def _finding(task: LogTask, found: Finding, sessions: dict[int, Session]) -> dic
 def _sessions(task: LogTask, report: Report) -> Iterator[dict[str, Any]]:
     from cachedoctor.report.wire import report_v1
 
-    for session in map(sanitize.session, report.sessions):
+    for session in map(sanitize.mask, report.sessions):
         yield {
             "log": printable(task.log.name), "path": session.path, "origin": session.origin, "session": session.index,
             **{name: getattr(session, name) for name in _FACTS},

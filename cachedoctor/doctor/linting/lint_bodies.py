@@ -109,7 +109,7 @@ class _Run:
         return compare_prompts.hashed(found) if self._ask.hash_text else found
 
     def _changed(self, earlier: int, later: int, found: PromptDiff) -> list[LintError]:
-        found = sanitize.diff(found)  # secrets are looked for before anything is cut
+        found = sanitize.mask(found)  # secrets are looked for before anything is cut
         first = found.first
         if first is None or run_diff.only_appended(found):
             return []

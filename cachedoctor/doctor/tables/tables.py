@@ -75,7 +75,7 @@ def request_rows(reports: list[Report]) -> Iterator[bytes]:
     """Yield the requests of several reports as rows of one table."""
     numbering = Numbering()
     for report in reports:
-        yield from numbering.lines(report.requests, map(sanitize.session, report.sessions))
+        yield from numbering.lines(report.requests, map(sanitize.mask, report.sessions))
 
 
 def measured_rows(table: Table, reports: list[Report]) -> Iterator[bytes]:
@@ -83,7 +83,7 @@ def measured_rows(table: Table, reports: list[Report]) -> Iterator[bytes]:
     numbering = Measurements(table)
     for report in reports:
         rows = report.samples if table is SAMPLES else report.batches
-        sessions = map(sanitize.session, report.sessions)
+        sessions = map(sanitize.mask, report.sessions)
         yield from numbering.lines(rows.lines() if rows is not None else (), sessions)
 
 

@@ -129,7 +129,7 @@ class Prefix(msgspec.Struct, frozen=True, gc=False):
     """What it was derived from, where it was not printed."""
 
 
-class Held(msgspec.Struct, frozen=True, gc=False):
+class SlotContent(msgspec.Struct, frozen=True, gc=False):
     """What the slot held, and what is known of the common prefix with it, after the choice of the slot is read."""
 
     tokens: int | None
@@ -185,7 +185,7 @@ def counts(seen: Observed, *, shifted: bool) -> Counts:
     return Counts(prompt, cached, processed, derived)
 
 
-def held_content(seen: Observed) -> Held:
+def held_content(seen: Observed) -> SlotContent:
     """What the slot held by the lines up to the first batch: its own, a prompt from the RAM cache, a file's."""
     choice = seen.choice
     tokens, thread, prefix, similarity, keep = (
@@ -200,10 +200,10 @@ def held_content(seen: Observed) -> Held:
         same = next((c for c in choice.candidates if c[0] and abs(c[1] / c[0] - found_keep) < 0.0006), None)
         tokens, prefix = same if same is not None else (None, None)
         thread, similarity, keep = None, found_sim, found_keep
-    return Held(tokens, thread, prefix, similarity, keep)
+    return SlotContent(tokens, thread, prefix, similarity, keep)
 
 
-def prefix(seen: Observed, found: Held, numbers: Counts, facts: Facts, *, shown: bool) -> Prefix:
+def prefix(seen: Observed, found: SlotContent, numbers: Counts, facts: Facts, *, shown: bool) -> Prefix:
     """Fill in the common prefix where it was not printed: from a threshold, the rounded shares, what was reused.
 
     ``shown``: checkpoint lines would be in this log, so that their absence means that nothing cut the reuse short.
@@ -284,7 +284,7 @@ def _within(between: tuple[int, int], reused: int | None, length: int | None) ->
     return length if length is not None and low <= length <= high else (low + high + 1) // 2
 
 
-def _from_shares(found: Held, prompt: int | None) -> tuple[int, int] | None:
+def _from_shares(found: SlotContent, prompt: int | None) -> tuple[int, int] | None:
     """Bounds of the common prefix from ``similarity`` and ``f_keep``, each rounded to three decimals.
 
     It is no longer than the prompt, nor than what the slot held.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
 from cachedoctor.engines.llamacpp.excerpt_rows import Partly
-from cachedoctor.engines.llamacpp.life import Life
+from cachedoctor.engines.llamacpp.server_run import ServerRun
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.model import Mark
 
@@ -47,7 +47,7 @@ class Fork:
         self,
         feed: Callable[[Event], None],
         launch: Callable[[Event, str | None], None],
-        life: Callable[[], Life],
+        run: Callable[[], ServerRun],
         time_of: Callable[[int], str | None],
     ) -> None:
         """Begin without a line.
@@ -55,12 +55,12 @@ class Fork:
         Args:
             feed: takes lines of llama-server.
             launch: takes a launch that was held back, and the wall clock of its line.
-            life: gives the one that goes on.
+            run: gives the one that goes on.
             time_of: wall clock of a line that has just come.
         """
         self._feed = feed
         self._launch = launch
-        self._life = life
+        self._run = run
         self._time_of = time_of
         self._partly = feed
         """Takes lines of which fields may be missing, once there are any."""
@@ -122,7 +122,7 @@ class Fork:
     def _forget(self, slot: int) -> None:
         """A request without a line about the memory is over: what its slot holds since then is not known."""
         if self._held.pop(slot, None) is not None:
-            self._life().slot(slot).read_file()
+            self._run().slot(slot).read_file()
 
     def _kept(self, event: Event) -> None:
         slot, common, self._common = event.fields["slot"], self._common, None
@@ -156,15 +156,15 @@ class Fork:
             elif event.message != "chosen":
                 (self._partly if isinstance(event.fields, Partly) else self._feed)(event)
             else:
-                self._chosen(self._life().slot(slot), event)
+                self._chosen(self._run().slot(slot), event)
 
     def _chosen(self, slot: Slot, event: Event) -> None:
         if slot.choice is None:
-            self._life().choose(slot, Mark(event.line, event.text), None)
+            self._run().choose(slot, Mark(event.line, event.text), None)
         slot.ram_saved(event.fields["held"])
 
     def _serves(self, slot: int, task: int) -> bool:
-        found = self._life().slots.get(slot)
+        found = self._run().slots.get(slot)
         return found is not None and (found.serves(task) or (task < 0 and found.open is not None))
 
     def _timed(self, slot: int) -> bool:
@@ -173,9 +173,9 @@ class Fork:
 
     def _sum(self, event: Event) -> None:
         """No line has the length of a prompt: what was reused, and what was computed."""
-        life = self._life()
-        slot = life.slots.get(event.slot)
-        seen = life.timed() if event.slot < 0 else None if slot is None else slot.open
+        run = self._run()
+        slot = run.slots.get(event.slot)
+        seen = run.timed() if event.slot < 0 else None if slot is None else slot.open
         computed = event.fields.get("n_prompt_processed")
         if seen is None or computed is None:  # an excerpt may have cut it off
             return

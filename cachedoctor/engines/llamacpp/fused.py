@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from cachedoctor.engines.catalogue.base import Event, stamp_of
-from cachedoctor.engines.llamacpp.life import Life
+from cachedoctor.engines.llamacpp.server_run import ServerRun
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.model import Check, Mark
 from cachedoctor.model.bounds import MS, SHARE
@@ -134,20 +134,20 @@ def _launch_line(block: Block) -> int:
     return 2 if SAMPLER in block.lines[1] else 1
 
 
-def read(life: Life, block: Block) -> None:
+def read(run: ServerRun, block: Block) -> None:
     """Take the lines."""
-    slot, groups, last = life.slot(block.slot), block.groups, block.last
+    slot, groups, last = run.slot(block.slot), block.groups, block.last
     if groups[TASK] is not None:
-        _choice(life, slot, block)
+        _choice(run, slot, block)
     elif groups[LAUNCHED] is not None:
-        life.launch(slot, block.task, block.mark(0))
-        _tail_blocks(life, slot, block, LAUNCH_TAIL, block.task, 1)
+        run.launch(slot, block.task, block.mark(0))
+        _tail_blocks(run, slot, block, LAUNCH_TAIL, block.task, 1)
     elif last >= END_ALONE:
-        _end_blocks(life, slot, block, END_ALONE, block.task, 0)
+        _end_blocks(run, slot, block, END_ALONE, block.task, 0)
     elif last == CHECKING:
-        _checks(life, slot, block)
+        _checks(run, slot, block)
     else:
-        _batches_blocks(life, slot, block, BATCHES_ALONE, block.task, 0)
+        _batches_blocks(run, slot, block, BATCHES_ALONE, block.task, 0)
 
 
 # ---- rows behind the lines
@@ -188,49 +188,49 @@ def _batch_shape(groups: _Groups, first: int) -> int:
 # ---- what they say
 
 
-def _choice(life: Life, slot: Slot, block: Block) -> None:
+def _choice(run: ServerRun, slot: Slot, block: Block) -> None:
     groups, at = block.groups, _launch_line(block)
     t_last, task = groups[T_LAST], int(groups[TASK])
     if t_last is None:
         similarity, keep = float(groups[SIMILARITY]), float(groups[F_KEEP])
-        life.choose(slot, block.mark(0), "lcp", SHARE.of(similarity), SHARE.of(keep))
+        run.choose(slot, block.mark(0), "lcp", SHARE.of(similarity), SHARE.of(keep))
     else:
-        life.choose(slot, block.mark(0), "lru", t_last=int(t_last))
-    life.launch(slot, task, block.mark(at))
+        run.choose(slot, block.mark(0), "lru", t_last=int(t_last))
+    run.launch(slot, task, block.mark(at))
     if len(block.lines) > at + 1:
-        _tail_blocks(life, slot, block, CHOICE_TAIL, task, at + 1)
+        _tail_blocks(run, slot, block, CHOICE_TAIL, task, at + 1)
 
 
-def _tail_blocks(life: Life, slot: Slot, block: Block, first: int, task: int, at: int) -> None:
+def _tail_blocks(run: ServerRun, slot: Slot, block: Block, first: int, task: int, at: int) -> None:
     """Take what follows a launch; ``at`` is the index of the next line."""
     groups = block.groups
     prompt = groups[first + PROMPT]
     if prompt is not None:
-        life.prompt(slot, task, int(prompt), int(groups[first + CONTEXT]), block.mark(at))
+        run.prompt(slot, task, int(prompt), int(groups[first + CONTEXT]), block.mark(at))
         at += 1
     rest = groups[first + BATCHES + REST]
     if rest is not None:
-        _batches_blocks(life, slot, block, first + BATCHES, task, at)
+        _batches_blocks(run, slot, block, first + BATCHES, task, at)
         at += 1 + rest.count(b"\n")
     if groups[first + END + 1] is not None:
-        _end_blocks(life, slot, block, first + END, task, at)
+        _end_blocks(run, slot, block, first + END, task, at)
 
 
-def _end_blocks(life: Life, slot: Slot, block: Block, first: int, task: int, at: int) -> None:
+def _end_blocks(run: ServerRun, slot: Slot, block: Block, first: int, task: int, at: int) -> None:
     header, ms, processed, reply_ms, generated, released, truncated = block.groups[first : first + 7]
-    request = slot.request_of(task) or life.attend(slot, task, block.mark(0))
+    request = slot.request_of(task) or run.attend(slot, task, block.mark(0))
     if header:
-        life.timing = slot
+        run.timing = slot
         at += 1
     request.record_timing(MS.of(float(ms)), int(processed), block.mark(at))
     request.record_reply(MS.of(float(reply_ms)), int(generated), block.numbers[at])
     if slot.release(int(released), truncated == b"1", block.mark(-1)):
-        life.close(slot)
+        run.close(slot)
 
 
-def _batches_blocks(life: Life, slot: Slot, block: Block, first: int, task: int, at: int) -> None:
-    if life.first("seq_rm", slot.id, task):
-        life.batch(slot, task, int(block.groups[first + CACHED]), block.mark(at))
+def _batches_blocks(run: ServerRun, slot: Slot, block: Block, first: int, task: int, at: int) -> None:
+    if run.first("seq_rm", slot.id, task):
+        run.batch(slot, task, int(block.groups[first + CACHED]), block.mark(at))
     rest = block.groups[first + REST]
     request = slot.open
     if rest and request is not None and request.progress is None:
@@ -249,8 +249,8 @@ def _batches_blocks(life: Life, slot: Slot, block: Block, first: int, task: int,
 _AFTER = len(CREATED)
 
 
-def _checks(life: Life, slot: Slot, block: Block) -> None:
-    request = life.attend(slot, block.task, block.mark(0))
+def _checks(run: ServerRun, slot: Slot, block: Block) -> None:
+    request = run.attend(slot, block.task, block.mark(0))
     found = [READ_CHECK(line) for line in block.lines]
     checks = [
         Check(int(low), int(high), int(threshold), block.numbers[at], block.lines[at])

@@ -1,4 +1,4 @@
-"""One line of the log: which transition of a slot, or of the server's life, it stands for.
+"""One line of the log: which transition of a slot, or of the server's run, it stands for.
 
 A message is one row of the catalogue and at most one handler here. The only reader of ``event.fields``.
 """
@@ -11,13 +11,13 @@ from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.reading import WithOthers
 from cachedoctor.engines.llamacpp.client_lines import overlong
 from cachedoctor.engines.llamacpp.excerpt_rows import Partly
-from cachedoctor.engines.llamacpp.life import Life
+from cachedoctor.engines.llamacpp.server_run import ServerRun
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.engines.llamacpp.startup import STARTUP, Line
 from cachedoctor.model import Check, IncidentName, Mark
 from cachedoctor.model.observed import Observed, Progressed
 
-Handler = Callable[[Life, Slot, Event, Mark], None]
+Handler = Callable[[ServerRun, Slot, Event, Mark], None]
 
 ON: dict[str, Handler] = {}
 """Message -> its handler."""
@@ -33,14 +33,14 @@ def on(*messages: str) -> Callable[[Handler], Handler]:
     return enter
 
 
-def read(life: Life, event: Event) -> None:
+def read(run: ServerRun, event: Event) -> None:
     """Take a line."""
     handler = ON.get(event.message)
     if handler is not None:
-        slot = life.slot(event.slot) if event.slot >= 0 else life.chosen or life.slot(0)
-        handler(life, slot, event, Mark(event.line, event.text))
+        slot = run.slot(event.slot) if event.slot >= 0 else run.chosen or run.slot(0)
+        handler(run, slot, event, Mark(event.line, event.text))
     if event.message in STARTUP:
-        life.start(Line(event.message, event.fields, event.slot, event.line, event.text))
+        run.start(Line(event.message, event.fields, event.slot, event.line, event.text))
 
 
 def is_whole(event: Event) -> bool:
@@ -51,52 +51,52 @@ def is_whole(event: Event) -> bool:
     return row is None or not isinstance(fields, Partly) or fields.keys() == set(row.names)
 
 
-def answered(life: Life, event: Event) -> None:
+def answered(run: ServerRun, event: Event) -> None:
     """The HTTP server has answered something; only where every request is listed."""
-    if life.clients is not None:
+    if run.clients is not None:
         fields = event.fields
-        life.clients.answered(fields["method"], str(fields["path"]), str(fields["remote_addr"]))
+        run.clients.answered(fields["method"], str(fields["path"]), str(fields["remote_addr"]))
 
 
 # ---- the choice of a slot
 
 
 @on("slot_check_sim")
-def _look(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.look(slot, event.line, event.fields["lcp_len"], event.fields["n_prompt"])
+def _look(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.look(slot, event.line, event.fields["lcp_len"], event.fields["n_prompt"])
 
 
 @on("slot_select_lcp")
-def _select_lcp(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.choose(slot, mark, "lcp", event.fields["f_sim_best"], event.fields["f_keep"])
+def _select_lcp(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.choose(slot, mark, "lcp", event.fields["f_sim_best"], event.fields["f_keep"])
 
 
 @on("slot_select_lcs")
-def _select_lcs(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+def _select_lcs(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     """Up to b6628 the share is of the slot's content, and the length is printed."""
-    life.choose(slot, mark, "lcp", None, event.fields["similarity"])
+    run.choose(slot, mark, "lcp", None, event.fields["similarity"])
     if "thold" in event.fields:
         slot.matched(event.fields["lcs_len"])
 
 
 @on("slot_select_lru")
-def _select_lru(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+def _select_lru(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     t_last = event.fields.get("t_last")
-    life.choose(slot, mark, None if t_last is None else "lru", t_last=t_last)
+    run.choose(slot, mark, None if t_last is None else "lru", t_last=t_last)
 
 
 @on("slot_select_id")
-def _select_id(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.choose(slot, mark, "id")
+def _select_id(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.choose(slot, mark, "id")
 
 
 @on("slot_skip_empty")
-def _skip_empty(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.empty(slot)
+def _skip_empty(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.empty(slot)
 
 
 @on("lora_clear")
-def _lora(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+def _lora(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     slot.adapter(mark)
 
 
@@ -109,61 +109,61 @@ def _shares(event: Event) -> tuple[float | None, float | None]:
 
 
 @on("pc_looking")
-def _ram_search(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    if life.choosing is not None:
-        life.choosing.ram_searched(mark, *_shares(event))
+def _ram_search(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    if run.choosing is not None:
+        run.choosing.ram_searched(mark, *_shares(event))
 
 
 @on("pc_found")
-def _ram_found(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    if life.choosing is not None:
-        life.choosing.ram_found(mark, *_shares(event))
+def _ram_found(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    if run.choosing is not None:
+        run.choosing.ram_found(mark, *_shares(event))
 
 
 @on("pc_candidate")
-def _ram_candidate(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    if life.choosing is not None:
-        life.choosing.ram_candidate(mark, event.fields["length"], event.fields["lcp"])
+def _ram_candidate(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    if run.choosing is not None:
+        run.choosing.ram_candidate(mark, event.fields["length"], event.fields["lcp"])
 
 
 @on("pc_restore_fail", "pc_load_fail")
-def _ram_failed(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.ram_failed(event.fields.get("size"), mark)
+def _ram_failed(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.ram_failed(event.fields.get("size"), mark)
 
 
 @on("pc_saving")
-def _ram_save(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.save(event.fields["length"], event.fields["size"], mark)
+def _ram_save(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.save(event.fields["length"], event.fields["size"], mark)
 
 
 @on("pc_evict_size", "pc_evict_tokens", "pc_make_room", "pc_oversize")
-def _ram_evict(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+def _ram_evict(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     size = event.fields.get("size", event.fields.get("state_size"))
-    life.evict(size, event.fields.get("limit"), mark, oversize=event.message == "pc_oversize")
+    run.evict(size, event.fields.get("limit"), mark, oversize=event.message == "pc_oversize")
 
 
 @on("pc_state")
-def _ram_state(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.past.ram.prompts = event.fields["n_prompts"]
+def _ram_state(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.past.ram.prompts = event.fields["n_prompts"]
 
 
 @on("idle_slot_save")
-def _save_idle(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.save_idle(slot, mark)
+def _save_idle(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.save_idle(slot, mark)
 
 
 @on("slot_clear")
-def _clear(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.clear(slot, event.fields["n_tokens"], mark, for_task=event.task >= 0)
+def _clear(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.clear(slot, event.fields["n_tokens"], mark, for_task=event.task >= 0)
 
 
 @on("slot_purge")
-def _purge(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.purge(life.slot(event.fields["id_slot"]), event.fields["n_tokens"], mark)
+def _purge(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.purge(run.slot(event.fields["id_slot"]), event.fields["n_tokens"], mark)
 
 
 @on("slotfile_restored")
-def _slot_file(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+def _slot_file(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     slot.read_file()
 
 
@@ -171,45 +171,45 @@ def _slot_file(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
 
 
 @on("launch")
-def _launch(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.launched(event.task, event.stamp)
-    life.launch(slot, event.task, mark, child=bool(event.fields.get("is_child")))
+def _launch(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.launched(event.task, event.stamp)
+    run.launch(slot, event.task, mark, child=bool(event.fields.get("is_child")))
 
 
 @on("new_prompt")
-def _prompt(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.prompt(slot, event.task, event.fields["n_prompt_tokens"], event.fields["n_ctx_slot"], mark)
+def _prompt(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.prompt(slot, event.task, event.fields["n_prompt_tokens"], event.fields["n_ctx_slot"], mark)
 
 
 @on("input_truncated")
-def _cut(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.attend(slot, event.task, mark).record_cut(event.fields["n_prompt_tokens"], mark)
+def _cut(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.attend(slot, event.task, mark).record_cut(event.fields["n_prompt_tokens"], mark)
 
 
 @on("init_sampler")
-def _sampler(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.attend(slot, event.task, mark).record_sampler(event.fields["n_total"])
+def _sampler(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.attend(slot, event.task, mark).record_sampler(event.fields["n_total"])
 
 
 @on("npast_posmin")
-def _n_past(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+def _n_past(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     fields = event.fields
-    request = life.attend(slot, event.task, mark)
-    known = life.known_length(request, fields["n_cache_tokens"])
+    request = run.attend(slot, event.task, mark)
+    known = run.known_length(request, fields["n_cache_tokens"])
     request.record_n_past(fields["n_past"], fields["n_cache_tokens"], fields["pos_min"], mark, known)
-    life.window(fields.get("n_swa"))
+    run.window(fields.get("n_swa"))
 
 
 @on("seq_rm")
-def _batch(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+def _batch(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     cached = event.fields["n_tokens"] if "n_tokens" in event.fields else event.fields["n_past"]
-    life.batch(slot, event.task, cached, mark)
+    run.batch(slot, event.task, cached, mark)
 
 
 @on("progress", "progress_pp")
-def _progress(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+def _progress(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     fields = event.fields
-    request = slot.request_of(event.task) or life.attend(slot, event.task, mark)
+    request = slot.request_of(event.task) or run.attend(slot, event.task, mark)
     share = fields["progress"]
     if event.message == "progress_pp":
         request.record_progress(Progressed(fields["n_prompt_processed"], share, "computed"))
@@ -220,30 +220,30 @@ def _progress(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
 
 
 @on("truncate_fail")
-def _truncate_failed(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+def _truncate_failed(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     at = event.fields.get("p0", event.fields.get("n_past"))
-    life.attend(slot, event.task, mark).record_failed_truncation(at, mark)
+    run.attend(slot, event.task, mark).record_failed_truncation(at, mark)
 
 
 @on("force_full")
-def _forced(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.attend(slot, event.task, mark)
+def _forced(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.attend(slot, event.task, mark)
     slot.force(mark)
 
 
 @on("cache_reuse_chunk")
-def _chunk(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.attend(slot, event.task, mark).record_chunk(event.fields["n_match"])
+def _chunk(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.attend(slot, event.task, mark).record_chunk(event.fields["n_match"])
 
 
 @on("diff_old", "diff_new")
-def _differs(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+def _differs(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     text = event.fields.get("str", "")
-    life.attend(slot, event.task, mark).record_text(text, mark, old=event.message == "diff_old")
+    run.attend(slot, event.task, mark).record_text(text, mark, old=event.message == "diff_old")
 
 
 @on("mtmd_encode", "img_processing")
-def _image(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+def _image(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     slot.image()
 
 
@@ -255,63 +255,63 @@ def _position(event: Event) -> tuple[int, int]:
 
 
 @on("ckpt_check")
-def _checked(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+def _checked(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     check = Check(*_position(event), event.fields["pos_min_thold"], mark.line, mark.text)
-    life.attend(slot, event.task, mark).record_checks([check], 1, mark)
+    run.attend(slot, event.task, mark).record_checks([check], 1, mark)
 
 
 @on("ckpt_restored", "ckpt_restored_swa")
-def _restored(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.measure_checkpoint(event.fields.get("size"))
-    request, (low, high) = life.attend(slot, event.task, mark), _position(event)
+def _restored(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.measure_checkpoint(event.fields.get("size"))
+    request, (low, high) = run.attend(slot, event.task, mark), _position(event)
     request.record_restore(low, high, event.fields.get("n_past"), mark, slot.stale(high))
 
 
 @on("ckpt_created", "ckpt_created_swa")
-def _created(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    if life.session.sizes.checkpoint is None:
-        life.measure_checkpoint(event.fields.get("size"))
+def _created(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    if run.session.sizes.checkpoint is None:
+        run.measure_checkpoint(event.fields.get("size"))
     if not slot.serves(event.task):
-        life.attend(slot, event.task, mark)
+        run.attend(slot, event.task, mark)
     # up to b6628 "total = n" says what is left of the list: it drops its oldest, and after a force all, without a word
     limit = event.fields["max" if event.message == "ckpt_created" else "total"]
     slot.created(1, *_position(event), limit, event.line)
 
 
 @on("ckpt_erased", "ckpt_erased_swa")
-def _erased(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.window(event.fields.get("n_swa"))
-    life.measure_checkpoint(event.fields.get("size"))
+def _erased(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.window(event.fields.get("n_swa"))
+    run.measure_checkpoint(event.fields.get("size"))
     if event.task >= 0 and not slot.serves(event.task):
-        life.attend(slot, event.task, mark)
+        run.attend(slot, event.task, mark)
     slot.erased(mark, _position(event) if event.message == "ckpt_erased" else None, event.fields.get("pos_next"))
 
 
 @on("ckpt_restore_fail")
-def _restore_failed(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+def _restore_failed(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     fields = event.fields
-    life.measure_checkpoint(fields.get("size"))
-    life.attend(slot, event.task, mark).record_failed_restore(fields.get("n_tokens", fields["pos_max"] + 1), mark)
+    run.measure_checkpoint(fields.get("size"))
+    run.attend(slot, event.task, mark).record_failed_restore(fields.get("n_tokens", fields["pos_max"] + 1), mark)
 
 
 @on("ckpt_abort")
-def _restore_aborted(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+def _restore_aborted(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     if event.fields.get("got", 0) == 0:  # else the checkpoint was being made
-        life.restore_failed(mark)
+        run.restore_failed(mark)
 
 
 @on("state_load_fail", "state_no_cells")
-def _state_failed(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+def _state_failed(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     """What libllama says of a saved state: of a prompt in RAM, a slot file, or the checkpoint that was just taken."""
-    life.state("state_failed", mark)
-    if any(request.searching for request in life.open_requests()):
-        life.restore_failed(mark)
+    run.state("state_failed", mark)
+    if any(request.searching for request in run.open_requests()):
+        run.restore_failed(mark)
 
 
 @on("ckpt_erase_old", "ckpt_erase_close")
-def _dropped(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+def _dropped(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     fields = event.fields
-    life.measure_checkpoint(fields.get("size"))
+    run.measure_checkpoint(fields.get("size"))
     crowded = event.message == "ckpt_erase_close"
     slot.drop(fields.get("n_tokens"), *_position(event), fields["size"], mark, crowded=crowded)
 
@@ -320,129 +320,129 @@ def _dropped(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
 
 
 @on("timing_head")
-def _timing_head(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+def _timing_head(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     """The lines below carry no task; a log that begins, or is torn, before them opens the request here."""
-    life.timing = slot
+    run.timing = slot
     if event.task not in (-1, slot.ended):
-        life.attend(slot, event.task, mark)
+        run.attend(slot, event.task, mark)
     slot.answer(event.task, event.line)
 
 
-def _timed(life: Life, slot: Slot, event: Event, mark: Mark) -> Observed | None:
+def _timed(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> Observed | None:
     """The request that a timing line is about; None for one without prefix whose request is not known."""
     if event.slot >= 0:
-        return life.attend(slot, event.task, mark)
-    return life.timed(event.fields.get("n_prompt_processed"))
+        return run.attend(slot, event.task, mark)
+    return run.timed(event.fields.get("n_prompt_processed"))
 
 
 @on("timing_prompt")
-def _timing_prompt(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    request = _timed(life, slot, event, mark)
+def _timing_prompt(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    request = _timed(run, slot, event, mark)
     if request is not None:
         request.record_timing(event.fields["prompt_ms"], event.fields["n_prompt_processed"], mark)
 
 
 @on("timing_eval")
-def _timing_reply(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    request = _timed(life, slot, event, mark)
+def _timing_reply(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    request = _timed(run, slot, event, mark)
     if request is None:
         return
     request.record_reply(event.fields["gen_ms"], event.fields["n_gen"], event.line)
-    if life.slots[request.slot].released:  # up to b6628 the release comes first
-        life.close(life.slots[request.slot])
+    if run.slots[request.slot].released:  # up to b6628 the release comes first
+        run.close(run.slots[request.slot])
 
 
 @on("release")
-def _release(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+def _release(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     fields = event.fields
-    life.attend(slot, event.task, mark)
+    run.attend(slot, event.task, mark)
     tokens = fields.get("n_tokens", fields.get("n_past", 0))
     if slot.release(tokens, bool(fields["truncated"]), mark):
-        life.close(slot)
+        run.close(slot)
 
 
 @on("ctx_shift")
-def _shift(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.attend(slot, event.task, mark).record_shift(mark)
+def _shift(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.attend(slot, event.task, mark).record_shift(mark)
 
 
 @on("cancel")
-def _cancel(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    request = life.request_of(event.fields["id_task"])
+def _cancel(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    request = run.request_of(event.fields["id_task"])
     if request is not None:
         request.record_cancel(event.line)
 
 
 @on("task_error")
-def _error(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+def _error(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     """An error is sent for a task; an over-long prompt may never have reached a slot."""
     task, error = event.fields["id_task"], overlong(event.fields["error"])
-    reached = life.request_of(task)
-    request = reached or life.begin_unseen(task, mark)
+    reached = run.request_of(task)
+    request = reached or run.begin_unseen(task, mark)
     if error is None:
         request.record_error(mark)
     else:
         request.record_overflow(error.tokens, error.limit, mark)
     if reached is None:
-        life.close(life.slots[request.slot])
+        run.close(run.slots[request.slot])
 
 
 @on("err_exceed")
-def _exceeds(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+def _exceeds(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     """The text of an error as its client got it, without the line of the task."""
     fields = event.fields
     sizes = {"tokens": fields.get("n_tokens"), "limit": fields.get("n_ctx")}
     name: IncidentName = "refused" if overlong(mark.text.decode("utf-8", "replace")) is None else "overflow"
-    life.state(name, mark, **{key: value for key, value in sizes.items() if value is not None})
+    run.state(name, mark, **{key: value for key, value in sizes.items() if value is not None})
 
 
 @on("decode_err")
-def _undecoded(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+def _undecoded(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     """A batch could not be computed; the lines of the tasks that fail by it come next."""
     refused = event.fields["err"].startswith("Invalid input batch")
-    life.state("batch_refused" if refused else "batch_failed", mark)
+    run.state("batch_refused" if refused else "batch_failed", mark)
 
 
 @on("client_header")
-def _header(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.header(event.fields["header"], mark)
+def _header(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.header(event.fields["header"], mark)
 
 
 @on("prompt_changed")
-def _prompt_changed(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+def _prompt_changed(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     fields = event.fields
-    life.prompt_changed(Mark(fields["line"], fields["was"]), mark, fields["kind"], fields["place"])
+    run.prompt_changed(Mark(fields["line"], fields["was"]), mark, fields["kind"], fields["place"])
 
 
 @on("kv_full")
-def _kv_full(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+def _kv_full(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     """Up to b5353 the batch fails; later builds try again with smaller ones."""
-    life.state("batch_failed" if b"failed to decode the batch" in mark.text else "no_room", mark)
+    run.state("batch_failed" if b"failed to decode the batch" in mark.text else "no_room", mark)
 
 
 @on("mtmd_fail")
-def _no_image(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
+def _no_image(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     if event.slot < 0:
-        life.state("refused", mark)
+        run.state("refused", mark)
         return
-    life.attend(slot, event.task, mark).record_error(mark)
+    run.attend(slot, event.task, mark).record_error(mark)
 
 
 @on("pos_inconsistent")
-def _positions(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.misplaced(event.fields["seq_id"], mark)
+def _positions(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.misplaced(event.fields["seq_id"], mark)
 
 
 @on("pos_stored")
-def _stored_position(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.place(event.fields["seq_id"], stored=event.fields["pos_max"])
+def _stored_position(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.place(event.fields["seq_id"], stored=event.fields["pos_max"])
 
 
 @on("pos_batch")
-def _batch_position(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.place(event.fields["seq_id"], batch=event.fields["pos"])
+def _batch_position(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.place(event.fields["seq_id"], batch=event.fields["pos"])
 
 
 @on("sleep_enter")
-def _sleep(life: Life, slot: Slot, event: Event, mark: Mark) -> None:
-    life.sleep(mark)
+def _sleep(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.sleep(mark)

@@ -1,7 +1,8 @@
 """From what was printed of a request to the request: counts, common prefix, conversation, loss, in this order.
 
 ``settle`` reads what the log printed (``Observed``), what is known of the server (``Facts``) and what earlier requests
-left behind (``Past``). It returns what the request changes as ``Effects``; only the conversations learn on the way.
+left behind (``ConversationMemory``). It returns what the request changes as ``Effects``; only the conversations learn
+on the way.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from cachedoctor.engines.llamacpp import accounting
 from cachedoctor.engines.llamacpp import accounting as intervals
 from cachedoctor.engines.llamacpp import accounting as losses
-from cachedoctor.engines.llamacpp.accounting import NEAR, Counts, Held, Loss, Prefix
+from cachedoctor.engines.llamacpp.accounting import NEAR, Counts, Loss, Prefix, SlotContent
 from cachedoctor.engines.llamacpp.conversations.interleaved import KEPT
 from cachedoctor.engines.llamacpp.conversations.join import SPAN, Conversations, Lengths, Moved, Thread
 from cachedoctor.engines.llamacpp.ram_cache import RamCache
@@ -39,8 +40,8 @@ _MAX_CLEARED = 64
 """Conversations remembered whose slot was cleared or erased, or whose state was refused; as many as threads."""
 
 
-class Past(msgspec.Struct):
-    """What earlier requests of one life of the server left behind."""
+class ConversationMemory(msgspec.Struct):
+    """What earlier requests of one run of the server left behind."""
 
     conversations: Conversations = msgspec.field(default_factory=Conversations)
     ram: RamCache = msgspec.field(default_factory=RamCache)
@@ -115,7 +116,7 @@ class Content(msgspec.Struct, frozen=True, gc=False):
     """What the slot held when a request came, and what the prompt has in common with it."""
 
     numbers: Counts
-    held: Held
+    held: SlotContent
     prefix: Prefix
     marks: Marks
     swapped: bool
@@ -142,7 +143,7 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
     """Tokens that could have been reused."""
     others: int
     """Further conversations that the prompt could have extended."""
-    held: Held
+    held: SlotContent
     roomy: bool
     """The RAM cache would have given back a conversation that left its slot."""
     revised: list[Request]
@@ -187,7 +188,14 @@ class Settled(msgspec.Struct, frozen=True, gc=False):
 
 
 def settle(
-    seen: Observed, facts: Facts, past: Past, file: LogFile, slot: Slot, slots: Mapping[int, Slot], *, shown: bool
+    seen: Observed,
+    facts: Facts,
+    past: ConversationMemory,
+    file: LogFile,
+    slot: Slot,
+    slots: Mapping[int, Slot],
+    *,
+    shown: bool,
 ) -> Settled:
     """Settle a request that has ended.
 
@@ -233,7 +241,7 @@ def settle(
     )
 
 
-def content(seen: Observed, facts: Facts, past: Past, *, shifted: bool, shown: bool) -> Content:
+def content(seen: Observed, facts: Facts, past: ConversationMemory, *, shifted: bool, shown: bool) -> Content:
     """What the slot held, what the prompt has in common with it, and the token counts."""
     choice = seen.choice
     found: Marks = seen.marks
@@ -265,7 +273,9 @@ def content(seen: Observed, facts: Facts, past: Past, *, shifted: bool, shown: b
     return Content(numbers, held, prefix, found, swapped, other is not None, held_before, between, moved, left_ram)
 
 
-def turn(seen: Observed, found: Content, facts: Facts, past: Past, slot: Slot, slots: Mapping[int, Slot]) -> Turn:
+def turn(
+    seen: Observed, found: Content, facts: Facts, past: ConversationMemory, slot: Slot, slots: Mapping[int, Slot]
+) -> Turn:
     """Whose turn the request is."""
     talk, choice, held, numbers, prefix = past.conversations, seen.choice, found.held, found.numbers, found.prefix
     roomy = past.is_roomy(facts) and _searches(choice)
@@ -304,7 +314,7 @@ def loss(seen: Observed, found: Content, place: Turn) -> Loss:
     return lost
 
 
-def history(seen: Observed, place: Turn, past: Past, marks: Marks) -> History:
+def history(seen: Observed, place: Turn, past: ConversationMemory, marks: Marks) -> History:
     """What happened since the last turn of the conversation, as marks, and to its copy in the RAM cache."""
     thread, refused, reference_lcp = place.thread, False, None
     if thread is not None and place.held.thread != thread.id:
@@ -331,8 +341,8 @@ def build(
 
 
 def _completed(
-    seen: Observed, held: Held, numbers: Counts, prefix: Prefix
-) -> tuple[Held, Mapping[str, Between], str | None]:
+    seen: Observed, held: SlotContent, numbers: Counts, prefix: Prefix
+) -> tuple[SlotContent, Mapping[str, Between], str | None]:
     """What the slot held, bounds of lengths that no line prints, and where its length is from."""
     found: dict[str, Between] = {}
     shared: Between | None = prefix.between or (None if prefix.least is None else (prefix.least, None))
@@ -407,7 +417,7 @@ def _is_turn(seen: Observed, numbers: Counts, *, shifted: bool) -> bool:
 # ---- what the slot held
 
 
-def _printed_content(seen: Observed, held: Held) -> tuple[Held, int | None, Marks]:
+def _printed_content(seen: Observed, held: SlotContent) -> tuple[SlotContent, int | None, Marks]:
     """What the slot held where a file may have changed it: by what is printed, compared with what it was left with.
 
     Returns it with the conversation whose text was replaced, and the marks.
@@ -425,8 +435,8 @@ def _printed_content(seen: Observed, held: Held) -> tuple[Held, int | None, Mark
 
 
 def _swap(
-    seen: Observed, held: Held, prompt: int | None, past: Past
-) -> tuple[Held, list[Moved], tuple[int | None, ...]]:
+    seen: Observed, held: SlotContent, prompt: int | None, past: ConversationMemory
+) -> tuple[SlotContent, list[Moved], tuple[int | None, ...]]:
     """A better prompt came from RAM and left it: find whose it was, now that the prompt's length is known.
 
     Returns what the slot held then, the requests that were judged as turns of that conversation and belong to another,
@@ -443,7 +453,7 @@ def _swap(
     return replace(held, thread=thread.id, tokens=thread.total), moved, (thread.total,)
 
 
-def _other_content(held: Held, prompt: int | None, *, file: bool) -> tuple[int, int] | None:
+def _other_content(held: SlotContent, prompt: int | None, *, file: bool) -> tuple[int, int] | None:
     """Bounds of what the slot held by the shares of its choice, where its last request cannot have left that there.
 
     ``file``: the server has read slot files; a slot of unknown content holds one.
@@ -459,8 +469,8 @@ def _other_content(held: Held, prompt: int | None, *, file: bool) -> tuple[int, 
 
 
 def _fill(
-    seen: Observed, held: Held, span: tuple[int, int], past: Past, marks: Marks
-) -> tuple[Held, Marks, list[Moved]]:
+    seen: Observed, held: SlotContent, span: tuple[int, int], past: ConversationMemory, marks: Marks
+) -> tuple[SlotContent, Marks, list[Moved]]:
     """A slot holds what its last request did not leave there, and no line says where that is from.
 
     It is from a file; or the slot was not emptied, as it was thought to be. Returns what it held, the marks, and the
@@ -479,13 +489,15 @@ def _fill(
     return replace(held, tokens=None, thread=None if earlier is None else earlier.id), marks, moved
 
 
-def _owner(total: float, slack: float, seen: Observed, past: Past, *, file: bool) -> tuple[Thread | None, list[Moved]]:
+def _owner(
+    total: float, slack: float, seen: Observed, past: ConversationMemory, *, file: bool
+) -> tuple[Thread | None, list[Moved]]:
     """The conversation that left so many tokens, and the requests that were judged as its next turns until now."""
     thread = past.conversations.by_total(total, slack, seen.first_line)
     return (thread, []) if thread is not None else past.conversations.split(total, slack, seen.first_line, file=file)
 
 
-def _came_unseen(seen: Observed, held: Held, numbers: Counts) -> bool:
+def _came_unseen(seen: Observed, held: SlotContent, numbers: Counts) -> bool:
     """Whether more was reused than the slot held of the prompt, in a log that hides what the RAM cache gives back."""
     cached, prompt, choice = numbers.cached, numbers.prompt, seen.choice
     if cached is None or prompt is None or cached <= KEPT or seen.shows_ram or seen.reused_chunks:
@@ -514,7 +526,7 @@ def _own_copy(seen: Observed, reference: int, ram: RamCache, marks: Marks) -> tu
 # ---- what was lost before it came
 
 
-def _since_then(seen: Observed, thread: Thread | None, past: Past, marks: Marks) -> Marks:
+def _since_then(seen: Observed, thread: Thread | None, past: ConversationMemory, marks: Marks) -> Marks:
     """Marks of what happened since the last turn of the conversation: the server slept, its idle slot was cleared, its
     state was too large for the RAM cache."""
     if seen.stale is not None:

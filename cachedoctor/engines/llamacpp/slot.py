@@ -45,8 +45,8 @@ class IdleSave(msgspec.Struct, gc=False):
     """Evictions of the session after which this copy is gone for certain; None when unknown."""
 
 
-class Before(msgspec.Struct):
-    """What one life of a server has shown until now."""
+class RunMemory(msgspec.Struct):
+    """What one run of a server has shown until now."""
 
     shows_ram: bool = False
     """Lines that say whether the RAM prompt cache was searched."""
@@ -122,7 +122,7 @@ class Slot(msgspec.Struct):
         return True
 
     def take_over(self, choice: Choice | None) -> None:
-        """Its choice was printed in the lines before a new life of the server showed."""
+        """Its choice was printed in the lines before a new run of the server showed."""
         self.choice = choice
 
     def overlook(self) -> None:
@@ -204,7 +204,7 @@ class Slot(msgspec.Struct):
 
     # ---- the request
 
-    def launch(self, index: int, task: int, mark: Mark, asked: Asked, before: Before, *, partial: bool) -> Observed:
+    def launch(self, index: int, task: int, mark: Mark, asked: Asked, before: RunMemory, *, partial: bool) -> Observed:
         """A request starts (or, ``partial``, this line of it is the first in the log)."""
         choice, shows_ram = self.choice, before.shows_ram
         if choice is None:

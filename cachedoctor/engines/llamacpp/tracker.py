@@ -13,7 +13,7 @@ from cachedoctor.engines.llamacpp import fused as blocks
 from cachedoctor.engines.llamacpp.client_lines import ANSWERED, Clients
 from cachedoctor.engines.llamacpp.excerpt_rows import LacksFieldError
 from cachedoctor.engines.llamacpp.forked import Fork
-from cachedoctor.engines.llamacpp.life import Life
+from cachedoctor.engines.llamacpp.server_run import ServerRun
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS, STARTUP
 from cachedoctor.model import Request, Session
@@ -78,20 +78,20 @@ class Tracker:
         self._open(1)
 
     def _open(self, line: int) -> None:
-        """Begin a life at ``line``."""
+        """Begin a run at ``line``."""
         session = self._new_session(self._files[0].path, self.origin)
         session.files = self._files
         session.first_line = session.last_line = line
         clients = None if self._time_of is None else Clients(self._when)
-        self.life = Life(session, self._build, self._number, self.finished.append, clients, self._scanner)
+        self.run = ServerRun(session, self._build, self._number, self.finished.append, clients, self._scanner)
         if self._fork is not None:
-            self.life.is_of(self._fork[0])
+            self.run.is_of(self._fork[0])
 
     def fork(self, program: str) -> Fork:
         """From now on its lines are those of a fork; return who takes them."""
         if self._fork is None:
-            self._fork = program, Fork(self.feed, self._feed_late, lambda: self.life, self._when)
-            self.life.is_of(program)
+            self._fork = program, Fork(self.feed, self._feed_late, lambda: self.run, self._when)
+            self.run.is_of(program)
         return self._fork[1]
 
     def _when(self, line: int) -> str | None:
@@ -106,23 +106,23 @@ class Tracker:
 
     @property
     def session(self) -> Session:
-        """The life that goes on."""
-        return self.life.session
+        """The run that goes on."""
+        return self.run.session
 
     @property
     def slots(self) -> dict[int, Slot]:
         """Its slots, by number."""
-        return self.life.slots
+        return self.run.slots
 
     @property
     def asleep(self) -> bool:
         """Whether the server has fallen asleep."""
-        return self.life.asleep
+        return self.run.asleep
 
     @property
     def quoted(self) -> int:
         """Lines with a client's words of which a finding speaks."""
-        return self.life.quoted
+        return self.run.quoted
 
     def feed(self, event: Event) -> None:
         """Take the next event; finished requests are appended to ``self.finished``."""
@@ -130,26 +130,26 @@ class Tracker:
             self._feed_block(event)
             return
         if event.message == ANSWERED:  # it must not tell the build, since not every format asks for it
-            lines.answered(self.life, event)
+            lines.answered(self.run, event)
             return
         if event.row.quoted:  # nor that there is a server
-            lines.read(self.life, event)
+            lines.read(self.run, event)
             return
         if event.message in RESTART_MARKS:
-            again = event.message == "init_slots" and "init_slots" in self.life.started
-            if not self.life.asleep and (self.life.worked or again):
+            again = event.message == "init_slots" and "init_slots" in self.run.started
+            if not self.run.asleep and (self.run.worked or again):
                 self._restart(event.line)
-        elif event.message == "launch" and self.life.restarts(event.task, event.stamp):
+        elif event.message == "launch" and self.run.restarts(event.task, event.stamp):
             self._restart_at_launch(event)
-        if event.row not in self.life.rows:
-            self.life.first_sight(event.row, whole=lines.is_whole(event))
-        lines.read(self.life, event)
+        if event.row not in self.run.rows:
+            self.run.first_sight(event.row, whole=lines.is_whole(event))
+        lines.read(self.run, event)
 
     def feed_partly(self, event: Event) -> None:
         """Take a line of which fields may be missing; one without slot and task goes on with the request before it."""
-        self.life.read_leniently()
+        self.run.read_leniently()
         if event.task < 0 and event.message in _BEGINNINGS:
-            self.life.end_anonymous(event.message)
+            self.run.end_anonymous(event.message)
         try:
             self.feed(event)
         except LacksFieldError:
@@ -160,12 +160,12 @@ class Tracker:
         if match is None:
             return
         block = blocks.block_of(event, match)
-        life, several, launch = self.life, len(block.lines) > 1, blocks.launches(block)
+        run, several, launch = self.run, len(block.lines) > 1, blocks.launches(block)
         shape = blocks.shape(block)
-        known = shape in life.shapes  # else the rows of these lines have not been met yet
-        life.shapes.add(shape)
-        restarts = launch is not None and life.restarts(*launch)
-        if several and (not known or restarts or (launch is None and not life.slot(event.slot).serves(event.task))):
+        known = shape in run.shapes  # else the rows of these lines have not been met yet
+        run.shapes.add(shape)
+        restarts = launch is not None and run.restarts(*launch)
+        if several and (not known or restarts or (launch is None and not run.slot(event.slot).serves(event.task))):
             for single in self._scanner.singly(event):  # not met yet, of two runs, or of a request that is not open
                 self.feed(single)
             return
@@ -173,40 +173,40 @@ class Tracker:
             self._restart_at_launch(event)
         if restarts or not known:
             for row in self._scanner.recognise_all(block.lines):
-                if row not in self.life.rows:
-                    self.life.first_sight(row)
+                if row not in self.run.rows:
+                    self.run.first_sight(row)
         if launch is not None:
-            self.life.launched(*launch)
-        blocks.read(self.life, block)
+            self.run.launched(*launch)
+        blocks.read(self.run, block)
 
     def _restart(self, line: int) -> None:
-        """Begin a new life at ``line``."""
-        self.life.close_open()
+        """Begin a new run at ``line``."""
+        self.run.close_open()
         self.session.last_line = line - 1
         self._scanner.forget()
         self._open(line)
 
     def _restart_at_launch(self, event: Event) -> None:
-        """Begin a new life, even without start-up lines; the choice of the slot belongs to it."""
-        choice = self.life.slot(event.slot).choice
+        """Begin a new run, even without start-up lines; the choice of the slot belongs to it."""
+        choice = self.run.slot(event.slot).choice
         self._restart(event.line if choice is None else choice.line)
-        self.life.slot(event.slot).take_over(choice)
+        self.run.slot(event.slot).take_over(choice)
 
     # ---- ends
 
     def quiet(self) -> None:
         """The log fell silent: a released request gets no more timing lines."""
-        self.life.quiet()
+        self.run.quiet()
 
     def give_up(self, number: int) -> None:
         """Close the request with this number: too many that started later are already finished."""
-        self.life.give_up(number)
+        self.run.give_up(number)
 
     def close_open(self, lost: bool = True) -> None:
         """End of the log, or of the process: close what is still open."""
         if self._fork is not None:
             self._fork[1].finish()
-        self.life.close_open(lost=lost)
+        self.run.close_open(lost=lost)
 
 
 PROGRESS = frozenset({"progress", "progress_pp", "prompt_done", "tg_progress"})

@@ -184,7 +184,7 @@ class CompareDocument(msgspec.Struct):
 def write(form: Form, shown: Comparison, out: IO[bytes], look: Look) -> None:
     """Write the comparison in one of the forms."""
     forms: dict[Form, Callable[[Comparison, Look], bytes]] = {"text": _text, "json": _json, "markdown": _markdown}
-    out.write(forms[form](sanitize.comparison(shown), look))
+    out.write(forms[form](sanitize.mask(shown), look))
 
 
 def _json(shown: Comparison, _: Look) -> bytes:

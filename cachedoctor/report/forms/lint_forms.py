@@ -225,7 +225,7 @@ FORMATS: tuple[Form, ...] = get_args(Form)
 
 def write(form: Form, shown: Lint, out: IO[bytes], look: Look) -> None:
     """Write the answer, without what looks like a secret."""
-    shown = sanitize.lint(shown)
+    shown = sanitize.mask(shown)
     if form == "json":
         out.write(msgspec.json.encode(shown) + b"\n")
         return

@@ -152,7 +152,7 @@ def write(form: Form, stats: Stats, out: IO[bytes], look: Look) -> None:
     forms: dict[Form, Callable[[Stats, Look], bytes]] = {
         "text": _text, "json": _json, "csv": _csv, "markdown": _markdown,
     }  # fmt: skip
-    out.write(forms[form](sanitize.stats(stats), look))
+    out.write(forms[form](sanitize.mask(stats), look))
 
 
 def _text(stats: Stats, look: Look) -> bytes:

@@ -18,11 +18,10 @@ from cachedoctor.report.html.timeline import draw
 from cachedoctor.report.text.text_safe import cut
 from cachedoctor.report.view import ReportView
 from cachedoctor.report.words import traffic_words
-from cachedoctor.report.words.coverage import remarks
 from cachedoctor.report.words.measurements import measures
 from cachedoctor.report.words.numbers import capital, count, duration, number, percent, unknown_lengths
+from cachedoctor.report.words.remarks import filtered, grouped, remarks, switched_off
 from cachedoctor.report.words.traffic_words import LLAMA, ROWS, whole
-from cachedoctor.report.words.verdicts import filtered, grouped, switched_off
 
 WIDTH = 1000
 

@@ -29,7 +29,7 @@ def measured_rows(view: MeasuredView) -> list[Row]:
 
 
 def _row(shown: CacheSample | PrefillBatch) -> Row:
-    row = sanitize.measured(shown)
+    row = sanitize.mask(shown)
     if isinstance(row, CacheSample):
         return f"engine {row.engine}" if row.engine else "engine", ", ".join(_sample(row))
     return row.rank or "prefill", ", ".join(_batch(row))
@@ -194,7 +194,7 @@ def _head(page: Rows, view: View, tall: bool) -> None:
     if not sessions:
         page.keyed("server", "no line of a server recognised yet" if view.info.lines else "waiting for the first line")
     elif len(sessions) == 1:
-        page.keyed("server", describe(sanitize.session(sessions[0])), 2 if tall else 1)
+        page.keyed("server", describe(sanitize.mask(sessions[0])), 2 if tall else 1)
     else:
         page.keyed("servers", f"{number(len(sessions))}: " + ", ".join(_name(session) for session in sessions))
     if view.measured and not view.servers:
@@ -213,7 +213,7 @@ def _head(page: Rows, view: View, tall: bool) -> None:
 
 
 def _name(session: Session) -> str:
-    return sanitize.session(session).origin or f"server {session.index + 1}"
+    return sanitize.mask(session).origin or f"server {session.index + 1}"
 
 
 def _measured(page: Rows, view: View, room: int) -> None:
@@ -345,7 +345,7 @@ def _findings(page: Rows, findings: list[Finding], first: int = 0) -> None:
         if page.left <= 1 < left:
             page.row((f"and {count(left, 'other')}", "dim"))
             return
-        finding = sanitize.finding(raw)
+        finding = sanitize.mask(raw)
         style = SEVERITY_STYLE[finding.severity]
         said = cost(finding) or finding.claim
         if page.width < _WIDE:

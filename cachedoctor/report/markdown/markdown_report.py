@@ -13,11 +13,10 @@ from cachedoctor.report.markdown.markdown_finding import reproduce, show
 from cachedoctor.report.markdown.markdown_safe import cell, code, details, fenced, prose, table
 from cachedoctor.report.view import FindingView, ReportView
 from cachedoctor.report.words import traffic_words
-from cachedoctor.report.words.coverage import remarks
 from cachedoctor.report.words.measurements import grid, largest, measures, said
 from cachedoctor.report.words.numbers import computed, count, duration, number, percent, unknown_lengths
+from cachedoctor.report.words.remarks import filtered, grouped, remarks, switched_off
 from cachedoctor.report.words.traffic_words import computed_for
-from cachedoctor.report.words.verdicts import filtered, grouped, switched_off
 
 MOST = 5
 """Servers; of more, those of which most was measured."""

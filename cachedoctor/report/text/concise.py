@@ -72,7 +72,7 @@ def line(finding: Finding, look: Look) -> bytes:
 
     It names its server wherever the wrapper does: nobody knows yet whether others will follow.
     """
-    shown = sanitize.finding(finding)
+    shown = sanitize.mask(finding)
     return _line(FindingView(shown, place=shown.origin or ""), [], look)
 
 

@@ -28,7 +28,7 @@ _MEMORY = {
 
 def render(diff: PromptDiff, out: TextIO, width: int = 80, *, color: bool = False, ascii_only: bool = False) -> None:
     """Write ``diff``: the first difference, what it is, what it costs, what to do."""
-    diff = sanitize.diff(diff)
+    diff = sanitize.mask(diff)
     page = Page(out, width, color, ascii_only)
     about = "" if diff.exact else "about "
     page.row(("a  ", OLD), f"{diff.a.path} ({diff.a.kind}, {about}{number(diff.a.tokens)} tokens)")

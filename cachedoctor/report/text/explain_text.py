@@ -20,7 +20,7 @@ _NAME_MAX = 28
 def render_line(line: Line, out: TextIO, width: int = 80, *, color: bool = False, ascii_only: bool = False) -> None:
     """Write every reading of ``line``; a line without one gives nothing."""
     page = Page(out, width, color, ascii_only)
-    for number, explanation in enumerate(sanitize.line(line).explanations):
+    for number, explanation in enumerate(sanitize.mask(line).explanations):
         if number:
             page.gap()
             page.prose([], "The wording alone does not decide; it may also be:", 0)

@@ -15,10 +15,21 @@ from cachedoctor.report.text import header, text_finding
 from cachedoctor.report.text.page import COMMAND, KEY, Page
 from cachedoctor.report.text.text_safe import cut
 from cachedoctor.report.view import FindingView, ReportView
-from cachedoctor.report.words import coverage, traffic_words
-from cachedoctor.report.words.coverage import others, read, remarks
+from cachedoctor.report.words import traffic_words
+from cachedoctor.report.words.coverage import CannotTell
 from cachedoctor.report.words.numbers import number
-from cachedoctor.report.words.verdicts import filtered, grouped, shown_requests, switched_off, unknown_lines
+from cachedoctor.report.words.remarks import (
+    filtered,
+    grouped,
+    not_checked,
+    others,
+    read,
+    remarks,
+    seen,
+    shown_requests,
+    switched_off,
+    unknown_lines,
+)
 
 _WIDE, _NARROW = 14, 10
 """Cells of the keys, above and below the findings."""
@@ -98,7 +109,7 @@ def render_finding(
 
     It names its server wherever the wrapper does: nobody knows yet whether others will follow.
     """
-    page, shown = Page(out, width, color, ascii_only, pages), sanitize.finding(finding)
+    page, shown = Page(out, width, color, ascii_only, pages), sanitize.mask(finding)
     text_finding.first(page, FindingView(shown, place=shown.origin or "", summary=summary, url=url))
     page.gap()
 
@@ -116,7 +127,7 @@ def _healthy(page: Page, view: ReportView) -> None:
         _keyed(page, "", traffic_words.reason(turn, view.report))
 
 
-def _cannot_tell(page: Page, report: Report, why: coverage.CannotTell, verbose: bool) -> None:
+def _cannot_tell(page: Page, report: Report, why: CannotTell, verbose: bool) -> None:
     """Write that nothing can be told, what was seen, and what would make it possible."""
     share = ": reuse is what two requests share" if why.alone else ""
     _keyed(page, "cannot tell", f"{why.why}{share}")
@@ -131,7 +142,7 @@ def _cannot_tell(page: Page, report: Report, why: coverage.CannotTell, verbose: 
 
 def _seen(page: Page, report: Report) -> None:
     """Write what the lines of requests say that are not whole."""
-    for at, words in enumerate(coverage.seen(report.undecided)):
+    for at, words in enumerate(seen(report.undecided)):
         page.facts([(f"{'' if at else 'seen':<{_WIDE}}", KEY)], words, _WIDE)
 
 
@@ -190,7 +201,7 @@ def _summary(page: Page, view: ReportView) -> None:
     if report.ignored:
         page.prose([], switched_off(report.ignored), 2)
     head = "not looked at: "
-    words = view.not_checked(page.width - len(head))
+    words = not_checked(report.not_evaluated, page.width - len(head))
     if words:
         page.facts([(head, KEY)], words, 2)
 

@@ -98,4 +98,4 @@ def document(diff: PromptDiff, version: str) -> DiffDocument:
 def render(diffs: list[PromptDiff], out: IO[bytes], version: str) -> None:
     """Write one diff as one object, several as JSON lines."""
     for diff in diffs:
-        out.write(msgspec.json.encode(document(sanitize.diff(diff), version)) + b"\n")
+        out.write(msgspec.json.encode(document(sanitize.mask(diff), version)) + b"\n")

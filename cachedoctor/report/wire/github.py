@@ -15,7 +15,7 @@ from cachedoctor.report.text.text_safe import visible
 from cachedoctor.report.view import FindingView, ReportView
 from cachedoctor.report.words.measurements import Said, measures, said
 from cachedoctor.report.words.numbers import capital, count, percent
-from cachedoctor.report.words.verdicts import filtered, switched_off
+from cachedoctor.report.words.remarks import filtered, switched_off
 
 _COMMAND = {"error": "error", "warning": "warning", "note": "notice"}
 

@@ -134,4 +134,4 @@ def _reading(e: Explanation) -> ReadingRow:
 
 def render(line: Line, out: IO[bytes], version: str) -> None:
     """Write one object and a newline."""
-    out.write(msgspec.json.encode(document(sanitize.line(line), version)) + b"\n")
+    out.write(msgspec.json.encode(document(sanitize.mask(line), version)) + b"\n")

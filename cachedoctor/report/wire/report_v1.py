@@ -65,7 +65,7 @@ def encode_request(judged: Judged) -> bytes:
 
 def encode_row(row: CacheSample | PrefillBatch) -> bytes:
     """One sample or batch as a JSON object without newline."""
-    return _encoder.encode(sanitize.measured(row))
+    return _encoder.encode(sanitize.mask(row))
 
 
 def _split(judged: Judged) -> tuple[int | None, int | None]:

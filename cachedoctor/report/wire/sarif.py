@@ -5,6 +5,8 @@ Knows the standard, and what GitHub demands beyond it: every result has a place,
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from typing import IO, Any
 from urllib.parse import quote
 
@@ -17,10 +19,9 @@ from cachedoctor.report.base import Look
 from cachedoctor.report.markdown.markdown_safe import code, fenced, prose
 from cachedoctor.report.text.text_safe import cut, visible
 from cachedoctor.report.view import FindingView, ReportView
-from cachedoctor.report.wire.fingerprint import fingerprints
 from cachedoctor.report.words import do_now
 from cachedoctor.report.words.numbers import capital
-from cachedoctor.report.words.verdicts import filtered, switched_off
+from cachedoctor.report.words.remarks import filtered, switched_off
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 FINGERPRINT = "cachedoctorCause/v1"
@@ -110,6 +111,31 @@ def _result(one: FindingView, mark: str, index: dict[str, int], report: Report) 
             "server": None if finding.origin is None else visible(finding.origin),
         },
     }
+
+
+def fingerprints(findings: list[Finding], inputs: list[InputInfo]) -> list[str]:
+    """Give every finding its fingerprint, in their order; they are quoted, so that a stored report has the same.
+
+    It stands for the rule, the cause within the rule, and the server that the wrapper names: not for lines, counts,
+    sessions, and not for the name of the log, which rotates and lies elsewhere on another machine. Where several inputs
+    of one report have the same finding, those behind the first, in the order of the inputs, carry a number.
+    """
+    place = {info.path: at for at, info in reversed(list(enumerate(inputs)))}
+    order = sorted(enumerate(findings), key=lambda f: place.get(f[1].path or "", len(place)))
+    found: dict[int, str] = {}
+    seen: Counter[str] = Counter()
+    for at, finding in order:
+        cause = _cause(finding)
+        seen[cause] += 1
+        found[at] = cause if seen[cause] == 1 else f"{cause}:{seen[cause]}"
+    return [found[at] for at in range(len(found))]
+
+
+def _cause(finding: Finding) -> str:
+    parts = (finding.code, finding.name, finding.key, finding.origin or "")
+    # The length of each part keeps "a" + "bc" apart from "ab" + "c".
+    text = "".join(f"{len(part)}:{part}" for part in parts)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _claim_and_fix(one: FindingView) -> str:

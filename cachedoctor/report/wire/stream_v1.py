@@ -38,12 +38,12 @@ def start(version: str) -> bytes:
 
 def opened(index: int, info: InputInfo) -> bytes:
     """Give the line of an input: what was read of it so far."""
-    return _line("input", index=index, **msgspec.structs.asdict(info))
+    return _line("input", index=index, **msgspec.structs.asdict(sanitize.mask(info)))
 
 
 def session(shown: Session) -> bytes:
     """Give the line of a session: what is known of it so far."""
-    return _typed("session", _encoder.encode(report_v1.session(sanitize.session(shown))))
+    return _typed("session", _encoder.encode(report_v1.session(sanitize.mask(shown))))
 
 
 def event(
@@ -81,7 +81,7 @@ def batch(row: PrefillBatch) -> bytes:
 
 def finding(shown: Finding, final: bool) -> bytes:
     """Give the line of a finding; ``final``: nothing is added to its numbers any more."""
-    return _finding(sanitize.finding(shown), final)
+    return _finding(sanitize.mask(shown), final)
 
 
 def _finding(shown: Finding, final: bool) -> bytes:
@@ -103,18 +103,18 @@ def close(report: Report) -> Iterator[bytes]:
     for kind, rows in (("sample", report.samples), ("batch", report.batches)):
         for encoded in rows.lines() if rows is not None else ():
             yield _typed(kind, encoded)
-    findings = [sanitize.finding(found) for found in report.findings]
+    findings = sanitize.mask(report.findings)
     for shown in findings:
         yield _finding(shown, True)
     for rule in report.not_evaluated:
-        yield _line("not_evaluated", **msgspec.structs.asdict(rule))
+        yield _line("not_evaluated", **msgspec.structs.asdict(sanitize.mask(rule)))
     yield _line(
         "summary", interrupted=report.interrupted, totals=report.totals, inputs=len(report.inputs),
         sessions=len(report.sessions), requests=sum(s.n_requests for s in report.sessions),
-        findings=len(report.findings), not_evaluated=len(report.not_evaluated), restart=report.restart,
-        slots=report.slots, ignored=report.ignored, accounts=report.accounts, slowest=report.slowest,
-        fix=[sanitize.fix(fix) for fix in report.fix],
-        causes=causes(findings), clients=sanitize.clients(report.clients),
+        findings=len(report.findings), not_evaluated=len(report.not_evaluated), restart=sanitize.mask(report.restart),
+        slots=report.slots, ignored=report.ignored, accounts=sanitize.mask(report.accounts), slowest=report.slowest,
+        fix=sanitize.mask(report.fix),
+        causes=causes(findings), clients=sanitize.mask(report.clients),
     )  # fmt: skip
 
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from cachedoctor.knowledge.decision import Wanted, deciding
 from cachedoctor.knowledge.engines import ENGINES
-from cachedoctor.model import BatchPeriod, Period, Report, RequestRow, SamplePeriod
+from cachedoctor.model import BatchPeriod, Period, Report, RequestRow, SamplePeriod, Totals
 from cachedoctor.report.words.measurements import looked_at
-from cachedoctor.report.words.numbers import count, number
-from cachedoctor.report.words.traffic_words import LLAMA, program, rules_of
+from cachedoctor.report.words.numbers import count, number, percent
+from cachedoctor.report.words.traffic_words import LLAMA, account_parts, program, rules_of, whole
 
 
 def checked(report: Report) -> str:
@@ -194,102 +194,71 @@ _GIVE = (
 )
 
 
-def seen(rows: list[RequestRow]) -> list[str]:
-    """What the lines of requests say that are not whole: where, and the numbers that follow from them."""
-    return [f"{place(row)}: {', '.join(_numbers(row)) or 'no numbers'}" for row in rows]
-
-
-def place(row: RequestRow) -> str:
-    """Say where the lines of a request stand."""
-    lines = (
-        f"line {row.first_line:,}"
-        if row.first_line == row.last_line
-        else f"lines {row.first_line:,} to {row.last_line:,}"
-    )
-    return f"{lines} (task {row.task})" if row.task >= 0 else lines
-
-
-def _numbers(row: RequestRow) -> list[str]:
-    said = []
-    common, held = _length(row, "common_prefix_tokens"), _length(row, "held_tokens")
-    if common:
-        said.append(f"the prompt shares {common} tokens with the {held or 'unknown number'} that the slot held")
-    elif held:
-        said.append(f"the slot held {held} tokens")
-    prompt = _length(row, "prompt_tokens")
-    if prompt:
-        said.append(f"the prompt has {prompt}")
-    if row.cached_tokens is not None:
-        said.append("nothing was reused" if not row.cached_tokens else f"{number(row.cached_tokens)} were reused")
-    return said
-
-
-def _length(row: RequestRow, field: str) -> str:
-    """A length with what is known of it; nothing where nothing is."""
-    if field in row.at_least:
-        return f"at least {number(row.at_least[field])}"
-    if field in row.bounds:
-        low, high = row.bounds[field]
-        return f"{number(low)} to {number(high)}"
-    value: int | None = getattr(row, field)
-    return "" if value is None else number(value)
-
-
-def others(report: Report) -> int:
-    """Count the lines that were read and are no known message."""
-    return sum(info.lines - info.recognised for info in report.inputs)
-
-
-def read(report: Report) -> str:
-    """Say how much was read, and how many lines of it are no known message."""
-    inputs = f" of {number(len(report.inputs))} inputs" if len(report.inputs) > 1 else ""
-    lines, left = sum(info.lines for info in report.inputs), others(report)
-    if not report.inputs:
-        return "no log"
-    known = f"{count(lines, 'line')}{inputs}"
-    if not left:
-        return f"{known}, all of them known" if lines else known
-    if any(info.launcher == "lm-studio" for info in report.inputs):
-        such = "dates on rows of their own"
-    elif any(session.engine == LLAMA for session in report.sessions) or not report.sessions:
-        such = "start-up and samplers"
-    else:
-        such = "start-up and an access log"
-    return f"{known}: {number(lines - left)} known, {number(left)} others such as {such}"
-
-
-def numbered(report: Report) -> str:
-    """Say how lines are numbered, where that is not from the top of the input; nothing where it is."""
-    kinds = {info.counted for info in report.inputs if info.counted is not None}
-    said = []
-    if "newest first" in kinds:
-        said.append("The newest line came first: lines are numbered from the end, as tac gives them.")
-    if "records" in kinds:
-        said.append("Lines are the records of the JSON document, numbered in the order of time.")
-    return " ".join(said)
-
-
-def imitated(report: Report) -> str:
-    """Say how many lines inside printed prompts looked like a server's; nothing without any."""
-    lines = sum(info.imitations for info in report.inputs)
-    verb = "lines" if lines != 1 else "line"
-    return f"{number(lines)} {verb} inside a prompt looked like the server's." if lines else ""
-
-
-def passed_over(report: Report) -> str:
-    """Say how many requests are too short for a word, and how they are judged all the same; nothing without any."""
-    short, least = report.totals.short_requests, report.totals.short_below
-    if not short or not least:
-        return ""
-    were = "was" if short == 1 else "were"
-    return f"{count(short, 'request')} below {count(least, 'token')} {were} not judged (--min-prompt-tokens 0)."
-
-
-def remarks(report: Report) -> list[str]:
-    """Say what to know about how the input was read: the numbers of lines, imitations, requests that are too short."""
-    return [said for said in (numbered(report), imitated(report), passed_over(report)) if said]
-
-
 def _rules(report: Report, name: str) -> str:
     closed = {rule.code for rule in report.not_evaluated}.union(report.ignored)
     return count(len(rules_of(name, {rule.code for rule in report.rules}) - closed), "rule")
+
+
+CUT = "CD902"
+"""Says only that the log is cut."""
+_FEW_LOST = 0.01
+"""Share of the prompt tokens that may be lost where the cache is said to work."""
+_SMALL = frozenset({"reused", "new", "rounding"})
+"""Rows of the account that nobody can mend."""
+
+
+class Healthy(NamedTuple):
+    """What is said where no cause was found."""
+
+    key: str
+    words: str
+
+    @property
+    def sentence(self) -> str:
+        """Key and words, where the words are none without it."""
+        return f"{self.key} {self.words}" if self.key == "no cause" else self.words
+
+
+def healthy(report: Report, looked: str) -> Healthy | None:
+    """Say what the cache did where no cause was found; None where there were no requests to look at.
+
+    ``looked``: what ``checked`` says.
+    """
+    totals, account = report.totals, whole(report)
+    if report.filtered is not None:
+        return None  # the sums are of the whole log
+    if not totals.requests or account is None:
+        return Healthy("no findings", looked) if looked else None
+    rows = account_parts(account)
+    lost = sum(part.tokens for part in rows if part.row not in _SMALL)
+    new = sum(part.tokens for part in rows if part.row == "new")
+    open_ = max(account.not_placed, totals.open_requests or 0)
+    left = f"; of {count(open_, 'request')} the log does not tell" if open_ else ""
+    cut = sum(finding.count for finding in report.findings if finding.code == CUT)
+    left += f"; {count(cut, 'request')} {'is' if cut == 1 else 'are'} not whole in this log" if cut else ""
+    if lost > _FEW_LOST * account.prompt_tokens:
+        words = ", ".join(f"{percent(part.tokens, account.prompt_tokens)} {part.words}" for part in rows)
+        return Healthy("no cause", f"found for what was not reused: {words}{left}")
+    key = "cache works"
+    if cut == totals.requests and not totals.prompt_ms:
+        key, left = "so far", f"; {_ends(cut)} not in this log"
+    rounding = sum(part.tokens for part in rows if part.row == "rounding")
+    text = f"{number(new)} computed tokens were new text" + (f", {number(rounding)} rounding" if rounding else "")
+    if not lost:
+        return Healthy(key, f"{_every(totals)}; the {text}{left}")
+    few = f"{number(lost)} of {count(account.prompt_tokens, 'prompt token')}"
+    share = percent(lost, account.prompt_tokens)
+    return Healthy(key, f"{text}; {few} ({share}) were lost, too few for a finding{left}")
+
+
+def _ends(requests: int) -> str:
+    """Name what a log lacks that has the end of none of its requests: they may still have failed."""
+    if requests == 1:
+        return "its end, and with it whether it failed, is"
+    return "the ends of all, and with them whether they failed, are"
+
+
+def _every(totals: Totals) -> str:
+    if totals.requests == 1:
+        return "the request reused all it could"
+    return "every request reused all it could" if totals.cached_tokens else "no request had anything to reuse"

@@ -30,7 +30,7 @@ def measures(session: Session) -> bool:
 
 def said(session: Session) -> Said:
     """Say what was measured; what differs by engine or period stands in ``grid``."""
-    s = sanitize.session(session)
+    s = sanitize.mask(session)
     intervals, batches = _intervals(session.periods), _batches(session.periods)
     found: Said = []
     if intervals:
@@ -46,7 +46,7 @@ def said(session: Session) -> Said:
 
 def grid(session: Session) -> Grid | None:
     """Return a row for each engine and period, where there are several."""
-    periods = sanitize.session(session).periods
+    periods = sanitize.mask(session).periods
     intervals, batches = _intervals(periods), _batches(periods)
     if len(intervals) > 1:
         return measured_table.of_intervals(intervals)

@@ -15,7 +15,6 @@ from cachedoctor.diagnosis.rules.sglang.batch_periods import (
     share,
 )
 from cachedoctor.diagnosis.rules.sglang.option_advice import log_requests
-from cachedoctor.model.measured import FULL
 
 _WHY = (
     "Cached prefixes live in what running requests leave of the KV pool. Where these need it, the prefix that was unused for "
@@ -32,7 +31,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     if proof is not None:
         return [proof]
     for period in periods(session):
-        full = (period.token_usage or 0.0) >= FULL or crowded(period)
+        full = (period.token_usage or 0.0) >= kit.FULL or crowded(period)
         if full and (lost := pressed(session, period, period.full_new_tokens, period.full_cached_tokens)):
             severity, confidence = lost
             if severity == "note" and not period.cached_tokens:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.sglang.batch_periods import caching, marks, periods, pressed, reuse
 from cachedoctor.diagnosis.rules.sglang.option_advice import log_requests
-from cachedoctor.model.measured import FULL, STATES_FULL
 
 _WHY = (
     "A hybrid model can only continue from a position whose state is kept, and states have a pool of their own. Running requests "
@@ -19,11 +18,11 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     if caching(session) is False:
         return []
     for period in periods(session):
-        short = (period.mamba_usage or 0.0) >= STATES_FULL
+        short = (period.mamba_usage or 0.0) >= kit.STATES_FULL
         tokens = period.usage_at_mamba if period.usage_at_mamba is not None else period.token_usage
         if (
             short
-            and (tokens is None or tokens < FULL)
+            and (tokens is None or tokens < kit.FULL)
             and (lost := pressed(session, period, period.states_new_tokens, period.states_cached_tokens))
         ):
             return [_note(session, period, tokens, *lost)]

@@ -1,4 +1,4 @@
-"""One life of a llama-server process: what is known of it, its slots, and what happens to several of them at once.
+"""One run of a llama-server process: what is known of it, its slots, and what happens to several of them at once.
 
 The only writer of ``Facts``. ``lines.py`` and ``blocks.py`` call its methods, and those of ``Slot`` for what
 concerns one slot alone.
@@ -14,8 +14,8 @@ import msgspec
 from cachedoctor.engines.catalogue.base import Message, uptime_seconds
 from cachedoctor.engines.catalogue.scanner import Scanner
 from cachedoctor.engines.llamacpp.client_lines import Clients
-from cachedoctor.engines.llamacpp.settle import Effects, Past, settle
-from cachedoctor.engines.llamacpp.slot import Before, IdleSave, Slot
+from cachedoctor.engines.llamacpp.settle import ConversationMemory, Effects, settle
+from cachedoctor.engines.llamacpp.slot import IdleSave, RunMemory, Slot
 from cachedoctor.engines.llamacpp.startup import Line, Startup
 from cachedoctor.knowledge import builds
 from cachedoctor.knowledge.late_patterns import late
@@ -29,8 +29,8 @@ _MAX_ENTRIES = 256
 """Conversations whose saved states are measured."""
 
 
-class Life:
-    """What the lines of one life of a server say; finished requests go to ``ended``."""
+class ServerRun:
+    """What the lines of one run of a server say; finished requests go to ``ended``."""
 
     def __init__(
         self,
@@ -72,11 +72,11 @@ class Life:
         self.clients = clients
         self.first = scanner.first
         self._forget = scanner.forget
-        self.past = Past()
+        self.past = ConversationMemory()
         self._number = number
         self._ended = ended
         self._startup = Startup()
-        self._before = Before()
+        self._before = RunMemory()
         self._looks = self._children = False
         self._clears_idle: bool | None = None
         self._header: tuple[Mark, dict[str, str]] | None = None
@@ -194,7 +194,7 @@ class Life:
             if request is not None and (slot.released or request.has_begun(message)):
                 self.close(slot, lost=not slot.released)
 
-    # ---- this life or the next
+    # ---- this run or the next
 
     @property
     def worked(self) -> bool:
@@ -202,12 +202,12 @@ class Life:
         return self.session.n_requests > 0
 
     def restarts(self, task: int, now: bytes) -> bool:
-        """Whether a launch is of a new life: its clock (``now``) or its task number fell back."""
+        """Whether a launch is of a new run: its clock (``now``) or its task number fell back."""
         reset = task == 0 and (self._zero_seen or self._last_task > 16)
         return (reset or self._clock_fell(now)) and self.worked
 
     def launched(self, task: int, now: bytes) -> None:
-        """Remember clock and number of a launch of this life."""
+        """Remember clock and number of a launch of this run."""
         self._stamp = now or self._stamp
         if task > self._last_task:
             self._last_task = task

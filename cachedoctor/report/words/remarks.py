@@ -1,0 +1,253 @@
+"""What is said beside the findings: filters, how the input was read, rules that were not evaluated, unknown lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from cachedoctor.model import Finding, NotEvaluated, Report, RequestRow, Restart
+from cachedoctor.report.words.numbers import count, duration, number
+from cachedoctor.report.words.traffic_words import LLAMA
+
+_FILTER_WORDS_SHOWN = 10
+"""Requests that are described."""
+_LOST = frozenset({"partial", "reprocessed"})
+
+
+def filtered(report: Report) -> str:
+    """Say that a part of the log is shown, and which; nothing where all is."""
+    chosen = report.filtered
+    if chosen is None:
+        return ""
+    parts = [f"task {_either(chosen.tasks)}"] if chosen.tasks else []
+    parts += [f"slot {_either(chosen.slots)}"] if chosen.slots else []
+    parts += [f"since {chosen.since}"] if chosen.since is not None else []
+    parts += [f"until {chosen.until}"] if chosen.until is not None else []
+    left_out = f" {count(chosen.without_time, 'request')} without a time left out." if chosen.without_time else ""
+    return (
+        f"Filtered by {', '.join(parts)}: {number(chosen.requests)} of {count(chosen.all_requests, 'request')} and "
+        f"{number(chosen.findings)} of {count(chosen.all_findings, 'finding')} are shown; sums and costs are of the "
+        f"whole log.{left_out}"
+    )
+
+
+def _either(numbers: list[int]) -> str:
+    return " or ".join(map(str, numbers))
+
+
+def shown_requests(report: Report) -> list[str]:
+    """Say of the first requests of a filtered report where they stand and what became of them; none of a whole one."""
+    if report.filtered is None:
+        return []
+    rows = [_request(row) for row in islice(report.requests, _FILTER_WORDS_SHOWN)]
+    left = report.filtered.requests - len(rows)
+    return [*rows, f"and {count(left, 'more request')}"] if left > 0 else rows
+
+
+def _request(row: RequestRow) -> str:
+    def tokens(value: int | None) -> str:
+        return "unknown" if value is None else number(value)
+
+    spent = f" in {duration(row.prompt_ms)}" if row.prompt_ms else ""
+    lost = f"; lost {count(row.lost_tokens, 'token')}" if row.lost_tokens and row.outcome in _LOST else ""
+    codes = f" ({', '.join(row.codes)})" if row.codes else ""
+    return (
+        f"{place(row)}, slot {row.slot}: {tokens(row.prompt_tokens)} prompt tokens = {tokens(row.cached_tokens)} "
+        f"reused + {tokens(row.processed_tokens)} computed{spent}{lost}{codes}"
+    )
+
+
+class Unanswered(NamedTuple):
+    """Why some rules could not be evaluated, and what would make it possible."""
+
+    reason: str
+    advice: str
+    commands: list[str]
+    rules: list[NotEvaluated]
+
+    def covered(self, restart: Restart | None) -> bool:
+        """Whether the one restart of the report does what is advised here."""
+        of_server = any("llama-server" in words for words in (self.advice, *self.commands))
+        return of_server and restart is not None and set(restart.codes).issuperset(rule.code for rule in self.rules)
+
+
+def grouped(rules: Iterable[NotEvaluated]) -> list[Unanswered]:
+    """Return the groups in the order of their first codes."""
+    groups: dict[tuple[str, str], list[NotEvaluated]] = {}
+    for rule in sorted(rules, key=lambda r: r.code):
+        groups.setdefault((rule.reason, rule.enable), []).append(rule)
+    found = []
+    for (reason, enable), members in groups.items():
+        advice, *commands = enable.split("\n")
+        found.append(Unanswered(reason, advice, commands, members))
+    return found
+
+
+_REASONS = {
+    "prompt length, reuse": "log level too low",
+    "prompt length and reuse": "log level too low",
+    "a change of adapters": "log level too low",
+    "the prompts themselves": "no prompts given",
+    "the request bodies that were given": "bodies match no request",
+    "the request bodies": "no bodies given",
+    "the command line": "no --cmdline",
+    "the log shows no text": "no prompt text",
+    "there are no numbers of requests": "no requests in it",
+}
+"""Why rules could not be evaluated, in a few words, by how the reason begins."""
+
+
+def not_checked(rules: Sequence[NotEvaluated], room: int) -> str:
+    """Say in one row how many rules could not be evaluated, and the commonest reason where ``room`` characters hold it;
+    nothing without any."""
+    if not rules:
+        return ""
+    groups = sorted(grouped(rules), key=lambda group: -len(group.rules))
+    reason = groups[0].reason
+    short = next((words for begin, words in _REASONS.items() if reason.startswith(begin)), reason)
+    more = f" and {count(len(groups) - 1, 'other reason')}" if len(groups) > 1 else ""
+    number_of = count(len({rule.code for rule in rules}), "rule")
+    reasons = (f" ({reason}{more})", f" ({short}{more})", f" ({short})", "")
+    forms = [f"{number_of}{why}; how: cachedoctor explain blind" for why in reasons]
+    return next((form for form in forms if len(form) <= room), forms[-1])
+
+
+_UNKNOWN_LIST_SHOWN = 20
+"""Shapes; JSON has them all."""
+
+
+def unknown_lines(report: Report) -> list[str]:
+    """Return the list as rows of text; empty where it was not asked for."""
+    if report.unknown is None:
+        return []
+    several = len(report.inputs) > 1
+    lines = sum(info.lines for info in report.inputs)
+    left = sum(shape.count for shape in report.unknown)
+    rows = [f"{number(left)} of {count(lines, 'line')} are no known message, by shape (N: a number):"]
+    for shape in report.unknown[:_UNKNOWN_LIST_SHOWN]:
+        place = f"{shape.path}:{shape.line}" if several else f"line {shape.line}"
+        rows.append(f"{number(shape.count):>9}  {shape.shape}  (first: {place})")
+    if len(report.unknown) > _UNKNOWN_LIST_SHOWN:
+        rows.append(
+            f"{'':9}  and {count(len(report.unknown) - _UNKNOWN_LIST_SHOWN, 'more shape')}: --format json has them all"
+        )
+    return rows
+
+
+_NAMED = 8
+"""Rules that are switched off and named; of more only their number is said."""
+
+
+def switched_off(codes: list[str]) -> str:
+    """Say which rules are not reported."""
+    named = f": {', '.join(codes)}" if len(codes) <= _NAMED else ""
+    return (
+        f"{count(len(codes), 'rule')} switched off{named}; {'it is' if len(codes) == 1 else 'they are'} not reported."
+    )
+
+
+def severities(findings: list[Finding]) -> str:
+    """Count findings by severity, ``2 findings: 1 error, 1 warning``."""
+    tally = {word: sum(f.severity == word for f in findings) for word in ("error", "warning", "note")}
+    kinds = ", ".join(count(n, word) for word, n in tally.items() if n)
+    return f"{number(len(findings))} {'finding' if len(findings) == 1 else 'findings'}: {kinds}"
+
+
+# ---- how the input was read
+
+
+def seen(rows: list[RequestRow]) -> list[str]:
+    """What the lines of requests say that are not whole: where, and the numbers that follow from them."""
+    return [f"{place(row)}: {', '.join(_numbers(row)) or 'no numbers'}" for row in rows]
+
+
+def place(row: RequestRow) -> str:
+    """Say where the lines of a request stand."""
+    lines = (
+        f"line {row.first_line:,}"
+        if row.first_line == row.last_line
+        else f"lines {row.first_line:,} to {row.last_line:,}"
+    )
+    return f"{lines} (task {row.task})" if row.task >= 0 else lines
+
+
+def _numbers(row: RequestRow) -> list[str]:
+    said = []
+    common, held = _length(row, "common_prefix_tokens"), _length(row, "held_tokens")
+    if common:
+        said.append(f"the prompt shares {common} tokens with the {held or 'unknown number'} that the slot held")
+    elif held:
+        said.append(f"the slot held {held} tokens")
+    prompt = _length(row, "prompt_tokens")
+    if prompt:
+        said.append(f"the prompt has {prompt}")
+    if row.cached_tokens is not None:
+        said.append("nothing was reused" if not row.cached_tokens else f"{number(row.cached_tokens)} were reused")
+    return said
+
+
+def _length(row: RequestRow, field: str) -> str:
+    """A length with what is known of it; nothing where nothing is."""
+    if field in row.at_least:
+        return f"at least {number(row.at_least[field])}"
+    if field in row.bounds:
+        low, high = row.bounds[field]
+        return f"{number(low)} to {number(high)}"
+    value: int | None = getattr(row, field)
+    return "" if value is None else number(value)
+
+
+def others(report: Report) -> int:
+    """Count the lines that were read and are no known message."""
+    return sum(info.lines - info.recognised for info in report.inputs)
+
+
+def read(report: Report) -> str:
+    """Say how much was read, and how many lines of it are no known message."""
+    inputs = f" of {number(len(report.inputs))} inputs" if len(report.inputs) > 1 else ""
+    lines, left = sum(info.lines for info in report.inputs), others(report)
+    if not report.inputs:
+        return "no log"
+    known = f"{count(lines, 'line')}{inputs}"
+    if not left:
+        return f"{known}, all of them known" if lines else known
+    if any(info.launcher == "lm-studio" for info in report.inputs):
+        such = "dates on rows of their own"
+    elif any(session.engine == LLAMA for session in report.sessions) or not report.sessions:
+        such = "start-up and samplers"
+    else:
+        such = "start-up and an access log"
+    return f"{known}: {number(lines - left)} known, {number(left)} others such as {such}"
+
+
+def numbered(report: Report) -> str:
+    """Say how lines are numbered, where that is not from the top of the input; nothing where it is."""
+    kinds = {info.counted for info in report.inputs if info.counted is not None}
+    said = []
+    if "newest first" in kinds:
+        said.append("The newest line came first: lines are numbered from the end, as tac gives them.")
+    if "records" in kinds:
+        said.append("Lines are the records of the JSON document, numbered in the order of time.")
+    return " ".join(said)
+
+
+def imitated(report: Report) -> str:
+    """Say how many lines inside printed prompts looked like a server's; nothing without any."""
+    lines = sum(info.imitations for info in report.inputs)
+    verb = "lines" if lines != 1 else "line"
+    return f"{number(lines)} {verb} inside a prompt looked like the server's." if lines else ""
+
+
+def passed_over(report: Report) -> str:
+    """Say how many requests are too short for a word, and how they are judged all the same; nothing without any."""
+    short, least = report.totals.short_requests, report.totals.short_below
+    if not short or not least:
+        return ""
+    were = "was" if short == 1 else "were"
+    return f"{count(short, 'request')} below {count(least, 'token')} {were} not judged (--min-prompt-tokens 0)."
+
+
+def remarks(report: Report) -> list[str]:
+    """Say what to know about how the input was read: the numbers of lines, imitations, requests that are too short."""
+    return [said for said in (numbered(report), imitated(report), passed_over(report)) if said]
