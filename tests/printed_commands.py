@@ -18,7 +18,7 @@ import yaml
 from conftest import FIXTURES
 from typer.main import get_command
 
-from cachedoctor.cli import app
+from cachedoctor.cli import make_app
 from cachedoctor.model import FixStep
 
 COUNT: Counter[str] = Counter()
@@ -54,7 +54,7 @@ def as_command(row: str) -> str:
 
 @cache
 def _commands() -> dict[str, Any]:
-    found: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
+    found: dict[str, Any] = get_command(make_app()).commands  # type: ignore[attr-defined]
     return found
 
 

@@ -11,10 +11,10 @@ import pytest
 from command import one_line, run
 from typer.main import get_command
 
-from cachedoctor.cli import app
+from cachedoctor.cli import make_app
 from cachedoctor.cli.wrong_names import COMMAND_LINES, suggestion
 
-COMMANDS: dict[str, Any] = vars(get_command(app))["commands"]
+COMMANDS: dict[str, Any] = vars(get_command(make_app()))["commands"]
 NAMES = (
     "analyze", "fix", "watch", "compare", "diff", "lint", "proxy", "probe", "fleet", "exporter", "tune", "redact",
     "explain",
@@ -46,7 +46,7 @@ def test_every_command_has_one_file() -> None:
 
 def test_there_are_at_most_150_options() -> None:
     """Of all commands, and those before a command."""
-    before = options(get_command(app))
+    before = options(get_command(make_app()))
     assert "--version" in before
     counts = {name: len(options(command)) for name, command in COMMANDS.items()}
     assert all(len(set(options(command))) == counts[name] for name, command in COMMANDS.items())

@@ -14,7 +14,7 @@ from command import LOG, PATIENCE, PYTHON, one_line
 from conftest import FIXTURES
 from fake_servers import served
 
-from cachedoctor.cli import app
+from cachedoctor.cli import make_app
 
 BODIES = FIXTURES / "recordings" / "bodies.jsonl"
 PROMPTS = sorted((FIXTURES / "prompts" / "timestamp").iterdir())
@@ -75,7 +75,7 @@ def filled(tmp_path: Path) -> Callable[[list[object]], list[object]]:
 
 
 def test_every_command_is_asked() -> None:
-    commands = vars(typer.main.get_command(app))["commands"]
+    commands = vars(typer.main.get_command(make_app()))["commands"]
     writers = {str(args[0]) for args in WRITERS.values()}
     assert {*writers, *(str(args[0]) for args in PRINTERS.values()), *OTHERS} == commands.keys()
     written = {

@@ -8,7 +8,7 @@ import pytest
 from conftest import FIXTURES
 from typer.testing import CliRunner
 
-from cachedoctor.cli import app
+from cachedoctor.cli import make_app
 from cachedoctor.doctor.fixing.merged_options import masked
 
 KEY = "9f3c07ab51d24e8860c1"
@@ -62,7 +62,7 @@ def test_what_is_no_key_stays(line: str) -> None:
 def test_fix_prints_a_command_without_its_keys(form: str) -> None:
     log = FIXTURES / "cases" / "checkpoints-disabled-hybrid" / "server.log"
     line = f"HF_TOKEN={KEY}a llama-server -m /models/x.gguf --api-key {KEY}b -hft {KEY}c"
-    done = CliRunner().invoke(app, ["fix", str(log), "--cmdline", line, "--format", form])
+    done = CliRunner().invoke(make_app(), ["fix", str(log), "--cmdline", line, "--format", form])
     assert done.exit_code == 0
     assert KEY[:8] not in done.output
     assert "$API_KEY" in done.output

@@ -12,7 +12,7 @@ import typer.main
 from conftest import ROOT
 from scripts_here import checked
 
-from cachedoctor.cli import app
+from cachedoctor.cli import make_app
 
 PAGE = ROOT / "docs" / "man" / "cachedoctor.1"
 TEXT = PAGE.read_text("utf-8")
@@ -30,7 +30,7 @@ def test_it_has_the_sections_of_a_manual_page():
 
 
 def test_it_has_every_command_and_every_option():
-    commands = vars(typer.main.get_command(app))["commands"]
+    commands = vars(typer.main.get_command(make_app()))["commands"]
     found = re.findall(r"^\.SS (\S+)$(.*?)(?=^\.S[SH])", TEXT, re.MULTILINE | re.DOTALL)
     sections = {name.replace("\\-", "-"): text for name, text in found}
     assert list(sections) == list(commands)

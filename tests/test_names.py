@@ -4,7 +4,7 @@ import re
 from collections import defaultdict
 from pathlib import Path, PurePosixPath
 
-from cachedoctor.cli import app
+from cachedoctor.cli import make_app
 
 PACKAGE = Path(__file__).parent.parent / "cachedoctor"
 MODULES = [PurePosixPath(path.relative_to(PACKAGE).as_posix()) for path in sorted(PACKAGE.rglob("*.py"))]
@@ -36,7 +36,7 @@ def _is_command(module: PurePosixPath) -> bool:
     return module.parts[0] == "cli" and module.stem in COMMANDS
 
 
-COMMANDS = {command.name for command in app.registered_commands}
+COMMANDS = {command.name for command in make_app().registered_commands}
 """Files of the command line are called like these."""
 
 

@@ -20,7 +20,7 @@ from command import LOG
 from fake_servers import Fake, raw, served
 from typer.testing import CliRunner
 
-from cachedoctor.cli import _with_one
+from cachedoctor.cli import make_app
 from cachedoctor.diagnosis.rules import names
 from cachedoctor.live.probe import connection, identity, judging, measuring, probing, questioning
 from cachedoctor.live.probe.connection import ProbeConnection, ProbeResponse
@@ -29,7 +29,7 @@ from cachedoctor.model.probed import Probe, ProbeCause, ProbedServer, ProbeQuest
 from cachedoctor.model.report import Tool
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
-APP = _with_one(["probe"])
+APP = make_app(["probe"])
 WANTED = questioning.ProbeLimits(None, 300, 20_000, False)
 
 

@@ -243,9 +243,9 @@ def posted(port: int) -> tuple[int, bytes]:
 def test_wrong_usage_is_one_line(options: list[str], words: str) -> None:
     from typer.testing import CliRunner
 
-    from cachedoctor.cli import _with_one
+    from cachedoctor.cli import make_app
 
-    found = CliRunner().invoke(_with_one(["proxy"]), ["proxy", *options])
+    found = CliRunner().invoke(make_app(["proxy"]), ["proxy", *options])
     assert found.exit_code != 0
     said = (str(found.exception) + found.output).replace("\n", " ")
     assert words in said
@@ -255,11 +255,11 @@ def test_wrong_usage_is_one_line(options: list[str], words: str) -> None:
 def test_the_command_names_every_fix() -> None:
     import typer
 
-    from cachedoctor.cli import app
+    from cachedoctor.cli import make_app
     from cachedoctor.cli import proxy as command
 
     assert command._FIXES == body_fixes.NAMES
-    context = typer.Context(typer.main.get_command(app))
+    context = typer.Context(typer.main.get_command(make_app()))
     option = next(one for one in context.command.commands["proxy"].params if one.name == "fix")  # type: ignore[attr-defined]
     assert all(name in option.help for name in body_fixes.NAMES)
     page = (Path(__file__).parent.parent / "docs" / "usage" / "proxy.md").read_text()

@@ -1,89 +1,61 @@
-"""The command line: one file per command. Imports nothing but typer before a command runs."""
+"""The command line: one file per command. A command is imported when it is run."""
 
 from __future__ import annotations
 
+import importlib
+import os
 import signal
 import sys
-from collections.abc import Callable
-from copy import copy
+from collections.abc import Callable, Collection
 from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
 
-from cachedoctor.cli import (
-    analyze,
-    compare,
-    diff,
-    explain,
-    exporter,
-    fix,
-    fleet,
-    lint,
-    probe,
-    proxy,
-    redact,
-    terminal,
-    tune,
-    watch,
-)
+from cachedoctor.cli import terminal
 from cachedoctor.cli.arguments import CommandGroup, add_command
-from cachedoctor.knowledge.engines import BOTH
 
-app = typer.Typer(
-    cls=CommandGroup,
-    name="cachedoctor",
-    help=f"Why was my prompt recomputed? Reads logs of llama-server, {BOTH} and answers with evidence.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 _EXAMPLES = (
     "cachedoctor analyze server.log -o report.html",
     "docker logs llama 2>&1 | cachedoctor analyze --requests bodies.jsonl",
 )
 """Rows below the options of ``analyze``, where a terminal shows them."""
-_COMMANDS: dict[str, tuple[tuple[Callable[..., None], str, str], ...]] = {
+COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "Why": (
-        (analyze.analyze, "Say why prompts were recomputed, and what fixes it.",
+        ("analyze", "Say why prompts were recomputed, and what fixes it.",
          "--format --output --follow --requests --cmdline --fail-on --verbose"),
-        (fix.fix, "Print what to change, in the form of what starts the server.",
+        ("fix", "Print what to change, in the form of what starts the server.",
          "--launcher --file --service --cmdline"),
-        (watch.watch, "Show live what a server does with its cache.",
+        ("watch", "Show live what a server does with its cache.",
          "--cmdline --launcher --ignore --kv-events --output"),
-        (compare.compare, "Say whether a change helped, with a confidence interval.",
+        ("compare", "Say whether a change helped, with a confidence interval.",
          "--format --output --fail-on --build"),
     ),
     "Requests": (
-        (diff.diff, "Say where two prompts diverge, and why.",
+        ("diff", "Say where two prompts diverge, and why.",
          "--tokenizer --template --full --build --format --output"),
-        (lint.lint, "Check that requests only extend each other.",
+        ("lint", "Check that requests only extend each other.",
          "--tokenizer --template --server --format --output"),
-        (proxy.proxy, "Pass requests to a server, and say what each reused.",
+        ("proxy", "Pass requests to a server, and say what each reused.",
          "--upstream --listen --record --keep-text --fix --dry-run --metrics-listen"),
-        (probe.probe, "Ask a running server whether it reuses what it should.",
+        ("probe", "Ask a running server whether it reuses what it should.",
          "--model --api-key-env --save --against --log --format --output"),
     ),
     "Many servers, other settings": (
-        (fleet.fleet, "Sum up many logs, or analyze each into tables and a page.",
+        ("fleet", "Sum up many logs, or analyze each into tables and a page.",
          "--output --by --format --jobs"),
-        (exporter.exporter, "Serve counters for Prometheus over many live logs.",
+        ("exporter", "Serve counters for Prometheus over many live logs.",
          "--follow --listen --state --ignore"),
-        (tune.tune, "Rank settings by what they would save, or replay given ones.",
+        ("tune", "Rank settings by what they would save, or replay given ones.",
          "--set --memory --requests --tokenizer --cmdline --format --output"),
     ),
     "Share, learn": (
-        (redact.redact, "Write a copy of a log that can be shown.", ""),
-        (explain.explain, "Explain a rule, a word, a line of a log, the settings.",
+        ("redact", "Write a copy of a log that can be shown.", ""),
+        ("explain", "Explain a rule, a word, a line of a log, the settings.",
          "--line --format"),
     ),
 }  # fmt: skip
-"""By heading: functions, lines of the list of commands, and options that ``--help`` shows where not all fit."""
-
-for _heading, _commands in _COMMANDS.items():
-    for _function, _about, _most in _commands:
-        add_command(app, _heading, _function, _about, _most.split(), _EXAMPLES if _function is analyze.analyze else ())
+"""By heading: names, lines of the list of commands, and options that ``--help`` shows where not all fit."""
 
 
 def _version(wanted: bool) -> None:
@@ -94,7 +66,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
@@ -103,14 +74,48 @@ def _options(
     """Take the options that stand before a command."""
 
 
-def _with_one(words: list[str]) -> typer.Typer:
-    """Give the application with the command that is asked for: typer works out the options of every one that it has."""
-    asked = [command for command in app.registered_commands if command.name in words]
-    if not asked:
-        return app
-    alone = copy(app)
-    alone.registered_commands = asked
-    return alone
+def make_app(imported: Collection[str] | None = None) -> typer.Typer:
+    """Return the application; commands not among ``imported`` (None: all are) have a name and a line of help only."""
+    app = typer.Typer(
+        cls=CommandGroup,
+        name="cachedoctor",
+        help="Why was my prompt recomputed? Reads logs of llama-server, vLLM and SGLang and answers with evidence.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    for heading, commands in COMMANDS.items():
+        for name, about, most in commands:
+            function = _import_command(name) if imported is None or name in imported else _listed_only(name)
+            add_command(app, heading, function, about, most.split(), _EXAMPLES if name == "analyze" else ())
+    return app
+
+
+def _import_command(name: str) -> Callable[..., None]:
+    function: Callable[..., None] = getattr(importlib.import_module(f"cachedoctor.cli.{name}"), name)
+    return function
+
+
+def _listed_only(name: str) -> Callable[..., None]:
+    def command() -> None:
+        raise AssertionError(f"{name} is run, but only listed")
+
+    command.__name__ = name
+    return command
+
+
+def _needed(words: list[str]) -> Collection[str] | None:
+    """Commands that a command line may run; None for all, as where a shell completes a word."""
+    first = words[0] if words else ""
+    if "_CACHEDOCTOR_COMPLETE" in os.environ:
+        return None
+    if first in ("", "-h", "--help"):
+        return ()
+    if any(first == name for commands in COMMANDS.values() for name, _, _ in commands):
+        return (first,)
+    return ("analyze",) if first == "-" or os.path.exists(first) else None
 
 
 def main() -> None:
@@ -119,7 +124,7 @@ def main() -> None:
         # A reader that went away (| head) ends us silently, as it ends every Unix tool.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
-        status = _with_one(sys.argv[1:2])(standalone_mode=False)
+        status = make_app(_needed(sys.argv[1:]))(standalone_mode=False)
     except TyperException as error:
         raise SystemExit(_refused(error)) from None
     except Exception as error:
