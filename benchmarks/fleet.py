@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from e2e.fleet.logs import MARK, Started, digests
 
-TITLES = {"local": "spawn_main", "ray": "ray::", "dask": "spawn_main"}
+TITLES = {"local": "spawn_main", "ray": "ray::"}
 EVERY = 0.5
 """Seconds between two looks."""
 MIB = 1 << 20

@@ -270,8 +270,6 @@ def test_an_event_is_known_in_few_files() -> None:
     [
         ("polars", "report/tables/"),
         ("ray", "doctor/fleet/ray_engine.py"),
-        ("dask", "doctor/fleet/dask_engine.py"),
-        ("distributed", "doctor/fleet/dask_engine.py"),
         ("fsspec", "inputs/sources/object_store.py"),
     ],
 )

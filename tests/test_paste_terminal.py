@@ -72,11 +72,13 @@ def test_a_command_comes_before_a_log_of_its_name(tmp_path: Path) -> None:
     assert b"CD101" in run("./rules", "-f", "concise", folder=str(tmp_path)).stdout
 
 
-@pytest.mark.parametrize("word", ["anlyze", "missing.log"])
-def test_a_word_that_is_neither_keeps_its_hint(word: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("word", "hint"), [("anlyze", "cachedoctor analyze --help"), ("missing.log", "cachedoctor --help")]
+)
+def test_a_word_that_is_neither_has_a_hint(word: str, hint: str, tmp_path: Path) -> None:
     done = run(word, folder=str(tmp_path))
     assert (done.returncode, done.stdout) == (2, b"")
-    one_line(done, f"no such command '{word}'", "--help says what there is")
+    one_line(done, f"no such command '{word}'", f"(hint: {hint})")
 
 
 def test_a_folder_without_logs_is_named(tmp_path: Path) -> None:

@@ -218,14 +218,14 @@ def test_a_pipe_of_a_proxy_is_known_by_its_first_line(written: dict[str, bytes],
     assert b"\n#1          3     1,620        59     2,942  2 x billing-header in messages[0]." in done.stdout
     refused = run("watch", "-", "--launcher", "compose", stdin=written[kind])
     assert refused.returncode == 2
-    one_line(refused, "--launcher", "go with logs of a server")
+    one_line(refused, "--launcher: does not go with what a proxy wrote")
 
 
 def test_options_of_logs_are_refused(written: dict[str, bytes], tmp_path: Path) -> None:
     path = tmp_path / "requests.jsonl"
     path.write_bytes(written["lines"])
     done = run("watch", path, "--select", "CD101")
-    one_line(done, "go with logs of a server")
+    one_line(done, "--select: does not go with what a proxy wrote")
 
 
 @pytest.mark.sweep

@@ -136,8 +136,9 @@ def test_a_request_of_long_ago_is_not_judged_twice(others: int, again: list[int]
     ended(talk, side, main, 950)
     back = request(1 + others + 1, 5300)
     _, moved = talk.split(5100, 1, back.first_line)
-    revised = judge_again(moved, back.index, talk, {})
+    revised, owners = judge_again(moved, back.index, talk, {}, {})
     assert [found.index for found in revised] == again
+    assert owners == {}, "no slot holds what moved"
     (turn,) = (move.turn for move in moved)
     assert turn.request.thread != main.id
 

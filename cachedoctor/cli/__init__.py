@@ -14,6 +14,7 @@ from typer.exceptions import TyperException
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.arguments import CommandGroup, add_command
+from cachedoctor.knowledge.engines import BOTH
 
 _EXAMPLES = (
     "cachedoctor analyze server.log -o report.html",
@@ -79,7 +80,7 @@ def make_app(imported: Collection[str] | None = None) -> typer.Typer:
     app = typer.Typer(
         cls=CommandGroup,
         name="cachedoctor",
-        help="Why was my prompt recomputed? Reads logs of llama-server, vLLM and SGLang and answers with evidence.",
+        help=f"Why was my prompt recomputed? Reads logs of llama-server, {BOTH} and answers with evidence.",
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,

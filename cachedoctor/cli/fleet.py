@@ -61,7 +61,7 @@ def fleet(
         list[str],
         typer.Argument(
             metavar="PATH",
-            help="Logs, folders with all below them, patterns in quotes, s3:// and gs:// addresses; for sums also JSON "
+            help="Logs, folders with all below them, patterns in quotes, s3:// addresses; for sums also JSON "
             "reports, tables of requests, folders that fleet -o wrote, and - for a log.",
         ),
     ],
@@ -84,11 +84,11 @@ def fleet(
     ] = None,
     format: Annotated[Literal["text", "json", "csv", "markdown"], option("--format -f", "Format of sums.")] = "text",
     engine: Annotated[
-        Literal["local", "ray", "dask"],
+        Literal["local", "ray"],
         option("--engine", "With -o DIR, what runs the processes: this machine, or a cluster."),
     ] = "local",
     address: Annotated[
-        str | None, option("--address", "Of the cluster of Ray or Dask.  [default: one is started here]", "ADDRESS")
+        str | None, option("--address", "Of the cluster of Ray.  [default: one is started here]", "ADDRESS")
     ] = None,
     jobs: Annotated[
         int, option("--jobs -j", "With -o DIR: processes that are started; 0: one per core.", "N", min=0)
@@ -123,7 +123,7 @@ def fleet(
     if address is not None and engine == "local":
         from cachedoctor.model import CacheDoctorError
 
-        raise CacheDoctorError("--address: is that of a cluster", "give --engine ray or --engine dask with it")
+        raise CacheDoctorError("--address: is that of a cluster", "give --engine ray with it")
     raise typer.Exit(_folder(paths, output, engine, address, jobs, build, limit, quiet, reports=reports))
 
 
@@ -190,7 +190,7 @@ def _status_of_sums(gathering: Gathering) -> int:
 def _folder(
     paths: list[str],
     output: str,
-    engine: Literal["local", "ray", "dask"],
+    engine: Literal["local", "ray"],
     address: str | None,
     jobs: int,
     build: int | None,
@@ -245,7 +245,7 @@ class _Index:
 
 def _read(
     fleet: Fleet,
-    engine: Literal["local", "ray", "dask"],
+    engine: Literal["local", "ray"],
     jobs: int,
     address: str | None,
     quiet: bool,

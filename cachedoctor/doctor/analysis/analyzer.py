@@ -227,7 +227,7 @@ class Analyzer:
         found = self._servers.recognised()
         info = self._inputs[-1]
         info.recognised = found.total()
-        info.engine = found.most_common(1)[0][0] if info.recognised else None
+        info.engine = self._servers.writer(found)
         return self._collect()
 
     def _keep(self, row: CacheSample | PrefillBatch) -> None:

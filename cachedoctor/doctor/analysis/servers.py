@@ -155,9 +155,13 @@ class Servers:
         found[LLAMA] = self._partly + quoted + sum(scanner.recognised for scanner in self._scanners.values())
         for fork in self._forks.values():
             found[fork.engine.name] += fork.lines.recognised + fork.words.recognised
-        if len(found) > 1 and not any(tracker.session.n_requests for tracker in self._trackers.values()):
-            del found[LLAMA]  # lines of its library, which other programs load, too
         return found
+
+    def writer(self, found: Counter[str]) -> str | None:
+        """Return the engine that wrote most of the recognised lines; its library's lines are not llama-server's."""
+        if len(found) > 1 and not any(tracker.session.n_requests for tracker in self._trackers.values()):
+            found = found - Counter({LLAMA: found[LLAMA]})
+        return found.most_common(1)[0][0] if found.total() else None
 
     def each(self, do: Callable[[Tracker], None]) -> None:
         """Call ``do`` for the tracker of every llama-server that is still read."""

@@ -8,7 +8,7 @@ from typing import Literal
 
 from cachedoctor.doctor.fleet.task_engine import WorkerPool
 
-EngineName = Literal["local", "ray", "dask"]
+EngineName = Literal["local", "ray"]
 
 
 def engine(name: EngineName, jobs: int, address: str | None) -> AbstractContextManager[WorkerPool]:
@@ -37,14 +37,7 @@ def _ray(jobs: int, address: str | None) -> AbstractContextManager[WorkerPool]:
     return connected(jobs, address)
 
 
-def _dask(jobs: int, address: str | None) -> AbstractContextManager[WorkerPool]:
-    from cachedoctor.doctor.fleet.dask_engine import reached
-
-    return reached(jobs, address)
-
-
 _ENGINES: dict[EngineName, Callable[[int, str | None], AbstractContextManager[WorkerPool]]] = {
     "local": _local,
     "ray": _ray,
-    "dask": _dask,
 }

@@ -1,4 +1,4 @@
-"""Logs in object storage (``s3://``, ``gs://``), read through fsspec, which is optional. The only importer of fsspec.
+"""Logs in object storage (``s3://``), read through fsspec, which is optional. The only importer of fsspec.
 
 Whatever a library of a cloud raises becomes one line with a hint.
 """
@@ -13,22 +13,17 @@ from cachedoctor.inputs.sources.base import READ_SIZE, SourceError, Told, unhear
 from cachedoctor.inputs.sources.unpack import MAX_BYTES, unpacked, utf8
 from cachedoctor.model import CacheDoctorError
 
-SCHEMES = {"s3": "s3", "gs": "gs"}
+SCHEMES = {"s3": "s3"}
 """Extra that brings what reads addresses of this scheme."""
-_READERS = {"s3": "s3fs", "gs": "gcsfs"}
+_READERS = {"s3": "s3fs"}
 """Library behind fsspec."""
-_CREDENTIALS = {
-    "s3": "set those of the cloud: AWS_PROFILE, AWS_ACCESS_KEY_ID",
-    "gs": "set those of the cloud: gcloud auth application-default login, GOOGLE_APPLICATION_CREDENTIALS",
-}
+_CREDENTIALS = {"s3": "set those of the cloud: AWS_PROFILE, AWS_ACCESS_KEY_ID"}
 _BLOCK = 8 << 20
 """Bytes of one request: an object is read from its beginning to its end."""
-_UNAUTHORISED = 401
-"""Code of gcsfs' error for a caller without credentials."""
 _SAID = 200
 """Characters of what a library says."""
-_VERSION = ("ETag", "etag", "md5Hash", "VersionId", "generation")
-_TIME = ("LastModified", "updated", "mtime")
+_VERSION = ("ETag", "VersionId")
+_TIME = ("LastModified", "mtime")
 
 
 class StoredFile(NamedTuple):
@@ -128,8 +123,8 @@ def _wrong(path: str, fault: Exception) -> CacheDoctorError:
     if isinstance(fault, FileNotFoundError):
         return SourceError(f"{path}: no such object", "check the address")
     kind, said = type(fault).__name__, " ".join(str(fault).split())[:_SAID]
-    if isinstance(fault, PermissionError) or said.startswith("Forbidden: "):  # gcsfs has an OSError for it
+    if isinstance(fault, PermissionError):
         return SourceError(f"{path}: access denied", "check the credentials, and what they may read")
-    if "redential" in kind or "redential" in said or getattr(fault, "code", None) == _UNAUTHORISED:
+    if "redential" in kind or "redential" in said:
         return SourceError(f"{path}: no credentials ({kind})", _CREDENTIALS[path.partition("://")[0]])
     return SourceError(f"{path}: cannot be read ({kind}: {said})", "check the address, the network and the credentials")

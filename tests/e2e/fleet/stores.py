@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
@@ -42,29 +39,4 @@ def s3() -> Iterator[Store]:
         server.stop()
 
 
-@contextmanager
-def gs() -> Iterator[Store]:
-    """Start one that speaks the JSON interface of Google Cloud Storage (gcp-storage-emulator)."""
-    from gcp_storage_emulator.server import create_server
-
-    logging.getLogger("gcp_storage_emulator").setLevel(logging.ERROR)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = create_server("127.0.0.1", port, in_memory=True, default_bucket="logs")
-    server.start()
-    address = f"http://127.0.0.1:{port}"
-
-    def put(key: str, data: bytes) -> None:
-        name = urllib.parse.quote(key, safe="")
-        target = f"{address}/upload/storage/v1/b/logs/o?uploadType=media&name={name}"
-        with urllib.request.urlopen(urllib.request.Request(target, data, {"Content-Type": "text/plain"})) as answer:
-            answer.read()
-
-    try:
-        yield Store({"STORAGE_EMULATOR_HOST": address}, put)
-    finally:
-        server.stop()
-
-
-STORES: dict[str, Callable[[], AbstractContextManager[Store]]] = {"s3": s3, "gs": gs}
+STORES: dict[str, Callable[[], AbstractContextManager[Store]]] = {"s3": s3}
