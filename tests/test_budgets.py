@@ -1,0 +1,85 @@
+"""How much of each package there is: growth is decided in a commit, with its reason, and does not just happen."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from pathlib import Path
+from typing import NamedTuple
+
+from conftest import ROOT
+
+CODE = ROOT / "cachedoctor"
+BUDGETS = ROOT / "tests" / "budgets.toml"
+GROWTH = 1.02
+"""Times the number in the file that a package may have before that must be changed."""
+SMALL = 60
+"""Lines under which a module with one importer belongs into that."""
+LOOKED_FOR = ("cli/", "diagnosis/rules/", "engines/programs/", "inputs/captures/", "report/wire/", "report/forms/")
+"""Folders whose files are found by their names: commands, rules, programs, recordings, formats."""
+
+
+class Size(NamedTuple):
+    files: int
+    lines: int
+
+
+def sizes() -> dict[str, Size]:
+    """Files and lines of Python in each package; ``top`` is what stands in none."""
+    found: dict[str, Size] = {}
+    for path in CODE.rglob("*.py"):
+        first, *rest = path.relative_to(CODE).parts
+        name, old = (first if rest else "top"), Size(0, 0)
+        old = found.get(name, old)
+        found[name] = Size(old.files + 1, old.lines + path.read_text("utf-8").count("\n"))
+    return found
+
+
+def importers() -> dict[Path, set[Path]]:
+    """Which modules of ours import a module."""
+    found: dict[Path, set[Path]] = {}
+    for path in CODE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("cachedoctor"):
+                whole = ROOT.joinpath(*str(node.module).split("."))
+                for target in (whole.with_suffix(".py"), *(whole / f"{alias.name}.py" for alias in node.names)):
+                    if target.is_file():
+                        found.setdefault(target, set()).add(path)
+    return found
+
+
+def test_no_package_outgrows_its_budget() -> None:
+    budgets = {name: Size(**size) for name, size in tomllib.loads(BUDGETS.read_text("utf-8")).items()}
+    found = sizes()
+    assert found.keys() == budgets.keys()
+    over = {
+        name: (size, budgets[name])
+        for name, size in found.items()
+        if size.files > budgets[name].files * GROWTH or size.lines > budgets[name].lines * GROWTH
+    }
+    assert over == {}, "change the numbers in tests/budgets.toml in this commit, and say why in its message"
+
+
+def test_budgets_follow_what_shrinks() -> None:
+    """A budget that is far above what there is lets the next growth pass unseen."""
+    budgets = tomllib.loads(BUDGETS.read_text("utf-8"))
+    slack = {name for name, size in sizes().items() if budgets[name]["lines"] > size.lines * 1.1 + 20}
+    assert slack == set(), "lower the numbers in tests/budgets.toml"
+
+
+def test_small_modules_with_one_importer_are_few() -> None:
+    """They belong into their importer; this list only shrinks."""
+    used = importers()
+    found = {
+        path.relative_to(CODE).as_posix()
+        for path in CODE.rglob("*.py")
+        if path.name not in ("__init__.py", "__main__.py") and path.read_text("utf-8").count("\n") < SMALL
+        if len(used.get(path, ())) <= 1 and not path.relative_to(CODE).as_posix().startswith(LOOKED_FOR)
+    }
+    assert found == {
+        "doctor/extras/prometheus_counters.py",  # asks a server, which nothing else of extras does
+        "doctor/fleet/chosen_engine.py",  # imports the engine that was named, and no other
+        "engines/llamacpp/ram_cache.py",  # a noun of its own beside a file that is full
+        "model/errors.py",  # the error of the public API
+        "live/proxy/proxy_metrics.py",  # the only importer of prometheus_client
+    }
