@@ -573,8 +573,8 @@ def pipes() -> Iterator[None]:
     ("fault", "words"),
     [
         (
-            CacheDoctorError("Dask: the scheduler is gone", "start it again"),
-            "error: Dask: the scheduler is gone (hint:",
+            CacheDoctorError("Ray: the cluster is gone", "start it again"),
+            "error: Ray: the cluster is gone (hint:",
         ),
         (KeyError("x"), "internal error: KeyError: 'x'"),
     ],

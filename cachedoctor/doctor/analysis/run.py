@@ -45,7 +45,7 @@ _NOTHING = Beside()
 
 
 def source_of(path: str, max_unpacked: int, told: Told = unheard) -> Source:
-    """Return what reads the input at ``path``; ``-`` is standard input, ``s3://`` and ``gs://`` are addresses."""
+    """Return what reads the input at ``path``; ``-`` is standard input, ``s3://`` is an address."""
     if path == "-":
         from cachedoctor.inputs.sources.stdin import StdinSource
 

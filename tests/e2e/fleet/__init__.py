@@ -1,1 +1,1 @@
-"""``fleet`` on real clusters of Ray and Dask and on an object store: workers are killed, tables compared."""
+"""``fleet`` on a real cluster of Ray and on an object store: workers are killed, tables compared."""
