@@ -126,10 +126,10 @@ def test_analyze_and_report_write_the_same(tmp_path: Path) -> None:
     log = CASES[0] / "server.log"
     stored = tmp_path / "report.json"
     assert run("analyze", log, "-f", "json", "-o", stored).returncode == 0
-    for args in (["analyze", log], ["analyze", stored]):
-        done = run(*args, "-f", "html", "-o", tmp_path / f"{args[0]}.html")
+    for source, page in ((log, "log.html"), (stored, "report.html")):
+        done = run("analyze", source, "-f", "html", "-o", tmp_path / page)
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    assert (tmp_path / "analyze.html").read_bytes() == (tmp_path / "report.html").read_bytes()
+    assert (tmp_path / "log.html").read_bytes() == (tmp_path / "report.html").read_bytes()
 
 
 @pytest.mark.sweep

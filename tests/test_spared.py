@@ -14,6 +14,7 @@ from conftest import FIXTURES
 def files(tmp_path: Path) -> Path:
     """A log, bodies, prompts and settings that are all read."""
     (tmp_path / "a.log").write_bytes(LOG)
+    (tmp_path / "a.txt").write_bytes(LOG)
     bodies = FIXTURES / "cases" / "requests-billing-header"
     shutil.copy(bodies / "server.log", tmp_path / "b.log")
     shutil.copy(bodies / "requests.jsonl", tmp_path / "r.jsonl")
@@ -43,8 +44,8 @@ def files(tmp_path: Path) -> Path:
         ("diff pd", "pd/000000000456.txt"),
         ("diff pa.json pb.json --tokenizer tok.json", "tok.json"),
         ("redact a.log", "a.log"),
-        ("export a.log -f csv", "a.log"),
-        ("stats a.log", "a.log"),
+        ("analyze a.log -f csv", "a.log"),
+        ("fleet a.txt", "a.txt"),
         ("compare a.log b.log", "b.log"),
     ],
 )
@@ -57,14 +58,14 @@ def test_an_input_is_not_written_over(args: str, target: str, files: Path) -> No
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("command", ["analyze -", "analyze", "redact -", "stats -", "diff - pb.json"])
+@pytest.mark.parametrize("command", ["analyze -", "analyze", "redact -", "fleet -", "diff - pb.json"])
 def test_neither_is_what_comes_through_standard_input(command: str, files: Path) -> None:
-    """`< a.log` is a file like any other."""
-    before = (files / "a.log").read_bytes()
-    done = run(*command.split(), "-o", "a.log", shell="< a.log", folder=str(files))
+    """`< a.txt` is a file like any other."""
+    before = (files / "a.txt").read_bytes()
+    done = run(*command.split(), "-o", "a.txt", shell="< a.txt", folder=str(files))
     assert done.returncode == 2
-    one_line(done, "a.log: is an input and would be overwritten")
-    assert (files / "a.log").read_bytes() == before
+    one_line(done, "a.txt: is an input and would be overwritten")
+    assert (files / "a.txt").read_bytes() == before
 
 
 @pytest.mark.sweep
