@@ -1,13 +1,14 @@
 """Measure all that matters of cachedoctor and print one table, with ratios against what ran in the same minutes.
 
 usage: benchmarks/run [PART ...] [--size 200M] [--era ERA ...] [--rounds 2] [--quick] [--markdown] [--keep DIR]
+                      [--against DIR]
 
 throughput  every era of gen_log.py, JSON and text, one process and two, beside mawk, rg, perline.py, lnav, GoAccess
 memory      the peak at 1/20 of the size, at five times the size, and at a pipe of fifty times the size
 live        from a written line to its finding, and an idle follower, beside tail -F | grep (live.py)
 rotations   requests that a follower loses while its log is rotated in storms (rotations.py)
 linear      growth of time and memory with bytes, requests, slots, checkpoints and lives of a server
-startup     --version and a small log, beside python -c pass
+startup     --version and a small log, beside python -c pass; with --against DIR beside a checkout of another commit
 hostile     the worst ratio of every suite of hostile.py
 forged      prompts that hold lines of a log: how many change the report (forged.py)
 
@@ -73,6 +74,7 @@ def arguments(given: list[str] | None = None) -> tuple[argparse.Namespace, list[
     parser.add_argument("--rounds", type=int, metavar="N", help=f"{ROUNDS}; with --quick {QUICK_ROUNDS}")
     parser.add_argument("--quick", action="store_true", help="leave out what takes more than a minute")
     parser.add_argument("--markdown", action="store_true", help="a table for docs/performance.md")
+    parser.add_argument("--against", type=Path, metavar="DIR", help="a checkout of another commit, for startup")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="write the logs there, keep them and use them again")
     options = parser.parse_args(given)
     if unknown := set(options.part) - set(PARTS):
@@ -95,6 +97,7 @@ def main(given: list[str] | None = None) -> int:
         folder = options.keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         plan = Plan(options.size, options.era, options.rounds, options.quick, folder, options.keep is not None)
+        plan = plan._replace(against=options.against)
         print(table.head(options.markdown), flush=True)
         try:
             for row in rows(parts, plan):

@@ -19,6 +19,8 @@ class Plan(NamedTuple):
     """Where logs are written."""
     is_kept: bool = False
     """Whether they stay, and are used again."""
+    against: Path | None = None
+    """A checkout of another commit, whose start-up is measured as well."""
 
     def log(self, name: str, blocks: Iterable[str]) -> Path:
         """The log called ``name``, written now from ``blocks`` unless it exists."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import gen_log
 from plan import Plan, megabytes
-from process import analyze, measure, ours
+from process import Usage, analyze, measure, ours
 from table import Row
 
 PART = "start-up"
@@ -30,4 +31,26 @@ def rows(plan: Plan) -> Iterator[Row]:
     for case, command in cases.items():
         usage = measure(command, rounds)
         yield Row(PART, case, usage, "", usage.cpu / nothing.cpu, "times python -c pass, by CPU")
+    if plan.against is not None:
+        for words in (["--version"], ["--help"], ["analyze", str(log), "-f", "json"], ["analyze", str(log)]):
+            yield _compared(words, plan.against.resolve(), rounds)
     plan.discard(log)
+
+
+def _compared(words: list[str], other: Path, rounds: int) -> Row:
+    """This checkout against another one: both from source, in turns, so that both see the same minutes."""
+    new, old = list[Usage](), list[Usage]()
+    for _ in range(rounds):
+        for root, usages in ((Path(__file__).resolve().parent.parent, new), (other, old)):
+            source = {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": ""}
+            usages.append(measure([sys.executable, "-P", "-m", "cachedoctor", *words], 1, source))
+    best, best_there = (min(usages, key=lambda usage: usage.cpu) for usages in (new, old))
+    case = " ".join(Path(word).name for word in words)
+    return Row(
+        PART,
+        case,
+        best,
+        f"{best_there.cpu:.3f} s of CPU at {other.name}",
+        best.cpu / best_there.cpu,
+        "of the CPU time there",
+    )

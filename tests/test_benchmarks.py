@@ -110,6 +110,14 @@ def test_the_start_up_is_measured_and_printed(capsys: pytest.CaptureFixture[str]
     assert sum("start-up" in line for line in lines) == 4
 
 
+@pytest.mark.sweep
+def test_the_start_up_of_another_checkout_is_printed_as_a_ratio(capsys: pytest.CaptureFixture[str]) -> None:
+    assert performance.main(["startup", "--quick", "--against", str(ROOT)]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "of the CPU time there" in line]
+    assert len(lines) == 4
+    assert all(f"s of CPU at {ROOT.name}" in line for line in lines)
+
+
 def test_a_cell_of_the_markdown_table_may_hold_a_bar(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
