@@ -123,7 +123,7 @@ def test_the_kept_answers_of_a_probe_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("room", [0, ROOM])
+@pytest.mark.parametrize("room", [0, ROOM, 2000, 20_000])
 def test_a_fleet_goes_on_where_there_is_room_again(tmp_path: Path, room: int) -> None:
     logs, out, whole = tmp_path / "logs", tmp_path / "out", tmp_path / "whole"
     logs.mkdir()

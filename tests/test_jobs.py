@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import Future
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -39,31 +39,32 @@ LOGS = [log for case in CASES if len(log := content_of(case)) < 40_000]
 class Inline:
     """Does the work at once, in this process; what goes in and out is copied as between processes."""
 
-    def __enter__(self) -> Inline:
-        return self
+    width = 2
 
-    def __exit__(self, *_: object) -> None:
-        """Nothing to wait for."""
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        self.work = work
+        self.ended: list[tuple[Any, Any]] = []
 
-    def submit(self, work: Callable[..., Any], *args: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        future.set_result(pickle.loads(pickle.dumps(work(*pickle.loads(pickle.dumps(args))))))
-        return future
+    def submit(self, task: Any) -> None:
+        self.ended.append((task, pickle.loads(pickle.dumps(self.work(pickle.loads(pickle.dumps(task)))))))
+
+    def wait(self) -> list[tuple[Any, Any]]:
+        return [self.ended.pop()]
 
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """Small parts, and no processes; gives how many parts of a log were read, and how many of those were joined."""
     pairs: list[tuple[int, int]] = []
-    parts = parallel._parts
+    of_log = parallel._Readings.of_log
 
-    def counted(pool: Any, units: Any, futures: Any, terms: Any, folder: str) -> Any:
-        done = parts(pool, units, futures, terms, folder)
+    def counted(readings: parallel._Readings, units: Any) -> Any:
+        done = of_log(readings, units)
         pairs.append((len(units), len(done)))
         return done
 
-    monkeypatch.setattr(parallel, "_pool", lambda jobs: Inline())
-    monkeypatch.setattr(parallel, "_parts", counted)
+    monkeypatch.setattr(parallel, "_pool", lambda work, jobs: nullcontext(Inline(work)))
+    monkeypatch.setattr(parallel._Readings, "of_log", counted)
     monkeypatch.setattr(cuts, "LEAST", 400)
     return pairs
 
@@ -203,10 +204,10 @@ STOPPED = """
 import os, signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it starts in the background
 from cachedoctor.doctor.analysis import parallel
-def stop(unit, terms, folder, work=parallel._work):
+def stop(terms, folder, unit, work=parallel._work):
     if unit.paths[0].endswith("b.log"):
         {what}
-    return work(unit, terms, folder)
+    return work(terms, folder, unit)
 stop.__module__, stop.__qualname__ = parallel.__name__, "_work"
 parallel._work = stop
 import cachedoctor.cli

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import functools
 import os
-import signal
 import sys
 import tempfile
-import threading
-from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from io import FileIO
 
 import msgspec
 
-from cachedoctor.broken_pipes import pipes_may_break
+from cachedoctor.doctor import processes
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.listener import Shard
 from cachedoctor.doctor.analysis.run import chains, drive, drive_chain, feed_all
 from cachedoctor.doctor.catalogues import catalogue
+from cachedoctor.doctor.processes import Killed, Workers
 from cachedoctor.doctor.scratch import scratch_folder
 from cachedoctor.engines.catalogue.base import Catalogue
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS
@@ -109,8 +108,6 @@ def _follows_requests(file: FileIO, place: int, catalogue: Catalogue) -> bool:
     return bool(request) and not any(_begins_life(since[line : since.find(b"\n", line)], catalogue) for line in lines)
 
 
-_MOST = 64
-"""Processes that are started however many are asked for; each takes some 45 MB."""
 _PARTS = 4
 """Parts of each process: lives are of any length, and who is done early takes another part."""
 
@@ -126,18 +123,13 @@ class Terms(msgspec.Struct, frozen=True):
     options: AnalysisOptions = DEFAULTS
 
 
-class _Unit(msgspec.Struct, frozen=True):
+class _Unit(msgspec.Struct, frozen=True, eq=False):
     """What one process reads: the rotations of a log, or a span of one file."""
 
     paths: list[str]
     span: FileSpan | None = None
-
-
-def _size(unit: _Unit) -> int:
-    """Bytes of it, as they are stored; of those that can be read."""
-    if unit.span is not None:
-        return unit.span.end - unit.span.start
-    return sum(os.path.getsize(path) for path in unit.paths if os.path.isfile(path))
+    size: int = 0
+    """Bytes of it, as they are stored, of which the progress hears."""
 
 
 class _Done(msgspec.Struct):
@@ -168,52 +160,55 @@ def feed_parallel(
     catalogue()  # compiled once, before the processes part
     errors: list[SourceError] = []
     plan = list(_plan(paths, jobs))
-    busy = min(jobs, sum(map(len, plan)), _MOST)
+    busy = min(jobs, sum(map(len, plan)), processes.MOST)
     if busy < 2:
         return feed_all(analyzer, paths, terms.max_unpacked, told)
-    with pipes_may_break(), scratch_folder() as folder, _pool(busy) as pool:
-        try:
-            work = [(chain, [pool.submit(_work, unit, terms, folder) for unit in chain]) for chain in plan]
-            for units, futures in work:
-                sizes = {future: _size(unit) for unit, future in zip(units, futures, strict=True)}
-                for future in as_completed(futures):
-                    told(sizes[future])
-                for done in _parts(pool, units, futures, terms, folder):
-                    analyzer.merge(done.part, done.requests, done.line)
-                    errors += [SourceError(*error) for error in done.errors]
-                    os.unlink(done.requests)
-        except BrokenProcessPool as fault:
-            what = "a process that read a part of the logs was killed"
-            raise CacheDoctorError(what, "there may be too little memory: use fewer --jobs") from fault
-        except BaseException:
-            for process in multiprocessing.active_children():
-                process.terminate()
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+    with scratch_folder() as folder, _pool(functools.partial(_work, terms, folder), busy) as pool:
+        readings = _Readings(pool, plan, told)
+        for units in plan:
+            for done in readings.of_log(units):
+                analyzer.merge(done.part, done.requests, done.line)
+                errors += [SourceError(*error) for error in done.errors]
+                os.unlink(done.requests)
     return errors
 
 
-def _pool(jobs: int) -> ProcessPoolExecutor:
-    """Fork where that is safe: nothing has to be imported and compiled again. All are started at once, busy or not."""
-    method = "fork" if sys.platform == "linux" else "spawn"
-    return ProcessPoolExecutor(jobs, multiprocessing.get_context(method), initializer=prepare)
+def _pool(work: Callable[[_Unit], _Done], jobs: int) -> AbstractContextManager[Workers[_Unit, _Done]]:
+    """Fork where that is safe: nothing has to be imported and compiled again."""
+    return processes.running(work, jobs, "fork" if sys.platform == "linux" else "spawn")
 
 
-def prepare() -> None:
-    """Ctrl-C, and a terminal that is closed, reach every process; the first one says when to stop."""
-    for name in ("SIGINT", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+class _Readings:
+    """The units of all logs: those that wait, and those that were read before their turn came."""
 
+    def __init__(self, pool: Workers[_Unit, _Done], plan: list[list[_Unit]], told: Told) -> None:
+        self._pool, self._told = pool, told
+        self._waiting = deque(unit for units in plan for unit in units)
+        self._running = 0
+        self._done: dict[_Unit, _Done] = {}
 
-def _end_with_parent() -> None:
-    """The first process may be killed without a chance to end the others: nobody would wait for them."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    def of_log(self, units: list[_Unit]) -> list[_Done]:
+        """Return what was read of a log: in parts, or of the whole where a part needs what stood before it."""
+        done = [self._result(unit) for unit in units]
+        if all(before.part.settled and not before.errors for before in done[:-1]):
+            return done
+        whole = _Unit(units[0].paths)
+        self._waiting.appendleft(whole)
+        return [self._result(whole)]
+
+    def _result(self, unit: _Unit) -> _Done:
+        while unit not in self._done:
+            while self._waiting and self._running < self._pool.width:
+                self._pool.submit(self._waiting.popleft())
+                self._running += 1
+            for ended, done in self._pool.wait():
+                if isinstance(done, Killed):
+                    what = "a process that read a part of the logs was killed"
+                    raise CacheDoctorError(what, "there may be too little memory: use fewer --jobs")
+                self._running -= 1
+                self._done[ended] = done
+                self._told(ended.size)
+        return self._done.pop(unit)
 
 
 def _plan(paths: list[str], jobs: int) -> Iterator[list[_Unit]]:
@@ -223,19 +218,15 @@ def _plan(paths: list[str], jobs: int) -> Iterator[list[_Unit]]:
     for chain, size in zip(logs, sizes, strict=True):
         share = -(-jobs * _PARTS * size // max(1, sum(sizes)))
         cut = spans(chain[0], share, catalogue()) if len(logs) < _PARTS * jobs else []
-        yield [_Unit(chain, span) for span in cut] or [_Unit(chain)]
+        yield [_Unit(chain, span, span.end - span.start) for span in cut] or [_Unit(chain, size=_stored(chain))]
 
 
-def _parts(
-    pool: ProcessPoolExecutor, units: list[_Unit], futures: list[Future[_Done]], terms: Terms, folder: str
-) -> list[_Done]:
-    done = [future.result() for future in futures]
-    if all(before.part.settled and not before.errors for before in done[:-1]):
-        return done
-    return [pool.submit(_work, _Unit(units[0].paths), terms, folder).result()]
+def _stored(paths: list[str]) -> int:
+    """Bytes of those that can be read."""
+    return sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
 
 
-def _work(unit: _Unit, terms: Terms, folder: str) -> _Done:
+def _work(terms: Terms, folder: str, unit: _Unit) -> _Done:
     analyzer = Analyzer(terms.build, None, terms.given, keeps_requests=terms.keeps_requests, options=terms.options)
     if unit.span is None:
         line, errors = 1, drive_chain(analyzer, unit.paths, terms.max_unpacked)

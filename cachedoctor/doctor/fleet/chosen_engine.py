@@ -1,14 +1,32 @@
-"""The engine that was asked for; only its library is imported."""
+"""The engine that was asked for: processes of this machine, or Ray, whose library is imported for nobody else."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Literal
 
-from cachedoctor.doctor.fleet.task_engine import WorkerPool
+from cachedoctor.doctor import processes
+from cachedoctor.doctor.fleet.log_task import LogResult, LogTask, run_log
+from cachedoctor.doctor.fleet.task_engine import Lost, WorkerPool
+from cachedoctor.doctor.processes import Killed, Workers
 
 EngineName = Literal["local", "ray"]
+
+
+class LocalEngine:
+    """Processes that read a log each."""
+
+    def __init__(self, workers: Workers[LogTask, LogResult]) -> None:
+        self._workers = workers
+        self.width, self.submit = workers.width, workers.submit
+
+    def wait(self) -> list[tuple[LogTask, LogResult | Lost]]:
+        """Wait until at least one of its tasks ended."""
+        ended = self._workers.wait()
+        lost = Lost("the process that read it was killed")
+        return [(task, lost if isinstance(result, Killed) else result) for task, result in ended]
 
 
 def engine(name: EngineName, jobs: int, address: str | None) -> AbstractContextManager[WorkerPool]:
@@ -25,10 +43,11 @@ def engine(name: EngineName, jobs: int, address: str | None) -> AbstractContextM
     return _ENGINES[name](jobs, address)
 
 
-def _local(jobs: int, _: str | None) -> AbstractContextManager[WorkerPool]:
-    from cachedoctor.doctor.fleet.local_engine import running
-
-    return running(jobs)
+@contextlib.contextmanager
+def _local(jobs: int, _: str | None) -> Iterator[LocalEngine]:
+    # Spawned: this process has read tables with threads of polars, which a fork would not have.
+    with processes.running(run_log, jobs, "spawn") as workers:
+        yield LocalEngine(workers)
 
 
 def _ray(jobs: int, address: str | None) -> AbstractContextManager[WorkerPool]:
