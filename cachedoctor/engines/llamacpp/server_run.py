@@ -97,11 +97,8 @@ class ServerRun:
     def learn(self, **changes: Any) -> None:
         """Replace facts; requests that have ended keep theirs."""
         self.facts = msgspec.structs.replace(self.facts, **changes)
-        for name, value in changes.items():
-            if name == "settings":
-                self.session.settings.update(value)
-            else:
-                setattr(self.session, name, value)
+        self.session.settings.update(changes.pop("settings", {}))
+        self.session.learn(**changes)
         self._clears_idle = None
 
     def first_sight(self, row: Message, *, whole: bool = True) -> None:
