@@ -69,7 +69,10 @@ def find(wanted: str) -> Path | None:
 
 
 def pages(wanted: str) -> list[Path]:
-    """Pages of the rules with this code or name: engines have causes of the same name. Imports nothing."""
+    """Pages of the rules with this code or name: engines have causes of the same name.
+
+    Imports nothing.
+    """
     key = wanted.lower().replace("-", "_")
     return [_FOLDER / f"{path(module)}.md" for module in modules() if key in (module, module[:5], module[6:])]
 
@@ -103,7 +106,9 @@ def refuse_unknown(words: Iterable[str], where: str = "") -> None:
 
 
 def switched_off(select: Sequence[str] | None, ignore: Sequence[str]) -> frozenset[str]:
-    """Codes that are not selected (None: all are), or ignored. The longer beginning of a code has the last word.
+    """Codes that are not selected (None: all are), or ignored.
+
+    The longer beginning of a code has the last word.
 
     ``select`` CD101 with ``ignore`` CD1 leaves CD101 on; of two that are as long, ``ignore`` wins.
     """
