@@ -49,8 +49,10 @@ def identify(module: str) -> tuple[str, str]:
 
 def family_engine(module: str) -> str:
     """Engine whose sessions the rules in the folder of ``module`` are about: ``vllm``, ``sglang``, else ``llama.cpp``."""
+    from cachedoctor.knowledge.engines import ENGINES
+
     folder = FAMILIES[identify(module)[0][2]]
-    return folder if folder in ("vllm", "sglang") else "llama.cpp"
+    return folder if folder in ENGINES else "llama.cpp"
 
 
 def names() -> list[tuple[str, str]]:
