@@ -14,7 +14,7 @@ from cachedoctor.engines.programs import ik_llama
 @cache
 def catalogue() -> Catalogue:
     """Return the catalogue with the pattern that reads several lines at once."""
-    return Catalogue(ROWS, fused.PATTERN)
+    return Catalogue(ROWS, fused.PATTERN, fused.GROUPS)
 
 
 @cache

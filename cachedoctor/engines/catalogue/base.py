@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from cachedoctor.engines.catalogue.heads import HeadPattern, literal_pattern
+from cachedoctor.engines.catalogue.heads import NEVER, HeadPattern, literal_pattern
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Shows
 from cachedoctor.model.bounds import AMOUNT, MIB, MS, NUMBERS, PERCENT, RATE, SHARE, NumberRange
@@ -305,8 +305,11 @@ class Catalogue:
     _OTHER = rb"(?:srv|que|res|cmn|spec) ++(?:[^\s:]*: *+)?"
     _FUNC = rb"(?:[^\s:]+:(?:\d+:)? )?"
 
-    def __init__(self, rows: list[Message], fused: bytes = b"") -> None:
-        """``fused``: a pattern that stands behind the slot prefix and reads several lines at once."""
+    def __init__(self, rows: list[Message], fused: bytes = b"", groups: int = 0) -> None:
+        """``fused``: a pattern behind the slot prefix that reads several lines at once, with so many groups.
+
+        It is for long logs: in a short one their lines are read one by one, which gives the same.
+        """
         self.rows = rows
         self.by_head: dict[tuple[str, bytes], list[Message]] = {}
         heads: dict[str, set[str]] = {"slot": set(), "srv": set(), "bare": set()}
@@ -316,15 +319,15 @@ class Catalogue:
                     heads[group_of(row)].add(head)
                 self.by_head.setdefault((group_of(row), head.encode()), []).append(row)
         heads["srv"] |= heads["bare"]  # library texts are reprinted under a server prefix
-        self._fused = fused
+        self._fused, self._no_fused = fused, NEVER + rb"()" * groups
         self.pattern = HeadPattern(heads, self._compiled)
         """Anchored at the newline before a line. Groups: slot id, task id, those of ``fused``, and last the head, in
         one of three groups: behind a slot prefix, behind a server prefix, bare."""
 
-    def _compiled(self, heads: Mapping[str, bytes]) -> re.Pattern[bytes]:
+    def _compiled(self, heads: Mapping[str, bytes], whole: bool) -> re.Pattern[bytes]:
         # An empty message is the header of a timing block, `slot print_timing: id  0 | task 9 | `;
         # digits are token ids.
-        shortcut = self._fused + rb"|" if self._fused else b""
+        shortcut = (self._fused if whole else self._no_fused) + rb"|" if self._fused else b""
         slot, other, bare = heads["slot"], heads["srv"], heads["bare"]
         return re.compile(
             rb"\n"

@@ -40,7 +40,7 @@ class LoggerCatalogue(Catalogue):
         self._begin = re.compile(rb"(?:" + prefix + rb")?+[ \t]*+")
         self.pattern = HeadPattern({"bare": heads}, self._compiled)
 
-    def _compiled(self, heads: Mapping[str, bytes]) -> re.Pattern[bytes]:
+    def _compiled(self, heads: Mapping[str, bytes], _: bool) -> re.Pattern[bytes]:
         # The five groups of every catalogue: a slot, a task, and heads in three places, of which here only the last is.
         return re.compile(rb"\n(?:(?!)()()()()|(?:" + self._prefix + rb")?+[ \t]*+(" + heads["bare"] + rb"))")
 
