@@ -284,7 +284,6 @@ def _whole(row: Message, line: bytes, start: int) -> RowMatch | None:
     place = _places(row, line, start)
     if place is None or not row.may_begin(_words(line, place[0])):
         return None
-    row.prepare()
     match = row.exact_match(line, place[0])
     return None if match is None else RowMatch(row, _fields(row, place[1], match.groups()), place[0], place[1])
 
@@ -300,7 +299,6 @@ def _begun(row: Message, line: bytes, start: int) -> RowMatch | None:
         return None
     import regex  # type: ignore[import-untyped]  # only it tells a text that fits so far from one that does not
 
-    row.prepare()
     match = regex.compile(row.text_pattern()).fullmatch(line, place[0], partial=True)
     return None if match is None else RowMatch(row, _fields(row, place[1], match.groups()), place[0], place[1])
 
