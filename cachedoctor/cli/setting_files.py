@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -30,7 +30,7 @@ FailOn = Literal["never", "note", "warning", "error"]
 Color = Literal["auto", "always", "never"]
 
 
-class SettingKey(NamedTuple):
+class SettingKey(msgspec.Struct, frozen=True):
     """What can be set, and how."""
 
     name: str
@@ -72,7 +72,7 @@ def _keys() -> Iterable[SettingKey]:
 KEYS = {key.name: key for key in _keys()}
 
 
-class FileValue(NamedTuple):
+class FileValue(msgspec.Struct, frozen=True):
     """What a key is set to, and by what."""
 
     value: Any

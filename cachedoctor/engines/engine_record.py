@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, cast
+from typing import Protocol, cast
+
+import msgspec
 
 from cachedoctor.engines.catalogue.base import Catalogue, Event
 from cachedoctor.engines.catalogue.logger import Vocabulary
@@ -27,7 +29,7 @@ class Look(Protocol):
         """The first line of the engine; what is found stands within it."""
 
 
-class _Place(NamedTuple):
+class _Place(msgspec.Struct, frozen=True):
     offset: int
 
     def start(self) -> int:
@@ -93,7 +95,7 @@ class Tracker(Protocol):
         """The log goes on in another file."""
 
 
-class Reader(NamedTuple):
+class Reader(msgspec.Struct, frozen=True):
     """What reads an engine's lines."""
 
     catalogue: Catalogue
@@ -101,7 +103,7 @@ class Reader(NamedTuple):
     tracker: type[Tracker]
 
 
-class Engine(NamedTuple):
+class Engine(msgspec.Struct, frozen=True):
     """Who writes lines of its own."""
 
     name: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -76,7 +76,7 @@ class _Table(msgspec.Struct, forbid_unknown_fields=True):
     client: list[Client]
 
 
-class KnownHabit(NamedTuple):
+class KnownHabit(msgspec.Struct, frozen=True):
     """A habit and whose it is."""
 
     client: Client
@@ -124,7 +124,7 @@ def settings_by_commands(commands: list[str]) -> list[ClientSetting]:
     return [] if found is None else found.settings
 
 
-class MessagePiece(NamedTuple):
+class MessagePiece(msgspec.Struct, frozen=True):
     """The text of one message or value around the first difference."""
 
     text: str

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 from cachedoctor.knowledge.builds import NEWEST, SAMPLED
 
@@ -57,7 +59,7 @@ Saved = tuple[int, int]
 """A context checkpoint: the first and the last position of its state."""
 
 
-class HeldState(NamedTuple):
+class HeldState(msgspec.Struct, frozen=True):
     """What a slot holds when a prompt comes, in tokens and positions."""
 
     memory: str
@@ -72,7 +74,7 @@ class HeldState(NamedTuple):
     """Of sliding-window memory, tokens; else 0."""
 
 
-class Decision(NamedTuple):
+class Decision(msgspec.Struct, frozen=True):
     """What the server does with a prompt."""
 
     reused: int
@@ -200,7 +202,7 @@ Wanted = Literal["before", "choice", "prompt", "reused", "end"]
 """The request before it on its slot; the choice of its slot; how long its prompt is; what was reused; how it ended."""
 
 
-class _Wording(NamedTuple):
+class _Wording(msgspec.Struct, frozen=True):
     first: int
     last: int
     words: str

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 
 from cachedoctor.model.bounds import Positive
 
 
-class LogFile(NamedTuple):
+class LogFile(msgspec.Struct, frozen=True):
     """One of the rotations of a log."""
 
     path: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 
@@ -114,7 +114,7 @@ class RequestRow(msgspec.Struct):
     """The client, by the surest of these; salts and system prompts are hashed."""
 
 
-class Counted(NamedTuple):
+class Counted(msgspec.Struct, frozen=True):
     """The tokens of a request that sums are made of."""
 
     prompt: int

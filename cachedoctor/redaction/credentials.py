@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 MustBe = Literal["any", "drawn", "no word", "unlike", "mnemonic"]
 
 
-class Context(NamedTuple):
+class Context(msgspec.Struct, frozen=True):
     """One place in which a secret stands."""
 
     name: str
@@ -119,7 +121,7 @@ CONTEXTS = (
 """In the order in which they count where two hide the same."""
 
 
-class Credential(NamedTuple):
+class Credential(msgspec.Struct, frozen=True):
     """One kind of credential."""
 
     name: str

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import NamedTuple
+
+import msgspec
 
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.redaction import own
@@ -58,7 +59,7 @@ _WALLET = 10
 """Words of a wallet that are hidden: it has 12 and more, and a server may cut some."""
 
 
-class Region(NamedTuple):
+class Region(msgspec.Struct, frozen=True):
     """A part of a text that is hidden."""
 
     start: int
@@ -66,6 +67,10 @@ class Region(NamedTuple):
     shown: str
     rest: str
     """What stands for it in a further piece of a text, where it goes on in one."""
+
+    def moved(self, by: int) -> Region:
+        """Return where it is in a text that begins so many characters earlier."""
+        return Region(self.start + by, self.end + by, self.shown, self.rest)
 
 
 def hidden(text: str) -> str:
@@ -82,7 +87,7 @@ def parted(pieces: list[str]) -> list[str]:
     """Return the pieces of a text as they may be shown; a secret that lies in several is hidden in each of them."""
     shown, found, begin = list(pieces), [], 0
     for piece in pieces:  # by itself a piece begins and ends a word
-        found += [r._replace(start=r.start + begin, end=r.end + begin) for r in regions(piece)]
+        found += [region.moved(begin) for region in regions(piece)]
         begin += len(piece)
     found += regions("".join(pieces))
     for region in reversed(merged(found)):  # what stands before a change keeps its place
@@ -140,7 +145,7 @@ def regions(text: str) -> list[Region]:
     if view is None:
         found = list(_found(text))
     else:
-        found = [r._replace(start=s, end=e) for r in _found(view.text) for s, e in [view.span(r.start, r.end)]]
+        found = [Region(*view.span(r.start, r.end), r.shown, r.rest) for r in _found(view.text)]
         # a path of Windows, or a password, is no text with escapes, and what nobody sees may stand between two words
         if "\\" in text or not text.isascii():
             found = [*_found(text, words=not text.isascii()), *found]

@@ -13,7 +13,6 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import msgspec
 
@@ -80,7 +79,7 @@ class _Text(msgspec.Struct):
             at = end
 
 
-class _Left(NamedTuple):
+class _Left(msgspec.Struct, frozen=True):
     """A text that ended at a row of its request."""
 
     ids: tuple[object, ...]

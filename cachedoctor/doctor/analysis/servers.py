@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -35,7 +35,7 @@ _TOGETHER = 64
 """Finished requests that are examined together."""
 
 
-class _ServerStep(NamedTuple):
+class _ServerStep(msgspec.Struct, frozen=True):
     """An event, and the function that takes it."""
 
     line: int

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.late_patterns import late
@@ -31,7 +32,7 @@ _HARMLESS = ("<user>", "<mail>")
 _COUNT = late(r"\d{1,9}\Z")
 
 
-class Masked(NamedTuple):
+class Masked(msgspec.Struct, frozen=True):
     """A command line that may be shown."""
 
     line: str
@@ -93,14 +94,14 @@ _LARGER = frozenset({"cache_ram", "ctx_checkpoints", "sleep_idle_seconds"})
 _SMALLER = frozenset({"checkpoint_min_step"})
 
 
-class Wish(NamedTuple):
+class Wish(msgspec.Struct, frozen=True):
     """What one finding asks for."""
 
     finding: Finding
     remedy: Remedy
 
 
-class Merged(NamedTuple):
+class Merged(msgspec.Struct, frozen=True):
     """One set of options."""
 
     options: list[OptionChange]

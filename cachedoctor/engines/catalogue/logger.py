@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+
+import msgspec
 
 from cachedoctor.engines.catalogue.base import Catalogue, Event, Message
 from cachedoctor.engines.catalogue.heads import HeadPattern
 
 
-class Field(NamedTuple):
+class Field(msgspec.Struct, frozen=True):
     """One field of a message."""
 
     unit: str
@@ -63,7 +64,7 @@ Prefix = tuple[dict[str, bytes], int, bytes]
 parts and is none."""
 
 
-class Vocabulary(NamedTuple):
+class Vocabulary(msgspec.Struct, frozen=True):
     """One engine; its package has it in a module ``vocabulary`` as ``VOCABULARY``."""
 
     engine: str

@@ -37,7 +37,7 @@ class DataPlace(NamedTuple):
     end: int
 
 
-class Named(NamedTuple):
+class Named(msgspec.Struct, frozen=True):
     """A message of which every field was found by its name, among others."""
 
     fields: dict[str, DataPlace]
@@ -47,7 +47,7 @@ class Named(NamedTuple):
     end: int
 
 
-class _TemplateShape(NamedTuple):
+class _TemplateShape(msgspec.Struct, frozen=True):
     """What of a template is words, and what are fields with names."""
 
     words: re.Pattern[bytes]
@@ -127,7 +127,7 @@ _READING_LINE_MAX = 1 << 12
 """Bytes of a line that are read; what lies behind them is a prompt or a body."""
 
 
-class RowMatch(NamedTuple):
+class RowMatch(msgspec.Struct, frozen=True):
     """A row that fits."""
 
     row: Message

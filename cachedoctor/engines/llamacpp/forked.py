@@ -7,7 +7,8 @@ with the answers (``engines/programs/ik_llama.py``) alone. Source: logs of its i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+
+import msgspec
 
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
@@ -31,7 +32,7 @@ _CHOICE = 64
 """Lines of one choice that are held back."""
 
 
-class _EarlyLines(NamedTuple):
+class _EarlyLines(msgspec.Struct, frozen=True):
     """Lines of a request that has none about the memory yet, before these."""
 
     task: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from cachedoctor.knowledge import builds
 from cachedoctor.knowledge.cmdline import FASTER
@@ -23,7 +23,7 @@ ROWS: dict[AccountRow, str] = {
 }
 
 
-class AccountPart(NamedTuple):
+class AccountPart(msgspec.Struct, frozen=True):
     """One row of the account."""
 
     row: AccountRow
@@ -62,7 +62,7 @@ _NOT_AGAIN = ("reused", "new", "undecided")
 _LONGEST = 64
 
 
-class ClientRow(NamedTuple):
+class ClientRow(msgspec.Struct, frozen=True):
     """What a table shows of a client."""
 
     who: str
