@@ -5,14 +5,16 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import msgspec
 
 from cachedoctor.engines.catalogue.base import Catalogue, Event
-from cachedoctor.engines.catalogue.logger import Vocabulary
 from cachedoctor.engines.catalogue.scanner import ScanPlan
 from cachedoctor.model import CacheSample, PrefillBatch, Session
+
+if TYPE_CHECKING:
+    from cachedoctor.engines.catalogue.logger import Vocabulary
 
 
 class Found(Protocol):
@@ -132,6 +134,6 @@ def package(name: str, looks: Look) -> Engine:
         return cast(Reader, importlib.import_module(f"cachedoctor.engines.{name}.tracker").READER)
 
     def words() -> Vocabulary:
-        return cast(Vocabulary, importlib.import_module(f"cachedoctor.engines.{name}.vocabulary").VOCABULARY)
+        return cast("Vocabulary", importlib.import_module(f"cachedoctor.engines.{name}.vocabulary").VOCABULARY)
 
     return Engine(name, looks, reader, wrapped=True, words=words)

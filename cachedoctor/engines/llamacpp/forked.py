@@ -74,6 +74,13 @@ class Fork:
         self._common: tuple[int, int] | None = None
         """Common text of the slot whose memory is cleared next, in tokens of the slot and of the prompt."""
 
+    def take(self, event: Event, partly: Callable[[Event], None] | None) -> None:
+        """Take a line, in words of its own or as llama-server writes it; ``partly`` takes one that lacks fields."""
+        if event.message in WORDS and event.slot < 0:
+            self.word(event)
+        else:
+            self.line(event, partly)
+
     def word(self, event: Event) -> None:
         """Take a line in words of its own."""
         fields, slot = event.fields, event.fields.get("slot", -1)
