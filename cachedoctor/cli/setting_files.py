@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -72,7 +72,7 @@ def _keys() -> Iterable[SettingKey]:
 KEYS = {key.name: key for key in _keys()}
 
 
-class FileValue(msgspec.Struct, frozen=True):
+class FileValue(NamedTuple):
     """What a key is set to, and by what."""
 
     value: Any

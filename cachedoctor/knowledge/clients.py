@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -76,7 +76,7 @@ class _Table(msgspec.Struct, forbid_unknown_fields=True):
     client: list[Client]
 
 
-class KnownHabit(msgspec.Struct, frozen=True):
+class KnownHabit(NamedTuple):
     """A habit and whose it is."""
 
     client: Client

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -74,7 +74,7 @@ class HeldState(msgspec.Struct, frozen=True):
     """Of sliding-window memory, tokens; else 0."""
 
 
-class Decision(msgspec.Struct, frozen=True):
+class Decision(NamedTuple):
     """What the server does with a prompt."""
 
     reused: int

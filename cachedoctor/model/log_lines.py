@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from cachedoctor.model.bounds import Positive
 
 
-class LogFile(msgspec.Struct, frozen=True):
+class LogFile(NamedTuple):
     """One of the rotations of a log."""
 
     path: str

@@ -28,6 +28,10 @@ class Context(msgspec.Struct, frozen=True):
     """Whether it may go on in further lines."""
     is_late: bool = False
     """Whether the shape of a credential says better what it is."""
+    also: tuple[str, ...] = ()
+    """Texts one of which occurs as well; none: no other has to."""
+    longest: int = 0
+    """Characters that stand there without a blank, at least."""
 
 
 _L = r"(?<![A-Za-z0-9<])"
@@ -46,7 +50,15 @@ _STRONG = r"(?<!<)(?:api[-_ ]?key|access[-_ ]?key|account[-_ ]?key|private[-_ ]?
 
 def _assigned(*names: str) -> tuple[str, ...]:
     """Give what a name is followed by where it is given a value: most lines of a server hold ``tokens``."""
-    return tuple(name + end for name in names for end in "=: \"'`\\]")
+    return tuple(
+        name + end for name in names for end in (*"=:\"'`\\]", " =", " :", *(" " + blank for blank in _BLANKS))
+    )
+
+
+_BLANKS = (
+    " \t\n\r\v\f\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028"
+    "\u2029\u202f\u205f\u3000"
+)
 
 
 _KEYS = "key", *_assigned("token"), "secret", "authorization", "cookie", "pwd"
@@ -84,9 +96,10 @@ CONTEXTS = (
     Context("said", (*_PASSES, "pin "),
             r"(?:" + _PASS + r"|" + _L + r"(?:pin|pwd))(?: (?:for|of|to) [^\s:=]{1,40}| [^\s:=]{1,20}){0,2}?(?: (?:is|was|ist|lautet|est|es|будет)\b:?| ?[:=])"
             r" {1,2}[\"'`]?(?!<)(?P<hide>[^\s\"'`,;<>]{4,})", "<secret>", must_be="unlike"),
-    Context("key said", _KEYS,
+    Context("key said", (*_KEYS, "token "),
             r"(?:" + _STRONG + r"|" + _L + r"(?:token|key))(?: (?:for|of|to) \S{1,40}| \S{1,20}){0,2}? (?:is|was|ist|lautet|est|es)"
-            r":? {0,2}[\"'`]?(?!<)(?P<hide>[^\s\"'`,;<>]{8,})", "<secret>", must_be="drawn"),
+            r":? {0,2}[\"'`]?(?!<)(?P<hide>[^\s\"'`,;<>]{8,})", "<secret>", must_be="drawn",
+            also=(" is", " was", " lautet", " es")),
     Context("words of a wallet", ("mnemonic", "seed", "recovery"),
             r"(?:mnemonic|seed|recovery)(?:[ _-](?:phrase|words?|key))?[^\w<]{1,6}(?:is[^\w<]{1,3})?(?P<hide>(?:[a-z]{3,8}[ ,]{1,2}){9,23}[a-z]{3,8})",
             "<secret>", must_be="mnemonic"),
@@ -110,8 +123,8 @@ CONTEXTS = (
             r"\b(?:hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/"
             r"|api\.telegram\.org/(?:file/)?bot|[\w.-]{1,80}\.office\.com/webhookb2/|hooks\.zapier\.com/hooks/catch/"
             r"|chat\.googleapis\.com/v1/spaces/|[\w.-]{1,80}\.logic\.azure\.com)(?!<)(?P<hide>[\w:/@?&=%.~-]{6,})", "<secret>"),
-    Context("key beside", (*_KEYS, *_PASSES), r"(?:" + _PASS + r"|" + _STRONG + r"|" + _L + r"(?:token|keys?))[^\w<]{1,6}(?!<)"
-            r"(?P<hide>[A-Za-z0-9_+/=.~!@#$%^&*-]{15,}[A-Za-z0-9=])", "<secret>", must_be="drawn", is_late=True),
+    Context("key beside", (*_KEYS, "token ", *_PASSES), r"(?:" + _PASS + r"|" + _STRONG + r"|" + _L + r"(?:token|keys?))[^\w<]{1,6}(?!<)"
+            r"(?P<hide>[A-Za-z0-9_+/=.~!@#$%^&*-]{15,}[A-Za-z0-9=])", "<secret>", must_be="drawn", is_late=True, longest=16),
     Context("mail", ("@",), r"(?<![\w.+-])(?P<hide>[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8})\b", "<mail>", False, yields=True),
     Context("home", ("/home/", "/users/"), r"(?:/home/|/Users/)(?!<)(?P<hide>[^/\s'\"]+(?: [^/\s'\"]+(?=/))*)", "<user>", False),
     Context("encoded home", ("%2fhome%2f", "%2fusers%2f"), r"%2F(?:home|Users)%2F(?!<)(?P<hide>(?:(?!%2F)[^\s'\"]){1,200})", "<user>"),

@@ -36,7 +36,7 @@ _NEEDS: dict[str, set[str]] = {}
 """What contexts need, by the word in it; most texts hold none of these."""
 for _context in CONTEXTS:
     for _need in _context.needs:
-        _NEEDS.setdefault(_need.rstrip("=: \"'`\\]"), set()).add(_need)
+        _NEEDS.setdefault(_need.rstrip("=:\"'`\\]").rstrip(), set()).add(_need)
 _IDS = late(
     r"(?:media|toolu|call|chatcmpl|cmpl|msg|req|resp|run|thread|asst|file|batch|fc|rs|ctc|gen|session|conv|evt|srvtoolu"
     r"|tooluse)[_-](?:[0-9a-f]{2}_)?\Z"
@@ -174,7 +174,8 @@ def _found(text: str, *, words: bool = True) -> Iterator[Region]:
         yield Region(start, end, "<hidden>", "<hidden>")
     low = text.lower()
     there = {need for stem, needs in _NEEDS.items() if stem in low for need in needs if need in low}
-    contexts = [c for c in CONTEXTS if not there.isdisjoint(c.needs)] if there else []
+    longest = max(map(len, low.split()), default=0) if there else 0
+    contexts = [c for c in CONTEXTS if not there.isdisjoint(c.needs) and _may_fit(c, low, longest)] if there else []
     early = [
         region for context in contexts if not context.yields and not context.is_late for region in _in(context, text)
     ]
@@ -187,6 +188,10 @@ def _found(text: str, *, words: bool = True) -> Iterator[Region]:
             yield from _in(context, text)
         elif context.yields:
             yield from (r for r in _in(context, text) if not any(r.start < o.end and o.start < r.end for o in early))
+
+
+def _may_fit(context: Context, low: str, longest: int) -> bool:
+    return context.longest <= longest and (not context.also or any(text in low for text in context.also))
 
 
 def _may_be_key(word: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -32,7 +33,7 @@ _HARMLESS = ("<user>", "<mail>")
 _COUNT = late(r"\d{1,9}\Z")
 
 
-class Masked(msgspec.Struct, frozen=True):
+class Masked(NamedTuple):
     """A command line that may be shown."""
 
     line: str
