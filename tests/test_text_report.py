@@ -323,7 +323,7 @@ def test_unknown_facts_are_called_unknown() -> None:
     out = text(of, verbose=True)
     assert "llama.cpp b8354 or newer (from its messages) · model type: not in this log" in " ".join(out.split())
     assert "· slots: not in this log\n" in out
-    assert "server    llama.cpp b8354 or newer (from its messages)\n" in text(of)
+    assert "server    llama.cpp b8354 or newer\n" in text(of)
     assert "2 requests; the log does not say how long their prompts were" in out
     assert "1 request; the log does not say how long its prompt was" in text(report(totals=Totals(1)))
 
