@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from cachedoctor.engines.catalogue.base import Event, stamp_of
+from cachedoctor.engines.catalogue.base import CLOCK, NAME, Event, stamp_of
 from cachedoctor.engines.llamacpp.server_run import ServerRun
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.model import Check, Mark
@@ -33,50 +33,59 @@ CACHED, REST = 1, 2
 
 # No looser than the rows: what one of them would not believe, must not be believed because of where it stands.
 # What may be missing is a branch, not an optional repeat, which copies all the groups matched so far.
-_STAMP = rb"(?:\d{1,9}\.\d\d\.\d\d\d\.\d\d\d (?:[IW] |)|[IW] |)"
-_SAME = _STAMP + rb"slot +[^\s:|]*: id +\1 \| task "
-_RATE = rb" tokens \( *\d+\.\d+ ms per token, +\d+\.\d+ tokens per second\)\n"
+# Nothing that was matched is given back: each repeat ends at a byte that it cannot hold, so that it is possessive.
+_COUNT, _LONG = rb"[0-9]{1,10}+", rb"[0-9]{1,15}+"
+_FLOAT = rb"[0-9]++\.[0-9]++"
+_STAMP = rb"(?>(?:" + CLOCK + rb" )?+(?:[IW] )?+)"
+_SAME = _STAMP + rb"slot ++" + NAME + rb"*+: id ++\1 \| task "
+_RATE = rb" tokens \( *+" + _FLOAT + rb" ms per token, ++" + _FLOAT + rb" tokens per second\)\n"
+_REST = rb"[^\n]*+"
 
 
 def _batches_fused(task: bytes) -> bytes:
     """The first batch and the lines of later ones; three groups."""
+    removed = rb"n_tokens = " + _COUNT + rb", memory_seq_rm \[" + _LONG + rb", end\)"
     further = (
-        rb"(?:(?:cached )?n_tokens = \d{1,10}, memory_seq_rm \[\d{1,15}, end\)"
-        rb"|created context checkpoint \d{1,10} of \d{1,10} \([^\n|]*"
-        rb"|prompt processing [^\n]*|prompt done, [^\n]*)"
-    )
-    first = rb"(cached )?n_tokens = (\d{1,10}), memory_seq_rm \[\d{1,15}, end\)"
-    return first + rb"((?:\n" + _SAME + task + rb" \| " + further + rb")*)(?=\n)"
+        rb"(?:(?:cached )?" + removed
+        + rb"|created context checkpoint " + _COUNT + rb" of " + _COUNT + rb" \([^\n|]*+"
+        + rb"|prompt processing " + _REST + rb"|prompt done, " + _REST + rb")(?=\n)"
+    )  # fmt: skip
+    first = rb"(cached )?n_tokens = (" + _COUNT + rb"), memory_seq_rm \[" + _LONG + rb", end\)"
+    return first + rb"((?:\n" + _SAME + task + rb" \| " + further + rb")*+)(?=\n)"
 
 
 def _end_fused(task: bytes) -> bytes:
     """Timings and release; seven groups."""
-    timing = rb"(?:" + _SAME + task + rb" \| |) *"
+    timing = rb"(?:" + _SAME + task + rb" \| |) *+"
     return (
-        rb"(\n?)prompt eval time = +(\d+\.\d+) ms / +(\d{1,10})" + _RATE
-        + timing + rb"eval time = +(\d+\.\d+) ms / +(\d{1,10})" + _RATE
-        + timing + rb"total time = +\d+\.\d+ ms / +\d{1,10} tokens\n"
-        + rb"(?:" + _SAME + task + rb" \| +graphs reused = [^\n]*\n|)"
-        + _SAME + task + rb" \| stop processing: n_tokens = (\d{1,10}), truncated = ([01])(?=\n)"
+        rb"(\n?)prompt eval time = ++(" + _FLOAT + rb") ms / ++(" + _COUNT + rb")" + _RATE
+        + timing + rb"eval time = ++(" + _FLOAT + rb") ms / ++(" + _COUNT + rb")" + _RATE
+        + timing + rb"total time = ++" + _FLOAT + rb" ms / ++" + _COUNT + rb" tokens\n"
+        + rb"(?:" + _SAME + task + rb" \| ++graphs reused = " + _REST + rb"\n|)"
+        + _SAME + task + rb" \| stop processing: n_tokens = (" + _COUNT + rb"), truncated = ([01])(?=\n)"
     )  # fmt: skip
 
 
 def _tail_fused(task: bytes) -> bytes:
     """What may follow a launch at once: prompt length, batches, end; twelve groups."""
     same = rb"\n" + _SAME + task + rb" \| "
-    prompt = rb"new prompt, n_ctx_slot = (\d{1,10}), n_keep = \d{1,15}, task\.n_tokens = (\d{1,10})(?=\n)"
+    context, length = rb"new prompt, n_ctx_slot = (" + _COUNT + rb")", rb"task\.n_tokens = (" + _COUNT + rb")(?=\n)"
+    prompt = context + rb", n_keep = " + _LONG + rb", " + length
     return b"".join(rb"(?:" + same + part + rb"|)" for part in (prompt, _batches_fused(task), _end_fused(task)))
 
 
 _CHOICE = (
-    rb"selected slot by (?:LCP similarity, (f_)?sim_best = (\d+\.\d+) \(> \d+\.\d+ thold\), f_keep = (\d+\.\d+)"
-    + rb"|LRU, t_last = (-?\d{1,15}))\n"
-    + rb"(?:" + _SAME + rb"-1 \| sampler chain: [^\n]*\n|)"
-    + _SAME + rb"(\d{1,15}) \| processing task, is_child = 0(?=\n)" + _tail_fused(rb"\7")
+    rb"selected slot by (?:LCP similarity, (f_)?sim_best = (" + _FLOAT + rb") \(> " + _FLOAT + rb" thold\), f_keep = ("
+    + _FLOAT + rb")|LRU, t_last = (-?" + _LONG + rb"))\n"
+    + rb"(?:" + _SAME + rb"-1 \| sampler chain: " + _REST + rb"\n|)"
+    + _SAME + rb"(" + _LONG + rb") \| processing task, is_child = 0(?=\n)" + _tail_fused(rb"\7")
 )  # fmt: skip
 _LAUNCH = rb"processing task, is_child = (0)(?=\n)" + _tail_fused(rb"\2")
-_CHECK = rb"hecking checkpoint with \[-?\d{1,15}, -?\d{1,15}\] against -?\d{1,15}\.\.\."
-_CHECKS = rb"(C|c)" + _CHECK + rb"(?:\n" + _SAME + rb"\2 \| [Cc]" + _CHECK + rb")*(?=\n)"
+_POSITION = rb"-?" + _LONG
+_CHECK = (
+    rb"hecking checkpoint with \[" + _POSITION + rb", " + _POSITION + rb"\] against " + _POSITION + rb"\.\.\.(?=\n)"
+)
+_CHECKS = rb"(C|c)" + _CHECK + rb"(?:\n" + _SAME + rb"\2 \| [Cc]" + _CHECK + rb")*+"
 
 PATTERN = rb"(?:" + b"|".join((_CHOICE, _LAUNCH, _batches_fused(rb"\2"), _CHECKS, _end_fused(rb"\2"))) + rb")"
 """Stands behind the slot prefix."""
