@@ -11,6 +11,7 @@ from cachedoctor.engines.answering import Program
 from cachedoctor.engines.catalogue.logger import LoggerCatalogue
 from cachedoctor.engines.catalogue.scanner import ScanPlan
 from cachedoctor.engines.engine_record import Engine, Reader
+from cachedoctor.inputs.envelope.shapes import OWN
 from cachedoctor.knowledge import engines as knowledge
 from cachedoctor.knowledge.late_patterns import late
 
@@ -28,7 +29,7 @@ def _program(program: Program) -> Engine:
 
 
 ENGINES = (*map(_package, knowledge.ENGINES), *map(_program, programs.load()))
-_STRANGE = late(rb"\n(?!\d++\.\d\d\.\d\d\d\.\d\d\d |slot (?!apply_checkp)|srv )[^\n]*")
+_STRANGE = late(rb"\n(?!" + OWN + rb")[^\n]*")
 """A line that does not begin as those of llama-server do, with its uptime, ``slot`` or ``srv``."""
 
 
