@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,7 @@ from cachedoctor.report import contract
 from cachedoctor.report.wire import stored
 
 PACKAGE = Path(cachedoctor.__file__).parent
+DECLARATION = re.compile(r"^ +(\w+):", re.MULTILINE)
 
 
 def respelt(source: str, fields: set[str]) -> dict[str, set[str]]:
@@ -33,8 +35,9 @@ def respelt(source: str, fields: set[str]) -> dict[str, set[str]]:
 
 def test_no_class_but_report_declares_the_fields_of_the_document() -> None:
     fields = set(DECLARED) | {"findings", "not_evaluated", "rules"}
-    classes = [respelt(path.read_text("utf-8"), fields) for path in sorted(PACKAGE.rglob("*.py"))]
-    assert {name for found in classes for name in found} == {"Report"}
+    sources = [path.read_text("utf-8") for path in sorted(PACKAGE.rglob("*.py"))]
+    declaring = [source for source in sources if len(fields & set(DECLARATION.findall(source))) >= 3]
+    assert {name for source in declaring for name in respelt(source, fields)} == {"Report"}
 
 
 def test_a_second_declaration_is_seen() -> None:

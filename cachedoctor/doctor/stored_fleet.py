@@ -127,7 +127,7 @@ class StoredFleet:
         """Yield the sessions of a log, numbered from ``first`` on."""
         for row in self._rows(SESSIONS, name):
             session = msgspec.json.decode(row["json"], type=Session)
-            session.index += first
+            session.learn(index=session.index + first)
             yield session
 
     def _inputs(self) -> list[InputInfo]:

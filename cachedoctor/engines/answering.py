@@ -73,7 +73,8 @@ class AnswerTracker:
             return
         self._version = version
         if self.session is not None and not self._fresh:
-            self.session.version, self.session.build_source = version, "line"
+            self.session.version = version
+            self.session.learn(build_source="line")
 
     def answered(self, line: int, prompt: int | None, cached: int | None, matched: int | None = None) -> None:
         """Take a request, in tokens; what is no number of tokens is unknown.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
@@ -144,51 +145,8 @@ class Twins(msgspec.Struct):
     """Computed of these; were they one prompt, all of them again."""
 
 
-class _Known(Protocol):
-    """What the questions are about."""
-
-    @property
-    def settings(self) -> Mapping[str, Setting]: ...
-    @property
-    def build(self) -> int | None: ...
-    @property
-    def build_min(self) -> int | None: ...
-    @property
-    def build_max(self) -> int | None: ...
-
-
-class _Questions:
-    """What is asked of facts and sessions alike."""
-
-    def setting(self: _Known, name: SettingName) -> Any:
-        """Value of a setting, or None when unknown."""
-        found = self.settings.get(name)
-        return None if found is None else found.value
-
-    def said(self: _Known, name: SettingName) -> Setting | None:
-        """A setting with the line that says so, or None when unknown."""
-        return self.settings.get(name)
-
-    def ram_kept_all(self: _Known) -> bool:
-        """Whether no prompt is known to have left the RAM cache for want of room, or to have been too large for it.
-
-        Both are counted as evictions; a server without that cache has none.
-        """
-        return "ram_evictions" not in self.settings
-
-    def at_least(self: _Known, build: int) -> bool | None:
-        """Whether the server is of ``build`` or newer; None when the log leaves it open."""
-        if self.build is not None:
-            return self.build >= build
-        if self.build_min is not None and self.build_min >= build:
-            return True
-        if self.build_max is not None and self.build_max < build:
-            return False
-        return None
-
-
-class Facts(_Questions, msgspec.Struct, frozen=True):
-    """What is known of one run of a llama-server at a moment. Unknown is None.
+class Facts(msgspec.Struct, frozen=True):
+    """What is known of one run of a server at a moment. Unknown is None.
 
     A request keeps the facts that it ended under: what the log says later replaces them, and changes none.
     """
@@ -202,14 +160,15 @@ class Facts(_Questions, msgspec.Struct, frozen=True):
     """Oldest build that writes all the wordings seen."""
     build_max: Count | None = None
     build_source: str | None = None
-    """"line", "option", "wording", "paste" (the text above an excerpt), or None."""
+    """"line", "option", "wording", "paste" (the text above an excerpt), or None. Of vLLM and SGLang, which have
+    versions: "line", "source", or None."""
     model: str | None = None
     memory: Memory | None = None
     n_slots: Count | None = None
     n_ctx_slot: Count | None = None
     """Context of one slot in tokens."""
     settings: Mapping[str, Setting] = msgspec.field(default_factory=dict)
-    seen: frozenset[str] = frozenset()
+    seen: AbstractSet[str] = frozenset()
     """Ids of the messages that occurred; for the engine alone."""
     shows: frozenset[Shows] = frozenset()
     """What the lines that occurred are able to tell."""
@@ -224,50 +183,49 @@ class Facts(_Questions, msgspec.Struct, frozen=True):
     lenient: bool = False
     """Lines were read that are not as the server printed them: what they prove is no more than likely."""
 
+    def setting(self, name: SettingName) -> Any:
+        """Value of a setting, or None when unknown."""
+        found = self.settings.get(name)
+        return None if found is None else found.value
 
-class Session(_Questions, msgspec.Struct):
+    def said(self, name: SettingName) -> Setting | None:
+        """A setting with the line that says so, or None when unknown."""
+        return self.settings.get(name)
+
+    def ram_kept_all(self) -> bool:
+        """Whether no prompt is known to have left the RAM cache for want of room, or to have been too large for it.
+
+        Both are counted as evictions; a server without that cache has none.
+        """
+        return "ram_evictions" not in self.settings
+
+    def at_least(self, build: int) -> bool | None:
+        """Whether the server is of ``build`` or newer; None when the log leaves it open."""
+        if self.build is not None:
+            return self.build >= build
+        if self.build_min is not None and self.build_min >= build:
+            return True
+        if self.build_max is not None and self.build_max < build:
+            return False
+        return None
+
+
+class Session(Facts, frozen=False):  # type: ignore[misc]  # msgspec allows it, dataclasses do not
     """One run of a server process, as a report lists it: its facts at the end, and sums over its requests."""
 
-    index: Count
-    path: str
-    origin: str | None = None
-    """Router port, compose service, or None."""
+    settings: dict[str, Setting] = msgspec.field(default_factory=dict)
+    seen: set[str] = msgspec.field(default_factory=set)
+    given: list[GivenOption] = msgspec.field(default_factory=list)
     engine: str = "llama.cpp"
-    build: Count | None = None
-    build_min: Count | None = None
-    """Oldest build that writes all the wordings seen."""
-    build_max: Count | None = None
-    build_source: str | None = None
-    """"line", "option", "wording", or None. Of vLLM and SGLang, which have versions: "line", "source", or None."""
     version: str | None = None
     """``0.32.0``, of an engine that has versions."""
     version_min: str | None = None
     """Oldest version that writes what was seen."""
     version_max: str | None = None
-    model: str | None = None
-    memory: Memory | None = None
-    n_slots: Count | None = None
-    n_ctx_slot: Count | None = None
-    """Context of one slot in tokens."""
-    settings: dict[str, Setting] = msgspec.field(default_factory=dict)
-    seen: set[str] = msgspec.field(default_factory=set)
-    """Ids of the messages that occurred; for the engine alone."""
-    shows: frozenset[Shows] = frozenset()
-    """What the lines that occurred are able to tell."""
-    window: int | None = None
-    """Sliding window in tokens as the request lines print it; 0 or 1 for a model without one."""
-    given: list[GivenOption] = msgspec.field(default_factory=list)
-    """Options of the command line, where it was given."""
     cmdline: str | None = None
     """The command line itself, as it was given or stands in a pasted issue; it may hold secrets."""
     launcher: Launcher | None = None
     """What started it, as far as somebody said or the wrappers around its lines tell: advice goes by that."""
-    starts_cold: bool = False
-    """The start of the process is in the log, so that its slots were empty."""
-    several: bool = False
-    """More than one request has begun."""
-    lenient: bool = False
-    """Lines were read that are not as the server printed them: what they prove is no more than likely."""
     first_line: Long = 1
     last_line: Long = 1
     files: Sequence[LogFile] = ()
@@ -303,6 +261,11 @@ class Session(_Questions, msgspec.Struct):
     sent: SentBodies | None = None
     """What the same bodies have in common."""
 
+    def learn(self, **facts: Any) -> None:
+        """Change facts; what they are called in it is read-only else."""
+        for name, value in facts.items():
+            setattr(self, name, value)
+
     def file_of(self, line: int) -> LogFile:
         """Return the file in which one of its lines stands."""
         for file in reversed(self.files):
@@ -320,10 +283,6 @@ class Session(_Questions, msgspec.Struct):
         if self.version_max is not None and release(self.version_max) < wanted:
             return False
         return None
-
-
-Server = Facts | Session
-"""Either of them, for questions that both answer."""
 
 
 @lru_cache(maxsize=64)

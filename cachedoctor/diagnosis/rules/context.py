@@ -7,7 +7,7 @@ from typing import Protocol
 
 from cachedoctor.diagnosis.rules.replaying import Replay, agrees, replay, would_reuse
 from cachedoctor.diagnosis.rules.setup import Setup
-from cachedoctor.model import AnalysisOptions, First, Judged, PromptDiff, Request, Server
+from cachedoctor.model import AnalysisOptions, Facts, First, Judged, PromptDiff, Request
 from cachedoctor.model.terms import DEFAULTS
 
 LONG = 1000
@@ -75,7 +75,7 @@ class RuleContext:
         r = request
         self.request = r
         self.setup = setup
-        self.facts: Server = setup.facts
+        self.facts: Facts = setup.facts
         self.before = before
         self.slot_before = slot_before
         self._remembered = remembered

@@ -20,6 +20,7 @@ from cachedoctor.model import (
     Check,
     Confidence,
     Dropped,
+    Facts,
     First,
     GivenOption,
     Incident,
@@ -33,7 +34,6 @@ from cachedoctor.model import (
     RuledOut,
     SamplePeriod,
     SentBodies,
-    Server,
     Session,
     Setting,
     SettingName,
@@ -47,9 +47,9 @@ from cachedoctor.model.measured import FULL, STATES_FULL
 
 __all__ = [  # of the nouns of the model and the context, those that rules speak of; then the kit's own
     "EARLY", "FULL", "LONG", "MIN_LOST", "PRINTS_CHECKS", "SHORT", "STATES_FULL", "Answer", "BatchPeriod", "Check",
-    "Confidence", "Dropped", "First", "GivenOption", "Mark", "MarkName", "OptionChange", "Remedy", "Request",
+    "Confidence", "Dropped", "Facts", "First", "GivenOption", "Mark", "MarkName", "OptionChange", "Remedy", "Request",
     "RuleContext",
-    "RuledOut", "SamplePeriod", "SentBodies", "Server", "Session", "Setting", "SettingName", "Severity", "Undecided",
+    "RuledOut", "SamplePeriod", "SentBodies", "Session", "Setting", "SettingName", "Severity", "Undecided",
     "as_typed", "left_out",
 ]  # fmt: skip
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Literal
 
 from cachedoctor.knowledge import builds, decision
-from cachedoctor.model import Server
+from cachedoctor.model import Facts
 
 PRINTS_CHECKS = 8352
 """From this build on every checkpoint that is looked at is printed (not yet in b8156)."""
@@ -15,7 +15,7 @@ PRINTS_CHECKS = 8352
 class Setup:
     """Facts of a server, and what follows from them."""
 
-    def __init__(self, facts: Server) -> None:
+    def __init__(self, facts: Facts) -> None:
         self.facts = facts
 
     @cached_property

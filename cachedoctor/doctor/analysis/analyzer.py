@@ -422,7 +422,7 @@ class Analyzer:
         ``line``: number of the part's first line, when it is not the first of its file.
         """
         for session in part.sessions:
-            session.index += len(self._sessions)
+            session.learn(index=session.index + len(self._sessions))
         if line > 1:
             self._sessions[-1].last_line, part.sessions[0].first_line = line - 1, line
             add_input(self._inputs[-1], part.inputs[0])

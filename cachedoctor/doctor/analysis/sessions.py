@@ -19,11 +19,11 @@ _KEPT = 64
 
 def add_cmdline_facts(session: Session, given: list[GivenOption]) -> None:
     """Take the options of the command line as facts without a line; lines of the log replace them."""
-    session.given = given
+    session.learn(given=given)
     for name, value in cmdline.settings(given).items():
         session.settings[name] = Setting(value, None)
         if name == "n_slots" and isinstance(value, int):
-            session.n_slots = value
+            session.learn(n_slots=value)
 
 
 class PeakConversations:
@@ -91,7 +91,7 @@ class Sessions:
         if issue is not None:
             session.cmdline = None if self._given else issue.cmdline
             if issue.build is not None:
-                session.build, session.build_source = issue.build, "paste"
+                session.learn(build=issue.build, build_source="paste")
         return session
 
     def reported(self) -> list[Session]:

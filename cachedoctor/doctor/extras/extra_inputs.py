@@ -217,7 +217,8 @@ def _last_lives(sessions: list[Session]) -> list[Session]:
 
 def _own(session: Session, engine: str, model: str | None) -> Session:
     """A server of which there is no log."""
-    session.engine, session.model = engine, model
+    session.engine = engine
+    session.learn(model=model)
     return session
 
 

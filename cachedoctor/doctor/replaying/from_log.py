@@ -12,7 +12,7 @@ from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
 from cachedoctor.diagnosis.replay.traffic import Happened, TimedRequest, Traffic
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.knowledge.decision import N_UBATCH
-from cachedoctor.model import Request, Server, Session
+from cachedoctor.model import Facts, Request, Session
 from cachedoctor.model.terms import SettingName
 
 _MIB = 1 << 20
@@ -37,7 +37,7 @@ class ReplaySettings(NamedTuple):
     and of ``memory`` attention."""
 
 
-def recorded(facts: Server, requests: Sequence[Request] = ()) -> ReplaySettings:
+def recorded(facts: Facts, requests: Sequence[Request] = ()) -> ReplaySettings:
     """Give the settings of a run, and which of them are assumed; with a session and its requests, sizes as well."""
     said: dict[str, Any] = {name: facts.setting(name) for name in _SAID if facts.setting(name) is not None}
     if facts.setting("cache_ram_mib") is None and facts.setting("ram_evictions") is None and _ram_off(facts):
@@ -87,7 +87,7 @@ class _Sizes(NamedTuple):
     checkpoint: float = 0.0
 
 
-def _sizes(facts: Server, requests: Sequence[Request], memory: Memory | None) -> _Sizes:
+def _sizes(facts: Facts, requests: Sequence[Request], memory: Memory | None) -> _Sizes:
     """What the largest saved state and the largest checkpoint say; zeros where no size is printed.
 
     The part of a state with recurrent memory that has no length is what a checkpoint holds.
@@ -116,12 +116,12 @@ def _no_checkpoints(requests: Sequence[Request]) -> bool:
     return "rewinding" in requests[-1].facts.shows and bool(long) and all(made == 0 for made in long)
 
 
-def _ram_off(facts: Server) -> bool:
+def _ram_off(facts: Facts) -> bool:
     """Lines about the RAM cache would have been printed, and were not."""
     return "accounting" in facts.shows and "ram_cache" not in facts.shows and facts.several
 
 
-def _context(facts: Server) -> int:
+def _context(facts: Facts) -> int:
     whole: int | None = facts.setting("n_ctx")
     if whole is not None:
         return whole

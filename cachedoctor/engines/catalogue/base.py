@@ -155,13 +155,6 @@ def stamp_of(block: bytes, start: int = 0) -> bytes:
     return word if word[:1].isdigit() else b""
 
 
-def uptime_seconds(stamp: bytes) -> int:
-    """Whole seconds since the start of the server from ``M.SS.mmm.uuu`` (minutes are unbounded)."""
-    minutes, _, rest = stamp.partition(b".")
-    seconds = rest[:2]
-    return int(minutes) * 60 + int(seconds) if minutes.isdigit() and seconds.isdigit() else 0
-
-
 CLOCK = rb"[0-9]{1,9}+\.[0-9][0-9]\.[0-9][0-9][0-9]\.[0-9][0-9][0-9]"
 """Uptime at the start of a line: ``M.SS.mmm.uuu``."""
 NAME = rb"[^ \t-\r:|]"

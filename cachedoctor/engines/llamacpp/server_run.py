@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from cachedoctor.engines.catalogue.base import Message, uptime_seconds
+from cachedoctor.engines.catalogue.base import Message
 from cachedoctor.engines.catalogue.scanner import Scanner
 from cachedoctor.engines.llamacpp.client_lines import Clients
 from cachedoctor.engines.llamacpp.settle import ConversationMemory, Effects, settle
@@ -97,11 +97,8 @@ class ServerRun:
     def learn(self, **changes: Any) -> None:
         """Replace facts; requests that have ended keep theirs."""
         self.facts = msgspec.structs.replace(self.facts, **changes)
-        for name, value in changes.items():
-            if name == "settings":
-                self.session.settings.update(value)
-            else:
-                setattr(self.session, name, value)
+        self.session.settings.update(changes.pop("settings", {}))
+        self.session.learn(**changes)
         self._clears_idle = None
 
     def first_sight(self, row: Message, *, whole: bool = True) -> None:
@@ -219,7 +216,7 @@ class ServerRun:
         before = self._stamp
         if not now or not before or (len(now) == len(before) and now >= before):
             return False
-        return uptime_seconds(now) < uptime_seconds(before) - 1
+        return _uptime_s(now) < _uptime_s(before) - 1
 
     # ---- slots
 
@@ -552,3 +549,10 @@ class ServerRun:
         for slot in self.slots.values():
             if slot.open is not None:
                 self.close(slot, lost=lost and not slot.released)
+
+
+def _uptime_s(stamp: bytes) -> int:
+    """Whole seconds since the start of the server from ``M.SS.mmm.uuu`` (minutes are unbounded)."""
+    minutes, _, rest = stamp.partition(b".")
+    seconds = rest[:2]
+    return int(minutes) * 60 + int(seconds) if minutes.isdigit() and seconds.isdigit() else 0

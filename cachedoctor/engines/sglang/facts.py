@@ -262,7 +262,7 @@ def _server_args(session: Session, event: Event) -> VersionRange:
     whole = printed.pop(")", None) is not None
     model = literals.value(printed.get("model_path", ""))
     if isinstance(model, str):
-        session.model = model
+        session.learn(model=model)
     for name, ours in _AS_PRINTED.items():
         value = literals.value(printed.get(name, "None"))
         if _fits(ours, value):

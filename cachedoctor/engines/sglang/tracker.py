@@ -93,7 +93,7 @@ class Tracker:
         self.session = session = self._new_session(self._path, self._origin)
         session.engine = "sglang"
         session.first_line = session.last_line = event.line
-        session.starts_cold = start
+        session.learn(starts_cold=start)
         self._started = _mark(event) if start else None
         return session
 

@@ -48,7 +48,7 @@ def narrow(session: Session, number: int | None, file: str | None) -> None:
     found = by_line(number) if number is not None and file is not None and file.endswith("loggers.py") else None
     if session.version is None and session.version_min is None and found is not None:
         session.version_min, session.version_max = found
-        session.build_source = "source"
+        session.learn(build_source="source")
 
 
 _QUOTED = late(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
@@ -204,17 +204,17 @@ def _version(session: Session, version: str) -> None:
     plain = version.removeprefix("v").partition("+")[0]
     if release(plain) and not plain.startswith("0.1.dev"):
         session.version = plain
-        session.build_source = "line"
+        session.learn(build_source="line")
 
 
 def _named(session: Session, event: Event) -> None:
     _version(session, event.fields["version"])
     if "model" in event.fields:
-        session.model = event.fields["model"]
+        session.learn(model=event.fields["model"])
 
 
 def _model(session: Session, event: Event) -> None:
-    session.model = event.fields["model"]
+    session.learn(model=event.fields["model"])
 
 
 def _args(session: Session, event: Event) -> None:
@@ -227,7 +227,7 @@ def _args(session: Session, event: Event) -> None:
 def _resolved(session: Session, event: Event) -> None:
     found = resolved(event.fields["config"])
     _version(session, event.fields["version"])
-    session.model = session.model or found.model
+    session.learn(model=session.model or found.model)
     if found.prefix_caching is not None:
         put(session, event, "prefix_caching", found.prefix_caching, f"enable_prefix_caching={found.prefix_caching}")
     for name, value, part in (
@@ -248,14 +248,14 @@ def _architecture(session: Session, event: Event) -> None:
     name = event.fields["architecture"]
     put(session, event, "architecture", name)
     if is_hybrid(name):
-        session.memory = "hybrid"
+        session.learn(memory="hybrid")
 
 
 def _value(name: str, field: str, *, hybrid: bool = False) -> Callable[[Session, Event], None]:
     def reader(session: Session, event: Event) -> None:
         put(session, event, name, event.fields[field])
         if hybrid:
-            session.memory = "hybrid"
+            session.learn(memory="hybrid")
 
     return reader
 
@@ -271,7 +271,7 @@ def _fact(name: str, value: Any = True, *, hybrid: bool = False) -> Callable[[Se
     def reader(session: Session, event: Event) -> None:
         put(session, event, name, value)
         if hybrid:
-            session.memory = "hybrid"
+            session.learn(memory="hybrid")
 
     return reader
 
@@ -283,7 +283,7 @@ def _disabled(session: Session, event: Event) -> None:
 
 def _mode(session: Session, event: Event) -> None:
     put(session, event, "mamba_mode", event.fields["mode"])
-    session.memory = "hybrid"
+    session.learn(memory="hybrid")
 
 
 def _speculating(session: Session, event: Event) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cachedoctor.diagnosis.rules import advice, kit
 
 
-def _shows_forcing(facts: kit.Server) -> bool:
+def _shows_forcing(facts: kit.Facts) -> bool:
     """Whether a forced re-processing would be in this log: default level before b9873, trace after."""
     return "forcing" in facts.shows
 

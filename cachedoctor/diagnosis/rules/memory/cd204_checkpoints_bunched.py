@@ -30,7 +30,7 @@ def bunch(s: kit.RuleContext) -> tuple[int, int, int] | None:
     return len(ends), lowest, widest
 
 
-def made_near_the_end(facts: kit.Server) -> bool:
+def made_near_the_end(facts: kit.Facts) -> bool:
     """The build makes checkpoints only near the end of a prompt.
 
     b6751 to b8351 at its end, b9538 to b10067 there and at the last user message (b9873 also at others that lie 8,192

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.diagnosis.rules.kit import MIN_LOST, RuleContext, n
 from cachedoctor.knowledge.decision import EVERY
-from cachedoctor.model import Dropped, RuledOut, Server
+from cachedoctor.model import Dropped, Facts, RuledOut
 
 CLEARED = ("CD109", "CD111", "CD213")
 """Codes of the causes that say why nothing was reused, whatever checkpoints there were: the server had no wish to, or
@@ -46,7 +46,7 @@ def too_dense(s: RuleContext, lost: Dropped) -> bool:
     return lost.crowded and short and thins_always
 
 
-def min_step(facts: Server) -> int:
+def min_step(facts: Facts) -> int:
     """Least distance of two checkpoints in tokens: as printed, or the default from b9873 on."""
     step = facts.setting("checkpoint_min_step")
     return EVERY if step is None else int(step)
