@@ -267,7 +267,7 @@ class _Length(msgspec.Struct, gc=False):
     twins: Twins | None = None
 
 
-class SameLengths(msgspec.Struct):
+class SameLengths(msgspec.Struct, gc=False):
     """What one life of a server computed at once, by length of the prompts."""
 
     recent: dict[int, _LastOfLength] = msgspec.field(default_factory=dict)

@@ -52,7 +52,7 @@ class RowSums(msgspec.Struct, gc=False):
     requests: int = 0
 
 
-class Sum(msgspec.Struct):
+class Sum(msgspec.Struct, gc=False):
     """The account of some requests."""
 
     requests: int = 0
@@ -100,7 +100,7 @@ class Worst(msgspec.Struct):
     mark: Mark
 
 
-class Unexplained(msgspec.Struct):
+class Unexplained(msgspec.Struct, gc=False):
     """Tokens of one life of a server that a report must not pass over, though no rule speaks of them."""
 
     lost: int = 0
@@ -175,7 +175,7 @@ def _displaced(r: Request) -> bool:
     return r.outcome == "reused" and r.held_thread not in (None, r.thread)
 
 
-class RunAccounts(msgspec.Struct):
+class RunAccounts(msgspec.Struct, gc=False):
     """The accounts of one life of a server. Every request stands in one of them, and with its client besides."""
 
     rest: Sum = msgspec.field(default_factory=Sum)
@@ -206,7 +206,7 @@ class RunAccounts(msgspec.Struct):
             self.worst = msgspec.structs.replace(more.worst, request=more.worst.request + requests)
 
 
-class Ledger(msgspec.Struct):
+class Ledger(msgspec.Struct, gc=False):
     """Takes every request when it is judged, and takes back those that are judged anew."""
 
     servers: dict[int, RunAccounts] = msgspec.field(default_factory=dict)

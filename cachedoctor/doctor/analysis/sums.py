@@ -14,7 +14,7 @@ _JUDGED = frozenset({"cold", "reused", "partial", "reprocessed", "failed"})
 _LOST = frozenset({"partial", "reprocessed"})
 
 
-class Sums(msgspec.Struct):
+class Sums(msgspec.Struct, gc=False):
     """Tokens and nanoseconds of the requests with known accounting; children of ``n > 1`` requests are left out."""
 
     requests: int = 0
@@ -103,7 +103,7 @@ _SUMMED: dict[str, str] = {"reused": "reused", "new": "new", "rounding": "new", 
 """Rows of the account that are no loss; the tokens of all others were computed again."""
 
 
-class Slowest(msgspec.Struct):
+class Slowest(msgspec.Struct, gc=False):
     """The slowest requests so far, by their number."""
 
     kept: dict[int, SlowTurn] = msgspec.field(default_factory=dict)
@@ -162,7 +162,7 @@ SLOTS = 8
 """Slots with cells of their own; those with higher numbers, however many, share one more row."""
 
 
-class SlotSeries(msgspec.Struct):
+class SlotSeries(msgspec.Struct, gc=False):
     """The requests of one slot, in the order in which they finished."""
 
     requests: int = 0
@@ -190,7 +190,7 @@ class SlotSeries(msgspec.Struct):
         self.cached.append(cached)
 
 
-class RunSlots(msgspec.Struct):
+class RunSlots(msgspec.Struct, gc=False):
     """The slots of one life of a server process."""
 
     session: int
@@ -203,7 +203,7 @@ class RunSlots(msgspec.Struct):
         return (self.requests, -self.session) > (other.requests, -other.session)
 
 
-class Reuse(msgspec.Struct):
+class Reuse(msgspec.Struct, gc=False):
     """Counts the requests of every life of a server that goes on, and keeps the busiest of those that are over."""
 
     best: RunSlots | None = None

@@ -16,7 +16,7 @@ SPREAD = 0.25
 """Standard deviation of the depths, as a share of their mean, below which no slope can be told."""
 
 
-class PromptSpeed(msgspec.Struct):
+class PromptSpeed(msgspec.Struct, gc=False):
     """Weighted regression of milliseconds per token on depth (middle of the computed span, tokens), weight: tokens."""
 
     count: int = 0
@@ -75,7 +75,7 @@ _FINAL = 64
 """Requests after which nothing is said anew of one; of a slot's older ones only the last is remembered."""
 
 
-class FindingHistory(msgspec.Struct):
+class FindingHistory(msgspec.Struct, gc=False):
     """The last requests of each thread and slot, and how fast prompts are computed."""
 
     threads: dict[int, deque[Judged]] = msgspec.field(default_factory=dict)

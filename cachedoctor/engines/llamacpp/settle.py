@@ -40,7 +40,7 @@ _MAX_CLEARED = 64
 """Conversations remembered whose slot was cleared or erased, or whose state was refused; as many as threads."""
 
 
-class ConversationMemory(msgspec.Struct):
+class ConversationMemory(msgspec.Struct, gc=False):
     """What earlier requests of one run of the server left behind."""
 
     conversations: Conversations = msgspec.field(default_factory=Conversations)
