@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from conftest import ROOT
 
+from cachedoctor.report.base import FORMATS
+
 CODE = ROOT / "cachedoctor"
 BUDGETS = ROOT / "tests" / "budgets.toml"
 GROWTH = 1.02
@@ -16,8 +18,11 @@ GROWTH = 1.02
 IMPORT = re.compile(r"^ *from (cachedoctor[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 SMALL = 60
 """Lines under which a module with one importer belongs into that."""
-LOOKED_FOR = ("cli/", "diagnosis/rules/", "engines/programs/", "inputs/captures/", "report/wire/", "report/forms/")
-"""Folders whose files are found by their names: commands, rules, programs, recordings, formats."""
+LOOKED_FOR = (
+    "cli/", "diagnosis/rules/", "engines/programs/", "inputs/captures/", "report/wire/", "report/forms/",
+    *(f"report/{format.module.replace('.', '/')}.py" for format in FORMATS.values()),
+)  # fmt: skip
+"""What is found by its name, whoever imports it: commands, rules, programs, recordings, formats."""
 
 
 class Size(NamedTuple):

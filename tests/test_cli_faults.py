@@ -94,11 +94,11 @@ def test_a_signal_that_is_ignored_stays_ignored(log: Path) -> None:
     """``nohup cachedoctor analyze --follow`` goes on without its terminal."""
     ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731
     with started("analyze", "--follow", log, preexec_fn=ignore) as process:
-        read_until(process, b"explain CD101, ")
+        read_until(process, b"explain CD101\n")
         process.send_signal(signal.SIGHUP)
         with log.open("a") as file:
             file.write(THIRD)
-        read_until(process, b"explain CD102, ")
+        read_until(process, b"explain CD102\n")
         process.terminate()
         process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
@@ -230,7 +230,7 @@ def test_a_named_pipe_is_live(tmp_path: Path) -> None:
     with started("analyze", fifo) as process:
         with fifo.open("wb", buffering=0) as pipe:
             pipe.write(LOG)
-            read_until(process, b"explain CD101, ")
+            read_until(process, b"explain CD101\n")
             assert process.poll() is None
         out, error = process.communicate(timeout=PATIENCE)
     assert (process.returncode, error) == (0, b"")

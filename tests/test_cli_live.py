@@ -75,10 +75,10 @@ def test_a_finding_is_printed_while_the_log_is_open_and_ctrl_c_gives_the_report(
     with started("-") as process:
         feed(process, FIRST)
         write(process, SECOND)
-        read_until(process, b"explain CD101, ")
+        read_until(process, b"explain CD101\n")
         assert process.poll() is None
         write(process, THIRD)
-        read_until(process, b"explain CD102, ")
+        read_until(process, b"explain CD102\n")
         process.send_signal(signal.SIGINT)
         out, error = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
@@ -98,7 +98,7 @@ def test_a_steady_stream_is_live_as_well() -> None:
         while not select.select([process.stdout], [], [], 0.02)[0]:
             assert time.monotonic() < end
             write(process, IDLE)
-        read_until(process, b"explain CD101, ")
+        read_until(process, b"explain CD101\n")
         process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
 
@@ -131,10 +131,10 @@ def test_a_finding_waits_for_silence_or_a_twentieth_of_a_second(monkeypatch: pyt
 def test_follow_a_growing_file_until_sigterm(log: Path) -> None:
     """``--follow`` reads on; SIGTERM is the same as Ctrl-C."""
     with started("--follow", log, stdin=subprocess.DEVNULL) as process:
-        read_until(process, b"explain CD101, ")
+        read_until(process, b"explain CD101\n")
         with log.open("a") as file:
             file.write(THIRD)
-        read_until(process, b"explain CD102, ")
+        read_until(process, b"explain CD102\n")
         process.terminate()
         out, error = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130

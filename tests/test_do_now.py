@@ -112,15 +112,14 @@ def test_rows_of_a_file_are_rows_in_what_the_page_copies() -> None:
 
 
 def test_lines_that_are_no_message_are_counted() -> None:
-    """A log of known messages alone has no such row."""
+    """Only where they are more than those that are known."""
     shown = text_of(lm_studio("healthy-hybrid-b9294"))
     (read,) = (row for row in shown if row.startswith("read "))
     lines, known, others = (int(number) for number in re.findall(r"\d+", read))
     assert (lines, known + others) == (186, 186)
     assert others > 93, "every record begins with a row of its own"
     assert read.endswith("others such as dates on rows of their own")
-    (read,) = (row for row in rows("cases/healthy-hybrid-b9294/server.log") if row.startswith("read "))
-    assert read == "read      93 lines: 70 known, 23 others such as start-up and samplers"
+    assert not any(row.startswith("read ") for row in rows("cases/healthy-hybrid-b9294/server.log"))
     whole = report_of((FIXTURES / "excerpts/healthy-append-b11549.log").read_bytes())
     assert not any(row.startswith("read ") for row in text_of(whole))
 

@@ -14,9 +14,9 @@ from cachedoctor.engines.detect import ENGINES
 from cachedoctor.knowledge import engines as knowledge
 
 CODE = ROOT / "cachedoctor"
-OWN = re.compile(r"engines/(?:vllm|sglang|llamacpp|programs)/|diagnosis/rules/|knowledge/engines\.py$")
-NAMES = re.compile(r"vllm|sglang|llamacpp", re.IGNORECASE)
-IMPORTED = re.compile(r"vllm|sglang", re.IGNORECASE)
+OWN = re.compile(rf"engines/(?:{knowledge.PATTERN}|llamacpp|programs)/|diagnosis/rules/|knowledge/engines\.py$")
+NAMES = re.compile(rf"{knowledge.PATTERN}|llamacpp", re.IGNORECASE)
+IMPORTED = re.compile(knowledge.PATTERN, re.IGNORECASE)
 """llama-server has requests, which the whole program is about: its package may be imported."""
 
 NAMING = {

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
-import pytest
 from conftest import ROOT
+from scripts_here import checked
 
 EXAMPLES = ROOT / "docs" / "examples"
 
 
-@pytest.mark.sweep
 def test_the_examples_are_up_to_date() -> None:
-    script = [sys.executable, str(ROOT / "scripts" / "make-examples"), "--check"]
-    done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=120)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert checked("make-examples") == (0, "")
 
 
 def test_the_examples_are_small() -> None:

@@ -112,7 +112,7 @@ def test_a_claim_is_a_sentence_with_its_share() -> None:
     )
     assert FindingView(found, totals).headline(80).endswith(": 74 % computed again")
     assert FindingView(found).headline(200).endswith(": 5,912 tokens were computed again")
-    assert FindingView(found, totals).cost == "5,912 of 8,001 prompt tokens, about 1.3 s of 1.5 s, in 3 of 4 requests"
+    assert FindingView(found, totals).cost == "about 1.3 s of 1.5 s (5,912 of 8,001 prompt tokens), in 3 of 4 requests"
     odd = finding(claim="--x has no effect: 1,374 tokens recomputed; and more", count=1)
     assert FindingView(odd).claim == ("--x has no effect", "more")
     long = finding(claim="it is " + "long " * 40)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from command import run
-from conftest import content_of, given_of, json_of, prompts_of
+from conftest import ROOT, content_of, given_of, json_of, prompts_of
 from reports import FINDINGS, ODD, TEXTS, case_named, poisoned, report_of_case, written
 from test_hostile_text import PAYLOADS, harmless
 
@@ -16,6 +17,14 @@ from cachedoctor.report.base import FORMATS, Appearance
 from cachedoctor.report.wire.stored import read
 
 every_format = pytest.mark.parametrize("name", FORMATS)
+USAGE = ROOT / "docs" / "usage"
+
+
+@every_format
+def test_it_is_on_the_page_of_formats_and_an_argument_of_the_command(name: str) -> None:
+    assert f"`{name}`" in (USAGE / "formats.md").read_text("utf-8")
+    (row,) = (row for row in (USAGE / "analyze.md").read_text("utf-8").split("\n") if row.startswith("| `-f`, "))
+    assert name in re.findall(r"\w+", row.split(" | ")[0])
 
 
 @pytest.mark.spread(9)

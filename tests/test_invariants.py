@@ -300,3 +300,27 @@ def test_a_report_writes_to_no_session() -> None:
     report = analyzer.snapshot()
     assert report.sessions[0].twins
     assert repr(session) == before
+
+
+def summary_sentences(docstring: str) -> int:
+    """Sentences of the first paragraph; what stands in code quotes counts as a word."""
+    first = re.sub(r"``.*?``", "x", docstring.partition("\n\n")[0], flags=re.DOTALL)
+    return len(re.findall(r"[.!?](?:\s+[A-Z]|$)", first))
+
+
+def test_sentences_of_a_summary_are_counted() -> None:
+    assert summary_sentences("Return the value, or None.\n\nA second paragraph. It goes on.") == 1
+    assert summary_sentences("Return the value. None of anything else.") == 2
+    assert summary_sentences("Read ``a. B`` as one word.") == 1
+
+
+def test_a_public_function_is_described_in_one_sentence() -> None:
+    """What else there is to say follows in paragraphs of its own: an example, units, errors."""
+    found = [
+        f"{relative(path)} {node.name}"
+        for path, tree in trees(CODE).items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_")
+        if summary_sentences(ast.get_docstring(node) or ".") > 1
+    ]
+    assert found == []

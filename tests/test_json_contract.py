@@ -102,7 +102,7 @@ def report_of(path: str) -> dict[str, Any]:
 
 
 def check_keys(kind: str, value: dict[str, Any]) -> None:
-    assert list(value) == KEYS[kind].split(), kind
+    assert list(value) == KEYS[kind].split(), f"{kind}: no key goes or moves, a new one stands in KEYS as well"
 
 
 def check_contract(report: dict[str, Any]) -> None:

@@ -65,6 +65,20 @@ def test_every_key_that_is_written_stands_in_the_schema(path: Path) -> None:
     assert not validator.is_valid(written | {"totals": written["totals"] | {"unknown_key": 1}})
 
 
+def test_what_an_older_release_did_not_write_is_not_required() -> None:
+    """Whatever its struct: the words of the field say it."""
+    later = re.compile(r": may be missing|lack this key")
+    for path in SCHEMAS:
+        schema = json.loads(path.read_text("utf-8"))
+        for name, found in [("", schema), *schema["$defs"].items()]:
+            said = {
+                field
+                for field, kind in found.get("properties", {}).items()
+                if later.search(kind.get("description", ""))
+            }
+            assert said & set(found.get("required", ())) == set(), (path.name, name)
+
+
 def test_what_the_contract_says_is_narrower_than_what_is_read() -> None:
     """A number that is too small does not make a report unreadable."""
     schema = json.loads((ROOT / "docs/schemas/report-v1.schema.json").read_text("utf-8"))["$defs"]["SlotReuse"]

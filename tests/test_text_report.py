@@ -11,6 +11,8 @@ from rich.cells import cell_len
 from rich.style import Style
 
 from cachedoctor.model import (
+    Account,
+    AccountEntry,
     Cost,
     Evidence,
     Finding,
@@ -84,7 +86,7 @@ The prompt differs from the one before it after 58 tokens: 74 % computed again
 fix    llama-server -m /models/a-model-with-a-long-name.gguf --cache-ram 8192 \\
            --ctx-checkpoints 32 --swa-full -np 4
        Keep prompts in RAM.
-cost   5,912 of 8,001 prompt tokens, about 1.3 s of 1.5 s, in 3 of 4 requests
+cost   about 1.3 s of 1.5 s (5,912 of 8,001 prompt tokens), in 3 of 4 requests
 proof  server.log:274
         62  ... selected slot by LRU  - low similarity
        274  ... n_past = 58, slot.prompt.tokens.size() ... = 0, pos_min = 2039
@@ -92,13 +94,11 @@ proof  server.log:274
 why    The slot held 2,040 tokens, and the new prompt of 2,104 shares only its
        first tokens with them.
 ruled out  swa-threshold-misfire
-rule   warning[CD108] prefix-diverges-early, sure: cachedoctor explain CD108, or
-       -v
+rule   warning[CD108] prefix-diverges-early, high confidence
+       cachedoctor explain CD108
 
 server    llama.cpp b8672 · hybrid memory · 1 slot x 16,384 tokens · hybrid.gguf
 traffic   4 requests, 8,001 prompt tokens, 26.1 % reused, 1.5 s of prompt time
-read      302 lines: 193 known, 109 others such as start-up and samplers
-not looked at: 2 rules (the log shows no text); how: cachedoctor explain blind
 1 cause. Do now:
   llama-server -m /models/a-model-with-a-long-name.gguf --cache-ram 8192 \\
       --ctx-checkpoints 32 --swa-full -np 4
@@ -190,6 +190,31 @@ def eight() -> Report:
         cost = Cost(6000 - 700 * n, 1200.0 - 100 * n)
         found.append(finding(code=f"CD10{n}", name=f"cause-{n}", severity=severity, claim=claim, cost=cost))
     return report(findings=found)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "is_shown"),
+    [
+        ({"new": 2000, "client": 6000}, False),  # the row of the cost says it
+        ({"new": 2000, "client": 5800, "server": 200}, False),
+        ({"new": 2000, "client": 4000, "server": 2000}, True),
+        ({"new": 2000, "undecided": 6000}, True),
+        ({"new": 8000}, False),
+    ],
+)
+def test_the_account_is_shown_where_it_says_more_than_the_cost(tokens: dict[str, int], is_shown: bool) -> None:
+    entries = [AccountEntry(row, None, n, 1) for row, n in tokens.items()]  # type: ignore[arg-type]
+    accounts = [Account("log", None, None, None, 4, 0, 8000, entries)]
+    assert ("\naccount " in text(report(accounts=accounts))) is is_shown
+    assert "\naccount " in text(report(accounts=accounts), verbose=True)
+
+
+def test_what_was_not_checked_is_shown_where_it_may_change_the_answer() -> None:
+    assert "not checked" not in text(report())
+    for confidence in ("medium", "low"):
+        shown = text(report(findings=[finding(confidence=confidence)]))
+        assert "\nnot checked: 2 rules (the log shows no text); see cachedoctor explain blind\n" in shown
+    assert "\nnot checked: 2 rules" in text(report(findings=[]))
 
 
 def test_of_many_findings_there_is_a_list_and_a_few_blocks() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, get_args
 
 import typer
 
@@ -106,7 +106,7 @@ def analyze(
         Literal[FormatName, TableFormat],
         option(
             "--format -f",
-            "text, concise, html, json, jsonl, sarif, markdown, github; tables: csv, parquet, ndjson, mooncake.  "
+            f"{', '.join(get_args(FormatName))}; tables: {', '.join(get_args(TableFormat))}.  "
             "[default: by FILE, else text]",
             "NAME",
             show_default=False,

@@ -34,7 +34,9 @@ def fix(
     ] = None,
     format: Annotated[Literal["text", "json"], option("--format -f", "Format of the fix.", None, OUTPUT)] = "text",
 ) -> None:
-    """Print what to change, in the form of what starts the server; with --file as a patch. Nothing is changed.
+    """Print what to change, in the form of what starts the server; with --file as a patch.
+
+    Nothing is changed.
 
     All findings of a server are merged into one set of options; what a client can change without a restart of the
     server comes first. Exit status: 0 printed, also where there is nothing to change; 2 wrong usage, an unreadable

@@ -116,7 +116,10 @@ class Interrupts:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Hold a step, and the steps within, together: a signal waits for its end. A second one does not wait."""
+        """Hold a step, and the steps within, together: a signal waits for its end.
+
+        A second one does not wait.
+        """
         if self._held:
             yield
             return

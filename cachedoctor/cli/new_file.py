@@ -35,7 +35,10 @@ class NewFile:
             raise
 
     def publish(self) -> None:
-        """Put the file at its place, as a whole. Raises ``OSError``."""
+        """Put the file at its place, as a whole.
+
+        Raises ``OSError``.
+        """
         self.stream.flush()
         if self._name is None:
             if self._linked(self._target):
@@ -54,7 +57,10 @@ class NewFile:
                 os.close(held)
 
     def close(self) -> None:
-        """Close it; what was not published is gone. Raises ``OSError`` when something could not be written."""
+        """Close it; what was not published is gone.
+
+        Raises ``OSError`` when something could not be written.
+        """
         try:
             self.stream.close()
         finally:

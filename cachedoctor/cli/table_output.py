@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast, get_args
 
 import typer
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TableFormat = Literal["csv", "parquet", "ndjson", "mooncake"]
 TableName = Literal["requests", "samples", "batches", "events"]
-_FORMATS: tuple[TableFormat, ...] = ("csv", "parquet", "ndjson", "mooncake")
+_FORMATS: tuple[TableFormat, ...] = get_args(TableFormat)
 _ENDINGS = _FORMATS[:3]
 _OPTIONS = {
     "logs", "format", "output", "table", "build", "max_unpacked", "quiet", "select", "ignore", "config", "no_config",

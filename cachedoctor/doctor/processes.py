@@ -49,7 +49,10 @@ class Workers(Generic[Task, Result]):
         self._busy: dict[Connection, tuple[_Worker, Task]] = {}
 
     def submit(self, task: Task) -> None:
-        """Give a task to a process. One may have been killed while it had none."""
+        """Give a task to a process.
+
+        One may have been killed while it had none.
+        """
         while self._idle:
             if self._given(self._idle.pop(), task):
                 return

@@ -47,7 +47,10 @@ def is_fleet(path: str) -> bool:
 
 
 def head_of(folder: str) -> Head:
-    """Read what stands in ``fleet.json``. Raises ``CacheDoctorError`` when this version cannot read the folder."""
+    """Read what stands in ``fleet.json``.
+
+    Raises ``CacheDoctorError`` when this version cannot read the folder.
+    """
     path = os.path.join(folder, MARK)
     try:
         with open(path, "rb") as file:

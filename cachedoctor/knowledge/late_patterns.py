@@ -27,5 +27,8 @@ class LatePattern:
 
 
 def late(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Return ``re.compile(pattern, flags)``, compiled on first use. Functions of ``re`` do not take it."""
+    """Return ``re.compile(pattern, flags)``, compiled on first use.
+
+    Functions of ``re`` do not take it.
+    """
     return cast("re.Pattern[AnyStr]", LatePattern(pattern, flags))

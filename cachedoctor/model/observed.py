@@ -320,9 +320,9 @@ class Observed(msgspec.Struct, gc=False):
         self.shifted = True
         self.marks["shift"] = mark
 
-    def record_misplaced_batch(self, mark: Mark) -> None:
-        """The memory does not end where one of its batches begins."""
-        self.marks["positions"] = mark
+    def record_mark(self, name: MarkName, mark: Mark) -> None:
+        """A line that is evidence by itself: nothing else of it is kept."""
+        self.marks[name] = mark
 
     def record_positions(self, *, stored: int | None = None, batch: int | None = None) -> None:
         """Where the memory ended, or where the batch began."""

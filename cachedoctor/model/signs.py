@@ -1,6 +1,7 @@
 """The signs of a request: names of the lines kept as evidence, and what of them makes a rule worth asking.
 
-A new sign is its name in ``MarkName`` and a row of ``SIGNS``; an engine sets the mark, and a rule names it in ``on``.
+A new sign is its name in ``MarkName`` and a row of ``SIGNS``; an engine sets the mark where it reads the line
+(``Observed.record_mark``), and a rule names it in ``on``.
 """
 
 from __future__ import annotations

@@ -46,7 +46,10 @@ class DecodedText:
 
 
 def decoded(text: str) -> DecodedText | None:
-    """Return what ``text`` means where that is another text, else None. Takes time linear in its length."""
+    """Return what ``text`` means where that is another text, else None.
+
+    Takes time linear in its length.
+    """
     if text.isascii() and not ("\\" in text or "%" in text or "&" in text):
         return None
     parts: list[str] = []

@@ -20,7 +20,6 @@ from cachedoctor.report.words.do_now import DoNow, Last
 from cachedoctor.report.words.numbers import capital, count, duration, number, spent_tokens
 from cachedoctor.report.words.remarks import severities
 
-_SURE = {"high": "sure", "medium": "likely", "low": "possible"}
 _CHARGED = late(
     r"[:,;] (?:[\d,]+ requests?, )?(?:at most )?[\d,]+ (?:to [\d,]+ )?tokens recomputed\b(?: over [\d,]+ requests?)?"
 )
@@ -107,12 +106,12 @@ class FindingView:
 
     @property
     def rule(self) -> str:
-        """The rule and how sure it is: ``billing-header, sure``."""
-        return f"{self.finding.name}, {_SURE[self.finding.confidence]}"
+        """The rule and how sure it is: ``billing-header, high confidence``."""
+        return f"{self.finding.name}, {self.finding.confidence} confidence"
 
     @cached_property
     def cost(self) -> str:
-        """What was computed again, of how much: tokens, time, requests; empty when that is nothing."""
+        """What was computed again, of how much: time, tokens, requests; empty when that is nothing."""
         spent, totals = self.finding.cost, self.totals
         if not spent.tokens and not spent.at_most:
             return ""
@@ -123,7 +122,7 @@ class FindingView:
         if spent.ms is not None:
             about = "" if spent.ms_from == "depth" else "about "
             whole = f" of {duration(totals.prompt_ms)}" if totals is not None and totals.prompt_ms >= spent.ms else ""
-            parts.append(f"{about}{duration(spent.ms)}{whole}")
+            parts = [f"{about}{duration(spent.ms)}{whole} ({tokens})"]
         if self.finding.requests:
             seen = self.finding.count
             of = f"{number(seen)} of " if totals is not None and totals.requests >= seen else ""
@@ -284,6 +283,11 @@ class ReportView:
         works = self.healthy is not None and self.healthy.key in ("cache works", "so far")
         reused = self.report.totals.cached_tokens > 0
         return bool(self.report.findings) and self.cannot_tell is None and not (works and reused)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the first cause is certain, so that what was not checked would not change what to do."""
+        return self.has_causes and self.causes[0].finding.confidence == "high"
 
     @cached_property
     def healthy(self) -> Healthy | None:

@@ -106,7 +106,10 @@ class BlockCache:
         self._make_room()
 
     def let_go(self, blocks: Sequence[BlockName], unnamed: int = 0) -> None:
-        """A request ends; ``blocks`` in the order of its prompt. Each is kept until its room is needed."""
+        """A request ends; ``blocks`` in the order of its prompt.
+
+        Each is kept until its room is needed.
+        """
         for block in reversed(blocks):
             left = self._held.get(block, 0) - 1
             if left > 0:

@@ -22,7 +22,10 @@ def span(session: Session) -> tuple[int | None, int | None]:
 
 
 def update(session: Session, what: str, commands: Sequence[str] = ()) -> Remedy:
-    """Advise a newer build, for the reason ``what``. A fork has builds of its own: what llama.cpp's do is a hint for it."""
+    """Advise a newer build, for the reason ``what``.
+
+    A fork has builds of its own: what llama.cpp's do is a hint for it.
+    """
     if session.program is None:
         return Remedy(f"Update llama.cpp: {what}", list(commands))
     return Remedy(f"Update {session.program}, which has builds of its own. In llama.cpp: {what}")

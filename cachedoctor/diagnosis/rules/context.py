@@ -138,8 +138,10 @@ class RuleContext:
 
     @property
     def forked(self) -> bool:
-        """Whether it may go on from where several prompts of one length, which were computed at once, had parted: drafts of
-        one message. What those had behind that place is no history of its own."""
+        """Whether it may go on from where several prompts of one length, computed at once, had parted.
+
+        These are drafts of one message. What those had behind that place is no history of its own.
+        """
         if self.lcp is None or not self.before or self._remembered is None or self.known:
             return False
         last = self.before[-1].request
@@ -158,8 +160,9 @@ class RuleContext:
 
     @property
     def earlier(self) -> int | None:
-        """Least tokens that an earlier turn left which this one may go on from, where it cannot be the last one: an idle
-        slot still held that when another was chosen. None where it may, or the texts tell, 0 where no other turn is known.
+        """Least tokens that an earlier turn left which this one may go on from, where it cannot be the last one.
+
+        An idle slot still held that when another was chosen. None where it may, or the texts tell, 0 where no other turn is known.
 
         Conversations that grow in turn, and whose slots are emptied, are told from one by nothing else.
         """

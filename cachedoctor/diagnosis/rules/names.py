@@ -49,8 +49,10 @@ def identify(module: str) -> tuple[str, str]:
 
 def family_engine(module: str) -> str:
     """Engine whose sessions the rules in the folder of ``module`` are about: ``vllm``, ``sglang``, else ``llama.cpp``."""
+    from cachedoctor.knowledge.engines import ENGINES
+
     folder = FAMILIES[identify(module)[0][2]]
-    return folder if folder in ("vllm", "sglang") else "llama.cpp"
+    return folder if folder in ENGINES else "llama.cpp"
 
 
 def names() -> list[tuple[str, str]]:
@@ -69,7 +71,10 @@ def find(wanted: str) -> Path | None:
 
 
 def pages(wanted: str) -> list[Path]:
-    """Pages of the rules with this code or name: engines have causes of the same name. Imports nothing."""
+    """Pages of the rules with this code or name: engines have causes of the same name.
+
+    Imports nothing.
+    """
     key = wanted.lower().replace("-", "_")
     return [_FOLDER / f"{path(module)}.md" for module in modules() if key in (module, module[:5], module[6:])]
 
@@ -103,7 +108,9 @@ def refuse_unknown(words: Iterable[str], where: str = "") -> None:
 
 
 def switched_off(select: Sequence[str] | None, ignore: Sequence[str]) -> frozenset[str]:
-    """Codes that are not selected (None: all are), or ignored. The longer beginning of a code has the last word.
+    """Codes that are not selected (None: all are), or ignored.
+
+    The longer beginning of a code has the last word.
 
     ``select`` CD101 with ``ignore`` CD1 leaves CD101 on; of two that are as long, ``ignore`` wins.
     """

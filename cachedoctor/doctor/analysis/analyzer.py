@@ -385,7 +385,10 @@ class Analyzer:
 
     @property
     def crashed(self) -> bool:
-        """Whether a part of us failed: a rule, or what reads an engine. The report says which."""
+        """Whether a part of us failed: a rule, or what reads an engine.
+
+        The report says which.
+        """
         return self._diagnosis.crashed or self._faults.any
 
     def finish(self, interrupted: bool = False) -> Report:
@@ -400,7 +403,10 @@ class Analyzer:
         return self.snapshot()
 
     def part(self, path: str) -> Shard:
-        """End here; give what was found to another analyzer. The requests go to the file ``path``."""
+        """End here; give what was found to another analyzer.
+
+        The requests go to the file ``path``.
+        """
         self.close()
         self._close_trackers()
         self._diagnosis.groups.finish()

@@ -133,7 +133,10 @@ class HeldBack:
         return self.release() if self._lines > EXCERPT_LINES or self._bytes > EXCERPT_BYTES else []
 
     def quiet(self) -> list[Segment]:
-        """The live input fell silent: give what is held. Where nothing has come yet, an excerpt may still come."""
+        """The live input fell silent: give what is held.
+
+        Where nothing has come yet, an excerpt may still come.
+        """
         return self.release() if self._held else []
 
     def release(self) -> list[Segment]:

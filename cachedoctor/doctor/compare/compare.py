@@ -175,7 +175,10 @@ def _fleet(path: str) -> Report:
 
 
 def compare(before: Report, after: Report, names: tuple[str, str]) -> Comparison | None:
-    """Compare two reports; ``names`` are those of the two inputs. None where they have nothing alike."""
+    """Compare two reports; ``names`` are those of the two inputs.
+
+    None where they have nothing alike.
+    """
     old, new = Tally(before), Tally(after)
     bare = [without_requests(report) and not tally.rows for report, tally in ((before, old), (after, new))]
     both = read_measured(before, after) if all(bare) else None

@@ -63,7 +63,10 @@ def _is_object(line: bytes) -> bool:
 
 
 def read(path: str, told: Told = unheard) -> Report:
-    """Read a stored report; ``-`` is the standard input. Raises ``CacheDoctorError`` when it is none."""
+    """Read a stored report; ``-`` is the standard input.
+
+    Raises ``CacheDoctorError`` when it is none.
+    """
     try:
         if path == "-" and sys.stdin is None:
             raise OSError(0, "the standard input is closed")

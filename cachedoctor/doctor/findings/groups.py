@@ -77,7 +77,9 @@ class FindingGroups:
         self._tokens = self._ns = 0
 
     def add(self, rule: RequestRule, match: Match, context: RuleContext, session: Session, speed: PromptSpeed) -> bool:
-        """Count a match; returns whether it opened a new group. No fix saves more tokens than were computed.
+        """Count a match; returns whether it opened a new group.
+
+        No fix saves more tokens than were computed.
 
         ``speed``: what is known of the prompt speed of the session.
         """

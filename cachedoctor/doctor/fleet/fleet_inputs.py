@@ -68,7 +68,10 @@ def logs_at(paths: Iterable[str], spared: str) -> tuple[list[Log], list[Unfound]
 
 
 def now_at(path: str) -> StoredFile:
-    """Return what a file is now. Raises ``CacheDoctorError``."""
+    """Return what a file is now.
+
+    Raises ``CacheDoctorError``.
+    """
     if is_remote(path):
         return stored_at(path)
     try:

@@ -74,7 +74,10 @@ class LogResult(msgspec.Struct, frozen=True):
 
 
 def run_log(task: LogTask) -> LogResult:
-    """Analyse one log. Never raises: what goes wrong stands in the result."""
+    """Analyse one log.
+
+    Never raises: what goes wrong stands in the result.
+    """
     os.environ.setdefault("POLARS_MAX_THREADS", "1")  # there is a process on every core already
     began = time.monotonic()
     try:

@@ -51,7 +51,9 @@ class RayEngine:
             self._busy[self._task.remote(task)] = task
 
     def wait(self) -> list[tuple[LogTask, LogResult | Lost]]:
-        """Wait a little for tasks that end. Where the cluster's head is gone Ray ends this process after a minute.
+        """Wait a little for tasks that end.
+
+        Where the cluster's head is gone Ray ends this process after a minute.
 
         Raises:
             CacheDoctorError: the cluster is gone.

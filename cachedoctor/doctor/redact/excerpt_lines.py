@@ -104,7 +104,10 @@ class ExcerptBuffer:
         return self.release() if self._lines > EXCERPT_LINES or self._bytes > EXCERPT_BYTES else b""
 
     def quiet(self) -> bytes:
-        """The live input fell silent: give what is held. Where nothing has come yet, an excerpt may still come."""
+        """The live input fell silent: give what is held.
+
+        Where nothing has come yet, an excerpt may still come.
+        """
         return self.release() if self._held else b""
 
     def release(self) -> bytes:

@@ -102,7 +102,10 @@ class Redactor:
         """Lines, without their wrappers, that are messages of the server."""
 
     def feed(self, chunk: bytes) -> bytes:
-        """Take the next bytes; give the lines that are finished. None before it is known whether it is an excerpt."""
+        """Take the next bytes; give the lines that are finished.
+
+        None before it is known whether it is an excerpt.
+        """
         self.begin = self.begin or chunk[:BEGIN]
         return self._read(self._held.take(chunk))
 

@@ -110,7 +110,9 @@ class Base(NamedTuple):
 
 
 def replay_base(evidence: ServerTraffic) -> Base:
-    """Replay under the recorded settings. Of bodies alone nearly all of these are assumed: there the fit is only said.
+    """Replay under the recorded settings.
+
+    Of bodies alone nearly all of these are assumed: there the fit is only said.
 
     Raises:
         CacheDoctorError: the replay does not explain the log, or the log says too little to know.

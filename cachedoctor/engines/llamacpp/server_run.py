@@ -463,7 +463,7 @@ class ServerRun:
         self.state("positions", mark)
         slot = self.slots.get(sequence)
         if slot is not None and slot.open is not None:
-            slot.open.record_misplaced_batch(mark)
+            slot.open.record_mark("positions", mark)
 
     def place(self, sequence: int, *, stored: int | None = None, batch: int | None = None) -> None:
         """Where the memory of a sequence ended, or where its batch began: printed below the line that says so."""

@@ -148,7 +148,10 @@ def text_of(text: Any, is_base64: bool) -> str:
 
 
 def seconds(value: Any) -> float | None:
-    """Seconds since 1970 of a number or of ISO 8601 text; None of anything else. Text without a zone is UTC."""
+    """Seconds since 1970 of a number or of ISO 8601 text; None of anything else.
+
+    Text without a zone is UTC.
+    """
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value) if 0 <= value < 1e11 else None
     if not isinstance(value, str) or len(value) > 40:

@@ -35,7 +35,10 @@ class SpanSource:
         self._span = span
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes as they are stored. Raises ``SourceError`` when they cannot be read, or are there no more."""
+        """Yield the bytes as they are stored.
+
+        Raises ``SourceError`` when they cannot be read, or are there no more.
+        """
         with open_log(self.path) as file:
             file.seek(self._span.start)
             left = self._span.end - self._span.start

@@ -65,7 +65,10 @@ def listed(path: str) -> list[StoredFile]:
 
 
 def stored_at(path: str) -> StoredFile:
-    """Return what an object is now. Raises ``SourceError``."""
+    """Return what an object is now.
+
+    Raises ``SourceError``.
+    """
     system = _system(path)
     try:
         system.invalidate_cache()
@@ -83,7 +86,10 @@ class RemoteSource:
         self._told = told
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the unpacked UTF-8 bytes. Raises ``SourceError`` when it cannot be opened, read or unpacked."""
+        """Yield the unpacked UTF-8 bytes.
+
+        Raises ``SourceError`` when it cannot be opened, read or unpacked.
+        """
         yield from utf8(unpacked(self.path, self._reads(), self._max_bytes))
 
     def _reads(self) -> Iterator[bytes]:

@@ -120,7 +120,10 @@ class FollowedLog:
         self._anew()
 
     def step(self) -> bool:
-        """Read on a little; returns whether something was there. After a ``SourceError`` it may be called again."""
+        """Read on a little; returns whether something was there.
+
+        After a ``SourceError`` it may be called again.
+        """
         if self._steps is None:
             self._steps = self._read()
         try:

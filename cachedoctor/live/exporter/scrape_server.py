@@ -187,7 +187,10 @@ class _ScrapeHandler(MetricsHandler):
 def serve(
     host: str, port: int, page: Collector, hosts: NamedHosts, most: int = MOST_READERS
 ) -> tuple[int, Callable[[], None]]:
-    """Serve the page in a thread; returns the port, and what ends it. Raises ``OSError``."""
+    """Serve the page in a thread; returns the port, and what ends it.
+
+    Raises ``OSError``.
+    """
     registry = CollectorRegistry()
     registry.register(page)
     server = _ScrapeServer(host, port, _ScrapeHandler.factory(registry), hosts, most)

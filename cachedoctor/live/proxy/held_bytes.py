@@ -66,7 +66,10 @@ class BodyCopy:
         self.drop()
 
     def whole(self) -> bytes | None:
-        """The body, None where it was given up. Its parts become one: nothing is held twice for long."""
+        """The body, None where it was given up.
+
+        Its parts become one: nothing is held twice for long.
+        """
         if self.untold:
             return None
         if len(self._parts) > 1:

@@ -43,7 +43,10 @@ class LookingProcess:
         self._thread.start()
 
     def look(self, exchange: Exchange, done: _Done) -> None:
-        """Have it looked at; ``done`` is called from another thread. Where too many wait it is only told."""
+        """Have it looked at; ``done`` is called from another thread.
+
+        Where too many wait it is only told.
+        """
         if self._queue.qsize() >= _MOST_WAITING:
             done(blind(exchange, "too many requests wait to be looked at"))
         else:

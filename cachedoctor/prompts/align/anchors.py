@@ -60,7 +60,10 @@ class IdPair:
 
 
 def forward(a: Sequence[object], b: Sequence[object], i: int, j: int, limit: int) -> int:
-    """Tokens equal from ``a[i]`` and ``b[j]`` on, at most ``limit``. Slices are compared: much faster than tokens."""
+    """Tokens equal from ``a[i]`` and ``b[j]`` on, at most ``limit``.
+
+    Slices are compared: much faster than tokens.
+    """
     n, step = 0, min(16, limit)
     while step and a[i + n : i + n + step] == b[j + n : j + n + step]:
         n += step

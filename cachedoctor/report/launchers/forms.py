@@ -109,7 +109,10 @@ def _key_program_forms(change: OptionChange) -> str | None:
 
 
 def ollama(asked: LaunchRequest) -> tuple[list[FixStep], list[str]]:
-    """(steps, what cannot be set there). A context is one request's in ollama, of all slots in llama-server."""
+    """(steps, what cannot be set there).
+
+    A context is one request's in ollama, of all slots in llama-server.
+    """
     known = {key: change for change in asked.changes if (key := _key_program_forms(change)) in cmdline.OLLAMA}
     rest = [change for change in asked.changes if change not in known.values()]
     found = []

@@ -177,7 +177,7 @@ def short(page: TextPage, view: ReportView) -> None:
         page.facts([(f"{'servers':<10}", "bold")], f"{number(len(found))}: {words}{more}", 10)
     if any(session.engine == traffic_words.LLAMA and has_log(session) for session in found):
         _keyed(page, "traffic", _summed(report.totals))
-        if view.cannot_tell is None:
+        if view.cannot_tell is None and traffic_words.is_telling(report):
             _account(page, report)
     else:
         _account(page, report)

@@ -143,7 +143,10 @@ _GAP = 2
 
 
 def show_table(page: TextPage, key: str, headings: Sequence[Heading], rows: Sequence[MeasuredCells]) -> None:
-    """Write ``rows``; ``key`` stands above their names. A name that needs too much room gets a row of its own."""
+    """Write ``rows``; ``key`` stands above their names.
+
+    A name that needs too much room gets a row of its own.
+    """
     widths = [
         max(cell_len(heading.name), cell_len(heading.unit), *(cell_len(row.cells[at]) for row in rows))
         for at, heading in enumerate(headings)

@@ -79,7 +79,7 @@ def first(page: TextPage, one: FindingView, hint: str | None = None) -> None:
     for key, others in (("ruled out", one.finding.excluded), ("still possible", one.finding.still_possible)):
         if others:
             page.cut_row([(f"{key}  ", KEY)], ", ".join(other.name for other in others))
-    _rule(page, one, f": cachedoctor explain {one.finding.code}, or -v")
+    _rule(page, one, f"cachedoctor explain {one.finding.code}")
 
 
 def brief(page: TextPage, one: FindingView, *, fix_is_above: bool) -> None:
@@ -134,7 +134,14 @@ def _claim(page: TextPage, one: FindingView) -> None:
 
 
 def _rule(page: TextPage, one: FindingView, more: str = "") -> None:
-    page.facts([(f"{'rule':<{_KEY}}", KEY), heading(page, one), " "], one.rule + more, _KEY)
+    """Write the rule and its confidence, and the command that explains it, which stays in one piece."""
+    head: list[Part] = [(f"{'rule':<{_KEY}}", KEY), heading(page, one), " "]
+    in_row = f"{one.rule}: {more}" if more else one.rule
+    used = _KEY + len(f"{one.finding.severity}[{one.finding.code}] ")
+    fits = used + cell_len(in_row) <= page.width
+    page.facts(head, in_row if fits else one.rule, _KEY)
+    if more and not fits:
+        page.row(" " * _KEY, more)
 
 
 def _row(page: TextPage, key: str, words: str) -> None:

@@ -21,8 +21,8 @@ from cachedoctor.report.words.numbers import number
 from cachedoctor.report.words.remarks import (
     filtered,
     grouped,
+    is_mostly_unknown,
     not_checked,
-    others,
     read,
     remarks,
     seen,
@@ -194,15 +194,15 @@ def _summary(page: TextPage, view: ReportView) -> None:
     if slow is not None:
         page.cut_row([(f"{'slowest':<{_NARROW}}", KEY)], f"{traffic_words.split(slow)}; not the cache")
     header.short(page, view)
-    if others(report):
+    if is_mostly_unknown(report):
         page.facts([(f"{'read':<{_NARROW}}", KEY)], read(report), _NARROW)
     for said in remarks(report):
         page.prose([], said, 2)
     if report.ignored:
         page.prose([], switched_off(report.ignored), 2)
-    head = "not looked at: "
+    head = "not checked: "
     words = not_checked(report.not_evaluated, page.width - len(head))
-    if words:
+    if words and not view.is_decided:
         page.facts([(head, KEY)], words, 2)
 
 

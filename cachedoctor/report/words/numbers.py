@@ -17,7 +17,10 @@ def count(value: int, noun: str) -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    """Write a share; ``whole`` is not 0. Only what is all or nothing reads 100 % or 0 %."""
+    """Write a share; ``whole`` is not 0.
+
+    Only what is all or nothing reads 100 % or 0 %.
+    """
     share = 100 * part / whole
     if 0 < share < 0.1:
         return "< 0.1 %"

@@ -109,7 +109,7 @@ def not_checked(rules: Sequence[NotEvaluated], room: int) -> str:
     more = f" and {count(len(groups) - 1, 'other reason')}" if len(groups) > 1 else ""
     number_of = count(len({rule.code for rule in rules}), "rule")
     reasons = (f" ({reason}{more})", f" ({short}{more})", f" ({short})", "")
-    forms = [f"{number_of}{why}; how: cachedoctor explain blind" for why in reasons]
+    forms = [f"{number_of}{why}; see cachedoctor explain blind" for why in reasons]
     return next((form for form in forms if len(form) <= room), forms[-1])
 
 
@@ -201,6 +201,11 @@ def _length(row: RequestRow, field: str) -> str:
 def others(report: Report) -> int:
     """Count the lines that were read and are no known message."""
     return sum(info.lines - info.recognised for info in report.inputs)
+
+
+def is_mostly_unknown(report: Report) -> bool:
+    """Whether more than half of the lines that were read are no known message."""
+    return 2 * others(report) > sum(info.lines for info in report.inputs)
 
 
 def read(report: Report) -> str:

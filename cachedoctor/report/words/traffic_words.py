@@ -14,7 +14,7 @@ from cachedoctor.report.words.numbers import count, duration, number, percent
 ROWS: dict[AccountRow, str] = {
     "reused": "reused",
     "new": "new text",
-    "client": "behind what the client changed",
+    "client": "after a change by the client",
     "server": "lost by the server",
     "together": "computed at once by several requests with one beginning",
     "rounding": "rounding",
@@ -53,6 +53,19 @@ def computed_for(report: Report) -> str:
     return f"{words} (KV events)" if any(entry.proof for entry in account.entries) else words
 
 
+def is_telling(report: Report) -> bool:
+    """Whether the account says more than the cost of one cause: several losses, or tokens that nothing explains."""
+    account = whole(report)
+    if account is None:
+        return False
+    lost = [
+        part.row
+        for part in account_parts(account)
+        if part.row not in ("reused", "new", "rounding") and part.tokens * _TELLING >= account.prompt_tokens
+    ]
+    return len(lost) > 1 or "undecided" in lost or "unexplained" in lost
+
+
 HEADS = ("Client", "Requests", "Prompt tokens", "Reused", "Computed again", "Cannot tell", "Most of it for")
 _BY: dict[ClientBy, str] = {
     "session": "session", "user": "user", "salt": "salt", "system_prompt": "system prompt", "route": "route",
@@ -60,6 +73,8 @@ _BY: dict[ClientBy, str] = {
 }  # fmt: skip
 _NOT_AGAIN = ("reused", "new", "undecided")
 _LONGEST = 64
+_TELLING = 20
+"""The part of all prompt tokens below which a loss needs no row: a twentieth."""
 
 
 class ClientRow(NamedTuple):
