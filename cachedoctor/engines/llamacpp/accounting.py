@@ -162,7 +162,9 @@ def counts(seen: Observed, *, shifted: bool) -> TokenCounts:
             prompt = released - generated + 1
             derived["prompt_tokens"] = "released - generated + 1"
     if processed is None:
-        cached = _reused_untimed(seen, derived)
+        cached, source = _reused_untimed(seen)
+        if source is not None:
+            derived["cached_tokens"] = source
     if prompt is None:
         return TokenCounts(None, cached, processed, derived)
     if cached is not None and cached > prompt:  # lines of two requests in a torn log
@@ -179,19 +181,16 @@ def counts(seen: Observed, *, shifted: bool) -> TokenCounts:
     return TokenCounts(prompt, cached, processed, derived)
 
 
-def _reused_untimed(seen: Observed, derived: dict[str, str]) -> int | None:
-    """Reused tokens of a request of which no line says what it computed."""
+def _reused_untimed(seen: Observed) -> tuple[int | None, str | None]:
+    """Reused tokens of a request of which no line says what it computed, and how they were derived."""
     cached = seen.cached_tokens
-    if seen.forced and cached != 0:
-        cached = 0  # a line that says otherwise is one of a later batch, where the first is missing
-        derived["cached_tokens"] = "forced re-processing reuses nothing"
-    elif cached is None and seen.restored_past is not None:
-        cached = seen.restored_past
-        derived["cached_tokens"] = "the restored checkpoint"
-    elif cached is None and seen.kept is not None:
-        cached = seen.kept
-        derived["cached_tokens"] = "pos_next of erased checkpoints"
-    return cached
+    if seen.forced and cached != 0:  # a line that says otherwise is one of a later batch, where the first is missing
+        return 0, "forced re-processing reuses nothing"
+    if cached is None and seen.restored_past is not None:
+        return seen.restored_past, "the restored checkpoint"
+    if cached is None and seen.kept is not None:
+        return seen.kept, "pos_next of erased checkpoints"
+    return cached, None
 
 
 def held_content(seen: Observed) -> SlotContent:
