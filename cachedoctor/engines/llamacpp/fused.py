@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from cachedoctor.engines.catalogue.base import CLOCK, NAME, Event, stamp_of
+from cachedoctor.engines.catalogue.base import CLOCK, NAME, Event
 from cachedoctor.engines.llamacpp.server_run import ServerRun
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.model import Check, Mark
@@ -102,6 +102,8 @@ READ_PROGRESS = re.compile(
 READ_CHECK = re.compile(rb"with \[(-?\d{1,15}), (-?\d{1,15})\] against (-?\d{1,15})").search
 
 
+Shape = tuple[tuple[type, ...], bytes | None, bool, bytes | None, bool]
+"""Which groups took part, and what of them makes another row: the header, a creation, the word of a check."""
 _Groups = tuple[bytes | Any, ...]
 """Groups of a match, those that took no part None; the first is the whole match, so that they count as in ``fused``."""
 
@@ -117,7 +119,9 @@ class Block(msgspec.Struct, gc=False):
     """Line numbers."""
     slot: int
     task: int
-    """As the first line has it: -1 for a choice."""
+    """Of the launch, where there is one; else as the lines have it."""
+    launched: int
+    """Index of the launch; -1 when there is none."""
 
     def mark(self, at: int) -> Mark:
         """The line with this index."""
@@ -127,28 +131,20 @@ class Block(msgspec.Struct, gc=False):
 def block_of(event: Event, match: re.Match[bytes]) -> Block:
     """The lines of an event that stands for several."""
     groups = (b"",) + match.groups()  # noqa: RUF005  # unpacking them takes twice as long, and this is hot
-    return Block(groups, match.lastindex or 0, event.whole.split(b"\n"), event.lines, event.slot, event.task)
-
-
-def launches(block: Block) -> tuple[int, bytes] | None:
-    """Task and uptime of the launch among the lines; None when there is none."""
-    task = block.groups[TASK]
-    if task is not None:
-        return int(task), stamp_of(block.lines[_launch_line(block)])
-    return (block.task, stamp_of(block.lines[0])) if block.groups[LAUNCHED] is not None else None
-
-
-def _launch_line(block: Block) -> int:
-    """Index of the launch behind a choice."""
-    return 2 if SAMPLER in block.lines[1] else 1
+    lines, task, launched = event.block[event.start : event.end].split(b"\n"), event.task, -1
+    if groups[TASK] is not None:
+        task, launched = int(groups[TASK]), 2 if SAMPLER in lines[1] else 1
+    elif groups[LAUNCHED] is not None:
+        launched = 0
+    return Block(groups, match.lastindex or 0, lines, event.lines, event.slot, task, launched)
 
 
 def read(run: ServerRun, block: Block) -> None:
     """Take the lines."""
-    slot, groups, last = run.slot(block.slot), block.groups, block.last
-    if groups[TASK] is not None:
+    slot, last, launched = run.slot(block.slot), block.last, block.launched
+    if launched > 0:
         _choice(run, slot, block)
-    elif groups[LAUNCHED] is not None:
+    elif launched == 0:
         run.launch(slot, block.task, block.mark(0))
         _tail_blocks(run, slot, block, LAUNCH_TAIL, block.task, 1)
     elif last >= END_ALONE:
@@ -162,49 +158,28 @@ def read(run: ServerRun, block: Block) -> None:
 # ---- rows behind the lines
 
 
-def shape(block: Block) -> int:
+def shape(block: Block) -> Shape:
     """Which lines there are, in which wording: the same shape has the same rows."""
-    return _kind_shape(block.groups, block.last) << 1 | (len(block.lines) > 1)
-
-
-def _kind_shape(groups: _Groups, last: int) -> int:
-    if groups[TASK] is not None:
-        return _launch_shape(groups, 1, CHOICE_TAIL)
-    if groups[LAUNCHED] is not None:
-        return _launch_shape(groups, 2, LAUNCH_TAIL)
-    if last >= END_ALONE:
-        return 3 | bool(groups[END_ALONE]) << 3
-    if last == CHECKING:
-        return 4 | (groups[CHECKING] == b"C") << 3
-    return 5 | _batch_shape(groups, BATCHES_ALONE) << 3
-
-
-def _launch_shape(groups: _Groups, kind: int, tail: int) -> int:
-    found = kind | (groups[NEW_NAME] is None) << 3 | (groups[T_LAST] is None) << 4
-    found |= (groups[tail] is None) << 5 | (groups[tail + END + 1] is None) << 6
-    if groups[tail + BATCHES + REST] is not None:
-        found |= _batch_shape(groups, tail + BATCHES) << 7
-    return found | bool(groups[tail + END]) << 10
-
-
-def _batch_shape(groups: _Groups, first: int) -> int:
-    rest = groups[first + REST]
-    if rest is None:
-        return 0
-    return 1 | (groups[first] is None) << 1 | (CREATED in rest) << 2
+    groups = block.groups
+    checking, tail = groups[CHECKING], LAUNCH_TAIL if block.launched == 0 else CHOICE_TAIL
+    if block.launched < 0:
+        head, rest = groups[END_ALONE], groups[BATCHES_ALONE + REST]
+    else:
+        head, rest = groups[tail + END], groups[tail + BATCHES + REST]
+    created = rest is not None and CREATED in rest
+    return tuple(map(type, groups)), head, created, checking, len(block.lines) > 1
 
 
 # ---- what they say
 
 
 def _choice(run: ServerRun, slot: Slot, block: Block) -> None:
-    groups, at = block.groups, _launch_line(block)
-    t_last, task = groups[T_LAST], int(groups[TASK])
+    groups, at, task = block.groups, block.launched, block.task
+    t_last, mark = groups[T_LAST], block.mark(0)
     if t_last is None:
-        similarity, keep = float(groups[SIMILARITY]), float(groups[F_KEEP])
-        run.choose(slot, block.mark(0), "lcp", SHARE.of(similarity), SHARE.of(keep))
+        run.choose(slot, mark, "lcp", SHARE.of(float(groups[SIMILARITY])), SHARE.of(float(groups[F_KEEP])))
     else:
-        run.choose(slot, block.mark(0), "lru", t_last=int(t_last))
+        run.choose(slot, mark, "lru", t_last=int(t_last))
     run.launch(slot, task, block.mark(at))
     if len(block.lines) > at + 1:
         _tail_blocks(run, slot, block, CHOICE_TAIL, task, at + 1)
