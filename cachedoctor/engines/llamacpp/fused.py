@@ -102,8 +102,8 @@ READ_PROGRESS = re.compile(
 READ_CHECK = re.compile(rb"with \[(-?\d{1,15}), (-?\d{1,15})\] against (-?\d{1,15})").search
 
 
-Shape = tuple[tuple[type, ...], bytes | None, bool, bytes | None, bool]
-"""Which groups took part, and what of them makes another row: the header, a creation, the word of a check."""
+Shape = tuple[Any, ...]
+"""Which lines took part, and what of them makes another row: the header, a creation, the word of a check."""
 _Groups = tuple[bytes | Any, ...]
 """Groups of a match, those that took no part None; the first is the whole match, so that they count as in ``fused``."""
 
@@ -160,14 +160,19 @@ def read(run: ServerRun, block: Block) -> None:
 
 def shape(block: Block) -> Shape:
     """Which lines there are, in which wording: the same shape has the same rows."""
-    groups = block.groups
-    checking, tail = groups[CHECKING], LAUNCH_TAIL if block.launched == 0 else CHOICE_TAIL
-    if block.launched < 0:
-        head, rest = groups[END_ALONE], groups[BATCHES_ALONE + REST]
-    else:
-        head, rest = groups[tail + END], groups[tail + BATCHES + REST]
-    created = rest is not None and CREATED in rest
-    return tuple(map(type, groups)), head, created, checking, len(block.lines) > 1
+    groups, launched, several = block.groups, block.launched, len(block.lines) > 1
+    if launched < 0:
+        rest = groups[BATCHES_ALONE + REST]
+        created = rest is not None and CREATED in rest
+        return block.last, groups[END_ALONE], groups[BATCHES_ALONE], created, groups[CHECKING], several
+    tail = CHOICE_TAIL if launched else LAUNCH_TAIL
+    rest = groups[tail + BATCHES + REST]
+    created = None if rest is None else CREATED in rest
+    head, ends = groups[tail + END], groups[tail + END + 1] is not None
+    return (
+        launched > 0, groups[NEW_NAME], groups[T_LAST] is None, groups[tail] is None, groups[tail + BATCHES], created,
+        head, ends, several,
+    )  # fmt: skip
 
 
 # ---- what they say

@@ -50,7 +50,7 @@ def read(line: bytes) -> LinePrefix:
     hour, minute, second = clock.split(b":")
     time = _seconds(int(month), int(day), int(hour), int(minute), int(second))
     iso = None if time is None else f"--{month.decode()}-{day.decode()}T{clock.decode()}"
-    return LinePrefix(process and process.decode(), time, iso, file.decode(), int(source))
+    return LinePrefix(None if process is None else process.decode(), time, iso, file.decode(), int(source))
 
 
 def _seconds(month: int, day: int, hour: int, minute: int, second: int) -> int | None:
