@@ -21,7 +21,7 @@ from cachedoctor.doctor.catalogues import catalogue
 from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.knowledge.late_patterns import LatePattern
 from cachedoctor.redaction import secrets
-from cachedoctor.redaction.credentials import CONTEXTS
+from cachedoctor.redaction.credentials import CONTEXTS, CREDENTIALS
 
 _REPEATS = (op.MAX_REPEAT, op.MIN_REPEAT, op.POSSESSIVE_REPEAT)
 _SAMPLES = [ord(c) for c in "a0 A_-.:=\t\"'<>[]{}()|/x9Z%,;\n\r"] + [0x1B, 0x80, 0xE9, 0x4E00, 0xF0001]
@@ -50,7 +50,8 @@ def compiled() -> dict[str, re.Pattern[Any]]:
         if not module.name.endswith("__main__"):
             for name, value in vars(importlib.import_module(module.name)).items():
                 _collect(f"{module.name.removeprefix('cachedoctor.')}.{name}", value, found, 0)
-    found["secrets by shape"] = secrets.shapes()
+    for credential in CREDENTIALS:
+        found[f"secrets by shape: {credential.name}"] = secrets.shape(credential)
     for context in CONTEXTS:
         found[f"secrets by place: {context.name}"] = secrets.place(context)
     for number, row in enumerate(ROWS):

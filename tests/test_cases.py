@@ -19,6 +19,7 @@ from syrupy.assertion import SnapshotAssertion
 from cachedoctor.diagnosis.rules import registry
 from cachedoctor.doctor.analysis import servers
 from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.catalogues import catalogue
 from cachedoctor.engines.catalogue.base import Catalogue
 from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.model import Report
@@ -197,7 +198,9 @@ def test_chunks_cut_anywhere_give_the_same_bytes(case: Path, seed: int) -> None:
 @every_case
 def test_line_by_line_gives_the_same_bytes(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fused patterns are a shortcut: without them every line is an event of its own, and nothing else changes."""
-    expected = whole(case)
+    list(catalogue().pattern.finditer(b"\n" * 70_000))  # as in a log so long that they are compiled
+    expected = json_of([content_of(case)], prompts=prompts_of(case), given=given_of(case))
+    assert expected == whole(case)
     monkeypatch.setattr(servers, "catalogue", plain_catalogue)
     monkeypatch.setattr(servers, "LISTING_PLAN", msgspec.structs.replace(servers.LISTING_PLAN, fused_groups=0))
     assert json_of([content_of(case)], prompts=prompts_of(case), given=given_of(case)) == expected

@@ -138,6 +138,10 @@ def test_missing_file_directory_and_typo(log: Path) -> None:
     missing = run("analyze", log.parent / "sever.log")
     assert (missing.returncode, missing.stdout) == (2, b"")
     one_line(missing, "no such file", "did you mean", "server.log")
+    for command in ("analyze", "watch"):
+        address = run(command, "http://127.0.0.1:8080/a b")
+        assert address.returncode == 2
+        one_line(address, "an address: cachedoctor probe 'http://127.0.0.1:8080/a b' asks a server; a log there: curl")
     (log.parent / "empty").mkdir()
     folder = run("analyze", log.parent / "empty", log)
     assert folder.returncode == 2

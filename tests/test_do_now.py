@@ -137,8 +137,10 @@ def test_the_page_claims_the_main_cause_once() -> None:
 def test_nobody_is_told_to_set_what_lm_studio_has_not() -> None:
     """The client comes first, then what LM Studio shows of the prompts; started from a shell it is the variable."""
     shown = text_of(lm_studio("billing-header-without-text"))
-    assert shown[1:3] == [
-        "try    export CLAUDE_CODE_ATTRIBUTION_HEADER=0", "       With Claude Code, first rule out its billing header.",
+    assert shown[1:4] == [
+        "try    export CLAUDE_CODE_ATTRIBUTION_HEADER=0",
+        "       PowerShell: $env:CLAUDE_CODE_ATTRIBUTION_HEADER = '0'",
+        "       With Claude Code, first rule out its billing header.",
     ]  # fmt: skip
     assert "to be sure  lms log stream --source model --filter input" in shown
     assert shown[-1].endswith("Do now: with Claude Code: export CLAUDE_CODE_ATTRIBUTION_HEADER=0")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from cachedoctor.engines.detect import ENGINES
+from cachedoctor.engines.detect import engines
 from cachedoctor.knowledge import engines as knowledge
 
 CODE = ROOT / "cachedoctor"
@@ -86,7 +86,7 @@ def test_what_names_an_engine(tmp_path: Path, code: str, named: bool) -> None:
 
 
 def test_each_package_declares_the_engine_that_knowledge_describes() -> None:
-    declared = {engine.name: engine for engine in ENGINES if engine.words is not None}
+    declared = {engine.name: engine for engine in engines() if engine.words is not None}
     assert set(declared) == set(knowledge.ENGINES)
     for name, engine in declared.items():
         assert engine.words is not None

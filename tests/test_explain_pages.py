@@ -61,17 +61,17 @@ Because.
 """
 
 
-def test_the_fix_stands_behind_what_it_means() -> None:
+def test_the_fix_comes_first() -> None:
     """Sections keep their order otherwise; sentences are wrapped, commands are not, a comment is no heading."""
     assert printed(PAGE, 40).split("\n") == [
         "CD999 some-cause",
         "",
+        "Fix",
+        "- one",
+        "",
         "What it means",
         "One sentence that goes on in the next",
         "row.",
-        "",
-        "Fix",
-        "- one",
         "",
         "How it shows",
         "|   ## no heading: a line of a log, which",  # no command to a CI either
@@ -129,12 +129,22 @@ def test_words_take_two_rows() -> None:
         assert term.meaning.endswith(".")
 
 
+def test_sample_lines_are_shown_where_they_are_asked_for() -> None:
+    """Commands to paste stay; a page without samples names no option for them."""
+    brief, whole = run("explain", "CD101").stdout, run("explain", "CD101", "--example").stdout
+    for shown, has_lines in ((brief, False), (whole, True)):
+        assert (b"memory_seq_rm [58, end)" in shown) is has_lines
+        assert (b"\n\nSample lines: cachedoctor explain CD101 --example\n" in shown) is not has_lines
+        assert b"cachedoctor analyze server.log --requests bodies.jsonl" in shown
+    assert b"--example" not in run("explain", "blind").stdout
+
+
 def test_explain_prints_words_and_what_was_not_evaluated() -> None:
     """Asked for as they are spelt anywhere; an unknown one names the nearest."""
     slot = run("explain", "slot")
     assert (slot.returncode, slot.stderr) == (0, b"")
     assert slot.stdout.startswith(b"slot: Place in llama-server for one conversation")
-    assert run("explain", "blind").stdout.startswith(b"Rules that could not be evaluated\n\nWhat it means\n")
+    assert run("explain", "blind").stdout.startswith(b"Rules that could not be evaluated\n\nFix\n")
     unknown = run("explain", "slto")
     assert unknown.returncode == 2
     one_line(unknown, "no such rule, and no word", "did you mean slot?")

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import polars as pl
 import pytest
 from command import FIRST, LOG, PATIENCE, one_line, run, start, wait_for
@@ -39,8 +40,9 @@ from cachedoctor.doctor.stored_fleet import StoredFleet
 from cachedoctor.doctor.tables.statistics import Gathering
 from cachedoctor.inputs.sources.object_store import listed
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.model.stats import FleetPage
+from cachedoctor.model.stats import FleetCause, FleetPage
 from cachedoctor.report.html import fleet_page
+from cachedoctor.report.tables import fleet_sums
 
 LIMIT = 1 << 30
 
@@ -305,6 +307,50 @@ def test_hostile_names_reach_no_page_and_no_terminal(tmp_path: Path) -> None:
     assert "\u202e" not in text
     names = [path.name for path in out.rglob("*.parquet")]
     assert all(name.isascii() and name.isprintable() and "<" not in name for name in names)
+
+
+def cause(code: str, tokens: int, confidence: str = "high", severity: str = "warning", **fields: Any) -> FleetCause:
+    known: dict[str, Any] = {"fix": None, "commands": []} | fields
+    return FleetCause(code, "name", severity, 1, 1, tokens, None, "a.log", None, confidence, **known)
+
+
+def test_causes_that_are_certain_and_have_a_cost_come_first() -> None:
+    found = [
+        cause("CD1", 0), cause("CD2", 900, "low"), cause("CD3", 100), cause("CD4", 5000, "medium", "note"),
+        cause("CD5", 200), cause("CD6", 0, "low", "error"),
+    ]  # fmt: skip
+    ordered = sorted(found, key=fleet_sums._urgency)
+    assert [one.code for one in ordered] == ["CD5", "CD3", "CD2", "CD6", "CD1", "CD4"]
+
+
+def test_each_cause_has_the_first_step_of_its_costliest_finding(logs: Path, tmp_path: Path) -> None:
+    _, page = went([logs], tmp_path / "out")
+    [found] = page.causes
+    assert (found.code, found.confidence, found.commands) == (
+        "CD101", "high", ["export CLAUDE_CODE_ATTRIBUTION_HEADER=0"],
+    )  # fmt: skip
+    written = io.BytesIO()
+    fleet_page.write(page, written)
+    text = written.getvalue().decode()
+    assert text.index('id="causes"') < text.index('id="logs"')
+    assert "<code data-copy>export CLAUDE_CODE_ATTRIBUTION_HEADER=0</code>" in text
+    assert "<details>" not in text  # two logs, one cause
+
+
+def test_more_than_ten_are_folded_and_files_that_failed_are_told_from_those_without_a_log(
+    logs: Path, tmp_path: Path
+) -> None:
+    _, page = went([logs], tmp_path / "out")
+    page.causes = [cause(f"CD{number}", number) for number in range(100, 112)]
+    page.logs = [msgspec.structs.replace(page.logs[0], log=f"{number}.log") for number in range(13)]
+    page.files = {"read": 13, "no log": 3, "failed": 1, "cut": 2}
+    written = io.BytesIO()
+    fleet_page.write(page, written)
+    text = written.getvalue().decode()
+    assert "<summary>2 more causes</summary>" in text
+    assert "<summary>3 more logs</summary>" in text
+    assert "13 files read, 3 files without lines of a server." in text
+    assert '<p class="warn">1 file could not be read, 2 files could not be read to the end' in text
 
 
 def test_the_result_is_no_input_of_itself(logs: Path) -> None:

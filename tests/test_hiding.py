@@ -13,7 +13,7 @@ from conftest import ROOT
 from cachedoctor.redaction import own, sanitize
 from cachedoctor.redaction.credentials import CONTEXTS, CREDENTIALS
 from cachedoctor.redaction.decoding import decoded, is_random, is_random_short
-from cachedoctor.redaction.secrets import hidden, parted, without_cut_words
+from cachedoctor.redaction.secrets import beginnings, hidden, needs, parted, shape, without_cut_words
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import leaks
@@ -216,3 +216,29 @@ def test_every_row_has_a_source_and_what_it_needs() -> None:
     for context in CONTEXTS:
         assert context.needs
         assert all(need == need.lower() for need in context.needs)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "texts"),
+    [
+        ("hf_", ("hf_",)),
+        (r"live_(?:pub_)?|t1\.(?=9eu(?:x|y))", ("live_", "t1.")),
+        ("ATATT3xFfGF?0?|A3T[A-Z0-9]", ("ATATT3xFfG", "A3T")),
+        ("A{18,22}", ()),
+        ("hf_|[xyz]prv", ()),
+    ],
+)
+def test_what_a_pattern_begins_with_is_looked_for_before_it_is_compiled(pattern: str, texts: tuple[str, ...]) -> None:
+    assert beginnings(pattern) == texts
+
+
+def test_a_text_that_a_credential_needs_is_in_every_one_that_is_drawn() -> None:
+    """Found again by its pattern alone, in all ways in which its kind is written."""
+    found = set()
+    for kind in leaks.KINDS:
+        text, _ = kind.draw(random.Random(kind.name))
+        for at, row in enumerate(CREDENTIALS):
+            for match in shape(row).finditer(text):
+                found.add(row.name)
+                assert any(need in match[0] and (need or len(match[0]) >= 30) for need, place in needs() if place == at)
+    assert len(found) > 100

@@ -26,7 +26,7 @@ def test_every_pattern_is_found() -> None:
         "the catalogue",
         "inputs.envelope.shapes._ESCAPES",
         "engines.llamacpp.fused.READ_CREATED",
-        "secrets by shape",
+        "secrets by shape: AWS key id",
         "secrets by place: password",
     } <= names
     assert any(name.startswith("inputs.envelope.prefixes.TABLE[") for name in names)

@@ -52,7 +52,8 @@ def warm() -> None:
         row.prepare()
     for context in secrets.CONTEXTS:
         secrets.place(context)
-    secrets.shapes()
+    for credential in secrets.CREDENTIALS:
+        secrets.shape(credential)
     gc.collect()
     gc.freeze()  # a collection in a child would copy every page
 

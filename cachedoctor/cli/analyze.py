@@ -6,6 +6,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, get_args
 
+import msgspec
 import typer
 
 from cachedoctor.cli import counters, settings, terminal
@@ -201,7 +202,7 @@ def analyze(
         terminal.ask_for_paste()
     refuse_page(chosen.format, output)
     with Interrupts() as interrupts, Sink(output) as sink:
-        look = terminal.look(sink.path is not None, chosen.color, width)._replace(verbose=verbose)
+        look = msgspec.structs.replace(terminal.look(sink.path is not None, chosen.color, width), verbose=verbose)
         if stored is None:
             code = run_job(job, sink, look, interrupts, partial(refuse_others, ctx, _OF_REPORT))
         else:

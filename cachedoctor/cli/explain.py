@@ -41,11 +41,12 @@ def explain(
     line: Annotated[
         str | None, option("--line -l", "Explain this line of a log; - reads standard input.", "LINE")
     ] = None,
+    example: Annotated[bool, option("--example", "With the sample lines of the page of a rule.")] = False,
     format: Annotated[Format, option("--format -f", "Format of a line, the list of rules, or settings.")] = "text",
 ) -> None:
     """List all rules, or print the page of one; say what a word means, or a line of a log; show the settings.
 
-    A page says what the rule means, what fixes it, how it shows in the log, and why the cache could not be used. Words
+    A page says what fixes the cause, what it is, how it shows in the log, and why the cache could not be used. Words
     are slot, checkpoint, prefix and the like; blind is the page about rules that could not be evaluated. In the list a
     severity "by cost" is a warning once the cause has cost 1,000 tokens in all, a note before.
 
@@ -70,7 +71,7 @@ def explain(
     elif format != "text":
         raise typer.BadParameter("it is about --line, settings and the list of rules", param_hint="--format")
     else:
-        _topic(topic, look)
+        _topic(topic, look, example)
 
 
 def _list_rules(format: Format, look: Appearance) -> None:
@@ -173,18 +174,18 @@ def _origin(value: FileValue) -> str:
     return value.source if not value.place else f"{value.source}: {value.place}"
 
 
-def _topic(topic: str, look: Appearance) -> None:
+def _topic(topic: str, look: Appearance, example: bool) -> None:
     """Print the page of a rule, or the meaning of a word."""
     from cachedoctor.diagnosis.rules import names
 
     pages = [names.BLIND] if topic.lower() == names.BLIND.stem else names.pages(topic)
     if pages:
-        _pages(pages, look)
+        _pages(pages, look, example)
     else:
         _word(topic, look)
 
 
-def _pages(pages: list[Path], look: Appearance) -> None:
+def _pages(pages: list[Path], look: Appearance, example: bool) -> None:
     from cachedoctor.report.text.explain_text import render_page
     from cachedoctor.report.text.page import TextPage
 
@@ -194,7 +195,9 @@ def _pages(pages: list[Path], look: Appearance) -> None:
         if path is not pages[0]:
             text.write("\n")
         if path.is_file():
-            render_page(path.read_text("utf-8"), page)
+            if render_page(path.read_text("utf-8"), page, example=example):
+                page.gap()
+                page.row(f"Sample lines: cachedoctor explain {path.stem[:5].upper()} --example")
         else:
             page.prose([], f"{path.stem[:5].upper()} has no page yet; cachedoctor explain lists what it finds.", 0)
     _print(text.getvalue().rstrip("\n"), look)

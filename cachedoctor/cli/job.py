@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from cachedoctor.cli import settings, terminal
 from cachedoctor.cli.ending import INTERRUPTED, complain, conclude, has_content, named, status
@@ -36,7 +38,7 @@ _HEAD = 1 << 13
 """Bytes of the standard input in which a JSON report names its schema."""
 
 
-class Job(NamedTuple):
+class Job(msgspec.Struct, frozen=True):
     """One analysis."""
 
     paths: list[str]

@@ -30,7 +30,7 @@ FailOn = Literal["never", "note", "warning", "error"]
 Color = Literal["auto", "always", "never"]
 
 
-class SettingKey(NamedTuple):
+class SettingKey(msgspec.Struct, frozen=True):
     """What can be set, and how."""
 
     name: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
+import msgspec
 import typer
 
 from cachedoctor.report.base import FORMATS, FormatName, format_of
@@ -21,7 +22,7 @@ _NAMED = 5
 _COLOR_VARIABLES = ("NO_COLOR", "FORCE_COLOR")
 
 
-class FoundSettings(NamedTuple):
+class FoundSettings(msgspec.Struct, frozen=True):
     """Every key with what it is set to."""
 
     path: Path | None
@@ -33,7 +34,7 @@ class FoundSettings(NamedTuple):
     """Those of them that a file switched off which nobody named."""
 
 
-class CommandSettings(NamedTuple):
+class CommandSettings(msgspec.Struct, frozen=True):
     """What a command goes by."""
 
     format: FormatName

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from cachedoctor.cli import terminal
 from cachedoctor.knowledge.engines import BOTH, ENGINES
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from cachedoctor.model import GivenOption
 
 
-class Started(NamedTuple):
+class Started(msgspec.Struct, frozen=True):
     """What somebody says of the start of a server."""
 
     line: str | None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast, get_args
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
+import msgspec
 import typer
 
 from cachedoctor.cli import terminal
@@ -29,7 +30,7 @@ _OPTIONS = {
 _BODIES = set(Bodies._fields)
 
 
-class TableJob(NamedTuple):
+class TableJob(msgspec.Struct, frozen=True):
     """What is written."""
 
     paths: list[str]

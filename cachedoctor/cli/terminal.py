@@ -8,6 +8,8 @@ import shutil
 import sys
 from typing import Literal, TextIO
 
+import msgspec
+
 from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.report.base import Appearance
 
@@ -32,7 +34,7 @@ def look(to_file: bool, color: Color = "auto", width: int | None = None) -> Appe
 
 def fitted(look: Appearance) -> Appearance:
     """Return the same for a terminal whose size may have changed."""
-    return look._replace(width=shutil.get_terminal_size((80, 24)).columns)
+    return msgspec.structs.replace(look, width=shutil.get_terminal_size((80, 24)).columns)
 
 
 def _colorful(tty: bool) -> bool:

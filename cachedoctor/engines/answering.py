@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
+
+import msgspec
 
 from cachedoctor.engines.catalogue.base import Event, Message
 from cachedoctor.engines.engine_record import Look
@@ -114,7 +116,7 @@ class AnswerTracker:
         return self._answers
 
 
-class Program(NamedTuple):
+class Program(msgspec.Struct, frozen=True):
     """A program that logs numbers of each request: all that is known of it."""
 
     tracker: type[AnswerTracker]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Set
-from typing import cast
+from functools import cache
+from typing import TYPE_CHECKING, cast
 
 from cachedoctor.engines import programs
-from cachedoctor.engines.answering import Program
-from cachedoctor.engines.catalogue.logger import LoggerCatalogue
 from cachedoctor.engines.catalogue.scanner import ScanPlan
 from cachedoctor.engines.engine_record import Engine, Reader
 from cachedoctor.inputs.envelope.shapes import OWN
 from cachedoctor.knowledge import engines as knowledge
 from cachedoctor.knowledge.late_patterns import late
+
+if TYPE_CHECKING:
+    from cachedoctor.engines.answering import Program
 
 
 def _package(name: str) -> Engine:
@@ -22,13 +24,24 @@ def _package(name: str) -> Engine:
 
 def _program(program: Program) -> Engine:
     def reader() -> Reader:
+        from cachedoctor.engines.catalogue.logger import LoggerCatalogue  # for logs of such a program alone
+
         plan = ScanPlan(frozenset(row.id for row in program.rows))
         return Reader(LoggerCatalogue(program.rows, program.prefix), plan, program.tracker)
 
     return Engine(program.tracker.engine, program.looks, reader, program.fork)
 
 
-ENGINES = (*map(_package, knowledge.ENGINES), *map(_program, programs.load()))
+PACKAGES = tuple(map(_package, knowledge.ENGINES))
+"""Those that have a package here."""
+
+
+@cache
+def engines() -> tuple[Engine, ...]:
+    """Return all of them; programs are imported when some line is not llama-server's."""
+    return (*PACKAGES, *map(_program, programs.load()))
+
+
 _STRANGE = late(rb"\n(?!" + OWN + rb")[^\n]*")
 """A line that does not begin as those of llama-server do, with its uptime, ``slot`` or ``srv``."""
 
@@ -41,5 +54,5 @@ def written_by(data: bytes, known: Set[str]) -> set[str]:
     """
     lines = b"\n" + data
     strange = lines if _STRANGE.match(lines) else b"".join(_STRANGE.findall(lines))
-    asked = [engine for engine in ENGINES if engine.name not in known] if strange else []
+    asked = [engine for engine in engines() if engine.name not in known] if strange else []
     return {engine.name for engine in asked if engine.looks.search(strange) is not None}

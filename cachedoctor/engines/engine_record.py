@@ -5,12 +5,16 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
+
+import msgspec
 
 from cachedoctor.engines.catalogue.base import Catalogue, Event
-from cachedoctor.engines.catalogue.logger import Vocabulary
 from cachedoctor.engines.catalogue.scanner import ScanPlan
 from cachedoctor.model import CacheSample, PrefillBatch, Session
+
+if TYPE_CHECKING:
+    from cachedoctor.engines.catalogue.logger import Vocabulary
 
 
 class Found(Protocol):
@@ -27,7 +31,7 @@ class Look(Protocol):
         """The first line of the engine; what is found stands within it."""
 
 
-class _Place(NamedTuple):
+class _Place(msgspec.Struct, frozen=True):
     offset: int
 
     def start(self) -> int:
@@ -93,7 +97,7 @@ class Tracker(Protocol):
         """The log goes on in another file."""
 
 
-class Reader(NamedTuple):
+class Reader(msgspec.Struct, frozen=True):
     """What reads an engine's lines."""
 
     catalogue: Catalogue
@@ -101,7 +105,7 @@ class Reader(NamedTuple):
     tracker: type[Tracker]
 
 
-class Engine(NamedTuple):
+class Engine(msgspec.Struct, frozen=True):
     """Who writes lines of its own."""
 
     name: str
@@ -130,6 +134,6 @@ def package(name: str, looks: Look) -> Engine:
         return cast(Reader, importlib.import_module(f"cachedoctor.engines.{name}.tracker").READER)
 
     def words() -> Vocabulary:
-        return cast(Vocabulary, importlib.import_module(f"cachedoctor.engines.{name}.vocabulary").VOCABULARY)
+        return cast("Vocabulary", importlib.import_module(f"cachedoctor.engines.{name}.vocabulary").VOCABULARY)
 
     return Engine(name, looks, reader, wrapped=True, words=words)

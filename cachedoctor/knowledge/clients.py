@@ -124,7 +124,7 @@ def settings_by_commands(commands: list[str]) -> list[ClientSetting]:
     return [] if found is None else found.settings
 
 
-class MessagePiece(NamedTuple):
+class MessagePiece(msgspec.Struct, frozen=True):
     """The text of one message or value around the first difference."""
 
     text: str

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from cachedoctor.knowledge.builds import NEWEST, SAMPLED
 
 N_UBATCH = 512
@@ -57,7 +59,7 @@ Saved = tuple[int, int]
 """A context checkpoint: the first and the last position of its state."""
 
 
-class HeldState(NamedTuple):
+class HeldState(msgspec.Struct, frozen=True):
     """What a slot holds when a prompt comes, in tokens and positions."""
 
     memory: str
@@ -200,7 +202,7 @@ Wanted = Literal["before", "choice", "prompt", "reused", "end"]
 """The request before it on its slot; the choice of its slot; how long its prompt is; what was reused; how it ended."""
 
 
-class _Wording(NamedTuple):
+class _Wording(msgspec.Struct, frozen=True):
     first: int
     last: int
     words: str

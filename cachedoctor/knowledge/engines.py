@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 if TYPE_CHECKING:
     from cachedoctor.model.terms import SettingName
 
 
-class EngineFacts(NamedTuple):
+class EngineFacts(msgspec.Struct, frozen=True):
     """An engine whose log has measurements instead of requests."""
 
     name: str

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
+
+import msgspec
 
 from cachedoctor.knowledge.late_patterns import late
 
@@ -73,7 +75,7 @@ _MOST = 1 << 20
 """Pieces that are remembered: some 35 MB of text; what comes later is found in these alone."""
 
 
-class Repeat(NamedTuple):
+class Repeat(msgspec.Struct, frozen=True):
     """What a text has in common with earlier ones."""
 
     length: int

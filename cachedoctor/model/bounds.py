@@ -6,14 +6,15 @@ what the schemas say instead (scripts/make-schemas); it is narrower, and nobody 
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, TypeVar
 
+import msgspec
 from msgspec import Meta
 
 _Number = TypeVar("_Number", int, float)
 
 
-class NumberRange(NamedTuple):
+class NumberRange(msgspec.Struct, frozen=True):
     """The values that a number of one kind can have, both ends included."""
 
     least: float

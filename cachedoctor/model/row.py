@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, NamedTuple
+from functools import cache
+from typing import Annotated
 
 import msgspec
 
@@ -114,7 +115,7 @@ class RequestRow(msgspec.Struct):
     """The client, by the surest of these; salts and system prompts are hashed."""
 
 
-class Counted(NamedTuple):
+class Counted(msgspec.Struct, frozen=True):
     """The tokens of a request that sums are made of."""
 
     prompt: int
@@ -133,12 +134,15 @@ def counted(row: RequestRow, *, children: bool = False) -> Counted | None:
     return Counted(row.prompt_tokens, row.cached_tokens, row.processed_tokens)
 
 
-_decoder = msgspec.json.Decoder(RequestRow)
+@cache
+def _decoder() -> msgspec.json.Decoder[RequestRow]:
+    return msgspec.json.Decoder(RequestRow)
 
 
 def read_rows(lines: Iterable[bytes]) -> Iterator[RequestRow]:
     """Yield the requests that JSON objects stand for."""
-    yield from map(_decoder.decode, lines)
+    for line in lines:
+        yield _decoder().decode(line)
 
 
 class SlowTurn(msgspec.Struct):

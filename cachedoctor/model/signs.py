@@ -6,7 +6,9 @@ A new sign is its name in ``MarkName`` and a row of ``SIGNS``; an engine sets th
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 MarkName = Literal[
     "cached", "check", "checkpoint_failed", "cut", "dropped", "erased", "error", "evicted", "failed", "forced",
@@ -25,7 +27,7 @@ PredicateName = Literal[
 SignName = MarkName | PredicateName
 
 
-class Sign(NamedTuple):
+class Sign(msgspec.Struct, frozen=True):
     """What a request shows at first sight; a rule is asked about requests with one of the signs in its ``on``."""
 
     words: str

@@ -135,6 +135,12 @@ class FleetCause(msgspec.Struct):
     """The log that it cost most."""
     report: str | None
     """The page of that log."""
+    confidence: str
+    """The highest."""
+    fix: str | None
+    """What to do first about the costliest finding; None where nothing is to be done."""
+    commands: list[str]
+    """To be copied."""
 
 
 class FleetCauseGroup(msgspec.Struct):

@@ -6,7 +6,6 @@ list: one stays where nothing in it can be a key, which is checked more strictly
 
 from __future__ import annotations
 
-import hashlib
 import re
 
 from cachedoctor.knowledge.late_patterns import late
@@ -64,6 +63,8 @@ def hashed(text: str) -> str:
     """Return a hash that tells two texts apart; of a hash itself."""
     if _HASH.fullmatch(text):
         return text
+    import hashlib  # takes longer to import than a short log to read
+
     return f"#{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import NamedTuple
+
+import msgspec
 
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.redaction import own
-from cachedoctor.redaction.credentials import CONTEXTS, CREDENTIALS, Context, MustBe
+from cachedoctor.redaction.credentials import CONTEXTS, CREDENTIALS, Context, Credential, MustBe
 from cachedoctor.redaction.decoding import changes, decoded, is_random, is_random_short, is_word
 
 _BAR = late(r" \| ([\w.-]+)", re.ASCII)
@@ -35,7 +36,7 @@ _NEEDS: dict[str, set[str]] = {}
 """What contexts need, by the word in it; most texts hold none of these."""
 for _context in CONTEXTS:
     for _need in _context.needs:
-        _NEEDS.setdefault(_need.rstrip("=: \"'`\\]"), set()).add(_need)
+        _NEEDS.setdefault(_need.rstrip("=:\"'`\\]").rstrip(), set()).add(_need)
 _IDS = late(
     r"(?:media|toolu|call|chatcmpl|cmpl|msg|req|resp|run|thread|asst|file|batch|fc|rs|ctc|gen|session|conv|evt|srvtoolu"
     r"|tooluse)[_-](?:[0-9a-f]{2}_)?\Z"
@@ -58,7 +59,7 @@ _WALLET = 10
 """Words of a wallet that are hidden: it has 12 and more, and a server may cut some."""
 
 
-class Region(NamedTuple):
+class Region(msgspec.Struct, frozen=True):
     """A part of a text that is hidden."""
 
     start: int
@@ -66,6 +67,10 @@ class Region(NamedTuple):
     shown: str
     rest: str
     """What stands for it in a further piece of a text, where it goes on in one."""
+
+    def moved(self, by: int) -> Region:
+        """Return where it is in a text that begins so many characters earlier."""
+        return Region(self.start + by, self.end + by, self.shown, self.rest)
 
 
 def hidden(text: str) -> str:
@@ -82,7 +87,7 @@ def parted(pieces: list[str]) -> list[str]:
     """Return the pieces of a text as they may be shown; a secret that lies in several is hidden in each of them."""
     shown, found, begin = list(pieces), [], 0
     for piece in pieces:  # by itself a piece begins and ends a word
-        found += [r._replace(start=r.start + begin, end=r.end + begin) for r in regions(piece)]
+        found += [region.moved(begin) for region in regions(piece)]
         begin += len(piece)
     found += regions("".join(pieces))
     for region in reversed(merged(found)):  # what stands before a change keeps its place
@@ -140,7 +145,7 @@ def regions(text: str) -> list[Region]:
     if view is None:
         found = list(_found(text))
     else:
-        found = [r._replace(start=s, end=e) for r in _found(view.text) for s, e in [view.span(r.start, r.end)]]
+        found = [Region(*view.span(r.start, r.end), r.shown, r.rest) for r in _found(view.text)]
         # a path of Windows, or a password, is no text with escapes, and what nobody sees may stand between two words
         if "\\" in text or not text.isascii():
             found = [*_found(text, words=not text.isascii()), *found]
@@ -169,7 +174,8 @@ def _found(text: str, *, words: bool = True) -> Iterator[Region]:
         yield Region(start, end, "<hidden>", "<hidden>")
     low = text.lower()
     there = {need for stem, needs in _NEEDS.items() if stem in low for need in needs if need in low}
-    contexts = [c for c in CONTEXTS if not there.isdisjoint(c.needs)] if there else []
+    longest = max(map(len, low.split()), default=0) if there else 0
+    contexts = [c for c in CONTEXTS if not there.isdisjoint(c.needs) and _may_fit(c, low, longest)] if there else []
     early = [
         region for context in contexts if not context.yields and not context.is_late for region in _in(context, text)
     ]
@@ -182,6 +188,10 @@ def _found(text: str, *, words: bool = True) -> Iterator[Region]:
             yield from _in(context, text)
         elif context.yields:
             yield from (r for r in _in(context, text) if not any(r.start < o.end and o.start < r.end for o in early))
+
+
+def _may_fit(context: Context, low: str, longest: int) -> bool:
+    return context.longest <= longest and (not context.also or any(text in low for text in context.also))
 
 
 def _may_be_key(word: str) -> bool:
@@ -228,14 +238,49 @@ def _is_drawn(value: str) -> bool:
     )
 
 
-@cache
-def shapes(before: str = r"(?<![A-Za-z0-9])") -> re.Pattern[str]:
-    """Compile all credentials into one pattern; the number of the last group says which one fits."""
-    rows = (f"(?P<_{number}>{row.begin}){row.rest}" for number, row in enumerate(CREDENTIALS))
-    return re.compile(before + "(?:" + "|".join(rows) + ")", re.ASCII)
-
-
+_APART = r"(?<![A-Za-z0-9])"
 _GLUED = r"(?<=[A-Za-z0-9])"
+_GROUP = late(r"\([^()]*\)")
+_LITERAL = late(r"((?:\\\W|[^\\\[(.?*+{])+)(?![?*{])")
+_UNNAMED = 30
+"""Characters of a credential that begins with no text of its own."""
+
+
+@cache
+def shape(row: Credential, before: str = _APART) -> re.Pattern[str]:
+    """Compile the pattern of a credential behind ``before``; its first group is what stays visible."""
+    return re.compile(f"{before}({row.begin}){row.rest}", re.ASCII)
+
+
+@cache
+def needs() -> list[tuple[str, int]]:
+    """Texts that credentials hold, each with a number of CREDENTIALS; an empty one for one that has none."""
+    return [(text, at) for at, row in enumerate(CREDENTIALS) for text in row.needs or beginnings(row.begin) or ("",)]
+
+
+def beginnings(pattern: str) -> tuple[str, ...]:
+    """Literal texts with which the alternatives of a pattern begin; none where one begins otherwise."""
+    while (flat := _GROUP.sub("[]", pattern)) != pattern:
+        pattern = flat
+    found = [_LITERAL.match(part) for part in pattern.split("|")]
+    return tuple(text[1].replace("\\", "") for text in found if text) if all(found) else ()
+
+
+def _possible(word: str) -> list[Credential]:
+    """Credentials that may stand in a word: the patterns of all take longer to compile than a short log to read."""
+    is_long = len(word) >= _UNNAMED
+    found = {at for text, at in needs() if text in word and (text or is_long)}
+    return [CREDENTIALS[at] for at in sorted(found)]
+
+
+def _credential(
+    rows: list[Credential], before: str, text: str, start: int, end: int
+) -> tuple[re.Match[str], Credential] | None:
+    """Find the credential that begins first; where several do, that of the first row."""
+    found = [(match, row) for row in rows if (match := shape(row, before).search(text, start, end)) is not None]
+    return min(found, key=lambda pair: pair[0].start(), default=None)
+
+
 _MAY_BE_GLUED = late(r"[A-Za-z0-9][A-Za-z0-9_-]{20}")
 _GLUED_REST, _GLUED_LONG, _GLUED_SHARE = 12, 40, 0.15
 """Characters that a key must have behind its begin where a letter stands in front (``tshpat_...``, but no ``task-1``);
@@ -244,14 +289,14 @@ _WORD_IN_SK = late(r"(?<![A-Za-z])(?:ta|di|ri|de|ma|a|hu|du|whi|fla|sub-?ta|mult
 """Begin of a word that ends in ``sk``."""
 
 
-def _glued(text: str, start: int, end: int) -> Iterator[Region]:
+def _glued(rows: list[Credential], text: str, start: int, end: int) -> Iterator[Region]:
     """Find credentials that a letter or a digit stands in front of."""
     if _MAY_BE_GLUED.search(text, start, end) is None or _HEX_ONLY.fullmatch(text, start, end) is not None:
         return
     at = start
-    while (found := shapes(_GLUED).search(text, at, end)) is not None:
-        begin = found[found.lastgroup or 0]
-        rest = text[found.start() + len(begin) : found.end()]
+    while (first := _credential(rows, _GLUED, text, at, end)) is not None:
+        found = first[0]
+        begin, rest = found[1], text[found.end(1) : found.end()]
         is_part = begin == "sk-" and _WORD_IN_SK.search(text, start, found.start()) is not None
         if not is_part and len(begin) > 1 and len(rest) >= _GLUED_REST and _is_glued_key(begin, rest):
             yield from _with_bar(text, Region(*found.span(), f"{begin}<key>", "<key>"))
@@ -276,12 +321,13 @@ def _is_glued_key(begin: str, rest: str) -> bool:
 def _in_word(text: str, start: int, end: int) -> Iterator[Region]:
     for found in _TOKEN.finditer(text, start, end):
         yield from _with_bar(text, Region(*found.span(), "<token>", "<token>"))
-    for found in shapes().finditer(text, start, end):
-        begin = found[found.lastgroup or 0]
-        rest = text[found.start() + len(begin) : found.end()]
-        if _fits(CREDENTIALS[int((found.lastgroup or "_0")[1:])].must_be, rest):
-            yield from _with_bar(text, Region(*found.span(), f"{begin}<key>", "<key>"))
-    yield from _glued(text, start, end)
+    rows, at = _possible(text[start:end]), start
+    while (first := _credential(rows, _APART, text, at, end)) is not None:
+        match, row = first
+        if _fits(row.must_be, text[match.end(1) : match.end()]):
+            yield from _with_bar(text, Region(*match.span(), f"{match[1]}<key>", "<key>"))
+        at = match.end()
+    yield from _glued(rows, text, start, end)
     for pattern in (_BASE64, _HEX):
         for found in pattern.finditer(text, start, end):
             if all(kind.search(found[0]) for kind in _KINDS[pattern]):

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.redaction.decoding import is_word
@@ -21,7 +22,7 @@ _INSTEAD = "<key>"
 Span = tuple[int, int]
 
 
-class MaskedPair(NamedTuple):
+class MaskedPair(msgspec.Struct, frozen=True):
     """What may be shown of two texts."""
 
     a: list[str]
@@ -54,7 +55,8 @@ def in_both(a: str, b: str, common: int, spans_a: Sequence[Span], spans_b: Seque
     every_b = merged([*found_b, *(_of_other(region, common, b, a) for region in found_a if region.start < common)])
     parts = frozenset(_parts(a, found_a)) | frozenset(_parts(b, found_b))
     pair = MaskedPair([], [], parts)
-    return pair._replace(
+    return msgspec.structs.replace(
+        pair,
         a=[pair.without_parts(_shown(a, every_a, span)) for span in spans_a],
         b=[pair.without_parts(_shown(b, every_b, span)) for span in spans_b],
     )
@@ -64,7 +66,7 @@ def _found(text: str, spans: Sequence[Span]) -> list[Region]:
     """The secrets of a text; a part that is shown also begins and ends a word."""
     found = list(regions(text))
     for start, end in spans:
-        found += [r._replace(start=r.start + start, end=r.end + start) for r in regions(text[start:end])]
+        found += [region.moved(start) for region in regions(text[start:end])]
     return merged(found)
 
 
@@ -78,7 +80,7 @@ def _of_other(region: Region, common: int, own: str, other: str) -> Region:
     has_words = any(char.isspace() for char in other[region.start : region.end])
     at = min(len(own), region.end if has_words else common)
     rest = _GOES_ON.match(own, at)
-    return region._replace(end=max(at, rest.end() if rest is not None else 0))
+    return msgspec.structs.replace(region, end=max(at, rest.end() if rest is not None else 0))
 
 
 def _shown(text: str, found: Sequence[Region], span: Span) -> str:

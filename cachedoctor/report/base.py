@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Container
-from typing import IO, TYPE_CHECKING, Literal, NamedTuple
+from typing import IO, TYPE_CHECKING, Literal
+
+import msgspec
 
 if TYPE_CHECKING:
     from cachedoctor.model import Report
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 FormatName = Literal["text", "concise", "html", "json", "jsonl", "sarif", "markdown", "github"]
 
 
-class Appearance(NamedTuple):
+class Appearance(msgspec.Struct, frozen=True):
     """How text is to be shown on one output."""
 
     width: int = 80
@@ -32,7 +34,7 @@ class Appearance(NamedTuple):
         return text.encode(self.encoding, "backslashreplace")
 
 
-class Format(NamedTuple):
+class Format(msgspec.Struct, frozen=True):
     """One way to write a report. Its module has ``write(report, out, look)``, and gets what may be shown."""
 
     name: FormatName

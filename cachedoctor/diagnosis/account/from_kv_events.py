@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from hashlib import blake2b
 
 import msgspec
 
@@ -172,6 +171,8 @@ def _texts(block: _StoredBlock) -> list[str | bytes]:
 
 
 def _chained(before: bytes, text: str) -> bytes:
+    from hashlib import blake2b  # takes longer to import than a short log to read
+
     return blake2b(before + text.encode(), digest_size=12).digest()
 
 

@@ -6,7 +6,7 @@ Whole numbers, so that the ledgers of two parts of a log add up to that of the w
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import msgspec
 
@@ -388,7 +388,7 @@ class Ledger(msgspec.Struct, gc=False):
         return rest
 
 
-class _OwnedAccount(NamedTuple):
+class _OwnedAccount(msgspec.Struct, frozen=True):
     """An account, and whose it is."""
 
     scope: Scope

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 from cachedoctor.diagnosis.rules import advice
 from cachedoctor.diagnosis.rules.kit import n
@@ -22,7 +24,7 @@ Verdict = Literal["changed", "salted", "nothing", "parted", "shared"]
 """``parted``: they part early, and whether they repeat anything behind it is not known."""
 
 
-class SharedVerdict(NamedTuple):
+class SharedVerdict(msgspec.Struct, frozen=True):
     """A verdict."""
 
     verdict: Verdict

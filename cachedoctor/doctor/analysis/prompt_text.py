@@ -13,12 +13,11 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import msgspec
 
 from cachedoctor.doctor.catalogues import single_lines
-from cachedoctor.engines.detect import ENGINES
+from cachedoctor.engines.detect import engines
 from cachedoctor.engines.engine_record import Engine
 from cachedoctor.engines.llamacpp import printed_text
 from cachedoctor.engines.llamacpp.printed_text import Opening
@@ -80,7 +79,7 @@ class _Text(msgspec.Struct):
             at = end
 
 
-class _Left(NamedTuple):
+class _Left(msgspec.Struct, frozen=True):
     """A text that ended at a row of its request."""
 
     ids: tuple[object, ...]
@@ -394,11 +393,11 @@ def _imitations(lines: bytes) -> int:
     lines = drop_progress(lines)
     wrapped = {at: _bodies(lines[at : _line_end(lines, at) - 1]) for at in candidates(lines)}
     text = b"\n".join([lines, *itertools.chain.from_iterable(wrapped.values())])
-    engines = [engine for engine in ENGINES if engine.looks.search(text)]
+    others = [engine for engine in engines() if engine.looks.search(text)]
     # Any line may be of another engine; of llama-server only those of its shape, or behind a wrapper, are.
-    found = _starts(lines) if engines else sorted({*wrapped, *shaped(lines)})
+    found = _starts(lines) if others else sorted({*wrapped, *shaped(lines)})
     bodies = (wrapped[at] if at in wrapped else [lines[at : _line_end(lines, at) - 1]] for at in found)
-    return sum(any(_is_servers(body, engines) for body in each) for each in bodies)
+    return sum(any(_is_servers(body, others) for body in each) for each in bodies)
 
 
 def _starts(lines: bytes) -> list[int]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from cachedoctor.diagnosis.rules import names
 from cachedoctor.doctor.analysis.analyzer import Analyzer
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from cachedoctor.inputs.sources.stdin import BegunSource
 
 
-class Beside(NamedTuple):
+class Beside(msgspec.Struct, frozen=True):
     """What is known beside the logs."""
 
     cmdline: str | None = None

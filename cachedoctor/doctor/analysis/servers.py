@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -15,11 +15,10 @@ from cachedoctor.doctor.catalogues import catalogue, fork_lines, fork_words, sin
 from cachedoctor.doctor.faults import Faults, Server
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.scanner import Scanner, ScanPlan, SingleScanner
-from cachedoctor.engines.detect import ENGINES, written_by
+from cachedoctor.engines.detect import PACKAGES, engines, written_by
 from cachedoctor.engines.engine_record import Engine, Found, Row
 from cachedoctor.engines.engine_record import Tracker as StatsTracker
 from cachedoctor.engines.llamacpp.excerpt_rows import Partly
-from cachedoctor.engines.llamacpp.forked import WORDS
 from cachedoctor.engines.llamacpp.tracker import LISTING_PLAN, PLAN, PROGRESS, Tracker, of_fork
 from cachedoctor.inputs.envelope.shapes import wall_time
 from cachedoctor.model import Segment, Session
@@ -35,7 +34,7 @@ _TOGETHER = 64
 """Finished requests that are examined together."""
 
 
-class _ServerStep(NamedTuple):
+class _ServerStep(msgspec.Struct, frozen=True):
     """An event, and the function that takes it."""
 
     line: int
@@ -192,7 +191,7 @@ class Servers:
 
     def _unwrapped(self, segment: Segment) -> Segment:
         """Join the records of a segment that a terminal broke into rows."""
-        for engine in ENGINES:
+        for engine in PACKAGES:
             if engine.wrapped and engine.looks.search(segment.data) is not None:
                 from cachedoctor.engines.wrapped_rows import joined
 
@@ -215,8 +214,10 @@ class Servers:
         return before, behind
 
     def _find_fork(self, segment: Segment, new: set[str]) -> tuple[Segment | None, Segment | None]:
-        for engine in ENGINES:
+        for engine in engines():
             if engine.fork and engine.name in new and (found := engine.looks.search(segment.data)) is not None:
+                from cachedoctor.engines.llamacpp.forked import WORDS  # few logs are of one
+
                 lines, words = Scanner(fork_lines(), of_fork(self._plan)), Scanner(fork_words(), ScanPlan(WORDS))
                 self._forks[segment.origin] = _Fork(engine, lines, words)
                 return _divided(segment, found)
@@ -251,7 +252,7 @@ class Servers:
         found = [
             (engine, rest)
             for segment in before
-            for engine in ENGINES
+            for engine in engines()
             if not engine.fork and (rest := self._rest(engine, segment, new)) is not None
         ]
         found += [(self._forks[segment.origin].engine, segment) for segment in behind]
@@ -355,10 +356,7 @@ class Servers:
     def _feed_fork(self, origin: str | None, event: Event) -> None:
         tracker = self._tracker(origin)
         fork = tracker.fork(self._forks[origin].engine.name)
-        if event.message in WORDS and event.slot < 0:
-            fork.word(event)
-        else:
-            fork.line(event, tracker.feed_partly if isinstance(event.fields, Partly) else None)
+        fork.take(event, tracker.feed_partly if isinstance(event.fields, Partly) else None)
         if tracker.finished:
             self._examine(tracker)
 

@@ -9,7 +9,7 @@ from cachedoctor.doctor.analysis.intake import Intake
 from cachedoctor.engines.catalogue.base import HOLE, Message, as_pairs
 from cachedoctor.engines.catalogue.logger import Field, Vocabulary
 from cachedoctor.engines.catalogue.reading import LineReading, RowMatch, nearest, read, read_logged
-from cachedoctor.engines.detect import ENGINES
+from cachedoctor.engines.detect import engines
 from cachedoctor.engines.llamacpp.fields import MEANINGS, PARTS, field
 from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.engines.llamacpp.tracker import PLAN
@@ -84,12 +84,14 @@ _LEVELS = {"I": "INFO", "W": "WARNING", "E": "ERROR", "D": "DEBUG", "P": "error 
 
 def engine_vocabularies() -> list[Vocabulary]:
     """Import the words of all engines that have some."""
-    return [engine.words() for engine in ENGINES if engine.words is not None]
+    return [engine.words() for engine in engines() if engine.words is not None]
 
 
 def likely_rows(body: bytes) -> list[Vocabulary]:
     """Return the words of the engines for which a line looks at first sight."""
-    return [engine.words() for engine in ENGINES if engine.words is not None and engine.looks.search(body) is not None]
+    return [
+        engine.words() for engine in engines() if engine.words is not None and engine.looks.search(body) is not None
+    ]
 
 
 def explanation(

@@ -346,5 +346,7 @@ def _evidence(lines: list[Line], session: Session) -> list[Evidence]:
 
 
 def _line(mark: Mark, label: str, session: Session) -> Evidence:
-    path, before = session.file_of(mark.line)
-    return Evidence(path, session.index, mark.line - before, mark.text.decode("utf-8", "replace"), "primary", label)
+    file = session.file_of(mark.line)
+    return Evidence(
+        file.path, session.index, mark.line - file.before, mark.text.decode("utf-8", "replace"), "primary", label
+    )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from cachedoctor.doctor.fixing.merged_options import Masked, Merged, Wish, chosen, key_of, masked, merged
 from cachedoctor.knowledge import builds, cmdline, engines
@@ -26,7 +27,7 @@ _Server = tuple[str | None, str | None]
 _REPLICA = late(r"[-_]\d{1,4}$")
 
 
-class StartInfo(NamedTuple):
+class StartInfo(msgspec.Struct, frozen=True):
     """What somebody says of the start of the server."""
 
     launcher: Launcher | None = None
@@ -64,7 +65,7 @@ def fixes(
         line = told.line or (session.cmdline if session is not None else None)
         is_anothers = line is not None and session is not None and not cmdline.is_for(line, session.engine)
         line = None if is_anothers else line
-        launcher = _launcher(session, start, told._replace(line=line))
+        launcher = _launcher(session, start, msgspec.structs.replace(told, line=line))
         hides = Masked("", [])
         if line is not None and launcher not in _UNSHOWN:
             hides = masked(line)
@@ -82,9 +83,9 @@ def fixes(
         if told.file is not None and one.options and path not in (None, "-") and not is_anothers:
             one.notes.append(f"as a patch: cachedoctor fix {shlex.quote(path)} --file {told.file}")
         if launcher is not None and not _foreign(session):
-            asked = _asked([], session, name)._replace(line=line)
+            asked = msgspec.structs.replace(_asked([], session, name), line=line)
             one.others = [
-                OtherFix(options, *form(asked._replace(changes=options), launcher))
+                OtherFix(options, *form(msgspec.structs.replace(asked, changes=options), launcher))
                 for options in others.get((path, origin), [])
             ]
         if wishes or one.others:
@@ -162,7 +163,7 @@ def _server_steps(
     if one.options and _foreign(session):
         words = " ".join(word for change in one.options for word in change.words)
         return [], [f"{program} has options of its own, see its --help; those of llama-server would be {words}"]
-    steps, notes = form(_asked(one.options, session, name)._replace(line=line), launcher)
+    steps, notes = form(msgspec.structs.replace(_asked(one.options, session, name), line=line), launcher)
     if launcher in _ASIDE and line is None and any("LLAMA_ARG_" in row for step in steps for row in step.commands):
         notes = [*notes, _FIRST]
     return steps, notes

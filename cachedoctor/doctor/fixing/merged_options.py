@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Finding, OptionChange, Remedy, Session
@@ -93,14 +95,14 @@ _LARGER = frozenset({"cache_ram", "ctx_checkpoints", "sleep_idle_seconds"})
 _SMALLER = frozenset({"checkpoint_min_step"})
 
 
-class Wish(NamedTuple):
+class Wish(msgspec.Struct, frozen=True):
     """What one finding asks for."""
 
     finding: Finding
     remedy: Remedy
 
 
-class Merged(NamedTuple):
+class Merged(msgspec.Struct, frozen=True):
     """One set of options."""
 
     options: list[OptionChange]

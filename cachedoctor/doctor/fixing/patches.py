@@ -8,6 +8,8 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from cachedoctor.doctor.fixing.fixes import asked_of
 from cachedoctor.knowledge.cmdline import is_program
 from cachedoctor.knowledge.engines import SERVERS
@@ -107,7 +109,7 @@ def patch(
     fix = own[0]
     asked = asked_of(fix, sessions, launcher or fix.launcher)
     if service is not None:
-        asked = asked._replace(name=service)
+        asked = msgspec.structs.replace(asked, name=service)
     crlf = "\r\n" in text
     if crlf and text.count("\r\n") != text.count("\n"):
         raise CacheDoctorError(f"{path}: its rows end in two ways, CRLF and LF", "write it with one of them")

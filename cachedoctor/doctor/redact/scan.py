@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from cachedoctor.engines.catalogue.logger import Vocabulary
 from cachedoctor.engines.catalogue.spans import RecognisedLine, Spans
-from cachedoctor.engines.detect import ENGINES
+from cachedoctor.engines.detect import engines
 from cachedoctor.engines.engine_record import Engine
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.redaction import holes
@@ -93,11 +93,11 @@ class EngineLines(_LogLines[EngineReader]):
     """The lines of vLLM and SGLang in one log."""
 
     def __init__(self) -> None:
-        super().__init__([engine for engine in ENGINES if engine.words], _reader)
+        super().__init__([engine for engine in engines() if engine.words], _reader)
 
 
 class ProgramLines(_LogLines[ProgramReader]):
     """The lines of the small programs around llama.cpp in one log."""
 
     def __init__(self) -> None:
-        super().__init__([engine for engine in ENGINES if not engine.words], _program)
+        super().__init__([engine for engine in engines() if not engine.words], _program)

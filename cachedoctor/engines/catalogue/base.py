@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from cachedoctor.engines.catalogue.heads import HeadPattern, literal_pattern
+from cachedoctor.engines.catalogue.heads import NEVER, HeadPattern, literal_pattern
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Shows
 from cachedoctor.model.bounds import AMOUNT, MIB, MS, NUMBERS, PERCENT, RATE, SHARE, NumberRange
@@ -204,12 +204,8 @@ class Message:
         self.first_bytes = {head[:1] for head in self._heads}
         """First bytes with which the message may begin; an empty one where it may begin with anything."""
         self._prepared = False
-        self.exact_match: Callable[[bytes, int], re.Match[bytes] | None] = lambda data, start: None
+        self.exact_match: Callable[[bytes, int], re.Match[bytes] | None] = self._first_match
         self._loose_match: Callable[[bytes, int], re.Match[bytes] | None] | None = None
-        self._holes: list[tuple[str, Callable[[bytes], Any]]] = []
-        self.names: tuple[str, ...] = ()
-        self.integers = False
-        """All fields are integers: the scanner converts them without running Python code per field."""
         self.quoted = component in ("client", "embedded")
         """Words of a client that stand in any text, or of the library in any program: no line of a server's log."""
         self.repeats = False
@@ -219,26 +215,56 @@ class Message:
         """Cheap look before a pattern is compiled; ``text`` begins with the message, its blanks collapsed."""
         return text.startswith(self._heads)
 
+    def _may_stand(self, data: bytes, start: int) -> bool:
+        """Cheap look before a pattern is compiled: whether all words of the message stand at ``start``, in order."""
+        if ":words}" in self._body:  # they may go on in the next line
+            return True
+        end, at = data.find(b"\n", start), 0
+        line = b" ".join(data[start : end if end >= 0 else None].split())
+        for part in HOLE.split(self._body)[::3]:
+            words = " ".join(part.split()).encode()
+            at = line.find(words, at) + len(words)
+            if at < len(words):
+                return False
+        return True
+
+    def _first_match(self, data: bytes, start: int) -> re.Match[bytes] | None:
+        if not self._may_stand(data, start):
+            return None
+        self.prepare()
+        return self.exact_match(data, start)
+
     def prepare(self) -> None:
         """Compile the pattern of the whole message up to the end of its line; until then it is too costly to hold."""
         if self._prepared:
             return
         self._prepared = True
-        self.exact_match = re.compile(self._pattern(self._body) + rb"(?:(?<![ \t])[ \t]*)?(?=\n|\Z)").match
-        self.names = tuple(name for name, _ in self._holes)
-        self.integers = all(convert is int for _, convert in self._holes)
+        self.exact_match = re.compile(self.text_pattern() + rb"(?:(?<![ \t])[ \t]*)?$", re.M).match
 
-    def _pattern(self, template: str) -> bytes:
-        out, at, lazy = [], 0, False
-        self._holes.clear()
+    @cached_property
+    def _holes(self) -> list[tuple[str, Callable[[bytes], Any]]]:
+        return [(name, _KINDS[kind][1]) for name, kind in HOLE.findall(self._body)]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of its fields."""
+        return tuple(name for name, _ in self._holes)
+
+    @cached_property
+    def integers(self) -> bool:
+        """All fields are integers: the scanner converts them without running Python code per field."""
+        return all(convert is int for _, convert in self._holes)
+
+    def text_pattern(self) -> bytes:
+        """Pattern of the message without the end of its line, one group per field in the order of ``names``."""
+        template, out, at, lazy = self._body, [], 0, False
         for hole in HOLE.finditer(template):
             literal = template[at : hole.start()]
             # a text ends where its blanks begin; to look for the literal behind each of them would cost their square
             out.append(b"(?<![ \t])" if lazy and literal[:1] == " " else b"")
             out.append(literal_pattern(literal))
-            pattern, convert = _KINDS[hole.group(2)]
+            pattern = _KINDS[hole.group(2)][0]
             lazy = "*?" in pattern
-            self._holes.append((hole.group(1), convert))
             blank = b"[ \t]*" if hole.group(2) in _ALIGNED else b""
             out.append(blank + b"(" + pattern.encode() + b")")
             at = hole.end()
@@ -246,26 +272,20 @@ class Message:
         out.append(literal_pattern(template[at:]))
         return b"".join(out)
 
-    def text_pattern(self) -> bytes:
-        """Pattern of the message without the end of its line, one group per field in the order of ``names``."""
-        self.prepare()
-        return self._pattern(self._body)
-
     def convert(self, found: re.Match[bytes]) -> dict[str, Any]:
         """Fields of a match of the pattern."""
         return {name: convert(raw) for (name, convert), raw in zip(self._holes, found.groups(), strict=True)}
 
     def match(self, data: bytes, start: int, *, loose: bool = False) -> dict[str, Any] | None:
         """Fields of the message that starts at ``start``, or None. ``loose`` lets unknown text follow."""
-        self.prepare()
-        if loose and self._loose_match is None:
-            self._loose_match = re.compile(self._pattern(self._body)).match
-        found = self._loose_match(data, start) if loose and self._loose_match else self.exact_match(data, start)
+        if loose and self._loose_match is None and self._may_stand(data, start):
+            self._loose_match = re.compile(self.text_pattern()).match
+        match = self._loose_match if loose else self.exact_match
+        found = None if match is None else match(data, start)
         return None if found is None else self.convert(found)
 
     def value(self, name: str, raw: bytes) -> Any:
         """Convert what is printed in a field."""
-        self.prepare()
         return next(convert for known, convert in self._holes if known == name)(raw)
 
     def pieces(self) -> list[tuple[str, str, bytes]]:
@@ -300,8 +320,11 @@ class Catalogue:
     _OTHER = rb"(?:srv|que|res|cmn|spec) ++(?:[^ \t-\r:]*+: *+)?"
     _FUNC = rb"(?:[^ \t-\r:]++:(?:[0-9]++:)?+ )?"
 
-    def __init__(self, rows: list[Message], fused: bytes = b"") -> None:
-        """``fused``: a pattern that stands behind the slot prefix and reads several lines at once."""
+    def __init__(self, rows: list[Message], fused: bytes = b"", groups: int = 0) -> None:
+        """``fused``: a pattern behind the slot prefix that reads several lines at once, with so many groups.
+
+        It is for long logs: in a short one their lines are read one by one, which gives the same.
+        """
         self.rows = rows
         self.by_head: dict[tuple[str, bytes], list[Message]] = {}
         heads: dict[str, set[str]] = {"slot": set(), "srv": set(), "bare": set()}
@@ -311,15 +334,15 @@ class Catalogue:
                     heads[group_of(row)].add(head)
                 self.by_head.setdefault((group_of(row), head.encode()), []).append(row)
         heads["srv"] |= heads["bare"]  # library texts are reprinted under a server prefix
-        self._fused = fused
+        self._fused, self._no_fused = fused, NEVER + rb"()" * groups
         self.pattern = HeadPattern(heads, self._compiled)
         """Anchored at the newline before a line. Groups: slot id, task id, those of ``fused``, and last the head, in
         one of three groups: behind a slot prefix, behind a server prefix, bare."""
 
-    def _compiled(self, heads: Mapping[str, bytes]) -> re.Pattern[bytes]:
+    def _compiled(self, heads: Mapping[str, bytes], whole: bool) -> re.Pattern[bytes]:
         # An empty message is the header of a timing block, `slot print_timing: id  0 | task 9 | `;
         # digits are token ids.
-        shortcut = self._fused + rb"|" if self._fused else b""
+        shortcut = (self._fused if whole else self._no_fused) + rb"|" if self._fused else b""
         slot, other, bare = heads["slot"], heads["srv"], heads["bare"]
         return re.compile(
             rb"\n"

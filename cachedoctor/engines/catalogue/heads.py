@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Set
 
 _SHORT = 1 << 16
 """Bytes of a log for which fewer heads are compiled: in a longer one, looking for them costs more."""
-_NEVER = rb"(?!)"
+NEVER = rb"(?!)"
+"""Fits nowhere."""
 _BLANK = b"[ \t]++"
 """Possessive: with several blank runs in a row, a line of blanks would cost the cube of its length."""
 
@@ -48,13 +49,13 @@ class HeadPattern:
     """A pattern over many heads, of which a short log needs few: to compile all takes a fifth of its analysis."""
 
     def __init__(
-        self, groups: Mapping[str, Set[str]], build: Callable[[Mapping[str, bytes]], re.Pattern[bytes]]
+        self, groups: Mapping[str, Set[str]], build: Callable[[Mapping[str, bytes], bool], re.Pattern[bytes]]
     ) -> None:
         """Begin without a pattern.
 
         Args:
             groups: the heads by the place in which they stand.
-            build: makes the pattern out of one for each group.
+            build: makes the pattern out of one for each group; the other argument says whether it has all heads.
         """
         self._groups = {group: {_plain(head): head for head in heads} for group, heads in groups.items()}
         self._build = build
@@ -86,7 +87,8 @@ class HeadPattern:
 
     def _compiled(self, missing: Set[bytes]) -> re.Pattern[bytes]:
         left = {group: sorted(heads[h] for h in heads.keys() - missing) for group, heads in self._groups.items()}
-        return self._build({group: trie_pattern(heads) if heads else _NEVER for group, heads in left.items()})
+        tries = {group: trie_pattern(heads) if heads else NEVER for group, heads in left.items()}
+        return self._build(tries, not missing)
 
 
 def _plain(head: str) -> bytes:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+
+import msgspec
 
 from cachedoctor.engines.catalogue.base import Catalogue, Event, Message
 from cachedoctor.engines.catalogue.heads import HeadPattern
 
 
-class Field(NamedTuple):
+class Field(msgspec.Struct, frozen=True):
     """One field of a message."""
 
     unit: str
@@ -40,7 +41,7 @@ class LoggerCatalogue(Catalogue):
         self._begin = re.compile(rb"(?:" + prefix + rb")?+[ \t]*+")
         self.pattern = HeadPattern({"bare": heads}, self._compiled)
 
-    def _compiled(self, heads: Mapping[str, bytes]) -> re.Pattern[bytes]:
+    def _compiled(self, heads: Mapping[str, bytes], _: bool) -> re.Pattern[bytes]:
         # The five groups of every catalogue: a slot, a task, and heads in three places, of which here only the last is.
         return re.compile(rb"\n(?:(?!)()()()()|(?:" + self._prefix + rb")?+[ \t]*+(" + heads["bare"] + rb"))")
 
@@ -63,7 +64,7 @@ Prefix = tuple[dict[str, bytes], int, bytes]
 parts and is none."""
 
 
-class Vocabulary(NamedTuple):
+class Vocabulary(msgspec.Struct, frozen=True):
     """One engine; its package has it in a module ``vocabulary`` as ``VOCABULARY``."""
 
     engine: str

@@ -37,7 +37,7 @@ class DataPlace(NamedTuple):
     end: int
 
 
-class Named(NamedTuple):
+class Named(msgspec.Struct, frozen=True):
     """A message of which every field was found by its name, among others."""
 
     fields: dict[str, DataPlace]
@@ -47,7 +47,7 @@ class Named(NamedTuple):
     end: int
 
 
-class _TemplateShape(NamedTuple):
+class _TemplateShape(msgspec.Struct, frozen=True):
     """What of a template is words, and what are fields with names."""
 
     words: re.Pattern[bytes]
@@ -127,7 +127,7 @@ _READING_LINE_MAX = 1 << 12
 """Bytes of a line that are read; what lies behind them is a prompt or a body."""
 
 
-class RowMatch(NamedTuple):
+class RowMatch(msgspec.Struct, frozen=True):
     """A row that fits."""
 
     row: Message
@@ -284,7 +284,6 @@ def _whole(row: Message, line: bytes, start: int) -> RowMatch | None:
     place = _places(row, line, start)
     if place is None or not row.may_begin(_words(line, place[0])):
         return None
-    row.prepare()
     match = row.exact_match(line, place[0])
     return None if match is None else RowMatch(row, _fields(row, place[1], match.groups()), place[0], place[1])
 
@@ -300,7 +299,6 @@ def _begun(row: Message, line: bytes, start: int) -> RowMatch | None:
         return None
     import regex  # type: ignore[import-untyped]  # only it tells a text that fits so far from one that does not
 
-    row.prepare()
     match = regex.compile(row.text_pattern()).fullmatch(line, place[0], partial=True)
     return None if match is None else RowMatch(row, _fields(row, place[1], match.groups()), place[0], place[1])
 

@@ -145,7 +145,6 @@ class Scanner:
         if not bare and not any(row.id in self._plan.wanted for row in rows):
             rows = []
         for row in rows:
-            row.prepare()
             row.repeats = row.id in self._plan.once
         if len(self._rows[group]) < _MAX_SPELLINGS:
             self._rows[group][head] = rows

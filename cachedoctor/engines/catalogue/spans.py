@@ -67,8 +67,6 @@ class Spans:
         rows = self._rows.get((group, head))
         if rows is None:
             rows = self._catalogue.candidates(GROUPS[group], head)
-            for row in rows:
-                row.prepare()
             if len(self._rows) < _MAX_SPELLINGS:
                 self._rows[group, head] = rows
         return rows

@@ -6,7 +6,8 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import accumulate
-from typing import NamedTuple
+
+import msgspec
 
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model.observed import Asker
@@ -117,7 +118,7 @@ _NUMBERS = late(r"\((\d{1,10}) tokens\)[^(]*\((\d{1,10}) tokens\)")
 _OVERLONG = late(r"exceeds? the available context size|larger than the max context size")
 
 
-class Overlong(NamedTuple):
+class Overlong(msgspec.Struct, frozen=True):
     """A prompt that did not fit, and the context; None where the error does not say it."""
 
     tokens: int | None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -63,7 +63,7 @@ class ExcerptSegment(msgspec.Struct):
     """Lines that go on with the record before them, less the records beyond the first of a row."""
 
 
-class ExcerptRecord(NamedTuple):
+class ExcerptRecord(msgspec.Struct, frozen=True):
     """A line, or the lines over which a record was wrapped."""
 
     at: int
@@ -80,7 +80,7 @@ class ExcerptRecord(NamedTuple):
     """A slot states something in words that are not known."""
 
 
-class Fitted(NamedTuple):
+class Fitted(msgspec.Struct, frozen=True):
     """A message that was fitted to a line."""
 
     text: bytes
@@ -174,7 +174,7 @@ class ExcerptReader:
             if record.event is None and record.used == 1 and at not in scanned:
                 words = self._unknown(lines[at], segment.number(at))
                 if words is not None:
-                    record = record._replace(event=words.event, unknown=words.event is None)
+                    record = msgspec.structs.replace(record, event=words.event, unknown=words.event is None)
             yield record
             at += record.used
 
@@ -270,7 +270,7 @@ class ExcerptReader:
         fitted = self.fitted(line)
         if fitted is None:
             return None
-        text, _, reading, hit = fitted
+        text, reading, hit = fitted.text, fitted.reading, fitted.hit
         row = hit.row
         fields = {name: row.value(name, raw) for name, raw in hit.fields if raw is not None and name in row.names}
         if reading.cut and _ends_in_number(text):

@@ -7,7 +7,8 @@ with the answers (``engines/programs/ik_llama.py``) alone. Source: logs of its i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+
+import msgspec
 
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
@@ -31,7 +32,7 @@ _CHOICE = 64
 """Lines of one choice that are held back."""
 
 
-class _EarlyLines(NamedTuple):
+class _EarlyLines(msgspec.Struct, frozen=True):
     """Lines of a request that has none about the memory yet, before these."""
 
     task: int
@@ -72,6 +73,13 @@ class Fork:
         """A request was launched, or opened."""
         self._common: tuple[int, int] | None = None
         """Common text of the slot whose memory is cleared next, in tokens of the slot and of the prompt."""
+
+    def take(self, event: Event, partly: Callable[[Event], None] | None) -> None:
+        """Take a line, in words of its own or as llama-server writes it; ``partly`` takes one that lacks fields."""
+        if event.message in WORDS and event.slot < 0:
+            self.word(event)
+        else:
+            self.line(event, partly)
 
     def word(self, event: Event) -> None:
         """Take a line in words of its own."""

@@ -11,6 +11,7 @@ import msgspec
 from cachedoctor.engines.catalogue.base import CLOCK, NAME, Event
 from cachedoctor.engines.llamacpp.server_run import ServerRun
 from cachedoctor.engines.llamacpp.slot import Slot
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Check, Mark
 from cachedoctor.model.bounds import MS, SHARE
 from cachedoctor.model.observed import MAX_CHECKS, Progressed
@@ -95,11 +96,9 @@ GROUPS = END_ALONE + 7 - NEW_NAME
 
 SAMPLER = b"sampler chain: "
 CREATED = b"created context checkpoint "
-READ_CREATED = re.compile(rb"\d{1,10} of (\d{1,10}) \(pos_min = (-?\d{1,15}), pos_max = (-?\d{1,15})").match
-READ_PROGRESS = re.compile(
-    rb"prompt processing( progress|), n_tokens = +(\d{1,15}), [^\n]*?progress = (\d{1,15}\.\d{1,15})"
-).search
-READ_CHECK = re.compile(rb"with \[(-?\d{1,15}), (-?\d{1,15})\] against (-?\d{1,15})").search
+READ_CREATED = late(rb"\d{1,10} of (\d{1,10}) \(pos_min = (-?\d{1,15}), pos_max = (-?\d{1,15})")
+READ_PROGRESS = late(rb"prompt processing( progress|), n_tokens = +(\d{1,15}), [^\n]*?progress = (\d{1,15}\.\d{1,15})")
+READ_CHECK = late(rb"with \[(-?\d{1,15}), (-?\d{1,15})\] against (-?\d{1,15})")
 
 
 Shape = tuple[Any, ...]
@@ -167,10 +166,10 @@ def shape(block: Block) -> Shape:
         return block.last, groups[END_ALONE], groups[BATCHES_ALONE], created, groups[CHECKING], several
     tail = CHOICE_TAIL if launched else LAUNCH_TAIL
     rest = groups[tail + BATCHES + REST]
-    created = None if rest is None else CREATED in rest
+    batches = None if rest is None else CREATED in rest
     head, ends = groups[tail + END], groups[tail + END + 1] is not None
     return (
-        launched > 0, groups[NEW_NAME], groups[T_LAST] is None, groups[tail] is None, groups[tail + BATCHES], created,
+        launched > 0, groups[NEW_NAME], groups[T_LAST] is None, groups[tail] is None, groups[tail + BATCHES], batches,
         head, ends, several,
     )  # fmt: skip
 
@@ -223,13 +222,13 @@ def _batches_blocks(run: ServerRun, slot: Slot, block: Block, first: int, task: 
     rest = block.groups[first + REST]
     request = slot.open
     if rest and request is not None and request.progress is None:
-        said = READ_PROGRESS(rest)
+        said = READ_PROGRESS.search(rest)
         if said is not None:
             request.record_progress(Progressed(int(said[2]), float(said[3]), "all" if said[1] else "computed"))
     created = rest.count(CREATED)
     if created:
         where = rest.rfind(CREATED)
-        found = READ_CREATED(rest, where + _AFTER)  # its size was read when it was met for the first time
+        found = READ_CREATED.match(rest, where + _AFTER)  # its size was read when it was met for the first time
         if found is not None:
             line = block.numbers[at + rest.count(b"\n", 0, where)]
             slot.created(created, int(found[2]), int(found[3]), int(found[1]), line)
@@ -240,7 +239,7 @@ _AFTER = len(CREATED)
 
 def _checks(run: ServerRun, slot: Slot, block: Block) -> None:
     request = run.attend(slot, block.task, block.mark(0))
-    found = [READ_CHECK(line) for line in block.lines]
+    found = [READ_CHECK.search(line) for line in block.lines]
     checks = [
         Check(int(low), int(high), int(threshold), block.numbers[at], block.lines[at])
         for at, (low, high, threshold) in enumerate(match.groups() for match in found[:MAX_CHECKS] if match)

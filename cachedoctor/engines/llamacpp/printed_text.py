@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import msgspec
+
 from cachedoctor.engines.catalogue.base import STAMP, Message
 from cachedoctor.knowledge.late_patterns import late
 
@@ -113,7 +115,7 @@ _KINDS = (
 _STANDS_FOR = b"\x00"
 
 
-class PrintedChange(NamedTuple):
+class PrintedChange(msgspec.Struct, frozen=True):
     """The first change of a diff."""
 
     begin: int

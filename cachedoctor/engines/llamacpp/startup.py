@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from cachedoctor.knowledge import builds
 from cachedoctor.knowledge.late_patterns import late
@@ -70,7 +72,7 @@ _RELEASE = late(r"v?\d{1,3}\.\d{1,3}\.\d{1,4}(?=-[0-9a-f]{7,12}\b|[ (]|$)")
 """A release alone, with or without its commit; ``0.9.1-dev`` names no build."""
 
 
-class StartupLine(NamedTuple):
+class StartupLine(msgspec.Struct, frozen=True):
     """A start-up line."""
 
     message: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,13 +13,15 @@ from cachedoctor.engines.llamacpp import fused, lines
 from cachedoctor.engines.llamacpp import fused as blocks
 from cachedoctor.engines.llamacpp.client_lines import ANSWERED, Clients
 from cachedoctor.engines.llamacpp.excerpt_rows import LacksFieldError
-from cachedoctor.engines.llamacpp.forked import Fork
 from cachedoctor.engines.llamacpp.fused import Block
 from cachedoctor.engines.llamacpp.server_run import ServerRun
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS, STARTUP
 from cachedoctor.model import Request, Session
 from cachedoctor.model.log_lines import LogFile
+
+if TYPE_CHECKING:
+    from cachedoctor.engines.llamacpp.forked import Fork
 
 PLAN = ScanPlan(
     frozenset(lines.ON) | STARTUP,
@@ -91,6 +94,8 @@ class Tracker:
     def fork(self, program: str) -> Fork:
         """From now on its lines are those of a fork; return who takes them."""
         if self._fork is None:
+            from cachedoctor.engines.llamacpp.forked import Fork  # few logs are of one
+
             self._fork = program, Fork(self.feed, self._feed_late, lambda: self.run, self._when)
             self.run.is_of(program)
         return self._fork[1]

@@ -6,7 +6,7 @@ was done about it, and only the position that the line names.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from cachedoctor.engines.catalogue.base import CLOCK, Event, Message
 from cachedoctor.knowledge.late_patterns import late
@@ -39,7 +39,7 @@ _POSITION = late(r"\b(?:p0|pos(?:ition)?|from) *(?:>?=|:)? *(\d{1,10})\b")
 _COVERED = late(r"\bpos_max *[=:] *(\d{1,10})\b")
 
 
-class Unknown(NamedTuple):
+class Unknown(msgspec.Struct, frozen=True):
     """A slot's line that states something, in words that are not known."""
 
     event: Event | None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 
 from cachedoctor.inputs.envelope import collected
@@ -20,7 +18,7 @@ _WRITERS = ("host", "process", "pid")
 """Groups of a prefix that tell writers apart."""
 
 
-class _Step(NamedTuple):
+class _Step(msgspec.Struct, frozen=True):
     """One wrapper."""
 
     row: WrapperPrefix | None

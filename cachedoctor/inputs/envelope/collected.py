@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -122,7 +122,7 @@ class Collected:
         return None
 
 
-class Key(NamedTuple):
+class Key(msgspec.Struct, frozen=True):
     """Where the texts of a log stand in its records."""
 
     path: labels.Path

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
+
+import msgspec
 
 from cachedoctor.knowledge.late_patterns import late
 
@@ -56,7 +58,7 @@ _OTHER = late(r"[^a-z]")
 _BETWEEN = late(r"[._@/-]")
 
 
-class Label(NamedTuple):
+class Label(msgspec.Struct, frozen=True):
     """One value of a record that is read beside the line."""
 
     role: Role

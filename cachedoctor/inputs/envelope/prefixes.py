@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+import msgspec
 
 from cachedoctor.inputs.envelope.shapes import HEAD, MONTHS, SHAPED, TIMING, WEEKDAYS, WRITTEN
 from cachedoctor.knowledge.late_patterns import late
@@ -26,7 +27,7 @@ _PID = rb":?\[\d*\]:(?: |$)"
 _PROCESS = _HOST + _IDENT + _PID
 
 
-class WrapperPrefix(NamedTuple):
+class WrapperPrefix(msgspec.Struct, frozen=True):
     """One wrapper: a row of the table."""
 
     name: str

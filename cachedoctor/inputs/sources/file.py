@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import shlex
 import stat
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -102,6 +103,9 @@ def open_log(path: str) -> FileIO:
 
 
 def _nearest(path: str) -> str:
+    if path.startswith(("http://", "https://")):
+        url = shlex.quote(path)
+        return f"an address: cachedoctor probe {url} asks a server; a log there: curl {url} | cachedoctor analyze -"
     folder, name = os.path.split(path)
     try:
         names = os.listdir(folder or ".")

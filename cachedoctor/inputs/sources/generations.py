@@ -8,7 +8,8 @@ import stat
 from collections.abc import Iterable
 from io import FileIO
 from itertools import zip_longest
-from typing import NamedTuple
+
+import msgspec
 
 from cachedoctor.inputs.sources import unpack
 from cachedoctor.inputs.sources.file import open_log
@@ -75,7 +76,7 @@ _ATTEMPTS = 100
 """Looks at the folder while names change under our hands."""
 
 
-class Generation(NamedTuple):
+class Generation(msgspec.Struct, frozen=True):
     """One of these files, opened while it had bytes."""
 
     file: FileIO

@@ -7,7 +7,9 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+import msgspec
 
 from cachedoctor.inputs.sources.base import READ_SIZE, SourceError
 
@@ -65,7 +67,7 @@ class Decoder(Protocol):
         """Take in ``data`` and give back at most ``max_length`` bytes."""
 
 
-class Codec(NamedTuple):
+class Codec(msgspec.Struct, frozen=True):
     """One compression format, ready for use."""
 
     name: str

@@ -8,6 +8,7 @@ import msgspec
 
 from cachedoctor.model import Fix
 from cachedoctor.report.text.text_safe import visible
+from cachedoctor.report.words.powershell import in_powershell
 
 _FORMS = {"sh": "", "options": "", "yaml": "", "ini": "", "words": "# "}
 
@@ -24,6 +25,8 @@ def _rows(fix: Fix, several: bool) -> list[str]:
     for number, step in enumerate(fix.steps, 1):
         rows.append(f"# {number}. {step.text}" + (":" if step.commands else ""))
         rows += [_FORMS[step.form] + row for row in step.commands]
+        if step.form == "sh":
+            rows += [f"# in PowerShell: {row}" for row in in_powershell(step.commands)]
     rows += [f"# takes {cost}" for cost in fix.costs]
     rows += [f"# note: {note}" for note in fix.notes]
     return rows

@@ -1,6 +1,6 @@
-"""The page of a fleet: the worst logs, causes over logs, builds, clients, days; each log's own report is a link away.
+"""The page of a fleet: causes with fixes, the worst logs, builds, clients, days; links to each log's report.
 
-Loads nothing and runs nothing.
+Loads nothing; its script makes the buttons that copy.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from cachedoctor.report.html import html_page
 from cachedoctor.report.text.text_safe import cut
 from cachedoctor.report.words.numbers import count
 
+_WORST = 10
+"""Logs and causes that are shown at once; the others are folded."""
 _PATH = 160
 """Characters of a path that are shown."""
 _Group = TypeVar("_Group", FleetGroup, FleetCauseGroup)
@@ -41,6 +43,8 @@ def write(page: FleetPage, out: IO[bytes]) -> None:
         page=shown,
         title=_title(page),
         lead=_lead(page),
+        unread=_unread(page),
+        worst_logs=_WORST,
         avoidable=page.sums.avoidable_tokens,
         days_known=any(day.group is not None for day in page.days),
         clients_known=any(client.group is not None for client in page.clients),
@@ -66,11 +70,17 @@ def _lead(page: FleetPage) -> str:
         words.append(count(page.sums.requests, "request"))
     read = page.files.get("read", 0)
     words.append(f"{count(read, 'file')} read")
-    for status, said in (("cut", "not read to the end"), ("failed", "not read"), ("no log", "no log of a server")):
-        if page.files.get(status):
-            words.append(f"{page.files[status]:,} {said}")
+    if page.files.get("no log"):
+        words.append(f"{count(page.files['no log'], 'file')} without lines of a server")
     missing = f" Still to be read: {count(page.waiting, 'log')}." if page.waiting else ""
     return ", ".join(words) + "." + missing
+
+
+def _unread(page: FleetPage) -> str:
+    """Say how many files could not be read, or not to their end; nothing where all could."""
+    kinds = (("failed", "could not be read"), ("cut", "could not be read to the end"))
+    words = [f"{count(page.files[status], 'file')} {what}" for status, what in kinds if page.files.get(status)]
+    return ", ".join(words)
 
 
 def _log(log: FleetLog) -> FleetLog:
@@ -78,7 +88,8 @@ def _log(log: FleetLog) -> FleetLog:
 
 
 def _cause(cause: FleetCause) -> FleetCause:
-    return msgspec.structs.replace(cause, worst=cut(cause.worst, _PATH), report=_address(cause.report))
+    fix = cause.fix and hidden(cause.fix)
+    return msgspec.structs.replace(cause, worst=cut(cause.worst, _PATH), report=_address(cause.report), fix=fix)
 
 
 def _address(report: str | None) -> str | None:

@@ -36,6 +36,7 @@ def _environment() -> Environment:
 
     from cachedoctor.report.html import request_columns
     from cachedoctor.report.words import numbers
+    from cachedoctor.report.words.powershell import in_powershell
 
     environment = Environment(
         loader=PackageLoader("cachedoctor.report.html", "templates"), autoescape=True, finalize=_made_visible,
@@ -46,6 +47,7 @@ def _environment() -> Environment:
         "short": request_columns.short, "kept": _kept,
     }  # fmt: skip
     environment.globals["count"] = numbers.count
+    environment.globals["in_powershell"] = in_powershell
     return environment
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from cachedoctor.knowledge import cmdline, server_options
 from cachedoctor.knowledge.engines import PATTERN
@@ -26,7 +27,7 @@ _ENGINE = late(rf"(?:^|[/\\])(?:{PATTERN})$|^(?:{PATTERN})\.[\w.]+$")
 _ASSIGNMENT = late(r"([A-Za-z_]\w*)=")
 
 
-class Word(NamedTuple):
+class Word(msgspec.Struct, frozen=True):
     """One word of a command line."""
 
     start: int
@@ -78,7 +79,7 @@ def takes_value(name: str) -> bool | None:
     return None if entry is None else entry[0].kind != "switch" and entry[2]
 
 
-class Span(NamedTuple):
+class Span(msgspec.Struct, frozen=True):
     """An option that is given: from its name to the end of its value, as words by their numbers."""
 
     first: int

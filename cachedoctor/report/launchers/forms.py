@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 from cachedoctor.knowledge import cmdline, server_options
 from cachedoctor.knowledge.engines import ENGINES
@@ -17,7 +19,7 @@ from cachedoctor.report.launchers.command_words import changed, given, image_at,
 _PLAIN_NAME = late(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,200}")
 
 
-class LaunchRequest(NamedTuple):
+class LaunchRequest(msgspec.Struct, frozen=True):
     """Options for one server."""
 
     changes: list[OptionChange]
@@ -46,7 +48,7 @@ class LaunchRequest(NamedTuple):
         return self.engine if self.engine in ENGINES else "llama-server"
 
 
-class Divided(NamedTuple):
+class Divided(msgspec.Struct, frozen=True):
     """Options as variables of the environment, and those that have none."""
 
     variables: dict[str, str]
@@ -121,7 +123,9 @@ def ollama(asked: LaunchRequest) -> tuple[list[FixStep], list[str]]:
         if key == "ctx_size" and "parallel" in known:
             value = str(int(value) // int(known["parallel"].value or 1))
         found.append(OptionChange(cmdline.OLLAMA[key], value))
-    parts = divided(asked._replace(changes=rest)) if asked.engine == "llama.cpp" else Divided({}, [], rest)
+    parts = (
+        divided(msgspec.structs.replace(asked, changes=rest)) if asked.engine == "llama.cpp" else Divided({}, [], rest)
+    )
     found += [OptionChange(name, value) for name, value in parts.variables.items()]
     steps, notes = [], []
     if found:
@@ -157,13 +161,13 @@ def jan(asked: LaunchRequest) -> tuple[list[FixStep], list[str]]:
     known = {key: change for change in asked.changes if (key := _key_program_forms(change)) in cmdline.JAN}
     rest = [change for change in asked.changes if change not in known.values()]
     rows = [f"{cmdline.JAN[key]}: {change.value}" for key, change in known.items()]
-    parts = divided(asked._replace(changes=rest))
+    parts = divided(msgspec.structs.replace(asked, changes=rest))
     if parts.variables:
         field = ";".join(f"{name}={value}" for name, value in parts.variables.items())
         rows.append(f"{cmdline.JAN_VARIABLES}: {field}")
     steps = [FixStep("server", cmdline.JAN_SETTINGS, rows, "words")] if rows else []
     later = [change for key, change in known.items() if key in cmdline.JAN_LATER]
-    older = divided(asked._replace(changes=later)).variables
+    older = divided(msgspec.structs.replace(asked, changes=later)).variables
     notes = []
     if older:
         taken = ";".join(f"{name}={value}" for name, value in older.items())

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from cachedoctor.knowledge.engines import PATTERN
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError, Launcher, OptionChange
@@ -227,9 +229,9 @@ def _cuts(text: str, place: YamlServer, launcher: Launcher, asked: LaunchRequest
             raise CacheDoctorError("--file: command or environment of the server is an alias", hint)
     standing = [c for c in asked.changes if not c.variable and any(_has(node, c) for node in nodes)]
     fresh = [c for c in asked.changes if c not in standing and not (c.remove and not c.variable)]
-    parts = divided(asked._replace(changes=fresh))
+    parts = divided(msgspec.structs.replace(asked, changes=fresh))
     if launcher == "llama-swap":  # its cmd is where options stand
-        parts = divided(asked._replace(changes=[c for c in fresh if c.variable]))
+        parts = divided(msgspec.structs.replace(asked, changes=[c for c in fresh if c.variable]))
         parts.options.extend(c for c in fresh if not c.variable)
     for node in nodes:
         own = [c for c in standing if _has(node, c)]

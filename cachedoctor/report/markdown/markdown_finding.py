@@ -14,6 +14,7 @@ from cachedoctor.report.report_view import FindingView
 from cachedoctor.report.text.text_safe import cut
 from cachedoctor.report.words.do_now import DoNow
 from cachedoctor.report.words.numbers import capital, count
+from cachedoctor.report.words.powershell import in_powershell
 
 _FORMS = {"sh": "sh", "yaml": "yaml", "ini": "ini"}
 """What a block of a fix is called."""
@@ -129,7 +130,14 @@ def _first_fix(step: DoNow | None) -> list[str]:
         return []
     if step.steps:
         return [*_formed(step, f"{capital(step.kind)}: "), *(prose(words) for words in (step.text, *step.notes))]
-    return [f"{capital(step.kind)}: {prose(step.words)}", *([fenced(step.commands, "sh")] if step.commands else [])]
+    return [f"{capital(step.kind)}: {prose(step.words)}", *_commands(step.commands, "sh", "")]
+
+
+def _commands(rows: list[str], language: str, indent: str) -> list[str]:
+    """What is to be copied, once more for PowerShell where it sets the environment of a shell."""
+    parts = [fenced(rows, language, indent)] if rows else []
+    other = in_powershell(rows) if language == "sh" else []
+    return [*parts, f"{indent}In PowerShell:", fenced(other, "powershell", indent)] if other else parts
 
 
 def _formed(fix: DoNow, key: str, indent: str = "") -> list[str]:
@@ -138,7 +146,7 @@ def _formed(fix: DoNow, key: str, indent: str = "") -> list[str]:
     for at, step in enumerate(fix.steps):
         then = "Then:" if step.text == "then" else f"Then: {prose(step.text)}"
         parts.append(f"{indent}{then}" if at else f"{key}{prose(step.text)}")
-        parts += [fenced(step.commands, _FORMS.get(step.form, ""), indent)] if step.commands else []
+        parts += _commands(step.commands, _FORMS.get(step.form, ""), indent)
     return parts
 
 
@@ -149,8 +157,7 @@ def _fix(others: list[DoNow]) -> list[str]:
             parts += _formed(other, f"- {prose(other.text)} ", "  ")
             continue
         parts.append(f"- {prose(other.words)}")
-        if other.commands:
-            parts.append(fenced(other.commands, "sh", "  "))
+        parts += _commands(other.commands, "sh", "  ")
     return parts
 
 

@@ -26,6 +26,7 @@ _LOGS, _CAUSES, _GROUPS, _DAYS, _AMISS = 200, 60, 60, 400, 200
 """Rows of a page; the tables have all."""
 _DAY = r"^(.+)T\d\d:"
 _SEVERITIES = ("note", "warning", "error")
+_CONFIDENCES = ("low", "medium", "high")
 _BUILD = ("engine", "version", "build", "build_min", "build_max")
 _AMISS_STATUS = ("cut", "failed")
 
@@ -232,13 +233,21 @@ def _of_findings(frame: pl.LazyFrame) -> pl.LazyFrame:
     import polars as pl
 
     return frame.group_by("log", "code", "name", *_BUILD).agg(
-        pl.col("severity").replace_strict(dict(zip(_SEVERITIES, range(3), strict=True)), default=0).max(),
+        _ranked("severity", _SEVERITIES).max(),
+        _ranked("confidence", _CONFIDENCES).max(),
+        pl.struct("fix", "commands").sort_by("tokens").last().alias("do"),
         pl.col("requests").sum(),
         pl.col("tokens").sum(),
         (pl.col("ms") * _NS).round().cast(pl.Int128).sum().alias("ns"),
         pl.col("ms").count().alias("timed"),
         pl.len().alias("findings"),
     )
+
+
+def _ranked(column: str, order: Sequence[str]) -> pl.Expr:
+    import polars as pl
+
+    return pl.col(column).replace_strict({word: rank for rank, word in enumerate(order)}, default=0)
 
 
 def _logs(
@@ -270,7 +279,14 @@ def _causes(findings: list[dict[str, Any]], reports: dict[str, str]) -> list[Fle
     for row in findings:
         groups.setdefault((row["code"], row["name"]), []).append(row)
     causes = [_cause(rows, reports) for rows in groups.values()]
-    return sorted(causes, key=lambda c: (-c.tokens, -_SEVERITIES.index(c.severity), -c.logs, c.code))
+    return sorted(causes, key=lambda c: (*_urgency(c), c.code))
+
+
+def _urgency(cause: FleetCause) -> tuple[int, ...]:
+    """What comes first: high confidence with a known cost, then what may be the cause, notes last."""
+    is_proven = cause.confidence == "high" and cause.tokens > 0
+    severity, confidence = _SEVERITIES.index(cause.severity), _CONFIDENCES.index(cause.confidence)
+    return cause.severity == "note", not is_proven, -cause.tokens, -severity, -confidence, -cause.logs
 
 
 def _cause(rows: list[dict[str, Any]], reports: dict[str, str]) -> FleetCause:
@@ -278,11 +294,13 @@ def _cause(rows: list[dict[str, Any]], reports: dict[str, str]) -> FleetCause:
     for row in rows:
         cost[row["log"]] = cost.get(row["log"], 0) + row["tokens"]
     worst = min(cost, key=lambda log: (-cost[log], log))
+    do = max((row for row in rows if row["log"] == worst), key=lambda row: row["tokens"])["do"]
     return FleetCause(
         rows[0]["code"], rows[0]["name"], _SEVERITIES[max(row["severity"] for row in rows)], len(cost),
         sum(row["requests"] for row in rows), sum(row["tokens"] for row in rows),
         sum(row["ns"] for row in rows) / _NS if any(row["timed"] for row in rows) else None,
-        worst, reports.get(worst),
+        worst, reports.get(worst), _CONFIDENCES[max(row["confidence"] for row in rows)],
+        do["fix"], do["commands"] or [],
     )  # fmt: skip
 
 

@@ -91,7 +91,7 @@ def _span(e: Explanation, seen: Level | Wording) -> str:
     return first if first == last else f"{first} to {last}"
 
 
-_FIRST = ("What it means", "Fix")
+_FIRST = ("Fix", "What it means")
 """Sections in their order here; the others follow as they stand in the file."""
 _ITEM = late(r"( *)([-*]|\d+\.) +")
 _CODE = 4
@@ -109,9 +109,14 @@ class _LineBlock(NamedTuple):
     lines: list[str]
 
 
-def render_page(text: str, page: TextPage) -> None:
-    """Write a page; lines of a log are broken where the row ends, commands never."""
+def render_page(text: str, page: TextPage, *, example: bool = True) -> bool:
+    """Write a page, and return whether sample lines were left out.
+
+    Lines of a log are broken where the row ends, commands never. ``example``: with the lines that a server or a client
+    wrote.
+    """
     title, *sections = _sections(text.rstrip("\n"))
+    is_shorter = False
     heading, _, preface = title.removeprefix("# ").partition("\n")
     page.row((heading, "bold"))
     for block in _blocks(preface):
@@ -122,10 +127,14 @@ def render_page(text: str, page: TextPage) -> None:
         page.row((head, "bold"))
         before = None
         for block in _blocks(body):
+            if not example and block.kind in _QUOTED:
+                is_shorter = True
+                continue
             if before is not None and not (before.kind == block.kind == "text" and _ITEM.match(block.lines[0])):
                 page.gap()
             _show_rule_page(page, block)
             before = block
+    return is_shorter
 
 
 def _sections(text: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from rich.cells import cell_len
 
@@ -14,6 +15,7 @@ from cachedoctor.report.text.page import COMMAND, KEY, SEVERITY, Link, Part, Tex
 from cachedoctor.report.words import do_now
 from cachedoctor.report.words.do_now import DoNow
 from cachedoctor.report.words.numbers import count, duration, first_sentence, leading, percent, spent_tokens
+from cachedoctor.report.words.powershell import in_powershell
 
 _WORD = late(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+""")
 """A word of a shell, with what is quoted in it."""
@@ -167,6 +169,7 @@ def _fix(page: TextPage, fix: DoNow | None, key: str = "") -> None:
     rows = [row for command in fix.commands for row in rows_of_command(command, page.width - len(head[0]))]
     for at, row in enumerate(rows):
         page.row(head if not at else " " * len(head[0]), (row, COMMAND))
+    _powershell(page, fix.commands, _KEY)
     page.prose([head if not rows else " " * _KEY], fix.words, _KEY)
 
 
@@ -190,14 +193,23 @@ def _steps(page: TextPage, head: Part, fix: DoNow) -> None:
             for row in rows:
                 page.row(head, (row, COMMAND))
                 head = " " * _KEY
+            _powershell(page, step.commands, _KEY)
             page.prose([head], step.text, _KEY)
         else:
             page.facts([head], f"{step.text}:" if rows else step.text, _KEY + 2)
             for row in rows:
                 page.row(indent, (row, COMMAND))
+            if step.form == "sh":
+                _powershell(page, step.commands, len(indent))
         head = " " * _KEY
     for words in (fix.text, *fix.notes):
         page.prose([head], words, _KEY)
+
+
+def _powershell(page: TextPage, found: Sequence[str], indent: int) -> None:
+    """Write what sets the environment once more, as PowerShell takes it."""
+    for row in in_powershell(found):
+        page.row(" " * indent, "PowerShell: ", (row, COMMAND))
 
 
 def _hint(page: TextPage, command: str | None) -> None:

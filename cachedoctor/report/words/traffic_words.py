@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from cachedoctor.knowledge import builds
 from cachedoctor.knowledge.cmdline import FASTER
@@ -23,7 +23,7 @@ ROWS: dict[AccountRow, str] = {
 }
 
 
-class AccountPart(NamedTuple):
+class AccountPart(msgspec.Struct, frozen=True):
     """One row of the account."""
 
     row: AccountRow
@@ -77,7 +77,7 @@ _TELLING = 20
 """The part of all prompt tokens below which a loss needs no row: a twentieth."""
 
 
-class ClientRow(NamedTuple):
+class ClientRow(msgspec.Struct, frozen=True):
     """What a table shows of a client."""
 
     who: str

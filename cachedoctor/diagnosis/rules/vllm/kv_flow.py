@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from cachedoctor.diagnosis.rules.kit import n
 from cachedoctor.diagnosis.rules.vllm import rolling
@@ -15,7 +16,7 @@ _LOW = 0.5
 """Share reused from which on the cache does its work."""
 
 
-class KvFlow(NamedTuple):
+class KvFlow(msgspec.Struct, frozen=True):
     """What went through a cache, and what came back."""
 
     written: int
@@ -74,7 +75,7 @@ _EMPTY = 0.02
 """Share of the requests up to which a bar counts as empty."""
 
 
-class RequestGroups(NamedTuple):
+class RequestGroups(msgspec.Struct, frozen=True):
     """Two groups of requests."""
 
     low: int

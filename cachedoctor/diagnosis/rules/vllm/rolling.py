@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 from cachedoctor.diagnosis.rules.kit import n
 from cachedoctor.model import (
@@ -44,7 +46,7 @@ _DROPS = (
 Shown = list[tuple[Mark, str]]
 
 
-class TrafficStretch(NamedTuple):
+class TrafficStretch(msgspec.Struct, frozen=True):
     """Traffic that one source tells of."""
 
     unit: Literal["interval", "counters", "responses"]
