@@ -66,10 +66,11 @@ class Sum(msgspec.Struct, gc=False):
             self.not_placed += sign
             return
         self.requests += sign
+        cells = self.cells
         for row, code, tokens in placed:
-            cell = self.cells.get((row, code))
+            cell = cells.get((row, code))
             if cell is None:
-                cell = self.cells[row, code] = RowSums()
+                cell = cells[row, code] = RowSums()
             cell.tokens += sign * tokens
             cell.requests += sign
 
@@ -131,8 +132,8 @@ class Unexplained(msgspec.Struct, gc=False):
             if again := written_anew(r):
                 self.anew += sign * again
                 self.anew_at = r.marks.get("select") or r.marks["start"]
-        if r.thread_turn and r.text_lcp is None and (r.restored_from_ram or _displaced(r)):
-            self.returns += sign
+        if r.thread_turn and (r.held_thread != r.thread or r.restored_from_ram) and r.text_lcp is None:
+            self.returns += sign * (r.restored_from_ram is True or _displaced(r))
 
     def question(self, judged: Judged, placed: list[Placed], sign: int) -> None:
         """Count the rows of a request that leave a question, or take them back."""

@@ -13,9 +13,12 @@ HEAD = (
     rb"|(?:[IWED] )?(?:slot +" + _FUNCTION + rb": id +-?\d|(?:srv|que|res|cmn|spec) +" + _FUNCTION + rb":(?: |$)))"
 )
 """The start of a line that only llama-server writes: its uptime, or ``slot func: id``, ``srv  func:`` and kin."""
-OWN = rb"(?:[0-9]++\.[0-9][0-9]\.[0-9][0-9][0-9]\.[0-9][0-9][0-9] |s(?:lot (?!apply_checkp| *+\|)|rv (?! *+\|)))"
-"""The same at a glance, but for the lines of forks, and for services of these names: what begins so has no wrapper, and
-no other engine wrote it."""
+OWN = (
+    rb"(?:[0-9]++\.[0-9][0-9]\.[0-9][0-9][0-9]\.[0-9][0-9][0-9] |s(?:lot (?!apply_checkp| *+\|)|rv (?! *+\|))"
+    rb"|prompt eval time = | {6,7}(?:eval|total) time = )"
+)
+"""The same at a glance, with the bare lines of timing blocks, but for the lines of forks and for services of these names:
+what begins so has no wrapper, and no other engine wrote it."""
 
 TIMING = rb"(?: *(?:prompt eval|eval|total) time =)"
 """The bare lines of a timing block. Their leading spaces belong to them."""
