@@ -21,6 +21,7 @@ from conftest import CASES, content_of
 
 from cachedoctor.doctor.analysis import parallel
 from cachedoctor.doctor.analysis import parallel as cuts
+from cachedoctor.doctor.analysis import run as driving
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.run import feed_all
 from cachedoctor.inputs.sources.unpack import MAX_BYTES
@@ -179,6 +180,18 @@ def test_several_logs(seen: list[tuple[int, int]], tmp_path: Path) -> None:
 
 
 # ---- processes
+
+
+def test_as_many_processes_as_cores_have_a_part_to_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    monkeypatch.setattr(driving, "PART", 100)
+    logs = [tmp_path / "a.log", tmp_path / "b.log"]
+    for log in logs:
+        log.write_bytes(b"x" * 120)
+    assert driving.processes_for([str(logs[0])]) == 1
+    assert driving.processes_for([*map(str, logs), str(tmp_path / "none.log"), str(tmp_path)]) == 2
+    logs[1].write_bytes(b"x" * 1000)
+    assert driving.processes_for(map(str, logs)) == 3
 
 
 @pytest.fixture

@@ -137,8 +137,9 @@ def analyze(
     bodies: Bodies,
     hash_clients: HashClients = False,
     jobs: Annotated[
-        int, option("--jobs -j", "Processes that read several or large files; 0: one per core.", "N", INPUT, min=0)
-    ] = 1,
+        int,
+        option("--jobs -j", "Processes that read several or large files; 0: what the cores can.", "N", INPUT, min=0),
+    ] = 0,
     max_unpacked: MaxUnpacked = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -187,7 +188,7 @@ def analyze(
         chosen,
         server.build,
         start.given,
-        jobs or os.cpu_count() or 1,
+        jobs,
         max_unpacked,
         quiet,
         part.wanted(chosen.format),

@@ -17,7 +17,7 @@ from cachedoctor.cli.keys import Interrupts
 from cachedoctor.cli.live import Live, Stepwise, StreamWriter
 from cachedoctor.cli.read_progress import ReadProgress
 from cachedoctor.cli.sink import Sink
-from cachedoctor.doctor.analysis.run import drive, drive_followed, feed_all, source_of
+from cachedoctor.doctor.analysis.run import drive, drive_followed, feed_all, processes_for, source_of
 from cachedoctor.doctor.scratch import clear_folders
 from cachedoctor.inputs.sources.unpack import MAX_BYTES
 from cachedoctor.knowledge.engines import SERVERS
@@ -192,12 +192,13 @@ def _feed(
         if job.follow is None:
             limit = job.max_unpacked or MAX_BYTES
             # Bodies are matched to requests in their order, and events are told in theirs.
-            if job.jobs > 1 and job.prompts is None and job.unknown is None and job.settings.format != "jsonl":
+            jobs = job.jobs or processes_for(job.paths)
+            if jobs > 1 and job.prompts is None and job.unknown is None and job.settings.format != "jsonl":
                 from cachedoctor.doctor.analysis.parallel import Terms, feed_parallel, suits
 
                 if suits(job.paths):
                     terms = Terms(job.build, job.given, job.lists_requests, limit, job.settings.options)
-                    return feed_parallel(analyzer, job.paths, job.jobs, terms, progress.read), False
+                    return feed_parallel(analyzer, job.paths, jobs, terms, progress.read), False
             return feed_all(analyzer, job.paths, limit, progress.read), False
         return drive_followed(analyzer, job.follow, interrupts.deferred())
     except KeyboardInterrupt:

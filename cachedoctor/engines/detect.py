@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 from cachedoctor.engines import programs
 from cachedoctor.engines.catalogue.scanner import ScanPlan
 from cachedoctor.engines.engine_record import Engine, Reader
+from cachedoctor.inputs.envelope.shapes import OWN
 from cachedoctor.knowledge import engines as knowledge
 from cachedoctor.knowledge.late_patterns import late
 
@@ -41,7 +42,7 @@ def engines() -> tuple[Engine, ...]:
     return (*PACKAGES, *map(_program, programs.load()))
 
 
-_STRANGE = late(rb"\n(?!\d++\.\d\d\.\d\d\d\.\d\d\d |slot (?!apply_checkp)|srv )[^\n]*")
+_STRANGE = late(rb"\n(?!" + OWN + rb")[^\n]*")
 """A line that does not begin as those of llama-server do, with its uptime, ``slot`` or ``srv``."""
 
 

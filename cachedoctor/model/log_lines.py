@@ -31,6 +31,8 @@ class Segment(msgspec.Struct):
     stored: dict[int, bytes] = msgspec.field(default_factory=dict)
     """The lines that a wrapper was taken from, as they were stored, by number; the
     ends of one that had to wait for its next part."""
+    is_plain: bool = False
+    """Each line begins as those of llama-server do: no other engine wrote one of them."""
 
     def number(self, index: int) -> int:
         """Line number in the input of the body with the 0-based ``index``."""
@@ -39,7 +41,7 @@ class Segment(msgspec.Struct):
     def behind(self, lines: int) -> Segment:
         """Return the same segment, but for stored lines, with so many lines before its input."""
         numbers = None if self.numbers is None else [number + lines for number in self.numbers]
-        return Segment(self.origin, self.data, self.first + lines, numbers)
+        return Segment(self.origin, self.data, self.first + lines, numbers, is_plain=self.is_plain)
 
 
 class Mark(msgspec.Struct, gc=False):

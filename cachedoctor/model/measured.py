@@ -11,7 +11,7 @@ from cachedoctor.model.diff import PromptDiff
 from cachedoctor.model.log_lines import Mark
 
 
-class CacheSample(msgspec.Struct):
+class CacheSample(msgspec.Struct, gc=False):
     """What one engine says of itself every few seconds. Shares run from 0 to 1, rates are tokens per second."""
 
     session: Count
@@ -54,7 +54,7 @@ class CacheSample(msgspec.Struct):
     """Requests for text that were answered since the sample before; None where the log has no access lines."""
 
 
-class PrefillBatch(msgspec.Struct):
+class PrefillBatch(msgspec.Struct, gc=False):
     """What one scheduler says of a batch. A batch is neither a request nor a prompt: it may hold parts of several."""
 
     session: Count
@@ -101,7 +101,7 @@ PROBE = 16
 """Tokens, or one page where that is more: a request alone with no more is the server's warm-up or a health check."""
 
 
-class SamplePeriod(msgspec.Struct, tag_field="unit", tag="interval"):
+class SamplePeriod(msgspec.Struct, gc=False, tag_field="unit", tag="interval"):
     """Statistics lines of one vLLM engine. Shares run from 0 to 1."""
 
     engine: str | None
@@ -148,7 +148,7 @@ class SamplePeriod(msgspec.Struct, tag_field="unit", tag="interval"):
     """Lines that prove it: ``first`` and ``last`` busy sample, ``begin`` (the reset), ``usage``."""
 
 
-class BatchPeriod(msgspec.Struct, tag_field="unit", tag="batch"):
+class BatchPeriod(msgspec.Struct, gc=False, tag_field="unit", tag="batch"):
     """Prefill batches of one SGLang scheduler. Shares run from 0 to 1."""
 
     rank: str | None

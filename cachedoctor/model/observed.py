@@ -63,7 +63,7 @@ class Dropped(msgspec.Struct, gc=False, frozen=True):
     """It and those dropped after it: how much longer the list had to be to keep it."""
 
 
-class Asker(msgspec.Struct):
+class Asker(msgspec.Struct, gc=False):
     """Who asked, and when; only looked for where requests are listed."""
 
     child: bool = False
@@ -79,7 +79,7 @@ NOBODY = Asker()
 """Of requests that are not listed."""
 
 
-class Choice(msgspec.Struct):
+class Choice(msgspec.Struct, gc=False):
     """A slot choice and what happened up to the launch; the server prints ``task -1`` on these lines."""
 
     line: int

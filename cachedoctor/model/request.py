@@ -103,7 +103,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
             spans = self.between.items()
             found = {name: (low, high) for name, (low, high) in spans if high is not None and low < high}
         between = self.prefix_between
-        if between is not None and between[0] != between[1] and "common_prefix_tokens" in self.derived:
+        if between is not None and "common_prefix_tokens" in self.derived and between[0] != between[1]:
             found["common_prefix_tokens"] = between
         return found
 

@@ -267,7 +267,7 @@ class _Length(msgspec.Struct, gc=False):
     twins: Twins | None = None
 
 
-class SameLengths(msgspec.Struct):
+class SameLengths(msgspec.Struct, gc=False):
     """What one life of a server computed at once, by length of the prompts."""
 
     recent: dict[int, _LastOfLength] = msgspec.field(default_factory=dict)
@@ -277,17 +277,18 @@ class SameLengths(msgspec.Struct):
 
     def add(self, r: Request) -> None:
         """Take a request when it ends; one that is judged again is known."""
-        length, processed = r.prompt_tokens, r.processed_tokens
+        length, processed, recent = r.prompt_tokens, r.processed_tokens, self.recent
         if length is None or processed is None or length < LEAST or r.revision:
             return
-        self._follow(r, length)
-        before = self.recent.pop(length, None)
+        if r.thread is not None:
+            self._follow(r.thread, r.outcome == "reused", length)
+        before = recent.pop(length, None)
         if before is not None and before.first_line == r.first_line:
-            self.recent[length] = before
+            recent[length] = before
             return
-        self.recent[length] = _LastOfLength(r.slot, r.first_line, r.last_line, processed)
-        if len(self.recent) > RECENT:
-            del self.recent[next(iter(self.recent))]
+        recent[length] = _LastOfLength(r.slot, r.first_line, r.last_line, processed)
+        if len(recent) > RECENT:
+            del recent[next(iter(recent))]
         if before is None:
             return
         found = self.lengths.get(length)
@@ -304,18 +305,17 @@ class SameLengths(msgspec.Struct):
         twins.requests += 1
         twins.tokens += min(before.processed, processed)
 
-    def _follow(self, r: Request, length: int) -> None:
+    def _follow(self, thread: int, reused: bool, length: int) -> None:
         """Note how a conversation went on after its last prompt."""
-        if r.thread is None:
-            return
-        last = self.last.pop(r.thread, None)
-        self.last[r.thread] = length
-        if len(self.last) > RECENT:
-            del self.last[next(iter(self.last))]
+        lengths = self.last
+        last = lengths.pop(thread, None)
+        lengths[thread] = length
+        if len(lengths) > RECENT:
+            del lengths[next(iter(lengths))]
         found = None if last is None else self.lengths.get(last)
         if found is not None:
-            found.goes_on |= r.outcome == "reused"
-            found.parted |= r.outcome != "reused"
+            found.goes_on |= reused
+            found.parted |= not reused
 
     def merge(self, more: SameLengths) -> None:
         """Count the requests of another part."""

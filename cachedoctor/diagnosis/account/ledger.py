@@ -52,7 +52,7 @@ class RowSums(msgspec.Struct, gc=False):
     requests: int = 0
 
 
-class Sum(msgspec.Struct):
+class Sum(msgspec.Struct, gc=False):
     """The account of some requests."""
 
     requests: int = 0
@@ -66,10 +66,11 @@ class Sum(msgspec.Struct):
             self.not_placed += sign
             return
         self.requests += sign
+        cells = self.cells
         for row, code, tokens in placed:
-            cell = self.cells.get((row, code))
+            cell = cells.get((row, code))
             if cell is None:
-                cell = self.cells[row, code] = RowSums()
+                cell = cells[row, code] = RowSums()
             cell.tokens += sign * tokens
             cell.requests += sign
 
@@ -100,7 +101,7 @@ class Worst(msgspec.Struct):
     mark: Mark
 
 
-class Unexplained(msgspec.Struct):
+class Unexplained(msgspec.Struct, gc=False):
     """Tokens of one life of a server that a report must not pass over, though no rule speaks of them."""
 
     lost: int = 0
@@ -131,8 +132,8 @@ class Unexplained(msgspec.Struct):
             if again := written_anew(r):
                 self.anew += sign * again
                 self.anew_at = r.marks.get("select") or r.marks["start"]
-        if r.thread_turn and r.text_lcp is None and (r.restored_from_ram or _displaced(r)):
-            self.returns += sign
+        if r.thread_turn and (r.held_thread != r.thread or r.restored_from_ram) and r.text_lcp is None:
+            self.returns += sign * (r.restored_from_ram is True or _displaced(r))
 
     def question(self, judged: Judged, placed: list[Placed], sign: int) -> None:
         """Count the rows of a request that leave a question, or take them back."""
@@ -175,7 +176,7 @@ def _displaced(r: Request) -> bool:
     return r.outcome == "reused" and r.held_thread not in (None, r.thread)
 
 
-class RunAccounts(msgspec.Struct):
+class RunAccounts(msgspec.Struct, gc=False):
     """The accounts of one life of a server. Every request stands in one of them, and with its client besides."""
 
     rest: Sum = msgspec.field(default_factory=Sum)
@@ -206,7 +207,7 @@ class RunAccounts(msgspec.Struct):
             self.worst = msgspec.structs.replace(more.worst, request=more.worst.request + requests)
 
 
-class Ledger(msgspec.Struct):
+class Ledger(msgspec.Struct, gc=False):
     """Takes every request when it is judged, and takes back those that are judged anew."""
 
     servers: dict[int, RunAccounts] = msgspec.field(default_factory=dict)

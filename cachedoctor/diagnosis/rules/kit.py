@@ -61,7 +61,7 @@ REUSED: Label = ("cached", "tokens reused")
 RECOMPUTED: Label = ("timing", "tokens recomputed")
 
 
-class Match(msgspec.Struct):
+class Match(msgspec.Struct, gc=False):
     """A rule fired on one request."""
 
     tokens: int
@@ -93,7 +93,7 @@ class Proof(msgspec.Struct):
     """The prompts themselves, when they were given."""
 
 
-class MatchGroup(msgspec.Struct):
+class MatchGroup(msgspec.Struct, gc=False):
     """The matches of one rule with one key: what a finding is made of."""
 
     session: Session

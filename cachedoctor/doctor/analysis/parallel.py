@@ -16,7 +16,7 @@ import msgspec
 from cachedoctor.doctor import processes
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.listener import Shard
-from cachedoctor.doctor.analysis.run import chains, drive, drive_chain, feed_all
+from cachedoctor.doctor.analysis.run import PART, chains, drive, drive_chain, feed_all, stored_bytes
 from cachedoctor.doctor.catalogues import catalogue
 from cachedoctor.doctor.processes import Killed, Workers
 from cachedoctor.doctor.scratch import scratch_folder
@@ -28,8 +28,7 @@ from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import AnalysisOptions, CacheDoctorError, GivenOption
 from cachedoctor.model.terms import DEFAULTS
 
-LEAST = 4 << 20
-"""Bytes of a part; a smaller one is read faster than a process is started."""
+LEAST = PART
 _BLOCK = 1 << 20
 _LINE = 1 << 12
 """Bytes of a start-up line."""
@@ -218,12 +217,7 @@ def _plan(paths: list[str], jobs: int) -> Iterator[list[_Unit]]:
     for chain, size in zip(logs, sizes, strict=True):
         share = -(-jobs * _PARTS * size // max(1, sum(sizes)))
         cut = spans(chain[0], share, catalogue()) if len(logs) < _PARTS * jobs else []
-        yield [_Unit(chain, span, span.end - span.start) for span in cut] or [_Unit(chain, size=_stored(chain))]
-
-
-def _stored(paths: list[str]) -> int:
-    """Bytes of those that can be read."""
-    return sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
+        yield [_Unit(chain, span, span.end - span.start) for span in cut] or [_Unit(chain, size=stored_bytes(chain))]
 
 
 def _work(terms: Terms, folder: str, unit: _Unit) -> _Done:

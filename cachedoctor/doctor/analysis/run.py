@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -135,6 +135,20 @@ def drive_chain(
     """Feed the rotations of one log; returns the errors of those that could not be read to their end."""
     errors = [drive(analyzer, source_of(path, max_unpacked, told), continues=at > 0) for at, path in enumerate(chain)]
     return [error for error in errors if error is not None]
+
+
+PART = 4 << 20
+"""Bytes of a part of the logs; a smaller one is read faster than a process is started."""
+
+
+def stored_bytes(paths: Iterable[str]) -> int:
+    """Bytes of the files that can be read."""
+    return sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
+
+
+def processes_for(paths: Iterable[str]) -> int:
+    """As many processes as there are cores, if each of them has a part to read."""
+    return min(os.cpu_count() or 1, stored_bytes(paths) // PART)
 
 
 def feed_all(

@@ -177,7 +177,8 @@ class Servers:
         )
         if excerpt:
             segments = [self._unwrapped(segment) for segment in segments]
-        new = set().union(*(written_by(segment.data, self._known(segment.origin)) for segment in segments))
+        asked = [segment for segment in segments if not segment.is_plain]
+        new = set().union(*(written_by(segment.data, self._known(segment.origin)) for segment in asked))
         before, behind = self._divide(segments, new)
         before, partly = self._mended(before) if excerpt else (before, [])
         others = self._read_stats(before, behind, new) + self._read_forks(behind, excerpt)

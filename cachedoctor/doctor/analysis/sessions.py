@@ -46,11 +46,12 @@ class PeakConversations:
             order = self._order[session.index] = []
             if len(self._order) > _KEPT:
                 del self._order[next(iter(self._order))]
-        if order and order[-1] == thread:
+        elif order[-1] == thread:
             return
         if thread in order:
             at = order.index(thread)
-            session.at_once = max(session.at_once, len(order) - at)
+            if session.at_once < len(order) - at:
+                session.at_once = len(order) - at
             del order[at]
         order.append(thread)
         if len(order) > _KEPT:

@@ -93,27 +93,22 @@ class Spool:
 
     def add(self, judged: Judged) -> None:
         """Take a request (their numbers are 0, 1, 2 ... without gaps)."""
-        number = judged.request.index
+        number, kept = judged.request.index, self._open
         if number != self._next:
             self._waiting[number] = judged
             return
-        late: Judged | None = judged
-        while late is not None:
-            self._open.append(late)
+        kept.append(judged)
+        self._next = number + 1
+        while self._waiting and (late := self._waiting.pop(self._next, None)) is not None:
+            kept.append(late)
             self._next += 1
-            late = self._waiting.pop(self._next, None)
         if self._encode is None:
-            self._open.clear()
+            kept.clear()
             return
-        while len(self._open) > OPEN:
-            self._settle(self._open.popleft())
+        while len(kept) > OPEN:  # the first of them no longer change
+            self._ready.append(self._encode(kept.popleft()))
         if len(self._ready) > _BATCH:
             self._write()
-
-    def _settle(self, judged: Judged) -> None:
-        """Keep a request that no longer changes."""
-        if self._encode is not None:
-            self._ready.append(self._encode(judged))
 
     def _write(self) -> None:
         if len(self._ready) < 2:

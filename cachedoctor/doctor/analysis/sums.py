@@ -14,7 +14,7 @@ _JUDGED = frozenset({"cold", "reused", "partial", "reprocessed", "failed"})
 _LOST = frozenset({"partial", "reprocessed"})
 
 
-class Sums(msgspec.Struct):
+class Sums(msgspec.Struct, gc=False):
     """Tokens and nanoseconds of the requests with known accounting; children of ``n > 1`` requests are left out."""
 
     requests: int = 0
@@ -36,23 +36,30 @@ class Sums(msgspec.Struct):
         if request.parent is not None:
             return False
         self.requests += 1
-        judged = request.outcome in _JUDGED and (request.facts.starts_cold or not _begins(request))
         cached, prompt = request.cached_tokens, request.prompt_tokens
-        left_open = not judged and request.outcome != "cancelled" and _matters(prompt, cached)
-        self.judged += judged
-        self.left_open += left_open
-        lost = request.outcome in _LOST or (request.cut and bool(request.lost_tokens))
-        self.passed_over += prompt is not None and prompt < least and lost
-        if cached is not None and prompt is not None:
-            self.prompt_tokens += prompt
-            self.cached_tokens += cached
-            if request.processed_tokens is None:
-                self.unknown_tokens += prompt - cached
-                self.unknown_requests += 1
-            else:
-                self.processed_tokens += request.processed_tokens
-            self.prompt_ns += round((request.prompt_ms or 0.0) * 1e6)
-        return left_open
+        if prompt is not None:
+            if prompt < least and (request.outcome in _LOST or (request.cut and request.lost_tokens)):
+                self.passed_over += 1
+            if cached is not None:
+                self._count(prompt, cached, request.processed_tokens, request.prompt_ms)
+        if request.outcome in _JUDGED and (request.facts.starts_cold or not _begins(request)):
+            self.judged += 1
+        elif request.outcome != "cancelled" and _matters(prompt, cached):
+            self.left_open += 1
+            return True
+        return False
+
+    def _count(self, prompt: int, cached: int, processed: int | None, ms: float | None) -> None:
+        """Count the tokens of a request, and how long its prompt took."""
+        self.prompt_tokens += prompt
+        self.cached_tokens += cached
+        if processed is None:
+            self.unknown_tokens += prompt - cached
+            self.unknown_requests += 1
+        else:
+            self.processed_tokens += processed
+        if ms:
+            self.prompt_ns += round(ms * 1e6)
 
     def merge(self, more: Sums) -> None:
         """Count the requests of another part."""
@@ -96,7 +103,7 @@ _SUMMED: dict[str, str] = {"reused": "reused", "new": "new", "rounding": "new", 
 """Rows of the account that are no loss; the tokens of all others were computed again."""
 
 
-class Slowest(msgspec.Struct):
+class Slowest(msgspec.Struct, gc=False):
     """The slowest requests so far, by their number."""
 
     kept: dict[int, SlowTurn] = msgspec.field(default_factory=dict)
@@ -107,9 +114,9 @@ class Slowest(msgspec.Struct):
         """Take a request, or one in the place of what it was."""
         request = judged.request
         spent = request.prompt_ms
-        if spent is None or ((request.seen.reply_ms or 0.0) + spent <= self.least and request.index not in self.kept):
+        if not spent or ((request.seen.reply_ms or 0.0) + spent <= self.least and request.index not in self.kept):
             return
-        if request.parent is None and spent:
+        if request.parent is None:
             self.kept[request.index] = _turn(judged)
             self._shorten()
 
@@ -155,7 +162,7 @@ SLOTS = 8
 """Slots with cells of their own; those with higher numbers, however many, share one more row."""
 
 
-class SlotSeries(msgspec.Struct):
+class SlotSeries(msgspec.Struct, gc=False):
     """The requests of one slot, in the order in which they finished."""
 
     requests: int = 0
@@ -166,22 +173,24 @@ class SlotSeries(msgspec.Struct):
 
     def add(self, prompt: int, cached: int) -> None:
         """Count a request; of an unknown one both are 0."""
-        at = self.requests // self.step
-        self.requests += 1
-        if at == len(self.prompt):
-            if at == CELLS:
-                self.prompt = [a + b for a, b in zip(self.prompt[::2], self.prompt[1::2], strict=True)]
-                self.cached = [a + b for a, b in zip(self.cached[::2], self.cached[1::2], strict=True)]
-                self.step *= 2
-                at //= 2
-            self.prompt.append(prompt)
-            self.cached.append(cached)
+        if self.requests % self.step:
+            self.prompt[-1] += prompt
+            self.cached[-1] += cached
         else:
-            self.prompt[at] += prompt
-            self.cached[at] += cached
+            self._begin(prompt, cached)
+        self.requests += 1
+
+    def _begin(self, prompt: int, cached: int) -> None:
+        """Begin a cell; once there are too many, two become one."""
+        if len(self.prompt) == CELLS:
+            self.prompt = [a + b for a, b in zip(self.prompt[::2], self.prompt[1::2], strict=True)]
+            self.cached = [a + b for a, b in zip(self.cached[::2], self.cached[1::2], strict=True)]
+            self.step *= 2
+        self.prompt.append(prompt)
+        self.cached.append(cached)
 
 
-class RunSlots(msgspec.Struct):
+class RunSlots(msgspec.Struct, gc=False):
     """The slots of one life of a server process."""
 
     session: int
@@ -194,7 +203,7 @@ class RunSlots(msgspec.Struct):
         return (self.requests, -self.session) > (other.requests, -other.session)
 
 
-class Reuse(msgspec.Struct):
+class Reuse(msgspec.Struct, gc=False):
     """Counts the requests of every life of a server that goes on, and keeps the busiest of those that are over."""
 
     best: RunSlots | None = None
@@ -211,15 +220,14 @@ class Reuse(msgspec.Struct):
         if life is None:
             life = self._begin(session)
         life.requests += 1
-        number = request.slot if 0 <= request.slot < SLOTS else SLOTS
-        series = life.slots.get(number)
-        if series is None:
-            series = life.slots[number] = SlotSeries()
+        series = life.slots.get(request.slot)
+        if series is None or request.slot == SLOTS:
+            number = request.slot if 0 <= request.slot < SLOTS else SLOTS
+            series = life.slots.setdefault(number, SlotSeries())
         prompt, cached = request.prompt_tokens, request.cached_tokens
         if prompt is None or cached is None:
-            series.add(0, 0)
-        else:
-            series.add(prompt, cached)
+            prompt = cached = 0
+        series.add(prompt, cached)
 
     def _begin(self, session: Session) -> RunSlots:
         server = (session.path, session.origin)

@@ -27,7 +27,7 @@ Key = tuple[str, str, str, str | None]
 """(code, key of the match, path, origin)."""
 
 
-class _InputCause(msgspec.Struct):
+class _InputCause(msgspec.Struct, gc=False):
     """One cause in one input."""
 
     key: Key
@@ -37,7 +37,7 @@ class _InputCause(msgspec.Struct):
     """Matches that can still be taken back."""
 
 
-class _Cost(msgspec.Struct):
+class _Cost(msgspec.Struct, gc=False):
     """What one rule said of one request."""
 
     entry: _InputCause
@@ -51,7 +51,7 @@ class _Cost(msgspec.Struct):
     """None as long as nobody asked."""
 
 
-class _Costs(msgspec.Struct):
+class _Costs(msgspec.Struct, gc=False):
     """What all rules said of one request."""
 
     number: int

@@ -16,7 +16,7 @@ SPREAD = 0.25
 """Standard deviation of the depths, as a share of their mean, below which no slope can be told."""
 
 
-class PromptSpeed(msgspec.Struct):
+class PromptSpeed(msgspec.Struct, gc=False):
     """Weighted regression of milliseconds per token on depth (middle of the computed span, tokens), weight: tokens."""
 
     count: int = 0
@@ -33,10 +33,11 @@ class PromptSpeed(msgspec.Struct):
             return
         start = request.cached_tokens or 0
         middle = (start + start + tokens) / 2
+        area = tokens * middle
         self.count += 1
         self.weight += tokens
-        self.depth += tokens * middle
-        self.depth2 += tokens * middle * middle
+        self.depth += area
+        self.depth2 += area * middle
         self.per_token += ms
         self.product += ms * middle
 
@@ -74,7 +75,7 @@ _FINAL = 64
 """Requests after which nothing is said anew of one; of a slot's older ones only the last is remembered."""
 
 
-class FindingHistory(msgspec.Struct):
+class FindingHistory(msgspec.Struct, gc=False):
     """The last requests of each thread and slot, and how fast prompts are computed."""
 
     threads: dict[int, deque[Judged]] = msgspec.field(default_factory=dict)
@@ -90,16 +91,17 @@ class FindingHistory(msgspec.Struct):
     def remember(self, judged: Judged) -> None:
         """Take a request; the rules have been asked about it."""
         request = judged.request
-        served = self.slots.get(request.slot)
+        thread, served = request.thread, self.slots.get(request.slot)
         if served is None:
             served = self.slots[request.slot] = deque(maxlen=_FINAL)
-        _insert(served, judged)
-        while len(served) > 1 and served[1].request.index < request.index - _FINAL:
+        _insert(served, judged, request.index)
+        final = request.index - _FINAL
+        while len(served) > 1 and served[1].request.index < final:
             served.popleft()
-        if request.thread is not None:
-            if request.thread != self.latest:
-                self._use(request.thread)
-            _insert(self.threads[request.thread], judged)
+        if thread is not None:
+            if thread != self.latest:
+                self._use(thread)
+            _insert(self.threads[thread], judged, request.index)
 
     def _use(self, thread: int) -> None:
         """Put a thread last; of too many the one unused for longest is forgotten."""
@@ -131,9 +133,14 @@ class FindingHistory(msgspec.Struct):
 
     def beside(self, request: Request) -> list[Request]:
         """Give what other slots served while this request was at work."""
-        served = (judged.request for slot, queue in self.slots.items() if slot != request.slot for judged in queue)
-        # nearly all had ended before it began
-        return [r for r in served if request.first_line < r.last_line and r.first_line < request.last_line]
+        first, last = request.first_line, request.last_line
+        return [
+            r
+            for slot, queue in self.slots.items()
+            if slot != request.slot
+            for judged in queue
+            if first < (r := judged.request).last_line and r.first_line < last  # nearly all had ended before it began
+        ]
 
     def ended_at(self, length: int, slack: int, before: int) -> bool:
         """Whether a request with a number below ``before`` left a slot at this length, or up to ``slack`` below it."""
@@ -141,12 +148,11 @@ class FindingHistory(msgspec.Struct):
         return any(r.index < before and 0 <= length - (r.seen.released_tokens or 0) <= slack for r in served)
 
 
-def _insert(queue: deque[Judged], judged: Judged) -> None:
+def _insert(queue: deque[Judged], judged: Judged, number: int) -> None:
     """Add a request in its place: nearly always the last."""
-    if not queue or queue[-1].request.index < judged.request.index:
-        queue.append(judged)
-        return
     queue.append(judged)
+    if len(queue) < 2 or queue[-2].request.index < number:
+        return
     ordered = sorted(queue, key=lambda j: j.request.index)
     queue.clear()
     queue.extend(ordered)

@@ -155,8 +155,10 @@ def stamp_of(block: bytes, start: int = 0) -> bytes:
     return word if word[:1].isdigit() else b""
 
 
-CLOCK = rb"\d{1,9}\.\d\d\.\d\d\d\.\d\d\d"
+CLOCK = rb"[0-9]{1,9}+\.[0-9][0-9]\.[0-9][0-9][0-9]\.[0-9][0-9][0-9]"
 """Uptime at the start of a line: ``M.SS.mmm.uuu``."""
+NAME = rb"[^ \t-\r:|]"
+"""A byte of the function that is named in a line of a slot: no blank, which is written out as one range."""
 STAMP = rb"(?:" + CLOCK + rb" +)?(?:[IWEDT] +)?"
 """Uptime and level before a line, either of which may be missing."""
 
@@ -313,10 +315,10 @@ class Catalogue:
     """The rows of one engine, found by the literal head of their message."""
 
     # Possessive: a stamp followed by nothing but blanks would else be read in as many ways as there are blanks.
-    _STAMP = rb"(?:" + CLOCK + rb" ++)?(?:[IWEDT] ++)?"
-    _SLOT = rb"(?:slot +)?(?:[^\s:|]*: *+)?id ++(\d{1,3}) *+\| *+task ++(-1|\d{1,18}) *+\| *+"
-    _OTHER = rb"(?:srv|que|res|cmn|spec) ++(?:[^\s:]*: *+)?"
-    _FUNC = rb"(?:[^\s:]+:(?:\d+:)? )?"
+    _STAMP = rb"(?:" + CLOCK + rb" ++)?+(?:[IWEDT] ++)?+"
+    _SLOT = rb"(?:slot ++)?+(?:" + NAME + rb"*+: *+)?+id ++([0-9]{1,3}+) *+\| *+task ++(-1|[0-9]{1,18}+) *+\| *+"
+    _OTHER = rb"(?:srv|que|res|cmn|spec) ++(?:[^ \t-\r:]*+: *+)?"
+    _FUNC = rb"(?:[^ \t-\r:]++:(?:[0-9]++:)?+ )?"
 
     def __init__(self, rows: list[Message], fused: bytes = b"", groups: int = 0) -> None:
         """``fused``: a pattern behind the slot prefix that reads several lines at once, with so many groups.

@@ -153,7 +153,7 @@ class Scanner:
     @staticmethod
     def _other(rows: list[Message], data: bytes, start: int) -> tuple[Message | None, dict[str, Any]]:
         """Find another wording with the same head, else one with unknown text behind it."""
-        for i, row in enumerate(rows):
+        for i, row in enumerate(rows[1:], 1):  # the first does not fit
             fields = row.match(data, start)
             if fields is not None:
                 rows.insert(0, rows.pop(i))  # the wording of this build comes first from now on

@@ -156,19 +156,15 @@ def counts(seen: Observed, *, shifted: bool) -> TokenCounts:
         return TokenCounts(None, None, None, {})
     derived: dict[str, str] = {}
     prompt, processed, cached = seen.prompt_tokens, seen.processed_tokens, seen.cached_tokens
-    released, generated = seen.released_tokens, seen.generated_tokens
-    if prompt is None and released is not None and generated and generated <= released and not shifted:
-        prompt = released - generated + 1
-        derived["prompt_tokens"] = "released - generated + 1"
-    if seen.forced and cached != 0 and processed is None:
-        cached = 0  # a line that says otherwise is one of a later batch, where the first is missing
-        derived["cached_tokens"] = "forced re-processing reuses nothing"
-    elif cached is None and processed is None and seen.restored_past is not None:
-        cached = seen.restored_past
-        derived["cached_tokens"] = "the restored checkpoint"
-    elif cached is None and processed is None and seen.kept is not None:
-        cached = seen.kept
-        derived["cached_tokens"] = "pos_next of erased checkpoints"
+    if prompt is None and not shifted:
+        released, generated = seen.released_tokens, seen.generated_tokens
+        if released is not None and generated and generated <= released:
+            prompt = released - generated + 1
+            derived["prompt_tokens"] = "released - generated + 1"
+    if processed is None:
+        cached, source = _reused_untimed(seen)
+        if source is not None:
+            derived["cached_tokens"] = source
     if prompt is None:
         return TokenCounts(None, cached, processed, derived)
     if cached is not None and cached > prompt:  # lines of two requests in a torn log
@@ -185,22 +181,30 @@ def counts(seen: Observed, *, shifted: bool) -> TokenCounts:
     return TokenCounts(prompt, cached, processed, derived)
 
 
+def _reused_untimed(seen: Observed) -> tuple[int | None, str | None]:
+    """Reused tokens of a request of which no line says what it computed, and how they were derived."""
+    cached = seen.cached_tokens
+    if seen.forced and cached != 0:  # a line that says otherwise is one of a later batch, where the first is missing
+        return 0, "forced re-processing reuses nothing"
+    if cached is None and seen.restored_past is not None:
+        return seen.restored_past, "the restored checkpoint"
+    if cached is None and seen.kept is not None:
+        return seen.kept, "pos_next of erased checkpoints"
+    return cached, None
+
+
 def held_content(seen: Observed) -> SlotContent:
     """What the slot held by the lines up to the first batch: its own, a prompt from the RAM cache, a file's."""
     choice = seen.choice
-    tokens, thread, prefix, similarity, keep = (
-        seen.held_tokens, seen.held_thread, choice.lcp, choice.similarity, choice.f_keep,
-    )  # fmt: skip
-    if choice.t_last == -1:
-        tokens, thread = 0, None
+    tokens, thread = (0, None) if choice.t_last == -1 else (seen.held_tokens, seen.held_thread)
     if tokens is None:
         tokens = choice.saved
-    found_keep, found_sim = choice.found_keep, choice.found_sim
-    if found_keep is not None and found_sim is not None:
-        same = next((c for c in choice.candidates if c[0] and abs(c[1] / c[0] - found_keep) < 0.0006), None)
-        tokens, prefix = same if same is not None else (None, None)
-        thread, similarity, keep = None, found_sim, found_keep
-    return SlotContent(tokens, thread, prefix, similarity, keep)
+    keep = choice.found_keep
+    if keep is None or choice.found_sim is None:
+        return SlotContent(tokens, thread, choice.lcp, choice.similarity, choice.f_keep)
+    same = next((c for c in choice.candidates if c[0] and abs(c[1] / c[0] - keep) < 0.0006), None)
+    tokens, prefix = same if same is not None else (None, None)
+    return SlotContent(tokens, None, prefix, choice.found_sim, keep)
 
 
 def prefix(seen: Observed, found: SlotContent, numbers: TokenCounts, facts: Facts, *, shown: bool) -> CommonPrefix:
@@ -211,7 +215,7 @@ def prefix(seen: Observed, found: SlotContent, numbers: TokenCounts, facts: Fact
     lcp, cached = found.prefix, numbers.cached
     if cached is not None and seen.reused_chunks:
         cached = max(0, cached - seen.reused_chunks)  # moved there by --cache-reuse, not part of the prefix
-    shares, whole = _from_shares(found, numbers.prompt), _all_reused(seen, facts, shown=shown)
+    shares = _from_shares(found, numbers.prompt)
     between, least, exact, near, source = shares, None, lcp is not None, None, None
     if lcp is not None:
         between = (lcp, lcp)
@@ -225,9 +229,10 @@ def prefix(seen: Observed, found: SlotContent, numbers: TokenCounts, facts: Fact
         lcp, exact = near[0], near[0] == near[1]
         source = "checkpoint threshold + n_swa"
     elif lcp is None and between is not None and shares is not None:
-        lcp = _within(between, cached if whole is not False else None, found.tokens)
+        whole = _all_reused(seen, facts, shown=shown) is not False
+        lcp = _within(between, cached if whole else None, found.tokens)
         source = "similarity and f_keep"
-    elif lcp is None and cached and (whole or cached == found.tokens):
+    elif lcp is None and cached and (cached == found.tokens or _all_reused(seen, facts, shown=shown)):
         lcp = cached  # nothing reused may also mean cache_prompt = false
         source = "cached"
     elif lcp is None and seen.truncate_failed_at is not None:
@@ -236,6 +241,15 @@ def prefix(seen: Observed, found: SlotContent, numbers: TokenCounts, facts: Fact
     if lcp is not None and cached is not None and cached > lcp:
         lcp = cached
     return CommonPrefix(lcp, exact, between, least, source)
+
+
+def agree(held: SlotContent, prompt: int) -> bool:
+    """Whether both shares of a choice surely fit what the slot was left with; the bounds decide where they may not."""
+    tokens, similarity, keep = held.tokens, held.similarity, held.f_keep
+    if not tokens or similarity is None or keep is None or keep <= HALF:
+        return False
+    low, high = (similarity - HALF) * prompt, (similarity + HALF) * prompt
+    return (keep - HALF) * tokens < high - 1 and (keep + HALF) * tokens > low + 1 and tokens > low
 
 
 def _with_threshold(
@@ -270,10 +284,12 @@ def _all_reused(seen: Observed, facts: Facts, *, shown: bool) -> bool | None:
     """
     if seen.forced or seen.checks or seen.restored or seen.truncate_failed_at is not None:
         return False
-    full = facts.memory == "swa" and facts.setting("swa_full") is True and seen.choice.found_keep is None
-    if shown or full or facts.memory == "attention":
+    memory = facts.memory
+    if shown or memory == "attention":
         return True
-    return None if facts.memory is None else False
+    if memory is None:
+        return None
+    return memory == "swa" and facts.setting("swa_full") is True and seen.choice.found_keep is None
 
 
 def _within(between: tuple[int, int], reused: int | None, length: int | None) -> int:
@@ -300,7 +316,11 @@ def _from_shares(found: SlotContent, prompt: int | None) -> tuple[int, int] | No
     if high < 0 or high < low - 2:
         return None
     least, most = (int(low + 0.999) if low > 0 else 0), int(high)
-    return least, max(least, min(most, prompt or most, length or most))
+    if prompt and prompt < most:
+        most = prompt
+    if length and length < most:
+        most = length
+    return least, most if most > least else least
 
 
 def judge(

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from cachedoctor.engines.catalogue.base import Event, stamp_of
+from cachedoctor.engines.catalogue.base import CLOCK, NAME, Event
 from cachedoctor.engines.llamacpp.server_run import ServerRun
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.knowledge.late_patterns import late
@@ -34,50 +34,59 @@ CACHED, REST = 1, 2
 
 # No looser than the rows: what one of them would not believe, must not be believed because of where it stands.
 # What may be missing is a branch, not an optional repeat, which copies all the groups matched so far.
-_STAMP = rb"(?:\d{1,9}\.\d\d\.\d\d\d\.\d\d\d (?:[IW] |)|[IW] |)"
-_SAME = _STAMP + rb"slot +[^\s:|]*: id +\1 \| task "
-_RATE = rb" tokens \( *\d+\.\d+ ms per token, +\d+\.\d+ tokens per second\)\n"
+# Nothing that was matched is given back: each repeat ends at a byte that it cannot hold, so that it is possessive.
+_COUNT, _LONG = rb"[0-9]{1,10}+", rb"[0-9]{1,15}+"
+_FLOAT = rb"[0-9]++\.[0-9]++"
+_STAMP = rb"(?>(?:" + CLOCK + rb" )?+(?:[IW] )?+)"
+_SAME = _STAMP + rb"slot ++" + NAME + rb"*+: id ++\1 \| task "
+_RATE = rb" tokens \( *+" + _FLOAT + rb" ms per token, ++" + _FLOAT + rb" tokens per second\)\n"
+_REST = rb"[^\n]*+"
 
 
 def _batches_fused(task: bytes) -> bytes:
     """The first batch and the lines of later ones; three groups."""
+    removed = rb"n_tokens = " + _COUNT + rb", memory_seq_rm \[" + _LONG + rb", end\)"
     further = (
-        rb"(?:(?:cached )?n_tokens = \d{1,10}, memory_seq_rm \[\d{1,15}, end\)"
-        rb"|created context checkpoint \d{1,10} of \d{1,10} \([^\n|]*"
-        rb"|prompt processing [^\n]*|prompt done, [^\n]*)"
-    )
-    first = rb"(cached )?n_tokens = (\d{1,10}), memory_seq_rm \[\d{1,15}, end\)"
-    return first + rb"((?:\n" + _SAME + task + rb" \| " + further + rb")*)(?=\n)"
+        rb"(?:(?:cached )?" + removed
+        + rb"|created context checkpoint " + _COUNT + rb" of " + _COUNT + rb" \([^\n|]*+"
+        + rb"|prompt processing " + _REST + rb"|prompt done, " + _REST + rb")(?=\n)"
+    )  # fmt: skip
+    first = rb"(cached )?n_tokens = (" + _COUNT + rb"), memory_seq_rm \[" + _LONG + rb", end\)"
+    return first + rb"((?:\n" + _SAME + task + rb" \| " + further + rb")*+)(?=\n)"
 
 
 def _end_fused(task: bytes) -> bytes:
     """Timings and release; seven groups."""
-    timing = rb"(?:" + _SAME + task + rb" \| |) *"
+    timing = rb"(?:" + _SAME + task + rb" \| |) *+"
     return (
-        rb"(\n?)prompt eval time = +(\d+\.\d+) ms / +(\d{1,10})" + _RATE
-        + timing + rb"eval time = +(\d+\.\d+) ms / +(\d{1,10})" + _RATE
-        + timing + rb"total time = +\d+\.\d+ ms / +\d{1,10} tokens\n"
-        + rb"(?:" + _SAME + task + rb" \| +graphs reused = [^\n]*\n|)"
-        + _SAME + task + rb" \| stop processing: n_tokens = (\d{1,10}), truncated = ([01])(?=\n)"
+        rb"(\n?)prompt eval time = ++(" + _FLOAT + rb") ms / ++(" + _COUNT + rb")" + _RATE
+        + timing + rb"eval time = ++(" + _FLOAT + rb") ms / ++(" + _COUNT + rb")" + _RATE
+        + timing + rb"total time = ++" + _FLOAT + rb" ms / ++" + _COUNT + rb" tokens\n"
+        + rb"(?:" + _SAME + task + rb" \| ++graphs reused = " + _REST + rb"\n|)"
+        + _SAME + task + rb" \| stop processing: n_tokens = (" + _COUNT + rb"), truncated = ([01])(?=\n)"
     )  # fmt: skip
 
 
 def _tail_fused(task: bytes) -> bytes:
     """What may follow a launch at once: prompt length, batches, end; twelve groups."""
     same = rb"\n" + _SAME + task + rb" \| "
-    prompt = rb"new prompt, n_ctx_slot = (\d{1,10}), n_keep = \d{1,15}, task\.n_tokens = (\d{1,10})(?=\n)"
+    context, length = rb"new prompt, n_ctx_slot = (" + _COUNT + rb")", rb"task\.n_tokens = (" + _COUNT + rb")(?=\n)"
+    prompt = context + rb", n_keep = " + _LONG + rb", " + length
     return b"".join(rb"(?:" + same + part + rb"|)" for part in (prompt, _batches_fused(task), _end_fused(task)))
 
 
 _CHOICE = (
-    rb"selected slot by (?:LCP similarity, (f_)?sim_best = (\d+\.\d+) \(> \d+\.\d+ thold\), f_keep = (\d+\.\d+)"
-    + rb"|LRU, t_last = (-?\d{1,15}))\n"
-    + rb"(?:" + _SAME + rb"-1 \| sampler chain: [^\n]*\n|)"
-    + _SAME + rb"(\d{1,15}) \| processing task, is_child = 0(?=\n)" + _tail_fused(rb"\7")
+    rb"selected slot by (?:LCP similarity, (f_)?sim_best = (" + _FLOAT + rb") \(> " + _FLOAT + rb" thold\), f_keep = ("
+    + _FLOAT + rb")|LRU, t_last = (-?" + _LONG + rb"))\n"
+    + rb"(?:" + _SAME + rb"-1 \| sampler chain: " + _REST + rb"\n|)"
+    + _SAME + rb"(" + _LONG + rb") \| processing task, is_child = 0(?=\n)" + _tail_fused(rb"\7")
 )  # fmt: skip
 _LAUNCH = rb"processing task, is_child = (0)(?=\n)" + _tail_fused(rb"\2")
-_CHECK = rb"hecking checkpoint with \[-?\d{1,15}, -?\d{1,15}\] against -?\d{1,15}\.\.\."
-_CHECKS = rb"(C|c)" + _CHECK + rb"(?:\n" + _SAME + rb"\2 \| [Cc]" + _CHECK + rb")*(?=\n)"
+_POSITION = rb"-?" + _LONG
+_CHECK = (
+    rb"hecking checkpoint with \[" + _POSITION + rb", " + _POSITION + rb"\] against " + _POSITION + rb"\.\.\.(?=\n)"
+)
+_CHECKS = rb"(C|c)" + _CHECK + rb"(?:\n" + _SAME + rb"\2 \| [Cc]" + _CHECK + rb")*+"
 
 PATTERN = rb"(?:" + b"|".join((_CHOICE, _LAUNCH, _batches_fused(rb"\2"), _CHECKS, _end_fused(rb"\2"))) + rb")"
 """Stands behind the slot prefix."""
@@ -92,6 +101,8 @@ READ_PROGRESS = late(rb"prompt processing( progress|), n_tokens = +(\d{1,15}), [
 READ_CHECK = late(rb"with \[(-?\d{1,15}), (-?\d{1,15})\] against (-?\d{1,15})")
 
 
+Shape = tuple[Any, ...]
+"""Which lines took part, and what of them makes another row: the header, a creation, the word of a check."""
 _Groups = tuple[bytes | Any, ...]
 """Groups of a match, those that took no part None; the first is the whole match, so that they count as in ``fused``."""
 
@@ -107,7 +118,9 @@ class Block(msgspec.Struct, gc=False):
     """Line numbers."""
     slot: int
     task: int
-    """As the first line has it: -1 for a choice."""
+    """Of the launch, where there is one; else as the lines have it."""
+    launched: int
+    """Index of the launch; -1 when there is none."""
 
     def mark(self, at: int) -> Mark:
         """The line with this index."""
@@ -117,28 +130,20 @@ class Block(msgspec.Struct, gc=False):
 def block_of(event: Event, match: re.Match[bytes]) -> Block:
     """The lines of an event that stands for several."""
     groups = (b"",) + match.groups()  # noqa: RUF005  # unpacking them takes twice as long, and this is hot
-    return Block(groups, match.lastindex or 0, event.whole.split(b"\n"), event.lines, event.slot, event.task)
-
-
-def launches(block: Block) -> tuple[int, bytes] | None:
-    """Task and uptime of the launch among the lines; None when there is none."""
-    task = block.groups[TASK]
-    if task is not None:
-        return int(task), stamp_of(block.lines[_launch_line(block)])
-    return (block.task, stamp_of(block.lines[0])) if block.groups[LAUNCHED] is not None else None
-
-
-def _launch_line(block: Block) -> int:
-    """Index of the launch behind a choice."""
-    return 2 if SAMPLER in block.lines[1] else 1
+    lines, task, launched = event.block[event.start : event.end].split(b"\n"), event.task, -1
+    if groups[TASK] is not None:
+        task, launched = int(groups[TASK]), 2 if SAMPLER in lines[1] else 1
+    elif groups[LAUNCHED] is not None:
+        launched = 0
+    return Block(groups, match.lastindex or 0, lines, event.lines, event.slot, task, launched)
 
 
 def read(run: ServerRun, block: Block) -> None:
     """Take the lines."""
-    slot, groups, last = run.slot(block.slot), block.groups, block.last
-    if groups[TASK] is not None:
+    slot, last, launched = run.slot(block.slot), block.last, block.launched
+    if launched > 0:
         _choice(run, slot, block)
-    elif groups[LAUNCHED] is not None:
+    elif launched == 0:
         run.launch(slot, block.task, block.mark(0))
         _tail_blocks(run, slot, block, LAUNCH_TAIL, block.task, 1)
     elif last >= END_ALONE:
@@ -152,49 +157,33 @@ def read(run: ServerRun, block: Block) -> None:
 # ---- rows behind the lines
 
 
-def shape(block: Block) -> int:
+def shape(block: Block) -> Shape:
     """Which lines there are, in which wording: the same shape has the same rows."""
-    return _kind_shape(block.groups, block.last) << 1 | (len(block.lines) > 1)
-
-
-def _kind_shape(groups: _Groups, last: int) -> int:
-    if groups[TASK] is not None:
-        return _launch_shape(groups, 1, CHOICE_TAIL)
-    if groups[LAUNCHED] is not None:
-        return _launch_shape(groups, 2, LAUNCH_TAIL)
-    if last >= END_ALONE:
-        return 3 | bool(groups[END_ALONE]) << 3
-    if last == CHECKING:
-        return 4 | (groups[CHECKING] == b"C") << 3
-    return 5 | _batch_shape(groups, BATCHES_ALONE) << 3
-
-
-def _launch_shape(groups: _Groups, kind: int, tail: int) -> int:
-    found = kind | (groups[NEW_NAME] is None) << 3 | (groups[T_LAST] is None) << 4
-    found |= (groups[tail] is None) << 5 | (groups[tail + END + 1] is None) << 6
-    if groups[tail + BATCHES + REST] is not None:
-        found |= _batch_shape(groups, tail + BATCHES) << 7
-    return found | bool(groups[tail + END]) << 10
-
-
-def _batch_shape(groups: _Groups, first: int) -> int:
-    rest = groups[first + REST]
-    if rest is None:
-        return 0
-    return 1 | (groups[first] is None) << 1 | (CREATED in rest) << 2
+    groups, launched, several = block.groups, block.launched, len(block.lines) > 1
+    if launched < 0:
+        rest = groups[BATCHES_ALONE + REST]
+        created = rest is not None and CREATED in rest
+        return block.last, groups[END_ALONE], groups[BATCHES_ALONE], created, groups[CHECKING], several
+    tail = CHOICE_TAIL if launched else LAUNCH_TAIL
+    rest = groups[tail + BATCHES + REST]
+    batches = None if rest is None else CREATED in rest
+    head, ends = groups[tail + END], groups[tail + END + 1] is not None
+    return (
+        launched > 0, groups[NEW_NAME], groups[T_LAST] is None, groups[tail] is None, groups[tail + BATCHES], batches,
+        head, ends, several,
+    )  # fmt: skip
 
 
 # ---- what they say
 
 
 def _choice(run: ServerRun, slot: Slot, block: Block) -> None:
-    groups, at = block.groups, _launch_line(block)
-    t_last, task = groups[T_LAST], int(groups[TASK])
+    groups, at, task = block.groups, block.launched, block.task
+    t_last, mark = groups[T_LAST], block.mark(0)
     if t_last is None:
-        similarity, keep = float(groups[SIMILARITY]), float(groups[F_KEEP])
-        run.choose(slot, block.mark(0), "lcp", SHARE.of(similarity), SHARE.of(keep))
+        run.choose(slot, mark, "lcp", SHARE.of(float(groups[SIMILARITY])), SHARE.of(float(groups[F_KEEP])))
     else:
-        run.choose(slot, block.mark(0), "lru", t_last=int(t_last))
+        run.choose(slot, mark, "lru", t_last=int(t_last))
     run.launch(slot, task, block.mark(at))
     if len(block.lines) > at + 1:
         _tail_blocks(run, slot, block, CHOICE_TAIL, task, at + 1)

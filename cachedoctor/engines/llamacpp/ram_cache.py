@@ -10,7 +10,7 @@ MAX_PROMPTS = 256
 """Prompts remembered by length."""
 
 
-class RamCache(msgspec.Struct):
+class RamCache(msgspec.Struct, gc=False):
     """The prompts that the RAM prompt cache is known to hold, by length."""
 
     saved: dict[int, Mark] = msgspec.field(default_factory=dict)

@@ -6,7 +6,7 @@ concerns one slot alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import msgspec
@@ -64,7 +64,7 @@ class ServerRun:
         self.chosen: Slot | None = None
         self.timing: Slot | None = None
         self.asleep = False
-        self.shapes: set[int] = set()
+        self.shapes: set[Hashable] = set()
         """Forms of fused lines whose rows have been met."""
         self.rows: set[Message] = set()
         self.started: set[str] = set()
@@ -200,6 +200,9 @@ class ServerRun:
 
     def restarts(self, task: int, now: bytes) -> bool:
         """Whether a launch is of a new run: its clock (``now``) or its task number fell back."""
+        before = self._stamp
+        if task and len(now) == len(before) and now >= before:
+            return False  # as nearly always
         reset = task == 0 and (self._zero_seen or self._last_task > 16)
         return (reset or self._clock_fell(now)) and self.worked
 

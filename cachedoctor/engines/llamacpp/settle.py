@@ -40,7 +40,7 @@ _MAX_CLEARED = 64
 """Conversations remembered whose slot was cleared or erased, or whose state was refused; as many as threads."""
 
 
-class ConversationMemory(msgspec.Struct):
+class ConversationMemory(msgspec.Struct, gc=False):
     """What earlier requests of one run of the server left behind."""
 
     conversations: Conversations = msgspec.field(default_factory=Conversations)
@@ -56,6 +56,8 @@ class ConversationMemory(msgspec.Struct):
     """When the server last fell asleep."""
     woken: bool = False
     """It has, and no request has ended since."""
+    eventful: bool = False
+    """The server slept, or a line said that the text or the state of a conversation was lost."""
     short: int = 0
     """Checkpoints by which a list was too short to keep every one that was missed."""
     asked: Facts | None = None
@@ -77,39 +79,44 @@ class ConversationMemory(msgspec.Struct):
 
     def apply(self, effects: Effects) -> None:
         """Take over what a settled request changes."""
-        self.woken = False
-        self.short = max(self.short, effects.short)
+        if effects.short > self.short:
+            self.short = effects.short
         if effects.released:
             self.lengths.append(effects.released)
-        if effects.resumed is not None:
-            self.erased.pop(effects.resumed, None)
-            self.idle_cleared.pop(effects.resumed, None)
         for length in effects.left_ram:
             self.ram.forget(length)
+        if self.eventful:
+            self.woken = False
+            if effects.resumed is not None:
+                self.erased.pop(effects.resumed, None)
+                self.idle_cleared.pop(effects.resumed, None)
 
     def sleep(self, mark: Mark | None) -> None:
         """Forget what the server loses with its memory; ``mark`` is None where there was nothing to lose."""
         self.ram.forget()
         if mark is not None:
-            self.slept, self.woken = mark, True
+            self.slept, self.woken, self.eventful = mark, True, True
 
     def clear_idle(self, thread: int, mark: Mark, saved: IdleSave) -> None:
         """Note whose text an idle slot held when it was cleared."""
         if len(self.idle_cleared) >= _MAX_CLEARED:
             del self.idle_cleared[next(iter(self.idle_cleared))]
         self.idle_cleared[thread] = (mark, saved)
+        self.eventful = True
 
     def erase(self, thread: int, mark: Mark) -> None:
         """Note whose text a slot held when it was erased over the API."""
         if len(self.erased) >= _MAX_CLEARED:
             del self.erased[next(iter(self.erased))]
         self.erased[thread] = mark
+        self.eventful = True
 
     def refuse(self, thread: int, mark: Mark) -> None:
         """Note whose state the RAM cache did not take."""
         if len(self.refused) >= _MAX_CLEARED:
             del self.refused[next(iter(self.refused))]
         self.refused[thread] = mark
+        self.eventful = True
 
 
 class Content(msgspec.Struct, frozen=True, gc=False):
@@ -302,15 +309,15 @@ def turn(
 
 def loss(seen: Observed, found: Content, place: Turn) -> Loss:
     """Outcome and lost tokens, against what could have been reused."""
-    held, numbers, prefix = place.held, found.numbers, found.prefix
-    # Content of unknown origin may have been this conversation's: a log cut at its start shows no first request.
-    new = place.thread is None and numbers.prompt is not None
+    held, numbers, cold = place.held, found.numbers, False
+    if place.thread is None and numbers.prompt is not None:
+        # Content of unknown origin may have been this conversation's: a log cut at its start shows no first request.
+        cold = held.tokens == 0 or held.thread is not None
     lost = accounting.judge(
-        seen.error, seen.cancelled, numbers.prompt, numbers.cached, prefix.tokens, place.reference,
-        cold=new and (held.tokens == 0 or held.thread is not None),
-    )  # fmt: skip
+        seen.error, seen.cancelled, numbers.prompt, numbers.cached, found.prefix.tokens, place.reference, cold=cold
+    )
     if lost[0] == "unknown" and seen.parent is None:
-        return accounting.judge_cut(numbers.cached, prefix, place.reference)
+        return accounting.judge_cut(numbers.cached, found.prefix, place.reference)
     return lost
 
 
@@ -319,7 +326,11 @@ def history(seen: Observed, place: Turn, past: ConversationMemory, marks: Marks)
     thread, refused, reference_lcp = place.thread, False, None
     if thread is not None and place.held.thread != thread.id:
         refused, reference_lcp, marks = _own_copy(seen, thread.total, past.ram, marks)
-    return History(refused, reference_lcp, _since_then(seen, thread, past, marks))
+    if seen.stale is not None:
+        marks = {**marks, "stale": seen.stale[0]}
+    if thread is not None and thread.taken is not None:
+        marks = {**marks, "ram_taken": thread.taken.mark}
+    return History(refused, reference_lcp, _since_then(seen, thread, past, marks) if past.eventful else marks)
 
 
 def build(
@@ -460,6 +471,8 @@ def _other_content(held: SlotContent, prompt: int | None, *, file: bool) -> tupl
     """
     if (held.tokens is None and not file) or held.f_keep is None:
         return None
+    if prompt and held.prefix is None and intervals.agree(held, prompt):
+        return None  # as nearly always
     shared = intervals.of_prompt(prompt, held.similarity) if held.prefix is None else (held.prefix, held.prefix)
     span = None if shared is None else intervals.of_share(shared, held.f_keep)
     if span is None or span[1] is None:
@@ -529,13 +542,9 @@ def _own_copy(seen: Observed, reference: int, ram: RamCache, marks: Marks) -> tu
 def _since_then(seen: Observed, thread: Thread | None, past: ConversationMemory, marks: Marks) -> Marks:
     """Marks of what happened since the last turn of the conversation: the server slept, its idle slot was cleared, its
     state was too large for the RAM cache."""
-    if seen.stale is not None:
-        marks = {**marks, "stale": seen.stale[0]}
     slept = past.slept
     if slept is not None and (past.woken if thread is None else thread.ended < slept.line):
         marks = {**marks, "slept": slept}
-    if thread is not None and thread.taken is not None:
-        marks = {**marks, "ram_taken": thread.taken.mark}
     too_large = None if thread is None else past.refused.get(thread.id)
     if too_large is not None and too_large.line < seen.marks["start"].line:
         marks = {**marks, "too_large": too_large}

@@ -45,7 +45,7 @@ class IdleSave(msgspec.Struct, gc=False):
     """Evictions of the session after which this copy is gone for certain; None when unknown."""
 
 
-class RunMemory(msgspec.Struct):
+class RunMemory(msgspec.Struct, gc=False):
     """What one run of a server has shown until now."""
 
     shows_ram: bool = False
@@ -58,7 +58,7 @@ class RunMemory(msgspec.Struct):
     """The last line that says so."""
 
 
-class Slot(msgspec.Struct):
+class Slot(msgspec.Struct, gc=False):
     """What the log lets us know of one slot of one server."""
 
     id: int

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cachedoctor.engines.catalogue.base import Event
+from cachedoctor.engines.catalogue.base import Event, stamp_of
 from cachedoctor.engines.catalogue.scanner import Scanner, ScanPlan
 from cachedoctor.engines.llamacpp import fused, lines
 from cachedoctor.engines.llamacpp import fused as blocks
 from cachedoctor.engines.llamacpp.client_lines import ANSWERED, Clients
 from cachedoctor.engines.llamacpp.excerpt_rows import LacksFieldError
+from cachedoctor.engines.llamacpp.fused import Block
 from cachedoctor.engines.llamacpp.server_run import ServerRun
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS, STARTUP
@@ -165,24 +166,34 @@ class Tracker:
         if match is None:
             return
         block = blocks.block_of(event, match)
-        run, several, launch = self.run, len(block.lines) > 1, blocks.launches(block)
-        shape = blocks.shape(block)
-        known = shape in run.shapes  # else the rows of these lines have not been met yet
-        run.shapes.add(shape)
-        restarts = launch is not None and run.restarts(*launch)
-        if several and (not known or restarts or (launch is None and not run.slot(event.slot).serves(event.task))):
-            for single in self._scanner.singly(event):  # not met yet, of two runs, or of a request that is not open
-                self.feed(single)
+        run, launched, shape = self.run, block.launched, blocks.shape(block)
+        if launched < 0:
+            usual, restarts = len(block.lines) < 2 or run.slot(block.slot).serves(block.task), False
+        else:
+            restarts = run.restarts(block.task, stamp_of(block.lines[launched]))
+            usual = not restarts
+        if (not usual or shape not in run.shapes) and not self._first_met(event, block, shape, restarts=restarts):
             return
+        if launched >= 0:
+            self.run.launched(block.task, stamp_of(block.lines[launched]))
+        blocks.read(self.run, block)
+
+    def _first_met(self, event: Event, block: Block, shape: blocks.Shape, *, restarts: bool) -> bool:
+        """Take lines whose rows were not met yet, of two runs, or of a request that is not open.
+
+        Returns whether they are still to be read at once, as single lines are.
+        """
+        self.run.shapes.add(shape)
+        if len(block.lines) > 1:
+            for single in self._scanner.singly(event):
+                self.feed(single)
+            return False
         if restarts:
             self._restart_at_launch(event)
-        if restarts or not known:
-            for row in self._scanner.recognise_all(block.lines):
-                if row not in self.run.rows:
-                    self.run.first_sight(row)
-        if launch is not None:
-            self.run.launched(*launch)
-        blocks.read(self.run, block)
+        for row in self._scanner.recognise_all(block.lines):
+            if row not in self.run.rows:
+                self.run.first_sight(row)
+        return True
 
     def _restart(self, line: int) -> None:
         """Begin a new run at ``line``."""

@@ -26,7 +26,7 @@ _MOST_SHARE = 2.0
 """A share above is no share."""
 
 
-class Chunks(msgspec.Struct):
+class Chunks(msgspec.Struct, gc=False):
     """How the prompts of a scheduler are cut."""
 
     size: int | None = None
@@ -133,7 +133,7 @@ _MOST_PERIODS = 64
 """Periods that a session keeps."""
 
 
-class _Alone(msgspec.Struct):
+class _Alone(msgspec.Struct, gc=False):
     """A request that has been alone so far, over all its chunks."""
 
     new: int

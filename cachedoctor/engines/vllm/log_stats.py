@@ -46,9 +46,11 @@ def read(line: bytes) -> LinePrefix:
     found = _PREFIX.search(line, 0, _HEAD)
     if found is None:
         return LinePrefix()
-    process, _, month, day, clock, file, source = ((part or b"").decode("latin-1") for part in found.groups())
-    time = _seconds(int(month), int(day), int(clock[:2]), int(clock[3:5]), int(clock[6:]))
-    return LinePrefix(process or None, time, None if time is None else f"--{month}-{day}T{clock}", file, int(source))
+    process, _, month, day, clock, file, source = found.groups()
+    hour, minute, second = clock.split(b":")
+    time = _seconds(int(month), int(day), int(hour), int(minute), int(second))
+    iso = None if time is None else f"--{month.decode()}-{day.decode()}T{clock.decode()}"
+    return LinePrefix(None if process is None else process.decode(), time, iso, file.decode(), int(source))
 
 
 def _seconds(month: int, day: int, hour: int, minute: int, second: int) -> int | None:

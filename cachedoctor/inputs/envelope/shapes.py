@@ -13,6 +13,12 @@ HEAD = (
     rb"|(?:[IWED] )?(?:slot +" + _FUNCTION + rb": id +-?\d|(?:srv|que|res|cmn|spec) +" + _FUNCTION + rb":(?: |$)))"
 )
 """The start of a line that only llama-server writes: its uptime, or ``slot func: id``, ``srv  func:`` and kin."""
+OWN = (
+    rb"(?:[0-9]++\.[0-9][0-9]\.[0-9][0-9][0-9]\.[0-9][0-9][0-9] |s(?:lot (?!apply_checkp| *+\|)|rv (?! *+\|))"
+    rb"|prompt eval time = | {6,7}(?:eval|total) time = )"
+)
+"""The same at a glance, with the bare lines of timing blocks, but for the lines of forks and for services of these names:
+what begins so has no wrapper, and no other engine wrote it."""
 
 TIMING = rb"(?: *(?:prompt eval|eval|total) time =)"
 """The bare lines of a timing block. Their leading spaces belong to them."""
@@ -57,7 +63,8 @@ _CANDIDATE = (
 )
 _FIRST = late(_CANDIDATE)
 # Led by a literal, for which sre then scans; "^" would be tried at every byte.
-_LATER = late(rb"\n(?=" + _CANDIDATE + rb")")
+_LATER = late(rb"\n(?!" + OWN + rb")(?=" + _CANDIDATE + rb")")
+_PLAIN, _STRANGE = late(OWN), late(rb"\n(?!" + OWN + rb"|\Z)")
 
 _ESCAPES = late(rb"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b\n]*+(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[=>78cDEHMNOZ])")
 _PROGRESS = late(rb"^(?!" + HEAD + rb")[^\n]*\r(?=" + HEAD + rb")", re.MULTILINE)
@@ -107,6 +114,11 @@ def drop_progress(text: bytes) -> bytes:
     Any other carriage return stays: what stands before it may be the record, and what follows it a prompt's text.
     """
     return _PROGRESS.sub(b"", text) if b"\r" in text else text
+
+
+def is_plain(block: bytes) -> bool:
+    """Whether every line of a block begins as those of llama-server do: without wrappers, and of no other engine."""
+    return _PLAIN.match(block) is not None and _STRANGE.search(block) is None
 
 
 def candidates(block: bytes) -> list[int]:

@@ -9,7 +9,7 @@ import msgspec
 from cachedoctor.inputs.envelope.collected import LogRecords
 from cachedoctor.inputs.envelope.prefixes import HEADER, Prefixes, within
 from cachedoctor.inputs.envelope.records import RecordPiece, read_record
-from cachedoctor.inputs.envelope.shapes import candidates, drop_progress, ends, strip_controls
+from cachedoctor.inputs.envelope.shapes import candidates, drop_progress, ends, is_plain, strip_controls
 from cachedoctor.model import Segment
 
 DEPTH_MAX = 4
@@ -75,11 +75,12 @@ class Unwrapper:
         if not block:
             return []
         block = strip_controls(block)
-        starts = candidates(block)
+        plain = is_plain(block)
+        starts = [] if plain else candidates(block)
         if not starts:
             self._below_header = False
             self._records.came_bare(block)
-            return [Segment(None, drop_progress(block), first)]
+            return [Segment(None, drop_progress(block), first, is_plain=plain)]
         number, position = first, 0
         for start in starts:
             if start > position:

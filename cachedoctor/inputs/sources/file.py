@@ -46,7 +46,7 @@ class SpanSource:
             while left:
                 data = read_some(self.path, file, self._span.end - left)[:left]
                 if not data:
-                    raise SourceError(f"{self.path}: became shorter while it was read", "read it again without --jobs")
+                    raise SourceError(f"{self.path}: became shorter while it was read", "read it again with --jobs 1")
                 left -= len(data)
                 yield data
 

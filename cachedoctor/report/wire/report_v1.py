@@ -42,23 +42,22 @@ _UPTIME = late(rb"\d{1,9}\.\d\d\.\d\d\d\.\d\d\d(?= )")
 def encode_request(judged: Judged) -> bytes:
     """One request as a JSON object without newline."""
     r, said = judged.request, judged.verdict
-    choice, asked = r.seen.choice, r.seen.asked
-    client, server = _split(judged)
+    choice, asked, thread, before, lost, derived = r.seen.choice, r.seen.asked, r.thread, r.before, r.lost_tokens, r.derived
+    client, server = _split(judged) if lost else (r.lost_client, r.lost_server)
     who = asker(judged)
-    hidden = not r.lost_tokens and not r.checkpoints_shown and r.seen.tried is None
+    hidden = not lost and not r.checkpoints_shown and r.seen.tried is None
     checkpoints = _HIDDEN if hidden else _checkpoints(r)
     return _encoder.encode(
         RequestRow(
-            r.index, r.session, r.path, r.slot, r.task, r.parent, r.thread, r.first_line - r.before,
-            r.last_line - r.before,
-            r.prompt_tokens, r.cached_tokens, r.processed_tokens, r.generated_tokens, list(r.derived), r.prompt_ms,
+            r.index, r.session, r.path, r.slot, r.task, r.parent, thread, r.first_line - before, r.last_line - before,
+            r.prompt_tokens, r.cached_tokens, r.processed_tokens, r.generated_tokens, list(derived), r.prompt_ms,
             choice.selected_by, r.similarity, r.f_keep, r.common_prefix_tokens, r.restored_from_ram, checkpoints,
-            r.lost_tokens, r.outcome, r.partial, list(said.codes),
+            lost, r.outcome, r.partial, list(said.codes),
             said.expected_cached, list(said.replay_missing),
-            r.thread_turn if r.thread is not None else None, r.reference_tokens, r.held_tokens,
+            None if thread is None else r.thread_turn, r.reference_tokens, r.held_tokens,
             client, server, choice.saved is not None, asked.time, _uptime(r), asked.client,
             asked.endpoint and sanitize.name(asked.endpoint),
-            said.avoidable_tokens, said.avoidable_ns / 1e6, r.derived, r.bounds,
+            said.avoidable_tokens, said.avoidable_ns / 1e6, derived, r.bounds,
             r.at_least, None if who is None else who.by, None if who is None else sanitize.name(who.name),
         )
     )  # fmt: skip
@@ -70,14 +69,14 @@ def encode_row(row: CacheSample | PrefillBatch) -> bytes:
 
 
 def _split(judged: Judged) -> tuple[int | None, int | None]:
-    """Lost tokens that the client changed, and those that the server could not reuse.
+    """Of a request that lost tokens those that the client changed, and those that the server could not reuse.
 
     Where the slot held another conversation, what it shares with the prompt says nothing of the client.
     """
     r = judged.request
-    if not r.lost_tokens or r.reference_tokens is None or not slot_taken(r):
+    if r.reference_tokens is None or not slot_taken(r):
         return r.lost_client, r.lost_server
-    return lost_elsewhere(judged, r.reference_tokens, r.lost_tokens) or (None, None)
+    return lost_elsewhere(judged, r.reference_tokens, r.lost_tokens or 0) or (None, None)
 
 
 def _uptime(r: Request) -> float | None:

@@ -22,7 +22,7 @@ _SAME_PLACE = 24
 """Tokens: common prefixes that differ by no more end at the same place: the first words of two chats may be alike."""
 
 
-class InterleavedTurn(msgspec.Struct):
+class InterleavedTurn(msgspec.Struct, gc=False):
     """A request of what is taken for one conversation, and what the slot held behind it."""
 
     request: Request
@@ -101,7 +101,7 @@ TURNS_AGAIN = 0.8
 """Share of growing steps from which on prompts that had been taken for separate ones are turns after all."""
 
 
-class OneShot(msgspec.Struct):
+class OneShot(msgspec.Struct, gc=False):
     """A prompt that shared no more than its head with what the slot held."""
 
     index: int

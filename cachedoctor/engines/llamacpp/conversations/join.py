@@ -42,7 +42,7 @@ class Taken(msgspec.Struct, frozen=True):
     """The line that says that a copy was taken."""
 
 
-class Thread(msgspec.Struct):
+class Thread(msgspec.Struct, gc=False):
     """A conversation."""
 
     id: int
