@@ -117,7 +117,7 @@ def judge(found: Sequence[Joined], requests: int, bodies: int, *, ended: bool) -
         return _fit(min(matched, sum(quoted)), of, is_theirs=2 * sum(quoted) > len(quoted))
     if not ended or requests == bodies:
         return _fit(matched, of, is_theirs=_MOST_OF * matched > 2 * of)
-    is_theirs = not against and len(looked) == of and sum(check.close for check in checks) >= _CLOSE
+    is_theirs = bodies > requests and not against and len(looked) == of and sum(c.close for c in checks) >= _CLOSE
     return Fit(matched, of, is_theirs, f"{bodies} for {requests} requests, and nothing shows which is whose")
 
 
@@ -166,7 +166,7 @@ class _Checked(NamedTuple):
     speaking: int
     against: int
     is_impossible: bool
-    """More was reused than any body before it begins with."""
+    """More was reused than any body before it begins with, or its text is that of one with fewer tokens."""
     is_wild: bool | None
     """It grew by characters that cannot be so many tokens; None where it is not known by what it grew."""
     close: bool
@@ -180,14 +180,14 @@ def _checked(found: Sequence[Joined], at: int, usual: float) -> _Checked:
     before = _before(found, at)
     told = _shares(found[:at], before, one)
     uneven = request.prompt_tokens >= _LONG and abs(_each(one) / usual - 1) > _UNEVEN
-    grew = None if before is None else _growth(before, one)
+    grew = _growth(found[:at], one, usual)
     unsteady = grew is not None and abs(grew / usual - 1) > _UNSTEADY
     close = grew is not None and abs(grew / usual - 1) <= _STEADY
     speaking = int(told is True) + int(grew is not None and not unsteady)
     weight = 1 if one.prompt.kind in _BY_THE_SERVER else 2
     is_wild = None if grew is None else not 1 / _WILD < grew / usual < _WILD
     against = int(told is False) * 3 + int(uneven) + int(unsteady) * weight + int(is_wild or False)
-    is_impossible = told is False and _is_impossible(found[:at], one)
+    is_impossible = grew == 0 or (told is False and _is_impossible(found[:at], one))
     return _Checked(_quoted(one), told, speaking, against, is_impossible, is_wild, close)
 
 
@@ -266,13 +266,25 @@ def _most_shared(request: Request) -> float | None:
     return request.similarity
 
 
-def _growth(before: Joined, one: Joined) -> float | None:
-    """Characters per token of what a conversation grew by; None of two conversations, and where it hardly grew."""
-    tokens = (one.request.prompt_tokens or 0) - (before.request.prompt_tokens or 0)
-    same = max(_common(before, one))
-    if not before.request.prompt_tokens or abs(tokens) < _GREW or same < _SAME or one.prompt.images:
+def _growth(earlier: Sequence[Joined], one: Joined, usual: float) -> float | None:
+    """Characters per token of what it has more than the one before that it is most like; None where neither grew."""
+    own, length = one.request, len(one.prompt.text)
+    known = [other for other in earlier if other.request.session == own.session and _has_length(other)]
+    if not known or one.prompt.images:
         return None
-    return (len(one.prompt.text) - len(before.prompt.text)) / tokens
+    before = max(known, key=lambda other: max(_common(other, one)))
+    tokens = (own.prompt_tokens or 0) - (before.request.prompt_tokens or 0)
+    more = length - len(before.prompt.text)
+    if max(_common(before, one)) < _SAME or max(abs(tokens), abs(more) / usual / _WILD) < _GREW:
+        return None
+    return more / tokens if tokens else usual * _WILD
+
+
+def _has_length(one: Joined) -> bool:
+    """Whether its tokens are those of its text."""
+    request = one.request
+    is_cut = request.shifted or request.seen.truncated or request.seen.cut_prompt
+    return bool(request.prompt_tokens) and not is_cut and not one.prompt.images
 
 
 def _quoted(one: Joined) -> bool | None:
