@@ -15,9 +15,10 @@ import made
 import pytest
 from conftest import ROOT
 
-from cachedoctor.diagnosis.rules import registry, selection
+from cachedoctor.diagnosis.rules import registry
+from cachedoctor.diagnosis.rules import registry as selection
 from cachedoctor.diagnosis.rules.kit import RequestRule, RuleContext
-from cachedoctor.diagnosis.rules.setup import Setup
+from cachedoctor.diagnosis.rules.replaying import Setup
 from cachedoctor.model import Facts, Mark, Request
 from cachedoctor.model.signs import MARKS_ALONE, MARKS_OF_LOSS, SIGNS, MarkName, PredicateName
 
@@ -66,7 +67,7 @@ def test_a_rule_file_imports_the_kit_and_what_its_family_shares() -> None:
     [
         "cachedoctor.model.Session",
         "cachedoctor.diagnosis.rules.context.RuleContext",
-        "cachedoctor.diagnosis.rules.memory.rewinding.dropped",
+        "cachedoctor.diagnosis.rules.checkpoints.dropped",
         "cachedoctor.diagnosis.rules.slots.cd301_slot_held_other_prompt.decide",
         "cachedoctor.engines.llamacpp.messages.ROWS",
     ],
