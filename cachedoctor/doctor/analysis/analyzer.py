@@ -25,7 +25,7 @@ from cachedoctor.doctor.findings.session_findings import restart
 from cachedoctor.doctor.scratch import printable
 from cachedoctor.engines.llamacpp.settle import follow
 from cachedoctor.engines.llamacpp.tracker import Tracker
-from cachedoctor.inputs.envelope.chain import delivered_by
+from cachedoctor.inputs.envelope.unwrapper import delivered_by
 from cachedoctor.knowledge.cmdline import is_for
 from cachedoctor.knowledge.texts import base_name
 from cachedoctor.model import (
