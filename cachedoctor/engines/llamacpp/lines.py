@@ -136,6 +136,11 @@ def _ram_save(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     run.save(event.fields["length"], event.fields["size"], mark)
 
 
+@on("pc_obsolete", "pc_already")
+def _ram_contains(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.contains_copy(event.fields.get("length"), mark)
+
+
 @on("pc_evict_size", "pc_evict_tokens", "pc_make_room", "pc_oversize")
 def _ram_evict(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     size = event.fields.get("size", event.fields.get("state_size"))
