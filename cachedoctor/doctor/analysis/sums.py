@@ -27,6 +27,7 @@ class Sums(msgspec.Struct):
     judged: int = 0
     left_open: int = 0
     passed_over: int = 0
+    checked: int = 0
 
     def add(self, request: Request, least: int = MIN_PROMPT_TOKENS.default) -> bool:
         """Count a request; returns whether it computed enough to matter, and it is open what it could have reused.
@@ -40,6 +41,7 @@ class Sums(msgspec.Struct):
         cached, prompt = request.cached_tokens, request.prompt_tokens
         left_open = not judged and request.outcome != "cancelled" and _matters(prompt, cached)
         self.judged += judged
+        self.checked += judged and (prompt is None or prompt >= least)
         self.left_open += left_open
         lost = request.outcome in _LOST or (request.cut and bool(request.lost_tokens))
         self.passed_over += prompt is not None and prompt < least and lost
@@ -76,6 +78,7 @@ class Sums(msgspec.Struct):
             open_requests=self.left_open,
             short_requests=self.passed_over,
             short_below=least,
+            checked_requests=self.checked,
         )
 
 
