@@ -32,13 +32,17 @@ _STRANGE = late(rb"\n(?!\d++\.\d\d\.\d\d\d\.\d\d\d |slot (?!apply_checkp)|srv )[
 """A line that does not begin as those of llama-server do, with its uptime, ``slot`` or ``srv``."""
 
 
-def written_by(data: bytes, known: Set[str]) -> set[str]:
-    """Engines but those ``known`` of which a block of lines may hold some, by name; nearly always none.
+def strange_lines(data: bytes) -> bytes:
+    """Return the lines of a block that do not begin as those of llama-server do."""
+    lines = b"\n" + data
+    return lines if _STRANGE.match(lines) else b"".join(_STRANGE.findall(lines))
+
+
+def written_by(strange: bytes, known: Set[str]) -> set[str]:
+    """Engines but those ``known`` of which the ``strange_lines`` of a block may hold some, by name; nearly always none.
 
     A line of llama-server is none of another engine, whatever stands in it. To look for all of them in the few other
     lines alone takes an eighth of the time; in a log of another engine all are other lines.
     """
-    lines = b"\n" + data
-    strange = lines if _STRANGE.match(lines) else b"".join(_STRANGE.findall(lines))
     asked = [engine for engine in ENGINES if engine.name not in known] if strange else []
     return {engine.name for engine in asked if engine.looks.search(strange) is not None}

@@ -187,6 +187,8 @@ class Analyzer:
             for segments in self._intake.finish():
                 self._arrived(segments)
             self._read_excerpt(self._excerpt.release())
+            self._lives.place(self._servers.paths, self._servers.certain)
+            self._servers.certain = []
             self._note_launcher()
             self._intake, self._settled = None, settled and self._servers.alone
 

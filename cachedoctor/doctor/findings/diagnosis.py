@@ -244,7 +244,7 @@ class Diagnosis:
             for session in sessions:
                 server = session.path, session.origin
                 codes = fired.setdefault(server, set())
-                if session.engine != rule.engine or not codes.isdisjoint(rule.unless):
+                if not _is_about(rule, session) or not codes.isdisjoint(rule.unless):
                     continue
                 if isinstance(rule, RequestRule) and (rule.code in codes or not ended):
                     continue  # a request shows it, or another life of the server; or one may
@@ -284,6 +284,13 @@ class Diagnosis:
     def crashed(self) -> bool:
         """Whether a rule failed; the exit status tells."""
         return not self._options.ignored.issuperset([*self.failures, *(rule.code for rule in self._broken)])
+
+
+def _is_about(rule: SessionRule | RequestRule, session: Session) -> bool:
+    """Whether a rule is asked about a session: of its engine, or any with a line that states something by itself."""
+    if session.engine == rule.engine:
+        return True
+    return bool(session.incidents) and (isinstance(rule, RequestRule) or rule.of_any_engine)
 
 
 def _severity(rule: RequestRule, group: MatchGroup, warn_tokens: int) -> Severity:

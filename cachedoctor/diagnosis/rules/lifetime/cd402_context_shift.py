@@ -30,22 +30,38 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what the shift did."""
-    limit = f" of {kit.n(g.numbers['limit'])} tokens" if g.numbers["limit"] else ""
+    cost = f", {kit.n(g.tokens)} tokens recomputed" if g.tokens else ""
+    return _text(g.session, g.numbers["limit"], f"{kit.times(g.count)}{cost}")
+
+
+def alone(session: kit.Session) -> list[kit.SessionFinding]:
+    """Say it of the line alone, where the requests are not read."""
+    said = kit.stated(session, "shifted")
+    if said is None:
+        return []
+    words = _text(session, said.numbers.get("limit"), "once" if said.count == 1 else f"{kit.n(said.count)} times")
+    return [kit.SessionFinding(words, "", [(said.mark, "the shift")])]
+
+
+def _text(session: kit.Session, limit: float | None, what: str) -> kit.FindingText:
+    size = f" of {kit.n(limit)} tokens" if limit else ""
+    off = [
+        kit.Remedy(
+            "Or switch the shift off, so that the limit is reported instead.",
+            options=kit.as_typed("--no-context-shift"),
+            purpose="depends",
+        )
+    ]
     return kit.FindingText(
-        f"the context{limit} was full and was shifted: {kit.times(g.count)}"
-        + (f", {kit.n(g.tokens)} tokens recomputed" if g.tokens else ""),
+        f"the context{size} was full and was shifted: {what}",
         "A context shift drops the older half behind the kept head. The next prompt still has it, so it matches nothing.",
         [
-            advice.more_context(
-                g.session, "Raise the context, or let the client compact its history before the limit."
-            ),
-            kit.Remedy(
-                "Or switch the shift off, so that the limit is reported instead.",
-                options=kit.as_typed("--no-context-shift"),
-                purpose="depends",
-            ),
+            advice.more_context(session, "Raise the context, or let the client compact its history before the limit."),
+            *(off if session.engine == "llama.cpp" else []),
         ],
     )
 
 
-RULE = kit.rule(__name__, "The context was shifted to make room", decide, prove, say, severity="note", on=("shift",))
+RULE = kit.rule(
+    __name__, "The context was shifted to make room", decide, prove, say, severity="note", on=("shift",), alone=alone
+)
