@@ -10,6 +10,7 @@ from conftest import FIXTURES, json_of
 
 from cachedoctor.doctor.explain.explain import explain
 from cachedoctor.engines import sentences
+from cachedoctor.engines.detect import ELSEWHERE, EVERYWHERE
 from cachedoctor.engines.sentences import TABLE, Sentence
 
 LOGS = sorted(path for path in FIXTURES.rglob("*.log") if path.parent.name != "measured" or "ollama-" not in path.name)
@@ -29,6 +30,11 @@ def test_a_sample_is_recognised_by_its_row_alone(row: Sentence) -> None:
     assert found is not None
     assert found[0] is row
     assert set(found[1].groupdict()) <= set(sentences.FIELDS)
+
+
+def test_every_literal_is_looked_for() -> None:
+    """The table is imported only where a block has one of them."""
+    assert {row.literal for row in TABLE} == {*EVERYWHERE, *ELSEWHERE}
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.id)

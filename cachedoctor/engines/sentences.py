@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from cachedoctor.engines.detect import EVERYWHERE, certain_literals
 from cachedoctor.knowledge.engines import ENGINES
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import IncidentName, Mark
@@ -150,9 +151,6 @@ MEASURED = frozenset({"tokens", "limit", "keep", "erased", "batch", "size"})
 _PATTERNS = {row.id: late(row.pattern) for row in TABLE}
 _SERVERS = {"ollama": "ollama", "llama": "llama.cpp", "koboldcpp": "koboldcpp"} | {name: name for name in ENGINES}
 """Engines by what the name of a process, unit or container has."""
-_EVERYWHERE = (b"disk prompt cache: ",)
-"""Literals of lines that begin as those of llama-server."""
-_ELSEWHERE = tuple(dict.fromkeys(row.literal for row in TABLE if row.literal not in _EVERYWHERE))
 _OWN = late(rb"\d++\.\d\d\.\d\d\d\.\d\d\d |slot |srv ")
 """How the lines of llama-server begin, which its catalogue has."""
 _MOST = 20_000
@@ -196,8 +194,7 @@ def read(data: bytes, strange: bytes, number: int = 0) -> Iterator[tuple[int, Se
         strange: those that do not begin as lines of llama-server; empty where there are none.
         number: index of the first line.
     """
-    wanted = [literal for literal in _EVERYWHERE if literal in data]
-    wanted += [literal for literal in _ELSEWHERE if literal in strange]
+    wanted = certain_literals(data, strange)
     places = sorted({data.rfind(b"\n", 0, at) + 1 for literal in wanted for at in _places(data, literal)})
     counted = 0
     for start in places:
@@ -206,7 +203,7 @@ def read(data: bytes, strange: bytes, number: int = 0) -> Iterator[tuple[int, Se
         end = data.find(b"\n", start)
         line = data[start : end if end >= 0 else len(data)]
         found = recognise(line)
-        if found is not None and (found[0].literal in _EVERYWHERE or _OWN.match(line) is None):
+        if found is not None and (found[0].literal in EVERYWHERE or _OWN.match(line) is None):
             yield number, *found, line
 
 

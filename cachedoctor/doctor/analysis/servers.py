@@ -13,16 +13,14 @@ import msgspec
 
 from cachedoctor.doctor.catalogues import catalogue, fork_lines, fork_words, single_lines
 from cachedoctor.doctor.faults import Faults, Server
-from cachedoctor.engines import sentences
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.scanner import Scanner, ScanPlan, SingleScanner
-from cachedoctor.engines.detect import ENGINES, strange_lines, written_by
+from cachedoctor.engines.detect import ENGINES, certain_literals, strange_lines, written_by
 from cachedoctor.engines.engine_record import Engine, Found, Row
 from cachedoctor.engines.engine_record import Tracker as StatsTracker
 from cachedoctor.engines.llamacpp.excerpt_rows import Partly
 from cachedoctor.engines.llamacpp.forked import WORDS
 from cachedoctor.engines.llamacpp.tracker import LISTING_PLAN, PLAN, PROGRESS, Tracker, of_fork
-from cachedoctor.engines.sentences import CertainLine
 from cachedoctor.inputs.envelope.shapes import wall_time
 from cachedoctor.model import Segment, Session
 from cachedoctor.model.log_lines import LogFile
@@ -30,6 +28,7 @@ from cachedoctor.report.words.traffic_words import LLAMA
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.listener import Listener
+    from cachedoctor.engines.sentences import CertainLine
 
 _T = TypeVar("_T")
 _Feed = Callable[[Event], None]
@@ -209,6 +208,10 @@ class Servers:
 
     def _read_sentences(self, segment: Segment, strange: bytes) -> None:
         """Keep lines that are certain by themselves, for the server that they are about."""
+        if not certain_literals(segment.data, strange):
+            return
+        from cachedoctor.engines import sentences
+
         for index, row, found, text in sentences.read(segment.data, strange):
             line = segment.number(index) + self._files[-1].before
             certain = sentences.certain_line(row, found, line, text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING
 
-from cachedoctor.engines.sentences import CertainLine
 from cachedoctor.knowledge import cmdline
 from cachedoctor.model import GivenOption, Request, Session, Setting
 from cachedoctor.model.session import Incident
@@ -13,6 +12,7 @@ from cachedoctor.report.words.traffic_words import LLAMA
 
 if TYPE_CHECKING:
     from cachedoctor.engines.llamacpp.pasted_issue import Issue
+    from cachedoctor.engines.sentences import CertainLine
 
 
 _KEPT = 64
