@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 MarkName = Literal[
-    "cached", "check", "checkpoint_failed", "cut", "dropped", "erased", "error", "evicted", "failed", "forced",
-    "idle_cleared", "idle_saved", "lora", "n_past", "new", "old", "positions", "prompt", "ram", "ram_candidate",
-    "ram_copy", "ram_failed", "ram_taken", "ram_unsearched", "release", "restored", "select", "shift", "slept",
-    "slot_erased", "slot_file", "stale", "start", "timing", "too_large",
+    "bad_batch", "cached", "check", "checkpoint_failed", "cut", "dropped", "erased", "error", "evicted",
+    "failed", "forced", "idle_cleared", "idle_saved", "lora", "n_past", "new", "old", "positions", "prompt",
+    "ram", "ram_candidate", "ram_copy", "ram_failed", "ram_taken", "ram_unsearched", "release", "restored",
+    "select", "shift", "slept", "slot_erased", "slot_file", "stale", "start", "timing", "too_large",
 ]  # fmt: skip
 """Lines of a request that are kept as evidence."""
 

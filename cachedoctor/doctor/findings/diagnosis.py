@@ -142,6 +142,7 @@ class Diagnosis:
         if request.outcome in _HEALTHY and not (
             request.partial
             or request.shifted
+            or request.seen.truncated
             or request.together_tokens
             or "restarted" in request.facts.settings
             or (

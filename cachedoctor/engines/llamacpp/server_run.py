@@ -78,6 +78,8 @@ class ServerRun:
         """The idle slot that is being saved to the RAM cache."""
         self._saved: SavedPrompt | None = None
         self.timing: Slot | None = None
+        self.bad_batch: Mark | None = None
+        """The last line that says that the library refused a batch, whatever else it says."""
         self.asleep = False
         self.shapes: set[int] = set()
         """Forms of fused lines whose rows have been met."""

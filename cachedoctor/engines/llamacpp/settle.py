@@ -36,6 +36,8 @@ SAVED_BELOW = 0.5
 LRU_MOST = 0.5
 """Share of a prompt that a slot chosen for its age holds at most: the threshold of similarity is 0.1 unless it was set
 higher."""
+FULL_AT = 256
+"""Tokens of which the size of a context is a multiple."""
 _MAX_CLEARED = 64
 """Conversations remembered whose slot was cleared or erased, or whose state was refused; as many as threads."""
 
@@ -428,8 +430,12 @@ def _left_out(seen: Observed) -> bool:
 
 
 def _full(seen: Observed, facts: Facts) -> bool:
-    """Whether "truncated" is only said of a reply that stopped at a full context: nothing is lost by that."""
-    return (seen.released_tokens or 0) + 1 >= (facts.n_ctx_slot or (seen.released_tokens or 0) + 2)
+    """Whether "truncated" is only said of a reply that stopped at a full context: nothing is lost by that.
+
+    Where no line has the size of the context, it ends at a multiple of 256, as contexts do.
+    """
+    length = (seen.released_tokens or 0) + 1
+    return length % FULL_AT == 0 if facts.n_ctx_slot is None else length >= facts.n_ctx_slot
 
 
 def _is_turn(seen: Observed, numbers: TokenCounts, *, shifted: bool) -> bool:

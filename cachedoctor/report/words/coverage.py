@@ -65,6 +65,9 @@ def cannot_tell(report: Report) -> CannotTell | None:
     if only_short(report) and not report.findings:
         return _too_short(report)
     if not judged:
+        if report.undecided and all(row.held_tokens == 0 and not row.cached_tokens for row in report.undecided):
+            why = f"{count(requests, 'request')}, cold: the slot was empty, so nothing could be reused"
+            return CannotTell(why, _NEXT, [], "", alone=False)
         missing = (
             "and not the one before it" if requests == 1 else "none with what came before it and what became of it"
         )
@@ -213,6 +216,7 @@ _TRAFFIC = (
     "To be sure, give some minutes of the log with traffic in them, better the whole log, or dumps of /metrics "
     "before and after."
 )
+_NEXT = "To be sure, give the lines of the next turn of the same conversation, too."
 _REQUESTS = "To be sure, give the lines of some requests, better the whole log."
 _LONGER = (
     "To be sure, give the lines of a long prompt and of the one before it. The setting min-prompt-tokens is the length "

@@ -9,13 +9,18 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire on the shift itself, and on the loss of the conversation's next turn."""
     if s.lost and s.history and s.history[-1].shifted:
         return kit.Match(s.lost, "high", found=s.history[-1])
-    return kit.Match(0, "high") if s.request.shifted else None
+    r = s.request
+    if r.shifted:  # each shift has a line; "truncated" is said of an answer that stopped as well
+        return kit.Match(0, "high" if not r.marks.keys().isdisjoint(("shift", "cut")) else "low")
+    if r.seen.truncated and s.facts.n_ctx_slot is None:
+        return kit.Match(0, "low", key="full")
+    return None
 
 
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show the shift."""
     r, before = s.request, match.found
-    numbers = {"limit": s.facts.n_ctx_slot}
+    numbers = {"limit": s.facts.n_ctx_slot, "full": (r.seen.released_tokens or 0) + 1 if match.key == "full" else None}
     if before is None:
         shift = kit.marked(r, ("shift", "the shift"), ("release", "truncated = 1"), ("cut", "the prompt was cut"))
         return kit.Proof(shift[0], numbers=numbers)
@@ -30,8 +35,26 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what the shift did."""
+    if g.numbers["full"]:
+        return _stopped(g)
     cost = f", {kit.n(g.tokens)} tokens recomputed" if g.tokens else ""
     return _text(g.session, g.numbers["limit"], f"{kit.times(g.count)}{cost}")
+
+
+def _stopped(g: kit.MatchGroup) -> kit.FindingText:
+    """Say that an answer ended for want of room: nothing was shifted, and nothing of the cache is lost."""
+    size = g.numbers["full"]
+    return kit.FindingText(
+        f"the answer stopped at a full context of {kit.n(size)} tokens: {kit.times(g.count)}",
+        "truncated = 1 is printed for that, too, not only for a context shift, which has a line of its own. The slot keeps what it holds.",
+        [
+            advice.more_context(
+                g.session,
+                f"Raise the context above {kit.n(size)} tokens, or let the client compact its history before the limit.",
+            )
+        ],
+        [kit.RuledOut("context-shift", "no line of a shift is in the log")],
+    )
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:

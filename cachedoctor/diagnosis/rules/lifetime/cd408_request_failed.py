@@ -98,13 +98,15 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire on any error but a prompt that did not fit."""
     if s.request.seen.error != "other":
         return None
-    fault = _fault(s.request.marks["error"])
+    fault = _fault(s.request.marks.get("bad_batch", s.request.marks["error"]))
     return kit.Match(0, "high", key=fault.key, found=fault)
 
 
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show the error."""
-    return kit.proof(s.request, ("error", "the error"), numbers={"fault": match.found})
+    return kit.proof(
+        s.request, ("error", "the error"), ("bad_batch", "the batch is refused"), numbers={"fault": match.found}
+    )
 
 
 def _text(fault: _Fault, session: kit.Session, what: str) -> kit.FindingText:
