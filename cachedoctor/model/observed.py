@@ -116,7 +116,7 @@ class KnownLength(msgspec.Struct, gc=False, frozen=True):
 _FOUND: frozenset[MarkName] = frozenset({"cached", "forced", "restored", "timing"})
 """Marks of a request that end its search for a checkpoint."""
 _BEGUN: frozenset[MarkName] = frozenset(
-    {"check", "erased", "failed", "forced", "n_past", "prompt", "restored", "select"}
+    {"check", "checkpoint_failed", "erased", "failed", "forced", "n_past", "prompt", "restored", "select"}
 )
 """Marks of a request whose beginning is in the log."""
 MAX_CHECKS = 256

@@ -243,7 +243,8 @@ class SessionRule(Rule):
 class InputRule(Rule):
     """What is said of an input in which nothing was recognised."""
 
-    say: Callable[[], FindingText]
+    say: Callable[[str | None, str | None], FindingText]
+    """Gets what the input looks like, and what of that to give."""
     unless: tuple[str, ...] = ()
     needs: Needs = _needs_nothing
     severity: Literal["by-cost"] | Severity = "note"
@@ -293,7 +294,7 @@ def session_rule(
     return SessionRule(code, name, summary, inspect, unless, needs, severity, whose, of_any_engine)
 
 
-def input_rule(module: str, summary: str, say: Callable[[], FindingText]) -> InputRule:
+def input_rule(module: str, summary: str, say: Callable[[str | None, str | None], FindingText]) -> InputRule:
     """Make the rule about an input in which nothing was recognised."""
     code, name = identify(module)
     return InputRule(code, name, summary, say)

@@ -266,12 +266,15 @@ class Diagnosis:
             self.failures[rule.code] = described(error)
             return []
 
-    def unknown_input(self, path: str) -> Finding | None:
-        """The finding for an input in which nothing was recognised; None when no rule for it could be loaded."""
+    def unknown_input(self, path: str, looks: str | None, give: str | None) -> Finding | None:
+        """The finding for an input in which nothing was recognised; None when no rule for it could be loaded.
+
+        ``looks``: what it looks like; ``give``: what of that to give.
+        """
         rule = next((rule for rule in self._rules if isinstance(rule, InputRule)), None)
         if rule is None or rule.code in self._options.ignored:
             return None
-        words = rule.say()
+        words = rule.say(looks, give)
         words.claim = f"{'<stdin>' if path == '-' else path}: {words.claim}"
         return session_finding((rule.code, "", path, None), rule, SessionFinding(words, "", of_cmdline=True), [])
 
