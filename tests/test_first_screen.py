@@ -44,12 +44,16 @@ def test_a_healthy_log_says_that_the_cache_works() -> None:
     shown = " ".join(" ".join(rows("cases/healthy-dense-b6301/server.log")).split())
     assert shown.startswith("cache works every request reused all it could; the 3,538 computed tokens were new text ")
     assert "slowest turn task 0: 875 ms = 869 ms prompt (2,715 tokens new, 3,124/s) + 5 ms reply (6 tokens)" in shown
-    assert shown.endswith("No findings. 50 rules checked 4 requests.")
+    assert shown.endswith("No findings. 53 rules checked 4 requests.")
 
 
 def test_a_log_that_cannot_tell_says_what_to_give() -> None:
-    shown = rows("excerpts/healthy-first.log")
+    cold = rows("excerpts/healthy-first.log")
+    assert cold[0].startswith("cannot tell   1 request, cold: the slot was empty, so nothing could be reused")
+    assert any(row.startswith("to be sure    give the lines of the next turn") for row in cold)
+    shown = rows("excerpts/slot-fits.log")
     assert shown[0].startswith("cannot tell   1 request, and not the one before it")
+    assert any("the slot fits: nearly all of the prompt can be reused" in row for row in shown)
     assert any(row.startswith("to be sure    give the last two turns") for row in shown)
     assert shown[-1] == "Cannot tell. Do now: give the last two turns, better the whole log."
     assert not any("cache works" in row for row in shown)

@@ -73,7 +73,7 @@ KEYS = {
     "session": "index path origin engine build build_min build_max build_source model memory n_slots n_ctx_slot "
     "settings first_line last_line n_requests version version_min version_max counters answers periods",
     "totals": "requests prompt_tokens cached_tokens processed_tokens reuse prompt_ms avoidable_tokens avoidable_ms "
-    "unknown_tokens unknown_requests judged_requests open_requests short_requests short_below",
+    "unknown_tokens unknown_requests judged_requests open_requests short_requests short_below checked_requests",
     "request": "index session path slot task parent thread first_line last_line prompt_tokens cached_tokens "
     "processed_tokens generated_tokens derived prompt_ms selected_by similarity f_keep common_prefix_tokens "
     "restored_from_ram checkpoints lost_tokens outcome partial codes expected_cached replay_missing "

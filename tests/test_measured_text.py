@@ -184,17 +184,17 @@ def test_several_servers_each_in_its_unit() -> None:
 @pytest.mark.parametrize(
     ("of", "words"),
     [
-        (report(vllm(periods=[]), rules=RULES), "No findings. 2 rules for vLLM checked the settings of 1 server."),
+        (report(vllm(periods=[]), rules=RULES), "2 rules for vLLM checked the settings of 1 server and found nothing."),
         (report(vllm(), rules=RULES, ignored=["CD502"]), "1 rule for vLLM checked 3 intervals with traffic."),
         (report(vllm(), rules=RULES, not_evaluated=[NotEvaluated(c, "r", "r", "e") for c in ("CD101", "CD501")]),
          "1 rule for vLLM checked 3 intervals with traffic; 2 rules could not be evaluated."),
         (report(vllm(periods=[intervals(busy=0)]), rules=RULES),
-         "2 rules for vLLM checked 4 intervals without traffic."),
+         "2 rules for vLLM checked 4 intervals without traffic and found nothing."),
         (report(Session(0, "o", engine="ollama", answers=[Answers("o", "log", 2, 2, 900, 800)]), rules=RULES),
          "No findings. No rule is about ollama (2 responses)."),
         (report(Session(0, "o", engine="ollama", answers=[Answers("o", "log", 2)]), rules=RULES),
          "cannot tell 2 responses, and no line says how much was reused"),
-        (report(rules=RULES), "No requests in it: nothing was checked."),
+        (report(rules=RULES), "cannot tell no requests in it, so nothing was checked"),
     ],
 )  # fmt: skip
 def test_the_footer_says_what_was_looked_at(of: Report, words: str) -> None:

@@ -59,14 +59,58 @@ def test_the_status_is_that_of_nothing_checked(log: str) -> None:
         VLLM_ONCE + VLLM.format(4, "000", "12068.8", 8),
         SGLANG_ONCE + SGLANG.format(19, 1),
         SGLANG.format(18, 3),
+    ],
+)
+def test_two_can_be_compared(log: str) -> None:
+    assert "Cannot tell" not in shown(report_of(log), "text")
+    assert status(report_of(log), False) == 0
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(
+    "log",
+    [
         "INFO 11-20 23:45:48 [api_server.py:1395] vLLM API server version 0.9.1\n",
         "INFO 11-20 23:45:48 [core.py:70] Initializing a V1 LLM engine (v0.9.1) with config: model='m', "
         "enable_prefix_caching=True\n" + IDLE,
+        "srv    load_model: prompt cache is enabled, size limit: 8192 MiB\n"
+        "main: server is listening on http://127.0.0.1:8080 - starting the main loop\n",
+        "srv  log_server_r: request: GET /health 127.0.0.1 200\nsrv  update_slots: all slots are idle\n",
     ],
+    ids=["vllm-version", "vllm-settings", "llamacpp-settings", "no-requests"],
 )
-def test_two_can_be_compared_and_without_any_the_settings_are_checked(log: str) -> None:
-    assert "Cannot tell" not in shown(report_of(log), "text")
-    assert status(report_of(log), False) == 0
+def test_settings_alone_are_no_all_clear(log: str, name: str) -> None:
+    said = shown(report_of(log), name)
+    assert "no findings" not in said.lower()
+    assert "cannot tell" in said.lower()
+    assert status(report_of(log), False) == NOTHING
+
+
+START = "srv    load_model: loading model '/m.gguf'\n"
+TURN = (
+    "slot launch_slot_: id  0 | task {0} | processing task, is_child = 0\n"
+    "slot update_slots: id  0 | task {0} | new prompt, n_ctx_slot = 16384, n_keep = 0, task.n_tokens = {1}\n"
+    "slot update_slots: id  0 | task {0} | n_tokens = {2}, memory_seq_rm [{2}, end)\n"
+    "prompt eval time =     144.59 ms /  {3} tokens (    0.08 ms per token, 12849.86 tokens per second)\n"
+    "       eval time =      14.42 ms /     6 tokens (    2.40 ms per token,   415.97 tokens per second)\n"
+    "slot      release: id  0 | task {0} | stop processing: n_tokens = {1}, truncated = 0\n"
+)
+
+
+def turn(task: int, prompt: int, cached: int = 0) -> str:
+    return TURN.format(task, prompt, cached, prompt - cached)
+
+
+def test_short_requests_that_reused_nothing_are_not_checked() -> None:
+    """What min-prompt-tokens leaves out is no all-clear; a long prompt, or reuse that was seen, is checked."""
+    short, two = START + turn(0, 58), START + turn(0, 58) + turn(9, 70)
+    for log, said in ((short, "1 request, which is shorter than 1,000 tokens"), (two, "2 requests, all shorter")):
+        assert said in shown(report_of(log), "text")
+        assert status(report_of(log), False) == NOTHING
+    reused, long = short + turn(9, 90, 58), START + turn(0, 5800)
+    for log in (reused, long):
+        assert "cannot tell" not in shown(report_of(log), "text").lower()
+        assert status(report_of(log), False) == 0
 
 
 @pytest.mark.parametrize("name", FORMATS)

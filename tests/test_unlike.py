@@ -147,3 +147,33 @@ def test_hostile_records_give_no_request(data: bytes) -> None:
     report = analyzer.finish()
     assert (report.totals.requests, report.inputs[0].recognised) == (0, 0)
     assert [finding.code for finding in report.findings] == ["CD903"]
+
+
+@pytest.mark.parametrize(
+    ("log", "claim", "gives"),
+    [
+        (
+            b'[GIN] 2026/08/19 - 19:35:59 | 200 |  5.1s | 127.0.0.1 | POST "/api/chat"\n',
+            "the log of ollama",
+            "OLLAMA_DEBUG=1",
+        ),
+        (b"Processing Prompt [BLAS] (512 / 2397 tokens)\n", "a part of KoboldCpp's log", "b is what is computed"),
+        (b"2026-11-02 10:00:00,123 - omlx.server - INFO - [-] - started\n", "the log of oMLX", "re-prefills"),
+        (b"1102 10:00:00 ds4-server: listening\n", "the log of ds4-server", "kv cache miss"),
+    ],
+)
+def test_what_to_give_is_of_the_program_that_was_pasted(log: bytes, claim: str, gives: str) -> None:
+    """The program is in the claim, and nobody who runs another program is told to run llama-server."""
+    analyzer = Analyzer()
+    analyzer.open("a.log")
+    analyzer.feed(log)
+    (found,) = analyzer.finish().findings
+    assert found.code == "CD903"
+    assert claim in found.claim
+    assert gives in found.remedies[0].text
+    assert not any(remedy.commands for remedy in found.remedies)
+
+
+def test_the_port_of_a_router_is_no_json() -> None:
+    assert resemblance(b"[54321] what a child of a router writes\n") is None
+    assert (resemblance(b"[54321, 5]\n") or "").startswith("a JSON array")

@@ -239,16 +239,15 @@ def status(
         terminal.complain(what, _PIPE if empty else _expected(report, begin))
         return NOTHING
     levels = [SEVERITY_ORDER[f.severity] for f in report.findings]
-    if not _causes(report) and _tells_nothing(report):
+    if not _causes(report) and _is_unchecked(report):
         return NOTHING
     return FOUND if fail_on != "never" and max(levels, default=-1) >= SEVERITY_ORDER[fail_on] else 0
 
 
-def _tells_nothing(report: Report) -> bool:
-    """Whether the log tells of no request what it could have reused, or measured nothing that can be compared."""
-    from cachedoctor.report.words.coverage import too_little
+def _is_unchecked(report: Report) -> bool:
+    from cachedoctor.report.words.coverage import nothing_checked
 
-    return (report.totals.requests > 0 and report.totals.judged_requests == 0) or too_little(report)
+    return nothing_checked(report)
 
 
 def _causes(report: Report) -> bool:

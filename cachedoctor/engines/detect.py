@@ -52,13 +52,37 @@ _STRANGE = late(rb"\n(?!" + OWN + rb")[^\n]*")
 """A line that does not begin as those of llama-server do, with its uptime, ``slot`` or ``srv``."""
 
 
-def written_by(data: bytes, known: Set[str]) -> set[str]:
-    """Engines but those ``known`` of which a block of lines may hold some, by name; nearly always none.
+EVERYWHERE = (b"disk prompt cache: ",)
+"""Literals of certain sentences in lines that begin as those of llama-server."""
+ELSEWHERE = (
+    b'msg="truncating input prompt"', b'msg="input exceeds context length"',
+    b'msg="truncating input messages which exceed context length"', b"input truncated",
+    b'msg="context limit hit - shifting"', b"slot context shift", b"failed to find free space in the KV cache",
+    b"failed to decode the batch", b'msg="evicting ', b'msg="failed to restore cache, freeing all caches"',
+    b'msg="llama-server model predicted to exceed available memory, evicting"',
+    b"evicting all other models and retrying once", b"ut of memory: Kill", b"oom-kill:", b"killed by the OOM killer",
+    b"'oom-kill'", b"exited with code 137",
+)  # fmt: skip
+"""Those in other lines: of ``engines/sentences.py``, which is imported where one is found."""
+
+
+def certain_literals(data: bytes, strange: bytes) -> list[bytes]:
+    """Return the literals of certain sentences in a block, whose ``strange_lines`` are these; nearly always none."""
+    found = [literal for literal in EVERYWHERE if literal in data]
+    return found + [literal for literal in ELSEWHERE if literal in strange] if strange else found
+
+
+def strange_lines(data: bytes) -> bytes:
+    """Return the lines of a block that do not begin as those of llama-server do."""
+    lines = b"\n" + data
+    return lines if _STRANGE.match(lines) else b"".join(_STRANGE.findall(lines))
+
+
+def written_by(strange: bytes, known: Set[str]) -> set[str]:
+    """Engines but those ``known`` of which the ``strange_lines`` of a block may hold some, by name; nearly always none.
 
     A line of llama-server is none of another engine, whatever stands in it. To look for all of them in the few other
     lines alone takes an eighth of the time; in a log of another engine all are other lines.
     """
-    lines = b"\n" + data
-    strange = lines if _STRANGE.match(lines) else b"".join(_STRANGE.findall(lines))
     asked = [engine for engine in engines() if engine.name not in known] if strange else []
     return {engine.name for engine in asked if engine.looks.search(strange) is not None}

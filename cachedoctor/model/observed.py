@@ -115,8 +115,14 @@ class KnownLength(msgspec.Struct, gc=False, frozen=True):
 
 _FOUND: frozenset[MarkName] = frozenset({"cached", "forced", "restored", "timing"})
 """Marks of a request that end its search for a checkpoint."""
+_BEGUN: frozenset[MarkName] = frozenset(
+    {"check", "checkpoint_failed", "erased", "failed", "forced", "n_past", "prompt", "restored", "select"}
+)
+"""Marks of a request whose beginning is in the log."""
 MAX_CHECKS = 256
 """Checked checkpoints kept per request; a list holds 32 by default."""
+_NEXT_LINES = 16
+"""Lines between a failed batch and the errors that are sent for it."""
 _MAX_TEXT = 2000
 """Characters kept of an ``old:`` / ``new:`` line."""
 UNCHOSEN = Choice(0)
@@ -198,6 +204,9 @@ class Observed(msgspec.Struct, gc=False):
     """What is reused, as the lines of erased checkpoints say it (``pos_next``, b8672 and newer)."""
     erased_at: list[tuple[int, int]] | tuple[()] = ()
     """(pos_min, pos_max) of those that were erased because nothing is reused."""
+    parted: int = 0
+    """Tokens of the shortest checkpoint that was erased because the prompt parts from the slot before its end; 0 if
+    none was."""
     reach: int = 0
     """Tokens that the slot held at least: the end of the farthest checkpoint that was checked, restored or erased."""
     progress: Progressed | None = None
@@ -289,10 +298,18 @@ class Observed(msgspec.Struct, gc=False):
 
     def record_batch(self, cached: int, mark: Mark) -> None:
         """The first batch says what was reused; the line is repeated for every batch."""
-        if "cached" not in self.marks:
-            self.last_line = mark.line
-            self.marks["cached"] = mark
+        if "cached" in self.marks:
+            return
+        self.last_line = mark.line
+        self.marks["cached"] = mark
+        if self._is_first_batch(cached):
             self.cached_tokens = cached
+
+    def _is_first_batch(self, cached: int) -> bool:
+        """Whether a batch line is that of the first batch: a log may begin, or be cut, inside a request."""
+        if self.restored_past is not None and self.truncate_failed_at is None:
+            return cached <= self.restored_past
+        return not self.partial or not _BEGUN.isdisjoint(self.marks) or not cached
 
     def record_later_batch(self, mark: Mark) -> None:
         """The log begins inside the request: this may be any of its batches."""
@@ -370,9 +387,11 @@ class Observed(msgspec.Struct, gc=False):
         if self.error is None:
             self.cancelled, self.last_line = True, line
 
-    def record_error(self, mark: Mark) -> None:
-        """An error is sent for it."""
+    def record_error(self, mark: Mark, bad_batch: Mark | None = None) -> None:
+        """An error is sent for it; ``bad_batch``: the last line that says that a batch was refused."""
         self.error = "other"
+        if bad_batch is not None and 0 < mark.line - bad_batch.line <= _NEXT_LINES:
+            self.marks["bad_batch"] = bad_batch
         self.last_line, self.marks["error"] = mark.line, mark
 
     def record_overflow(self, tokens: int | None, limit: int | None, mark: Mark) -> None:

@@ -81,6 +81,9 @@ class Totals(msgspec.Struct):
     Added after the first release of v1: may be missing."""
     short_below: Long | None = None
     """Tokens, the threshold ``min-prompt-tokens``. Added after the first release of v1: may be missing."""
+    checked_requests: Long | None = None
+    """Those of ``judged_requests`` whose prompt has at least ``short_below`` tokens. Added after the first release of
+    v1: may be missing."""
 
 
 class SlotReuse(msgspec.Struct):

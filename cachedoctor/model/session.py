@@ -23,7 +23,13 @@ IncidentName = Literal[
     "batch_failed",  # the model could not compute a batch, and its requests fail
     "batch_refused",  # the same, because its positions do not fit the memory
     "checkpoint_failed",  # a checkpoint could not be restored, and no search for one is under way
+    "cut",  # a prompt did not fit and the server removed a part of it: tokens, limit, keep, erased, messages
+    "disk_evicted",  # a prompt left the disk tier of the prompt cache: size, limit in MiB
+    "disk_failed",  # a prompt could not be written to the disk tier, or read back
+    "dropped",  # a program dropped a saved prefix: tokens
     "evicted",  # a prompt left the RAM prompt cache: size in MiB
+    "killed",  # the system ended the server because memory ran out
+    "memory_short",  # it ended another server of this input
     "no_room",  # a batch found no free cells and is tried again in smaller pieces
     "overflow",  # a prompt did not fit into the context: tokens, limit
     "header",  # the billing header of a client, with other values than where it stood before
@@ -32,6 +38,8 @@ IncidentName = Literal[
     "purged",  # an idle slot was emptied to make room: slot, tokens
     "ram_failed",  # a prompt of the RAM cache could not be restored: size in bytes
     "refused",  # the server refused a request for another reason
+    "shifted",  # the context was shifted, in a program or build whose requests are not read: limit
+    "unloaded",  # a program unloaded a model to make room for another
     "value",  # a date or an id that is another one in the second of two prompts: number of its line
     "state_failed",  # libllama could not load a saved state, of whatever kind
 ]  # fmt: skip

@@ -11,10 +11,10 @@ from typing import Literal
 import msgspec
 
 MarkName = Literal[
-    "cached", "check", "checkpoint_failed", "cut", "dropped", "erased", "error", "evicted", "failed", "forced",
-    "idle_cleared", "idle_saved", "lora", "n_past", "new", "old", "positions", "prompt", "ram", "ram_candidate",
-    "ram_copy", "ram_failed", "ram_taken", "release", "restored", "select", "shift", "slept", "slot_erased",
-    "slot_file", "stale", "start", "timing", "too_large",
+    "bad_batch", "cached", "check", "checkpoint_failed", "cut", "dropped", "erased", "error", "evicted",
+    "failed", "forced", "idle_cleared", "idle_saved", "lora", "n_past", "new", "old", "positions", "prompt",
+    "ram", "ram_candidate", "ram_copy", "ram_failed", "ram_taken", "ram_unsearched", "release", "restored",
+    "select", "shift", "slept", "slot_erased", "slot_file", "stale", "start", "timing", "too_large",
 ]  # fmt: skip
 """Lines of a request that are kept as evidence."""
 
@@ -65,6 +65,7 @@ SIGNS: dict[SignName, Sign] = {
     "slept": Sign("the server slept before this request", is_mark=True),
     "stale": Sign("the restored checkpoint is older than the text", is_mark=True),
     "slot_file": Sign("a slot file was restored into the slot", is_mark=True),
+    "ram_unsearched": Sign("the RAM cache held this conversation, and was not searched", of_loss=True, is_mark=True),
 }
 
 OF_LOSS = frozenset(name for name, sign in SIGNS.items() if sign.of_loss)

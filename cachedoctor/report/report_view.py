@@ -200,7 +200,7 @@ class ReportView:
             found.append(self._view(summed, self._named(own), first))
         if many:  # what many servers lose together may be more than what one of them does
             found.sort(key=lambda one: (-SEVERITY_ORDER[one.finding.severity], -one.finding.cost.tokens))
-        return found
+        return sorted(found, key=lambda one: one.finding.code == CUT)  # that the log is cut explains nothing by itself
 
     def _view(self, finding: Finding, servers: str = "", first: Finding | None = None) -> FindingView:
         rule, at = self._rules.get(finding.code), finding.evidence[0].session if finding.evidence else -1

@@ -50,6 +50,14 @@ ALL = [
         traffic.taking_turns(3, longer=-30, first=1400, rounds=2),
     ),
     Case(
+        "ram-not-searched-empty-slot", "ram-cache-not-searched", server("dense", *SEE, "-np", "2"),
+        traffic.named_empty_slot, words={"leave id_slot out": {"names_slots": False}},
+    ),
+    Case(
+        "ram-not-searched-slot-file", "ram-cache-not-searched", server("dense", *SEE, "--slot-save-path", "./"),
+        traffic.restored_file, words={"Save the slot (action=save) after the last turn": {"saves_last_turn": True}},
+    ),
+    Case(
         "checkpoints-disabled", "checkpoints-disabled", server("hybrid", *SEE, "--ctx-checkpoints", "0"),
         traffic.regenerated(600),
     ),

@@ -77,6 +77,11 @@ class Client:
         """Send a bare text without any template: so a test chooses the very token at which two prompts diverge."""
         self._send("/v1/completions", {"prompt": prompt}, expect, label, 6)
 
+    def slot_file(self, action: str) -> None:
+        """Save slot 0 to a file, or restore it from there; the server was started with --slot-save-path."""
+        status, answer = self.server.post(f"/slots/0?action={action}", {"filename": "slot.bin"})
+        assert status == 200, answer
+
     def _send(self, path: str, body: Message, expect: int | None, label: str, tokens: int) -> Message:
         status, answer = self.server.post(path, {"max_tokens": tokens, "temperature": 0, **body})
         if expect is not None:

@@ -40,6 +40,37 @@ def taking_turns(conversations: int, rounds: int = 3, longer: int = -500, first:
     return send
 
 
+def named_empty_slot(client: Client) -> None:
+    """Two conversations on slot 0; then the first one names slot 1, which is empty, unless the client names none."""
+    first, second = [system(prose(1, 2 * HEAD))], [system(prose(2, HEAD))]
+
+    def send(messages: list[Message], slot: int, label: str, seed: int) -> None:
+        grow(client, messages, label, seed, **({"id_slot": slot} if client.habits.get("names_slots", True) else {}))
+
+    send(first, 0, "A1", 10)
+    send(second, 0, "B1", 20)
+    send(first, 1, "A2", 11)
+    send(second, 0, "B2", 21)
+
+
+def restored_file(client: Client) -> None:
+    """One slot: a conversation is saved to a file, grows, and leaves for another; then the file is restored.
+
+    The file has its first turn, unless the client saves its last one.
+    """
+    first, second = [system(prose(1, HEAD))], [system(prose(2, HEAD))]
+    grow(client, first, "A1", 10)
+    client.slot_file("save")
+    first.append(user(prose(11, HEAD)))
+    first.append(assistant(client.chat(first)))
+    if client.habits.get("saves_last_turn"):
+        client.slot_file("save")
+    grow(client, second, "B1", 20)
+    client.slot_file("restore")
+    grow(client, first, "A3", 13)
+    grow(client, [system(prose(3, HEAD))], "C1", 30)
+
+
 def changing_head(line: Callable[[Client, int], str]) -> Traffic:
     """One conversation whose system prompt begins with what ``line`` gives for each request."""
 

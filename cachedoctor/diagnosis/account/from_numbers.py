@@ -140,6 +140,8 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
         return _NOTHING  # all that was there was reused, as by most
     if r.seen.error is not None:
         return _NOTHING
+    if r.text_lcp is None and r.reference_lcp is not None and "ram_unsearched" in r.marks:
+        return _Split(server=max(0, min(r.reference_lcp, prompt) - cached))
     if r.text_lcp is not None and r.reference_tokens is not None:
         reach = min(r.reference_tokens, prompt)
         # prompts hold no replies: what the client, or its template, made of those only the log's prefix tells

@@ -14,6 +14,10 @@ _STEP = 256
 """MiB to which a size is rounded up: sizes of saved states are estimates for the next conversation."""
 
 
+_TAKES_MEMORY = (server_options.CACHE_RAM, server_options.CTX_CHECKPOINTS, server_options.SWA_FULL)
+"""Options that take more memory when they are set."""
+
+
 def span(session: Session) -> tuple[int | None, int | None]:
     """Oldest and newest build that the server may be."""
     if session.build is not None:
@@ -44,6 +48,8 @@ def option(
         off: advise the name that switches it off.
         also: options that belong to it.
     """
+    if known in _TAKES_MEMORY and not off and (short := memory_short(session, known.names[0].text)):
+        return short
     low, high = span(session)
     names = known.off if off else known.names
     name = name_for(known, low, high, off=off)
@@ -86,12 +92,30 @@ def side_requests() -> Remedy:
 # ---- sizes
 
 
+def memory_short(session: Session, what: str) -> Remedy | None:
+    """Advise memory instead of a higher limit where the system ended a server of this input for want of it."""
+    killed = session.incidents.get("killed") or session.incidents.get("memory_short")
+    if killed is None:
+        return None
+    line = killed.mark.line
+    why = f"the system ended a server because memory ran out (line {line})"
+    if b"code 137" in killed.mark.text:
+        why = f"a server was killed (line {line}), most likely because memory ran out"
+    return Remedy(
+        f"Do not raise {what}: {why}. Free memory first: a smaller model or context, "
+        "fewer slots, or fewer programs on this machine.",
+        purpose="look",
+    )
+
+
 def more_slots(session: Session, wanted: int = 0) -> Remedy:
     """Advise as many slots as conversations were in use at once.
 
     Args:
         wanted: conversations, where the log does not show how many were in use at once; 0 if that is unknown, too.
     """
+    if short := memory_short(session, "the number of slots"):
+        return short
     seen, has = session.at_once if session.at_once > 1 else wanted, session.n_slots or 1
     if 1 < seen <= has and session.at_least(6628) is True:
         return option(
@@ -108,6 +132,8 @@ def more_slots(session: Session, wanted: int = 0) -> Remedy:
 
 def slots(session: Session, count: int, what: str) -> Remedy:
     """Advise ``count`` slots for the reason ``what``, with the context that they need together."""
+    if short := memory_short(session, "the number of slots"):
+        return short
     changes, cost = slot_options(session, count)
     return Remedy(f"{what} {cost}", options=changes)
 
@@ -156,6 +182,10 @@ def more_context(session: Session, what: str, needed: int | None = None, *, pool
         needed: tokens that all slots together must hold; None if that is unknown.
         pool: several conversations fill it, each of which may be as long as the model was trained for.
     """
+    if short := memory_short(session, "the context"):
+        return short
+    if session.engine == "ollama":
+        return _ollama_context(needed)
     has, trained = context_size(session), session.setting("n_ctx_train")
     if has is None:
         return Remedy(f"{what} The option is --ctx-size, in tokens; this log does not say what it is now.")
@@ -170,8 +200,21 @@ def more_context(session: Session, what: str, needed: int | None = None, *, pool
     return Remedy(f"{what} It is {has:,} tokens now.", options=as_typed(f"--ctx-size {value}"))
 
 
+def _ollama_context(needed: int | None) -> Remedy:
+    """ollama's own settings of the context; ``needed`` tokens must fit."""
+    size = 8192
+    while needed is not None and size <= needed:
+        size *= 2
+    return Remedy(
+        f"Set num_ctx to {size}: in the options of the request or in the Modelfile, or OLLAMA_CONTEXT_LENGTH={size} for the server. "
+        "It costs KV memory."
+    )
+
+
 def cache_ram(session: Session) -> Remedy:
     """Advise the RAM prompt cache, as large as the conversations of this log need it."""
+    if short := memory_short(session, "the limit of the RAM prompt cache"):
+        return short
     mib, why = _needed_mib(session)
     if session.setting("mmproj") is True and session.at_least(7965) is False:
         return Remedy(

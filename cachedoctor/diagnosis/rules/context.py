@@ -117,7 +117,8 @@ class RuleContext:
         half = prompt is not None and lcp is not None and 2 * lcp >= prompt
         self.late = lcp is not None and lcp > 16 and (lcp >= LONG or half)
         """The common prefix is known to be long: 1,000 tokens or half of the prompt."""
-        repeats = lcp is None or (prompt is None and not r.cut) or (prompt is not None and lcp >= prompt - 4)
+        whole = prompt is not None and lcp is not None and lcp >= prompt - 4
+        repeats = whole or (lcp is None and not r.seen.parted) or (prompt is None and not r.cut)
         self.client_lost: int = 0 if repeats else r.lost_client or 0
         """Tokens that the client changed; 0 when the prompt only repeats or extends what the slot held."""
         self.server_lost: int = (r.lost_server or 0) if self.lost else 0

@@ -236,12 +236,15 @@ class SessionRule(Rule):
     """As lists of rules name it; each finding has its own."""
     engine: str = "llama.cpp"
     """Whose sessions it is about."""
+    of_any_engine: bool = False
+    """It is asked about sessions of other engines, too, where a line states something by itself."""
 
 
 class InputRule(Rule):
     """What is said of an input in which nothing was recognised."""
 
-    say: Callable[[], FindingText]
+    say: Callable[[str | None, str | None], FindingText]
+    """Gets what the input looks like, and what of that to give."""
     unless: tuple[str, ...] = ()
     needs: Needs = _needs_nothing
     severity: Literal["by-cost"] | Severity = "note"
@@ -283,13 +286,15 @@ def session_rule(
     needs: Needs = _needs_nothing,
     severity: Literal["by-cost"] | Severity = "note",
     engine: str | None = None,
+    of_any_engine: bool = False,
 ) -> SessionRule:
     """Make a rule about whole sessions; without ``engine``, of the one whose folder ``module`` is in."""
     code, name = identify(module)
-    return SessionRule(code, name, summary, inspect, unless, needs, severity, engine or family_engine(module))
+    whose = engine or family_engine(module)
+    return SessionRule(code, name, summary, inspect, unless, needs, severity, whose, of_any_engine)
 
 
-def input_rule(module: str, summary: str, say: Callable[[], FindingText]) -> InputRule:
+def input_rule(module: str, summary: str, say: Callable[[str | None, str | None], FindingText]) -> InputRule:
     """Make the rule about an input in which nothing was recognised."""
     code, name = identify(module)
     return InputRule(code, name, summary, say)

@@ -98,7 +98,7 @@ def signs_of(s: RuleContext) -> tuple[SignName, ...]:
         found.append("bar")
     if r.seen.error is not None:
         found.append("error")
-    if r.shifted or (s.before and s.before[-1].request.shifted):
+    if r.shifted or r.seen.truncated or (s.before and s.before[-1].request.shifted):
         found.append("shift")
     if r.partial:
         found.append("partial")

@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.fixing.fixes import StartInfo
     from cachedoctor.model import Launcher
 
+_UNREAD = 64
+"""Inputs in which nothing was recognised that are described."""
 _UNDECIDED = 4
 """Requests described where nothing can be told of any."""
 _DECIDING = 1024
@@ -126,6 +128,8 @@ class Analyzer:
             self._lives.begin_llama, self._lives.begin, self._next_number, self._examine, self._keep, build,
             keeps_requests, listener, self._faults,
         )  # fmt: skip
+        self._unread: dict[str, tuple[bytes, int]] = {}
+        """First bytes and sizes of inputs in which nothing was recognised."""
         self._rows = {kind: RowSpool() for kind in (CacheSample, PrefillBatch)} if keeps_requests else {}
         self._intake: Intake | None = None
         self._before = 0
@@ -194,8 +198,13 @@ class Analyzer:
             for segments in self._intake.finish():
                 self._arrived(segments)
             self._read_excerpt(self._excerpt.release())
+            self._lives.place(self._servers.paths, self._servers.certain)
+            self._servers.certain = []
             self._note_launcher()
             self._intake, self._settled = None, settled and self._servers.alone
+            info = self._inputs[-1]
+            if not info.recognised and len(self._unread) < _UNREAD:
+                self._unread[info.path] = self.begin, info.bytes
 
     def _note_launcher(self) -> None:
         """Say what started the servers of the open input."""
@@ -403,8 +412,14 @@ class Analyzer:
             session.undecided = None if self._ignored else self._ledger.undecided(session.index)
             session.twins = self._ledger.twins(session.index)
         found += self._diagnosis.inspect(asked, ended=ended)
-        found += [finding for path in unknown if (finding := self._diagnosis.unknown_input(path)) is not None]
+        found += filter(None, map(self._unknown_input, unknown))
         return sorted(found, key=lambda finding: -SEVERITY_ORDER[finding.severity])
+
+    def _unknown_input(self, path: str) -> Finding | None:
+        from cachedoctor.doctor.analysis.resemblance import give, resemblance
+
+        looks = resemblance(*self._unread.get(path, (b"", 0)))
+        return self._diagnosis.unknown_input(path, looks, give(looks))
 
     @property
     def crashed(self) -> bool:

@@ -41,9 +41,40 @@ _KINDS = tuple(
     )
 )
 _OLD = "the log of a llama-server of 2023 or 2024; those of b5311 (May 2025) and newer are read"
+_OLD_FORM = "the log of a llama-server of 2024 or earlier, or of ik_llama.cpp, of which other lines are read"
+_OLLAMA = "the log of ollama, without a line that says what was reused"
+_KOBOLD = "a part of KoboldCpp's log; the whole lines with CtxLimit: behind each reply have the numbers"
+_MLX = "the log of LM Studio's MLX engine; its lines 'Prompt cache restore' in the developer log have the numbers"
+_OMLX, _DS4, _RAPID = "the log of oMLX", "the log of ds4-server", "the log of Rapid-MLX or vllm-mlx"
+_MLX_LM, _MLX_VLM = "the log of mlx_lm.server", "the log of mlx-vlm"
+_BOX = "the log of llama-box, of which only refused requests are read"
+_GIVE = {
+    _OLD: 'Update llama.cpp, or look for "kv cache rm [N, end)" in it: N tokens of the prompt were reused.',
+    _OLD_FORM: "Give all of the log from the start of a request to its end: "
+    '"kv cache rm [N, end)" says that N tokens were reused.',
+    _OLLAMA: "Give the lines of its runner, too: `loading cache slot`, `cache hit`, or those that begin with `slot`. "
+    "They need OLLAMA_DEBUG=1 in the environment of the server.",
+    _KOBOLD: "Give the lines with CtxLimit: behind each reply. "
+    'In "Processing Prompt (a / b tokens)" b is what is computed, not the length of the prompt.',
+    _MLX: 'Give the developer log with its lines "Prompt cache restore: cached_tokens=".',
+    _OMLX: 'Give its lines "prefix cache: request ... re-prefills N of N tokens (reused N)": '
+    "they have the place where a prompt diverges.",
+    _DS4: 'Give its lines "kv cache miss live=N prompt=N common=N reason=..." and "chat ctx=CACHED..PROMPT:NEW".',
+    _RAPID: 'Give its lines "[cache_fetch] request=ID HIT" or "MISS", with prompt_tokens and cached.',
+    _MLX_LM: "It prints no number of reused tokens: give responses with their usage (--responses).",
+    _MLX_VLM: "Its cached_tokens is 0 with a draft model, whatever was reused: the time of the prefill tells.",
+    _BOX: "llama-box prints nothing of what was reused: give responses with their usage (--responses).",
+}
+"""What to give of a program's log."""
 _SIGNS = tuple(
     (late(rb"(?m)" + pattern), words)
     for pattern, words in (
+        (rb"\blevel=(?:DEBUG|INFO|WARN|ERROR) source=[\w.]{1,60}\.go:\d|^\[GIN\] \d{4}/\d\d/\d\d - ", _OLLAMA),
+        (rb"\bomlx\.\w{1,40}\b", _OMLX),
+        (rb"\bds4-server: ", _DS4),
+        (rb"\[cache_(?:fetch|store)\] ", _RAPID),
+        (rb"^(?:\S{1,40} ){0,4}?Prompt Cache: \d{1,9} sequences", _MLX_LM),
+        (rb"\bPrefill completed: request=\S{1,80} prompt_tokens=", _MLX_VLM),
         (
             rb"^(?:# (?:HELP|TYPE) )?" + METRICS_OF_LLAMA.encode() + rb":\w{3,80}(?:\{| +\w|[ \t]*$)",
             "/metrics of llama-server, which does not count what was reused; its log does",
@@ -59,18 +90,12 @@ _SIGNS = tuple(
         ),
         (
             rb'\{"function":"\w{3,40}","level":"[A-Z]{3,8}","line":\d{1,5},'
-            rb"|\bupdate_slots : |^(?:\S{1,80} +\| +)?slot \d{1,3} ?: (?:kv cache rm|in cache:)"
-            rb"|\| tid=\"\w+\" timestamp=\d{10}\b",
+            rb"|\bupdate_slots : |^(?:\S{1,80} +\| +)?slot \d{1,3} ?: (?:kv cache rm|in cache:)",
             _OLD,
         ),
-        (
-            rb"\bCtxLimit:\d|^Processing Prompt |^Starting Kobold API on port |^Active Modules: ",
-            "a part of KoboldCpp's log; the whole lines with CtxLimit: behind each reply have the numbers",
-        ),
-        (
-            rb"\[(?:ModelKit|CacheWrapper)\]\[[A-Z]+\]",
-            "the log of LM Studio's MLX engine; its lines 'Prompt cache restore' in the developer log have the numbers",
-        ),
+        (rb"\| tid=\"\w+\" timestamp=\d{10}\b", _OLD_FORM),
+        (rb"\bCtxLimit:\d|^Processing Prompt |^Starting Kobold API on port |^Active Modules: ", _KOBOLD),
+        (rb"\[(?:ModelKit|CacheWrapper)\]\[[A-Z]+\]", _MLX),
         (
             rb"^(?:\S{0,40} ?)?[WE]? ?find_slot: non-consecutive token position \d",
             "warnings of the library of llama.cpp about positions of images, which say nothing of the cache",
@@ -79,10 +104,7 @@ _SIGNS = tuple(
             rb"\bllama_(?:print_timings|perf_context_print): ",
             "timings of the library of llama.cpp, which do not say what was reused",
         ),
-        (
-            rb"\b(?:slt|srv) +\w{3,40}: rid \d{4,20} \| ",
-            "the log of llama-box, of which only refused requests are read",
-        ),
+        (rb"\b(?:slt|srv) +\w{3,40}: rid \d{4,20} \| ", _BOX),
         (rb"\btoken_to_kv_pool_allocator\b", "an error of SGLang, without the lines of its scheduler"),
     )
 )
@@ -90,6 +112,7 @@ _SIGNS = tuple(
 _SECONDS = late(rb"(?m)^\[1\d{9}\] ")
 """Unix time in front of the lines of a llama.cpp of 2023 or 2024."""
 _KERNEL = late(rb"\[ {0,5}\d{1,9}\.\d{6}\] ")
+_ROUTED = late(rb"\[\d{2,5}\] +[^\s,\]]")
 _MARKS = late(r"(?m)^(?:#{1,6} |```|\* |- |> )")
 
 
@@ -122,6 +145,11 @@ def resemblance(begin: bytes, size: int = 0) -> str | None:
     return None
 
 
+def give(words: str | None) -> str | None:
+    """Return what to give of a program's log, by the words of ``resemblance``; None for anything else."""
+    return None if words is None else _GIVE.get(words)
+
+
 def _json(begin: bytes) -> str | None:
     first, newline, _ = begin.partition(b"\n")
     try:
@@ -130,6 +158,8 @@ def _json(begin: bytes) -> str | None:
         record = None
     if isinstance(record, dict):
         return _named("JSON records", [key for key in record if _KEY.fullmatch(key)])
+    if _ROUTED.match(begin):
+        return None  # the port of a router's child stands before its lines
     if re.match(rb"\[\s*+[-\d\"tfn]", begin):
         return "a JSON array of values" if re.match(rb"\[\s*+(?:-?\d[\d.]*+|\"[^\"\n]*+\")\s*+[,\]]", begin) else None
     array = re.match(rb"\[\s*+\{", begin) is not None

@@ -15,7 +15,7 @@ from cachedoctor.doctor.faults import Faults, Server
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.reading import Partly
 from cachedoctor.engines.catalogue.scanner import Scanner, ScanPlan, SingleScanner
-from cachedoctor.engines.detect import PACKAGES, engines, written_by
+from cachedoctor.engines.detect import PACKAGES, certain_literals, engines, strange_lines, written_by
 from cachedoctor.engines.engine_record import Engine, Found, Row
 from cachedoctor.engines.engine_record import Tracker as StatsTracker
 from cachedoctor.engines.llamacpp.tracker import (
@@ -36,9 +36,12 @@ from cachedoctor.report.words.traffic_words import LLAMA
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.listener import Listener
+    from cachedoctor.engines.sentences import CertainLine
 
 _T = TypeVar("_T")
 _Feed = Callable[[Event], None]
+_CERTAIN = 1000
+"""Lines kept that are certain by themselves."""
 _TOGETHER = 64
 """Finished requests that are examined together."""
 
@@ -115,11 +118,16 @@ class Servers:
         """Lines of the open input that only a lenient reader understood, knew for a slot's, or joined to one before."""
         self._joined: Counter[str] = Counter()
         """Rows of the open input that continued the one before, by engine."""
+        self._certain: Counter[str] = Counter()
+        """Lines of the open input that are certain by themselves, by engine."""
+        self.certain: list[tuple[str | None, CertainLine]] = []
+        """The same with their origins, numbered from the first file of the log on."""
 
     def begin(self, file: LogFile, continues: bool) -> None:
         """Begin an input; ``continues``: it is the next rotation of the one before, the same servers go on."""
         self._partly = 0
         self._joined.clear()
+        self._certain.clear()
         if not continues:
             self._files = []
             self._trackers, self._scanners, self._forks, self._stats = {}, {}, {}, {}
@@ -137,6 +145,11 @@ class Servers:
     def trackers(self) -> list[Tracker]:
         """One per llama-server."""
         return list(self._trackers.values())
+
+    @property
+    def paths(self) -> list[str]:
+        """Files of the open log, the open one last."""
+        return [file.path for file in self._files]
 
     @property
     def alone(self) -> bool:
@@ -163,7 +176,7 @@ class Servers:
         found[LLAMA] = self._partly + quoted + sum(scanner.recognised for scanner in self._scanners.values())
         for fork in self._forks.values():
             found[fork.engine.name] += fork.lines.recognised + fork.words.recognised
-        return found
+        return found + self._certain
 
     def writer(self, found: Counter[str]) -> str | None:
         """Return the engine that wrote most of the recognised lines; its library's lines are not llama-server's."""
@@ -186,8 +199,11 @@ class Servers:
         )
         if excerpt:
             segments = [self._unwrapped(segment) for segment in segments]
-        asked = [segment for segment in segments if not segment.is_plain]
-        new = set().union(*(written_by(segment.data, self._known(segment.origin)) for segment in asked))
+        new: set[str] = set()
+        for segment in segments:
+            strange = b"" if segment.is_plain else strange_lines(segment.data)
+            new |= written_by(strange, self._known(segment.origin))
+            self._read_sentences(segment, strange)
         before, behind = self._divide(segments, new)
         before, partly = self._mended(before) if excerpt else (before, [])
         others = self._read_stats(before, behind, new) + self._read_forks(behind, excerpt)
@@ -197,6 +213,21 @@ class Servers:
         alone = [self._read_llama(self._counted_on(segment)) for segment in before]
         for step in heapq.merge(*alone, *partly, *others, key=attrgetter("line")):
             step.take(step.event)
+
+    def _read_sentences(self, segment: Segment, strange: bytes) -> None:
+        """Keep lines that are certain by themselves, for the server that they are about."""
+        if not certain_literals(segment.data, strange):
+            return
+        from cachedoctor.engines import sentences
+
+        for index, row, found, text in sentences.read(segment.data, strange):
+            line = segment.number(index) + self._files[-1].before
+            certain = sentences.certain_line(row, found, line, text)
+            if certain is None:
+                continue
+            self._certain[certain.engine] += 1
+            if row.incident is not None and len(self.certain) < _CERTAIN:
+                self.certain.append((segment.origin, certain))
 
     def _unwrapped(self, segment: Segment) -> Segment:
         """Join the records of a segment that a terminal broke into rows."""

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from cachedoctor.knowledge import cmdline
 from cachedoctor.model import GivenOption, Request, Session, Setting
+from cachedoctor.model.session import Incident
 from cachedoctor.report.words.traffic_words import LLAMA
 
 if TYPE_CHECKING:
     from cachedoctor.engines.llamacpp.pasted_issue import Issue
+    from cachedoctor.engines.sentences import CertainLine
 
 
 _KEPT = 64
@@ -93,6 +95,39 @@ class Sessions:
             session.cmdline = None if self._given else issue.cmdline
             if issue.build is not None:
                 session.learn(build=issue.build, build_source="paste")
+        return session
+
+    def place(self, paths: list[str], certain: list[tuple[str | None, CertainLine]]) -> None:
+        """Give lines that are certain by themselves to the servers that they are about; a server is begun for the rest.
+
+        That the system ended a server for want of memory is known of all servers of the input.
+        """
+        for origin, one in certain:
+            owner = self._owner(paths, origin, one)
+            incident = one.row.incident
+            if incident is None:
+                continue
+            found = owner.incidents.get(incident)
+            if found is None:
+                owner.incidents[incident] = Incident(one.mark, dict(one.numbers))
+            else:
+                found.count += 1
+            owner.last_line = max(owner.last_line, one.line)
+            if incident == "killed":
+                for session in self.sessions:
+                    if session.path in paths and session is not owner:
+                        session.incidents.setdefault("memory_short", Incident(one.mark))
+
+    def _owner(self, paths: list[str], origin: str | None, one: CertainLine) -> Session:
+        """The last server of the input that had begun before a line, of its engine and origin if there is one."""
+        before = [s for s in self.sessions if s.path in paths and s.first_line <= one.line]
+        if before:
+            return max(before, key=lambda s: (s.engine == one.engine, s.origin == origin, s.first_line))
+        session = (self.begin_llama if one.engine == LLAMA else self.begin)(paths[-1], origin)
+        session.engine = one.engine
+        if one.engine != LLAMA:
+            session.program = one.engine
+        session.first_line = session.last_line = one.line
         return session
 
     def reported(self) -> list[Session]:

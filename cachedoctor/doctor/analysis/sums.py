@@ -27,6 +27,7 @@ class Sums(msgspec.Struct, gc=False):
     judged: int = 0
     left_open: int = 0
     passed_over: int = 0
+    checked: int = 0
 
     def add(self, request: Request, least: int = MIN_PROMPT_TOKENS.default) -> bool:
         """Count a request; returns whether it computed enough to matter, and it is open what it could have reused.
@@ -44,6 +45,7 @@ class Sums(msgspec.Struct, gc=False):
                 self._count(prompt, cached, request.processed_tokens, request.prompt_ms)
         if request.outcome in _JUDGED and (request.facts.starts_cold or not _begins(request)):
             self.judged += 1
+            self.checked += prompt is None or prompt >= least
         elif request.outcome != "cancelled" and _matters(prompt, cached):
             self.left_open += 1
             return True
@@ -83,6 +85,7 @@ class Sums(msgspec.Struct, gc=False):
             open_requests=self.left_open,
             short_requests=self.passed_over,
             short_below=least,
+            checked_requests=self.checked,
         )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from cachedoctor.doctor.analysis.intake import Intake
+from cachedoctor.engines import sentences
 from cachedoctor.engines.catalogue.base import HOLE, Message, as_pairs
 from cachedoctor.engines.catalogue.logger import Field, Vocabulary
 from cachedoctor.engines.catalogue.reading import LineReading, RowMatch, nearest, read, read_logged
@@ -184,6 +186,9 @@ def explain(data: bytes) -> Iterator[Line]:
 
 def _line(number: int, origin: str | None, body: bytes) -> Line:
     reading = read(ROWS, body)
+    certain = None if reading.clean else sentences.recognise(body)
+    if certain is not None:
+        return Line(number, text(body), [_certain(*certain, origin, body)])
     likely = likely_rows(body)
     if not reading.clean and (likely or not reading.found):
         found = _logged(likely, origin, body) or ([] if reading.found else _logged(engine_vocabularies(), origin, body))
@@ -192,6 +197,32 @@ def _line(number: int, origin: str | None, body: bytes) -> Line:
     if not _named(reading):
         return Line(number, text(body), [], _nearest(body))
     return Line(number, text(body), [_explanation(f, reading, origin, body, rest) for f, rest in _chosen(reading)])
+
+
+def _certain(row: sentences.Sentence, found: re.Match[str], origin: str | None, body: bytes) -> Explanation:
+    """Put a line into words that is certain by itself, whoever writes it."""
+    unit = "MiB" if row.id.startswith("disk") else "tokens"
+    values = {name: value for name, value in found.groupdict().items() if value is not None}
+    return Explanation(
+        engine=row.engine or "system",
+        program=row.engine or "the system",
+        message=row.id,
+        meaning=row.meaning,
+        text=text(body),
+        origin=origin,
+        parts=[],
+        fields=[
+            Reading(name, name, value, unit if name in sentences.MEASURED else "", sentences.FIELDS[name])
+            for name, value in values.items()
+        ],
+        first=0,
+        last=0,
+        builds="every version that prints it means the same by it",
+        levels=[],
+        analyzed=row.incident is not None,
+        sample=row.sample,
+        others=[],
+    )
 
 
 def _named(reading: LineReading) -> bool:

@@ -141,6 +141,7 @@ class Diagnosis:
         if request.outcome in _HEALTHY and not (
             request.partial
             or request.shifted
+            or request.seen.truncated
             or request.together_tokens
             or "restarted" in request.facts.settings
             or (
@@ -243,7 +244,7 @@ class Diagnosis:
             for session in sessions:
                 server = session.path, session.origin
                 codes = fired.setdefault(server, set())
-                if session.engine != rule.engine or not codes.isdisjoint(rule.unless):
+                if not _is_about(rule, session) or not codes.isdisjoint(rule.unless):
                     continue
                 if isinstance(rule, RequestRule) and (rule.code in codes or not ended):
                     continue  # a request shows it, or another life of the server; or one may
@@ -264,12 +265,15 @@ class Diagnosis:
             self.failures[rule.code] = described(error)
             return []
 
-    def unknown_input(self, path: str) -> Finding | None:
-        """The finding for an input in which nothing was recognised; None when no rule for it could be loaded."""
+    def unknown_input(self, path: str, looks: str | None, give: str | None) -> Finding | None:
+        """The finding for an input in which nothing was recognised; None when no rule for it could be loaded.
+
+        ``looks``: what it looks like; ``give``: what of that to give.
+        """
         rule = next((rule for rule in self._rules if isinstance(rule, InputRule)), None)
         if rule is None or rule.code in self._options.ignored:
             return None
-        words = rule.say()
+        words = rule.say(looks, give)
         words.claim = f"{'<stdin>' if path == '-' else path}: {words.claim}"
         return session_finding((rule.code, "", path, None), rule, SessionFinding(words, "", of_cmdline=True), [])
 
@@ -283,6 +287,13 @@ class Diagnosis:
     def crashed(self) -> bool:
         """Whether a rule failed; the exit status tells."""
         return not self._options.ignored.issuperset([*self.failures, *(rule.code for rule in self._broken)])
+
+
+def _is_about(rule: SessionRule | RequestRule, session: Session) -> bool:
+    """Whether a rule is asked about a session: of its engine, or any with a line that states something by itself."""
+    if session.engine == rule.engine:
+        return True
+    return bool(session.incidents) and (isinstance(rule, RequestRule) or rule.of_any_engine)
 
 
 def _severity(rule: RequestRule, group: MatchGroup, warn_tokens: int) -> Severity:

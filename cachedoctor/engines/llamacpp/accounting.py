@@ -240,6 +240,8 @@ def prefix(seen: Observed, found: SlotContent, numbers: TokenCounts, facts: Fact
         source = "where the memory could not be cut"
     if lcp is not None and cached is not None and cached > lcp:
         lcp = cached
+    if lcp is None and between is None and seen.parted and seen.restored_past is not None:
+        between = (seen.restored_past, seen.parted - 1)  # a longer common prefix had restored a later checkpoint
     return CommonPrefix(lcp, exact, between, least, source)
 
 

@@ -115,6 +115,10 @@ PREFIXED = late(
     rb"[ \t]*" + CLOCK + rb" +[IWEDT] "
 )
 """A line that begins a record."""
+_QUOTED = late(rb"`([^`\n]{16,1000})`")
+"""What prose quotes in single backticks."""
+_FUNCTION = late(rb"[a-z_]{3,20}: +(?=- )")
+"""The function before a message of the RAM cache, without what stands before it."""
 _REST_OF_NUMBER = late(rb"\d|[ \t]+\d{1,9}(?:[ \t]*\Z|[^\d \t])")
 """What is continued adds digits to the number before it; a row of tokens (``  26   285``) does not."""
 _SLOTS, _TASKS = 1_000, 10**15
@@ -328,6 +332,8 @@ class ExcerptReader:
         plain = first if self._whole(first) or first.lstrip().startswith(self._dashed) else plain_of(first)
         if self._whole(plain) and not full:
             return plain, 1
+        if (message := self._message_alone(plain)) is not None:
+            return message, 1
         bare = full and not PREFIXED.match(plain)
         ways = [plain, plain, plain + b" "]
         for used, more in enumerate(lines[1:], 2):
@@ -342,6 +348,12 @@ class ExcerptReader:
                 if self._whole(way.rstrip(), bare=bare) and not self._whole_and_apart(plain, more, bare=bare):
                     return way.rstrip(), used
         return plain, 1
+
+    def _message_alone(self, plain: bytes) -> bytes | None:
+        """A message that prose quotes in backticks, or that lost all before the function that printed it."""
+        quoted = [] if PREFIXED.match(plain) else _QUOTED.findall(plain)
+        quoted += [plain[found.end() :]] if (found := _FUNCTION.match(plain)) else []
+        return next((text for text in quoted if self._whole(text, bare=True)), None)
 
     def _whole_and_apart(self, plain: bytes, more: bytes, *, bare: bool) -> bool:
         """Whether a line is complete, and the next one adds no digits to a number at its end."""

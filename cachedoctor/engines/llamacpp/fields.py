@@ -216,7 +216,7 @@ FIELDS: dict[str, Field] = {
     "n_lora_new": F("count", "adapters now"),
     "release.n_tokens": F("tokens", "length of the slot at the end: prompt and answer, without the last generated token. It is what the slot holds for the next request, not what was computed"),
     "release.n_past": F("tokens", "length of the slot at the end: prompt and answer, without the last generated token. It is what the slot holds for the next request, not what was computed"),
-    "truncated": F("1 or 0", "whether the context was shifted or the prompt cut: then lengths of this request do not add up", _ON),
+    "truncated": F("1 or 0", "1 where the answer stopped at a full context, the context was shifted (a line `slot context shift` stands above then), or the prompt was cut", _ON),
     "chain": F("", "samplers in their order; `?` marks those that do nothing"),
     "stop_ctx.n_past": F("tokens", "length of the slot when it was full: prompt and answer"),
     "stop_ctx.n_tokens": F("tokens", "length of the slot when it was full: prompt and answer"),

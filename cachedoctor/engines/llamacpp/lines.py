@@ -135,6 +135,11 @@ def _ram_save(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     run.save(event.fields["length"], event.fields["size"], mark)
 
 
+@on("pc_obsolete", "pc_already")
+def _ram_contains(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.contains_copy(event.fields.get("length"), mark)
+
+
 @on("pc_evict_size", "pc_evict_tokens", "pc_make_room", "pc_oversize")
 def _ram_evict(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     size = event.fields.get("size", event.fields.get("state_size"))
@@ -379,7 +384,7 @@ def _error(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     reached = run.request_of(task)
     request = reached or run.begin_unseen(task, mark)
     if error is None:
-        request.record_error(mark)
+        request.record_error(mark, run.bad_batch)
     else:
         request.record_overflow(error.tokens, error.limit, mark)
     if reached is None:
@@ -413,9 +418,19 @@ def _prompt_changed(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> Non
     run.prompt_changed(Mark(fields["line"], fields["was"]), mark, fields["kind"], fields["place"])
 
 
+@on("cache_reuse_unsupported_req")
+def _no_chunks(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    """Pieces of a prompt cannot be moved; the common prefix is reused all the same."""
+    if run.facts.said("cache_reuse_supported") is None:
+        run.set("cache_reuse_supported", False, mark, text=True)
+
+
 @on("kv_full")
 def _kv_full(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
-    """Up to b5353 the batch fails; later builds try again with smaller ones."""
+    """Up to b5353 the batch fails; later builds try again with smaller ones. Forks say it of every failure."""
+    if event.fields["ret"] < 0:
+        run.bad_batch = mark
+        return
     run.state("batch_failed" if b"failed to decode the batch" in mark.text else "no_room", mark)
 
 

@@ -14,7 +14,8 @@ import msgspec
 from cachedoctor.engines.catalogue.base import Message
 from cachedoctor.engines.catalogue.scanner import Scanner
 from cachedoctor.engines.llamacpp.client_lines import Clients
-from cachedoctor.engines.llamacpp.settle import ConversationMemory, Effects, settle
+from cachedoctor.engines.llamacpp.conversations.join import SPAN
+from cachedoctor.engines.llamacpp.settle import ConversationMemory, Effects, settle, settle_unsearched
 from cachedoctor.engines.llamacpp.slot import IdleSave, RunMemory, Slot
 from cachedoctor.engines.llamacpp.startup import Startup, StartupLine
 from cachedoctor.knowledge import builds
@@ -27,6 +28,17 @@ _WRAPPERS_PRINT = frozenset({"listening", "n_parallel_auto", "build_info"})
 _HEADER_FIELD = late(r"\b(cch|cc_[a-z_]{1,32})=([^;\s\"\\]{1,128})")
 _MAX_ENTRIES = 256
 """Conversations whose saved states are measured."""
+
+
+class SavedPrompt(msgspec.Struct, gc=False, frozen=True):
+    """A prompt that is being saved to the RAM cache."""
+
+    slot: Slot | None
+    """Whose content it is; None when unknown."""
+    length: int
+    """Tokens."""
+    before: Mark | None
+    """The line that saved an entry of this length earlier; None without one."""
 
 
 class ServerRun:
@@ -62,7 +74,12 @@ class ServerRun:
             self.learn(build=session.build, build_source=session.build_source)
         self.slots: dict[int, Slot] = {}
         self.chosen: Slot | None = None
+        self._idle: Slot | None = None
+        """The idle slot that is being saved to the RAM cache."""
+        self._saved: SavedPrompt | None = None
         self.timing: Slot | None = None
+        self.bad_batch: Mark | None = None
+        """The last line that says that the library refused a batch, whatever else it says."""
         self.asleep = False
         self.shapes: set[Hashable] = set()
         """Forms of fused lines whose rows have been met."""
@@ -83,6 +100,7 @@ class ServerRun:
         self._headers = 0
         self._stamp = b""
         self._last_task = -1
+        self._newest = -1
         self._zero_seen = False
         self._forked = False
 
@@ -281,7 +299,7 @@ class ServerRun:
                 if other is not slot:
                     other.overlook()
         slot.choose(mark, by, similarity, f_keep, t_last, self._before.evictions)
-        self.chosen = slot
+        self.chosen, self._idle = slot, None
 
     @property
     def choosing(self) -> Slot | None:
@@ -323,7 +341,9 @@ class ServerRun:
 
     def save(self, length: int, size: float | None, mark: Mark) -> None:
         """A prompt is saved to the RAM cache: of the chosen slot, or of an idle one."""
+        before = self.past.ram.saved.get(length)
         self.past.ram.save(length, mark)
+        self._saved = SavedPrompt(self.choosing or self._idle, length, before)
         if size and size > (self.session.sizes.state or 0.0):
             self.session.sizes.state, self.session.sizes.state_tokens = size, length
         owner = self.choosing
@@ -335,6 +355,27 @@ class ServerRun:
         if size is not None:  # an entry of the cache is this state and the slot's checkpoints
             size += owner.checkpoints * (self.session.sizes.checkpoint or 0.0)
         self._measure_entry(size, owner.thread)
+
+    def contains_copy(self, length: int | None, mark: Mark) -> None:
+        """The prompt being saved begins with an entry of ``length`` tokens; None: it is the beginning of an entry.
+
+        Where the request that left this prompt came after that entry and the RAM cache was not searched for it, the
+        server computed again what it had.
+        """
+        saved, self._saved = self._saved, None
+        if saved is None:
+            return
+        if length is None:
+            if saved.before is None:
+                return
+            self.past.ram.save(saved.length, saved.before)
+            length = saved.length
+        slot = saved.slot
+        if slot is None or slot.open is not None or slot.length != saved.length:
+            return
+        again = settle_unsearched(self.past, slot, length, mark)
+        if again is not None and self._newest - again.index < SPAN:
+            self._ended(again)
 
     def evict(self, size: float | None, limit: float | None, mark: Mark, *, oversize: bool) -> None:
         """A prompt left the RAM cache; one that is larger than its ``limit`` (MiB, where printed) never got there."""
@@ -360,6 +401,7 @@ class ServerRun:
         prompts = self.past.ram.prompts
         gone_at = None if prompts is None else self._before.evictions + prompts + 1
         slot.save_idle(IdleSave(mark, gone_at))
+        self._idle = slot
 
     def ram_failed(self, size: int | None, mark: Mark) -> None:
         """A prompt of the RAM cache could not be put back into the slot that is being chosen."""
@@ -417,7 +459,8 @@ class ServerRun:
         if self.facts.lenient and task < 0 and slot.choice is not None and "select" in slot.choice.marks:
             partial = False  # its line "processing task" has no number, and is too short to be told from prose
         asked = NOBODY if self.clients is None else self.clients.launched(mark.line, child=child)
-        return slot.launch(self._number(), task, mark, asked, self._before, partial=partial)
+        self._newest = self._number()
+        return slot.launch(self._newest, task, mark, asked, self._before, partial=partial)
 
     def _clear_idle(self, taken: Slot, request: Observed) -> None:
         """From b8672 on, with unified KV and a RAM cache, idle slots are saved to RAM and cleared at every launch."""

@@ -35,6 +35,8 @@ SAVED_BELOW = 0.5
 LRU_MOST = 0.5
 """Share of a prompt that a slot chosen for its age holds at most: the threshold of similarity is 0.1 unless it was set
 higher."""
+FULL_AT = 256
+"""Tokens of which the size of a context is a multiple."""
 _MAX_CLEARED = 64
 """Conversations remembered whose slot was cleared or erased, or whose state was refused; as many as threads."""
 
@@ -223,6 +225,8 @@ def settle(
     own = thread is not None and thread.id == held.thread
     if found.swapped and held.thread is not None and not own and "ram" in before.marks:
         talk.take_copy(held.thread, found.prefix.tokens or numbers.cached or 0, before.marks["ram"])
+    if seen.held_thread is not None and not (thread is not None and thread.id == seen.held_thread):
+        _note_unsaved(seen, facts, past, seen.held_thread)
     recorded = _is_turn(seen, numbers, shifted=shifted)
     if recorded and thread is None:
         thread = talk.open(seen.slot)
@@ -245,6 +249,16 @@ def settle(
         request,
         Effects(slot_threads, kept, stretch, seen.released_tokens, resumed, found.left_ram, short, revised),
     )
+
+
+def _note_unsaved(seen: Observed, facts: Facts, past: ConversationMemory, before: int) -> None:
+    """Note that the conversation ``before`` lost its slot, where the log would show a copy and shows none."""
+    talk = past.conversations
+    lost = talk.get(before)
+    if lost is None or seen.choice.saved is not None or not seen.held_tokens or "ram_saves" not in facts.shows:
+        return
+    if past.ram.held(lost.total, seen.first_line) is None:
+        talk.lose_copy(before)
 
 
 def content(seen: Observed, facts: Facts, past: ConversationMemory, *, shifted: bool, shown: bool) -> Content:
@@ -295,7 +309,7 @@ def turn(
     )
     lengths = Lengths(
         numbers.prompt, numbers.cached, prefix.tokens, prefix.exact, held.tokens, held.thread, held.f_keep,
-        seen.first_line, found.swapped, choice.looked and facts.ram_kept_all(), unseen, roomy,
+        seen.first_line, found.swapped, choice.looked and facts.ram_kept_all(), unseen, roomy, _skips_search(seen),
     )  # fmt: skip
     thread, others = talk.join(lengths, elsewhere) if seen.parent is None else (None, 0)
     if thread is None and not found.swapped and not facts.starts_cold and talk.began(held.thread):
@@ -325,6 +339,9 @@ def history(seen: Observed, place: Turn, past: ConversationMemory, marks: Marks)
     thread, refused, reference_lcp = place.thread, False, None
     if thread is not None and place.held.thread != thread.id:
         refused, reference_lcp, marks = _own_copy(seen, thread.total, past.ram, marks)
+        saved = past.ram.held(thread.total, seen.first_line)
+        if saved is not None and _skips_search(seen):
+            marks = {**marks, "ram_unsearched": saved}
     if seen.stale is not None:
         marks = {**marks, "stale": seen.stale[0]}
     if thread is not None and thread.taken is not None:
@@ -412,9 +429,23 @@ def _searches(choice: Choice) -> bool:
     return choice.selected_by == "lru" or (choice.selected_by == "lcp" and (choice.f_keep or 0.0) < SAVED_BELOW)
 
 
+def _skips_search(seen: Observed) -> bool:
+    """Whether the server took an empty slot because the request named it, without a search in the RAM cache."""
+    return seen.choice.selected_by == "id" and seen.held_tokens == 0 and _left_out(seen)
+
+
+def _left_out(seen: Observed) -> bool:
+    """Whether the RAM cache was not searched for this request, in a log that shows searches."""
+    return seen.shows_ram and "select" in seen.marks and not (seen.choice.looked or "ram" in seen.marks)
+
+
 def _full(seen: Observed, facts: Facts) -> bool:
-    """Whether "truncated" is only said of a reply that stopped at a full context: nothing is lost by that."""
-    return (seen.released_tokens or 0) + 1 >= (facts.n_ctx_slot or (seen.released_tokens or 0) + 2)
+    """Whether "truncated" is only said of a reply that stopped at a full context: nothing is lost by that.
+
+    Where no line has the size of the context, it ends at a multiple of 256, as contexts do.
+    """
+    length = (seen.released_tokens or 0) + 1
+    return length % FULL_AT == 0 if facts.n_ctx_slot is None else length >= facts.n_ctx_slot
 
 
 def _is_turn(seen: Observed, numbers: TokenCounts, *, shifted: bool) -> bool:
@@ -609,6 +640,37 @@ def follow(
         lost_tokens=lost, lost_client=client, lost_server=server, reference_tokens=reference, text_lcp=kept,
         together_tokens=together,
     )  # fmt: skip
+
+
+def settle_unsearched(past: ConversationMemory, slot: Slot, length: int, mark: Mark) -> Request | None:
+    """Judge the last request of a slot again, whose prompt begins with an entry of the RAM cache of ``length`` tokens.
+
+    ``mark``: the line that says so when its prompt is saved. Returns None where the cache was searched for it, where
+    the entry may be younger, and where nothing was computed twice.
+    """
+    thread = past.conversations.get(slot.thread)
+    before = None if thread is None else thread.recent[-1].request
+    if thread is None or before is None or before.slot != slot.id or before.seen.released_tokens != slot.length:
+        return None
+    copy = past.ram.held(length, before.first_line)
+    prompt, cached = before.prompt_tokens, before.cached_tokens
+    if copy is None or prompt is None or cached is None or not _left_out(before.seen):
+        return None
+    reference = min(length, prompt)
+    shared = 0 if before.held_tokens == 0 else before.common_prefix_tokens
+    if shared is None or shared >= reference - NEAR:
+        return None  # its slot held as much
+    outcome, lost, client, server = accounting.judge(
+        before.seen.error, before.seen.cancelled, prompt, cached, reference, reference, cold=False
+    )
+    if outcome not in ("partial", "reprocessed"):
+        return None
+    marks = {**before.marks, "ram_unsearched": mark, "ram_copy": copy}
+    again = replace(
+        before, outcome=outcome, lost_tokens=lost, lost_client=client, lost_server=server, reference_tokens=reference,
+        reference_lcp=reference, other_candidates=0, marks=marks, revision=before.revision + 1,
+    )  # fmt: skip
+    return past.conversations.replace(again, thread)
 
 
 def judge_again(

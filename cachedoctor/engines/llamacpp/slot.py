@@ -318,6 +318,8 @@ class Slot(msgspec.Struct, gc=False):
             seen.marks["erased"] = mark
             if position is not None and "cached" not in seen.marks:
                 seen.reach, seen.kept = max(seen.reach, position[1] + 1), kept
+                if kept and position[1] >= kept:
+                    seen.parted = min(seen.parted or position[1] + 1, position[1] + 1)
                 if kept == 0 and len(seen.erased_at) < MAX_CHECKS:
                     seen.erased_at = [*seen.erased_at, position]
         if position is not None:

@@ -69,7 +69,8 @@ def _checked(view: ReportView) -> str:
 def _title(view: ReportView) -> tuple[str, str]:
     report, t = view.report, view.report.totals
     if not t.requests:
-        return "No requests in this log", "Nothing was checked: a log is read from where requests are in it."
+        nothing = "Nothing was checked: a log is read from where requests are in it."
+        return "No requests in this log", view.undecided or nothing
     if not t.prompt_tokens:
         return (
             f"{count(t.requests, 'request')}, but {unknown_lengths(t.requests)}",

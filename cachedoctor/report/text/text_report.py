@@ -16,7 +16,7 @@ from cachedoctor.report.text import header, text_finding
 from cachedoctor.report.text.page import COMMAND, KEY, TextPage
 from cachedoctor.report.text.text_safe import cut
 from cachedoctor.report.words import traffic_words
-from cachedoctor.report.words.coverage import CannotTell
+from cachedoctor.report.words.coverage import CannotTell, only_short
 from cachedoctor.report.words.numbers import number
 from cachedoctor.report.words.remarks import (
     filtered,
@@ -284,4 +284,6 @@ def _to_be_sure(view: ReportView) -> str:
     if not requests and any(session.answers for session in view.report.sessions):
         return "Cannot tell. Do now: give the responses with their usage (--responses)."
     what = "the last two turns" if requests else "some minutes with traffic"
+    if only_short(view.report):
+        what = "a long prompt and the one before it"
     return f"Cannot tell. Do now: give {what}, better the whole log."

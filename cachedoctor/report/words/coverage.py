@@ -56,9 +56,18 @@ def cannot_tell(report: Report) -> CannotTell | None:
         return nothing
     if too_little(report) and not report.findings:
         return _incomparable(report)
+    if not requests and not report.findings and not _has_measurements(report):
+        words = checked(report)
+        others = f"{words} and found nothing." if words else ""
+        return CannotTell("no requests in it, so nothing was checked", _REQUESTS, [], others, alone=False)
     if not requests or judged is None:
         return None
+    if only_short(report) and not report.findings:
+        return _too_short(report)
     if not judged:
+        if report.undecided and all(row.held_tokens == 0 and not row.cached_tokens for row in report.undecided):
+            why = f"{count(requests, 'request')}, cold: the slot was empty, so nothing could be reused"
+            return CannotTell(why, _NEXT, [], "", alone=False)
         missing = (
             "and not the one before it" if requests == 1 else "none with what came before it and what became of it"
         )
@@ -70,10 +79,34 @@ def cannot_tell(report: Report) -> CannotTell | None:
     return CannotTell(why, _GIVE, _missing(report), f"{checked(report)} and found nothing in the others.", True)
 
 
+def nothing_checked(report: Report) -> bool:
+    """Whether no request was checked for what it could have reused, and nothing measured can be compared."""
+    if report.totals.requests:
+        return report.totals.judged_requests == 0 or only_short(report)
+    return not _has_measurements(report) or too_little(report)
+
+
+def only_short(report: Report) -> bool:
+    """Whether every request was too short to be checked, and none reused anything."""
+    totals = report.totals
+    return bool(totals.judged_requests) and totals.checked_requests == 0 and not totals.cached_tokens
+
+
+def _has_measurements(report: Report) -> bool:
+    """Whether something tells of prompts without listing requests."""
+    return any(s.periods or s.answers or s.counters or s.kv_events for s in report.sessions)
+
+
+def _too_short(report: Report) -> CannotTell:
+    totals = report.totals
+    few = "1 request, which is" if totals.requests == 1 else f"{count(totals.requests, 'request')}, all"
+    why = f"{few} shorter than {count(totals.short_below or 0, 'token')}: too short to be checked"
+    return CannotTell(why, _LONGER, [], "", alone=False)
+
+
 def too_little(report: Report) -> bool:
     """Whether nothing was measured that tells of reuse: one interval or batch, which is nothing to compare, or none
-    with traffic, and no start of a server whose settings could be checked; or only requests with unknown reuse, or a
-    single one that reused nothing."""
+    with traffic; or only requests with unknown reuse, or a single one that reused nothing."""
     if report.totals.requests or not report.sessions:
         return False
     if any(s.engine == LLAMA or s.counters or s.kv_events for s in report.sessions):
@@ -85,8 +118,7 @@ def too_little(report: Report) -> bool:
     periods = [period for s in report.sessions for period in s.periods]
     if not periods:
         return False
-    most = max(map(_amount, periods))
-    return most == 1 or (not most and not any(s.settings for s in report.sessions)) or _no_rates(report)
+    return max(map(_amount, periods)) <= 1 or _no_rates(report)
 
 
 def _no_rates(report: Report) -> bool:
@@ -183,6 +215,12 @@ _BEFORE = "To be sure, give the log from the request before it on, better the wh
 _TRAFFIC = (
     "To be sure, give some minutes of the log with traffic in them, better the whole log, or dumps of /metrics "
     "before and after."
+)
+_NEXT = "To be sure, give the lines of the next turn of the same conversation, too."
+_REQUESTS = "To be sure, give the lines of some requests, better the whole log."
+_LONGER = (
+    "To be sure, give the lines of a long prompt and of the one before it. The setting min-prompt-tokens is the length "
+    "from which on prompts are checked."
 )
 _USAGE = "To be sure, give lines that say it, or the responses with their usage (--responses)."
 _GIVE = (

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from cachedoctor.model import Finding, NotEvaluated, Report, RequestRow, Restart
-from cachedoctor.report.words.numbers import count, duration, number
+from cachedoctor.report.words.numbers import count, duration, number, percent
 from cachedoctor.report.words.traffic_words import LLAMA
 
 _FILTER_WORDS_SHOWN = 10
@@ -182,9 +182,23 @@ def _numbers(row: RequestRow) -> list[str]:
     prompt = _length(row, "prompt_tokens")
     if prompt:
         said.append(f"the prompt has {prompt}")
+    if not common and row.similarity is not None and row.f_keep is not None:
+        said.append(_fit(row.similarity, row.f_keep))
     if row.cached_tokens is not None:
         said.append("nothing was reused" if not row.cached_tokens else f"{number(row.cached_tokens)} were reused")
     return said
+
+
+_FITS = 0.99
+"""Share of the prompt and of the slot's content from which on the two are nearly the same."""
+
+
+def _fit(similarity: float, kept: float) -> str:
+    """Say what the shares of a slot choice mean."""
+    if min(similarity, kept) >= _FITS:
+        return "the slot fits: nearly all of the prompt can be reused"
+    held, of_slot = (percent(round(1000 * share), 1000) for share in (similarity, kept))
+    return f"the slot holds {held} of the prompt, which keeps {of_slot} of the slot"
 
 
 def _length(row: RequestRow, field: str) -> str:
@@ -200,7 +214,7 @@ def _length(row: RequestRow, field: str) -> str:
 
 def others(report: Report) -> int:
     """Count the lines that were read and are no known message."""
-    return sum(info.lines - info.recognised for info in report.inputs)
+    return sum(max(0, info.lines - info.recognised) for info in report.inputs)
 
 
 def is_mostly_unknown(report: Report) -> bool:

@@ -25,6 +25,8 @@ SAME_PLACE = 16
 """Tokens: common prefixes that differ by no more end at the same place."""
 SAME_LENGTH = 2
 """Tokens by which prompts of one form differ."""
+SPAN_LEAST = 1000
+"""Tokens that were dropped at least, where only bounds of the place are known."""
 AGAIN = 64
 """Bytes: what two texts have in common by chance."""
 LATE = 0.75
@@ -52,6 +54,8 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     if first is not None:
         return _in_prompts(s, first)
     r = s.request
+    if s.lcp is None and r.seen.parted and r.prefix_between is not None:
+        return kit.Match(0, "low", key="span") if s.client_lost >= SPAN_LEAST else None
     if s.known or s.client_lost < kit.MIN_LOST or s.own_slot is False or s.lcp is None or r.shifted or s.forked:
         return None
     earlier = s.said_before("CD105")
@@ -108,6 +112,14 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     if match.found is not None:
         return prompts_prove(s, match)
     r = s.request
+    if match.key == "span":
+        return kit.proof(
+            r,
+            ("restored", "the last checkpoint before the change"),
+            ("erased", "a checkpoint after the change"),
+            kit.REUSED,
+            numbers={"span": r.prefix_between, "changed": s.client_lost},
+        )
     return kit.proof(
         r,
         ("n_past", "common prefix, and what the slot held"),
@@ -166,6 +178,20 @@ def _same_place(s: kit.RuleContext) -> bool:
     return len(places) == 3 and max(places) - min(places) <= SAME_PLACE and sizes == sorted(set(sizes))
 
 
+def _between(g: kit.MatchGroup) -> kit.FindingText:
+    """Say between which checkpoints the history changed: no line has the place itself."""
+    f, r = g.numbers, g.worst_request
+    low, high = f["span"]
+    return kit.FindingText(
+        f"the history changed somewhere in tokens {kit.n(low)} to {kit.n(high)} of at least {kit.n(r.reference_tokens)}: at least "
+        f"{kit.n(f['changed'])} tokens dropped, {kit.times(g.count)}",
+        f"The server went back to its checkpoint of {kit.n(low)} tokens and erased the next one, of {kit.n(high + 1)}: the prompt parts from what the slot "
+        "held between the two. A message was edited, removed, moved or rendered differently there.",
+        [_APPEND, _BY_HAND, advice.show_text(g.session)],
+        [_TWO_SESSIONS],
+    )
+
+
 def _of_request(g: kit.MatchGroup) -> kit.FindingText:
     """Say that the request for a summary has another head than what it sums up."""
     f = g.numbers
@@ -182,6 +208,8 @@ def _of_request(g: kit.MatchGroup) -> kit.FindingText:
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say where the history parts and what in a client does that."""
     f, r = g.numbers, g.worst_request
+    if f.get("span") is not None:
+        return _between(g)
     if f.get("kind") == "compaction-request":
         return _of_request(g)
     least = "at least " if "held_tokens" in r.at_least else ""

@@ -233,5 +233,5 @@ RULE = kit.rule(
     prove,
     say,
     on=("early",),
-    unless=("CD101", "CD102", "CD103", "CD105", "CD106", "CD313", "CD402"),
+    unless=("CD101", "CD102", "CD103", "CD105", "CD106", "CD313", "CD314", "CD402"),
 )

@@ -5,10 +5,18 @@ from __future__ import annotations
 from cachedoctor.diagnosis.rules import kit
 
 
-def say() -> kit.FindingText:
-    """Say what a usable input looks like."""
+def say(looks: str | None, give: str | None) -> kit.FindingText:
+    """Say what the input looks like and what of that program's log helps; else what a usable input looks like."""
+    claim = "no line of this input is a log line of llama-server, vLLM or SGLang that cachedoctor knows"
+    head, _, rest = (looks or "").partition("; ")
+    if give is not None:
+        why = f"{rest[:1].upper()}{rest[1:]}. " if rest else ""
+        why += "No line of this input says how much of a prompt was reused, so nothing was checked."
+        return kit.FindingText(f"nothing was checked: it looks like {head}", why, [kit.Remedy(give, purpose="look")])
+    if head:
+        claim += f"; it looks like {head}"
     return kit.FindingText(
-        "no line of this input is a log line of llama-server, vLLM or SGLang that cachedoctor knows",
+        claim,
         "Lines of llama-server look like: slot update_slots: id  0 | task 9 | new prompt, ... and go to standard error. "
         "Those of vLLM: INFO 11-20 23:44:58 [loggers.py:335] Engine 000: Avg prompt throughput: ... "
         "Those of SGLang: [2026-07-04 04:31:24] Prefill batch, #new-seq: 1, ...",

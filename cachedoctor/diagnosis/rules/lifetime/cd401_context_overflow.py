@@ -42,9 +42,35 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it of the error's text alone, as a client got it."""
     said = kit.stated(session, "overflow")
     if said is None:
-        return []
+        return _cut(session)
     f = {"tokens": said.numbers.get("tokens"), "limit": said.numbers.get("limit", session.n_ctx_slot)}
     return [kit.SessionFinding(_text(f, session, "the request was refused"), "", [(said.mark, "the refusal")], "error")]
+
+
+def _cut(session: kit.Session) -> list[kit.SessionFinding]:
+    """Say what was removed from a prompt that did not fit, by programs and builds that shorten prompts."""
+    said = kit.stated(session, "cut")
+    if said is None:
+        return []
+    f = said.numbers
+    tokens, limit = (int(f[name]) if name in f else None for name in ("tokens", "limit"))
+    context = f"a context of {kit.n(limit)} tokens" if limit else "the context"
+    times = f", {kit.n(said.count)} times in this log" if said.count > 1 else ""
+    if "messages" in f:
+        claim = f"a conversation did not fit into {context}: its {kit.n(f['messages'])} oldest messages were left out{times}"
+    elif tokens:
+        claim = f"a prompt of {kit.n(tokens)} tokens did not fit into {context} and was shortened{times}"
+    else:
+        claim = f"a prompt did not fit into {context} and was shortened: {kit.n(f.get('erased'))} tokens removed{times}"
+    words = kit.FindingText(
+        claim,
+        "The model never sees the part that was removed, and from that place on nothing matches what was cached: every later turn is computed again.",
+        [
+            advice.more_context(session, "Raise the context above the longest prompt. Costs KV memory.", tokens),
+            kit.Remedy("Or tell the client the limit, so that it compacts its history in time."),
+        ],
+    )
+    return [kit.SessionFinding(words, "cut", [(said.mark, "the prompt is shortened")], "warning")]
 
 
 def _text(f: dict[str, Any], session: kit.Session, what: str) -> kit.FindingText:

@@ -9,13 +9,18 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire on the shift itself, and on the loss of the conversation's next turn."""
     if s.lost and s.history and s.history[-1].shifted:
         return kit.Match(s.lost, "high", found=s.history[-1])
-    return kit.Match(0, "high") if s.request.shifted else None
+    r = s.request
+    if r.shifted:  # each shift has a line; "truncated" is said of an answer that stopped as well
+        return kit.Match(0, "high" if not r.marks.keys().isdisjoint(("shift", "cut")) else "low")
+    if r.seen.truncated and s.facts.n_ctx_slot is None:
+        return kit.Match(0, "low", key="full")
+    return None
 
 
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show the shift."""
     r, before = s.request, match.found
-    numbers = {"limit": s.facts.n_ctx_slot}
+    numbers = {"limit": s.facts.n_ctx_slot, "full": (r.seen.released_tokens or 0) + 1 if match.key == "full" else None}
     if before is None:
         shift = kit.marked(r, ("shift", "the shift"), ("release", "truncated = 1"), ("cut", "the prompt was cut"))
         return kit.Proof(shift[0], numbers=numbers)
@@ -30,22 +35,56 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what the shift did."""
-    limit = f" of {kit.n(g.numbers['limit'])} tokens" if g.numbers["limit"] else ""
+    if g.numbers["full"]:
+        return _stopped(g)
+    cost = f", {kit.n(g.tokens)} tokens recomputed" if g.tokens else ""
+    return _text(g.session, g.numbers["limit"], f"{kit.times(g.count)}{cost}")
+
+
+def _stopped(g: kit.MatchGroup) -> kit.FindingText:
+    """Say that an answer ended for want of room: nothing was shifted, and nothing of the cache is lost."""
+    size = g.numbers["full"]
     return kit.FindingText(
-        f"the context{limit} was full and was shifted: {kit.times(g.count)}"
-        + (f", {kit.n(g.tokens)} tokens recomputed" if g.tokens else ""),
-        "A context shift drops the older half behind the kept head. The next prompt still has it, so it matches nothing.",
+        f"the answer stopped at a full context of {kit.n(size)} tokens: {kit.times(g.count)}",
+        "truncated = 1 is printed for that, too, not only for a context shift, which has a line of its own. The slot keeps what it holds.",
         [
             advice.more_context(
-                g.session, "Raise the context, or let the client compact its history before the limit."
-            ),
-            kit.Remedy(
-                "Or switch the shift off, so that the limit is reported instead.",
-                options=kit.as_typed("--no-context-shift"),
-                purpose="depends",
-            ),
+                g.session,
+                f"Raise the context above {kit.n(size)} tokens, or let the client compact its history before the limit.",
+            )
+        ],
+        [kit.RuledOut("context-shift", "no line of a shift is in the log")],
+    )
+
+
+def alone(session: kit.Session) -> list[kit.SessionFinding]:
+    """Say it of the line alone, where the requests are not read."""
+    said = kit.stated(session, "shifted")
+    if said is None:
+        return []
+    words = _text(session, said.numbers.get("limit"), "once" if said.count == 1 else f"{kit.n(said.count)} times")
+    return [kit.SessionFinding(words, "", [(said.mark, "the shift")])]
+
+
+def _text(session: kit.Session, limit: float | None, what: str) -> kit.FindingText:
+    size = f" of {kit.n(limit)} tokens" if limit else ""
+    off = [
+        kit.Remedy(
+            "Or switch the shift off, so that the limit is reported instead.",
+            options=kit.as_typed("--no-context-shift"),
+            purpose="depends",
+        )
+    ]
+    return kit.FindingText(
+        f"the context{size} was full and was shifted: {what}",
+        "A context shift drops the older half behind the kept head. The next prompt still has it, so it matches nothing.",
+        [
+            advice.more_context(session, "Raise the context, or let the client compact its history before the limit."),
+            *(off if session.engine == "llama.cpp" else []),
         ],
     )
 
 
-RULE = kit.rule(__name__, "The context was shifted to make room", decide, prove, say, severity="note", on=("shift",))
+RULE = kit.rule(
+    __name__, "The context was shifted to make room", decide, prove, say, severity="note", on=("shift",), alone=alone
+)

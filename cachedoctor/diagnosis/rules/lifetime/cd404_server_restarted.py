@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import kit
+from cachedoctor.diagnosis.rules import advice, kit
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
@@ -19,11 +19,12 @@ PROOF = kit.lines(("timing", "all of it computed"), first=("start", "the first r
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what a restart costs and how to soften it."""
     r = g.worst_request
+    keep = kit.Remedy("If a model swapper or an idle timeout stops the server, keep it loaded for longer.")
     return kit.FindingText(
         f"the server restarted; the first prompt after it ({kit.n(r.prompt_tokens)} tokens) had nothing to reuse",
         "Slots and the RAM prompt cache live in the process and end with it.",
         [
-            kit.Remedy("If a model swapper or an idle timeout stops the server, keep it loaded for longer."),
+            advice.memory_short(g.session, "limits of memory, and do not keep the server loaded for longer") or keep,
             kit.Remedy(
                 "Slots can be saved to files in a folder, and restored, through POST /slots/ID?action=save and restore.",
                 options=kit.as_typed("--slot-save-path slots"),

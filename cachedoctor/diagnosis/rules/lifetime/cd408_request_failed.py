@@ -19,8 +19,20 @@ class _Fault(msgspec.Struct, frozen=True):
 
 _FAULTS = (
     _Fault(
+        "bad-batch",
+        (b"ret = -1",),
+        "a batch was not valid",
+        "The library refused the batch itself (ret = -1): a token or a position that it cannot take. The lines above name it. That the context is full, as "
+        "forks say for every failure, is not proven by it.",
+        (
+            kit.Remedy(
+                "Look at the lines above it: invalid token or inconsistent positions. Update, and report it where the build is new."
+            ),
+        ),
+    ),
+    _Fault(
         "room",
-        (b"Context size has been exceeded", b"KV cache is full"),
+        (b"Context size has been exceeded", b"KV cache is full", b"ret = 1"),
         "the KV memory had no room left",
         "A batch found no free cells, however small it was made, and no idle slot was left to empty. Slots that share the memory (unified KV) fill it "
         "together, though each stays within its own limit.",
@@ -86,13 +98,15 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire on any error but a prompt that did not fit."""
     if s.request.seen.error != "other":
         return None
-    fault = _fault(s.request.marks["error"])
+    fault = _fault(s.request.marks.get("bad_batch", s.request.marks["error"]))
     return kit.Match(0, "high", key=fault.key, found=fault)
 
 
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show the error."""
-    return kit.proof(s.request, ("error", "the error"), numbers={"fault": match.found})
+    return kit.proof(
+        s.request, ("error", "the error"), ("bad_batch", "the batch is refused"), numbers={"fault": match.found}
+    )
 
 
 def _text(fault: _Fault, session: kit.Session, what: str) -> kit.FindingText:
@@ -112,7 +126,8 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     if not kit.unfinished(session):
         return []
     tried = kit.stated(session, "no_room")
-    if found is None and tried is not None and tried.count >= _RETRIES and "purged" not in session.incidents:
+    down = tried is not None and (tried.count >= _RETRIES or tried.numbers.get("batch") == 1)
+    if found is None and tried is not None and down and "purged" not in session.incidents:
         said = _text(_RETRIED, session, "it was tried again in smaller pieces")
         return [kit.SessionFinding(said, _RETRIED.key, [(tried.mark, "no free cells")], confidence="medium")]
     if found is None:

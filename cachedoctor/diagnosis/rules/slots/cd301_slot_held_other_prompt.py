@@ -49,5 +49,5 @@ RULE = kit.rule(
     PROOF,
     say,
     on=("taken",),
-    unless=(*CHANGED_HEAD, "CD302", "CD303", "CD304", "CD307", "CD308", "CD309"),
+    unless=(*CHANGED_HEAD, "CD302", "CD303", "CD304", "CD307", "CD308", "CD309", "CD314"),
 )

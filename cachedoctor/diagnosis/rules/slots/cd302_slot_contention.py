@@ -46,5 +46,5 @@ RULE = kit.rule(
     PROOF,
     say,
     on=("taken",),
-    unless=(*CHANGED_HEAD, "CD304", "CD308", "CD309"),
+    unless=(*CHANGED_HEAD, "CD304", "CD308", "CD309", "CD314"),
 )

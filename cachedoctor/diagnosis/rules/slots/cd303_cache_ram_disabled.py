@@ -58,5 +58,5 @@ RULE = kit.rule(
     prove,
     say,
     on=("taken",),
-    unless=(*CHANGED_HEAD, "CD302", "CD308", "CD309"),
+    unless=(*CHANGED_HEAD, "CD302", "CD308", "CD309", "CD314"),
 )

@@ -32,6 +32,8 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 
 
 def _own_parts(session: kit.Session) -> kit.Remedy:
+    if short := advice.memory_short(session, "the context"):
+        return short
     count = max(session.at_once, 2) if session.at_once > 1 else 4
     what = (
         f"Or give every conversation a part of its own, {count} {'here' if session.at_once > 1 else 'in this example'}. -c is divided by "

@@ -64,5 +64,5 @@ RULE = kit.rule(
     PROOF,
     say,
     on=("taken",),
-    unless=CHANGED_HEAD,
+    unless=(*CHANGED_HEAD, "CD314"),
 )

@@ -71,5 +71,5 @@ RULE = kit.rule(
     PROOF,
     say,
     on=("ram_taken",),
-    unless=(*CHANGED_HEAD, "CD305", "CD404", "CD405"),
+    unless=(*CHANGED_HEAD, "CD305", "CD404", "CD405", "CD314"),
 )

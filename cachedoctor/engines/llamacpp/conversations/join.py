@@ -63,6 +63,8 @@ class Thread(msgspec.Struct, gc=False):
     """Its last requests."""
     taken: Taken | None = None
     """What became of its copy in the RAM cache since its last turn."""
+    unsaved: bool = False
+    """Another text took its slot since its last turn, and the log shows that no copy was made of it."""
 
 
 class Lengths(msgspec.Struct, frozen=True, gc=False):
@@ -88,6 +90,8 @@ class Lengths(msgspec.Struct, frozen=True, gc=False):
     roomy: bool = False
     """The RAM cache is known to have kept all that left a slot, so that a turn of a conversation would have got it
     back."""
+    skipped: bool = False
+    """The RAM cache was not searched, although the slot was empty."""
 
 
 Found = tuple[Thread | None, int]
@@ -171,6 +175,12 @@ class Conversations:
         thread = self._threads.get(id)
         if thread is not None and prefix < thread.total - KEPT:
             thread.taken = Taken(prefix, mark)
+
+    def lose_copy(self, id: int) -> None:
+        """Note that another text took this conversation's slot without a copy of it."""
+        thread = self._threads.get(id)
+        if thread is not None:
+            thread.unsaved = True
 
     def began(self, id: int | None) -> bool:
         """Whether the only known turn of this conversation is the first request of its slot that is in the log."""
@@ -281,8 +291,9 @@ class Conversations:
             return max(others, key=lambda t: t.total), len(others)
         longer = length is not None and prompt >= length
         same = lcp is not None and (lcp >= max(prompt - KEPT, prompt * 0.5) or (longer and lcp >= 0.1 * prompt))
-        # else shorter, with little in common: a new conversation, perhaps with the same head
-        return held if same else None, len(others)
+        # else shorter, with little in common: a new conversation, perhaps with the same head; or one that lost its slot
+        again = 0 if same else sum(1 for t in self._threads.values() if t.unsaved and t.prompt == prompt)
+        return held if same else None, len(others) + again
 
     def _able(self, request: Lengths, prompt: int) -> list[Thread]:
         """Give the conversations that a prompt of this length can extend."""
@@ -291,7 +302,11 @@ class Conversations:
         return [
             t
             for t in self._threads.values()
-            if floor <= t.total <= prompt and (t.total <= most or t.turns > 1) and t.ended < request.first_line
+            if (
+                (floor <= t.total <= prompt and (t.total <= most or t.turns > 1))
+                or (request.skipped and t.prompt == prompt)
+            )
+            and t.ended < request.first_line
         ]
 
     def record(self, request: Request, thread: Thread, total: int) -> None:
@@ -300,7 +315,7 @@ class Conversations:
         kept = request.common_prefix_tokens or request.cached_tokens or 0
         thread.changed_head = thread.turns > 0 and request.held_thread == thread.id and kept < 0.5 * thread.total
         thread.went_on |= thread.turns > 0 and kept >= thread.total - KEPT
-        thread.taken = None
+        thread.taken, thread.unsaved = None, False
         thread.total = total
         thread.prompt = request.prompt_tokens or total
         thread.slot = request.slot

@@ -1,0 +1,55 @@
+"""CD409: the system ended the server because memory ran out."""
+
+from __future__ import annotations
+
+from cachedoctor.diagnosis.rules import kit
+
+
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
+    """Say it by the line of the kernel, systemd or docker."""
+    said = kit.stated(session, "killed")
+    if said is None:
+        return []
+    by_code = b"code 137" in said.mark.text
+    again = f", {kit.n(said.count)} lines say so" if said.count > 1 else ""
+    why = "Slots, checkpoints and the RAM prompt cache live in the process and end with it: the first prompt of every conversation is computed whole."
+    if by_code:
+        why += " Code 137 is a signal that cannot be caught: out of memory mostly, or a container that was stopped and did not end in time."
+    claim = "the server was killed (exit code 137), most likely because memory ran out"
+    return [
+        kit.finding(
+            f"{claim if by_code else 'the system ended the server because memory ran out'}{again}",
+            why,
+            _remedies(session),
+            evidence=[(said.mark, "the server is ended")],
+            severity="error",
+            confidence="medium" if by_code else "high",
+            ruled_out=[]
+            if by_code
+            else [kit.RuledOut("server-restarted", "nobody stopped it: the system did, for want of memory")],
+        )
+    ]
+
+
+def _remedies(session: kit.Session) -> list[kit.Remedy]:
+    limit = session.setting("cache_ram_mib")
+    name = (
+        "LLAMA_ARG_CACHE_RAM in the environment of ollama, which hands it to its runners"
+        if session.engine == "ollama"
+        else "--cache-ram"
+    )
+    has = f" It is {kit.n(limit)} MiB now." if isinstance(limit, int) and limit > 0 else ""
+    own = session.engine in ("llama.cpp", "ollama")
+    ram = f"Lower the RAM prompt cache ({name}; 8,192 MiB by default): saving a prompt needs room for a copy beside it.{has}"
+    return [
+        *([kit.Remedy(ram)] if own else []),
+        kit.Remedy("Use a smaller model or quantisation, a smaller context, or fewer slots; or end other programs."),
+        kit.Remedy(
+            "If a container or a unit has a limit of its own (mem_limit, MemoryMax), see whether that was reached, not the machine's memory."
+        ),
+    ]
+
+
+RULE = kit.session_rule(
+    __name__, "The system ended the server because memory ran out", inspect, severity="error", of_any_engine=True
+)

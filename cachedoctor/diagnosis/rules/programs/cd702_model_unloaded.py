@@ -1,0 +1,36 @@
+"""CD702: ollama unloaded a model to make room for another, and its cached prompts with it."""
+
+from __future__ import annotations
+
+from cachedoctor.diagnosis.rules import advice, kit
+
+
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
+    """Say it by the line of the scheduler."""
+    said = kit.stated(session, "unloaded")
+    if said is None:
+        return []
+    fewer = kit.Remedy(
+        "Use fewer or smaller models at the same time, or a smaller num_ctx, so that those in use fit into memory together."
+    )
+    return [
+        kit.finding(
+            f"another model was unloaded to make room: {'once' if said.count == 1 else f'{said.count:,} times'} in this log",
+            "A model that is unloaded loses its slots and its prompt cache. When it is used again, it is loaded, and every conversation is computed whole.",
+            [fewer, advice.memory_short(session, "OLLAMA_MAX_LOADED_MODELS") or _parallel()],
+            evidence=[(said.mark, "a model is unloaded")],
+            severity="warning",
+        )
+    ]
+
+
+def _parallel() -> kit.Remedy:
+    return kit.Remedy(
+        "OLLAMA_NUM_PARALLEL=1 needs less memory for each model; OLLAMA_KEEP_ALIVE does not prevent this."
+    )
+
+
+RULE = kit.session_rule(
+    __name__, "A model was unloaded to make room for another", inspect, severity="warning", engine="ollama",
+    of_any_engine=True,
+)  # fmt: skip

@@ -1,0 +1,37 @@
+"""CD703: ollama's MLX runner dropped saved prefixes: its memory was full, or one could not be restored."""
+
+from __future__ import annotations
+
+from cachedoctor.diagnosis.rules import kit
+
+
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
+    """Say it by the lines of the prefix cache."""
+    said = kit.stated(session, "dropped")
+    if said is None:
+        return []
+    tokens = said.numbers.get("tokens")
+    is_failure = tokens is None
+    first = (
+        "all saved prefixes were dropped, as one could not be restored"
+        if is_failure
+        else f"saved prefixes were dropped, the first of {kit.n(tokens)} tokens"
+    )
+    return [
+        kit.finding(
+            f"{first}: {kit.n(said.count)} {'line' if said.count == 1 else 'lines'} in this log",
+            "The runner keeps snapshots of prompts in memory and drops the least used ones when that is full. A prompt that goes on from one is computed again.",
+            [
+                kit.Remedy(
+                    "Send fewer different conversations to this model at the same time, or use one with a smaller state."
+                )
+            ],
+            evidence=[(said.mark, "what is dropped")],
+            severity="warning" if is_failure else "note",
+        )
+    ]
+
+
+RULE = kit.session_rule(
+    __name__, "Saved prefixes were dropped", inspect, severity="note", engine="ollama", of_any_engine=True
+)

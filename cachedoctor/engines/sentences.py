@@ -1,0 +1,225 @@
+"""Sentences with one meaning in any log: ``msg="truncating input prompt" limit=4096 prompt=22739 keep=4 new=4096``.
+
+Programs around llama.cpp, old builds of it, the kernel, systemd and docker write them; each is certain by itself, without
+the lines of a request. One table: what a line says is the incident of its row, and nothing else is concluded from it.
+Numbers are tokens unless their name says otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from cachedoctor.engines.detect import EVERYWHERE, certain_literals
+from cachedoctor.knowledge.engines import ENGINES
+from cachedoctor.knowledge.late_patterns import late
+from cachedoctor.model import IncidentName, Mark
+
+
+class Sentence(NamedTuple):
+    """A row of the table."""
+
+    id: str
+    engine: str
+    """As sessions call who writes it; empty for the system, whose lines name a process."""
+    incident: IncidentName | None
+    """None for a line that says that nothing is wrong."""
+    literal: bytes
+    pattern: str
+    """With the names of its numbers as groups; ``process`` is the name of a process."""
+    meaning: str
+    sample: str
+
+
+_SLOG = "time=2026-08-19T19:35:53.590+02:00 level=WARN source=runner.go:154 "
+_OLD = "INFO [            update_slots] "
+_JSON = '{"tid":"0x1f2","timestamp":1712345678,"level":"INFO","function":"update_slots","line":1801,'
+_DISK = "0.31.004.118 W srv          load: "
+_LEAD = r"^[^\"'{}\n]{0,200}?"
+"""What may stand before a sentence: a sentence in a string is somebody's text."""
+_MSG = _LEAD + r"\blevel=[A-Z]{1,8} (?:source=\S{1,100} )?msg="
+_KEY = r'(?:, |,|\| |\s)"?{0}"?[=:] ?'
+
+TABLE: tuple[Sentence, ...] = (
+    # ---- prompts that do not fit
+    Sentence("prompt_cut", "ollama", "cut", b'msg="truncating input prompt"',
+        _MSG + r'"truncating input prompt" limit=(?P<limit>\d{1,10}) prompt=(?P<tokens>\d{1,10}) keep=(?P<keep>\d{1,10}) new=\d{1,10}',
+        "The prompt is longer than num_ctx. ollama removes its middle: nothing behind `keep` matches what was cached, and the model never sees it.",
+        _SLOG + 'msg="truncating input prompt" limit=4096 prompt=22739 keep=4 new=4096'),
+    Sentence("input_too_long", "ollama", "overflow", b'msg="input exceeds context length"',
+        _MSG + r'"input exceeds context length" prompt=(?P<tokens>\d{1,10}) limit=(?P<limit>\d{1,10})',
+        "The prompt is longer than num_ctx and is refused.",
+        _SLOG + 'msg="input exceeds context length" prompt=9120 limit=8192'),
+    Sentence("messages_cut", "ollama", "cut", b'msg="truncating input messages which exceed context length"',
+        _MSG + r'"truncating input messages which exceed context length" truncated=(?P<messages>\d{1,10})',
+        "The conversation is longer than num_ctx. ollama leaves out its oldest messages: nothing behind the system prompt matches what was cached.",
+        _SLOG + 'msg="truncating input messages which exceed context length" truncated=3'),
+    Sentence("input_truncated", "llama.cpp", "cut", b"input truncated",
+        _LEAD + r"\binput truncated\b.{0,200}?" + _KEY.format("n_ctx") + r"(?P<limit>\d{1,10}).{0,200}?" + _KEY.format("n_erase") + r"(?P<erased>\d{1,10})",
+        "The prompt is longer than the context (llama.cpp of 2024). The server removes its middle: nothing behind the kept beginning matches what was cached.",
+        _OLD + 'input truncated | tid="139" timestamp=1718000000 id_slot=0 id_task=5 n_ctx=4096 n_keep=0 n_left=4096 n_erase=2048'),
+    # ---- a context that was shifted
+    Sentence("limit_hit", "ollama", "shifted", b'msg="context limit hit - shifting"',
+        _MSG + r'"context limit hit - shifting"(?: id=\d{1,10})?(?: limit=(?P<limit>\d{1,10}))?',
+        "The context is full while the answer is generated. ollama drops the older half: the next prompt no longer matches what is left.",
+        _SLOG + 'msg="context limit hit - shifting" limit=4096'),
+    Sentence("old_shift", "llama.cpp", "shifted", b"slot context shift",
+        r"^(?:\{\"[^{}\n]{0,400}\"msg\":\"|[^\"'{}\n]{0,200}?)slot context shift\b(?:.{0,200}?" + _KEY.format("n_ctx") + r"(?P<limit>\d{1,10}))?",
+        "The context is full while the answer is generated (llama.cpp of 2024). The server drops the older half: the next prompt no longer matches.",
+        _JSON + '"msg":"slot context shift","id_slot":0,"id_task":7,"n_keep":0,"n_left":8191,"n_discard":4095,"n_ctx":8192,"n_past":8191}'),
+    # ---- no room, and batches that fail
+    Sentence("no_cells", "llama.cpp", "no_room", b"failed to find free space in the KV cache",
+        _LEAD + r"failed to find free space in the KV cache, retrying with smaller (?:n_batch|batch size, n_batch|batch size) = (?P<batch>1)\b",
+        "The KV cache has no room for a batch of two tokens: the server tries single tokens, and fails the requests where these find none either.",
+        'update_slots : failed to find free space in the KV cache, retrying with smaller n_batch = 1'),
+    Sentence("old_decode", "llama.cpp", "batch_failed", b"failed to decode the batch",
+        _LEAD + r"failed to decode the batch, n_batch = (?P<batch>\d{1,10}), ret = (?P<status>-?\d{1,10})",
+        "A batch could not be computed, and the requests in it fail: ret = 1 means no room in the KV cache, another number a failure of the batch itself.",
+        'update_slots : failed to decode the batch, n_batch = 1, ret = 1'),
+    # ---- saved prefixes and models that are dropped
+    Sentence("prefix_evicted", "ollama", "dropped", b'msg="evicting ',
+        _MSG + r'"evicting (?:leaf|interior node)" offset=\d{1,10} tokens=(?P<tokens>\d{1,10}) freed=',
+        "The MLX runner drops a saved prefix to stay within its memory: a prompt that goes on from it is computed again.",
+        'time=2026-08-19T19:35:53.590+02:00 level=DEBUG source=prefix_cache.go:311 msg="evicting leaf" offset=8192 tokens=4096 freed="512.0 MiB"'),
+    Sentence("all_freed", "ollama", "dropped", b'msg="failed to restore cache, freeing all caches"',
+        _MSG + r'"failed to restore cache, freeing all caches"',
+        "The MLX runner could not restore a saved prefix and drops all of them: the next prompts are computed whole.",
+        'time=2026-08-19T19:35:53.590+02:00 level=WARN source=prefix_cache.go:201 msg="failed to restore cache, freeing all caches" offset=16383'),
+    Sentence("model_evicted", "ollama", "unloaded", b'msg="llama-server model predicted to exceed available memory, evicting"',
+        _MSG + r'"llama-server model predicted to exceed available memory, evicting"',
+        "There is not enough memory for the next model: ollama unloads another one, whose cached prompts are lost.",
+        'time=2026-08-19T19:35:53.590+02:00 level=INFO source=sched.go:466 msg="llama-server model predicted to exceed available memory, evicting" predicted="21.4 GiB" predicted_num_ctx=32768 num_batch=512 available="14.0 GiB" gpu_free="12.1 GiB" system_free="30.0 GiB" system_limited=false'),
+    Sentence("models_evicted", "ollama", "unloaded", b"evicting all other models and retrying once",
+        _MSG + r'"llama-server load failed; evicting all other models and retrying once"',
+        "A model could not be loaded: ollama unloads all others, whose cached prompts are lost, and tries again.",
+        _SLOG + 'msg="llama-server load failed; evicting all other models and retrying once" model=/models/q error="exit status 1"'),
+    # ---- the disk tier of the prompt cache, in branches of llama-server
+    Sentence("disk_over", "llama.cpp", "disk_evicted", b"disk prompt cache: ",
+        _LEAD + r"disk prompt cache: size (?P<size>\d{1,9}\.\d{1,3}) MiB over budget (?P<limit>\d{1,9}\.\d{1,3}) MiB, evicting oldest entry",
+        "The disk prompt cache is over its budget: the oldest prompt is deleted. If its conversation comes back, it is computed again.",
+        _DISK + "disk prompt cache: size 9120.500 MiB over budget 8192.000 MiB, evicting oldest entry '/c/a1.bin'"),
+    Sentence("disk_broken", "llama.cpp", "disk_failed", b"disk prompt cache: ",
+        _LEAD + r"disk prompt cache: (?:'[^'\n]{0,400}' is (?:corrupt|truncated)|token mismatch in |failed to (?:restore|deserialize|allocate))",
+        "A prompt on disk could not be read back: it is computed again.",
+        _DISK + "disk prompt cache: '/c/a1.bin' is corrupt"),
+    Sentence("disk_unsaved", "llama.cpp", "disk_failed", b"disk prompt cache: ",
+        _LEAD + r"disk prompt cache: (?:failed to (?:write|rename|serialize)|token list cannot be hashed)",
+        "A prompt could not be saved to disk: it is lost when the server ends or the RAM cache drops it.",
+        _DISK + "disk prompt cache: failed to write '/c/a1.bin'"),
+    Sentence("disk_fine", "llama.cpp", None, b"disk prompt cache: ",
+        _LEAD + r"disk prompt cache(?: '[^'\n]{0,400}')?: (?:saved|restored) prompt with \d{1,10} tokens",
+        "A prompt was saved to disk, or came back from there.",
+        "0.31.004.118 I srv          load: disk prompt cache: restored prompt with 20411 tokens, 640.112 MiB from '/c/a1.bin'"),
+    # ---- the system ends a server for want of memory
+    Sentence("oom_process", "", "killed", b"ut of memory: Kill",
+        _LEAD + r"\b[Oo]ut of memory: Kill(?:ed)? process \d{1,10} \((?P<process>[^()\n]{1,64})\)",
+        "The kernel ended this process because the machine, or its group, ran out of memory. Its caches are gone.",
+        "[1234.567890] Out of memory: Killed process 4242 (llama-server) total-vm:61234567kB, anon-rss:30123456kB"),
+    Sentence("oom_kill", "", "killed", b"oom-kill:",
+        _LEAD + r"\boom-kill:.{0,600}\btask=(?P<process>[^,\n]{1,64}),",
+        "The kernel ended this process because the machine, or its group, ran out of memory. Its caches are gone.",
+        "kernel: oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/system.slice,task=llama-server,pid=4242,uid=0"),
+    Sentence("oom_unit", "", "killed", b"killed by the OOM killer",
+        _LEAD + r"(?P<process>[\w.@-]{1,64})\.(?:service|scope): A process of this unit has been killed by the OOM killer",
+        "systemd: the kernel ended a process of this unit because memory ran out. Its caches are gone.",
+        "systemd[1]: llama-server.service: A process of this unit has been killed by the OOM killer."),
+    Sentence("oom_result", "", "killed", b"'oom-kill'",
+        _LEAD + r"(?P<process>[\w.@-]{1,64})\.(?:service|scope): Failed with result 'oom-kill'",
+        "systemd: the unit ended because memory ran out. Its caches are gone.",
+        "systemd[1]: ollama.service: Failed with result 'oom-kill'."),
+    Sentence("exit_137", "", "killed", b"exited with code 137",
+        _LEAD + r"(?:\s|^)(?P<process>[\w.@-]{1,64}) exited with code 137\b",
+        "The container was ended by a signal that cannot be caught: out of memory, or a stop that took too long.",
+        "llama-server-1 exited with code 137"),
+)  # fmt: skip
+
+FIELDS = {
+    "tokens": "length of the prompt, or of the prefix",
+    "limit": "what fits: the context, or the budget of the disk",
+    "keep": "beginning of the prompt that is kept",
+    "erased": "removed from the middle of the prompt",
+    "messages": "messages that are left out, the oldest first",
+    "batch": "tokens of the batch that is tried next, or was tried last",
+    "status": "what the library answered: 1 for no room in the KV cache, negative numbers for a failure of the batch",
+    "size": "what the prompts on disk take",
+    "process": "process, unit or container that was ended",
+}
+"""What the numbers and names of the patterns are."""
+MEASURED = frozenset({"tokens", "limit", "keep", "erased", "batch", "size"})
+"""Those with a unit."""
+_PATTERNS = {row.id: late(row.pattern) for row in TABLE}
+_SERVERS = {"ollama": "ollama", "llama": "llama.cpp", "koboldcpp": "koboldcpp"} | {name: name for name in ENGINES}
+"""Engines by what the name of a process, unit or container has."""
+_OWN = late(rb"\d++\.\d\d\.\d\d\d\.\d\d\d |slot |srv ")
+"""How the lines of llama-server begin, which its catalogue has."""
+_MOST = 20_000
+"""Bytes of a line that are searched."""
+
+
+class CertainLine(NamedTuple):
+    """A line with such a sentence."""
+
+    row: Sentence
+    engine: str
+    """Empty where the process may be any."""
+    line: int
+    mark: Mark
+    numbers: dict[str, float]
+
+
+def engine_of(process: str) -> str:
+    """Return the engine that a process, unit or container is by its name; empty for another program."""
+    name = process.lower()
+    return next((engine for word, engine in _SERVERS.items() if word in name), "")
+
+
+def recognise(line: bytes) -> tuple[Sentence, re.Match[str]] | None:
+    """Find the sentence of a line, without a wrapper or with one; None for any other line."""
+    line = line[:_MOST]
+    rows = [row for row in TABLE if row.literal in line]
+    text = line.decode("utf-8", "replace") if rows else ""
+    for row in rows:
+        found = _PATTERNS[row.id].search(text)
+        if found is not None:
+            return row, found
+    return None
+
+
+def read(data: bytes, strange: bytes, number: int = 0) -> Iterator[tuple[int, Sentence, re.Match[str], bytes]]:
+    """Yield the index of each line with a sentence, with what was found.
+
+    Args:
+        data: whole lines.
+        strange: those that do not begin as lines of llama-server; empty where there are none.
+        number: index of the first line.
+    """
+    wanted = certain_literals(data, strange)
+    places = sorted({data.rfind(b"\n", 0, at) + 1 for literal in wanted for at in _places(data, literal)})
+    counted = 0
+    for start in places:
+        number += data.count(b"\n", counted, start)
+        counted = start
+        end = data.find(b"\n", start)
+        line = data[start : end if end >= 0 else len(data)]
+        found = recognise(line)
+        if found is not None and (found[0].literal in EVERYWHERE or _OWN.match(line) is None):
+            yield number, *found, line
+
+
+def _places(data: bytes, literal: bytes) -> Iterator[int]:
+    at = data.find(literal)
+    while at >= 0:
+        yield at
+        at = data.find(literal, at + len(literal))
+
+
+def certain_line(row: Sentence, found: re.Match[str], line: int, text: bytes) -> CertainLine | None:
+    """Return what a line says; None for the end of a process that is no server that cachedoctor knows."""
+    groups = found.groupdict()
+    process = groups.pop("process", None)
+    engine = row.engine if process is None else engine_of(process)
+    if not engine:
+        return None
+    numbers = {name: float(value) for name, value in groups.items() if value is not None}
+    return CertainLine(row, engine, line, Mark(line, text), numbers)
