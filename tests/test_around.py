@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from answered import report_of
-from conftest import FIXTURES
+from conftest import FIXTURES, ROOT
 
 from cachedoctor.engines.catalogue.base import Message
 from cachedoctor.engines.catalogue.scanner import Scanner
@@ -43,7 +42,7 @@ def test_all_are_there() -> None:
         "ollama", "lmstudio-mlx", "lmstudio", "koboldcpp", "tabbyapi", "ik_llama.cpp", "llama-cpp-python",
     }  # fmt: skip
     assert known <= NAMES
-    assert len(OURS) == len(NAMES) == len(list((Path(programs.__file__).parent).glob("[!_]*.py")))
+    assert len(OURS) == len(NAMES) == len(list((ROOT / "cachedoctor/engines/programs").glob("[!_]*.py")))
 
 
 @pytest.mark.parametrize(("engine", "row"), rows(), ids=lambda value: getattr(value, "name", None) or value.id)

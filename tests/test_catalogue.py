@@ -143,3 +143,22 @@ def test_numbers_that_are_none() -> None:
 def test_the_groups_of_the_fused_pattern_are_counted_right() -> None:
     """What stands behind its groups is found by their number."""
     assert re.compile(rb"()()" + fused.PATTERN).groups - 2 == fused.GROUPS
+
+
+def test_a_wording_is_compiled_when_all_its_words_stand_in_a_line() -> None:
+    row = Message("a", "slot", 0, 0, "I0", "read {n:count} of {m:count} \t tokens", "")
+    others = (b"read 1 of 2", b"tokens: read 1 of 2", b"read 1 tokens of 2\ntokens")
+    assert [row.match(line, 0, loose=loose) for line in others for loose in (False, True)] == [None] * 6
+    assert row.exact_match == row._first_match
+    assert row.match(b"read 1 of 2 tokens", 0) == {"n": 1, "m": 2}
+    assert row.exact_match != row._first_match
+
+
+def test_a_wording_that_many_lines_begin_with_is_compiled() -> None:
+    """Its pattern fails faster than the look at its words."""
+    row = Message("a", "slot", 0, 0, "I0", "read {n:count} tokens", "")
+    for _ in range(64):
+        assert row.match(b"read 1", 0) is None
+    assert row.exact_match == row._first_match
+    assert row.match(b"read 1", 0) is None
+    assert row.exact_match != row._first_match

@@ -16,9 +16,7 @@ from command import LOG, one_line, run
 from conftest import ROOT
 
 MOST_IMPORTED = 168
-"""Modules of ours, rules aside, that an analysis of one log imports. It only falls.
-
-A report lists all rules, so that all are imported."""
+"""Modules of ours that an analysis of one log imports, rules aside: a report lists them all. It only falls."""
 
 # ---- what works
 

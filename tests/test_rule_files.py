@@ -66,7 +66,7 @@ def test_a_rule_file_imports_the_kit_and_what_its_family_shares() -> None:
     [
         "cachedoctor.model.Session",
         "cachedoctor.diagnosis.rules.context.RuleContext",
-        "cachedoctor.diagnosis.rules.client.changes.decide",
+        "cachedoctor.diagnosis.rules.client.changes.texts_prove",
         "cachedoctor.diagnosis.rules.slots.cd301_slot_held_other_prompt.decide",
         "cachedoctor.engines.llamacpp.messages.ROWS",
     ],

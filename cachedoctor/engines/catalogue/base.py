@@ -21,6 +21,8 @@ from cachedoctor.model.bounds import AMOUNT, MIB, MS, NUMBERS, PERCENT, RATE, SH
 
 _LOOK = 1 << 12
 """Bytes in which the literal beginning of a message ends, blanks included."""
+_MOST_LOOKS = 64
+"""Lines after which a message is compiled whether it may stand in one or not: its pattern fails fast."""
 _ALIGNED = NUMBERS - {"n"} | {"x"}
 """Kinds of holes that printf fills with blanks."""
 HOLE = late(r"\{([A-Za-z_][\w.]*):(\w+)\}")
@@ -204,6 +206,7 @@ class Message:
         self.first_bytes = {head[:1] for head in self._heads}
         """First bytes with which the message may begin; an empty one where it may begin with anything."""
         self._prepared = False
+        self._looks = 0
         self.exact_match: Callable[[bytes, int], re.Match[bytes] | None] = self._first_match
         self._loose_match: Callable[[bytes, int], re.Match[bytes] | None] | None = None
         self.quoted = component in ("client", "embedded")
@@ -217,7 +220,8 @@ class Message:
 
     def _may_stand(self, data: bytes, start: int) -> bool:
         """Cheap look before a pattern is compiled: whether all words of the message stand at ``start``, in order."""
-        if ":words}" in self._body:  # they may go on in the next line
+        self._looks += 1
+        if self._looks > _MOST_LOOKS or ":words}" in self._body:  # words may go on in the next line
             return True
         end, at = data.find(b"\n", start), 0
         line = b" ".join(data[start : end if end >= 0 else None].split())
