@@ -32,7 +32,7 @@ from typing import NamedTuple
 import runs
 
 from cachedoctor.diagnosis.rules.context import RuleContext
-from cachedoctor.diagnosis.rules.setup import Setup
+from cachedoctor.diagnosis.rules.replaying import Setup
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Judged, Request, Session
 

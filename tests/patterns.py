@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import cachedoctor
-from cachedoctor.doctor.catalogues import catalogue
 from cachedoctor.engines.llamacpp.messages import ROWS
+from cachedoctor.engines.llamacpp.tracker import catalogue
 from cachedoctor.knowledge.late_patterns import LatePattern
 from cachedoctor.redaction import secrets
 from cachedoctor.redaction.credentials import CONTEXTS, CREDENTIALS

@@ -12,14 +12,13 @@ import pytest
 from answered import report_of
 from conftest import FIXTURES
 
-from cachedoctor.engines import programs
 from cachedoctor.engines.catalogue.base import Message
 from cachedoctor.engines.catalogue.scanner import Scanner
-from cachedoctor.engines.detect import engines
+from cachedoctor.engines.detect import engines, programs
 from cachedoctor.engines.engine_record import Engine, Reader
 from cachedoctor.model import Report, Segment
 
-NAMES = {program.tracker.engine for program in programs.load()}
+NAMES = {program.tracker.engine for program in programs()}
 OURS = [engine for engine in engines() if engine.name in NAMES]
 CASES = sorted(path.parent.name for path in FIXTURES.glob("cases/*/server.log"))
 LINES = sorted(

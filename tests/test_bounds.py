@@ -18,8 +18,8 @@ from schemas import schema_of
 from sglang_logs import START
 
 from cachedoctor.doctor.redact.redact import Redactor
-from cachedoctor.engines import programs
 from cachedoctor.engines.catalogue.base import HOLE, Message, value_of
+from cachedoctor.engines.detect import programs
 from cachedoctor.engines.llamacpp import fields as llama_fields
 from cachedoctor.engines.llamacpp.messages import ROWS as LLAMA
 from cachedoctor.engines.sglang import fields as sglang_fields
@@ -187,7 +187,7 @@ def test_a_lone_surrogate_ends_no_output() -> None:
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("program", programs.load(), ids=lambda p: p.tracker.engine)
+@pytest.mark.parametrize("program", programs(), ids=lambda p: p.tracker.engine)
 def test_nor_in_lines_of_the_small_programs(program: programs.Program) -> None:
     whole("".join(f'{row.sample} "\\ud83d"\n' for row in program.rows * 2).encode() + LONE)
 

@@ -83,7 +83,6 @@ def test_small_modules_with_one_importer_are_few() -> None:
     }
     assert found == {
         "doctor/extras/prometheus_counters.py",  # asks a server, which nothing else of extras does
-        "engines/llamacpp/ram_cache.py",  # a noun of its own beside a file that is full
         "model/errors.py",  # the error of the public API
         "live/proxy/proxy_metrics.py",  # the only importer of prometheus_client
     }

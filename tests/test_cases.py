@@ -19,9 +19,9 @@ from syrupy.assertion import SnapshotAssertion
 from cachedoctor.diagnosis.rules import registry
 from cachedoctor.doctor.analysis import servers
 from cachedoctor.doctor.analysis.analyzer import Analyzer
-from cachedoctor.doctor.catalogues import catalogue
 from cachedoctor.engines.catalogue.base import Catalogue
 from cachedoctor.engines.llamacpp.messages import ROWS
+from cachedoctor.engines.llamacpp.tracker import catalogue
 from cachedoctor.model import Report
 from cachedoctor.report.text import text_report as text
 

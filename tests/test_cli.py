@@ -15,8 +15,10 @@ import pytest
 from command import LOG, one_line, run
 from conftest import ROOT
 
-MOST_IMPORTED = 182
-"""Modules of ours, rules aside, that an analysis of one log imports. It only falls; the aim is 170 with rules."""
+MOST_IMPORTED = 168
+"""Modules of ours, rules aside, that an analysis of one log imports. It only falls.
+
+A report lists all rules, so that all are imported."""
 
 # ---- what works
 

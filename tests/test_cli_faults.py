@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 from command import FIRST, HEAD, LOG, SECOND, THIRD, TURN, Started, one_line, run, start
 
-from cachedoctor.cli.keys import Interrupts
+from cachedoctor.cli.ending import Interrupts
 from cachedoctor.cli.sink import Sink
 from cachedoctor.inputs.sources.file import FileSource
 from cachedoctor.report.base import FORMATS

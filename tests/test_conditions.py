@@ -12,7 +12,7 @@ from cachedoctor.diagnosis.rules.client import cd111_lora_changed as cd111
 from cachedoctor.diagnosis.rules.input import cd904_reuse_undecided as cd904
 from cachedoctor.diagnosis.rules.kit import RuleContext, SessionFinding
 from cachedoctor.diagnosis.rules.programs import cd701_restore_cut as cd701
-from cachedoctor.diagnosis.rules.setup import Setup
+from cachedoctor.diagnosis.rules.replaying import Setup
 from cachedoctor.diagnosis.rules.slots import cd310_idle_slots_cleared as cd310
 from cachedoctor.diagnosis.rules.slots import cd311_ram_entry_consumed as cd311
 from cachedoctor.diagnosis.rules.slots import cd312_computed_together as cd312

@@ -7,7 +7,7 @@ import os
 import msgspec
 import pytest
 
-from cachedoctor.cli import setting_files
+from cachedoctor.cli import settings
 from cachedoctor.model import THRESHOLDS, AnalysisOptions, CacheDoctorError
 
 
@@ -18,12 +18,12 @@ def write(path, text):
 
 
 def values(path):
-    return {name: value.value for name, value in setting_files.read_file(path).items()}
+    return {name: value.value for name, value in settings.read_file(path).items()}
 
 
 def fault(path):
     with pytest.raises(CacheDoctorError) as caught:
-        setting_files.read_file(path)
+        settings.read_file(path)
     assert caught.value.exit_code == 2
     assert "\n" not in caught.value.message + caught.value.hint
     return caught.value
@@ -40,11 +40,11 @@ def test_every_key_can_be_set(tmp_path):
     }  # fmt: skip
     assert values(write(tmp_path / "cachedoctor.toml", text)) == said
     assert values(write(tmp_path / "pyproject.toml", f"[tool.cachedoctor]\n{text}")) == said
-    assert list(said) == list(setting_files.KEYS)
+    assert list(said) == list(settings.KEYS)
 
 
 def test_every_default_would_be_taken_from_a_file():
-    for key in setting_files.KEYS.values():
+    for key in settings.KEYS.values():
         assert msgspec.convert(key.default, key.type) == key.default
         assert key.reason
         assert key.wanted
@@ -54,7 +54,7 @@ def test_thresholds_are_the_options_of_the_rules():
     options = AnalysisOptions()
     for threshold in THRESHOLDS:
         assert getattr(options, threshold.name.replace("-", "_")) == threshold.default
-        assert setting_files.KEYS[threshold.name].unit == threshold.unit == "tokens"
+        assert settings.KEYS[threshold.name].unit == threshold.unit == "tokens"
 
 
 def test_the_place_of_a_value_is_its_line(tmp_path):
@@ -63,7 +63,7 @@ def test_the_place_of_a_value_is_its_line(tmp_path):
         '[project]\nname = "x"\nselect = 1\n\n[tool.ruff]\nselect = ["E"]\n\n'
         '[tool.cachedoctor]\n# mine\nselect = ["CD1"]\n',
     )
-    assert setting_files.read_file(path)["select"] == (["CD1"], "file", f"{path}:10")
+    assert settings.read_file(path)["select"] == (["CD1"], "file", f"{path}:10")
 
 
 @pytest.mark.parametrize(
@@ -111,26 +111,26 @@ def test_the_nearest_file_counts(tmp_path):
     folder = tmp_path / "a" / "b" / "c"
     folder.mkdir(parents=True)
     top = write(tmp_path / "cachedoctor.toml", "")
-    assert setting_files.find(folder) == top
+    assert settings.find(folder) == top
     project = write(tmp_path / "a" / "pyproject.toml", "[tool.cachedoctor]")
-    assert setting_files.find(folder) == project
+    assert settings.find(folder) == project
     beside = write(tmp_path / "a" / "cachedoctor.toml", "")
-    assert setting_files.find(folder) == beside
+    assert settings.find(folder) == beside
     write(folder / "pyproject.toml", "[tool.ruff]\n# not of cachedoctor")
     write(folder.parent / "pyproject.toml", "this is [no TOML and not ours")
     (folder / ".git").mkdir()  # a repository is no end of the search
-    assert setting_files.find(folder) == beside
+    assert settings.find(folder) == beside
 
 
 def test_a_folder_of_that_name_is_no_file(tmp_path):
     write(tmp_path / "cachedoctor.toml", "")
     (tmp_path / "a" / "cachedoctor.toml").mkdir(parents=True)
     (tmp_path / "a" / "pyproject.toml").mkdir()
-    assert setting_files.find(tmp_path / "a") == tmp_path / "cachedoctor.toml"
+    assert settings.find(tmp_path / "a") == tmp_path / "cachedoctor.toml"
 
 
 def test_variables_of_the_environment():
-    found = setting_files.read_environment(
+    found = settings.read_environment(
         {"CACHEDOCTOR_IGNORE": "CD1, log-cut,", "CACHEDOCTOR_WARN_TOKENS": "50", "CACHEDOCTOR_FORMAT": "",
          "CACHEDOCTOR_FAIL_ON": "error", "CACHEDOCTOR_DEBUG": "1"}
     )  # fmt: skip
@@ -140,7 +140,7 @@ def test_variables_of_the_environment():
         "fail-on": ("error", "environment", "CACHEDOCTOR_FAIL_ON"),
     }
     with pytest.raises(CacheDoctorError) as caught:
-        setting_files.read_environment({"CACHEDOCTOR_WARN_TOKENS": "many"})
+        settings.read_environment({"CACHEDOCTOR_WARN_TOKENS": "many"})
     assert caught.value.message == "CACHEDOCTOR_WARN_TOKENS: Expected int, got str"
 
 
@@ -151,7 +151,7 @@ def test_what_no_reader_of_toml_takes_is_one_line(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for name, said in (("digits.toml", "is no TOML"), ("dots.toml", "more than 100 dots"), ("pipe", "it is no file")):
         with pytest.raises(CacheDoctorError, match=said):
-            setting_files.read_file(tmp_path / name)
+            settings.read_file(tmp_path / name)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
@@ -160,6 +160,6 @@ def test_a_byte_order_mark_is_no_fault(tmp_path, name, encoding):
     """Editors on Windows write one, and > of PowerShell."""
     head = "[tool.cachedoctor]\n" if name == "pyproject.toml" else ""
     (tmp_path / name).write_bytes(f"{head}fail-on = 'error'\n".encode(encoding))
-    found = setting_files.find(tmp_path)
+    found = settings.find(tmp_path)
     assert found == tmp_path / name
-    assert setting_files.read_file(found)["fail-on"].value == "error"
+    assert settings.read_file(found)["fail-on"].value == "error"

@@ -13,10 +13,9 @@ import pytest
 from conftest import FIXTURES, json_of
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
-from cachedoctor.doctor.catalogues import catalogue
 from cachedoctor.engines.llamacpp.excerpts import ExcerptReader
 from cachedoctor.engines.llamacpp.pasted_issue import without_repeats
-from cachedoctor.engines.llamacpp.tracker import PLAN
+from cachedoctor.engines.llamacpp.tracker import PLAN, catalogue
 from cachedoctor.model import Segment
 from cachedoctor.report.base import Appearance, write
 

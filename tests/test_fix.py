@@ -21,10 +21,9 @@ from reports import written
 
 import cachedoctor
 from cachedoctor.diagnosis.rules.registry import load
-from cachedoctor.doctor.fixing.fixes import StartInfo, fixes
-from cachedoctor.doctor.fixing.merged_options import Wish, chosen, merged
+from cachedoctor.doctor.fixing.fixes import StartInfo, Wish, chosen, fixes, merged
 from cachedoctor.engines.llamacpp.pasted_issue import read_issue
-from cachedoctor.inputs.envelope.chain import delivered_by
+from cachedoctor.inputs.envelope.unwrapper import delivered_by
 from cachedoctor.knowledge import clients, cmdline, server_options
 from cachedoctor.model import (
     Cost,

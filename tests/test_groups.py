@@ -6,7 +6,7 @@ import made
 import pytest
 
 from cachedoctor.diagnosis.rules.kit import FindingText, Match, Proof, RequestRule, RuleContext, marked
-from cachedoctor.diagnosis.rules.setup import Setup
+from cachedoctor.diagnosis.rules.replaying import Setup
 from cachedoctor.doctor.findings.groups import FindingGroups
 from cachedoctor.doctor.findings.history import PromptSpeed
 from cachedoctor.model import Confidence, Facts, Mark, Request, Session

@@ -9,7 +9,7 @@ from conftest import FIXTURES
 from typer.testing import CliRunner
 
 from cachedoctor.cli import make_app
-from cachedoctor.doctor.fixing.merged_options import masked
+from cachedoctor.doctor.fixing.fixes import masked
 
 KEY = "9f3c07ab51d24e8860c1"
 

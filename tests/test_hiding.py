@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 from conftest import ROOT
 
-from cachedoctor.redaction import own, sanitize
+from cachedoctor.redaction import sanitize, secrets
 from cachedoctor.redaction.credentials import CONTEXTS, CREDENTIALS
 from cachedoctor.redaction.decoding import decoded, is_random, is_random_short
 from cachedoctor.redaction.secrets import beginnings, hidden, needs, parted, shape, without_cut_words
@@ -185,7 +185,7 @@ def test_drawn_characters_are_told_from_names() -> None:
 @pytest.fixture
 def mine() -> Iterator[None]:
     yield
-    own.use([])
+    secrets.hide_also([])
 
 
 @pytest.mark.usefixtures("mine")
@@ -200,7 +200,7 @@ def mine() -> Iterator[None]:
     ],
 )
 def test_words_of_a_user(pattern: str, text: str, left: str) -> None:
-    own.use([pattern])
+    secrets.hide_also([pattern])
     assert hidden(text) == left
     assert hidden(left) == left
 
@@ -208,7 +208,7 @@ def test_words_of_a_user(pattern: str, text: str, left: str) -> None:
 @pytest.mark.parametrize("pattern", ["", "*", "a*", "##??**", "ab", "x" * 201])
 def test_a_pattern_that_says_too_little_or_too_much_is_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match="characters"):
-        own.use([pattern])
+        secrets.hide_also([pattern])
 
 
 def test_every_row_has_a_source_and_what_it_needs() -> None:

@@ -274,10 +274,10 @@ def test_unknown_is_not_zero() -> None:
         "prompt_tokens": None, "cached_tokens": None, "processed_tokens": None, "lost_tokens": None, "prompt_ms": None,
         "outcome": "unknown", "thread": None, "checkpoints": CheckpointRow(None, None, None, None),
     }  # fmt: skip
-    page = page_of(report([row(0, **unknown), row(1, **unknown)]))
-    assert page.tagged("h1")[0].text == "2 requests, but the log does not say how long their prompts were"
+    page = page_of(report([row(i, **unknown) for i in range(20)]))
+    assert page.tagged("h1")[0].text == "20 requests, but the log does not say how long their prompts were"
     for key in ("thread", "prompt", "reused", "recomputed", "new", "ms"):
-        assert [e.text for e in page.tagged("td", **{"data-key": key})] == ["unknown", "unknown"], key
+        assert [e.text for e in page.tagged("td", **{"data-key": key})] == ["unknown"] * 20, key
     text = page.by_id("timeline").text
     assert "how much was reused is unknown" in text
     assert "Unknown: the log does not say how much was reused" in text
@@ -291,7 +291,7 @@ def test_slots_of_two_servers_are_kept_apart() -> None:
     lives = [
         Session(0, "x.log.1", origin="a"), Session(1, "x.log.1", origin="b"), Session(2, "x.log", origin="a"),
     ]  # fmt: skip
-    rows = [row(i, slot=0, session=s) for i, s in enumerate([0, 1, 2, 1, 2])]
+    rows = [row(i, slot=0, session=s) for i, s in enumerate([0, 1, 2, *[1, 2] * 9])]
     page = page_of(report(rows, sessions=lives))
     assert page.data["slots"] == ["a slot 0", "b slot 0"]
     assert "1 restart" in page.by_id("t-desc").text
@@ -300,12 +300,35 @@ def test_slots_of_two_servers_are_kept_apart() -> None:
     assert all("restarted before it" not in text for text in words if not text.startswith("request #2,"))
 
 
+def test_charts_are_drawn_from_twenty_requests_on() -> None:
+    """Of fewer the table says as much."""
+    for count, drawn in ((19, 0), (20, 1)):
+        page = page_of(report([row(i) for i in range(count)]))
+        assert len([e for e in page.all if e.attrs.get("id") == "timeline"]) == drawn
+        assert len(page.tagged("a", href="#timeline")) == drawn
+
+
+@pytest.mark.parametrize(
+    ("confidence", "words"),
+    [
+        (["high"], "were computed again without need"),
+        (["medium", "high"], "were computed again without need"),
+        (["medium"], "were probably computed again without need"),
+        (["low"], "may have been computed again without need"),
+    ],
+)
+def test_the_headline_claims_no_more_than_its_findings(confidence: list[str], words: str) -> None:
+    found = [example(code=f"CD10{at}", confidence=sure, requests=[0]) for at, sure in enumerate(confidence)]
+    assert page_of(report([row(0)], found)).tagged("h1")[0].text == f"{500 * len(found):,} prompt tokens {words}"
+
+
 def test_when_a_request_began() -> None:
     """Time of day, else the time since the start; the column is left out where neither is known."""
     at = page_of(report([row(0, time="2026-01-01T10:20:30.5"), row(1, uptime_ms=90_000.0), row(2)]))
     cells = [e.text for e in at.tagged("td", **{"data-key": "when"})]
     assert cells == ["2026-01-01T10:20:30.5", "1 min 30 s", "unknown"]
-    assert "10:20:30" in at.by_id("timeline").text
+    many = page_of(report([row(0, time="2026-01-01T10:20:30.5"), *(row(i) for i in range(1, 20))]))
+    assert "10:20:30" in many.by_id("timeline").text
     assert not page_of(report([row(0)])).tagged("th", **{"data-key": "when"})
 
 

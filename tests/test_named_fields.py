@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 from conftest import report_of
 
-from cachedoctor.doctor.catalogues import catalogue
 from cachedoctor.doctor.redact.redact import Redactor
 from cachedoctor.engines.catalogue.reading import WithOthers
 from cachedoctor.engines.catalogue.scanner import Scanner
-from cachedoctor.engines.llamacpp.tracker import PLAN
+from cachedoctor.engines.llamacpp.tracker import PLAN, catalogue
 from cachedoctor.model import Segment
 
 FORK = """\

@@ -10,13 +10,13 @@ import pytest
 from conftest import ROOT
 
 from cachedoctor.doctor.redact.redact import Redactor
-from cachedoctor.engines import programs
 from cachedoctor.engines.answering import Program
+from cachedoctor.engines.detect import programs
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 from redacted import differences, report, without_quotes
 
-PROGRAMS = {program.tracker.engine: program for program in programs.load()}
+PROGRAMS = {program.tracker.engine: program for program in programs()}
 SECRET = "zqHunterzq"
 
 

@@ -13,8 +13,7 @@ import pytest
 from conftest import CASES, FIXTURES, content_of
 
 from cachedoctor.diagnosis.rules.kit import RuleContext
-from cachedoctor.diagnosis.rules.replaying import replay, would_reuse
-from cachedoctor.diagnosis.rules.setup import Setup
+from cachedoctor.diagnosis.rules.replaying import Setup, replay, would_reuse
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Check, Judged, Request, Session
 

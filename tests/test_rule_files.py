@@ -15,9 +15,9 @@ import made
 import pytest
 from conftest import ROOT
 
-from cachedoctor.diagnosis.rules import kit, registry, selection
+from cachedoctor.diagnosis.rules import kit, registry
 from cachedoctor.diagnosis.rules.kit import RequestRule, RuleContext
-from cachedoctor.diagnosis.rules.setup import Setup
+from cachedoctor.diagnosis.rules.replaying import Setup
 from cachedoctor.model import Facts, Mark, Request
 from cachedoctor.model.signs import MARKS_ALONE, MARKS_OF_LOSS, SIGNS, MarkName, PredicateName
 
@@ -66,7 +66,7 @@ def test_a_rule_file_imports_the_kit_and_what_its_family_shares() -> None:
     [
         "cachedoctor.model.Session",
         "cachedoctor.diagnosis.rules.context.RuleContext",
-        "cachedoctor.diagnosis.rules.memory.rewinding.dropped",
+        "cachedoctor.diagnosis.rules.client.changes.decide",
         "cachedoctor.diagnosis.rules.slots.cd301_slot_held_other_prompt.decide",
         "cachedoctor.engines.llamacpp.messages.ROWS",
     ],
@@ -83,7 +83,7 @@ def test_a_rule_is_asked_about_declared_signs_only() -> None:
 def test_each_sign_is_a_mark_or_worked_out() -> None:
     worked_out = {
         call.args[0].value
-        for call in ast.walk(ast.parse(Path(selection.__file__).read_text("utf-8")))
+        for call in ast.walk(ast.parse(Path(registry.__file__).read_text("utf-8")))
         if isinstance(call, ast.Call)
         and isinstance(call.func, ast.Attribute)
         and call.func.attr == "append"
@@ -116,12 +116,12 @@ def test_a_mark_of_a_loss_is_no_sign_of_a_request_that_lost_nothing() -> None:
 def signs(request: Request) -> set[str]:
     """The signs of a request on a server of which nothing is known."""
     context = RuleContext(request, Setup(Facts(0, "server.log")), [], None, threads=1, steals=0)
-    return set(selection.signs_of(context))
+    return set(registry.signs_of(context))
 
 
 USE = """
 import made
-from cachedoctor.diagnosis.rules import registry, selection
+from cachedoctor.diagnosis.rules import registry
 from cachedoctor.doctor.findings.diagnosis import Diagnosis
 from cachedoctor.model import Mark, Session
 

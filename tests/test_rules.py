@@ -21,7 +21,7 @@ from cachedoctor.diagnosis.rules.kit import (
     SessionFinding,
     SessionRule,
 )
-from cachedoctor.diagnosis.rules.setup import Setup
+from cachedoctor.diagnosis.rules.replaying import Setup
 from cachedoctor.diagnosis.rules.slots import cd304_cache_ram_too_small
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.spool import Spool

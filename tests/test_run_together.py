@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from conftest import report_of
 
-from cachedoctor.doctor.catalogues import catalogue
 from cachedoctor.doctor.redact.redact import Redactor
-from cachedoctor.engines.llamacpp.excerpt_rows import parts
+from cachedoctor.engines.llamacpp.excerpts import parts
+from cachedoctor.engines.llamacpp.tracker import catalogue
 
 IDLE = "srv update_slots: all slots are idle"
 LAUNCH = "slot launch_slot_: id 3 | task 1 | processing task"

@@ -7,7 +7,7 @@ import made
 from cachedoctor.diagnosis.rules.client import cd105_history_rewritten as cd105
 from cachedoctor.diagnosis.rules.client import cd108_prefix_diverges_early as cd108
 from cachedoctor.diagnosis.rules.kit import RuleContext
-from cachedoctor.diagnosis.rules.setup import Setup
+from cachedoctor.diagnosis.rules.replaying import Setup
 from cachedoctor.model import Facts, Judged, Verdict
 
 

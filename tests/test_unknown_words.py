@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from conftest import json_of
 
-from cachedoctor.engines.llamacpp.unknown_words import CLEARED, REFUSED, unknown
+from cachedoctor.engines.llamacpp.excerpts import CLEARED, REFUSED, unknown
 
 PREFIX = "44.10.003.010 W slot update_slots: id  0 | task 912 | "
 

@@ -9,7 +9,7 @@ from cachedoctor.diagnosis.rules.checkpoints import held_whole, serves
 from cachedoctor.diagnosis.rules.client import cd108_prefix_diverges_early as cd108
 from cachedoctor.diagnosis.rules.kit import RuleContext
 from cachedoctor.diagnosis.rules.memory import cd205_swa_threshold_misfire as cd205
-from cachedoctor.diagnosis.rules.setup import Setup
+from cachedoctor.diagnosis.rules.replaying import Setup
 from cachedoctor.model import Check, Confidence, Facts, Mark, Memory
 
 

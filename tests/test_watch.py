@@ -20,7 +20,7 @@ from screens import ENTER, LEAVE, PATIENCE, Terminal, on_terminal
 from test_cli_live import read_until
 
 from cachedoctor.cli import live_screen as screen_module
-from cachedoctor.cli.keys import Interrupts
+from cachedoctor.cli.ending import Interrupts
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.live_view import Observer
 from cachedoctor.model import LiveView

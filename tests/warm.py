@@ -45,7 +45,7 @@ def warm() -> None:
     for module in pkgutil.walk_packages(cachedoctor.__path__, "cachedoctor."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    from cachedoctor.doctor.catalogues import catalogue
+    from cachedoctor.engines.llamacpp.tracker import catalogue
     from cachedoctor.redaction import secrets
 
     for row in catalogue().rows:

@@ -33,8 +33,7 @@ from cachedoctor.cli.common_options import (
     refuse_others,
     refuse_page,
 )
-from cachedoctor.cli.ending import FAULT, FOUND, NOTHING, named
-from cachedoctor.cli.keys import Interrupts
+from cachedoctor.cli.ending import FAULT, FOUND, NOTHING, Interrupts, named
 from cachedoctor.cli.read_progress import ReadProgress
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.cli.started import started

@@ -8,8 +8,7 @@ import typer
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import Build, Output, Quiet, by_name, option
-from cachedoctor.cli.ending import FAULT, FOUND, INTERRUPTED, NOTHING, no_requests
-from cachedoctor.cli.keys import Interrupts
+from cachedoctor.cli.ending import FAULT, FOUND, INTERRUPTED, NOTHING, Interrupts, no_requests
 from cachedoctor.cli.read_progress import ReadProgress
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.knowledge.engines import SERVERS

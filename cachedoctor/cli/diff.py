@@ -9,7 +9,7 @@ import typer
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import Output, by_name, option
-from cachedoctor.cli.keys import Interrupts
+from cachedoctor.cli.ending import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.report.base import Appearance
 

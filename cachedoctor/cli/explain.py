@@ -14,8 +14,7 @@ from cachedoctor.knowledge.engines import SERVERS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cachedoctor.cli.setting_files import FileValue
-    from cachedoctor.cli.settings import FoundSettings
+    from cachedoctor.cli.settings import FileValue, FoundSettings
     from cachedoctor.diagnosis.rules.kit import AnyRule
     from cachedoctor.model import Line
     from cachedoctor.report.base import Appearance
@@ -122,7 +121,7 @@ def _show_settings(ctx: typer.Context, format: Format, look: Appearance) -> None
 def _settings_json(found: FoundSettings) -> bytes:
     import msgspec
 
-    from cachedoctor.cli.setting_files import KEYS
+    from cachedoctor.cli.settings import KEYS
 
     rows = [
         {
@@ -142,7 +141,7 @@ def _settings_json(found: FoundSettings) -> bytes:
 
 
 def _settings_text(found: FoundSettings, look: Appearance) -> bytes:
-    from cachedoctor.cli.setting_files import KEYS
+    from cachedoctor.cli.settings import KEYS
     from cachedoctor.report.text.page import TextPage
 
     text = io.StringIO()

@@ -13,8 +13,7 @@ import typer
 from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.cli import settings, terminal
 from cachedoctor.cli.common_options import AllowHost, Gate, Quiet, allowed_hosts, option
-from cachedoctor.cli.ending import INTERRUPTED
-from cachedoctor.cli.keys import Interrupts
+from cachedoctor.cli.ending import INTERRUPTED, Interrupts
 
 if TYPE_CHECKING:
     from cachedoctor.live.exporter.followed_log import SavedState

@@ -8,8 +8,7 @@ import typer
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import OUTPUT, LauncherName, ServerInfo, given_or_piped, option
-from cachedoctor.cli.ending import FAULT, NOTHING, UNWRITTEN, named
-from cachedoctor.cli.keys import Interrupts
+from cachedoctor.cli.ending import FAULT, NOTHING, UNWRITTEN, Interrupts, named
 from cachedoctor.cli.sink import Sink
 from cachedoctor.cli.started import started
 from cachedoctor.knowledge.engines import SERVERS

@@ -13,8 +13,7 @@ import typer
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import Build, MaxUnpacked, Quiet, by_name, option, refuse_others
-from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, UNWRITTEN, no_requests
-from cachedoctor.cli.keys import Interrupts
+from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, UNWRITTEN, Interrupts, no_requests
 from cachedoctor.cli.read_progress import ReadProgress
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.knowledge.engines import SERVERS

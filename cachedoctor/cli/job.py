@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cachedoctor.cli import settings, terminal
-from cachedoctor.cli.ending import INTERRUPTED, complain, conclude, has_content, named, status
-from cachedoctor.cli.keys import Interrupts
+from cachedoctor.cli.ending import INTERRUPTED, Interrupts, complain, conclude, has_content, named, status
 from cachedoctor.cli.live import Live, Stepwise, StreamWriter
 from cachedoctor.cli.read_progress import ReadProgress
 from cachedoctor.cli.sink import Sink

@@ -10,7 +10,7 @@ import typer
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import Output, by_name, option
 from cachedoctor.cli.counters import is_address
-from cachedoctor.cli.keys import Interrupts
+from cachedoctor.cli.ending import Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
 
 if TYPE_CHECKING:

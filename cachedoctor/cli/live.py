@@ -18,7 +18,7 @@ from cachedoctor.doctor.analysis.listener import Listener
 from cachedoctor.model.terms import DEFAULTS
 
 if TYPE_CHECKING:
-    from cachedoctor.cli.keys import Interrupts
+    from cachedoctor.cli.ending import Interrupts
     from cachedoctor.cli.sink import Sink
     from cachedoctor.doctor.analysis.listener import Shard
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs

@@ -17,7 +17,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from cachedoctor.cli.keys import Interrupts, Keys
+from cachedoctor.cli.ending import Interrupts, Keys
 from cachedoctor.doctor.analysis.live_view import Observer
 from cachedoctor.report.base import Appearance
 from cachedoctor.report.live.screen import Screenful, draw

@@ -11,8 +11,7 @@ import typer
 from cachedoctor.broken_pipes import pipes_may_break
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import Output, Quiet, by_name, option
-from cachedoctor.cli.ending import FOUND, INTERRUPTED, NOTHING
-from cachedoctor.cli.keys import Interrupts
+from cachedoctor.cli.ending import FOUND, INTERRUPTED, NOTHING, Interrupts
 from cachedoctor.cli.sink import Sink, spare_inputs
 
 if TYPE_CHECKING:

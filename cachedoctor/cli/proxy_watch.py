@@ -9,8 +9,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from cachedoctor.cli import terminal
-from cachedoctor.cli.ending import INTERRUPTED
-from cachedoctor.cli.keys import Interrupts
+from cachedoctor.cli.ending import INTERRUPTED, Interrupts
 from cachedoctor.cli.sink import Sink
 from cachedoctor.report.base import Appearance
 

@@ -8,8 +8,7 @@ import typer
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import Output, given_or_piped
-from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, expected
-from cachedoctor.cli.keys import Interrupts
+from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, Interrupts, expected
 from cachedoctor.cli.sink import Sink, spare_inputs
 
 if TYPE_CHECKING:

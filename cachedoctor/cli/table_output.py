@@ -10,8 +10,7 @@ import typer
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import Bodies, refuse_others
-from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, UNWRITTEN
-from cachedoctor.cli.keys import Interrupts
+from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, UNWRITTEN, Interrupts
 from cachedoctor.cli.read_progress import ReadProgress
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.knowledge.engines import SERVERS

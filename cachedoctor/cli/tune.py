@@ -10,8 +10,7 @@ import typer
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import Bodies, Build, Cmdline, Output, Quiet, by_name, option
-from cachedoctor.cli.ending import INTERRUPTED
-from cachedoctor.cli.keys import Interrupts
+from cachedoctor.cli.ending import INTERRUPTED, Interrupts
 from cachedoctor.cli.read_progress import ReadProgress
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.cli.started import started

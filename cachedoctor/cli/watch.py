@@ -10,8 +10,7 @@ import typer
 
 from cachedoctor.cli import proxy_watch, settings, terminal
 from cachedoctor.cli.common_options import ColorOption, Gate, ServerInfo, given_or_piped, option, refuse_others
-from cachedoctor.cli.ending import INTERRUPTED, NOTHING, complain, conclude, has_content, status
-from cachedoctor.cli.keys import Interrupts
+from cachedoctor.cli.ending import INTERRUPTED, NOTHING, Interrupts, complain, conclude, has_content, status
 from cachedoctor.cli.sink import Sink
 from cachedoctor.cli.started import Started, started
 from cachedoctor.knowledge.engines import EITHER

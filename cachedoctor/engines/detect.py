@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 from collections.abc import Set
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from cachedoctor.engines import programs
 from cachedoctor.engines.catalogue.scanner import ScanPlan
 from cachedoctor.engines.engine_record import Engine, Reader
 from cachedoctor.inputs.envelope.shapes import OWN
@@ -39,7 +39,13 @@ PACKAGES = tuple(map(_package, knowledge.ENGINES))
 @cache
 def engines() -> tuple[Engine, ...]:
     """Return all of them; programs are imported when some line is not llama-server's."""
-    return (*PACKAGES, *map(_program, programs.load()))
+    return (*PACKAGES, *map(_program, programs()))
+
+
+def programs() -> list[Program]:
+    """Import the programs that log requests: a few rows each, whose patterns are compiled when such a line comes."""
+    names = sorted(path.stem for path in (Path(__file__).parent / "programs").glob("[!_]*.py"))
+    return [cast("Program", importlib.import_module(f"cachedoctor.engines.programs.{name}").PROGRAM) for name in names]
 
 
 _STRANGE = late(rb"\n(?!" + OWN + rb")[^\n]*")

@@ -34,7 +34,7 @@ class Sign(msgspec.Struct, frozen=True):
     of_loss: bool = False
     """Only a request that lost tokens shows it, or one of which that is not known."""
     is_mark: bool = False
-    """The request has the mark of this name; other signs are worked out in ``diagnosis/rules/selection.py``."""
+    """The request has the mark of this name; other signs are worked out in ``diagnosis/rules/registry.py``."""
 
 
 SIGNS: dict[SignName, Sign] = {

@@ -1,22 +1,72 @@
-"""Hides what looks like a secret in a quoted text: keys, passwords, mail addresses, names of users in paths.
+"""Hides what looks like a secret in a quoted text, keys, passwords, mail addresses, and what a user wants to be hidden.
 
-How secrets look stands in ``hiding/``, as data. A text is read as it is written and as it is meant
+How secrets look stands in ``credentials.py``, as data. A text is read as it is written and as it is meant
 (``decoding.py``); what is hidden is cut out of it as it is written. What it does not know it
 shows; ``cachedoctor redact`` hides whole logs. Patterns are compiled when a text may hold what they look for.
+
+In a pattern of a user ``#`` is a digit, ``?`` any character, ``*`` the rest of a word; nothing in it can take long.
+Small and capital letters are the same.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 
 import msgspec
 
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.redaction import own
 from cachedoctor.redaction.credentials import CONTEXTS, CREDENTIALS, Context, Credential, MustBe
 from cachedoctor.redaction.decoding import changes, decoded, is_random, is_random_short, is_word
+
+_WILD = "#?*"
+_PLAIN_LEAST = 3
+"""Characters of a pattern that are no wildcards: with fewer it would hide the report."""
+_LONGEST, _MOST = 200, 200
+_pattern: re.Pattern[str] | None = None
+
+
+def hide_also(patterns: list[str]) -> None:
+    """Hide ``patterns`` from now on, and nothing else of a user's own.
+
+    Raises:
+        ValueError: one of them says too little, or too much; the text says what is wrong.
+    """
+    global _pattern  # noqa: PLW0603  # a setting of the process, as its colours are
+    if len(patterns) > _MOST:
+        raise ValueError(f"more than {_MOST} patterns")
+    _pattern = re.compile("(?<!<)(?:" + "|".join(map(_translated, patterns)) + ")", re.I) if patterns else None
+
+
+def own_words(text: str) -> Iterable[tuple[int, int]]:
+    """Give where ``text`` holds one of them."""
+    return () if _pattern is None else (match.span() for match in _pattern.finditer(text))
+
+
+def _translated(pattern: str) -> str:
+    """Return a regular expression in which a star ends before the character behind it: it never has to go back."""
+    if sum(char not in _WILD and not char.isspace() for char in pattern) < _PLAIN_LEAST:
+        raise ValueError(f"{pattern!r} has fewer than {_PLAIN_LEAST} characters besides wildcards")
+    if len(pattern) > _LONGEST:
+        raise ValueError(f"a pattern has more than {_LONGEST} characters")
+    out = []
+    for at, char in enumerate(pattern):
+        if char == "#":
+            out.append("[0-9]")
+        elif char == "?":
+            out.append(".")
+        elif char == "*":
+            out.append(_star(pattern[at + 1 :].lstrip("*?")))
+        else:
+            out.append(re.escape(char))
+    return "".join(out)
+
+
+def _star(rest: str) -> str:
+    end = "0-9" if rest.startswith("#") else re.escape(rest[:1])
+    return rf"[^\s\"'<>{end}]{{0,{_LONGEST}}}+"
+
 
 _BAR = late(r" \| ([\w.-]+)", re.ASCII)
 """A server that prints where two prompts diverge may print its bar inside a key."""
@@ -170,7 +220,7 @@ def merged(found: list[Region]) -> list[Region]:
 
 def _found(text: str, *, words: bool = True) -> Iterator[Region]:
     """Find secrets by what stands around them, and, where ``words`` are read, by their own shape."""
-    for start, end in own.found(text):
+    for start, end in own_words(text):
         yield Region(start, end, "<hidden>", "<hidden>")
     low = text.lower()
     there = {need for stem, needs in _NEEDS.items() if stem in low for need in needs if need in low}

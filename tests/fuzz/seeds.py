@@ -13,7 +13,7 @@ import kv_messages as kv
 from tokenizer_files import SPEC, TINY
 from wrapped import LOG, docker, jsonl
 
-from cachedoctor.engines import programs
+from cachedoctor.engines.detect import programs
 from cachedoctor.engines.llamacpp.messages import ROWS
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -55,7 +55,7 @@ def logs() -> list[bytes]:
 
 def _answering() -> list[bytes]:
     """Samples of every program that logs numbers of each request, twice."""
-    return ["".join(f"{row.sample}\n" for row in program.rows * 2).encode() for program in programs.load()]
+    return ["".join(f"{row.sample}\n" for row in program.rows * 2).encode() for program in programs()]
 
 
 def messages() -> list[bytes]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cachedoctor.cli import setting_files
+from cachedoctor.cli import settings as read_settings
 from cachedoctor.diagnosis.account.from_kv_events import KvFold
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.compare import compare as comparing
@@ -360,7 +360,7 @@ def settings(data: bytes) -> None:
     """A file of settings is read, or refused."""
     with _file(data, ".toml") as path:
         try:
-            setting_files.read_file(path)
+            read_settings.read_file(path)
         except CacheDoctorError as error:
             one_line(error)
 

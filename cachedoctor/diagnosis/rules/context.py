@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from cachedoctor.diagnosis.rules.replaying import Replay, agrees, replay, would_reuse
-from cachedoctor.diagnosis.rules.setup import Setup
+from cachedoctor.diagnosis.rules.replaying import Replay, Setup, agrees, replay, would_reuse
 from cachedoctor.model import AnalysisOptions, Facts, First, Judged, PromptDiff, Request
 from cachedoctor.model.terms import DEFAULTS
 

@@ -13,7 +13,7 @@ import msgspec
 
 from cachedoctor.diagnosis.rules.context import EARLY, LONG, MIN_LOST, SHORT, RuleContext
 from cachedoctor.diagnosis.rules.names import PAGES, family_engine, identify, path
-from cachedoctor.diagnosis.rules.setup import PRINTS_CHECKS
+from cachedoctor.diagnosis.rules.replaying import PRINTS_CHECKS
 from cachedoctor.model import (
     Answer,
     BatchPeriod,

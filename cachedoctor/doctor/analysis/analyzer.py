@@ -25,7 +25,7 @@ from cachedoctor.doctor.findings.session_findings import restart
 from cachedoctor.doctor.scratch import printable
 from cachedoctor.engines.llamacpp.settle import follow
 from cachedoctor.engines.llamacpp.tracker import Tracker
-from cachedoctor.inputs.envelope.chain import delivered_by
+from cachedoctor.inputs.envelope.unwrapper import delivered_by
 from cachedoctor.knowledge.cmdline import is_for
 from cachedoctor.knowledge.texts import base_name
 from cachedoctor.model import (
@@ -62,6 +62,8 @@ if TYPE_CHECKING:
 
 _UNDECIDED = 4
 """Requests described where nothing can be told of any."""
+_DECIDING = 1024
+"""Requests by which it is decided whether the prompts given beside a log are of it."""
 
 
 class Analyzer:
@@ -95,6 +97,8 @@ class Analyzer:
         self._extras = extras
         self._lives = Sessions(given or [])
         self._prompts = prompts
+        self._awaiting: list[Request] = []
+        """Requests that wait until it is decided whether the prompts are of their log."""
         self._rules, broken = registry.load()
         self._ignored = options.ignored
         self._least = options.min_prompt_tokens
@@ -150,6 +154,8 @@ class Analyzer:
             self._diagnosis.forget()
             self._reuse.finish()
             self._faults.servers.clear()
+            if self._prompts is not None:
+                self._prompts.begin()
         self._before = self._before + self._inputs[-1].lines if continues else 0
         self._servers.begin(LogFile(path, self._before), continues)
         self._intake, self.begin = Intake(path, line), b""
@@ -174,6 +180,7 @@ class Analyzer:
         new = [] if self._intake is None else self._arrived(self._intake.quiet())
         new += self._segments(self._excerpt.quiet())
         self._servers.each(self._quiet)
+        self._join_prompts()
         return new + self._collect()
 
     def _quiet(self, tracker: Tracker) -> None:
@@ -265,6 +272,21 @@ class Analyzer:
         if not tracker.finished:
             return
         finished, tracker.finished[:] = tracker.finished[:], []
+        if self._prompts is None or self._prompts.fit is not None:
+            self._judge(finished)
+            return
+        self._awaiting += finished
+        if len(self._awaiting) >= _DECIDING:
+            self._join_prompts()
+
+    def _join_prompts(self, *, ended: bool = False) -> None:
+        """Judge the requests that waited for the prompts given beside the log."""
+        waited, self._awaiting = self._awaiting, []
+        if self._prompts is not None and waited:
+            self._prompts.decide(waited, ended=ended)
+        self._judge(waited)
+
+    def _judge(self, finished: list[Request]) -> None:
         judged = [self._ask_again(request) if request.revision else self._ask(request) for request in finished]
         opened, self._diagnosis.opened = self._diagnosis.opened, []
         self._new += opened
@@ -340,6 +362,7 @@ class Analyzer:
     def _close_trackers(self) -> None:
         self._servers.each(self._end)
         self._collect()
+        self._join_prompts(ended=True)
 
     def _end(self, tracker: Tracker) -> None:
         self._examine(tracker)
@@ -462,8 +485,14 @@ class Analyzer:
 
     def _name_faults(self) -> None:
         """Name the files beside the log that failed at their work among the inputs, each once."""
-        for path, error in self._prompts.faults if self._prompts is not None else []:
-            info = InputInfo(printable(path), error=printable(error.message))
+        if self._prompts is None:
+            return
+        named = [(path, error.message) for path, error in self._prompts.faults]
+        if not self._prompts.matched and self._prompts.refusals:
+            words = f"bodies: {self._prompts.refusals[0].words}"
+            named += [(path, words) for path in self._prompts.paths]
+        for path, words in named:
+            info = InputInfo(printable(path), error=printable(words))
             if info in self._inputs:
                 continue
             self._inputs.append(info)

@@ -17,11 +17,11 @@ from cachedoctor.doctor import processes
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.listener import Shard
 from cachedoctor.doctor.analysis.run import PART, chains, drive, drive_chain, feed_all, stored_bytes
-from cachedoctor.doctor.catalogues import catalogue
 from cachedoctor.doctor.processes import Killed, Workers
 from cachedoctor.doctor.scratch import scratch_folder
 from cachedoctor.engines.catalogue.base import Catalogue
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS
+from cachedoctor.engines.llamacpp.tracker import catalogue
 from cachedoctor.inputs.sources.base import SourceError, Told, unheard
 from cachedoctor.inputs.sources.file import FileSpan, SpanSource, is_stream, open_log, plain_size
 from cachedoctor.knowledge.late_patterns import late

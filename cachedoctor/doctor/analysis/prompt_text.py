@@ -16,14 +16,14 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cachedoctor.doctor.catalogues import single_lines
 from cachedoctor.engines.detect import engines
 from cachedoctor.engines.engine_record import Engine
 from cachedoctor.engines.llamacpp import printed_text
 from cachedoctor.engines.llamacpp.printed_text import Opening
+from cachedoctor.engines.llamacpp.tracker import single_lines
 from cachedoctor.inputs.envelope import Unwrapper, is_shaped
-from cachedoctor.inputs.envelope.chain import Chain, first_line_only, unwrapped
 from cachedoctor.inputs.envelope.shapes import HEAD, candidates, drop_progress, shaped, strip_controls
+from cachedoctor.inputs.envelope.unwrapper import Chain, first_line_only, unwrapped
 from cachedoctor.knowledge.late_patterns import late
 
 _AT_ONCE = 20_000

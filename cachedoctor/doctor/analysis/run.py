@@ -13,7 +13,6 @@ from cachedoctor.diagnosis.rules import names
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.scratch import printable
 from cachedoctor.inputs.sources.base import Source, SourceError, Told, unheard
-from cachedoctor.inputs.sources.generations import in_time_order
 from cachedoctor.inputs.sources.unpack import MAX_BYTES
 from cachedoctor.knowledge.engines import ENGINES
 from cachedoctor.knowledge.texts import base_name
@@ -115,7 +114,11 @@ def chains(paths: list[str]) -> list[list[str]]:
     """Logs in the order of ``paths``, each with its rotations in the order of time; a log given twice is one log."""
     found: list[list[str]] = []
     before, seen = None, set()
-    for path in in_time_order(paths):
+    if len(paths) > 1:
+        from cachedoctor.inputs.sources.generations import in_time_order  # most analyses are of one file
+
+        paths = in_time_order(paths)
+    for path in paths:
         same = path if path == "-" else os.path.realpath(path)
         if same in seen:
             continue

@@ -11,15 +11,24 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from cachedoctor.doctor.catalogues import catalogue, fork_lines, fork_words, single_lines
 from cachedoctor.doctor.faults import Faults, Server
 from cachedoctor.engines.catalogue.base import Event
+from cachedoctor.engines.catalogue.reading import Partly
 from cachedoctor.engines.catalogue.scanner import Scanner, ScanPlan, SingleScanner
 from cachedoctor.engines.detect import PACKAGES, engines, written_by
 from cachedoctor.engines.engine_record import Engine, Found, Row
 from cachedoctor.engines.engine_record import Tracker as StatsTracker
-from cachedoctor.engines.llamacpp.excerpt_rows import Partly
-from cachedoctor.engines.llamacpp.tracker import LISTING_PLAN, PLAN, PROGRESS, Tracker, of_fork
+from cachedoctor.engines.llamacpp.tracker import (
+    LISTING_PLAN,
+    PLAN,
+    PROGRESS,
+    Tracker,
+    catalogue,
+    fork_lines,
+    fork_words,
+    of_fork,
+    single_lines,
+)
 from cachedoctor.inputs.envelope.shapes import wall_time
 from cachedoctor.model import Segment, Session
 from cachedoctor.model.log_lines import LogFile

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from cachedoctor.doctor.extras import body_sums, extra_inputs
+from cachedoctor.doctor.extras import body_fit, body_sums, extra_inputs
+from cachedoctor.doctor.extras.body_fit import Fit, Joined, Proof
 from cachedoctor.engines.llamacpp.accounting import NEAR
 from cachedoctor.knowledge.texts import common_prefix, pieces
 from cachedoctor.model import CacheDoctorError, ClientName, PromptDiff, Request, SentBodies, Session
@@ -128,6 +129,15 @@ class GivenPrompts:
         """Who sent the request that was asked for last, by its body."""
         self.matched = 0
         """Requests for which a prompt was found."""
+        self.paths = paths
+        self.fit: Fit | None = None
+        """How they go with the open log; None where that is not decided."""
+        self.refusals: list[Fit] = []
+        """Logs that they are not of."""
+        self._joined: dict[int, Prompt] = {}
+        """Prompts of requests that were decided on together, by their number."""
+        self._decided = -1
+        """Number of the last of these."""
 
     def __len__(self) -> int:
         return len(self._prompts)
@@ -171,6 +181,41 @@ class GivenPrompts:
                 self.faults.append((self._cutter.name, error))
             return None
 
+    def begin(self) -> None:
+        """Another log begins: whether they are of it is open."""
+        self.fit = None
+        self._joined.clear()
+
+    def decide(self, requests: Sequence[Request], *, ended: bool) -> None:
+        """Decide by the first requests of a log whether the prompts are of it; ``ended``: it has no more.
+
+        Bodies are kept in the order of their sending or in that of their answers: the order that fits better is taken.
+        """
+        asked = [one for one in requests if one.parent is None and not one.revision]
+        whole = sum(one is not None for one in self._prompts)
+        orders = [sorted(asked, key=lambda one: one.index), asked]
+        left, place, counted = self._prompts, self._next, self._is_counted
+        best: tuple[Fit, list[Joined], tuple[list[Prompt | None], int, bool]] | None = None
+        for order in orders if orders[0] != orders[1] else orders[:1]:
+            self._prompts, self._next, self._is_counted = list(left), place, counted
+            found = [joined for one in order if (joined := self._join(one)) is not None]
+            found = body_fit.by_length(found)
+            fit = body_fit.judge(found, len(asked), whole, ended=ended)
+            if best is None or (fit.is_theirs, fit.matched) > (best[0].is_theirs, best[0].matched):
+                best = fit, found, (self._prompts, self._next, self._is_counted)
+        self._prompts, self._next, self._is_counted = left, place, counted
+        if best is None or not asked:
+            return
+        fit, found, state = best
+        self._decided = max(one.index for one in asked)
+        if fit.is_theirs:
+            self.fit = fit
+            self._joined = {joined.request.index: joined.given for joined in found}
+            self._prompts, self._next, self._is_counted = state
+        elif ended:
+            self.fit = fit
+            self.refusals.append(fit)
+
     def turn(self, request: Request) -> TextTurn | None:
         """Find the prompt of a request, and the one that it goes on with; None when it is not among the prompts.
 
@@ -181,7 +226,9 @@ class GivenPrompts:
             del self._texts[next(iter(self._texts))]
         held = texts.slots.get(request.slot)
         texts.slots[request.slot] = _OTHER
-        prompt = self._take(request)
+        prompt = self._joined.pop(request.index, None)
+        if prompt is None and request.index > self._decided:
+            prompt = self._take(request)
         self.asker = None if prompt is None else client_habits.asker(prompt, hashed=self._hashed)
         if prompt is None:
             return None
@@ -261,16 +308,27 @@ class GivenPrompts:
         return body_sums.summed([p for p in self._prompts if p is not None], session, self._compare)
 
     def _take(self, request: Request) -> Prompt | None:
-        tokens = request.prompt_tokens or request.seen.error_tokens
+        if self.fit is not None and not self.fit.is_theirs:
+            return None
+        joined = self._join(request)
+        return None if joined is None else joined.given
+
+    def _join(self, request: Request) -> Joined | None:
+        """Take the prompt that would be a request's."""
+        tokens = _tokens_of(request)
         at = None if tokens is None else self._by_count(tokens)
+        by: Proof = "counted" if at is not None else "order"
         self._is_counted = self._is_counted or at is not None
         at = self._by_length(request, tokens) if at is None else at
-        if at is None:
+        prompt = None if at is None else self._prompts[at]
+        if at is None or prompt is None:
             return None
-        prompt, self._prompts[at] = self._prompts[at], None
+        if by == "order" and tokens is not None and self._cutter.exact and prompt.rendered:
+            by = "exact"
+        self._prompts[at] = None
         while self._next < len(self._prompts) and self._prompts[self._next] is None:
             self._next += 1
-        return prompt
+        return Joined(request, _sent(prompt), by, prompt)
 
     def _near(self) -> range:
         return range(self._next, min(len(self._prompts), self._next + AHEAD))
@@ -303,6 +361,10 @@ class GivenPrompts:
         if self._cutter.exact and prompt.rendered:
             return length == tokens
         return PLAUSIBLE[0] <= length / max(1, tokens) <= PLAUSIBLE[1]
+
+
+def _tokens_of(request: Request) -> int | None:
+    return request.prompt_tokens or request.seen.error_tokens
 
 
 def _length(prompt: Prompt, cutter: Tokenizer) -> int:

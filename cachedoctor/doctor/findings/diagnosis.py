@@ -21,9 +21,8 @@ from cachedoctor.diagnosis.rules.kit import (
     SessionFinding,
     SessionRule,
 )
-from cachedoctor.diagnosis.rules.registry import Broken
-from cachedoctor.diagnosis.rules.selection import Plan, signs_of
-from cachedoctor.diagnosis.rules.setup import Setup
+from cachedoctor.diagnosis.rules.registry import Broken, Plan, signs_of
+from cachedoctor.diagnosis.rules.replaying import Setup
 from cachedoctor.doctor.faults import described
 from cachedoctor.doctor.findings.groups import FindingGroups, Key
 from cachedoctor.doctor.findings.history import FindingHistory

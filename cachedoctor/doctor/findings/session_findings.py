@@ -7,8 +7,7 @@ from typing import Any
 
 from cachedoctor.diagnosis.rules import advice, shared_beginnings
 from cachedoctor.diagnosis.rules.kit import AnyRule, RequestRule, Rule, SessionFinding
-from cachedoctor.diagnosis.rules.registry import Broken
-from cachedoctor.diagnosis.rules.selection import OF_COMPUTED_TWICE
+from cachedoctor.diagnosis.rules.registry import OF_COMPUTED_TWICE, Broken
 from cachedoctor.doctor.faults import described
 from cachedoctor.doctor.findings.groups import Key
 from cachedoctor.model import Cost, Evidence, Finding, NotEvaluated, PromptDiff, Restart, Session, option_rows

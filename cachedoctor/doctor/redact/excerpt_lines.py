@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cachedoctor.doctor.analysis.intake import EXCERPT_BYTES, EXCERPT_LINES
-from cachedoctor.doctor.catalogues import catalogue, fork_lines
 from cachedoctor.engines.catalogue.base import HOLE
-from cachedoctor.engines.llamacpp.excerpt_rows import parts
-from cachedoctor.engines.llamacpp.excerpts import LINE_MAX, ExcerptReader, ExcerptRecord, Fitted, leading, plain_of
+from cachedoctor.engines.llamacpp.excerpts import (
+    CLEARED,
+    LINE_MAX,
+    REFUSED,
+    ExcerptReader,
+    ExcerptRecord,
+    Fitted,
+    leading,
+    parts,
+    plain_of,
+)
 from cachedoctor.engines.llamacpp.pasted_issue import FENCE, read_issue
 from cachedoctor.engines.llamacpp.printed_text import CHANGED
-from cachedoctor.engines.llamacpp.tracker import PLAN, of_fork
-from cachedoctor.engines.llamacpp.unknown_words import CLEARED, REFUSED
+from cachedoctor.engines.llamacpp.tracker import PLAN, catalogue, fork_lines, of_fork
 from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import GivenOption, Segment

@@ -9,13 +9,13 @@ from cachedoctor.diagnosis.rules.client.cd102_volatile_prefix import volatile_ki
 from cachedoctor.diagnosis.rules.client.changes import header_field, stands_inside
 from cachedoctor.doctor.analysis.intake import BEGIN, Blocks
 from cachedoctor.doctor.analysis.run import source_of
-from cachedoctor.doctor.catalogues import fork_lines
 from cachedoctor.doctor.redact import rewrite
 from cachedoctor.doctor.redact.excerpt_lines import ExcerptBuffer, ExcerptLines, with_issue
 from cachedoctor.doctor.redact.rewrite import EngineLineRewriter
 from cachedoctor.doctor.redact.scan import EngineLines, ProgramLines
 from cachedoctor.doctor.scratch import printable
 from cachedoctor.engines.catalogue.spans import RecognisedLine, Spans
+from cachedoctor.engines.llamacpp.tracker import fork_lines
 from cachedoctor.engines.programs import ik_llama
 from cachedoctor.inputs.envelope import Documents, Rewriter, is_shaped
 from cachedoctor.inputs.sources.base import SourceError

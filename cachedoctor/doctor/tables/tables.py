@@ -11,11 +11,11 @@ import msgspec
 
 from cachedoctor.doctor.analysis.intake import Intake
 from cachedoctor.doctor.analysis.run import chains, source_of
-from cachedoctor.doctor.catalogues import single_lines
 from cachedoctor.doctor.redact.scan import EngineLines, EngineReader
 from cachedoctor.doctor.scratch import printable
 from cachedoctor.engines.catalogue.base import as_pairs, value_of
 from cachedoctor.engines.catalogue.spans import Hole, RecognisedLine, Spans
+from cachedoctor.engines.llamacpp.tracker import single_lines
 from cachedoctor.inputs.envelope.shapes import wall_time
 from cachedoctor.inputs.sources.base import SourceError, Told, unheard
 from cachedoctor.inputs.sources.unpack import MAX_BYTES

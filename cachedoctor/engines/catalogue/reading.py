@@ -30,6 +30,17 @@ class WithOthers(dict[str, Any]):
     """All fields of a message, among others that no known build prints."""
 
 
+class Partly(dict[str, object]):
+    """Fields of a line of which some are missing."""
+
+    def __missing__(self, name: str) -> object:
+        raise LacksFieldError(name)
+
+
+class LacksFieldError(Exception):
+    """A field that is needed was left out."""
+
+
 class DataPlace(NamedTuple):
     """Where something stands in the data."""
 

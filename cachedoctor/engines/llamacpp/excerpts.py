@@ -3,6 +3,9 @@
 ``* n_past = 30118, slot.prompt.tokens.size() = 31007, ...`` in a list, ``forcing full prompt re-processing due to lack
 of cache data (...)`` in a chat. For a few hundred lines: each is fitted to all messages, as somebody would who asks
 about a line.
+
+Failures of the memory in words that no build has, as forks and patches write them (``seq_rm failed at p0 = 18800,
+clearing slot memory``), are read behind a slot's prefix only, where the failure is named and what was done about it.
 """
 
 from __future__ import annotations
@@ -14,17 +17,86 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cachedoctor.engines.catalogue.base import CLOCK, STAMP, Catalogue, Event, Message
+from cachedoctor.engines.catalogue.base import CLOCK, HOLE, STAMP, Catalogue, Event, Message
+from cachedoctor.engines.catalogue.reading import Partly
 from cachedoctor.engines.catalogue.scanner import Scanner, ScanPlan
 from cachedoctor.engines.llamacpp.client_lines import refusals
-from cachedoctor.engines.llamacpp.excerpt_rows import Partly, parts
 from cachedoctor.engines.llamacpp.printed_text import CHANGED, PrintedChange, first_change
-from cachedoctor.engines.llamacpp.unknown_words import Unknown, unknown
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Segment
 
 if TYPE_CHECKING:
     from cachedoctor.engines.catalogue.reading import LineReading, RowMatch
+
+
+CLEARED = Message("truncate_fail", "slot", 0, 0, "W0", "", "")
+"""The memory could not be cut and was cleared, in words of a fork; of no build, so that it narrows none."""
+REFUSED = Message("ckpt_restore_fail", "slot", 0, 0, "W0", "", "")
+"""A checkpoint could not be restored, in words of a fork."""
+
+_LINE = late(
+    rb"[ \t]*(?:" + CLOCK + rb" +)?(?:(?P<level>[IWED]) +)?slot +[^\s:|]{1,32}: *id +(?P<id>\d{1,3}) *\|"
+    rb" *task +(?P<task>\d{1,15}) *\| *(?P<text>\S.{7,1000})"
+)
+_FAILURE = late(
+    r"\b(?:fail(?:ed|s|ure)?|refus(?:ed|es|ing)|can(?:no|')t|could(?:n't| not)|unable|mismatch|abort(?:ed|ing)?)\b"
+)
+_MEMORY = late(r"\b(?:memory|checkpoints?|pos(?:ition)?s?|p0|pos_m(?:in|ax)|cache|seq_rm|tokens)\b")
+_REMOVE = late(r"\b(?:seq_rm|remov(?:e|es|ed|ing|al)|roll(?:s|ed|ing)?[ -]?back)\b")
+_CLEAR = late(r"\b(?:clear(?:s|ed|ing)?|reset(?:s|ting)?)\b")
+_CHECKPOINT = late(r"\bcheckpoints?\b")
+_RESTORE = late(r"\brestor(?:e|es|ed|ing)\b")
+_RESCUE = late(
+    r"\b(?:put(?:s|ting)? back|instead|f[ae]ll(?:s|ing)? back|recover(?:s|ed|ing)?|retry(?:ing)?|"
+    r"(?:next|another|older|earlier) (?:one|checkpoint))\b"
+)
+_WHOLE = late(r"\b(?:from scratch|full|whole|entire)\b")
+"""Falling back to all of the prompt is no rescue."""
+_SPECULATIVE = late(r"\b(?:drafts?|drafted|speculat\w*|mtp|spec)\b")
+_POSITION = late(r"\b(?:p0|pos(?:ition)?|from) *(?:>?=|:)? *(\d{1,10})\b")
+_COVERED = late(r"\bpos_max *[=:] *(\d{1,10})\b")
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """A slot's line that states something, in words that are not known."""
+
+    event: Event | None
+    """What it is taken for; None where it is not to be judged."""
+
+
+def unknown(line: bytes, number: int) -> Unknown | None:
+    """Read a line that no message fits; None for one that is no slot's, or states nothing.
+
+    Args:
+        line: without its wrapper.
+        number: of the line in its input.
+    """
+    found = _LINE.match(line)
+    if found is None:
+        return None
+    text = found["text"].decode("utf-8", "replace").lower()
+    failure = _FAILURE.search(text) is not None
+    if not failure and found["level"] not in (b"W", b"E"):
+        return None
+    judged = _judged(text) if failure and _MEMORY.search(text) else None
+    if judged is None:
+        return Unknown(None)
+    row, fields = judged
+    return Unknown(Event(row.id, row, fields, int(found["id"]), int(found["task"]), number, line, 0))
+
+
+def _judged(text: str) -> tuple[Message, dict[str, object]] | None:
+    """What a failure is taken for, and its numbers; None where the words do not say enough."""
+    if _SPECULATIVE.search(text) or (_RESCUE.search(text) and not _WHOLE.search(text)):
+        return None
+    if _CHECKPOINT.search(text) and _RESTORE.search(text):
+        covered = _COVERED.search(text)
+        return None if covered is None else (REFUSED, {"pos_max": int(covered[1])})
+    position = _POSITION.search(text)
+    if position is None or not (_REMOVE.search(text) and _CLEAR.search(text)):
+        return None
+    return CLEARED, {"p0": int(position[1])}
+
 
 MIN_HEAD = 16
 """Characters: with less of its first words a line may be prose."""
@@ -48,6 +120,18 @@ _REST_OF_NUMBER = late(rb"\d|[ \t]+\d{1,9}(?:[ \t]*\Z|[^\d \t])")
 _SLOTS, _TASKS = 1_000, 10**15
 """There are no higher numbers of either."""
 _DIGITS = late(rb"\d")
+_ROW_MAX = 1 << 14
+"""Bytes of a row."""
+_NAMED = rb"(?:slot|srv|que|res|cmn) +[a-z_]{3,14}(?:\(\))?: +"
+_TIMES = rb"(?:prompt eval|(?<!prompt )eval|total) time +="
+_BEFORE = late(rb"(?<=\S)[ \t]+(?=" + _NAMED + rb"|" + _TIMES + rb")")
+_BEFORE_CLOCK = late(rb"(?<=\S)[ \t]+(?=" + CLOCK + rb" +[IWED] +(?:" + _NAMED + rb"|\S))")
+_CLOCK = late(CLOCK + rb" +[IWED] ")
+_FREE = frozenset({"text", "rest", "json", "sentence", "setting", "nolimit", "path", "pairs", "words", "ids"})
+"""Kinds of holes that may hold anything."""
+_CLOSED = frozenset({"chat_format", "sampler_chain"})
+"""Messages that end in such a hole, and hold names of the server there."""
+_PLAIN = late(rb"[\w .>?/-]{1,400}")
 
 
 class ExcerptSegment(msgspec.Struct):
@@ -347,3 +431,42 @@ def _begins(head: bytes, text: bytes) -> bool:
 
 def _ends_in_number(text: bytes) -> bool:
     return text.rstrip()[-1:].isdigit()
+
+
+# ---- rows in which several records stand
+
+
+def parts(lines: list[bytes], catalogue: Catalogue) -> dict[int, list[bytes]]:
+    """Return the parts of each row that has several, by its index."""
+    before = _BEFORE_CLOCK if any(_CLOCK.match(line) for line in lines) else _BEFORE
+    found = {}
+    for at, line in enumerate(lines):
+        if len(line) > _ROW_MAX or before.search(line) is None or _is_whole(line, catalogue):
+            continue
+        pieces = _parts(line, before, catalogue)
+        if len(pieces) > 1:
+            found[at] = pieces
+    return found
+
+
+def _parts(line: bytes, before: re.Pattern[bytes], catalogue: Catalogue) -> list[bytes]:
+    """The records of a row, as far as each is whole; what follows the last of these stays together."""
+    found: list[bytes] = []
+    begin = 0
+    for blank in before.finditer(line):
+        if not _is_whole(line[begin : blank.start()], catalogue):
+            break
+        found.append(line[begin : blank.start()])
+        begin = blank.end()
+    return [*found, line[begin:]]
+
+
+def _is_whole(piece: bytes, catalogue: Catalogue) -> bool:
+    return any(event.row is not None and _is_closed(event.row, piece) for event in catalogue.recognise(piece))
+
+
+def _is_closed(row: Message, piece: bytes) -> bool:
+    holes = HOLE.findall(row.template)
+    if row.quoted or not holes or row.words.strip() or holes[-1][1] not in _FREE:
+        return not row.quoted
+    return row.id in _CLOSED and _PLAIN.fullmatch(piece.rpartition(b": ")[2]) is not None

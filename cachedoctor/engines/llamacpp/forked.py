@@ -12,7 +12,7 @@ import msgspec
 
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
-from cachedoctor.engines.llamacpp.excerpt_rows import Partly
+from cachedoctor.engines.catalogue.reading import Partly
 from cachedoctor.engines.llamacpp.server_run import ServerRun
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.model import Mark

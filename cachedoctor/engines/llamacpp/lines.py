@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cachedoctor.engines.catalogue.base import Event
-from cachedoctor.engines.catalogue.reading import WithOthers
+from cachedoctor.engines.catalogue.reading import Partly, WithOthers
 from cachedoctor.engines.llamacpp.client_lines import overlong
-from cachedoctor.engines.llamacpp.excerpt_rows import Partly
 from cachedoctor.engines.llamacpp.server_run import ServerRun
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.engines.llamacpp.startup import STARTUP, StartupLine

@@ -19,8 +19,7 @@ from cachedoctor.engines.llamacpp import accounting as losses
 from cachedoctor.engines.llamacpp.accounting import NEAR, CommonPrefix, Loss, SlotContent, TokenCounts
 from cachedoctor.engines.llamacpp.conversations.interleaved import KEPT
 from cachedoctor.engines.llamacpp.conversations.join import SPAN, Conversations, Lengths, Moved, Thread
-from cachedoctor.engines.llamacpp.ram_cache import RamCache
-from cachedoctor.engines.llamacpp.slot import IdleSave, Slot, SlotStretch
+from cachedoctor.engines.llamacpp.slot import IdleSave, RamCache, Slot, SlotStretch
 from cachedoctor.model import Between, Facts, Mark, MarkName, Request
 from cachedoctor.model.log_lines import LogFile
 from cachedoctor.model.observed import Choice, Dropped, KnownLength, Observed

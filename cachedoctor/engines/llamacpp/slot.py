@@ -1,7 +1,8 @@
 """One slot, from the choice of a prompt to its release: IDLE -> looked at -> chosen -> running -> released -> IDLE.
 
 Every transition is a method with plain values. What a line says of the request alone, ``Observed`` records. Lines of
-the log become calls of these methods in ``lines.py`` (one line) and ``fused.py`` (several lines at once).
+the log become calls of these methods in ``lines.py`` (one line) and ``fused.py`` (several lines at once). What slots
+leave to the RAM prompt cache is remembered as far as its lines tell.
 """
 
 from __future__ import annotations
@@ -11,6 +12,38 @@ import msgspec
 from cachedoctor.model import Mark, MarkName
 from cachedoctor.model.bounds import SHARE
 from cachedoctor.model.observed import MAX_CHECKS, UNCHOSEN, Asker, Choice, Dropped, Observed, SelectedBy
+
+MAX_PROMPTS = 256
+"""Prompts remembered by length."""
+
+
+class RamCache(msgspec.Struct, gc=False):
+    """The prompts that the RAM prompt cache is known to hold, by length."""
+
+    saved: dict[int, Mark] = msgspec.field(default_factory=dict)
+    """Length in tokens -> line that saved it. Emptied when any prompt is thrown out: which one is not printed."""
+    prompts: int | None = None
+    """How many it holds, as it last said."""
+
+    def save(self, length: int, mark: Mark) -> None:
+        """Remember a prompt that was saved."""
+        self.saved.pop(length, None)
+        self.saved[length] = mark
+        if len(self.saved) > MAX_PROMPTS:
+            del self.saved[next(iter(self.saved))]
+
+    def held(self, length: int, before: int) -> Mark | None:
+        """Line that saved a prompt of ``length`` tokens before line ``before``, or None."""
+        mark = self.saved.get(length)
+        return mark if mark is not None and mark.line < before else None
+
+    def forget(self, length: int | None = None) -> None:
+        """A prompt of this length left it; None: one of them did."""
+        if length is None:
+            self.saved.clear()
+        else:
+            self.saved.pop(length, None)
+
 
 MAX_POSITIONS = 32
 """Positions of checkpoints remembered per slot; builds without check lines hold 8."""

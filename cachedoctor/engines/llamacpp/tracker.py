@@ -1,19 +1,21 @@
-"""Events of one llama-server in, sessions and finished requests out."""
+"""Events of one llama-server in, sessions and finished requests out; its messages, compiled at the first call."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from cachedoctor.engines.catalogue.base import Event, stamp_of
+from cachedoctor.engines.catalogue.base import Catalogue, Event, stamp_of
+from cachedoctor.engines.catalogue.reading import LacksFieldError
 from cachedoctor.engines.catalogue.scanner import Scanner, ScanPlan
 from cachedoctor.engines.llamacpp import fused, lines
 from cachedoctor.engines.llamacpp import fused as blocks
 from cachedoctor.engines.llamacpp.client_lines import ANSWERED, Clients
-from cachedoctor.engines.llamacpp.excerpt_rows import LacksFieldError
 from cachedoctor.engines.llamacpp.fused import Block
+from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.engines.llamacpp.server_run import ServerRun
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS, STARTUP
@@ -22,6 +24,7 @@ from cachedoctor.model.log_lines import LogFile
 
 if TYPE_CHECKING:
     from cachedoctor.engines.llamacpp.forked import Fork
+
 
 PLAN = ScanPlan(
     frozenset(lines.ON) | STARTUP,
@@ -264,3 +267,33 @@ def advance(event: Event, before: TaskProgress | None) -> TaskProgress | None:
     share = fields.get("progress")
     now.share = share if share is not None and 0 <= share <= 1 else None  # the line may say nan
     return now
+
+
+@cache
+def catalogue() -> Catalogue:
+    """Return the catalogue with the pattern that reads several lines at once."""
+    return Catalogue(ROWS, fused.PATTERN, fused.GROUPS)
+
+
+@cache
+def single_lines() -> Catalogue:
+    """Return the one without, for whoever has to hear of every line on its own."""
+    return Catalogue(ROWS)
+
+
+@cache
+def fork_lines() -> Catalogue:
+    """Return the one of a fork's lines that are llama-server's, with the wordings that only the fork has."""
+    from cachedoctor.engines.programs import ik_llama  # few logs are of a fork
+
+    return Catalogue(ik_llama.LLAMA_ROWS + ROWS)
+
+
+@cache
+def fork_words() -> Catalogue:
+    """Return the one of what the fork says in words of its own."""
+    from cachedoctor.engines.catalogue.logger import LoggerCatalogue
+    from cachedoctor.engines.llamacpp import forked
+    from cachedoctor.engines.programs import ik_llama
+
+    return LoggerCatalogue([row for row in ik_llama.ROWS if row.id in forked.WORDS], ik_llama.PREFIX)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -40,11 +41,14 @@ class Collected:
 
     def __init__(self) -> None:
         self._paths: list[labels.Path] = []
-        self._labels = labels.Labels()
         self._tries = _TRIES
         self._begin = BEGIN
         self._ended: set[labels.Path] = set()
         """Keys whose texts end with a newline."""
+
+    @cached_property
+    def _labels(self) -> labels.Labels:
+        return labels.Labels()
 
     @property
     def known(self) -> bool:

@@ -17,8 +17,9 @@ OWN = (
     rb"(?:[0-9]++\.[0-9][0-9]\.[0-9][0-9][0-9]\.[0-9][0-9][0-9] |s(?:lot (?!apply_checkp| *+\|)|rv (?! *+\|))"
     rb"|prompt eval time = | {6,7}(?:eval|total) time = )"
 )
-"""The same at a glance, with the bare lines of timing blocks, but for the lines of forks and for services of these names:
-what begins so has no wrapper, and no other engine wrote it."""
+"""The same at a glance, with the bare lines of timing blocks, but without lines of forks and services of these names.
+
+What begins so has no wrapper, and no other engine wrote it."""
 
 TIMING = rb"(?: *(?:prompt eval|eval|total) time =)"
 """The bare lines of a timing block. Their leading spaces belong to them."""

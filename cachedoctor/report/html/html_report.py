@@ -73,15 +73,12 @@ def _title(view: ReportView) -> tuple[str, str]:
     if not t.prompt_tokens:
         return (
             f"{count(t.requests, 'request')}, but {unknown_lengths(t.requests)}",
-            "What would make it say so stands under “What this log cannot show”.",
+            "What would make it say so stands under “Not checked”.",
         )
     if report.filtered is not None and not report.findings:
         return "No findings in what is shown", filtered(report)
     if t.avoidable_tokens:
-        return (
-            f"{count(t.avoidable_tokens, 'prompt token')} were computed again without need",
-            _saved(t),
-        )
+        return f"{count(t.avoidable_tokens, 'prompt token')} {_again(view)} without need", _saved(t)
     reused = percent(t.cached_tokens, t.prompt_tokens)
     if view.undecided and not report.findings:
         return "Cannot tell whether the cache was lost", view.undecided.removeprefix("Cannot tell: ")
@@ -96,6 +93,14 @@ def _title(view: ReportView) -> tuple[str, str]:
     )
     none = "No cause found" if report.findings else "No findings"
     return f"{none}: {reused} of the prompt tokens were reused", f"{words}{left}{slow}"
+
+
+def _again(view: ReportView) -> str:
+    """Claim no more than the surest of the findings that cost something."""
+    found = {one.finding.confidence for one in view.causes if one.finding.cost.tokens}
+    if "high" in found:
+        return "were computed again"
+    return "were probably computed again" if "medium" in found else "may have been computed again"
 
 
 def _saved(t: Totals) -> str:
@@ -152,6 +157,8 @@ def _bar(split: PromptTokens) -> list[tuple[str, str, str, str, str]]:
 
 _LISTED = 20
 """Servers and inputs listed one by one."""
+_DRAWN = 20
+"""Requests from which on charts say more than the table."""
 _CLIENTS = 20
 """Clients that have a row of their own."""
 _PATH = 44
@@ -174,7 +181,7 @@ def write(report: ShownReport, out: IO[bytes], look: Appearance) -> None:
         account_words=ROWS,
         clients=traffic_words.client_rows(report, _CLIENTS),
         client_heads=traffic_words.HEADS,
-        timeline=draw(parts.columns),
+        timeline=draw(parts.columns) if parts.table.total >= _DRAWN else None,
         checkpoints_known=parts.columns.checkpoints_known,
         reuse=over_time(parts.columns, report.totals.reuse),
         speed=parts.speed.draw(),

@@ -169,7 +169,7 @@ def short(page: TextPage, view: ReportView) -> None:
     """Write in a few rows what the servers are, and what of the prompts was reused."""
     report, found = view.report, view.report.sessions
     if len(found) == 1:
-        page.facts([(f"{'server':<10}", "bold")], describe(found[0], brief=True), 10)
+        page.cut_row([(f"{'server':<10}", "bold")], describe(found[0], brief=True))
     elif found:
         kinds = dict.fromkeys(describe(s, brief=True) for s in found[:_LOOKED_AT])
         more = f" and {count(len(kinds) - _KINDS, 'other kind')}" if len(kinds) > _KINDS else ""
@@ -218,7 +218,8 @@ def _servers(sessions: Sequence[Session], several_inputs: bool) -> list[str]:
 def describe(session: Session, *, brief: bool = False) -> str:
     """Say what a server is; unknown parts are named as unknown, or left out where it is to be brief."""
     s = session
-    name = f"{traffic_words.program(s)} {traffic_words.version(s)}{traffic_words.SOURCES.get(s.build_source or '', '')}"
+    source = "" if brief else traffic_words.SOURCES.get(s.build_source or "", "")
+    name = f"{traffic_words.program(s)} {traffic_words.version(s)}{source}"
     parts = [name.strip(), *(_slots_of(s, brief) if s.engine == traffic_words.LLAMA else traffic_words.server_parts(s))]
     if s.model:
         parts.append(s.model)

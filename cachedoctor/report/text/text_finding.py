@@ -86,13 +86,15 @@ def first(page: TextPage, one: FindingView, hint: str | None = None) -> None:
 
 def brief(page: TextPage, one: FindingView, *, fix_is_above: bool) -> None:
     """Write one of the further findings: what is the matter, what to do, what it cost, the line that proves it."""
-    _claim(page, one)
+    room = page.width - len(f"{one.finding.severity}[{one.finding.code}] ")
+    page.facts([heading(page, one), " "], one.headline(room), 2, KEY)
     fix = one.step
     if fix is not None and fix.steps and fix_is_above:
         fix = DoNow(f"in the change above: {first_sentence(fix.text)}", [])
     _fix(page, None if fix is None else fix._replace(text=first_sentence(fix.text)))
     _measure(page, one)
-    _rule(page, one)
+    if one.finding.confidence != "high":
+        _rule(page, one)
     if one.evidence:
         proof.place(page, one, f"{'proof':<{_KEY}}")
 

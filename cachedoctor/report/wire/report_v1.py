@@ -42,7 +42,14 @@ _UPTIME = late(rb"\d{1,9}\.\d\d\.\d\d\d\.\d\d\d(?= )")
 def encode_request(judged: Judged) -> bytes:
     """One request as a JSON object without newline."""
     r, said = judged.request, judged.verdict
-    choice, asked, thread, before, lost, derived = r.seen.choice, r.seen.asked, r.thread, r.before, r.lost_tokens, r.derived
+    choice, asked, thread, before, lost, derived = (
+        r.seen.choice,
+        r.seen.asked,
+        r.thread,
+        r.before,
+        r.lost_tokens,
+        r.derived,
+    )
     client, server = _split(judged) if lost else (r.lost_client, r.lost_server)
     who = asker(judged)
     hidden = not lost and not r.checkpoints_shown and r.seen.tried is None

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice, kit
-from cachedoctor.diagnosis.rules.checkpoints import serves
-from cachedoctor.diagnosis.rules.memory.rewinding import CLEARED, same_prefix, server_could_not
+from cachedoctor.diagnosis.rules.checkpoints import CLEARED, same_prefix, server_could_not, serves
 
 CAUSES = ("CD202", "CD203", "CD204", "CD205", "CD207", "CD208", "CD211", "CD308")
 """Rules that say why there was none."""

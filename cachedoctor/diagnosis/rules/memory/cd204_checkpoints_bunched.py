@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from cachedoctor.diagnosis.rules import advice, kit
-from cachedoctor.diagnosis.rules.memory.rewinding import CLEARED, same_prefix, server_could_not
+from cachedoctor.diagnosis.rules.checkpoints import CLEARED, same_prefix, server_could_not
 from cachedoctor.knowledge.decision import EVERY
 
 LEAST = 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice, kit
-from cachedoctor.diagnosis.rules.memory.rewinding import CLEARED, same_prefix, server_could_not
+from cachedoctor.diagnosis.rules.checkpoints import CLEARED, same_prefix, server_could_not
 
 WITH_CHECKPOINTS = 11549
 """Slot files hold checkpoints from this build on; b11063 writes none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice, kit
-from cachedoctor.diagnosis.rules.memory.rewinding import CLEARED, dropped, min_step, same_prefix, too_dense
+from cachedoctor.diagnosis.rules.checkpoints import CLEARED, dropped, min_step, same_prefix, too_dense
 from cachedoctor.knowledge import server_options
 
 

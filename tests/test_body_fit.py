@@ -1,0 +1,141 @@
+"""Bodies are joined to a log by proof: those of another log change nothing, and the report says so."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import made
+import pytest
+from conftest import FIXTURES
+
+import cachedoctor
+from cachedoctor.doctor.extras import body_fit
+from cachedoctor.doctor.extras.body_fit import Joined
+from cachedoctor.model import Mark
+from cachedoctor.prompts.prompt import Prompt
+
+OWN = sorted(path.parent for path in FIXTURES.rglob("requests.jsonl") if (path.parent / "server.log").exists())
+
+
+def words_of_users(folder: Path) -> set[str]:
+    """What users say in the bodies of a run."""
+    said = set()
+    for line in (folder / "requests.jsonl").read_text("utf-8").splitlines():
+        value = json.loads(line)
+        body = value.get("body", value)
+        said |= {json.dumps(m["content"]) for m in body.get("messages", []) if m.get("role") == "user"}
+    return said
+
+
+def foreign_pairs(count: int) -> list[tuple[Path, Path]]:
+    """Logs and the bodies of other talks."""
+    draw, said = random.Random(32), {folder: words_of_users(folder) for folder in OWN}
+    pairs: list[tuple[Path, Path]] = []
+    while len(pairs) < count:
+        log, other = draw.sample(OWN, 2)
+        if not said[log] & said[other]:
+            pairs.append((log, other))
+    return pairs
+
+
+@pytest.mark.sweep
+@pytest.mark.sample(12)
+@pytest.mark.parametrize(("log", "other"), foreign_pairs(200), ids=lambda folder: folder.name)
+def test_bodies_of_another_log_change_nothing(log: Path, other: Path) -> None:
+    alone = cachedoctor.analyze(log / "server.log")
+    beside = cachedoctor.analyze(log / "server.log", prompts=[other / "requests.jsonl"])
+    row = beside.inputs.pop()
+    assert row.path == str(other / "requests.jsonl")
+    assert str(row.error).startswith("bodies: ")
+    for part in ("inputs", "findings", "totals", "accounts"):
+        assert getattr(beside, part) == getattr(alone, part), part
+    assert list(beside.requests) == list(alone.requests)
+
+
+# ---- what speaks for and against
+
+HEAD = "You keep the books of a small harbour, and answer in a sentence. " * 60
+
+
+def joined(line: int, text: str, each: float = 4.0, **more: Any) -> Joined:
+    """A request of a prompt with so many characters a token."""
+    marks = {"start": Mark(line, b"start")}
+    known = {"marks": marks, "last_line": line + 5, "slot": 0, "prompt_tokens": round(len(text) / each)}
+    prompt = Prompt("bodies.jsonl", "openai-chat", text, body={})
+    return Joined(made.request(**{**known, **more}), prompt, "order", prompt)
+
+
+def talk(turns: int, **more: Any) -> list[Joined]:
+    """A conversation that only grows, a turn every ten lines."""
+    texts = [HEAD + "And what came in on the next day? " * 10 * turn for turn in range(1, turns + 1)]
+    return [joined(10 * at, text, **more) for at, text in enumerate(texts)]
+
+
+def fits(found: list[Joined], bodies: int | None = None) -> bool:
+    return body_fit.judge(found, len(found), bodies or len(found), ended=True).is_theirs
+
+
+def test_a_talk_that_only_grows_fits() -> None:
+    assert fits(talk(4))
+
+
+def test_what_was_reused_must_be_shared() -> None:
+    """90 of 100 tokens came from the cache, and the bodies have nothing in common."""
+    found = talk(4)
+    other = joined(50, "Z" * len(HEAD), cached_tokens=900)
+    assert fits([*found, other]) is False
+
+
+def test_characters_per_token_are_about_constant() -> None:
+    *found, last = talk(5)
+    turn = len(last.prompt.text) - len(found[-1].prompt.text)
+    numbers = joined(50, last.prompt.text, prompt_tokens=(found[-1].request.prompt_tokens or 0) + round(1.8 * turn / 4))
+    assert fits([*found, numbers]), "a turn with many numbers"
+    assert not fits([*found[:2], *(joined(60 + 10 * at, one.prompt.text, each=9.0) for at, one in enumerate(found))])
+
+
+def test_the_same_text_is_not_more_tokens() -> None:
+    """The log grows by a hundred tokens a turn; in the bodies nothing is added."""
+    found = [joined(10 * at, HEAD, prompt_tokens=900 + 100 * at) for at in range(4)]
+    assert not fits(found)
+
+
+@pytest.mark.parametrize(
+    ("printed", "theirs"),
+    [
+        ("... small | harbour, and answer in", True),
+        ("... Now it is | 2026-02-03", False),
+        ("... <|im_start|> | sys", True),
+    ],
+)
+def test_what_the_log_printed_must_stand_in_a_body(printed: str, theirs: bool) -> None:
+    """Single words of a template tell nothing."""
+    assert fits(talk(3, new_text=printed)) is theirs
+
+
+def test_fewer_requests_than_bodies_need_more_than_their_order() -> None:
+    found = talk(3)
+    assert fits(found, bodies=4)
+    steeper = [joined(10 * at, one.prompt.text, prompt_tokens=1000 + 110 * at) for at, one in enumerate(found)]
+    assert not fits(steeper, bodies=4)
+    assert fits(steeper)
+
+
+def test_exact_lengths_need_no_more() -> None:
+    """Nothing is shared with a prompt whose template writes the time first, and every length is the log's."""
+    found = [one._replace(by="exact") for one in talk(3, cached_tokens=1, common_prefix_tokens=1, lcp_exact=True)]
+    assert fits(found)
+    by_order = talk(3, cached_tokens=1, common_prefix_tokens=1, lcp_exact=True)
+    assert not fits([*found[:1], *by_order[1:]])
+
+
+def test_bodies_of_two_clients_in_another_order() -> None:
+    """The log has the shorter prompt first; slots differ, so that the order of the bodies proves nothing."""
+    short, long = "A" * 3000, "B" * 6000
+    found = [joined(0, long, prompt_tokens=750, slot=0), joined(3, short, prompt_tokens=1500, slot=1)]
+    assert [one.prompt.text[0] for one in body_fit.by_length(found)] == ["A", "B"]
+    same_slot = [joined(0, long, prompt_tokens=750), joined(10, short, prompt_tokens=1500)]
+    assert body_fit.by_length(same_slot) == same_slot
