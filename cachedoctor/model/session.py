@@ -218,7 +218,7 @@ class Facts(msgspec.Struct, frozen=True):
         return None
 
 
-class Session(Facts, frozen=False):  # type: ignore[misc]  # msgspec allows it, dataclasses do not
+class Session(Facts, frozen=False, gc=False):  # type: ignore[misc]  # msgspec allows it, dataclasses do not
     """One run of a server process, as a report lists it: its facts at the end, and sums over its requests."""
 
     settings: dict[str, Setting] = msgspec.field(default_factory=dict)

@@ -135,22 +135,10 @@ class Diagnosis:
         self._latest = None
 
     def _ask(self, request: Request, session: Session, memory: FindingHistory, difference: PromptDiff | None) -> Judged:
-        thread = request.thread
-        if thread is not None and thread not in memory.known:
-            memory.known.add(thread)
-        if request.outcome in _HEALTHY and not (
-            request.partial
-            or request.shifted
-            or request.seen.truncated
-            or request.together_tokens
-            or "restarted" in request.facts.settings
-            or (
-                request.outcome == "unknown"
-                and (request.seen.new_text is not None or request.cut or request.seen.forced)
-            )
-            or not MARKS_ALONE.isdisjoint(request.marks)
-        ):
-            judged = Judged(request)  # nothing that any rule could report
+        if request.thread is not None:
+            memory.known.add(request.thread)
+        if request.outcome in _HEALTHY and not _may_show(request):
+            judged = Judged(request)
             memory.remember(judged)
             return judged
         before, served = memory.before(request)
@@ -294,6 +282,17 @@ def _is_about(rule: SessionRule | RequestRule, session: Session) -> bool:
     if session.engine == rule.engine:
         return True
     return bool(session.incidents) and (isinstance(rule, RequestRule) or rule.of_any_engine)
+
+
+def _may_show(request: Request) -> bool:
+    """Whether a request without a loss has a sign that some rule is asked about."""
+    if request.partial or request.shifted or request.seen.truncated or request.together_tokens:
+        return True
+    if "restarted" in request.facts.settings:
+        return True
+    if request.outcome == "unknown" and (request.seen.new_text is not None or request.cut or request.seen.forced):
+        return True
+    return not MARKS_ALONE.isdisjoint(request.marks)
 
 
 def _severity(rule: RequestRule, group: MatchGroup, warn_tokens: int) -> Severity:

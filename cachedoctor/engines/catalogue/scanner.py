@@ -59,9 +59,8 @@ class Scanner:
                 counted = at
                 more = count(b"\n", at, end)
                 seen += more
-                spans = (
-                    range(first + line, first + line + more + 1) if numbers is None else numbers[line : line + more + 1]
-                )
+                number = first + line
+                spans = range(number, number + more + 1) if numbers is None else numbers[line : line + more + 1]
                 yield Event(
                     "fused", None, _NO_FIELDS, int(found[1]), int(found[2]), spans[0], data, at, end, found, spans
                 )  # fmt: skip

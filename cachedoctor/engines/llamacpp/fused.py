@@ -114,6 +114,7 @@ class Block(msgspec.Struct, gc=False):
     last: int
     """The last group that took part."""
     lines: list[bytes]
+    """Of many batches the first lines and the last ones; those between are empty, as nothing cites one of them."""
     numbers: Sequence[int]
     """Line numbers."""
     slot: int
@@ -130,12 +131,26 @@ class Block(msgspec.Struct, gc=False):
 def block_of(event: Event, match: re.Match[bytes]) -> Block:
     """The lines of an event that stands for several."""
     groups = (b"",) + match.groups()  # noqa: RUF005  # unpacking them takes twice as long, and this is hot
-    lines, task, launched = event.block[event.start : event.end].split(b"\n"), event.task, -1
+    last, task, launched = match.lastindex or 0, event.task, -1
+    text, count = event.block[event.start : event.end], len(event.lines)
+    lines = text.split(b"\n") if count <= _MANY or last == CHECKING else _ends_of(text, count)
     if groups[TASK] is not None:
         task, launched = int(groups[TASK]), 2 if SAMPLER in lines[1] else 1
     elif groups[LAUNCHED] is not None:
         launched = 0
-    return Block(groups, match.lastindex or 0, lines, event.lines, event.slot, task, launched)
+    return Block(groups, last, lines, event.lines, event.slot, task, launched)
+
+
+_FIRST, _LAST = 5, 6
+"""Lines up to the first batch, and from the head of the timing block on."""
+_MANY = 16
+"""Lines that are cut apart all of them."""
+
+
+def _ends_of(text: bytes, count: int) -> list[bytes]:
+    """Cut the first and the last of many lines."""
+    first, last = text.split(b"\n", _FIRST)[:_FIRST], text.rsplit(b"\n", _LAST)[1:]
+    return [*first, *[b""] * (count - _FIRST - _LAST), *last]
 
 
 def read(run: ServerRun, block: Block) -> None:
@@ -239,10 +254,12 @@ _AFTER = len(CREATED)
 
 def _checks(run: ServerRun, slot: Slot, block: Block) -> None:
     request = run.attend(slot, block.task, block.mark(0))
-    found = [READ_CHECK.search(line) for line in block.lines]
+    found = READ_CHECK.findall(b"\n".join(block.lines))  # one in each line
     checks = [
-        Check(int(low), int(high), int(threshold), block.numbers[at], block.lines[at])
-        for at, (low, high, threshold) in enumerate(match.groups() for match in found[:MAX_CHECKS] if match)
+        Check(int(low), int(high), int(threshold), number, line)
+        for (low, high, threshold), number, line in zip(
+            found[:MAX_CHECKS], block.numbers[:MAX_CHECKS], block.lines[:MAX_CHECKS], strict=True
+        )
     ]
     request.record_checks(checks, len(found), block.mark(0))
     request.extend(block.numbers[-1])

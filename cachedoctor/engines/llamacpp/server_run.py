@@ -541,33 +541,34 @@ class ServerRun:
         """The request of a slot is over: settle it. ``lost``: its end is not in the log."""
         if slot.open is None:
             return
-        seen = slot.end(slot.open, lost=lost or (self.facts.lenient and slot.open.untimed))
-        shown = "checkpoint_counts" in self.facts.shows
+        facts, session = self.facts, self.session
+        seen = slot.end(slot.open, lost=lost or (facts.lenient and slot.open.untimed))
+        shown = "checkpoint_counts" in facts.shows
         if shown:  # else hidden at this level: unknown, not none
-            slot.count(seen.created or 0, seen.erased or 0, self.facts.setting("ctx_checkpoints"))
-        settled = settle(
-            seen, self.facts, self.past, self.session.file_of(seen.first_line), slot, self.slots, shown=shown
-        )
-        request, effects = settled.request, settled.effects
-        self._apply(effects, slot)
-        if not request.partial and seen.released_tokens is not None:
-            self.session.n_whole += 1
-            for incident in self.session.incidents.values():
+            slot.count(seen.created or 0, seen.erased or 0, facts.setting("ctx_checkpoints"))
+        settled = settle(seen, facts, self.past, session.file_of(seen.first_line), slot, self.slots, shown=shown)
+        request, released = settled.request, seen.released_tokens
+        self._apply(settled.effects, slot)
+        if released is not None and not request.partial:
+            session.n_whole += 1
+            for incident in session.incidents.values():
                 incident.followed = True
         # refused before it touched the slot, whatever the release says (0 up to b6628)
-        if seen.released_tokens is not None and (seen.error is None or "cached" in seen.marks):
-            slot.hold(seen.released_tokens, slot.thread if request.thread is None else request.thread)
-        self.session.sizes.short = self.past.short
+        if released is not None and (seen.error is None or "cached" in seen.marks):
+            slot.hold(released, slot.thread if request.thread is None else request.thread)
         self._ended(request)
 
     def _apply(self, effects: Effects, slot: Slot) -> None:
         """Take over what a settled request of this slot changes."""
         for number, thread in effects.slot_threads.items():
             self.slots[number].belongs_to(thread)
-        slot.keep(effects.kept)
+        if slot.dropped:
+            slot.keep(effects.kept)
         if self.facts.memory == "swa":
             slot.processed(effects.stretch)
         self.past.apply(effects)
+        if effects.short:
+            self.session.sizes.short = self.past.short
         for revised in effects.revised:
             self._ended(revised)
 

@@ -171,14 +171,16 @@ class Tracker:
         block = blocks.block_of(event, match)
         run, launched, shape = self.run, block.launched, blocks.shape(block)
         if launched < 0:
-            usual, restarts = len(block.lines) < 2 or run.slot(block.slot).serves(block.task), False
+            stamp, restarts = b"", False
+            usual = len(block.lines) < 2 or run.slot(block.slot).serves(block.task)
         else:
-            restarts = run.restarts(block.task, stamp_of(block.lines[launched]))
+            stamp = stamp_of(block.lines[launched])
+            restarts = run.restarts(block.task, stamp)
             usual = not restarts
         if (not usual or shape not in run.shapes) and not self._first_met(event, block, shape, restarts=restarts):
             return
         if launched >= 0:
-            self.run.launched(block.task, stamp_of(block.lines[launched]))
+            self.run.launched(block.task, stamp)
         blocks.read(self.run, block)
 
     def _first_met(self, event: Event, block: Block, shape: blocks.Shape, *, restarts: bool) -> bool:

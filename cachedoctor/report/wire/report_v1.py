@@ -92,9 +92,8 @@ def _uptime(r: Request) -> float | None:
     found = None if start is None else _UPTIME.match(start.text)
     if found is None:
         return None
-    minutes, rest = divmod(int(found[0].replace(b".", b"")), 10**8)
-    millis, micros = divmod(rest, 1000)
-    return minutes * 60_000 + millis + micros / 1000
+    clock = int(found[0].replace(b".", b""))
+    return clock // 10**8 * 60_000 + clock % 10**8 // 1000 + clock % 1000 / 1000
 
 
 def _checkpoints(r: Request) -> CheckpointRow:

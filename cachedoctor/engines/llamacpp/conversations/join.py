@@ -311,11 +311,15 @@ class Conversations:
 
     def record(self, request: Request, thread: Thread, total: int) -> None:
         """Note the end of a request of ``thread``, whose slot now holds ``total`` tokens."""
-        self._threads[thread.id] = self._threads.pop(thread.id, thread)  # the one used last stands last
-        kept = request.common_prefix_tokens or request.cached_tokens or 0
-        thread.changed_head = thread.turns > 0 and request.held_thread == thread.id and kept < 0.5 * thread.total
-        thread.went_on |= thread.turns > 0 and kept >= thread.total - KEPT
-        thread.taken, thread.unsaved = None, False
+        threads, before = self._threads, thread.total
+        threads[thread.id] = threads.pop(thread.id, thread)  # the one used last stands last
+        thread.changed_head = thread.unsaved = False
+        if thread.turns:
+            kept = request.common_prefix_tokens or request.cached_tokens or 0
+            if kept >= before - KEPT:
+                thread.went_on = True
+            thread.changed_head = kept < 0.5 * before and request.held_thread == thread.id
+            thread.taken = None
         thread.total = total
         thread.prompt = request.prompt_tokens or total
         thread.slot = request.slot
