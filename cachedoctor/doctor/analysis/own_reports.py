@@ -27,6 +27,11 @@ def is_report(begin: bytes) -> bool:
     return _WHOLE.search(begin) is not None
 
 
+def has_finding(begin: bytes) -> bool:
+    """Whether a finding of a report for people stands in the begin of an input."""
+    return _SIGN.search(begin) is not None
+
+
 def without_quotes(segments: list[Segment], begin: bytes = b"") -> list[Segment]:
     """Empty the lines that a report of ours quotes; as they are where none stands in them or in the ``begin`` of the
     input."""
