@@ -195,3 +195,26 @@ def test_a_folder_stands_for_the_logs_in_it(log: Path, tmp_path: Path) -> None:
     one_line(empty, "inner: holds no log of llama-server, vLLM or SGLang (hint", "with any name")
     (folder / "inner" / "access.log").write_text("127.0.0.1 GET / 200\n" * 9)
     one_line(run("analyze", folder / "inner"), "holds no log of llama-server, vLLM or SGLang: access.log (hint")
+
+
+def test_logs_of_several_programs_in_one_folder(tmp_path: Path) -> None:
+    """ollama's own lines alone or above its runner's, a chat program beside the server, and a report of ours."""
+    lines = (FIXTURES / "cases/volatile-prefix-dense/server.log").read_text("utf-8").splitlines()
+    slog = 'time=2026-08-19T19:35:53.590+02:00 level=WARN source=runner.go:154 msg="truncating input prompt" '
+    cut = f"{slog}limit=4096 prompt=22739 keep=4 new=4096\n"
+    chat = 'open-webui    | 2026-11-20 10:00:00.123 | INFO     | "POST /api/chat/completions HTTP/1.1" 200\n'
+    (tmp_path / "runner.log").write_text(cut + "\n".join(lines) + "\n")
+    (tmp_path / "alone.log").write_text(cut)
+    (tmp_path / "compose.log").write_text("".join(f"{chat}llama-server  | {line}\n" for line in lines))
+    (tmp_path / "app.log").write_text("INFO: ready\n" * 30)
+    report = run("analyze", tmp_path / "runner.log", "-v").stdout
+    (tmp_path / "report.log").write_bytes(report)
+    done = run("analyze", tmp_path, "-f", "json")
+    found = json.loads(done.stdout)
+    assert [Path(info["path"]).name for info in found["inputs"]] == ["alone.log", "compose.log", "runner.log"]
+    assert b"not read: app.log, report.log" in done.stderr
+    assert [(s["engine"], s["origin"], s["n_requests"]) for s in found["sessions"]] == [
+        ("ollama", None, 0), ("llama.cpp", "llama-server", 4), ("llama.cpp", None, 4),
+    ]  # fmt: skip
+    assert sorted(f["code"] for f in found["findings"]) == ["CD102", "CD102", "CD401", "CD401"]
+    assert all("num_ctx" in f["remedies"][0]["text"] for f in found["findings"] if f["code"] == "CD401")

@@ -173,7 +173,9 @@ def context_size(session: Session) -> int | None:
     return each * count if each and count and session.setting("kv_unified") is False else None
 
 
-def more_context(session: Session, what: str, needed: int | None = None, *, pool: bool = False) -> Remedy:
+def more_context(
+    session: Session, what: str, needed: int | None = None, *, pool: bool = False, writer: str = ""
+) -> Remedy:
     """Advise twice the context, or more where a prompt needs it, and no more than the model was trained for.
 
     Args:
@@ -181,10 +183,11 @@ def more_context(session: Session, what: str, needed: int | None = None, *, pool
         what: the reason.
         needed: tokens that all slots together must hold; None if that is unknown.
         pool: several conversations fill it, each of which may be as long as the model was trained for.
+        writer: the program that says so, which starts the server.
     """
     if short := memory_short(session, "the context"):
         return short
-    if session.engine == "ollama":
+    if "ollama" in (session.engine, writer):
         return _ollama_context(needed)
     has, trained = context_size(session), session.setting("n_ctx_train")
     if has is None:

@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.fixing.fixes import StartInfo
     from cachedoctor.model import Launcher
 
+_OWN_CODES = (b"[CD", b"`CD")
+"""One of them stands in a report of ours for people."""
 _UNREAD = 64
 """Inputs in which nothing was recognised that are described."""
 _UNDECIDED = 4
@@ -223,9 +225,13 @@ class Analyzer:
         """Read an input that is no more than an excerpt, after the text above its log."""
         if not segments:
             return
+        from cachedoctor.doctor.analysis.own_reports import is_report, without_quotes
         from cachedoctor.engines.llamacpp.pasted_issue import without_repeats
 
-        segments = [replace(segment, data=without_repeats(segment.data)) for segment in segments]
+        if is_report(self.begin):
+            return
+
+        segments = [replace(one, data=without_repeats(one.data)) for one in without_quotes(segments)]
         if len({segment.origin for segment in segments} - {None}) <= 1:
             from cachedoctor.engines.llamacpp.pasted_issue import read_issue
 
@@ -234,6 +240,10 @@ class Analyzer:
         self._segments(segments, excerpt=True)
 
     def _arrived(self, segments: list[Segment]) -> list[str]:
+        if segments and any(code in self.begin for code in _OWN_CODES):
+            from cachedoctor.doctor.analysis.own_reports import without_quotes
+
+            segments = without_quotes(segments, self.begin)
         return self._segments(self._excerpt.take(segments))
 
     def _segments(self, segments: list[Segment], *, excerpt: bool = False) -> list[str]:

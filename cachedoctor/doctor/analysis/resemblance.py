@@ -10,6 +10,7 @@ import re
 import msgspec
 
 from cachedoctor.doctor.analysis.intake import BEGIN
+from cachedoctor.doctor.analysis.own_reports import is_report
 from cachedoctor.inputs.envelope import MOST
 from cachedoctor.knowledge.engines import METRICS_OF_LLAMA, PATTERN
 from cachedoctor.knowledge.late_patterns import late
@@ -47,8 +48,10 @@ _KOBOLD = "a part of KoboldCpp's log; the whole lines with CtxLimit: behind each
 _MLX = "the log of LM Studio's MLX engine; its lines 'Prompt cache restore' in the developer log have the numbers"
 _OMLX, _DS4, _RAPID = "the log of oMLX", "the log of ds4-server", "the log of Rapid-MLX or vllm-mlx"
 _MLX_LM, _MLX_VLM = "the log of mlx_lm.server", "the log of mlx-vlm"
+_OWN = "a report of cachedoctor, whose quotes are not a log"
 _BOX = "the log of llama-box, of which only refused requests are read"
 _GIVE = {
+    _OWN: "Give the log itself. A JSON report is read with its lines: cachedoctor analyze report.json.",
     _OLD: 'Update llama.cpp, or look for "kv cache rm [N, end)" in it: N tokens of the prompt were reused.',
     _OLD_FORM: "Give all of the log from the start of a request to its end: "
     '"kv cache rm [N, end)" says that N tokens were reused.',
@@ -69,6 +72,7 @@ _GIVE = {
 _SIGNS = tuple(
     (late(rb"(?m)" + pattern), words)
     for pattern, words in (
+        (rb"^(?:(?:rule {1,9})?(?:error|warning|note)\[CD\d{3}\][: ]|#### \d{1,4}\. `CD\d{3}` )", _OWN),
         (rb"\blevel=(?:DEBUG|INFO|WARN|ERROR) source=[\w.]{1,60}\.go:\d|^\[GIN\] \d{4}/\d\d/\d\d - ", _OLLAMA),
         (rb"\bomlx\.\w{1,40}\b", _OMLX),
         (rb"\bds4-server: ", _DS4),
@@ -121,6 +125,8 @@ def resemblance(begin: bytes, size: int = 0) -> str | None:
 
     A page, ``an array of JSON objects with "id", "name"``, ``the access log of a web server`` ...
     """
+    if is_report(begin):
+        return _OWN
     begin = _SECONDS.sub(b"", begin[:BEGIN].removeprefix(b"\xef\xbb\xbf").lstrip())
     if _KERNEL.match(begin):
         return "the log of the kernel"

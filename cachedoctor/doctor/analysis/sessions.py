@@ -109,7 +109,7 @@ class Sessions:
                 continue
             found = owner.incidents.get(incident)
             if found is None:
-                owner.incidents[incident] = Incident(one.mark, dict(one.numbers))
+                owner.incidents[incident] = Incident(one.mark, dict(one.numbers), field=one.row.engine)
             else:
                 found.count += 1
             owner.last_line = max(owner.last_line, one.line)

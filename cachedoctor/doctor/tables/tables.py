@@ -169,6 +169,8 @@ _HEAD = 1 << 15
 """Bytes that are looked at."""
 _SHARE = 0.2
 """Of the lines that are messages of a server; in what a person asks about a log they are fewer, or come later."""
+_MANY = 20
+"""Messages of a server in a file that is called a log, whatever else is in it."""
 _PROMPT = late(rb"\s*+(?:<|\[\s*+\{|\{[^\n]{0,4096}?\"(?:messages|prompt|input)\"\s*+:)")
 """How a prompt begins in which somebody may have pasted a log: with a template's token, or as a body."""
 _MAYBE = late(rb"\b(?:slot|srv|llama|" + PATTERN.encode() + rb"|INFO|WARN)\b")
@@ -181,12 +183,27 @@ def is_log(path: str) -> bool:
         return False
     head = _head(path)
     lines = [line for line in head.split(b"\n") if line.strip()]
-    if not lines or _PROMPT.match(head) is not None or _MAYBE.search(head) is None:
-        return False
+    return bool(lines) and _known(head) >= _SHARE * len(lines)
 
+
+def _known(head: bytes) -> int:
+    """How many lines are messages of a server."""
+    if _PROMPT.match(head) is not None or _MAYBE.search(head) is None:
+        return 0
     listing = Listing("")
-    known = len([*listing.feed(head), *listing.finish()])
-    return known >= _SHARE * len(lines)
+    return len([*listing.feed(head), *listing.finish()])
+
+
+def _is_called_log(path: str) -> bool:
+    """Whether a file that is called a log is one of a server beside other programs, or of a program that starts one."""
+    from cachedoctor.doctor.analysis.own_reports import has_finding, is_report
+    from cachedoctor.engines.detect import certain_literals, strange_lines, written_by
+
+    head = _head(path)
+    if is_report(head) or has_finding(head) or _PROMPT.match(head) is not None:
+        return False
+    strange = strange_lines(head)
+    return _known(head) >= _MANY or bool(written_by(strange, set()) or certain_literals(head, strange))
 
 
 def logs_in(folder: str) -> tuple[list[str], list[str]]:
@@ -201,7 +218,12 @@ def logs_in(folder: str) -> tuple[list[str], list[str]]:
         names = sorted(entry.name for entry in os.scandir(folder) if entry.is_file() and entry.name[0] != ".")
     except OSError:
         return [], []
-    known = {base_name(name) for name in names if is_log(os.path.join(folder, name))}
+    paths = {name: os.path.join(folder, name) for name in names}
+    known = {
+        base_name(name)
+        for name, path in paths.items()
+        if is_log(path) or (base_name(name).endswith(".log") and _is_called_log(path))
+    }
     logs = [os.path.join(folder, name) for name in names if base_name(name) in known]
     return logs, [name for name in names if base_name(name) not in known and base_name(name).endswith(".log")]
 

@@ -66,7 +66,9 @@ def _cut(session: kit.Session) -> list[kit.SessionFinding]:
         claim,
         "The model never sees the part that was removed, and from that place on nothing matches what was cached: every later turn is computed again.",
         [
-            advice.more_context(session, "Raise the context above the longest prompt. Costs KV memory.", tokens),
+            advice.more_context(
+                session, "Raise the context above the longest prompt. Costs KV memory.", tokens, writer=said.field
+            ),
             kit.Remedy("Or tell the client the limit, so that it compacts its history in time."),
         ],
     )

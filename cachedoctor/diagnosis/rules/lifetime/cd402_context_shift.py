@@ -62,11 +62,13 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     said = kit.stated(session, "shifted")
     if said is None:
         return []
-    words = _text(session, said.numbers.get("limit"), "once" if said.count == 1 else f"{kit.n(said.count)} times")
+    words = _text(
+        session, said.numbers.get("limit"), "once" if said.count == 1 else f"{kit.n(said.count)} times", said.field
+    )
     return [kit.SessionFinding(words, "", [(said.mark, "the shift")])]
 
 
-def _text(session: kit.Session, limit: float | None, what: str) -> kit.FindingText:
+def _text(session: kit.Session, limit: float | None, what: str, writer: str = "") -> kit.FindingText:
     size = f" of {kit.n(limit)} tokens" if limit else ""
     off = [
         kit.Remedy(
@@ -79,8 +81,10 @@ def _text(session: kit.Session, limit: float | None, what: str) -> kit.FindingTe
         f"the context{size} was full and was shifted: {what}",
         "A context shift drops the older half behind the kept head. The next prompt still has it, so it matches nothing.",
         [
-            advice.more_context(session, "Raise the context, or let the client compact its history before the limit."),
-            *(off if session.engine == "llama.cpp" else []),
+            advice.more_context(
+                session, "Raise the context, or let the client compact its history before the limit.", writer=writer
+            ),
+            *(off if session.engine == "llama.cpp" and writer != "ollama" else []),
         ],
     )
 
