@@ -25,7 +25,7 @@ def test_simulate_says_its_own_error_first_and_what_changes() -> None:
     assert re.search(
         r" \d\d of 32 requests equal; it reuses [\d,]+ tokens, the server 37,401; request by request off by", text
     )
-    assert "changed cache-ram: 0 -> 8192 server replay changed" in text
+    assert "changed cache-ram: 0 -> 8192 cache-idle-slots: off -> on server replay changed" in text
     assert "the log does not say whether they had been sent before" in text
 
 

@@ -182,6 +182,15 @@ def test_the_model_can_be_described_where_no_log_does() -> None:
             changed(ONE, [word], model_open=True)
 
 
+def test_what_a_server_derived_comes_back_with_what_it_needs() -> None:
+    """The log says "--cache-idle-slots requires --cache-ram, disabling": with a RAM cache it is on again."""
+    found = gather(Asking([str(ROOT / "fixtures" / "cases" / "kv-purged-b11549" / "server.log")]))
+    assert found.settings.cache_ram_mib == 0
+    assert found.settings.resolved().cache_idle_slots is False
+    assert "cache_idle_slots" not in found.assumed
+    assert changed(found.settings, ["cache-ram=8192"]).resolved().cache_idle_slots is True
+
+
 def test_options_are_spelt_as_the_build_spells_them() -> None:
     old = ServerSettings(build=9294, slots=1, context=4096, kv_unified=True)
     wanted = changed(old, ["parallel=2", "checkpoint-every-n-tokens=1024"])

@@ -265,7 +265,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     """Names of the numbers that the log lacks for ``expected_cached``."""
     avoidable_tokens: int = 0
     avoidable_ns: int = 0
-    """What the fix of its costliest cause would have saved."""
+    """What the fixes of its causes would have saved, each token counted once."""
     slot_lost: bool = False
     """Every cause is one of the slot's: the client changed nothing."""
     named: bool = False

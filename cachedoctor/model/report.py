@@ -63,7 +63,7 @@ class Totals(msgspec.Struct):
     prompt_ms: LongMs = 0.0
     """Milliseconds in which prompts were computed."""
     avoidable_tokens: Long = 0
-    """Tokens that the fixes would have saved: of each request what its costliest cause cost."""
+    """Tokens that the fixes would have saved, each counted once however many causes it has."""
     avoidable_ms: LongMs | None = None
     """Milliseconds that the fixes would have saved."""
     unknown_tokens: Long = 0

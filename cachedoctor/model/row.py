@@ -100,7 +100,7 @@ class RequestRow(msgspec.Struct):
     endpoint: str | None = None
     """Path of the HTTP request, where the log says it without doubt."""
     avoidable_tokens: Count | None = None
-    """Tokens that the fix of its costliest cause would have saved; 0 where no rule fired."""
+    """Tokens that the fixes of its causes would have saved, each counted once; 0 where no rule fired."""
     avoidable_ms: Ms | None = None
     """Time that this fix would have saved."""
     identities: dict[str, str] = msgspec.field(default_factory=dict)

@@ -112,6 +112,8 @@ class MatchGroup(msgspec.Struct, gc=False):
     first: list[int] = msgspec.field(default_factory=list)
     top: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """(tokens, request) of the worst 5."""
+    shared: dict[str, int] = msgspec.field(default_factory=dict)
+    """Tokens of them that belong to a costlier cause of the same requests as well, by its code."""
 
     @property
     def numbers(self) -> dict[str, Any]:

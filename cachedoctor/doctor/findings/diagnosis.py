@@ -20,6 +20,7 @@ from cachedoctor.diagnosis.rules.kit import (
     RuleContext,
     SessionFinding,
     SessionRule,
+    n,
 )
 from cachedoctor.diagnosis.rules.registry import Broken, Plan, signs_of
 from cachedoctor.diagnosis.rules.replaying import Setup
@@ -313,7 +314,7 @@ def _finding(
         name=rule.name,
         severity=_severity(rule, group, warn_tokens),
         confidence=group.worst.confidence,
-        claim=words.claim + _changed(words.claim, proof.difference, group.count),
+        claim=words.claim + _changed(words.claim, proof.difference, group.count) + _overlap(group),
         requests=group.first + worst,
         count=group.count,
         evidence=_evidence([proof.primary, *proof.related], group.session),
@@ -337,6 +338,12 @@ def _changed(claim: str, found: PromptDiff | None, count: int) -> str:
     named = first.field if first.field and first.field not in claim else ""
     where = ", ".join(part[:_NAMED] for part in (first.place, named) if part)
     return f"; changed: {where}" if count == 1 else f"; changed in the costliest: {where}"
+
+
+def _overlap(group: MatchGroup) -> str:
+    """Say which of the tokens another finding has, too: in all that could be avoided they count once."""
+    parts = [f"{n(tokens)} also under {code}" for code, tokens in sorted(group.shared.items())]
+    return f"; of which {', '.join(parts)}" if parts else ""
 
 
 def _cost(group: MatchGroup) -> Cost:

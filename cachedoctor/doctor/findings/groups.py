@@ -16,7 +16,7 @@ from cachedoctor.diagnosis.rules.kit import Match, MatchGroup, Proof, RequestRul
 from cachedoctor.doctor.faults import described
 from cachedoctor.doctor.findings.history import PromptSpeed
 from cachedoctor.model import CONFIDENCE_ORDER, Request, Session
-from cachedoctor.model.terms import OF_INPUT
+from cachedoctor.model.terms import OF_CLIENTS, OF_INPUT
 
 FIRST, WORST = 20, 5
 """Requests listed by a finding: the first and the worst."""
@@ -57,6 +57,8 @@ class _Costs(msgspec.Struct, gc=False):
     number: int
     """Of the request."""
     session: Session
+    lost: int
+    """Tokens that it could have reused and computed; 0 where that is not known."""
     costs: list[_Cost] = msgspec.field(default_factory=list)
 
 
@@ -91,7 +93,7 @@ class FindingGroups:
         if said is None:
             if len(self._waiting) >= REVISABLE:
                 self._settle(self._waiting.popitem(last=False)[1])
-            said = self._waiting[request.index] = _Costs(request.index, session)
+            said = self._waiting[request.index] = _Costs(request.index, session, _lost(request))
         key = (rule.code, match.key, session.path, session.origin)
         entry = self._entries.get(key)
         new = entry is None
@@ -127,18 +129,19 @@ class FindingGroups:
 
     @property
     def avoidable_tokens(self) -> int:
-        """Tokens that the fixes would have saved: of each request what its costliest cause cost."""
-        return self._tokens + sum(self._costliest(said)[0] for said in self._waiting.values())
+        """Tokens that the fixes would have saved, each counted once however many causes it has."""
+        return self._tokens + sum(self._whole(said)[0] for said in self._waiting.values())
 
     @property
     def avoidable_ms(self) -> float:
         """Time that the fixes would have saved, milliseconds."""
-        return (self._ns + sum(self._costliest(said)[1] for said in self._waiting.values())) / 1e6
+        return (self._ns + sum(self._whole(said)[1] for said in self._waiting.values())) / 1e6
 
     def cost_of(self, request: Request) -> tuple[int, int, str | None]:
-        """Tokens and nanoseconds that count as avoidable of a request that is not final yet, and code of the cause."""
+        """Tokens and nanoseconds that count as avoidable of a request that is not final yet, and code of the costliest
+        cause."""
         said = self._waiting.get(request.index)
-        return (0, 0, None) if said is None else self._costliest(said)
+        return (0, 0, None) if said is None else self._whole(said)
 
     def undecided(self, request: Request) -> bool:
         """Whether all that is said of a request that is not final yet may be something else."""
@@ -180,21 +183,41 @@ class FindingGroups:
             entry = cost.entry
             entry.waiting -= 1
             entry.group = self._counted(entry.group, cost, said)
-        tokens, ns, _ = self._costliest(said)
+        tokens, ns, _ = self._whole(said)
         self._tokens += tokens
         self._ns += ns
 
-    def _costliest(self, said: _Costs) -> tuple[int, int, str | None]:
-        """Tokens, nanoseconds and code of the costliest cause that is reported; a rule that leaves it open is none."""
-        costliest: _Cost | None = None
-        for cost in said.costs:
-            if cost.rule.code in self._ignored or cost.match.undecided or cost.rule.code.startswith(OF_INPUT):
-                continue
-            if costliest is None or cost.match.tokens > costliest.match.tokens:
-                costliest = cost
-        if costliest is None:
+    def _parts(self, said: _Costs) -> list[tuple[_Cost, int]]:
+        """The causes that are reported, the costliest first, each with the tokens that no cause before it has.
+
+        What the server did not give back ends where the prompts part, what the client changed begins there: two causes
+        of one side have their tokens in common, two of different sides those by which they exceed what was lost. A rule
+        that leaves it open is no cause.
+        """
+        counted = [c for c in said.costs if not (c.match.undecided or c.rule.code.startswith(OF_INPUT))]
+        counted = sorted((c for c in counted if c.rule.code not in self._ignored), key=lambda c: -c.match.tokens)
+        lost = max([said.lost, *(c.match.tokens for c in counted)])
+        covered, found = {True: 0, False: 0}, []
+        for cost in counted:
+            side = cost.rule.code.startswith(OF_CLIENTS)
+            reach = min(cost.match.tokens, lost - covered[not side])
+            found.append((cost, max(0, reach - covered[side])))
+            covered[side] = max(covered[side], reach)
+        return found
+
+    def _whole(self, said: _Costs) -> tuple[int, int, str | None]:
+        """Tokens and nanoseconds of all causes, and code of the costliest."""
+        parts = self._parts(said)
+        if not parts:
             return 0, 0, None
-        return costliest.match.tokens, costliest.ns, costliest.rule.code
+        ns = sum(cost.ns * own // cost.match.tokens for cost, own in parts if own)
+        return sum(own for _, own in parts), ns, parts[0][0].rule.code
+
+    def _shared(self, said: _Costs, cost: _Cost) -> tuple[str, int]:
+        """Code of the costliest cause, and the tokens of a cause that it, or another one before this, has too."""
+        parts = self._parts(said)
+        own = next((own for other, own in parts if other is cost), cost.match.tokens)
+        return (parts[0][0].rule.code if parts else ""), cost.match.tokens - own
 
     def _counted(self, group: MatchGroup | None, cost: _Cost, said: _Costs) -> MatchGroup:
         """Count a match into its group, which shows the match from now on if that is the worst."""
@@ -209,6 +232,10 @@ class FindingGroups:
         group.tokens += match.tokens
         group.at_most += match.tokens if match.at_most is None else match.at_most
         group.ns += cost.ns
+        if len(said.costs) > 1 and match.tokens:
+            code, shared = self._shared(said, cost)
+            if shared:
+                group.shared[code] = group.shared.get(code, 0) + shared
         if len(group.first) < FIRST:
             group.first.append(said.number)
         if len(group.top) < WORST or match.tokens > group.top[-1][0]:
@@ -238,12 +265,20 @@ def _join(group: MatchGroup, later: MatchGroup) -> None:
     group.tokens += later.tokens
     group.at_most += later.at_most
     group.ns += later.ns
+    for code, shared in later.shared.items():
+        group.shared[code] = group.shared.get(code, 0) + shared
     group.first = [*group.first, *later.first][:FIRST]
     group.top = _worst([*group.top, *later.top])
 
 
 def _copy(group: MatchGroup) -> MatchGroup:
-    return msgspec.structs.replace(group, first=list(group.first), top=list(group.top))
+    return msgspec.structs.replace(group, first=list(group.first), top=list(group.top), shared=dict(group.shared))
+
+
+def _lost(request: Request) -> int:
+    """What it could have reused of the turn before, and computed."""
+    reach = min(request.reference_tokens or 0, request.prompt_tokens or 0)
+    return max(0, reach - (request.cached_tokens or 0))
 
 
 def _worst(requests: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -40,11 +40,14 @@ class ReplaySettings(NamedTuple):
 def recorded(facts: Facts, requests: Sequence[Request] = ()) -> ReplaySettings:
     """Give the settings of a run, and which of them are assumed; with a session and its requests, sizes as well."""
     said: dict[str, Any] = {name: facts.setting(name) for name in _SAID if facts.setting(name) is not None}
+    idle = facts.said("cache_idle_slots")
+    if idle is not None and idle.value is False and idle.line is not None:
+        del said["cache_idle_slots"]  # the server derived it from others, with which it comes back
     if facts.setting("cache_ram_mib") is None and facts.setting("ram_evictions") is None and _ram_off(facts):
         said["cache_ram_mib"] = 0
     if "ctx_checkpoints" not in said and requests and _no_checkpoints(requests):
         said["ctx_checkpoints"] = 0
-    assumed: list[str] = [name for name in _SAID if name not in said]
+    assumed: list[str] = [name for name in _SAID if name not in said and facts.said(name) is None]
     build = facts.build
     if build is None:
         assumed.append("build")

@@ -83,8 +83,8 @@ replay_missing | names | | numbers that the log lacks for expected_cached
 lost_tokens | integer | tokens | of prompt and reply before, what was not reused; can exceed a prompt that got shorter
 client_lost_tokens | integer | tokens | of these, changed by the client
 server_lost_tokens | integer | tokens | of these, not reused by the server; null where the slot held another text
-avoidable_tokens | integer | tokens | what the fix of its costliest cause would have saved; 0 where no rule fired
-avoidable_ms | number | ms | time that this fix would have saved
+avoidable_tokens | integer | tokens | what the fixes of its causes would have saved, each once; 0 where no rule fired
+avoidable_ms | number | ms | time that these fixes would have saved
 outcome | text | | cold, reused, partial, reprocessed, failed, cancelled or unknown
 partial | flag | | the log begins or ends inside of it
 codes | names | | rules that fired on it

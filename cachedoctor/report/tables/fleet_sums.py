@@ -318,7 +318,7 @@ def _cause_builds(findings: list[dict[str, Any]]) -> list[FleetCauseGroup]:
 
 
 def _cause_clients(paths: Sequence[str], names: dict[str, str]) -> list[FleetCauseGroup]:
-    """Return rules that fired on requests of each client; what a request cost is that of its costliest cause."""
+    """Return rules that fired on requests of each client; what a request cost is that of all its causes."""
     import polars as pl
 
     groups: dict[tuple[str, str], FleetCauseGroup] = {}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from cachedoctor.model import Report, Session, SlotReuse, Totals
+from cachedoctor.model import Finding, Report, Session, SlotReuse, Totals
+from cachedoctor.model.terms import OF_INPUT
 from cachedoctor.report.report_view import ReportView, place
 from cachedoctor.report.text import page as text_table
 from cachedoctor.report.text.page import BARS, TextPage
@@ -152,7 +153,7 @@ def show_header(page: TextPage, report: Report) -> None:
     if any(session.engine == traffic_words.LLAMA and has_log(session) for session in report.sessions):
         if any(session.engine != traffic_words.LLAMA for session in report.sessions):
             page.row((traffic_words.LLAMA, "bold"))
-        for key, words in traffic(report.totals, sum(f.cost.tokens for f in report.findings)):
+        for key, words in traffic(report.totals, _charged(report.findings)):
             _keyed(page, key, words)
         _account(page, report)
         _slots(page, report)
@@ -245,6 +246,11 @@ def _extent(session: Session, several_inputs: bool) -> str:
     return f"{origin}{requests}{path}{lines}"
 
 
+def _charged(findings: Sequence[Finding]) -> int:
+    """Tokens of all findings that name a cause."""
+    return sum(finding.cost.tokens for finding in findings if not finding.code.startswith(OF_INPUT))
+
+
 def traffic(totals: Totals, charged: int = 0) -> list[tuple[str, str]]:
     """What came, what was reused, computed and avoidable: pairs of a key and words.
 
@@ -261,7 +267,7 @@ def traffic(totals: Totals, charged: int = 0) -> list[tuple[str, str]]:
     ]
     if totals.avoidable_tokens:
         time = f", {duration(totals.avoidable_ms)}" if totals.avoidable_ms else ""
-        once = "; findings share requests, and each request counts once" if charged > totals.avoidable_tokens else ""
+        once = "; findings share tokens, and each token counts once" if charged > totals.avoidable_tokens else ""
         rows.append(("avoidable", _share(totals.avoidable_tokens, totals.prompt_tokens) + time + once))
     return rows
 

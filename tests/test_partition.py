@@ -1,0 +1,79 @@
+"""One partition of lost tokens: findings, what is avoidable, requests and account add up, in every bundled log."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from conftest import CASES, FIXTURES, log_of
+
+import cachedoctor
+from cachedoctor.model import Finding, Report
+from cachedoctor.model.terms import OF_INPUT
+
+DAYS = sorted(path.parent for path in (FIXTURES / "days").glob("*/server.log"))
+ALSO = re.compile(r"([\d,]+) also under CD\d+")
+
+
+def of(folder: Path) -> Report:
+    return cachedoctor.analyze(folder / "server.log" if folder in DAYS else log_of(folder))
+
+
+def causes(report: Report) -> list[Finding]:
+    """The findings that name one; of a request whose cause is left open nothing is avoidable."""
+    blamed = {row.index for row in report.requests if row.avoidable_tokens}
+    found = [finding for finding in report.findings if not finding.code.startswith(OF_INPUT)]
+    return [finding for finding in found if not blamed.isdisjoint(finding.requests)]
+
+
+def shared(finding: Finding) -> int:
+    """Tokens of a finding that a costlier one has as well."""
+    return sum(int(found[1].replace(",", "")) for found in ALSO.finditer(finding.claim))
+
+
+every = pytest.mark.parametrize("folder", [*CASES, *DAYS], ids=lambda folder: folder.name)
+
+
+@pytest.mark.sweep
+@pytest.mark.sample(20)
+@every
+def test_every_avoidable_token_has_one_cause(folder: Path) -> None:
+    """A finding's tokens, less those that it says another one has, add up to all that could have been avoided."""
+    report = of(folder)
+    assert sum(finding.cost.tokens - shared(finding) for finding in causes(report)) == report.totals.avoidable_tokens
+    rows = list(report.requests)
+    assert sum(row.avoidable_tokens for row in rows) == report.totals.avoidable_tokens
+    for row in rows:
+        assert row.avoidable_tokens <= (row.processed_tokens or row.prompt_tokens or row.avoidable_tokens)
+
+
+@pytest.mark.sweep
+@pytest.mark.sample(20)
+@every
+def test_the_account_adds_up(folder: Path) -> None:
+    """Of the log, of its servers and of its conversations; what is avoidable was computed again."""
+    report = of(folder)
+    for account in report.accounts:
+        assert sum(entry.tokens for entry in account.entries) == account.prompt_tokens
+    scopes = {scope: Counter[str]() for scope in ("log", "server")}
+    for account in report.accounts:
+        if account.scope in scopes:
+            scopes[account.scope].update({entry.row: entry.tokens for entry in account.entries if entry.tokens})
+    assert sum(scopes["log"].values()) == sum(scopes["server"].values())
+
+
+@pytest.mark.sweep
+@pytest.mark.sample(20)
+@every
+def test_what_is_ruled_out_is_not_found(folder: Path) -> None:
+    """Neither excluded nor left open beside a request of which it is said."""
+    report = of(folder)
+    said: dict[int, set[str]] = {}
+    for finding in report.findings:
+        for number in finding.requests:
+            said.setdefault(number, set()).add(finding.name)
+    for finding in report.findings:
+        named = {other.name for other in finding.ruled_out}
+        assert not [number for number in finding.requests if named & said[number]], finding.code
