@@ -225,13 +225,15 @@ class Analyzer:
         """Read an input that is no more than an excerpt, after the text above its log."""
         if not segments:
             return
-        from cachedoctor.doctor.analysis.own_reports import is_report, without_quotes
         from cachedoctor.engines.llamacpp.pasted_issue import without_repeats
 
-        if is_report(self.begin):
-            return
+        if any(b"CD" in segment.data for segment in segments) or b"cachedoctor" in self.begin:
+            from cachedoctor.doctor.analysis.own_reports import is_report, without_quotes
 
-        segments = [replace(one, data=without_repeats(one.data)) for one in without_quotes(segments)]
+            if is_report(self.begin):
+                return
+            segments = without_quotes(segments)
+        segments = [replace(one, data=without_repeats(one.data)) for one in segments]
         if len({segment.origin for segment in segments} - {None}) <= 1:
             from cachedoctor.engines.llamacpp.pasted_issue import read_issue
 

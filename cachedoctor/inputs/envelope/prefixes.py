@@ -186,8 +186,9 @@ class Prefixes:
                 if row.loose and len(self._known) < _KNOWN_MAX:
                     self._known.add((row.name, origin_of(match)))
                 return match
-            if row.loose and (match := row.loose.match(line)) and (row.name, origin_of(match)) in self._known:
-                return match
+            loose = row.loose.match(line) if self._known and row.loose else None
+            if loose is not None and (row.name, origin_of(loose)) in self._known:
+                return loose
         return None
 
 

@@ -62,9 +62,8 @@ _CANDIDATE = (
     rb"|[ \t]{1,8}+(?:slot|srv|que|res|cmn|spec|[IWED] |\d)|[A-Za-z][\w.@-]*+ ++\|"
     rb"|[a-z][a-z0-9]*+-[a-z0-9.-]++ [a-z0-9][a-z0-9-]*+ )"
 )
-_FIRST = late(_CANDIDATE)
 # Led by a literal, for which sre then scans; "^" would be tried at every byte.
-_LATER = late(rb"\n(?!" + OWN + rb")(?=" + _CANDIDATE + rb")")
+_NEXT_CANDIDATE = late(rb"\n(?!" + OWN + rb")(?=" + _CANDIDATE + rb")")
 _PLAIN, _STRANGE = late(OWN), late(rb"\n(?!" + OWN + rb"|\Z)")
 
 _ESCAPES = late(rb"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b\n]*+(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[=>78cDEHMNOZ])")
@@ -124,10 +123,9 @@ def is_plain(block: bytes) -> bool:
 
 def candidates(block: bytes) -> list[int]:
     """Offsets of the lines that start as a known wrapper may; all others are bodies already."""
-    starts = [match.end() for match in _LATER.finditer(block)]
-    if _FIRST.match(block):
-        starts.insert(0, 0)
-    return starts
+    starts = [match.end() for match in _NEXT_CANDIDATE.finditer(block)]
+    first = block[: block.find(b"\n") + 1 or None]
+    return [0, *starts] if _NEXT_CANDIDATE.match(b"\n" + first) else starts
 
 
 _HEAD = 300
