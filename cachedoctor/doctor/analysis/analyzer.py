@@ -319,18 +319,26 @@ class Analyzer:
             told = [(one, self._sessions[one.request.session]) for one in judged]
             self._listener.examined(told, self.findings() if opened else [])
         for one in judged:
-            request = one.request
             self._account(one)
+        for one in judged:
             self._slowest.add(one)
-            if request.revision:
+        new = [one for one in judged if not one.request.revision]
+        for one in new:
+            self._count(one)
+        for one in new:
+            self._reuse.add(one.request, self._sessions[one.request.session])
+        for one in judged:
+            if one.request.revision:
                 self._spool.revise(one)
             else:
-                if self._sums.add(request, self._least) and len(self._left_open) < _UNDECIDED:
-                    self._left_open.append(one)
-                if not self._sums.judged and len(self._undecided) < _UNDECIDED:
-                    self._undecided.append(one)
-                self._reuse.add(request, self._sessions[request.session])
                 self._spool.add(one)
+
+    def _count(self, judged: Judged) -> None:
+        """Count a request in the sums, and keep the first ones of which it is open what they could have reused."""
+        if self._sums.add(judged.request, self._least) and len(self._left_open) < _UNDECIDED:
+            self._left_open.append(judged)
+        if not self._sums.judged and len(self._undecided) < _UNDECIDED:
+            self._undecided.append(judged)
 
     def _account(self, judged: Judged) -> None:
         """Count a request in the account, in the place of what it was when it is judged again."""

@@ -58,6 +58,8 @@ _INDEX, _SPOOL_SESSION = b'{"index":', b'"session":'
 """Every encoded request begins with these two fields."""
 _BATCH = 2048
 """Encoded requests gathered before they are written out."""
+_TOGETHER = 64
+"""Requests that are encoded one after the other."""
 OPEN = 80
 """Requests that can still change; more than a conversation can look back on. Each of them is held in memory."""
 MAX_WAITING = 4096
@@ -105,10 +107,10 @@ class Spool:
         if self._encode is None:
             kept.clear()
             return
-        while len(kept) > OPEN:  # the first of them no longer change
-            self._ready.append(self._encode(kept.popleft()))
-        if len(self._ready) > _BATCH:
-            self._write()
+        if len(kept) >= OPEN + _TOGETHER:  # the first of them no longer change
+            self._ready += map(self._encode, [kept.popleft() for _ in range(_TOGETHER)])
+            if len(self._ready) > _BATCH:
+                self._write()
 
     def _write(self) -> None:
         if len(self._ready) < 2:
