@@ -66,6 +66,10 @@ ELSEWHERE = (
 """Those in other lines: of ``engines/sentences.py``, which is imported where one is found."""
 
 
+ERROR_LINE = late(rb"(?m)^[^\n\"'{}]{0,120}?(?:\bE (?P<llama>slot|srv|que|res|cmn|spec) |\bLMCache ERROR\b)[^\n]*")
+"""A line at the level of errors, of llama-server or of the cache beside an engine."""
+
+
 def certain_literals(data: bytes, strange: bytes) -> list[bytes]:
     """Return the literals of certain sentences in a block, whose ``strange_lines`` are these; nearly always none."""
     found = [literal for literal in EVERYWHERE if literal in data]

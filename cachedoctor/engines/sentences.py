@@ -11,7 +11,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from cachedoctor.engines.detect import EVERYWHERE, certain_literals
+from cachedoctor.engines.catalogue.reading import read as read_line
+from cachedoctor.engines.detect import ERROR_LINE, EVERYWHERE
+from cachedoctor.engines.llamacpp.excerpts import unknown
+from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.knowledge.engines import ENGINES
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import IncidentName, Mark
@@ -153,6 +156,10 @@ _SERVERS = {"ollama": "ollama", "llama": "llama.cpp", "koboldcpp": "koboldcpp"} 
 """Engines by what the name of a process, unit or container has."""
 _OWN = late(rb"\d++\.\d\d\.\d\d\d\.\d\d\d |slot |srv ")
 """How the lines of llama-server begin, which its catalogue has."""
+_BESIDE_LMCACHE = next(iter(ENGINES))
+"""The engine that LMCache stands beside as a rule."""
+_MOST_ERRORS = 50
+"""Error lines that are looked at."""
 _MOST = 20_000
 """Bytes of a line that are searched."""
 
@@ -186,16 +193,10 @@ def recognise(line: bytes) -> tuple[Sentence, re.Match[str]] | None:
     return None
 
 
-def read(data: bytes, strange: bytes, number: int = 0) -> Iterator[tuple[int, Sentence, re.Match[str], bytes]]:
-    """Yield the index of each line with a sentence, with what was found.
-
-    Args:
-        data: whole lines.
-        strange: those that do not begin as lines of llama-server; empty where there are none.
-        number: index of the first line.
-    """
-    wanted = certain_literals(data, strange)
-    places = sorted({data.rfind(b"\n", 0, at) + 1 for literal in wanted for at in _places(data, literal)})
+def read(data: bytes, literals: list[bytes]) -> Iterator[tuple[int, Sentence, re.Match[str], bytes]]:
+    """Yield the index of each line with a sentence, with what was found; ``literals``: those that stand in the lines."""
+    places = sorted({data.rfind(b"\n", 0, at) + 1 for literal in literals for at in _places(data, literal)})
+    number = 0
     counted = 0
     for start in places:
         number += data.count(b"\n", counted, start)
@@ -205,6 +206,31 @@ def read(data: bytes, strange: bytes, number: int = 0) -> Iterator[tuple[int, Se
         found = recognise(line)
         if found is not None and (found[0].literal in EVERYWHERE or _OWN.match(line) is None):
             yield number, *found, line
+
+
+def unknown_errors(data: bytes) -> Iterator[tuple[int, str, bytes]]:
+    """Yield the index of each error line of an excerpt that no reader knows, the engine that it is about, and the line.
+
+    ``E srv  update_slots: ...`` in the words of a fork, ``LMCache ERROR: Num retrieved tokens: 0, ...``: they are quoted,
+    so that no fault is passed over in silence.
+    """
+    for count, found in enumerate(ERROR_LINE.finditer(data)):
+        if count >= _MOST_ERRORS:
+            return
+        line, engine = found[0], _BESIDE_LMCACHE
+        if found["llama"] is not None:
+            judged = unknown(line, 0)
+            if read_line(ROWS, line).found or (judged is not None and judged.event is not None):
+                continue
+            engine = "llama.cpp"
+        if recognise(line) is None:
+            yield data.count(b"\n", 0, found.start()), engine, line
+
+
+def unknown_error(engine: str, line: int, text: bytes) -> CertainLine:
+    """Return an error line that no reader knows."""
+    row = Sentence("unknown_error", engine, "unknown_error", b"", "", "An error in words that are not known.", "")
+    return CertainLine(row, engine, line, Mark(line, text), {})
 
 
 def _places(data: bytes, literal: bytes) -> Iterator[int]:

@@ -60,8 +60,10 @@ if TYPE_CHECKING:
     from cachedoctor.doctor.fixing.fixes import StartInfo
     from cachedoctor.model import Launcher
 
-_OWN_CODES = (b"[CD", b"`CD")
+_OF_FINDINGS = (b"[CD", b"`CD")
 """One of them stands in a report of ours for people."""
+_OF_REPORTS = (b"cachedoctor", b"CD")
+"""One of them stands in a report of ours for programs, and in a page of a rule."""
 _UNREAD = 64
 """Inputs in which nothing was recognised that are described."""
 _UNDECIDED = 4
@@ -225,15 +227,17 @@ class Analyzer:
         """Read an input that is no more than an excerpt, after the text above its log."""
         if not segments:
             return
-        from cachedoctor.engines.llamacpp.pasted_issue import without_repeats
-
-        if any(b"CD" in segment.data for segment in segments) or b"cachedoctor" in self.begin:
+        if any(code in segment.data for segment in segments for code in _OF_FINDINGS) or any(
+            code in self.begin for code in _OF_REPORTS
+        ):
             from cachedoctor.doctor.analysis.own_reports import is_report, without_quotes
 
             if is_report(self.begin):
                 return
             segments = without_quotes(segments)
-        segments = [replace(one, data=without_repeats(one.data)) for one in segments]
+        from cachedoctor.engines.llamacpp.pasted_issue import without_repeats
+
+        segments = [replace(segment, data=without_repeats(segment.data)) for segment in segments]
         if len({segment.origin for segment in segments} - {None}) <= 1:
             from cachedoctor.engines.llamacpp.pasted_issue import read_issue
 
@@ -242,7 +246,7 @@ class Analyzer:
         self._segments(segments, excerpt=True)
 
     def _arrived(self, segments: list[Segment]) -> list[str]:
-        if segments and any(code in self.begin for code in _OWN_CODES):
+        if segments and any(code in self.begin for code in _OF_FINDINGS):
             from cachedoctor.doctor.analysis.own_reports import without_quotes
 
             segments = without_quotes(segments, self.begin)

@@ -15,7 +15,15 @@ from cachedoctor.doctor.faults import Faults, Server
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.reading import Partly
 from cachedoctor.engines.catalogue.scanner import Scanner, ScanPlan, SingleScanner
-from cachedoctor.engines.detect import PACKAGES, certain_literals, engines, strange_lines, written_by
+from cachedoctor.engines.detect import (
+    ERROR_LINE,
+    EVERYWHERE,
+    PACKAGES,
+    certain_literals,
+    engines,
+    strange_lines,
+    written_by,
+)
 from cachedoctor.engines.engine_record import Engine, Found, Row
 from cachedoctor.engines.engine_record import Tracker as StatsTracker
 from cachedoctor.engines.llamacpp.tracker import (
@@ -42,6 +50,8 @@ _T = TypeVar("_T")
 _Feed = Callable[[Event], None]
 _CERTAIN = 1000
 """Lines kept that are certain by themselves."""
+_START = 2000
+"""Lines in which a start-up ends."""
 _TOGETHER = 64
 """Finished requests that are examined together."""
 
@@ -122,12 +132,15 @@ class Servers:
         """Lines of the open input that are certain by themselves, by engine."""
         self.certain: list[tuple[str | None, CertainLine]] = []
         """The same with their origins, numbered from the first file of the log on."""
+        self._everywhere = False
+        """Lines that begin as those of llama-server are searched for them, too: the first ones had some."""
 
     def begin(self, file: LogFile, continues: bool) -> None:
         """Begin an input; ``continues``: it is the next rotation of the one before, the same servers go on."""
         self._partly = 0
         self._joined.clear()
         self._certain.clear()
+        self._everywhere = False
         if not continues:
             self._files = []
             self._trackers, self._scanners, self._forks, self._stats = {}, {}, {}, {}
@@ -199,6 +212,8 @@ class Servers:
         )
         if excerpt:
             segments = [self._unwrapped(segment) for segment in segments]
+            for segment in segments:
+                self._read_errors(segment)
         new: set[str] = set()
         for segment in segments:
             strange = b"" if segment.is_plain else strange_lines(segment.data)
@@ -216,18 +231,34 @@ class Servers:
 
     def _read_sentences(self, segment: Segment, strange: bytes) -> None:
         """Keep lines that are certain by themselves, for the server that they are about."""
-        if not certain_literals(segment.data, strange):
+        data = segment.data if self._everywhere else _first_lines(segment)
+        literals = certain_literals(data, strange)
+        if not literals:
             return
         from cachedoctor.engines import sentences
 
-        for index, row, found, text in sentences.read(segment.data, strange):
-            line = segment.number(index) + self._files[-1].before
-            certain = sentences.certain_line(row, found, line, text)
-            if certain is None:
-                continue
-            self._certain[certain.engine] += 1
-            if row.incident is not None and len(self.certain) < _CERTAIN:
-                self.certain.append((segment.origin, certain))
+        self._everywhere |= not set(literals).isdisjoint(EVERYWHERE)
+        for index, row, found, text in sentences.read(segment.data, literals):
+            certain = sentences.certain_line(row, found, self._number_of(segment, index), text)
+            if certain is not None:
+                self._keep_certain(segment.origin, certain)
+
+    def _read_errors(self, segment: Segment) -> None:
+        """Keep the error lines of an excerpt that no reader knows."""
+        if ERROR_LINE.search(segment.data) is None:
+            return
+        from cachedoctor.engines.sentences import unknown_error, unknown_errors
+
+        for index, engine, text in unknown_errors(segment.data):
+            self._keep_certain(segment.origin, unknown_error(engine, self._number_of(segment, index), text))
+
+    def _number_of(self, segment: Segment, index: int) -> int:
+        return segment.number(index) + self._files[-1].before
+
+    def _keep_certain(self, origin: str | None, certain: CertainLine) -> None:
+        self._certain[certain.engine] += 1
+        if certain.row.incident is not None and len(self.certain) < _CERTAIN:
+            self.certain.append((origin, certain))
 
     def _unwrapped(self, segment: Segment) -> Segment:
         """Join the records of a segment that a terminal broke into rows."""
@@ -445,6 +476,18 @@ class Servers:
     def _time_of(self, line: int) -> str | None:
         stored = self._stored.get(line - self._files[-1].before)
         return None if stored is None else wall_time(stored)
+
+
+def _first_lines(segment: Segment) -> bytes:
+    """The lines of a segment that are among the first of its input, where a start-up prints what is on."""
+    left, at = _START - segment.number(0), 0
+    if left <= 0:
+        return b""
+    for _ in range(left):
+        at = segment.data.find(b"\n", at) + 1
+        if not at:
+            return segment.data
+    return segment.data[:at]
 
 
 def _divided(segment: Segment, found: Found) -> tuple[Segment | None, Segment]:
