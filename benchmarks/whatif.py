@@ -30,8 +30,8 @@ from typing import Any, NamedTuple
 import runs
 from days import HERE, models_in
 
+from cachedoctor.doctor.replaying.server_names import FIELDS
 from cachedoctor.doctor.whatif.evidence import Asking, gather
-from cachedoctor.doctor.whatif.server_names import FIELDS
 from cachedoctor.doctor.whatif.simulation import simulate
 from cachedoctor.knowledge import cmdline, server_options
 from cachedoctor.knowledge.builds import NEWEST

@@ -146,7 +146,7 @@ def test_nobody_is_told_to_set_what_lm_studio_has_not() -> None:
     assert shown[-1].endswith("Do now: with Claude Code: export CLAUDE_CODE_ATTRIBUTION_HEADER=0")
     assert not any("restart" in row or "LLAMA_" in row or "-lv" in row for row in shown)
     alone = rows("cases/billing-header-without-text/server.log")
-    assert alone[1] == "to be sure  export LLAMA_SERVER_SLOTS_DEBUG=1"
+    assert alone[1] == "try    export CLAUDE_CODE_ATTRIBUTION_HEADER=0"
 
 
 def test_a_second_way_has_the_form_of_the_launcher() -> None:

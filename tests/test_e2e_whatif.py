@@ -8,7 +8,7 @@ from e2e.whatif.asked import RECORDED, Answer, misplaced
 from e2e.whatif.questions import ALL, Question
 
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
-from cachedoctor.doctor.whatif.server_names import changed
+from cachedoctor.doctor.replaying.server_names import changed
 from cachedoctor.knowledge.builds import NEWEST
 
 DAY = Question("eight_ram_small", "dense", ())

@@ -18,9 +18,9 @@ from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
 from cachedoctor.diagnosis.replay.traffic import TimedRequest, Traffic
 from cachedoctor.doctor.findings.history import PromptSpeed
 from cachedoctor.doctor.replaying.from_log import recorded
+from cachedoctor.doctor.replaying.server_names import changed, command_line, listed
 from cachedoctor.doctor.whatif.accounts import account, replay_base, span_ms
 from cachedoctor.doctor.whatif.evidence import Asking, ServerTraffic, gather, is_bodies
-from cachedoctor.doctor.whatif.server_names import changed, command_line, listed
 from cachedoctor.doctor.whatif.simulation import simulate
 from cachedoctor.doctor.whatif.trace import BLOCK, rows
 from cachedoctor.doctor.whatif.tuning import more_memory, tune

@@ -68,6 +68,8 @@ _UNREAD = 64
 """Inputs in which nothing was recognised that are described."""
 _UNDECIDED = 4
 """Requests described where nothing can be told of any."""
+_REPLAYED = 1000
+"""Requests of a log that are kept, so that options can be tried on them in a replay."""
 _DECIDING = 1024
 """Requests by which it is decided whether the prompts given beside a log are of it."""
 
@@ -103,6 +105,8 @@ class Analyzer:
         self._extras = extras
         self._lives = Sessions(given or [])
         self._prompts = prompts
+        self._replayable: list[Request] | None = []
+        """All requests, in the order of their ends; None where there are too many to be replayed."""
         self._awaiting: list[Request] = []
         """Requests that wait until it is decided whether the prompts are of their log."""
         self._rules, broken = registry.load()
@@ -312,6 +316,7 @@ class Analyzer:
         self._judge(waited)
 
     def _judge(self, finished: list[Request]) -> None:
+        self._keep_for_replay(finished)
         judged = [self._ask_again(request) if request.revision else self._ask(request) for request in finished]
         opened, self._diagnosis.opened = self._diagnosis.opened, []
         self._new += opened
@@ -343,6 +348,12 @@ class Analyzer:
             self._left_open.append(judged)
         if not self._sums.judged and len(self._undecided) < _UNDECIDED:
             self._undecided.append(judged)
+
+    def _keep_for_replay(self, more: list[Request] | None) -> None:
+        if self._replayable is None or more is None or len(self._replayable) + len(more) > _REPLAYED:
+            self._replayable = None
+        else:
+            self._replayable += more
 
     def _account(self, judged: Judged) -> None:
         """Count a request in the account, in the place of what it was when it is judged again."""
@@ -481,7 +492,7 @@ class Analyzer:
             self._inputs, self._sessions, self._sums, self._ledger, self._reuse, self._number,
             self._diagnosis.groups, self._diagnosis.doubtful, self._diagnosis.failures,
             {kind: b"\n".join(rows.lines()) for kind, rows in self._rows.items()}, self._settled, self._faults.any,
-            self._slowest, self.begin,
+            self._slowest, self.begin, self._replayable,
         )  # fmt: skip
 
     def merge(self, part: Shard, path: str, line: int = 1) -> None:
@@ -500,6 +511,12 @@ class Analyzer:
             self._inputs += part.inputs
             self.begin = part.begin
         part.groups.renumber(self._number, len(self._sessions))
+        own = part.replayable
+        self._keep_for_replay(
+            None
+            if own is None
+            else [replace(r, index=r.index + self._number, session=r.session + len(self._sessions)) for r in own]
+        )
         self._spool.take_over(path, part.requests, len(self._sessions))
         for kind, rows in part.rows.items():
             self._rows[kind].take_over(rows.splitlines(), len(self._sessions))
@@ -543,6 +560,14 @@ class Analyzer:
         known = {base_name(info.path) for info in self._inputs if info.recognised}
         return [i.path for i in self._inputs if i.lines and not i.recognised and base_name(i.path) not in known]
 
+    def _confirmed(self, findings: list[Finding], sessions: list[Session]) -> list[Finding]:
+        """The findings without options that the replay of the log rejects."""
+        if not self._replayable or not any(map(_tries, findings)):
+            return findings
+        from cachedoctor.doctor.fixing.confirmed import confirmed
+
+        return confirmed(findings, self._replayable, sessions)
+
     def snapshot(self) -> Report:
         """Give the report of what has been seen so far."""
         if self._intake is not None:
@@ -555,7 +580,7 @@ class Analyzer:
         self._name_faults()
         by_code = sorted(self._rules, key=lambda rule: rule.code)
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
-        findings = self.standing(sessions, self._unrecognised())
+        findings = self._confirmed(self.standing(sessions, self._unrecognised()), sessions)
         left = self._diagnosis.not_evaluated(sessions, findings)
         names = {rule.code: rule.name for rule in by_code}
         return Report(
@@ -568,6 +593,11 @@ class Analyzer:
             slowest=self._slowest.turns(), fix=_fixes(findings, sessions, self._inputs, self._told_start),
             clients=self._ledger.by_client(names, self._told.values(), [s.callers for s in sessions]),
         )  # fmt: skip
+
+
+def _tries(finding: Finding) -> bool:
+    """Whether it is of memory or slots, and advises options of the server: these can be tried on the log."""
+    return finding.code.startswith(("CD2", "CD3")) and any(r.options and r.purpose == "fix" for r in finding.remedies)
 
 
 def _fixes(

@@ -9,7 +9,7 @@ from cachedoctor.doctor.analysis.spool import Spool
 from cachedoctor.doctor.analysis.sums import Reuse, Slowest, Sums
 from cachedoctor.doctor.findings.groups import FindingGroups
 from cachedoctor.engines.catalogue.base import Event
-from cachedoctor.model import CacheSample, Finding, InputInfo, Judged, PrefillBatch, Session
+from cachedoctor.model import CacheSample, Finding, InputInfo, Judged, PrefillBatch, Request, Session
 
 
 class Listener:
@@ -59,6 +59,8 @@ class Shard(msgspec.Struct):
     slowest: Slowest
     begin: bytes
     """The first bytes of its last input, or of this part of it."""
+    replayable: list[Request] | None
+    """All requests; None where there are too many to be replayed."""
 
 
 def add_input(info: InputInfo, more: InputInfo) -> None:

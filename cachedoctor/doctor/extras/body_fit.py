@@ -41,7 +41,7 @@ _LOOKED = 64
 """Bodies that are looked at, the first ones."""
 _MOST_OF = 3
 """Two of so many bodies must match."""
-_SAME = 0.5
+_SAME = 0.8
 """Share of a body that one of the same conversation begins with."""
 _GREW = 40
 """Tokens: what a conversation grows by less tells little."""
@@ -187,7 +187,8 @@ def _checked(found: Sequence[Joined], at: int, usual: float) -> _Checked:
     weight = 1 if one.prompt.kind in _BY_THE_SERVER else 2
     is_wild = None if grew is None else not 1 / _WILD < grew / usual < _WILD
     against = int(told is False) * 3 + int(uneven) + int(unsteady) * weight + int(is_wild or False)
-    is_impossible = grew == 0 or (told is False and _is_impossible(found[:at], one))
+    is_more = any(o.prompt.text == one.prompt.text and _is_longer(o, one) for o in found[:at])
+    is_impossible = is_more or (told is False and _is_impossible(found[:at], one))
     return _Checked(_quoted(one), told, speaking, against, is_impossible, is_wild, close)
 
 
@@ -278,6 +279,11 @@ def _growth(earlier: Sequence[Joined], one: Joined, usual: float) -> float | Non
     if max(_common(before, one)) < _SAME or max(abs(tokens), abs(more) / usual / _WILD) < _GREW:
         return None
     return more / tokens if tokens else usual * _WILD
+
+
+def _is_longer(before: Joined, one: Joined) -> bool:
+    """Whether it has so many tokens more that no template makes them of the same text."""
+    return _has_length(before) and (one.request.prompt_tokens or 0) >= (before.request.prompt_tokens or 0) + _GREW
 
 
 def _has_length(one: Joined) -> bool:

@@ -9,8 +9,8 @@ from cachedoctor.diagnosis.replay.llamacpp.content import Served
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.doctor.findings.history import PromptSpeed
+from cachedoctor.doctor.replaying.server_names import FIELDS, changed, listed
 from cachedoctor.doctor.whatif.evidence import ServerTraffic
-from cachedoctor.doctor.whatif.server_names import FIELDS, changed, listed
 from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.server_options import lacking
 from cachedoctor.model import CacheDoctorError

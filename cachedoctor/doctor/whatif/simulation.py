@@ -10,12 +10,12 @@ import cachedoctor
 from cachedoctor.diagnosis.replay.llamacpp.content import Served
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
+from cachedoctor.doctor.replaying.server_names import changed
 from cachedoctor.doctor.scratch import printable
 from cachedoctor.doctor.whatif import block_replay
 from cachedoctor.doctor.whatif.accounts import account, fits, learn, replay_base, server_account, settings_rows
 from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
 from cachedoctor.doctor.whatif.evidence import ServerTraffic
-from cachedoctor.doctor.whatif.server_names import changed
 from cachedoctor.model.whatif import ReplayedConversation, Simulation
 
 

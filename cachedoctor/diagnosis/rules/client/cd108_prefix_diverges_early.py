@@ -7,6 +7,9 @@ from typing import Any
 from cachedoctor.diagnosis.rules import advice, kit, ram
 from cachedoctor.diagnosis.rules.checkpoints import held_whole, serves
 
+BEFORE_HEADER = 120
+"""Tokens up to the value in Claude Code's billing header that changes: the frame of a message and some 60 of the header."""
+
 
 def _confidence(s: kit.RuleContext) -> kit.Confidence:
     """High only when the slot is known to have held this conversation's previous turn, and it happens again."""
@@ -154,6 +157,18 @@ _NEW = kit.RuledOut(
 )
 
 
+_BILLING_HEADER = advice.client(
+    "claude-code/billing-header", "With Claude Code, first rule out its billing header.", sure=False
+)
+
+
+def _may_be_claude(g: kit.MatchGroup) -> bool:
+    """Whether Claude Code may have sent it, whose header stands in front of all that it writes: its bodies are not known,
+    and no more is shared than what a template writes before that, and the beginning of the header."""
+    shared = g.numbers["most"] if g.numbers["lcp"] is None else g.numbers["lcp"]
+    return not g.numbers["compared"] and shared < BEFORE_HEADER
+
+
 def _left_open(f: dict[str, Any]) -> list[kit.RuledOut]:
     if f["turns"]:
         return [
@@ -211,11 +226,9 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         advice.cheapest_first(
             g.session,
             [
+                *([_BILLING_HEADER] if _may_be_claude(g) else []),
                 *([advice.cache_ram(g.session)] if f["turns"] else []),
                 advice.show_text(g.session, compared=f["compared"]),
-                advice.client(
-                    "claude-code/billing-header", "With Claude Code, first rule out its billing header.", sure=False
-                ),
                 kit.Remedy(
                     "Or save two consecutive request bodies of the client and compare them.",
                     ["cachedoctor diff request1.json request2.json"],
