@@ -16,6 +16,15 @@ def _tells_adapters(s: kit.RuleContext) -> bool:
     return "adapters" in s.facts.shows or s.difference is not None
 
 
+def _shares(r: kit.Request) -> tuple[float | None, float | None]:
+    """Share of the prompt that the slot held, and of that the share that was kept: of the prompt that the RAM cache gave
+    back, where it did, else of the slot that was chosen for it."""
+    choice = r.seen.choice
+    if choice.found_keep is not None:
+        return choice.found_sim, choice.found_keep
+    return (r.similarity, r.f_keep) if choice.selected_by == "lcp" else (None, None)
+
+
 def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when nothing is reused although the slot holds nearly the whole prompt and nothing forced that."""
     r = s.request
@@ -24,12 +33,13 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
         or r.cached_tokens != 0
         or r.seen.forced
         or r.seen.truncate_failed_at is not None
-        or r.seen.choice.selected_by != "lcp"
+        or "ram_failed" in r.marks
     ):
         return None
-    if (r.similarity or 0) < 0.5 or s.facts.at_least(6629) is False or r.shifted:
+    similarity, f_keep = _shares(r)
+    if (similarity or 0) < 0.5 or s.facts.at_least(6629) is False or r.shifted:
         return None
-    kept_all = r.f_keep is not None and r.f_keep >= 0.9995
+    kept_all = f_keep is not None and f_keep >= 0.9995
     if not kept_all and s.facts.memory != "attention":
         return None
     visible = _shows_forcing(s.facts)
@@ -43,6 +53,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 
 
 PROOF = kit.lines(
+    ("ram", "the RAM cache gives nearly all of this prompt back"),
     ("select", "the slot holds nearly all of this prompt"),
     ("cached", "nothing reused"),
     kit.RECOMPUTED,
@@ -67,11 +78,9 @@ def _tell_apart(g: kit.MatchGroup) -> kit.Remedy:
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what to remove."""
-    f, r = g.numbers, g.worst_request
+    f, similarity = g.numbers, _shares(g.worst_request)[0] or 0.0
     told = g.session.setting("cache_prompt") is False
-    out = [
-        kit.RuledOut("prefix-diverges-early", f"similarity {r.similarity:.3f}: the slot held this prompt's beginning")
-    ]
+    out = [kit.RuledOut("prefix-diverges-early", f"similarity {similarity:.3f}: the slot held this prompt's beginning")]
     if not f["told"]:
         out.append(
             kit.RuledOut(
@@ -84,7 +93,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     elif g.session.memory is None:
         out.append(kit.RuledOut("checkpoints-disabled", _HIDDEN))
     return kit.FindingText(
-        f"nothing was reused although the slot held {100 * (r.similarity or 0):.1f} % of the prompt: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"nothing was reused although the slot held {100 * similarity:.1f} % of the prompt: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
         "That is what cache_prompt=false does: the server starts at token 0 without looking at what it holds."
         + ("" if f["told"] else " At this level other causes leave the same lines."),
         [
