@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from typing import Any
 
 from conftest import FIXTURES, content_of, report_of
+
+from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 
 LOG = content_of(FIXTURES / "cases" / "ram-entry-consumed").decode()
 """Two conversations in turn on one slot; the third request, of 3,572 tokens, gets the 3,342 of its first turn back."""
@@ -48,3 +52,30 @@ def test_a_request_that_reuses_its_head_was_cached() -> None:
 def test_forced_processing_is_another_cause() -> None:
     more = "slot update_slots: id  0 | task 15 | forcing full prompt re-processing due to lack of cache data\n"
     assert "CD109" not in {one["code"] for one in third(0, more=more)}
+
+
+# ---- with the bodies
+
+
+def asked(folder: Path, **more: Any) -> list[dict[str, Any]]:
+    """What is found in a log of b6301, which prints no similarity, beside bodies of about its lengths."""
+    words = "Which of the boats came in today? " * 300
+    said, rows = [{"role": "system", "content": words[:7300]}], []
+    for number in range(4):
+        said = [*said, {"role": "user", "content": f"Day {number}: {words[:260]}"}]
+        rows.append(json.dumps({"messages": said, **more}))
+        said = [*said, {"role": "assistant", "content": "271828"}]
+    path = folder / "bodies.jsonl"
+    path.write_text("\n".join(rows) + "\n", "utf-8")
+    prompts = GivenPrompts([str(path)])
+    found = report_of(content_of(FIXTURES / "cases" / "cache-prompt-off-b6301"), prompts)["findings"]
+    assert prompts.matched == 4
+    return found
+
+
+def test_bodies_that_ask_for_no_cache_are_the_cause(tmp_path: Path) -> None:
+    """1,843, 1,913 and 1,983 tokens of the turns before; without the bodies the log cannot tell."""
+    (found,) = asked(tmp_path, cache_prompt=False)
+    assert (found["code"], found["count"], found["confidence"], found["cost"]["tokens"]) == ("CD109", 3, "high", 5739)
+    assert found["claim"].startswith('the request bodies ask for no cache ("cache_prompt": false): 5,739 tokens')
+    assert "CD109" not in [one["code"] for one in asked(tmp_path)]

@@ -28,6 +28,8 @@ def _shares(r: kit.Request) -> tuple[float | None, float | None]:
 def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when nothing is reused although the slot holds nearly the whole prompt and nothing forced that."""
     r = s.request
+    if r.uncached and s.lost and r.cached_tokens == 0:
+        return kit.Match(s.lost, "high")
     if (
         not s.lost
         or r.cached_tokens != 0
@@ -76,8 +78,23 @@ def _tell_apart(g: kit.MatchGroup) -> kit.Remedy:
     )
 
 
+_IN_THE_CLIENT = kit.Remedy('In the client: drop "cache_prompt": false from the request body (the default is true).')
+
+
+def _as_asked(g: kit.MatchGroup) -> kit.FindingText:
+    """Say that the bodies ask for it."""
+    return kit.FindingText(
+        f'the request bodies ask for no cache ("cache_prompt": false): {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}',
+        "The server starts at token 0 without looking at what it holds.",
+        [_IN_THE_CLIENT],
+        [kit.RuledOut("prefix-diverges-early", "with this in its body nothing is reused of any prompt")],
+    )
+
+
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what to remove."""
+    if g.worst_request.uncached:
+        return _as_asked(g)
     f, similarity = g.numbers, _shares(g.worst_request)[0] or 0.0
     told = g.session.setting("cache_prompt") is False
     out = [kit.RuledOut("prefix-diverges-early", f"similarity {similarity:.3f}: the slot held this prompt's beginning")]
@@ -97,7 +114,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         "That is what cache_prompt=false does: the server starts at token 0 without looking at what it holds."
         + ("" if f["told"] else " At this level other causes leave the same lines."),
         [
-            kit.Remedy('In the client: drop "cache_prompt": false from the request body (the default is true).'),
+            _IN_THE_CLIENT,
             *([] if f["told"] else [_tell_apart(g)]),
             *(
                 []
