@@ -15,7 +15,7 @@ forged      prompts that hold lines of a log: how many change the report (forged
 Without PART all of them, in this order. "wall s" and "CPU s" (user and system, all processes of the row) are the least
 of the rounds, "peak MB" the largest resident process of them. MB are 1,000,000 bytes. ``--quick`` is 20M and one round,
 fewer live findings, no pipe and not the longest hostile suite. A ratio above its limit is marked with "!", and the exit
-status is 1. docs/performance.md says how to read the table.
+status is 1. benchmarks/README.md says how to read the table.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def arguments(given: list[str] | None = None) -> tuple[argparse.Namespace, list[
     parser.add_argument("--era", nargs="+", choices=ERAS, default=list(ERAS))
     parser.add_argument("--rounds", type=int, metavar="N", help=f"{ROUNDS}; with --quick {QUICK_ROUNDS}")
     parser.add_argument("--quick", action="store_true", help="leave out what takes more than a minute")
-    parser.add_argument("--markdown", action="store_true", help="a table for docs/performance.md")
+    parser.add_argument("--markdown", action="store_true", help="a table for benchmarks/README.md")
     parser.add_argument("--against", type=Path, metavar="DIR", help="a checkout of another commit, for startup")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="write the logs there, keep them and use them again")
     options = parser.parse_args(given)

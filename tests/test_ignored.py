@@ -18,7 +18,7 @@ from cachedoctor.report.text import text_report
 from cachedoctor.report.wire import report_v1, stored
 
 EVICTED = FIXTURES / "cases" / "checkpoint-evicted-three-depths-b8672"
-INPUT = {"CD901", "CD902", "CD903", "CD904"}
+INPUT = {"CD901", "CD902", "CD903", "CD904", "CD905"}
 ALL = frozenset(code for code, _ in names.names())
 
 

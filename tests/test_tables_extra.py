@@ -44,7 +44,7 @@ def test_stats_and_parquet_say_how_to_get_it(log: Path, tmp_path: Path) -> None:
     ):
         done = run(*args)
         assert done.returncode == 2
-        one_line(done, f"error: {what} needs polars (hint: pip install 'cachedoctor[tables]')")
+        one_line(done, f"error: {what} needs polars (hint: {sys.executable} -m pip install 'polars>=1.30')")
         assert done.stdout == b""
     assert not target.exists()
 

@@ -61,7 +61,7 @@ def of(name: str, model: Path, *, responses: bool = True) -> BlockEvidence:
 
 
 def test_a_larger_cache_keeps_the_agent_that_a_batch_job_pushed_out(model: Path) -> None:
-    """48 blocks of 128 tokens; an endless cache has 13,696 tokens of the agent (docs/performance.md)."""
+    """48 blocks of 128 tokens; an endless cache has 13,696 tokens of the agent (benchmarks/README.md)."""
     found = simulate(of(BATCH, model), ["num-gpu-blocks-override=400"], [BATCH])
     assert found.fit is not None
     assert (found.fit.equal, found.fit.requests, found.fit.wrong_tokens) == (40, 40, 0)

@@ -148,7 +148,7 @@ def analyze(
     """Say why prompts were recomputed, and what fixes it.
 
     With -o requests.csv (.parquet, .ndjson): a table with a row per request, measurement or line; its columns are
-    described in docs/tables.md, and parquet needs polars: pip install 'cachedoctor[tables]'. A JSON report in place of
+    described in docs/tables.md, and parquet needs polars: the extra tables. A JSON report in place of
     logs is written in another format.
 
     Exit status: 0 the analysis ran; 1 --fail-on was reached; 2 wrong usage, an unreadable input or an internal error;

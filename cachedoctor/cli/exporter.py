@@ -61,7 +61,7 @@ def exporter(
 ) -> None:
     """Serve counters for Prometheus: prompt tokens by what became of them, causes, clients; until Ctrl-C or SIGTERM.
 
-    Needs prometheus-client: pip install 'cachedoctor[exporter]'. A log that cannot be read is named once, tried again,
+    Needs prometheus-client: the extra exporter. A log that cannot be read is named once, tried again,
     and does not stop the others.
 
     Exit status: 0 it was told to end; 2 wrong usage, an address that cannot be used, or a state file that is none or is
@@ -96,10 +96,10 @@ def _require_library() -> None:
     try:
         import prometheus_client  # noqa: F401
     except ImportError:
+        from cachedoctor.knowledge.libraries import install
         from cachedoctor.model import CacheDoctorError
 
-        hint = "pip install 'cachedoctor[exporter]'"
-        raise CacheDoctorError("exporter needs prometheus-client", hint) from None
+        raise CacheDoctorError("exporter needs prometheus-client", install("exporter")) from None
 
 
 def _address(listen: str) -> tuple[str, int]:

@@ -104,7 +104,7 @@ def fleet(
     Every log is one of a server, with its rotations. Sums are reuse, recomputed and lost tokens, time and speed. With
     -o DIR a log that was read before and has not changed is not read again.
 
-    Needs polars: pip install 'cachedoctor[tables]'. Exit status: 0 all were read; 2 wrong usage, or a file that could
+    Needs polars: the extra tables. Exit status: 0 all were read; 2 wrong usage, or a file that could
     not be read (all others are done); 3 none was recognised, or tells of reuse; 130 interrupted (with -o DIR, run it
     again to go on).
     """

@@ -61,7 +61,7 @@ def proxy(
 ) -> None:
     """Pass requests to a server unchanged, and say of each what it reused, what changed, and what that cost.
 
-    Needs aiohttp: pip install 'cachedoctor[proxy]'. Give clients http://127.0.0.1:8090 as their server. Ctrl-C lets
+    Needs aiohttp: the extra proxy. Give clients http://127.0.0.1:8090 as their server. Ctrl-C lets
     requests end that are under way; a second one cuts them off.
 
     Exit status: 0 it was told to end; 2 wrong usage, or an address that cannot be used; 130 told twice.
@@ -99,9 +99,10 @@ def _require_libraries(with_metrics: bool) -> None:
         if with_metrics:
             import prometheus_client  # noqa: F401
     except ImportError as error:
+        from cachedoctor.knowledge.libraries import install
         from cachedoctor.model import CacheDoctorError
 
-        raise CacheDoctorError(f"proxy needs {error.name}", "pip install 'cachedoctor[proxy]'") from None
+        raise CacheDoctorError(f"proxy needs {error.name}", install("proxy")) from None
 
 
 def _address(text: str, option: str) -> Address:

@@ -68,7 +68,7 @@ def watch(
     it, and what that cost.
 
     With --kv-events no log is read: the KV events are recorded until Ctrl-C, for analyze --kv-events, as hashes without
-    tokens or text. Needs pyzmq: pip install 'cachedoctor[kv]'. The server publishes with --kv-events-config.
+    tokens or text. Needs pyzmq: the extra kv. The server publishes with --kv-events-config.
 
     Exit status: as analyze; 130 after Ctrl-C. With --kv-events: 0 recorded; 2 wrong usage, or an endpoint with
     something else; 3 nothing came.

@@ -193,6 +193,31 @@ def recognise(line: bytes) -> tuple[Sentence, re.Match[str]] | None:
     return None
 
 
+def harmless(line: bytes) -> bytes | None:
+    """Return the sample of a line's sentence with the line's numbers, which says the same; None for any other line.
+
+    A process keeps the part of its name that tells which server it is.
+    """
+    found = recognise(line)
+    if found is None:
+        return None
+    row, said = found
+    process = said.groupdict().get("process")
+    if process is not None and not engine_of(process):
+        return None
+    text, shown = row.sample, _PATTERNS[row.id].search(row.sample)
+    values = {name: value for name, value in said.groupdict().items() if value is not None}
+    spans = (
+        []
+        if shown is None
+        else [(*shown.span(name), value) for name, value in values.items() if name in shown.groupdict()]
+    )
+    for start, end, value in sorted(spans, reverse=True):
+        word = next((word for word in _SERVERS if word in value.lower()), value)
+        text = text[:start] + word + text[end:]
+    return text.encode()
+
+
 def read(data: bytes, literals: list[bytes]) -> Iterator[tuple[int, Sentence, re.Match[str], bytes]]:
     """Yield the index of each line with a sentence, with what was found; ``literals``: those that stand in the lines."""
     places = sorted({data.rfind(b"\n", 0, at) + 1 for literal in literals for at in _places(data, literal)})

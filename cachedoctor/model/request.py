@@ -90,6 +90,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """Longest common prefix with the conversation's previous prompt, by the texts given; 0 for its first."""
     together_tokens: int = 0
     """Tokens of its beginning that another request computed at the same time, by the texts given beside the log."""
+    uncached: bool = False
+    """Its body, given beside the log, asks for no cache: ``"cache_prompt": false``."""
     between: Mapping[str, Between] = {}
     """Bounds of the lengths that no line prints, by field: ``prompt_tokens``, ``held_tokens``."""
     revision: int = 0

@@ -1,6 +1,6 @@
 """The faults: a server or client that is set up wrong, the traffic that shows it, and the name it must get.
 
-One entry is one case; adding one is described in docs/e2e.md.
+One entry is one case; adding one is described in tests/e2e/README.md.
 """
 
 from __future__ import annotations

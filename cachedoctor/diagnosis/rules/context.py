@@ -124,7 +124,8 @@ class RuleContext:
         self.server_lost: int = (r.lost_server or 0) if self.lost else 0
         """Tokens of the common prefix that the server did not reuse."""
         back = r.restored_from_ram or _came_back(r)
-        self.slot_taken = bool(self.lost and self.own_slot is False and r.thread_turn and not back and not self.forked)
+        taken = self.lost and self.own_slot is False and r.thread_turn
+        self.slot_taken = bool(taken and not back and not self.forked and not r.uncached)
         """A known thread came back to a slot with another's content, nothing from RAM helped, and it lost by it."""
 
         self.text_alone = (

@@ -185,10 +185,6 @@ def _needs_nothing(_: Session) -> None:
     return None
 
 
-def _states_nothing(_: Session) -> list[SessionFinding]:
-    return []
-
-
 class Rule(msgspec.Struct):
     """A cause: how to see it, how to say it."""
 
@@ -223,8 +219,10 @@ class RequestRule(Rule):
     severity: Literal["by-cost"] | Severity = "by-cost"
     engine: str = "llama.cpp"
     """Whose requests it is about."""
-    alone: Callable[[Session], list[SessionFinding]] = _states_nothing
+    alone: Callable[[Session], list[SessionFinding]] | None = None
     """What lines of a session state by themselves, where no request of its input shows the cause."""
+    stated: tuple[IncidentName, ...] = ()
+    """``alone`` is asked about sessions of any engine that have one of these; empty: about all of its engine."""
 
 
 class SessionRule(Rule):
@@ -238,8 +236,9 @@ class SessionRule(Rule):
     """As lists of rules name it; each finding has its own."""
     engine: str = "llama.cpp"
     """Whose sessions it is about."""
-    of_any_engine: bool = False
-    """It is asked about sessions of other engines, too, where a line states something by itself."""
+    on: tuple[IncidentName, ...] = ()
+    """It is asked about sessions of any engine that have one of these, and about no others; empty: about all of its
+    engine."""
 
 
 class InputRule(Rule):
@@ -270,12 +269,27 @@ def rule(
     needs: Needs = _needs_nothing,
     severity: Literal["by-cost"] | Severity = "by-cost",
     engine: str = "llama.cpp",
-    alone: Callable[[Session], list[SessionFinding]] = _states_nothing,
+    alone: Callable[[Session], list[SessionFinding]] | None = None,
+    stated: tuple[IncidentName, ...] = (),
 ) -> RequestRule:
     """Make a rule about requests: ``RULE = kit.rule(__name__, "What happened", decide, PROOF, say)``."""
     code, name = identify(module)
     return RequestRule(
-        code, name, summary, decide, prove, say, on, unless, weak_unless, only_with, needs, severity, engine, alone
+        code,
+        name,
+        summary,
+        decide,
+        prove,
+        say,
+        on,
+        unless,
+        weak_unless,
+        only_with,
+        needs,
+        severity,
+        engine,
+        alone,
+        stated,
     )
 
 
@@ -288,12 +302,12 @@ def session_rule(
     needs: Needs = _needs_nothing,
     severity: Literal["by-cost"] | Severity = "note",
     engine: str | None = None,
-    of_any_engine: bool = False,
+    on: tuple[IncidentName, ...] = (),
 ) -> SessionRule:
     """Make a rule about whole sessions; without ``engine``, of the one whose folder ``module`` is in."""
     code, name = identify(module)
     whose = engine or family_engine(module)
-    return SessionRule(code, name, summary, inspect, unless, needs, severity, whose, of_any_engine)
+    return SessionRule(code, name, summary, inspect, unless, needs, severity, whose, on)
 
 
 def input_rule(module: str, summary: str, say: Callable[[str | None, str | None], FindingText]) -> InputRule:

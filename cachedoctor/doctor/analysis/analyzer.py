@@ -616,7 +616,8 @@ def _by_text(request: Request, turn: TextTurn | None) -> Request:
     if turn is None:
         return request
     kept = _kept(request, turn)
-    return follow(request, turn.thread, turn.turn, turn.held_thread, turn.reference, kept, turn.together)
+    reference, told = turn.reference, turn.uncached
+    return follow(request, turn.thread, turn.turn, turn.held_thread, reference, kept, turn.together, uncached=told)
 
 
 def _kept(request: Request, turn: TextTurn) -> int | None:

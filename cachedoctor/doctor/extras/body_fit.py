@@ -166,7 +166,8 @@ class _Checked(NamedTuple):
     speaking: int
     against: int
     is_impossible: bool
-    """More was reused than any body before it begins with, or its text is that of one with fewer tokens."""
+    """More was reused than any body before it begins with, or than its own asks for; or its text is that of one with
+    fewer tokens."""
     is_wild: bool | None
     """It grew by characters that cannot be so many tokens; None where it is not known by what it grew."""
     close: bool
@@ -188,7 +189,8 @@ def _checked(found: Sequence[Joined], at: int, usual: float) -> _Checked:
     is_wild = None if grew is None else not 1 / _WILD < grew / usual < _WILD
     against = int(told is False) * 3 + int(uneven) + int(unsteady) * weight + int(is_wild or False)
     is_more = any(o.prompt.text == one.prompt.text and _is_longer(o, one) for o in found[:at])
-    is_impossible = is_more or (told is False and _is_impossible(found[:at], one))
+    is_uncached = (one.prompt.body or {}).get("cache_prompt") is False and bool(request.cached_tokens)
+    is_impossible = is_more or is_uncached or (told is False and _is_impossible(found[:at], one))
     return _Checked(_quoted(one), told, speaking, against, is_impossible, is_wild, close)
 
 

@@ -72,6 +72,8 @@ class TextTurn(NamedTuple):
     """What changed from the prompt before it; None for the first, and where the tokenizer fails."""
     together: int = 0
     """Tokens of its beginning that another request computed at the same time, and none had before."""
+    uncached: bool = False
+    """Its body asks for no cache."""
 
 
 class _Told(msgspec.Struct):
@@ -240,6 +242,7 @@ class GivenPrompts:
         answered = [told for told in texts.recent if told.ended <= began]  # nobody goes on with what is still at work
         before = _before(prompt, current, answered) or _repeated(prompt, answered)
         ended, together = request.last_line, 0
+        uncached = (prompt.body or {}).get("cache_prompt") is False
         if len(answered) < len(texts.recent):
             together = self._together(prompt, request, list(texts.recent))
         if before is None:
@@ -253,11 +256,11 @@ class GivenPrompts:
         if held not in (None, told.thread) and _continues_its_slot(request):
             return None  # the bodies of requests at once came in another order than they are in the log
         if before is None:
-            return TextTurn(told.thread, 0, held, None, None, together)
+            return TextTurn(told.thread, 0, held, None, None, together, uncached)
         found = self._compare(before.prompt, _sent(prompt))
         if found is not None:
             found = conversations.told(found, before.prompt, prompt, _modes_before(texts, told.thread, before.prompt))
-        return TextTurn(told.thread, told.turn, held, before.total, found, together)
+        return TextTurn(told.thread, told.turn, held, before.total, found, together, uncached)
 
     def _together(self, prompt: Prompt, request: Request, earlier: list[_Told]) -> int:
         """Tokens that a prompt shares with those at work when it began, beyond what it shares with any before them."""

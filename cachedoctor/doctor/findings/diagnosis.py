@@ -246,7 +246,8 @@ class Diagnosis:
 
     def _inspect(self, rule: SessionRule | RequestRule, session: Session) -> list[SessionFinding]:
         try:
-            found = rule.inspect(session) if isinstance(rule, SessionRule) else rule.alone(session)
+            inspect = rule.inspect if isinstance(rule, SessionRule) else rule.alone
+            found = [] if inspect is None else inspect(session)
             if not all(said.proven_in(session) for said in found):
                 raise ValueError("a finding without a line")
             return found
@@ -279,10 +280,11 @@ class Diagnosis:
 
 
 def _is_about(rule: SessionRule | RequestRule, session: Session) -> bool:
-    """Whether a rule is asked about a session: of its engine, or any with a line that states something by itself."""
-    if session.engine == rule.engine:
-        return True
-    return bool(session.incidents) and (isinstance(rule, RequestRule) or rule.of_any_engine)
+    """Whether a rule is asked about a session: of its engine, or with a line that states by itself what it is about."""
+    if isinstance(rule, RequestRule) and rule.alone is None:
+        return False
+    stated = rule.on if isinstance(rule, SessionRule) else rule.stated
+    return not session.incidents.keys().isdisjoint(stated) if stated else session.engine == rule.engine
 
 
 def _may_show(request: Request) -> bool:

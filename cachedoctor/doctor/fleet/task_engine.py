@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from cachedoctor.doctor.fleet.log_task import LogResult, LogTask
+from cachedoctor.knowledge.libraries import install
 from cachedoctor.model import CacheDoctorError
 
 
@@ -30,4 +31,4 @@ class WorkerPool(Protocol):
 
 def missing(name: str) -> CacheDoctorError:
     """Say how to get what an engine stands on."""
-    return CacheDoctorError(f"--engine {name} needs {name}", f"pip install 'cachedoctor[{name},tables]'")
+    return CacheDoctorError(f"--engine {name} needs {name}", install(name, "tables"))

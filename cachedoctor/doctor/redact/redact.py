@@ -15,8 +15,10 @@ from cachedoctor.doctor.redact.rewrite import EngineLineRewriter
 from cachedoctor.doctor.redact.scan import EngineLines, ProgramLines
 from cachedoctor.doctor.scratch import printable
 from cachedoctor.engines.catalogue.spans import RecognisedLine, Spans
+from cachedoctor.engines.detect import certain_literals
 from cachedoctor.engines.llamacpp.tracker import fork_lines
 from cachedoctor.engines.programs import ik_llama
+from cachedoctor.engines.sentences import harmless
 from cachedoctor.inputs.envelope import Documents, Rewriter, is_shaped
 from cachedoctor.inputs.sources.base import SourceError
 from cachedoctor.knowledge.late_patterns import late
@@ -149,6 +151,7 @@ class Redactor:
         text = b"\n" + data
         logged, printed = self._logged.read(text), self._of_programs.read(text)
         own = {found.start: found for found in self._spans.read(text)}
+        has_certain = bool(certain_literals(text, text))
         out: list[bytes] = []
         at = 1
         while at < len(text):
@@ -163,7 +166,9 @@ class Redactor:
             elif found is not None:
                 out.append(self._known(text[at:stop], found))
             else:
-                out.append(self._lines.unknown(text[at:stop]))
+                certain = harmless(text[at:stop]) if has_certain else None
+                self.recognised += certain is not None
+                out.append(self._lines.unknown(text[at:stop]) if certain is None else certain)
             at = stop + 1
         return b"\n".join(out) + b"\n"
 

@@ -617,6 +617,8 @@ def follow(
     total: int | None,
     kept: int | None,
     together: int = 0,
+    *,
+    uncached: bool = False,
 ) -> Request:
     """Judge a request as the turn of a conversation that it is by its text, given beside the log.
 
@@ -628,6 +630,7 @@ def follow(
         total: tokens of the turn before and its reply in its slot; None where that is unknown.
         kept: of these, the ones that the text kept; None where that is unknown.
         together: tokens of its beginning that another request computed at the same time.
+        uncached: it asks for no cache.
     """
     reference = request.held_tokens if not turn else total
     outcome, lost, client, server = accounting.judge(
@@ -638,7 +641,7 @@ def follow(
     return replace(
         request, thread=thread, thread_turn=turn, held_thread=held_thread, other_candidates=0, outcome=outcome,
         lost_tokens=lost, lost_client=client, lost_server=server, reference_tokens=reference, text_lcp=kept,
-        together_tokens=together,
+        together_tokens=together, uncached=uncached,
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
+from cachedoctor.knowledge.libraries import install
 from cachedoctor.model import CacheDoctorError
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class KvSubscription:
         try:
             import zmq
         except ImportError:
-            raise CacheDoctorError("--kv-events ENDPOINT needs pyzmq", "pip install 'cachedoctor[kv]'") from None
+            raise CacheDoctorError("--kv-events ENDPOINT needs pyzmq", install("kv")) from None
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._closing.callback(context.destroy, linger=0)
         try:

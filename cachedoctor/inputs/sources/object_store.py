@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from cachedoctor.inputs.sources.base import READ_SIZE, SourceError, Told, unheard
 from cachedoctor.inputs.sources.unpack import MAX_BYTES, unpacked, utf8
+from cachedoctor.knowledge.libraries import install
 from cachedoctor.model import CacheDoctorError
 
 SCHEMES = {"s3": "s3"}
@@ -112,8 +113,7 @@ def _system(path: str) -> Any:
         logging.getLogger(_READERS[scheme]).setLevel(logging.CRITICAL)
         return fsspec.filesystem(scheme)
     except ImportError:
-        hint = f"pip install 'cachedoctor[{SCHEMES[scheme]}]'"
-        raise SourceError(f"{path}: what reads {scheme}:// is not installed", hint) from None
+        raise SourceError(f"{path}: what reads {scheme}:// is not installed", install(SCHEMES[scheme])) from None
     except Exception as fault:
         raise _wrong(path, fault) from fault
 

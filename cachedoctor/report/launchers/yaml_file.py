@@ -10,6 +10,7 @@ import msgspec
 
 from cachedoctor.knowledge.engines import PATTERN
 from cachedoctor.knowledge.late_patterns import late
+from cachedoctor.knowledge.libraries import install
 from cachedoctor.model import CacheDoctorError, Launcher, OptionChange
 from cachedoctor.report.launchers.command_words import Word, changed, given, program_at, words
 from cachedoctor.report.launchers.forms import LaunchRequest, divided, quoted
@@ -92,8 +93,8 @@ def yaml() -> Any:
     try:
         import yaml
     except ImportError:
-        hint = "pip install 'cachedoctor[patch]'"
-        raise CacheDoctorError("--file: reading YAML needs PyYAML, which is not installed", hint) from None
+        what = "--file: reading YAML needs PyYAML, which is not installed"
+        raise CacheDoctorError(what, install("patch")) from None
     return yaml
 
 

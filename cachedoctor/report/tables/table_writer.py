@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 import msgspec
 
 from cachedoctor.knowledge.late_patterns import late
+from cachedoctor.knowledge.libraries import install
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.report.tables.columns import ColumnTable, Ending, Kind, TableColumn
 
@@ -33,7 +34,7 @@ def require_polars(what: str) -> None:
     try:
         import polars  # noqa: F401
     except ImportError:
-        raise CacheDoctorError(f"{what} needs polars", "pip install 'cachedoctor[tables]'") from None
+        raise CacheDoctorError(f"{what} needs polars", install("tables")) from None
 
 
 _FORMULA_BEHIND_SEMICOLON = late(r"(;\s*)([=+@-])")

@@ -1,6 +1,6 @@
 """The days: which traffic on which server, what is wrong with it by construction, and what mends it.
 
-One entry is one situation; adding one is described in docs/e2e.md.
+One entry is one situation; adding one is described in tests/e2e/README.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The scenarios: what is wrong with server or client, and the code that it must get.
 
-One entry is one scenario; adding one is described in docs/e2e.md.
+One entry is one scenario; adding one is described in tests/e2e/README.md.
 """
 
 from __future__ import annotations

@@ -165,4 +165,5 @@ RULE = kit.rule(
     on=("text", "bar"),
     needs=advice.needs_text,
     alone=alone,
+    stated=("value",),
 )

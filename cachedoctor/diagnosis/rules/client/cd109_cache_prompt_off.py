@@ -16,20 +16,32 @@ def _tells_adapters(s: kit.RuleContext) -> bool:
     return "adapters" in s.facts.shows or s.difference is not None
 
 
+def _shares(r: kit.Request) -> tuple[float | None, float | None]:
+    """Share of the prompt that the slot held, and of that the share that was kept: of the prompt that the RAM cache gave
+    back, where it did, else of the slot that was chosen for it."""
+    choice = r.seen.choice
+    if choice.found_keep is not None:
+        return choice.found_sim, choice.found_keep
+    return (r.similarity, r.f_keep) if choice.selected_by == "lcp" else (None, None)
+
+
 def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when nothing is reused although the slot holds nearly the whole prompt and nothing forced that."""
     r = s.request
+    if r.uncached and s.lost and r.cached_tokens == 0:
+        return kit.Match(s.lost, "high")
     if (
         not s.lost
         or r.cached_tokens != 0
         or r.seen.forced
         or r.seen.truncate_failed_at is not None
-        or r.seen.choice.selected_by != "lcp"
+        or "ram_failed" in r.marks
     ):
         return None
-    if (r.similarity or 0) < 0.5 or s.facts.at_least(6629) is False or r.shifted:
+    similarity, f_keep = _shares(r)
+    if (similarity or 0) < 0.5 or s.facts.at_least(6629) is False or r.shifted:
         return None
-    kept_all = r.f_keep is not None and r.f_keep >= 0.9995
+    kept_all = f_keep is not None and f_keep >= 0.9995
     if not kept_all and s.facts.memory != "attention":
         return None
     visible = _shows_forcing(s.facts)
@@ -43,6 +55,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 
 
 PROOF = kit.lines(
+    ("ram", "the RAM cache gives nearly all of this prompt back"),
     ("select", "the slot holds nearly all of this prompt"),
     ("cached", "nothing reused"),
     kit.RECOMPUTED,
@@ -65,13 +78,26 @@ def _tell_apart(g: kit.MatchGroup) -> kit.Remedy:
     )
 
 
+_IN_THE_CLIENT = kit.Remedy('In the client: drop "cache_prompt": false from the request body (the default is true).')
+
+
+def _as_asked(g: kit.MatchGroup) -> kit.FindingText:
+    """Say that the bodies ask for it."""
+    return kit.FindingText(
+        f'the request bodies ask for no cache ("cache_prompt": false): {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}',
+        "The server starts at token 0 without looking at what it holds.",
+        [_IN_THE_CLIENT],
+        [kit.RuledOut("prefix-diverges-early", "with this in its body nothing is reused of any prompt")],
+    )
+
+
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what to remove."""
-    f, r = g.numbers, g.worst_request
+    if g.worst_request.uncached:
+        return _as_asked(g)
+    f, similarity = g.numbers, _shares(g.worst_request)[0] or 0.0
     told = g.session.setting("cache_prompt") is False
-    out = [
-        kit.RuledOut("prefix-diverges-early", f"similarity {r.similarity:.3f}: the slot held this prompt's beginning")
-    ]
+    out = [kit.RuledOut("prefix-diverges-early", f"similarity {similarity:.3f}: the slot held this prompt's beginning")]
     if not f["told"]:
         out.append(
             kit.RuledOut(
@@ -84,11 +110,11 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     elif g.session.memory is None:
         out.append(kit.RuledOut("checkpoints-disabled", _HIDDEN))
     return kit.FindingText(
-        f"nothing was reused although the slot held {100 * (r.similarity or 0):.1f} % of the prompt: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"nothing was reused although the slot held {100 * similarity:.1f} % of the prompt: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
         "That is what cache_prompt=false does: the server starts at token 0 without looking at what it holds."
         + ("" if f["told"] else " At this level other causes leave the same lines."),
         [
-            kit.Remedy('In the client: drop "cache_prompt": false from the request body (the default is true).'),
+            _IN_THE_CLIENT,
             *([] if f["told"] else [_tell_apart(g)]),
             *(
                 []

@@ -26,4 +26,4 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     ]
 
 
-RULE = kit.session_rule(__name__, "An error line is not understood", inspect, of_any_engine=True)
+RULE = kit.session_rule(__name__, "An error line is not understood", inspect, on=("unknown_error",))

@@ -109,4 +109,5 @@ RULE = kit.rule(
     on=("error",),
     unless=("CD403",),
     alone=alone,
+    stated=("overflow", "cut"),
 )

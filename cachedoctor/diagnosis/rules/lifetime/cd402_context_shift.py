@@ -90,5 +90,13 @@ def _text(session: kit.Session, limit: float | None, what: str, writer: str = ""
 
 
 RULE = kit.rule(
-    __name__, "The context was shifted to make room", decide, prove, say, severity="note", on=("shift",), alone=alone
+    __name__,
+    "The context was shifted to make room",
+    decide,
+    prove,
+    say,
+    severity="note",
+    on=("shift",),
+    alone=alone,
+    stated=("shifted",),
 )

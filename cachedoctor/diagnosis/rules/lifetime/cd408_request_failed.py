@@ -148,4 +148,5 @@ RULE = kit.rule(
     on=("error",),
     unless=("CD213", "CD214"),
     alone=alone,
+    stated=("batch_failed", "refused", "no_room"),
 )

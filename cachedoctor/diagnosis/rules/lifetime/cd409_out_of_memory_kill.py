@@ -51,5 +51,5 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
 
 
 RULE = kit.session_rule(
-    __name__, "The system ended the server because memory ran out", inspect, severity="error", of_any_engine=True
+    __name__, "The system ended the server because memory ran out", inspect, severity="error", on=("killed",)
 )

@@ -102,4 +102,5 @@ RULE = kit.rule(
     severity="error",
     on=("checkpoint_failed",),
     alone=alone,
+    stated=("checkpoint_failed",),
 )

@@ -81,4 +81,5 @@ RULE = kit.rule(
     severity="error",
     on=("error",),
     alone=alone,
+    stated=("positions", "batch_refused"),
 )

@@ -32,5 +32,5 @@ def _parallel() -> kit.Remedy:
 
 RULE = kit.session_rule(
     __name__, "A model was unloaded to make room for another", inspect, severity="warning", engine="ollama",
-    of_any_engine=True,
+    on=("unloaded",),
 )  # fmt: skip

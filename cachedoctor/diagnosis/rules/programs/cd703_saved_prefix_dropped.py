@@ -33,5 +33,5 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 
 
 RULE = kit.session_rule(
-    __name__, "Saved prefixes were dropped", inspect, severity="note", engine="ollama", of_any_engine=True
+    __name__, "Saved prefixes were dropped", inspect, severity="note", engine="ollama", on=("dropped",)
 )

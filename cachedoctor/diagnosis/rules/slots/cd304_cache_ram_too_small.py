@@ -99,4 +99,5 @@ RULE = kit.rule(
     unless=(*CHANGED_HEAD, "CD308", "CD309", "CD310", "CD314"),
     weak_unless=_BETTER,
     alone=alone,
+    stated=("evicted", "oversize"),
 )

@@ -67,4 +67,5 @@ RULE = kit.rule(
     severity="error",
     on=("ram_failed",),
     alone=alone,
+    stated=("ram_failed", "state_failed"),
 )

@@ -84,5 +84,12 @@ def _text(claim: str, session: kit.Session, place: str = "") -> kit.FindingText:
 
 
 RULE = kit.rule(
-    __name__, "Idle slots were emptied because memory was full", decide, prove, say, unless=("CD305",), alone=alone
+    __name__,
+    "Idle slots were emptied because memory was full",
+    decide,
+    prove,
+    say,
+    unless=("CD305",),
+    alone=alone,
+    stated=("purged",),
 )

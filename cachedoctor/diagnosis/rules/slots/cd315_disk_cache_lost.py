@@ -51,4 +51,10 @@ def _times(count: int, one: str, many: str) -> str:
     return f"{count:,} {one if count == 1 else many}"
 
 
-RULE = kit.session_rule(__name__, "The disk tier of the prompt cache lost prompts", inspect, severity="warning")
+RULE = kit.session_rule(
+    __name__,
+    "The disk tier of the prompt cache lost prompts",
+    inspect,
+    severity="warning",
+    on=("disk_evicted", "disk_failed"),
+)
