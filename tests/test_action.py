@@ -22,7 +22,15 @@ def steps() -> list[dict[str, Any]]:
 
 def test_inputs_reach_the_shell_by_its_environment_alone() -> None:
     assert [step["name"] for step in steps() if "${{" in step["run"]] == []
-    assert all("${{ inputs." in value for step in steps() for value in step["env"].values())
+    values = {value for step in steps() for value in step["env"].values()}
+    assert {value for value in values if "${{ inputs." not in value} == {"${{ github.action_path }}"}
+
+
+def test_the_checkout_of_the_action_is_installed() -> None:
+    """And no package of that name from an index, which may be somebody else's."""
+    first = steps()[0]
+    assert first["run"] == 'pipx install "$CHECKOUT"'
+    assert first["env"] == {"CHECKOUT": "${{ github.action_path }}"}
 
 
 def run(folder: Path, **values: str) -> subprocess.CompletedProcess[str]:

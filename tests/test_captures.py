@@ -146,6 +146,28 @@ def test_litellm_leaves_out_what_it_cut_and_what_no_server_saw() -> None:
     assert "LiteLLM's own cache" in note
 
 
+@pytest.mark.parametrize(
+    ("text", "is_kept"),
+    [
+        ("What does litellm_truncated mean in a row of my log?", True),
+        ("You are a... (litellm_truncated skipped 12982 chars. Cut to save space.) ... the end.", False),
+        ("You are a... (litellm_truncated 12982 chars) ... the end.", False),
+    ],
+    ids=["the word", "cut", "cut by an older one"],
+)
+def test_litellm_cut_a_prompt_where_its_mark_stands(text: str, is_kept: bool) -> None:
+    row = {
+        "request_id": "r",
+        "call_type": "acompletion",
+        "startTime": "2026-11-03T10:00:00+00:00",
+        "prompt_tokens": 900,
+    }
+    row["messages"] = [{"role": "user", "content": text}]
+    found = recognise.of_values([row])
+    assert found is not None
+    assert [one.body is not None for one in found.requests] == [is_kept]
+
+
 def test_litellm_without_stored_prompts_says_which_setting_stores_them() -> None:
     row = {"request_id": "r", "call_type": "acompletion", "startTime": "2026-11-03T10:00:00+00:00", "messages": "{}"}
     error = fails([row | {"prompt_tokens": 900}])

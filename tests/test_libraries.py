@@ -29,12 +29,8 @@ def test_the_command_installs_them_for_the_python_that_runs() -> None:
 
 
 def test_no_page_and_no_hint_installs_the_package_from_an_index() -> None:
-    files = [
-        ROOT / "README.md",
-        ROOT / "action.yml",
-        *(ROOT / "docs").rglob("*.md"),
-        *(ROOT / "cachedoctor").rglob("*.py"),
-    ]
+    pages, code = (ROOT / "docs").rglob("*.md"), (ROOT / "cachedoctor").rglob("*.py")
+    files = [ROOT / "README.md", ROOT / "action.yml", *pages, *code]
     assert len(files) > 400
     found = [
         path.relative_to(ROOT).as_posix()

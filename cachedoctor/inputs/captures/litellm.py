@@ -16,7 +16,8 @@ LOOKS = late(
     rb'\A\s*\[?\s*\{(?=.{0,65536}?"(?:standard_logging_(?:object|payload)"\s*:|call_type"\s*:(?=.{0,65536}?"startTime"\s*:)))',
     re.S,
 )
-_CUT = "litellm_truncated"
+_CUT = late(rb"\.\.\. \(litellm_truncated (?:skipped )?\d+ chars")
+"""What stands in the place of what it cut; the word alone may stand in any prompt."""
 _REDACTED = "redacted-by-litellm"
 _PROMPT = ("tools", "system", "chat_template_kwargs", "reasoning_effort", "instructions", "cache_salt", "extra_body")
 """Parameters that are part of a prompt, or decide what a cache gives back."""
@@ -87,7 +88,7 @@ def _body(row: dict[str, Any]) -> tuple[dict[str, Any] | None, bool]:
     made = _made(row, messages)
     for body in (inner, made):
         if body and any(name in body for name in ("messages", "prompt", "input")):
-            if _CUT in encoded(body).decode():
+            if _CUT.search(encoded(body)) is not None:
                 return None, True
             return body, False
     return None, False
