@@ -56,11 +56,11 @@ class Scanner:
             if group < slot_group:
                 at, end = found.start() + 1, found.end()
                 line += count(b"\n", counted, at)
-                counted = at
                 more = count(b"\n", at, end)
                 seen += more
                 number = first + line
                 spans = range(number, number + more + 1) if numbers is None else numbers[line : line + more + 1]
+                line, counted = line + more, end
                 yield Event(
                     "fused", None, _NO_FIELDS, int(found[1]), int(found[2]), spans[0], data, at, end, found, spans
                 )  # fmt: skip
