@@ -58,6 +58,22 @@ def test_slots_of_every_shape(slot):
         assert (prompt.kind, prompt.text, prompt.slot, prompt.rendered) == ("slots", "P", 0, True)
 
 
+def test_a_prompt_in_another_slot_is_compared_with_the_last_one_before_it():
+    """The head changed, so that slot 0 shares too little to be taken for it, and is equal to itself."""
+    held = [
+        DONE | {"id": 0, "id_task": 7, "prompt": "Now 08:14. Hi"},
+        DONE | {"id": 1, "id_task": 3, "prompt": "Title"},
+    ]
+    later = [*held, DONE | {"id": 2, "id_task": 12, "prompt": "Now 08:15. Hi"}, SLOT | {"id": 3}]
+    old, new = (inputs.parse(json.dumps(dump).encode(), "f") for dump in (held, later))
+    assert [(a.slot, b.slot) for a, b in inputs.pair(old, new)] == [(0, 2), (0, 0), (1, 1)]
+    moved = [later[2] | {"id": 0}, held[1]]
+    assert [(a.slot, b.slot) for a, b in inputs.pair(old, inputs.parse(json.dumps(moved).encode(), "f"))] == [
+        (0, 0),
+        (1, 1),
+    ]
+
+
 def test_the_reply_is_appended_on_request():
     data = json.dumps([DONE | {"prompt": "Pé", "generated": "G"}]).encode()
     (prompt,) = inputs.parse(data, "f", reply=True)

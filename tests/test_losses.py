@@ -5,6 +5,7 @@ A finding must go with the line that proves it; a log that lost lines must not m
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -233,3 +234,11 @@ def test_the_list_is_advised_as_long_as_the_deepest_change_needs_it() -> None:
     )
     assert finding["remedies"][0]["commands"] == ["--ctx-checkpoints 8"]
     assert finding["count"] == 3
+
+
+def test_a_copy_in_the_ram_cache_is_no_loss_where_the_slot_held_as_much() -> None:
+    """Requests with cache_prompt false: their slot had the conversation, so that no search was needed."""
+    log = (FIXTURES / "days/dense-not_cached-b11549-lv4/server.log").read_bytes()
+    report = json.loads(json_of([log]))
+    assert {code for row in report["requests"] for code in row["codes"]} >= {"CD109"}
+    assert not [row for row in report["requests"] if "CD314" in row["codes"]]

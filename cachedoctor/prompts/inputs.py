@@ -53,7 +53,11 @@ def prompts_of(slots: list[dict[str, Any]], path: str, slot: int | None = None, 
 
 
 def pair(a: list[Prompt], b: list[Prompt]) -> list[tuple[Prompt, Prompt]]:
-    """Match the slots of two dumps: those with the same id, then the rest by longest common prefix."""
+    """Match the slots of two dumps: those with the same id, then the rest by longest common prefix.
+
+    A prompt in a slot that had held none comes first, with the last one before it: where the head of a conversation
+    changes, the server takes another slot for it, and its old slot is equal to itself.
+    """
     later = {prompt.slot: prompt for prompt in reversed(b) if prompt.slot is not None}
     pairs: list[tuple[Prompt, Prompt]] = []
     rest: list[Prompt] = []
@@ -64,7 +68,16 @@ def pair(a: list[Prompt], b: list[Prompt]) -> list[tuple[Prompt, Prompt]]:
         else:
             pairs.append((prompt, match))
     taken = {id(match) for _, match in pairs}
-    return pairs + _closest(rest, [prompt for prompt in b if id(prompt) not in taken])
+    pairs += _closest(rest, [prompt for prompt in b if id(prompt) not in taken])
+    return [*_elsewhere(a, [prompt for prompt in b if all(prompt is not match for _, match in pairs)]), *pairs]
+
+
+def _elsewhere(a: list[Prompt], unmatched: list[Prompt]) -> list[tuple[Prompt, Prompt]]:
+    """The prompts of slots that had held none, the latest first, each with the last one of the dump before."""
+    told = [prompt for prompt in a if prompt.task is not None]
+    last = max(told, key=lambda prompt: prompt.task or 0, default=None)
+    new = sorted(unmatched, key=lambda prompt: -1 if prompt.task is None else prompt.task, reverse=True)
+    return [] if last is None else [(last, prompt) for prompt in new if prompt.slot is not None]
 
 
 def _is_slot(slot: dict[str, Any]) -> bool:
@@ -80,7 +93,8 @@ def _prompt(slot: dict[str, Any], path: str, reply: bool) -> Prompt:
     if reply and isinstance(generated, str):
         builder.add("generated", generated)
     prompt = builder.prompt(path, "slots", None, rendered=True)
-    prompt.slot = slot["id"]
+    prompt.slot, task = slot["id"], slot.get("id_task")
+    prompt.task = task if isinstance(task, int) and not isinstance(task, bool) else None
     return prompt
 
 

@@ -71,6 +71,8 @@ class Prompt(msgspec.Struct):
     """The text is exactly what the model sees (a slot dump, a prompt dump, or rendered by a template)."""
     recorded: RecordedFields | None = None
     """None where it was not read from a recording that says more."""
+    task: int | None = None
+    """The task that the slot served last, where its dump says so."""
 
     @property
     def is_whole(self) -> bool:

@@ -133,6 +133,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
             "reference": r.reference_tokens,
             "changed": r.lost_client,
             "fixed": _same_place(s),
+            "below": s.server_lost if r.cut and r.seen.restored and s.server_lost >= SPAN_LEAST else None,
             "two": bool(r.other_candidates) or _others(s),
             "compared": s.difference is not None,
         },
@@ -229,6 +230,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             if f.get("fixed")
             else ""
         )
+        + _below(g)
         + why_before(g)
         + why_client(g),
         by_difference(g, [_APPEND, _BY_HAND, advice.show_text(g.session, compared=f.get("compared", True))]),
@@ -238,6 +240,18 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             *([_TWO_SESSIONS, _SEPARATE] if f.get("two") else []),
         ],
         references(g),
+    )
+
+
+def _below(g: kit.MatchGroup) -> str:
+    """Say what the server computed again though it had not changed: the distance of its checkpoints."""
+    below, session = g.numbers.get("below"), g.session
+    if not below:
+        return ""
+    option = " (--checkpoint-min-step sets it)" if session.at_least(9538) is True else ""
+    return (
+        f" The server went back to the last checkpoint before that place and computed {kit.n(below)} unchanged tokens again: the distance of its "
+        f"checkpoints{option}."
     )
 
 
