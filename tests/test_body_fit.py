@@ -65,7 +65,7 @@ LIVE = [
 @pytest.mark.parametrize("every", [1, 20, 60])
 @pytest.mark.parametrize(("at", "of"), [(0, 0), (1, 1), (2, 2), (0, 1), (2, 0)])
 def test_a_live_log_ends_as_if_it_had_been_read_at_once(at: int, of: int, every: int) -> None:
-    """However often it falls silent, with its own bodies and with those of another that its first requests tell apart."""
+    """However often it falls silent, with its own bodies and with those of another."""
     log, bodies = LIVE[at], LIVE[of] / "requests.jsonl"
     live = Analyzer(prompts=GivenPrompts([str(bodies)]))
     live.open(str(log / "server.log"))
