@@ -12,8 +12,10 @@ import pytest
 from conftest import FIXTURES
 
 import cachedoctor
+from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.extras import body_fit
 from cachedoctor.doctor.extras.body_fit import Joined
+from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 from cachedoctor.model import Mark
 from cachedoctor.prompts.prompt import Prompt
 
@@ -53,6 +55,26 @@ def test_bodies_of_another_log_change_nothing(log: Path, other: Path) -> None:
     for part in ("inputs", "findings", "totals", "accounts"):
         assert getattr(beside, part) == getattr(alone, part), part
     assert list(beside.requests) == list(alone.requests)
+
+
+LIVE = [
+    FIXTURES / "cases" / name for name in ("requests-billing-header", "requests-slot-taken", "requests-tools-reordered")
+]
+
+
+@pytest.mark.parametrize("every", [1, 20, 60])
+@pytest.mark.parametrize(("at", "of"), [(0, 0), (1, 1), (2, 2), (0, 1), (2, 0)])
+def test_a_live_log_ends_as_if_it_had_been_read_at_once(at: int, of: int, every: int) -> None:
+    """However often it falls silent, with its own bodies and with those of another."""
+    log, bodies = LIVE[at], LIVE[of] / "requests.jsonl"
+    live = Analyzer(prompts=GivenPrompts([str(bodies)]))
+    live.open(str(log / "server.log"))
+    for number, line in enumerate((log / "server.log").read_bytes().splitlines(keepends=True)):
+        live.feed(line)
+        if number % every == every - 1:
+            live.idle()
+    whole = cachedoctor.analyze(log / "server.log", prompts=[bodies])
+    assert live.finish().findings == whole.findings
 
 
 # ---- what speaks for and against

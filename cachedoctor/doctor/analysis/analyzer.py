@@ -310,9 +310,9 @@ class Analyzer:
 
     def _join_prompts(self, *, ended: bool = False) -> None:
         """Judge the requests that waited for the prompts given beside the log."""
+        if self._prompts is None or not self._awaiting or not self._prompts.decide(self._awaiting, ended=ended):
+            return
         waited, self._awaiting = self._awaiting, []
-        if self._prompts is not None and waited:
-            self._prompts.decide(waited, ended=ended)
         self._judge(waited)
 
     def _judge(self, finished: list[Request]) -> None:

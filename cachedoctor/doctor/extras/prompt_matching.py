@@ -25,6 +25,8 @@ AHEAD = 64
 """Prompts looked at to find the one that belongs to a request; those before it belong to requests not in the log."""
 PLAUSIBLE = (0.5, 2.0)
 """Pieces per token that are plausible when there is no exact tokenizer."""
+_ENOUGH = 8
+"""Requests of a live log whose order and texts decide whether prompts are of it; as many as there are prompts."""
 _MODES = 8
 """Lists of tools remembered of a conversation."""
 SUMMED_UP = 0.5
@@ -188,8 +190,10 @@ class GivenPrompts:
         self.fit = None
         self._joined.clear()
 
-    def decide(self, requests: Sequence[Request], *, ended: bool) -> None:
+    def decide(self, requests: Sequence[Request], *, ended: bool) -> bool:
         """Decide by the first requests of a log whether the prompts are of it; ``ended``: it has no more.
+
+        Gives whether it is decided: by the order of a few requests nothing is, as long as more may come.
 
         Bodies are kept in the order of their sending or in that of their answers: the order that fits better is taken.
         """
@@ -207,16 +211,19 @@ class GivenPrompts:
                 best = fit, found, (self._prompts, self._next, self._is_counted)
         self._prompts, self._next, self._is_counted = left, place, counted
         if best is None or not asked:
-            return
+            return ended
         fit, found, state = best
+        by_length = fit.is_theirs and any(joined.by != "order" for joined in found)
+        if not ended and len(asked) < min(_ENOUGH, whole) and not by_length:
+            return False
         self._decided = max(one.index for one in asked)
         if fit.is_theirs:
-            self.fit = fit
             self._joined = {joined.request.index: joined.given for joined in found}
             self._prompts, self._next, self._is_counted = state
-        elif ended:
-            self.fit = fit
+        else:
             self.refusals.append(fit)
+        self.fit = fit
+        return True
 
     def turn(self, request: Request) -> TextTurn | None:
         """Find the prompt of a request, and the one that it goes on with; None when it is not among the prompts.
