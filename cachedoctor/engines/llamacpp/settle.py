@@ -405,7 +405,7 @@ def _recorded(
     talk.record(request, thread, request.seen.released_tokens or 0)
     moved, more = talk.divide(thread, roomy=roomy)
     if more:
-        request = talk.replace(replace(request, other_candidates=request.other_candidates + more), thread)
+        request = talk.replace_last(replace(request, other_candidates=request.other_candidates + more), thread)
     if not moved:
         return request, [], slot_threads
     revised, slot_threads = judge_again(moved, request.index, talk, slots, slot_threads)
@@ -673,7 +673,7 @@ def settle_unsearched(past: ConversationMemory, slot: Slot, length: int, mark: M
         before, outcome=outcome, lost_tokens=lost, lost_client=client, lost_server=server, reference_tokens=reference,
         reference_lcp=reference, other_candidates=0, marks=marks, revision=before.revision + 1,
     )  # fmt: skip
-    return past.conversations.replace(again, thread)
+    return past.conversations.replace_last(again, thread)
 
 
 def judge_again(

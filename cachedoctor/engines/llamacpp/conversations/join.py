@@ -414,7 +414,7 @@ class Conversations:
         moved.turn.request = again
 
     @staticmethod
-    def replace(request: Request, thread: Thread) -> Request:
+    def replace_last(request: Request, thread: Thread) -> Request:
         """Remember the last request of ``thread`` as it is now."""
         thread.recent[-1].request = request
         return request
