@@ -16,6 +16,8 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 import cachedoctor
 from cachedoctor.engines.llamacpp.messages import ROWS
 from cachedoctor.engines.llamacpp.tracker import catalogue
@@ -70,6 +72,9 @@ def _collect(name: str, value: Any, found: dict[str, re.Pattern[Any]], depth: in
     elif isinstance(value, dict) and depth < _MOST_DEEP:
         for key, inner in value.items():
             _collect(f"{name}[{key!r:.30}]", inner, found, depth + 1)
+    elif isinstance(value, msgspec.Struct) and depth < _MOST_DEEP:
+        for field in value.__struct_fields__:
+            _collect(f"{name}.{field}", getattr(value, field), found, depth + 1)
     elif isinstance(value, list | tuple | set | frozenset) and depth < _MOST_DEEP and len(value) < 10_000:
         for number, inner in enumerate(value):
             _collect(f"{name}[{number}]", inner, found, depth + 1)

@@ -186,10 +186,10 @@ def explain(data: bytes) -> Iterator[Line]:
 
 def _line(number: int, origin: str | None, body: bytes) -> Line:
     reading = read(ROWS, body)
-    certain = None if reading.clean else sentences.recognise(body)
+    likely = likely_rows(body)
+    certain = None if reading.found or likely else sentences.recognise(body)
     if certain is not None:
         return Line(number, text(body), [_certain(*certain, origin, body)])
-    likely = likely_rows(body)
     if not reading.clean and (likely or not reading.found):
         found = _logged(likely, origin, body) or ([] if reading.found else _logged(engine_vocabularies(), origin, body))
         if found:
@@ -215,8 +215,8 @@ def _certain(row: sentences.Sentence, found: re.Match[str], origin: str | None, 
             Reading(name, name, value, unit if name in sentences.MEASURED else "", sentences.FIELDS[name])
             for name, value in values.items()
         ],
-        first=0,
-        last=0,
+        first=1,
+        last=builds.NEWEST,
         builds="every version that prints it means the same by it",
         levels=[],
         analyzed=row.incident is not None,

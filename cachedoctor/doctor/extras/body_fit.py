@@ -35,6 +35,8 @@ _STEADY = 0.15
 """The same, where more bodies were given than requests were logged, so that their order does not join them."""
 _CLOSE = 2
 """Turns that must have grown so there."""
+_EVEN = 0.02
+"""The same of whole bodies, where more were given than requests were logged and what they share is as the log says."""
 _FEW_WRONG = 4
 """One in so many pairs may be said to share what its bodies do not."""
 _LOOKED = 64
@@ -117,7 +119,9 @@ def judge(found: Sequence[Joined], requests: int, bodies: int, *, ended: bool) -
         return _fit(min(matched, sum(quoted)), of, is_theirs=2 * sum(quoted) > len(quoted))
     if not ended or requests == bodies:
         return _fit(matched, of, is_theirs=_MOST_OF * matched > 2 * of)
-    is_theirs = bodies > requests and not against and len(looked) == of and sum(c.close for c in checks) >= _CLOSE
+    is_even = len(looked) > _CLOSE and told.count(True) >= _CLOSE and all(_is_even(one, usual) for one in looked)
+    is_close = sum(check.close for check in checks) >= _CLOSE
+    is_theirs = bodies > requests and not against and len(looked) == of and (is_close or is_even)
     return Fit(matched, of, is_theirs, f"{bodies} for {requests} requests, and nothing shows which is whose")
 
 
@@ -192,6 +196,11 @@ def _checked(found: Sequence[Joined], at: int, usual: float) -> _Checked:
     is_uncached = (one.prompt.body or {}).get("cache_prompt") is False and bool(request.cached_tokens)
     is_impossible = is_more or is_uncached or (told is False and _is_impossible(found[:at], one))
     return _Checked(_quoted(one), told, speaking, against, is_impossible, is_wild, close)
+
+
+def _is_even(one: Joined, usual: float) -> bool:
+    """Whether its tokens are as long as those of the others, to a fiftieth."""
+    return abs(_each(one) / usual - 1) <= _EVEN
 
 
 def _each(one: Joined) -> float:

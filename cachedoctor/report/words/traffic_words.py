@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from cachedoctor.knowledge import builds
@@ -77,7 +79,7 @@ _TELLING = 20
 """The part of all prompt tokens below which a loss needs no row: a twentieth."""
 
 
-class ClientRow(msgspec.Struct, frozen=True):
+class ClientRow(NamedTuple):
     """What a table shows of a client."""
 
     who: str
