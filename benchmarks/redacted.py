@@ -59,6 +59,8 @@ def without_quotes(report: dict[str, Any]) -> dict[str, Any]:
     for cause in report.get("causes", []):
         cause["servers"] = len(cause["servers"])
     for finding in report["findings"]:
+        if finding["code"] == "CD903":
+            finding["claim"] = "claim"  # it says what the input looks like, which stand-ins do not
         finding["origin"] = finding["origin"] and "origin"
         for line in finding["evidence"]:
             line["text"] = "text"

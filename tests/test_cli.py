@@ -100,7 +100,7 @@ def test_fail_on(log: Path) -> None:
 @pytest.mark.sweep
 def test_build_option(log: Path) -> None:
     """The build that the log does not say."""
-    assert b"b11549 (given by --build)" in run("analyze", log, "--build", "11549").stdout
+    assert b"llama.cpp b11549 " in run("analyze", log, "--build", "11549").stdout
 
 
 @pytest.mark.sweep
