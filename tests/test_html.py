@@ -427,3 +427,14 @@ def test_a_stored_report_may_hold_a_request_twice() -> None:
     """Rows that lost as much at the same place are not compared any further."""
     twice = [row(3, lost_tokens=500), row(3, lost_tokens=500)]
     assert len(page_of(report(twice)).data["rows"]) == 2
+
+
+def test_a_table_has_a_row_for_each_client() -> None:
+    """By address, and those of which the log does not say who asked."""
+    page, found = page_of_case(next(case for case in CASES if case.name == "slot-erased-b8672"))
+    (section,) = (e for e in page.all if e.attrs.get("id") == "clients")
+    rows = [e for e in page.tagged("tr") if section in e.parents]
+    cells = [[e.text for e in page.tagged("td") if row in e.parents] for row in rows[1:]]
+    assert [row[0] for row in cells] == ["address 127.0.0.1", "unknown"]
+    assert sum(int(row[1]) for row in cells) == found["totals"]["requests"]
+    assert all(len(row) == 7 for row in cells)

@@ -19,7 +19,7 @@ import pytest
 from command import FIRST, HEAD, PATIENCE, PYTHON, SECOND, SIMILARITY, TURN, one_line, run, wait_for
 from conftest import CASES, content_of
 
-from cachedoctor.doctor.analysis import parallel
+from cachedoctor.doctor.analysis import intake, parallel
 from cachedoctor.doctor.analysis import parallel as cuts
 from cachedoctor.doctor.analysis import run as driving
 from cachedoctor.doctor.analysis.analyzer import Analyzer
@@ -67,6 +67,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     monkeypatch.setattr(parallel, "_pool", lambda work, jobs: nullcontext(Inline(work)))
     monkeypatch.setattr(parallel._Readings, "of_log", counted)
     monkeypatch.setattr(cuts, "LEAST", 400)
+    monkeypatch.setattr(intake, "EXCERPT_LINES", 0)  # a part that is as large as parts are is never an excerpt
     return pairs
 
 
