@@ -393,12 +393,13 @@ def test_the_command_explains_a_line() -> None:
     """Text or JSON, status 0; a message may begin with a dash."""
     text = run("--line", CHOICE)
     assert (text.returncode, text.stderr) == (0, b"")
-    assert text.stdout.startswith(b"slot_select_lcp: ")
+    assert text.stdout.startswith(b"The slot was chosen because its content begins like the new prompt.\n")
+    assert b"its id is slot_select_lcp\n" in text.stdout
     answer = json.loads(run("--line", CHOICE, "--format", "json").stdout)
     SCHEMA.validate(answer)
     assert [f["text"] for f in answer["readings"][0]["fields"]] == ["0.955", "0.100", "1.000"]
     dash = run("--line", "- looking for better prompt, base f_keep = 0.100, sim = 0.200")
-    assert dash.stdout.startswith(b"pc_looking: ")
+    assert b"its id is pc_looking\n" in dash.stdout
 
 
 @pytest.mark.sweep
