@@ -264,7 +264,7 @@ def test_whole_difference(tmp_path: Path) -> None:
 def test_context(tmp_path: Path) -> None:
     """``--context`` widens and narrows what stands around the difference."""
     a, b = pair(tmp_path, "one two three four five six seven", "one two three four FIVE six seven")
-    for context, row in ((0, "[ five]\n"), (1, " four[ five] six\n"), (9, "one two three four[ five six seven]\n")):
+    for context, row in ((0, " [five]\n"), (1, " four [five] six\n"), (9, "one two three four [five] six seven\n")):
         assert f"    a | {row}" in run("diff", a, b, "--context", str(context)).stdout.decode()
 
 
