@@ -264,7 +264,7 @@ def test_whole_difference(tmp_path: Path) -> None:
 def test_context(tmp_path: Path) -> None:
     """``--context`` widens and narrows what stands around the difference."""
     a, b = pair(tmp_path, "one two three four five six seven", "one two three four FIVE six seven")
-    for context, row in ((0, "[ five]\n"), (1, " four[ five] six\n"), (9, "one two three four[ five six seven]\n")):
+    for context, row in ((0, " [five]\n"), (1, " four [five] six\n"), (9, "one two three four [five] six seven\n")):
         assert f"    a | {row}" in run("diff", a, b, "--context", str(context)).stdout.decode()
 
 
@@ -344,3 +344,26 @@ def test_hash_text_prints_no_prompt_text(tmp_path: Path, name: str) -> None:
     assert [plain["first"][key] for key in ("token", "char", "kind")] == [
         hashed["first"][key] for key in ("token", "char", "kind")
     ]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "shown_a", "shown_b"),
+    [
+        ("It is 12:00:01. Follow the rules", "It is 12:00:07. Follow the rules", "12:00:[01]. F", "12:00:[07]. F"),
+        ("Count them one by one.\nWhich boats are in?", "Count them two by two, never three.\nWhich boats are in?",
+         "[one by one].\\nWhich", "[two by two, never three].\\nWhich"),
+        ("Count the boats that come in", "Count all of the boats that come in",
+         "Count[] the boats", "Count[ all of] the"),
+        ("Read the file", "Read the file and the next one", "Read the file[]", "Read the file[ and the next one]"),
+        ("Which flag is it", "How many sails does it have", "[Which flag is it]", "[How many sails does it have]"),
+        ("帆は何枚ですか", "旗は何枚ですか", "[帆]は何枚ですか", "[旗]は何枚ですか"),
+    ],
+)  # fmt: skip
+def test_only_what_differs_is_marked(tmp_path: Path, a: str, b: str, shown_a: str, shown_b: str) -> None:
+    (tmp_path / "a.txt").write_text(a, "utf-8")
+    (tmp_path / "b.txt").write_text(b, "utf-8")
+    shown = run("diff", tmp_path / "a.txt", tmp_path / "b.txt", "--context", "60", COLUMNS="160").stdout.decode()
+    rows = {row[4]: row for row in shown.splitlines() if row.startswith(("    a | ", "    b | "))}
+    assert shown_a in rows["a"]
+    assert shown_b in rows["b"]
+    assert rows["a"].count("[") == rows["b"].count("[") == 1

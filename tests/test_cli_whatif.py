@@ -57,6 +57,31 @@ def test_tune_prints_one_set_of_options_that_can_be_copied() -> None:
 
 
 @pytest.mark.sample(4)
+def test_tune_without_anything_to_gain_names_the_cause() -> None:
+    """Three of four requests differ at token 58 from the one before, which no option of the server changes."""
+    rows = run("tune", ROOT / "fixtures/cases/billing-header-hybrid/server.log").stdout.decode().splitlines()
+    at = next(at for at, row in enumerate(rows) if row.startswith("cause     CD101 billing-header: Claude Code's "))
+    assert "fix       export CLAUDE_CODE_ATTRIBUTION_HEADER=0" in rows[at:]
+
+
+def test_tune_with_bodies_sends_a_suspicion_to_analyze() -> None:
+    case = ROOT / "fixtures/cases/requests-timestamp"
+    shown = run("tune", case / "server.log", "--requests", case / "requests.jsonl").stdout.decode()
+    words = " ".join(shown.split())
+    assert "7,389 had never been sent after the same beginning: they are new text, or follow text that the" in words
+    assert "cause CD108 prefix-diverges-early: " in words
+    assert words.endswith("try Give the same --requests to cachedoctor analyze: it compares the texts.")
+
+
+def test_tune_within_a_limit_of_memory_names_no_cause() -> None:
+    """What would help stands above, and needs more."""
+    shown = run(
+        "tune", ROOT / "fixtures/cases/slot-contention-dense-b8672/server.log", "--memory", "1KiB"
+    ).stdout.decode()
+    assert "Nothing to gain within the limit of memory: the settings above need more." in shown
+    assert "cause" not in shown
+
+
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [

@@ -393,12 +393,13 @@ def test_the_command_explains_a_line() -> None:
     """Text or JSON, status 0; a message may begin with a dash."""
     text = run("--line", CHOICE)
     assert (text.returncode, text.stderr) == (0, b"")
-    assert text.stdout.startswith(b"slot_select_lcp: ")
+    assert text.stdout.startswith(b"The slot was chosen because its content begins like the new prompt.\n")
+    assert b"its id is slot_select_lcp\n" in text.stdout
     answer = json.loads(run("--line", CHOICE, "--format", "json").stdout)
     SCHEMA.validate(answer)
     assert [f["text"] for f in answer["readings"][0]["fields"]] == ["0.955", "0.100", "1.000"]
     dash = run("--line", "- looking for better prompt, base f_keep = 0.100, sim = 0.200")
-    assert dash.stdout.startswith(b"pc_looking: ")
+    assert b"its id is pc_looking\n" in dash.stdout
 
 
 @pytest.mark.sweep
@@ -406,7 +407,7 @@ def test_the_command_reads_lines_from_a_pipe() -> None:
     """Unknown ones are named by their number; one known line is enough for status 0."""
     done = run("--line", "-", stdin=f"{CHOICE}\nwhat is this\nsrv update_slots: all slots are idle\n".encode())
     assert done.returncode == 0
-    assert re.findall(rb"^(\w+): ", done.stdout, re.MULTILINE) == [b"slot_select_lcp", b"idle"]
+    assert re.findall(rb"its id is (\w+)$", done.stdout, re.MULTILINE) == [b"slot_select_lcp", b"idle"]
     assert re.fullmatch(rb"cachedoctor: warning: line 2: no message [^\n]*\n", done.stderr)
     objects = run("--line", "-", "-f", "json", stdin=f"{CHOICE}\nwhat is this\n".encode()).stdout.splitlines()
     assert [len(json.loads(o)["readings"]) for o in objects] == [1, 0]

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from cachedoctor.cli import make_app
 from cachedoctor.diagnosis.rules import names
-from cachedoctor.live.probe import connection, identity, judging, measuring, probing, questioning
+from cachedoctor.live.probe import connection, identity, judging, measuring, plan, probing, questioning
 from cachedoctor.live.probe.connection import ProbeConnection, ProbeResponse
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.probed import Probe, ProbeCause, ProbedServer, ProbeQuestion, State
@@ -172,6 +172,27 @@ def test_without_counts_and_without_a_difference_nothing_can_be_known() -> None:
     assert done.exit_code == 3
     assert "Cannot know whether prompts are reused here." in done.stdout
     assert "up to 12 requests of about 300 tokens" in done.stderr
+
+
+def test_questions_explain_themselves_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 80 columns in one table, with counts of up to six digits; a small screen has the names alone."""
+    with served() as (url, _):
+        monkeypatch.setenv("COLUMNS", "80")
+        wide = CliRunner().invoke(APP, ["probe", url, "-q", "--prompt-tokens", "300"]).stdout.splitlines()
+        monkeypatch.setenv("COLUMNS", "60")
+        small = CliRunner().invoke(APP, ["probe", url, "-q", "--prompt-tokens", "300"]).stdout.splitlines()
+    at = next(at for at, row in enumerate(wide) if row.startswith("question "))
+    assert wide[at].split() == ["question", "prompt", "expected", "reused", "state"]
+    names = [" ".join(row.split()[:7]) for row in wide[at + 2 : at + 12]]
+    assert [name for name in names if name.startswith(("back: ", "pair-a: ", "tail: "))] == [
+        "tail: the first with its end edited",
+        "back: the first chat after another one",
+        "pair-a: two at once, the first chat",
+    ]
+    assert max(map(len, wide)) <= 80
+    assert any(row.startswith("pair-a  ") for row in small)
+    for question in [*(asked := plan.table("abcdef" * 2, 300)), plan.forced(asked[0]), plan.short("a")]:
+        assert len(f"{question.name}: {question.asks}") <= 38
 
 
 def test_a_refusal_of_tools_is_no_fault_of_the_cache() -> None:

@@ -343,7 +343,7 @@ def test_a_request_is_compared_with_the_one_before_it_in_its_conversation(tmp_pa
     # The request had 300 tokens, all of which the next one sends again but its header: 20 were reused.
     assert [one.recomputed for one in seen] == [None, None, 280, 0]
     assert "280 tokens of the previous prompt computed again" in line(seen[2])
-    assert line(seen[3]).endswith("350 prompt, 330 reused (94 %); 0.50 s; goes on")
+    assert line(seen[3]).endswith("350 prompt, 330 reused (94 %); 0.50 s; /v1/chat/completions 200; goes on")
     text = (tmp_path / "r.jsonl").read_text()
     assert stat.S_IMODE((tmp_path / "r.jsonl").stat().st_mode) == 0o600
     for one in seen:
@@ -353,6 +353,47 @@ def test_a_request_is_compared_with_the_one_before_it_in_its_conversation(tmp_pa
     for word in ("Claude", "rules", "abcd", "file", "Another"):
         assert word not in text
     assert len(inputs.load_sent(str(tmp_path / "r.jsonl"))) == 4
+
+
+def test_on_a_terminal_a_request_breaks_at_words_and_begins_with_its_reuse() -> None:
+    seen = PassedRequest(0.0, CHAT, 200, 1.0, prompt_tokens=1526, cached_tokens=59, recomputed=1413, conversation=1)
+    seen.change = Change("timestamp", "the time of the request, " + "new in every one " * 6, "messages[0].content")
+    first, *others = line(seen, width=80).split("\n")
+    assert first[9:] == "#1  1,526 prompt, 59 reused (4 %); 1.00 s; /v1/chat/completions 200;"
+    assert len(others) > 1
+    assert all(row.startswith(" " * 13) and row[13] != " " and len(row) <= 80 for row in others)
+    assert " ".join([first, *(row.strip() for row in others)]) == line(seen)
+
+
+def clocked(time: str, question: str, words: str = RULES) -> dict[str, object]:
+    return chat(f"It is {time}. {words}", question)
+
+
+def test_single_turns_with_one_prompt_after_a_clock_are_compared() -> None:
+    looking = Looking(ProxyOptions())
+    seen = [
+        looking.at(exchange(1, clocked("12:00:01", "Is the first file in order, in one word?"), 300, 0)),
+        looking.at(exchange(2, clocked("12:00:07", "And what does the second one say of boats?"), 310, 5)),
+        looking.at(exchange(3, clocked("12:00:09", "How many boats are in?", "You count boats. " * 40), 200, 0)),
+        looking.at(exchange(4, clocked("12:00:12", "Are there more files than these?"), 290, 5)),
+    ]
+    looking.close()
+    assert [one.conversation for one in seen] == [1, 1, 2, 1]
+    assert [one.change and one.change.kind for one in seen] == [None, "timestamp", None, "timestamp"]
+    assert [one.recomputed for one in seen] == [None, 295, None, 284]
+
+
+def test_a_chat_beside_one_that_went_on_is_a_new_conversation_in_spite_of_its_clock() -> None:
+    looking = Looking(ProxyOptions())
+    rest = (REPLY, "And what does the second one say of boats?")
+    seen = [
+        looking.at(exchange(1, clocked("12:00:01", FIRST), 300, 0)),
+        looking.at(exchange(2, chat(f"It is 12:00:02. {RULES}", FIRST, *rest), 330, 20)),
+        looking.at(exchange(3, clocked("12:00:03", "Which day of the week is it today, please?"), 300, 5)),
+    ]
+    looking.close()
+    assert [one.conversation for one in seen] == [1, 1, 2]
+    assert seen[2].change is None
 
 
 def test_what_only_goes_on_and_was_lost_is_no_fault_of_the_client() -> None:

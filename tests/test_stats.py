@@ -22,7 +22,9 @@ from test_frames import request, written
 import cachedoctor
 from cachedoctor.doctor.compare.tally import Tally
 from cachedoctor.doctor.tables.statistics import Gathering
-from cachedoctor.model import By, Report, RequestRow, Session, StatsRow, Totals
+from cachedoctor.model import By, Report, RequestRow, Session, Stats, StatsRow, StatsTable, Totals
+from cachedoctor.report.base import Appearance
+from cachedoctor.report.forms import stats_forms
 from cachedoctor.report.tables import table_sums
 from cachedoctor.report.tables.columns import REQUESTS
 from cachedoctor.report.tables.request_rows import Numbering
@@ -202,6 +204,33 @@ def test_text_fits_the_width_and_cuts_no_number(two: list[Path]) -> None:
     assert "\x1b" not in shown
     assert "7,870" in shown  # 2 x (1,900 + 2,035) prompt tokens
     assert "Read 2 logs." in shown
+
+
+def test_a_table_that_80_columns_would_break_is_a_block_per_group(two: list[Path]) -> None:
+    """The two requests of each log have 1,900 and 2,035 prompt tokens; nothing was reused."""
+    shown = run("fleet", *two, "--by", "model", COLUMNS="80").stdout.decode().split("\n\n")
+    assert [block.splitlines()[0][:14] for block in shown] == ["all requests: ", "by model", "Read 2 logs."]
+    first, computed, lost, avoidable = shown[0].splitlines()
+    assert first == "all requests: 4 requests, 7,870 prompt tokens, 0 % reused"
+    assert computed.startswith("  computed   7,870 tokens in ")
+    assert " tokens/s, median " in computed
+    # The header differs at token 58 of 1,900: what stands before it matched, and hybrid memory could not go back.
+    assert lost == "  lost       3,684 tokens changed by the client, 116 tokens by the server"
+    assert avoidable.startswith("  avoidable  3,800 tokens, ")
+    groups = [row for row in shown[1].splitlines()[1:] if not row.startswith("  ")]
+    assert len(groups) == 2
+    assert all(row.endswith(".gguf: 2 requests, 3,935 prompt tokens, 0 % reused") for row in groups)
+    wide = run("fleet", *two, "--by", "model", COLUMNS="200").stdout.decode()
+    assert wide.splitlines()[0].split()[:4] == ["all", "requests", "requests", "prompt"]
+
+
+def test_what_no_log_says_stands_in_no_block() -> None:
+    row = StatsRow(None, 3, 3, *[None] * 14)
+    out = io.BytesIO()
+    stats_forms.write("text", Stats("1", [], [StatsTable(None, [row])]), out, Appearance())
+    first, *others = out.getvalue().decode().splitlines()
+    assert first == "all requests: 3 requests, prompt tokens unknown"
+    assert not [line for line in others if line.startswith("  ")]
 
 
 @pytest.mark.sweep

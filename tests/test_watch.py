@@ -151,8 +151,42 @@ def test_the_sums_and_findings_are_those_of_the_report() -> None:
     assert "traffic   2 requests, 3,935 prompt tokens" in text
     assert "1 finding, the costliest first" in text
     assert "warning[CD101] billing-header: 1,900 tokens" in text
-    assert "  fix: Turn the header off in Claude Code" in text
+    assert "  fix: export CLAUDE_CODE_ATTRIBUTION_HEADER=0\n       Turn the header off in Claude Code" in text
     assert rows[-1] == "Ctrl-C ends it and prints the whole report"
+
+
+def test_the_command_of_every_finding_comes_before_its_words() -> None:
+    """At 80 columns a row that begins with words would be cut before the command."""
+    rows = rows_of(view_of(content_of(FIXTURES / "cases" / "slot-contention-dense-b8672")))
+    first = next(at for at, row in enumerate(rows) if "[CD302]" in row)
+    assert rows[first + 1] == "  fix: --parallel 4 --ctx-size 65536"
+    assert rows[first + 2].startswith("       Add to the command of llama-server. ")
+    second = next(at for at, row in enumerate(rows) if "[CD303]" in row)
+    assert rows[second + 1].startswith("  fix: --cache-ram 8192  Let prompts whose slot was taken ")
+
+
+def test_a_healthy_view_shows_the_last_requests_the_newest_first() -> None:
+    rows = rows_of(view_of(content_of(FIXTURES / "cases" / "parallel-agents-b6301")))
+    at = rows.index("no findings yet")
+    shown = [row.split() for row in rows[at + 3 : at + 9]]
+    assert [row[:5] for row in shown] == [
+        ["3", "task", "24", "2,015", "1,940"],
+        ["2", "task", "23", "1,798", "1,721"],
+        ["2", "task", "16", "1,716", "1,638"],
+        ["3", "task", "9", "1,935", "1,858"],
+        ["2", "task", "2", "1,633", "0"],
+        ["3", "task", "0", "1,853", "0"],
+    ]
+    assert rows[at + 3].endswith("345 ms, reused")
+    assert rows[at + 8].endswith("570 ms, nothing to reuse")
+
+
+def test_more_requests_than_rows_leave_the_end_of_the_view() -> None:
+    case = content_of(FIXTURES / "cases" / "checkpoint-evicted-hybrid-b8672")
+    rows = rows_of(view_of(case))
+    at = next(at for at, row in enumerate(rows) if "newest first" in row)
+    assert [row.split()[2] for row in rows[at + 1 : -2]] == ["57"]
+    assert rows[-2:] == ["", "Ctrl-C ends it and prints the whole report"]
 
 
 def test_a_cut_row_is_marked() -> None:
@@ -451,9 +485,9 @@ def test_arrows_go_through_the_findings() -> None:
     finding = view.findings[0]
     view.findings = [finding, msgspec.structs.replace(finding, code="CD102", name="second"), finding]
     whole = rows_of(view)
-    assert '  fix: Turn the header off in Claude Code: in the environment, or under "env" in' in whole
+    assert "  fix: export CLAUDE_CODE_ATTRIBUTION_HEADER=0" in whole
+    assert '       Turn the header off in Claude Code: in the environment, or under "env" in' in whole
     assert "       ~/.claude/settings.json" in whole
-    assert "       export CLAUDE_CODE_ATTRIBUTION_HEADER=0" in whole
     second = [row.plain for row in draw(view, 80, 24, False, Screenful(first=1, keyed=True))]
     at = second.index("3 findings, the costliest first, from the 2. on")
     assert second[at + 1].startswith("warning[CD102] second")

@@ -139,6 +139,7 @@ def _teller(format: str) -> Callable[[PassedRequest], None]:
     from cachedoctor.live.proxy.passed_requests import line
 
     ascii_only = terminal.look(to_file=False).ascii_only
+    on_terminal = sys.stdout is not None and sys.stdout.isatty()
 
     def tell(seen: PassedRequest) -> None:
         for note in seen.notes:
@@ -146,7 +147,8 @@ def _teller(format: str) -> Callable[[PassedRequest], None]:
         if not seen.is_prompt and not seen.fault:
             return
         # In plain characters: whatever a client named its tools then reaches any terminal, and harms none.
-        _write(json.dumps(msgspec.to_builtins(seen)) if format == "jsonl" else line(seen, ascii_only))
+        width = terminal.look(to_file=False).width if on_terminal else None
+        _write(json.dumps(msgspec.to_builtins(seen)) if format == "jsonl" else line(seen, ascii_only, width))
 
     return tell
 

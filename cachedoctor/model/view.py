@@ -55,6 +55,8 @@ class LiveView(msgspec.Struct):
     findings: list[Finding]
     """The costliest first."""
     measured: list[MeasuredView] = msgspec.field(default_factory=list)
+    ended: list[tuple[Judged, Session]] = msgspec.field(default_factory=list)
+    """The last requests and the servers that answered them, the newest first."""
 
 
 class ConversationView(msgspec.Struct):

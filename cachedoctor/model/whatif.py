@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from cachedoctor.model.finding import Finding
+
 MOST_WRONG = 0.05
 """Share of the prompt tokens by which the replay may be off, request by request, under the recorded settings.
 
@@ -148,3 +150,5 @@ class Tuning(msgspec.Struct):
     """Single changes that help, the best first."""
     best: Candidate | None
     """The merged set; None when there is nothing to gain."""
+    cause: Finding | None = None
+    """The finding of the log that cost most tokens."""

@@ -24,7 +24,7 @@ from cachedoctor.model import (
 from cachedoctor.report.words.traffic_words import LLAMA
 
 MAX_SLOTS = 256
-"""Slots of one server that are shown, and slots of all servers of which the last request is remembered."""
+"""Slots of one server that are shown; slots of all servers, and requests, that are remembered."""
 
 _Place = tuple[int, int]
 """(session, slot)"""
@@ -44,6 +44,8 @@ class Observer(Listener):
         self._info = InputInfo("")
         self._progress: dict[_Place, TaskProgress] = {}
         self._last: dict[_Place, Judged] = {}
+        self._ended: dict[int, tuple[Judged, Session]] = {}
+        """By the number of the request: it may be judged anew."""
         self._sessions: dict[int, Session] = {}
         """Those with measurements."""
         self._rows: dict[_Part, CacheSample | PrefillBatch] = {}
@@ -70,7 +72,8 @@ class Observer(Listener):
 
     def examined(self, judged: list[tuple[Judged, Session]], findings: list[Finding]) -> None:
         """Take requests that ended."""
-        for one, _ in judged:
+        for one, session in judged:
+            _put(self._ended, one.request.index, (one, session))
             place = one.request.session, one.request.slot
             before = self._last.get(place)
             if before is None or before.request.index <= one.request.index:
@@ -80,7 +83,8 @@ class Observer(Listener):
         """Say how things stand."""
         measured = [MeasuredView(session, self._parts(index)) for index, session in sorted(self._latest().items())]
         servers = [self._server(tracker) for tracker in analyzer.trackers if tracker.session.seen or not measured]
-        return LiveView(self._info, servers, analyzer.totals(), analyzer.standing(ended=False), measured)
+        ended = [self._ended[number] for number in sorted(self._ended, reverse=True)]
+        return LiveView(self._info, servers, analyzer.totals(), analyzer.standing(ended=False), measured, ended)
 
     def _latest(self) -> dict[int, Session]:
         """The last life of each server."""

@@ -80,6 +80,8 @@ class ServerTraffic(msgspec.Struct):
     placed: Placed
     speed: PromptSpeed
     from_log: bool
+    cause: Finding | None = None
+    """The finding of the log that cost most tokens."""
 
     @property
     def is_counted(self) -> bool:
@@ -149,7 +151,9 @@ def _gather(
         return of_blocks(_beside(asking), report.sessions)
     _refuse_several(asking, hearing)
     session = hearing.sessions[max(one.session for one in hearing.requests)]
-    return _from_log(asking, hearing.requests, session)
+    found = _from_log(asking, hearing.requests, session)
+    found.cause = next((one for one in report.findings if one.cost.tokens), None)
+    return found
 
 
 def _beside(asking: Asking) -> BlockAsking:

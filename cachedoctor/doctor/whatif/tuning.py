@@ -179,6 +179,7 @@ def tune(
         [search.candidate(one).options for one in over],
         [search.candidate(one) for one in helped],
         None if best is None else search.candidate(best),
+        evidence.cause,
     )
 
 

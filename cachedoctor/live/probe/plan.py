@@ -93,29 +93,27 @@ def table(nonce: str, prompt_tokens: int) -> list[Question]:
     permuted = {"messages": armed, "tools": tools()[::-1]}
     other_on = [*other, answer, _user("And after that?")]
     return [
-        Question("first", "a prompt that the server has never seen", {"messages": [system, user]}, control=True),
+        Question("first", "a prompt new to the server", {"messages": [system, user]}, control=True),
         Question("again", "the same prompt", {"messages": [system, user]}, ("first",), goes_back=True),
-        Question("turn", "the same with an answer and a turn more", {"messages": turn}, ("again",)),
+        Question("turn", "the same with one turn more", {"messages": turn}, ("again",)),
         Question(
             "tail",
-            "the end of the first prompt edited",
+            "the first with its end edited",
             {"messages": [system, edited]},
             ("again", "turn"),
             goes_back=True,
         ),
-        Question("head", "control: the head edited, must be computed", {"messages": other}, control=True),
-        Question("back", "the first conversation after another one", {"messages": back}, ("tail",), goes_back=True),
+        Question("head", "its head edited: computed anew", {"messages": other}, control=True),
+        Question("back", "the first chat after another one", {"messages": back}, ("tail",), goes_back=True),
         Question("tools", "a prompt with tools", with_tools, optional=True),
-        Question("tools-again", "the same prompt with the same tools", with_tools, ("tools",), goes_back=True),
-        Question(
-            "pair-a", "two at once: the first conversation", {"messages": back_on}, ("back",), "pair-b", goes_back=True
-        ),
-        Question("pair-b", "two at once: the other conversation", {"messages": other_on}, ("head",), goes_back=True),
+        Question("tools-again", "the same once more", with_tools, ("tools",), goes_back=True),
+        Question("pair-a", "two at once, the first chat", {"messages": back_on}, ("back",), "pair-b", goes_back=True),
+        Question("pair-b", "two at once, the other chat", {"messages": other_on}, ("head",), goes_back=True),
         Question("system", "a system message in the middle", {"messages": middle}, ("pair-a",), optional=True),
         Question("look", "a prompt with an image", {"messages": look}, ("pair-a",), optional=True, picture=behind),
         Question(
             "image",
-            "the same prompt with the same image",
+            "the same once more",
             {"messages": look},
             ("look",),
             optional=True,
@@ -124,15 +122,15 @@ def table(nonce: str, prompt_tokens: int) -> list[Question]:
         ),
         Question(
             "reasoning",
-            "reasoning echoed where it was dropped",
+            "echoed where it was dropped",
             {"messages": [system, edited, thought, more]},
             ("back",),
             optional=True,
         ),
-        Question("permuted", "the same tools in another order", permuted, ("tools-again",), optional=True),
+        Question("permuted", "tools in another order", permuted, ("tools-again",), optional=True),
         Question(
             "messages",
-            "the last prompt by /v1/messages",
+            "the last by /v1/messages",
             {"messages": back_on},
             ("pair-a", "system"),
             optional=True,
@@ -145,7 +143,7 @@ def forced(first: Question) -> Question:
     """Give the question that is asked where nothing came back: the same prompt, with reuse asked for by name."""
     return Question(
         "forced",
-        "the same prompt with cache_prompt true",
+        "again with cache_prompt true",
         first.body,
         ("again",),
         goes_back=True,
@@ -155,7 +153,7 @@ def forced(first: Question) -> Question:
 
 def short(nonce: str) -> Question:
     """Give the question that shows what an answer takes without a prompt to compute; for servers that count nothing."""
-    return Question("short", "a short prompt, to learn what an answer takes", {"messages": [_user(f"{nonce} ?")]})
+    return Question("short", "to learn what an answer takes", {"messages": [_user(f"{nonce} ?")]})
 
 
 def pictured(ask: Question, seed: str) -> Body:

@@ -11,7 +11,7 @@ import msgspec
 
 from cachedoctor.inputs.metrics import responses
 from cachedoctor.knowledge.texts import sound_json
-from cachedoctor.live.proxy import record_file
+from cachedoctor.live.proxy import known_conversation, record_file
 from cachedoctor.live.proxy.body_fixes import BodyFixer
 from cachedoctor.live.proxy.exchange import (
     Change,
@@ -54,6 +54,8 @@ class Earlier(msgspec.Struct):
     """What fixes that were only tried would have made of it; None where they would have changed nothing."""
     reply: dict[str, Any] | None = None
     """The answer, as clients send it back; None where it is not told."""
+    head: int | None = None
+    """Hash of its system prompt, but for dates and times; of a single turn only."""
 
 
 class EarlierPrompts:
@@ -67,10 +69,11 @@ class EarlierPrompts:
     def follow(self, new: Earlier) -> Earlier | None:
         """Give the prompt that a new one follows, and keep the new one; numbers its conversation."""
         outline = conversations.outline(new.prompt)
+        new.head = _head(new.prompt) if len(outline.prefixes) == 1 else None
         # Answers end in another order than requests begin.
         older = [(earlier, known) for earlier, known in self._kept if earlier.sent <= new.sent]
         index = conversations.before([known for _, known in older], outline)
-        found = None if index is None else older[index][0]
+        found = self._alike(older, new, outline) if index is None else older[index][0]
         if found is None:
             self._count += 1
         new.conversation = self._count if found is None else found.conversation
@@ -79,6 +82,23 @@ class EarlierPrompts:
         self._keep(new, outline)
         return found
 
+    def _alike(
+        self, older: list[tuple[Earlier, conversations.Outline]], new: Earlier, outline: conversations.Outline
+    ) -> Earlier | None:
+        """Give the last single turn before a single turn whose head differs from it in dates and times alone.
+
+        A conversation that went on has none.
+        """
+        if new.head is None:
+            return None
+        chats = {earlier.conversation for earlier, known in self._kept if len(known.prefixes) != 1}
+        alike = (
+            earlier
+            for earlier, known in reversed(older)
+            if earlier.head == new.head and known.head != outline.head and earlier.conversation not in chats
+        )
+        return next(alike, None)
+
     def _keep(self, new: Earlier, outline: conversations.Outline) -> None:
         if new.size > MOST_BYTES:
             return
@@ -86,6 +106,14 @@ class EarlierPrompts:
         self._size += new.size
         while len(self._kept) > conversations.LOOK_BACK or self._size > MOST_BYTES:
             self._size -= self._kept.popleft()[0].size
+
+
+def _head(prompt: Prompt) -> int | None:
+    try:
+        found = None if prompt.body is None else known_conversation.trail(prompt.body)
+    except ValueError:  # nested too deeply
+        return None
+    return None if found is None else found.head
 
 
 _CUT_OFF = "the body is not JSON that can be read"

@@ -15,23 +15,31 @@ from cachedoctor.model.bounds import MOST
 from cachedoctor.model.view import ConversationView, PassingView
 from cachedoctor.redaction import harmless_words
 from cachedoctor.redaction.secrets import hidden
-from cachedoctor.report.text.text_safe import visible
+from cachedoctor.report.text.text_safe import rows, visible
 
 FEW = 16
 """Tokens that a request which only goes on may have computed again without a word: where a template ends a reply."""
 
 
-def line(seen: PassedRequest, ascii_only: bool = False) -> str:
-    """Say in one line how a request ended, what it reused, and what changed."""
-    parts = [f"{time.strftime('%H:%M:%S', time.localtime(seen.sent))} {_number(seen)} {seen.path} {seen.status or '-'}"]
-    parts.append(_tokens(seen))
+_INDENT = " " * 13
+"""Before the rows that go on with a request: its time and number stand alone on the left."""
+
+
+def line(seen: PassedRequest, ascii_only: bool = False, width: int | None = None) -> str:
+    """Say what a request reused, how it ended, and what changed.
+
+    One line; with a ``width`` in cells, rows broken at spaces.
+    """
+    parts = [f"{time.strftime('%H:%M:%S', time.localtime(seen.sent))} {_number(seen)} {_tokens(seen)}"]
     parts.append(f"{seen.seconds:.2f} s" if seen.seconds < 100 else f"{seen.seconds:,.0f} s")
+    parts.append(f"{seen.path} {seen.status or '-'}")
     parts += [part for part in (seen.fault, seen.untold, _changed(seen), _cost(seen)) if part]
     parts += [f"would: {edit}" if seen.dry_run else edit for edit in seen.edits]
     parts += [seen.unfixed] if seen.unfixed else []
     if seen.would_reuse is not None:
         parts.append(_promise(seen))
-    return visible("; ".join(parts), ascii_only)
+    text = visible("; ".join(parts), ascii_only)
+    return text if width is None else f"\n{_INDENT}".join(rows(text, width, max(width - len(_INDENT), 1)))
 
 
 def _number(seen: PassedRequest) -> str:

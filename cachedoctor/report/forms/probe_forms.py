@@ -54,7 +54,7 @@ def write_probe(form: Form, shown: Probe, out: IO[bytes], look: Appearance) -> N
     page.gap()
     _head(page, shown)
     page.gap()
-    text_table.show_table(page, "question", _HEADINGS, [_row(question) for question in shown.questions])
+    _table(page, shown.questions)
     for question in shown.questions:
         if question.note:
             page.prose([], f"{question.name}: {question.note}", 2)
@@ -124,6 +124,17 @@ def _row(question: ProbeQuestion) -> MeasuredCells:
     )
     cells = [_count(question.prompt_tokens), expected or "?", _count(question.reused_tokens), question.state]
     return MeasuredCells(question.name, cells)
+
+
+def _table(page: TextPage, questions: list[ProbeQuestion]) -> None:
+    """Write a row for each question, with what it asks where there is room for it."""
+    rows = [_row(question) for question in questions]
+    named = [row._replace(name=f"{row.name}: {q.asks}") for row, q in zip(rows, questions, strict=True)]
+    key = f"{'question':<{max(len(row.name) for row in named)}}" if named else ""
+    if named and text_table.fits(page.width, key, _HEADINGS, named):
+        text_table.show_table(page, key, _HEADINGS, named)
+    else:
+        text_table.show_table(page, "question", _HEADINGS, rows)
 
 
 def _count(number: int | None) -> str:

@@ -161,7 +161,10 @@ def _text(stats: Stats, look: Appearance) -> bytes:
     for shown in _with_rows(stats):
         page.gap()
         rows = [MeasuredCells(row_name(row, shown.by), cells(row)) for row in shown.rows[:_MOST]]
-        text_table.show_table(page, title(shown.by), HEADINGS, rows)
+        if text_table.fits(page.width, title(shown.by), HEADINGS, rows):
+            text_table.show_table(page, title(shown.by), HEADINGS, rows)
+        else:
+            _blocks(page, shown)
         if len(shown.rows) > _MOST:
             page.prose([], f"and {count(len(shown.rows) - _MOST, 'group')} more: --format csv has all.", 0)
     if stats.measured:
@@ -174,6 +177,47 @@ def _text(stats: Stats, look: Appearance) -> bytes:
         page.prose([], note, 0)
     page.prose([], _read(stats), 0)
     return look.encode(text.getvalue())
+
+
+def _blocks(page: TextPage, shown: StatsTable) -> None:
+    """Write a block of rows for each group, where the columns do not fit the screen side by side."""
+    if shown.by is not None:
+        page.row((title(shown.by), "bold"))
+    for row in shown.rows[:_MOST]:
+        name = title(None) if shown.by is None else row_name(row, shown.by)
+        page.facts([(visible(name), "bold"), ": "], _first_words(row), _INDENT)
+        for key, words in _block_rows(row):
+            page.facts([f"  {key:<{_INDENT - 2}}"], words, _INDENT)
+
+
+_INDENT = 13
+"""Cells before the words of a block."""
+
+
+def _first_words(row: StatsRow) -> str:
+    words = count(row.requests, "request")
+    if not row.prompt_tokens:
+        return f"{words}, prompt tokens {UNKNOWN}" if row.prompt_tokens is None else f"{words}, 0 prompt tokens"
+    share = percent(row.cached_tokens or 0, row.prompt_tokens)
+    return f"{words}, {count(row.prompt_tokens, 'prompt token')}, {share} reused"
+
+
+def _block_rows(row: StatsRow) -> list[tuple[str, str]]:
+    """Word the other numbers of a group; what the logs do not tell is left out."""
+    spent = "" if row.prompt_ms is None else f" in {duration(row.prompt_ms)}"
+    computed = [] if row.processed_tokens is None else [f"{count(row.processed_tokens, 'token')}{spent}"]
+    computed += [] if row.speed_p50 is None else [f"{number(row.speed_p50)} tokens/s"]
+    if row.prompt_ms_p50 is not None and row.prompt_ms_p90 is not None:
+        computed.append(f"median {duration(row.prompt_ms_p50)}, p90 {duration(row.prompt_ms_p90)}")
+    lost = [(row.client_lost_tokens, "changed by the client"), (row.server_lost_tokens, "by the server")]
+    avoidable = [] if row.avoidable_tokens is None else [count(row.avoidable_tokens, "token")]
+    avoidable += [duration(row.avoidable_ms)] if row.avoidable_ms else []
+    found = {
+        "computed": computed,
+        "lost": [f"{count(tokens, 'token')} {why}" for tokens, why in lost if tokens is not None],
+        "avoidable": avoidable,
+    }
+    return [(key, ", ".join(words)) for key, words in found.items() if words]
 
 
 def _with_rows(stats: Stats) -> list[StatsTable]:

@@ -8,6 +8,7 @@ from typing import IO, Literal, get_args
 
 import msgspec
 
+from cachedoctor.model import Finding
 from cachedoctor.model.report import Tool
 from cachedoctor.model.whatif import (
     MOST_WRONG,
@@ -20,11 +21,13 @@ from cachedoctor.model.whatif import (
     Simulation,
     Tuning,
 )
+from cachedoctor.redaction import sanitize
 from cachedoctor.report.base import Appearance
 from cachedoctor.report.text import page as text_table
 from cachedoctor.report.text.page import TextPage
+from cachedoctor.report.words import do_now
 from cachedoctor.report.words.measured_table import Heading, MeasuredCells
-from cachedoctor.report.words.numbers import count, duration, number, percent
+from cachedoctor.report.words.numbers import count, duration, first_sentence, number, percent
 
 ACCOUNTS = [Heading("server"), Heading("replay"), Heading("changed")]
 CANDIDATES = [Heading("tokens saved"), Heading("prompt time"), Heading("memory")]
@@ -227,12 +230,12 @@ def advice(shown: Tuning) -> str:
     """Say in a sentence what the best set does, or that there is nothing to gain."""
     best, computed = shown.best, shown.replay.computed_tokens
     if best is None and shown.over_limit:
-        return "Nothing to gain within the limit of memory."
+        return "Nothing to gain within the limit of memory: the settings above need more."
     if best is None:
         tried = f"no setting that was tried saves {count(shown.least_tokens, 'token')} of {number(computed)} computed"
         if is_open(shown.replay, shown.placed):
             return f"Cannot tell: {tried}, but {open_tokens(shown.placed)}."
-        return f"Nothing to gain: {tried}."
+        return f"Nothing to gain: {tried}. {_computed_why(shown.replay)}."
     words = (
         f"saves {count(best.saved_tokens, 'prompt token')}, {percent(best.saved_tokens, computed)} of those computed"
     )
@@ -241,6 +244,30 @@ def advice(shown: Tuning) -> str:
     memory = "an unknown amount of" if best.memory_mib is None else f"at most {best.memory_mib:,.0f} MiB"
     why = f" ({best.memory_why})" if best.memory_why else ""
     return f"{words}; takes no more memory." if best.memory_mib == 0 else f"{words}; takes {memory} more memory{why}."
+
+
+def _computed_why(replay: ReplayAccount) -> str:
+    """Say why tokens were computed that no setting gives back."""
+    lost = {cause: tokens for cause, tokens in (replay.lost_tokens or {}).items() if tokens}
+    again = ", ".join(f"{cause}: {count(tokens, 'token')}" for cause, tokens in lost.items())
+    parts = [f"had been sent before and were lost ({again})"] if again else []
+    if replay.new_tokens:
+        new = f"{number(replay.new_tokens)} had never been sent after the same beginning"
+        parts = [f"{new}: they are new text, or follow text that the client changed", *parts]
+    return "; others ".join(parts) or "Nothing was computed"
+
+
+def _cause(page: TextPage, found: Finding, placed: Placed) -> None:
+    """Write which finding of the log cost most, and what to do about it first."""
+    cause = sanitize.mask(found)
+    _listed(page, "cause", [f"{cause.code} {cause.name}: {cause.claim}"])
+    do = do_now.of_finding(cause)
+    if placed.bodies is not None and cause.confidence != "high":
+        _listed(page, "try", ["Give the same --requests to cachedoctor analyze: it compares the texts."])
+    elif do is not None:
+        for at, command in enumerate(do.commands):  # on rows of their own, so that they can be copied
+            page.row((f"{'' if at else do.kind:<9} ", "bold"), (command, "green"))
+        _listed(page, "" if do.commands else do.kind, [first_sentence(do.words)])
 
 
 Form = Literal["text", "json"]
@@ -343,6 +370,8 @@ def write_tuning(form: Form, shown: Tuning, out: IO[bytes], look: Appearance) ->
         # A command stands on a row of its own, so that it can be copied.
         page.row((shown.best.options, "green"))
     page.prose([], advice(shown), 2)
+    if shown.best is None and shown.cause is not None and not shown.over_limit:
+        _cause(page, shown.cause, shown.placed)
     out.write(look.encode(text.getvalue()))
 
 

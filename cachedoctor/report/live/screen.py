@@ -17,7 +17,7 @@ from cachedoctor.report.text.page import Part
 from cachedoctor.report.text.text_safe import rows, visible
 from cachedoctor.report.words import do_now
 from cachedoctor.report.words.measured_table import rate
-from cachedoctor.report.words.numbers import count, number, percent
+from cachedoctor.report.words.numbers import count, duration, number, percent
 
 Row = tuple[str, str]
 """A name, and words."""
@@ -159,6 +159,8 @@ def draw(
     if tall:
         page.gap()
     _findings(page, view.findings, min(chosen.first, max(len(view.findings) - 1, 0)))
+    if tall:
+        _last_requests(page, view)
     while page.left > 0 and tall:
         page.gap()
     page.left += tall
@@ -228,6 +230,26 @@ def _measured(page: ScreenRows, view: LiveView, room: int) -> None:
 
 
 # ---- slots
+
+
+def _last_requests(page: ScreenRows, view: LiveView) -> None:
+    """One row for each request that ended, the newest first, as far as there is room."""
+    several = len(view.servers) > 1
+    shown = view.ended[: max(page.left - 3, 0)]
+    if not shown:
+        return
+    page.gap()
+    names = _short({_name(session) for _, session in shown}) if several else {}
+    head = ("slot", "request", "prompt tokens", "reused", "newest first: time, how it ended")
+    _cells(page, "server" if several else "", head, ("bold", "bold", "bold"))
+    for one, session in shown:
+        request = one.request
+        spent = f"{duration(request.prompt_ms)}, " if request.prompt_ms else ""
+        cells = (
+            str(request.slot), f"task {request.task}", tokens(request.prompt_tokens), tokens(request.cached_tokens),
+            f"{spent}{outcome(one)}",
+        )  # fmt: skip
+        _cells(page, names.get(_name(session), ""), cells, ("", "", "yellow" if lost(request) else ""))
 
 
 def _slots(page: ScreenRows, slots: list[tuple[ServerView, SlotView]], room: int, headed: bool, several: bool) -> None:
@@ -301,13 +323,18 @@ def _ended(slot: SlotView) -> tuple[str, str]:
 
 
 def _cells(
-    page: ScreenRows, server: str, cells: tuple[str, ...], styles: tuple[str, str, str], last: tuple[str, str]
+    page: ScreenRows,
+    server: str,
+    cells: tuple[str, ...],
+    styles: tuple[str, str, str],
+    last: tuple[str, str] | None = None,
 ) -> None:
     """Write a row of the table, what there is room for.
 
     Args:
         server: its name where there are several, else empty.
         styles: of the state, of the counts, of the rest.
+        last: beside it, where the screen is broad; None: the rest takes all of the row.
     """
     server, slot, state, prompt, reused, words = map(page.visible, (server, *cells))
     parts: list[Part] = (
@@ -318,7 +345,7 @@ def _cells(
     parts += [(f"{slot:>4}  ", styles[1]), (f"{state:<11}", styles[0])]
     if page.width >= _WIDE:
         parts += [(f"{prompt:>13}  {reused:>9}  ", styles[1])]
-    if page.width < _BROAD:
+    if page.width < _BROAD or last is None:
         page.row(*parts, (words, styles[2]))
         return
     room = (page.width - sum(len(part[0]) for part in parts)) // 2
@@ -356,24 +383,36 @@ def _findings(page: ScreenRows, findings: list[Finding], first: int = 0) -> None
         if not at:
             _fix_whole(page, finding, max(page.left - left, 1))
         elif deep or page.left > max(2 * left, 1):
-            found = do_now.of_finding(finding)
-            page.row(f"  {found.kind}: ", (found.text.split("\n")[0], "green")) if found else page.gap()
+            _fix_short(page, finding)
 
 
-def _fix_whole(page: ScreenRows, finding: Finding, most: int) -> None:
-    """Write what to do first, with its commands, in ``most`` rows; commands are not broken."""
+def _fix_short(page: ScreenRows, finding: Finding) -> None:
+    """Write what to do in one row: the command, and as much of the words as there is room for."""
     found = do_now.of_finding(finding)
     if found is None:
         page.gap()
         return
-    text = " ".join(found.words.split("\n"))
+    command = f"{found.commands[0]}  " if found.commands else ""
+    page.row(f"  {found.kind}: ", (command, "bold green"), (found.text.split("\n")[0], "green"))
+
+
+def _fix_whole(page: ScreenRows, finding: Finding, most: int) -> None:
+    """Write what to do first in ``most`` rows: its commands, which are not broken, then the words."""
+    found = do_now.of_finding(finding)
+    if found is None:
+        page.gap()
+        return
     label = f"  {found.kind}: "
+    for command in found.commands[:most]:
+        page.row(label, (command, "bold green"))
+        label = "       "
+    left = most - len(found.commands)
+    if left <= 0:
+        return
+    text = " ".join(found.words.split("\n"))
     words = rows(page.visible(text), max(page.width - len(label), 1), max(page.width - 7, 1))
-    commands = found.commands[: max(most - 1, 0)]
-    kept = max(most - len(commands), 1)
-    if len(words) > kept:
-        words = [*words[: kept - 1], " ".join(words[kept - 1 :])]
-    for at, part in enumerate(words):
-        page.row(label if not at else "       ", (part, "green"))
-    for command in commands:
-        page.row("       ", (command, "bold green"))
+    if len(words) > left:
+        words = [*words[: left - 1], " ".join(words[left - 1 :])]
+    for part in words:
+        page.row(label, (part, "green"))
+        label = "       "

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import SequenceMatcher
 from typing import TextIO
 
 from rich.cells import cell_len
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Advice, Edit, Excerpt, First, KnownClient, PromptDiff, RequestSetting, Side
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.text.page import COMMAND, NEW, OLD, WARNING, Part, TextPage
@@ -111,14 +113,44 @@ def _first(page: TextPage, diff: PromptDiff, first: First, about: str) -> None:
 
 
 def _excerpt(page: TextPage, excerpt: Excerpt) -> None:
-    """The differing tokens of both sides, blanks and control characters visible."""
+    """The text of both sides, what differs in brackets, blanks and control characters visible."""
     before = _escaped(excerpt.before[-_EXCERPT:])
     page.row("      |")
-    sides = (("a", OLD, excerpt.a, excerpt.after_a), ("b", NEW, excerpt.b, excerpt.after_b))
-    for side, style, text, after in sides:
-        parts = [(before, ""), (f"[{_escaped(text[:_EXCERPT])}]", style), (_escaped(after[:_EXCERPT]), "")]
-        _folded(page, ["    ", (side, style), " | "], parts)
+    texts = (excerpt.a[:_EXCERPT] + excerpt.after_a[:_EXCERPT], excerpt.b[:_EXCERPT] + excerpt.after_b[:_EXCERPT])
+    for side, style, parts in zip("ab", (OLD, NEW), _marked(*texts), strict=True):
+        shown = [(f"[{_escaped(text)}]", style) if differs else (_escaped(text), "") for text, differs in parts]
+        _folded(page, ["    ", (side, style), " | "], [(before, ""), *shown])
     page.row("      |")
+
+
+_PIECE = late(r"[A-Za-z0-9_]+|[\s\S]")
+"""A word of ASCII, or any other character."""
+_REJOINED = 3
+"""Words in a row from which on two texts are the same again; fewer occur in any two by chance."""
+_Marked = list[tuple[str, bool]]
+"""Pieces of a text, and whether they differ from the other text."""
+
+
+def _marked(a: str, b: str) -> tuple[_Marked, _Marked]:
+    """Divide two texts into what they share and what differs; where one is merely longer at its end, nothing does."""
+    one, two = _PIECE.findall(a), _PIECE.findall(b)
+    found: tuple[_Marked, _Marked] = [], []
+    at = [0, 0]
+    for start_a, start_b, size in SequenceMatcher(None, one, two, autojunk=False).get_matching_blocks():
+        block = one[start_a : start_a + size]
+        ends = start_a + size == len(one) and start_b + size == len(two)
+        begins = start_a == start_b == 0
+        if sum(piece.isalnum() for piece in block) < _REJOINED and not begins and not ends:
+            continue
+        differs = (one[at[0] : start_a], two[at[1] : start_b])
+        is_cut = not size and any(is_marked for _, is_marked in found[0]) and not all(differs)
+        for parts, words in zip(found, differs, strict=True):
+            if any(differs):
+                parts.append(("".join(words), not is_cut))
+            if block:
+                parts.append(("".join(block), False))
+        at = [start_a + size, start_b + size]
+    return found
 
 
 def _folded(page: TextPage, head: list[Part], parts: list[tuple[str, str]]) -> None:

@@ -10,6 +10,7 @@ from cachedoctor.model import Explanation, Level, Line, Part, Reading, Wording
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.text.page import TextPage
 from cachedoctor.report.text.text_safe import cut
+from cachedoctor.report.words.numbers import first_sentence
 
 _VALUE_MAX = 400
 """Cells: a value may be a prompt or a body; of a longer one the middle is left out."""
@@ -28,7 +29,11 @@ def render_line(line: Line, out: TextIO, width: int = 80, *, color: bool = False
 
 
 def _show_line_text(page: TextPage, e: Explanation) -> None:
-    page.prose([(e.message, "bold"), ": "], e.meaning, 2)
+    title = first_sentence(e.meaning)
+    page.prose([], title, 0, "bold")
+    rest = e.meaning.removeprefix(title).strip()
+    if rest:
+        page.prose([], rest, 0)
     page.gap()
     page.excerpt(["  | "], ["  | "], e.text, max(page.width - 4, 20))
     if e.origin is not None:
@@ -83,7 +88,11 @@ def _builds(page: TextPage, e: Explanation) -> None:
         page.prose(["  "], "other wordings:", 2)
         for other in e.others:
             page.prose([f"    {_span(e, other)}: "], other.text, 6)
-    page.prose(["  "], f"cachedoctor analyze {'reads' if e.analyzed else 'makes no use of'} this message", 2)
+    page.prose(
+        ["  "],
+        f"cachedoctor analyze {'reads' if e.analyzed else 'makes no use of'} this message; its id is {e.message}",
+        2,
+    )
 
 
 def _span(e: Explanation, seen: Level | Wording) -> str:

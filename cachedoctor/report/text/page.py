@@ -142,29 +142,40 @@ _GAP = 2
 """Cells between two columns."""
 
 
+def fits(width: int, key: str, headings: Sequence[Heading], rows: Sequence[MeasuredCells]) -> bool:
+    """Return whether all columns of a table stand side by side in ``width`` cells."""
+    widths, left = _columns(width, key, headings, rows)
+    return len(_blocks(widths, width - left)) == 1
+
+
 def show_table(page: TextPage, key: str, headings: Sequence[Heading], rows: Sequence[MeasuredCells]) -> None:
     """Write ``rows``; ``key`` stands above their names.
 
     A name that needs too much room gets a row of its own.
     """
-    widths = [
-        max(cell_len(heading.name), cell_len(heading.unit), *(cell_len(row.cells[at]) for row in rows))
-        for at, heading in enumerate(headings)
-    ]
-    names = [visible(row.name) for row in rows]
-    most = max(page.width // 3, cell_len(key))
-    left = max([cell_len(key), *(w for w in map(cell_len, names) if w <= most)])
+    widths, left = _columns(page.width, key, headings, rows)
     for at, block in enumerate(_blocks(widths, page.width - left)):
         if at:
             page.gap()
         _block(page, key if not at else "", left, [(headings[i], widths[i]) for i in block])
-        for name, row in zip(names, rows, strict=True):
-            head = name
-            if cell_len(name) > left:
-                page.row(name)
+        for row in rows:
+            head = visible(row.name)
+            if cell_len(head) > left:
+                page.row(head)
                 head = ""
             cells = "".join(" " * _GAP + _right(row.cells[i], widths[i]) for i in block)
             page.row(head + " " * (left - cell_len(head)) + cells)
+
+
+def _columns(width: int, key: str, headings: Sequence[Heading], rows: Sequence[MeasuredCells]) -> tuple[list[int], int]:
+    """Return the cells that each column takes, and those of the names."""
+    widths = [
+        max(cell_len(heading.name), cell_len(heading.unit), *(cell_len(row.cells[at]) for row in rows))
+        for at, heading in enumerate(headings)
+    ]
+    most = max(width // 3, cell_len(key))
+    names = (cell_len(visible(row.name)) for row in rows)
+    return widths, max([cell_len(key), *(name for name in names if name <= most)])
 
 
 def _blocks(widths: Sequence[int], room: int) -> list[list[int]]:
