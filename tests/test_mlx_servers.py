@@ -49,8 +49,8 @@ def test_omlx_says_what_the_client_changed_and_what_the_server_could_not_restore
     """417,792 - 119,464 = 298,328 tokens stand behind the place; 119,464 - 118,784 = 680 were common and not reused."""
     causes = found(parted(A, 420173, 118784, 119464, 417792))
     assert set(causes) == {"CD704", "CD705"}
-    assert "at token 119,464 of 417,792: up to 298,328 tokens" in causes["CD704"].claim
-    assert "680 tokens computed again (118,784 of 119,464 common tokens reused)" in causes["CD705"].claim
+    assert "at token 119,464 of 417,792: up to 298,328 tokens lost" in causes["CD704"].claim
+    assert "680 cached tokens of 1 request computed again: 118,784 of 119,464 in common reused" in causes["CD705"].claim
     assert (causes["CD704"].severity, causes["CD704"].confidence) == ("warning", "medium")
     assert (causes["CD705"].severity, causes["CD705"].confidence) == ("note", "high")
 
@@ -63,7 +63,7 @@ def test_an_older_omlx_without_the_request_in_brackets() -> None:
 def test_a_stored_sequence_that_was_whole_and_not_restored_is_the_servers_part_alone() -> None:
     causes = found(restored(B, 2048, 100) + parted(A, 9880, 0, 8192, 8192))
     assert list(causes) == ["CD705"]
-    assert "8,192 tokens computed again (0 of 8,192 common tokens reused)" in causes["CD705"].claim
+    assert "8,192 cached tokens of 1 request computed again: 0 of 8,192 in common reused" in causes["CD705"].claim
     assert "cannot be set in oMLX" in causes["CD705"].remedies[0].text
 
 
@@ -105,7 +105,7 @@ def test_the_prompt_that_starts_next_is_the_one_that_missed() -> None:
     assert numbers(session) == [(85790, 0, 1), (86821, 24576, 3), (87000, 86821, 4)]
     causes = found(log)
     assert "at token 28,336 of 86,593 (token-mismatch): up to 58,257 tokens" in causes["CD704"].claim
-    assert "3,760 tokens computed again" in causes["CD705"].claim
+    assert "3,760 cached tokens" in causes["CD705"].claim
     assert "--kv-disk-dir" in causes["CD705"].remedies[0].text
 
 
@@ -113,7 +113,7 @@ def test_a_tail_that_was_rewritten_costs_ds4_all_that_is_live() -> None:
     """Two tokens differ, and all 39,998 in common are computed again: the server's part, and no change worth naming."""
     causes = found(prompt(0, 39000) + miss(40000, 40500, 39998) + prompt(0, 40500))
     assert list(causes) == ["CD705"]
-    assert "39,998 tokens computed again" in causes["CD705"].claim
+    assert "39,998 cached tokens" in causes["CD705"].claim
 
 
 def test_a_side_request_takes_the_one_live_conversation() -> None:
@@ -121,7 +121,7 @@ def test_a_side_request_takes_the_one_live_conversation() -> None:
     log = prompt(0, 23000) + miss(23050, 10, 1) + prompt(0, 10) + miss(20, 23446, 1) + prompt(0, 23446)
     causes = found(log)
     assert list(causes) == ["CD707"]
-    assert "23,456 of 23,456 prompt tokens after the first" in causes["CD707"].claim
+    assert "23,456 of 23,456 tokens after the first" in causes["CD707"].claim
     assert any("one conversation live" in remedy.text for remedy in causes["CD707"].remedies)
     assert causes["CD707"].confidence == "low"
 
@@ -176,7 +176,7 @@ STUCK = "INFO:rapid_mlx.memory_cache:[cache_fetch] LCP unavailable: shared=5679 
 def test_an_entry_that_cannot_be_cut_back_is_the_servers_part(words: str) -> None:
     causes = found(STUCK.format(words) + lookup("a", "MISS prompt_tokens=5710 time=0.002s entries=1"))
     assert list(causes) == ["CD705"]
-    assert "5,679 tokens computed again (0 of 5,679 common tokens reused)" in causes["CD705"].claim
+    assert "5,679 cached tokens of 1 request computed again: 0 of 5,679 in common reused" in causes["CD705"].claim
     assert "--hybrid-cache-entries" in causes["CD705"].remedies[0].text
 
 
@@ -200,7 +200,7 @@ def test_a_miss_without_more_is_undecided() -> None:
     log = "".join(lookup(name, "MISS prompt_tokens=61256 time=0.002s entries=6") for name in "abc")
     causes = found(log)
     assert list(causes) == ["CD707"]
-    assert "122,512 of 122,512 prompt tokens after the first" in causes["CD707"].claim
+    assert "122,512 of 122,512 tokens after the first" in causes["CD707"].claim
 
 
 # ---- mlx-vlm

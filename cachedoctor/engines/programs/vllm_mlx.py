@@ -30,7 +30,7 @@ ROWS: list[R] = [
     R("scheduled", "vllm_mlx", 0, 0, "I0", "[schedule] request={id:word} uid={uid:count} prompt_tokens={prompt:count} tokens_to_prefill={computed:count} {more:rest}",
       "INFO:vllm_mlx.scheduler:[schedule] request=83da7ce8-0c4 uid=883 prompt_tokens=41108 tokens_to_prefill=41108 max_tokens=160 running=1 waiting=0"),
     R("scheduled", "vllm_mlx", 0, 0, "I0", "[schedule] request={id:word} uid={uid:count} prompt_tokens={prompt:count} tokens_to_prefill={computed:count}, {printed:count} cached {more:rest}",
-      "INFO:vllm_mlx.scheduler:[schedule] request=83da7ce8-0c4 uid=884 prompt_tokens=51449 tokens_to_prefill=65, 51384 cached max_tokens=160 running=1 waiting=0"),
+      "INFO:rapid_mlx.scheduler:[schedule] request=83da7ce8-0c4 uid=884 prompt_tokens=51449 tokens_to_prefill=65, 51384 cached max_tokens=160 running=1 waiting=0"),
 ]  # fmt: skip
 
 PREFIX = rb"[A-Z]{4,8}+:(?:vllm|rapid)_mlx[\w.]{0,60}+:"

@@ -29,7 +29,7 @@ def _place(said: kit.Incident) -> str:
 def _history(session: kit.Session, said: kit.Incident) -> kit.SessionFinding:
     tokens = said.numbers["tokens"]
     return kit.finding(
-        f"{kit.times(said.count)} parted from what {session.program} held, at {_place(said)}: up to {kit.n(tokens)} tokens behind could not be reused",
+        f"{kit.times(said.count)} parted from what {session.program} held at {_place(said)}: up to {kit.n(tokens)} tokens lost",
         "Up to that place the prompt is what was sent before. There it goes on otherwise, and nothing behind a difference can be reused. A client does this "
         "that rewrites its history: it moves a system message, drops reasoning or old tool results, or sums up. A conversation that branches off looks the same.",
         [
@@ -45,7 +45,7 @@ def _history(session: kit.Session, said: kit.Incident) -> kit.SessionFinding:
 
 def _head(session: kit.Session, said: kit.Incident) -> kit.SessionFinding:
     return kit.finding(
-        f"{kit.times(said.count)} had next to nothing in common with what {session.program} held: parted at {_place(said)}",
+        f"{kit.times(said.count)} parted from what {session.program} held at the beginning: {_place(said)}",
         "Either the client changes the beginning of its prompts (a clock, an id, the order of its tools), or another conversation came. The log does not tell "
         "which, and with the second nothing is wrong.",
         [
@@ -65,5 +65,6 @@ RULE = kit.session_rule(
     "A program prints where prompts part from what it held",
     inspect,
     severity="warning",
+    engine="omlx",
     on=("parted", "parted_early"),
 )

@@ -18,8 +18,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     worst = " in the worst of them" if said.count > 1 else ""
     return [
         kit.finding(
-            f"{kit.times(said.count)} had more in the cache than was reused: {kit.n(n['tokens'])} tokens computed again "
-            f"({kit.n(n['cached'])} of {kit.n(n['place'])} common tokens reused{worst})",
+            f"{kit.n(n['tokens'])} cached tokens of {kit.times(said.count)} computed again: {kit.n(n['cached'])} of {kit.n(n['place'])} in common reused{worst}",
             why,
             [
                 remedy,
@@ -38,5 +37,6 @@ RULE = kit.session_rule(
     "More of a prompt was in a program's cache than it reused",
     inspect,
     severity="warning",
+    engine="vllm-mlx",
     on=("not_restored",),
 )

@@ -31,5 +31,5 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 
 RULE = kit.session_rule(
     __name__, "A counter says that nothing was reused, and the time contradicts it", inspect, severity="warning",
-    on=("counter_wrong",),
+    engine="mlx-vlm", on=("counter_wrong",),
 )  # fmt: skip

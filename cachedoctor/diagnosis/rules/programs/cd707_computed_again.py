@@ -21,7 +21,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
         return []
     return [
         kit.finding(
-            f"{kit.n(prompts - reused)} of {kit.n(prompts)} prompt tokens after the first prompt were computed, and the log does not tell why",
+            f"{kit.n(prompts - reused)} of {kit.n(prompts)} tokens after the first prompt computed; the log does not tell why",
             "Their number alone does not tell whether they were new. Prompts that have nothing in common are computed whole, and nothing is wrong with that. A "
             "client that changes the beginning of its prompts looks the same, and so does a cache that is off, too small, or cannot keep this model's memory.",
             [
@@ -38,5 +38,9 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 
 
 RULE = kit.session_rule(
-    __name__, "A program computed most of its prompts, and its log does not tell why", inspect, on=("computed",)
+    __name__,
+    "A program computed most of its prompts, and its log does not tell why",
+    inspect,
+    engine="mlx-vlm",
+    on=("computed",),
 )
