@@ -33,7 +33,7 @@ def _history(session: kit.Session, said: kit.Incident) -> kit.SessionFinding:
         "Up to that place the prompt is what was sent before. There it goes on otherwise, and nothing behind a difference can be reused. A client does this "
         "that rewrites its history: it moves a system message, drops reasoning or old tool results, or sums up. A conversation that branches off looks the same.",
         [
-            kit.Remedy("Compare the two request bodies: cachedoctor diff names what the client changed."),
+            own_settings.compare(),
             kit.Remedy("Let the client append only: what it adds or drops belongs to the end of the conversation."),
         ],
         key="history",
@@ -49,9 +49,7 @@ def _head(session: kit.Session, said: kit.Incident) -> kit.SessionFinding:
         "Either the client changes the beginning of its prompts (a clock, an id, the order of its tools), or another conversation came. The log does not tell "
         "which, and with the second nothing is wrong.",
         [
-            kit.Remedy(
-                "Compare two request bodies of one conversation: cachedoctor diff names what the client changed."
-            ),
+            own_settings.compare(),
             *own_settings.room(session),
         ],
         key="head",

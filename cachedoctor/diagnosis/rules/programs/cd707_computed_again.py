@@ -25,9 +25,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
             "Their number alone does not tell whether they were new. Prompts that have nothing in common are computed whole, and nothing is wrong with that. A "
             "client that changes the beginning of its prompts looks the same, and so does a cache that is off, too small, or cannot keep this model's memory.",
             [
-                kit.Remedy(
-                    "Compare two request bodies of one conversation: cachedoctor diff names what the client changed."
-                ),
+                own_settings.compare(),
                 *own_settings.room(session),
             ],
             evidence=[(said.mark, "the request of which most was computed")],

@@ -34,6 +34,14 @@ _BACK = {
 }
 
 
+def compare() -> kit.Remedy:
+    """Say that the bodies of two requests show what changed."""
+    return kit.Remedy(
+        "Compare the bodies of two requests of one conversation: they show what the client changed.",
+        ["cachedoctor diff first.json second.json"],
+    )
+
+
 def room(session: kit.Session) -> list[kit.Remedy]:
     """Say how the program keeps more conversations."""
     words = _ROOM.get(session.engine)
