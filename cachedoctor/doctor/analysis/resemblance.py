@@ -78,7 +78,7 @@ _SIGNS = tuple(
         (rb"\bomlx\.\w{1,40}\b", _OMLX),
         (rb"\bds4-server: ", _DS4),
         (rb"\[cache_(?:fetch|store)\] ", _RAPID),
-        (rb"^(?:\S{1,40} ){0,4}?Prompt processing progress: \d{1,9}/\d{1,9}", _MLX_LM),
+        (rb"^(?:\S{1,40} ){0,5}?Prompt processing progress: \d{1,9}/\d{1,9}", _MLX_LM),
         (rb"\b(?:Prefill|Decode) (?:started|progress|completed): request=\S{1,80} ", _MLX_VLM),
         (
             rb"^(?:# (?:HELP|TYPE) )?" + METRICS_OF_LLAMA.encode() + rb":\w{3,80}(?:\{| +\w|[ \t]*$)",
