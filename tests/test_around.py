@@ -24,7 +24,7 @@ LINES = sorted(
     path
     for folder in ("lines", "measured")
     for path in FIXTURES.glob(f"{folder}/**/*")
-    if path.is_file() and not path.name.startswith("ollama-")
+    if path.is_file() and not path.name.startswith(("ollama-", "omlx-", "ds4-", "vllm-mlx-", "mlx-"))
 )
 
 
@@ -40,6 +40,7 @@ def rows() -> list[tuple[Engine, Message]]:
 def test_all_are_there() -> None:
     known = {
         "ollama", "lmstudio-mlx", "lmstudio", "koboldcpp", "tabbyapi", "ik_llama.cpp", "llama-cpp-python",
+        "omlx", "ds4", "vllm-mlx", "mlx-lm", "mlx-vlm",
     }  # fmt: skip
     assert known <= NAMES
     assert len(OURS) == len(NAMES) == len(list((ROOT / "cachedoctor/engines/programs").glob("[!_]*.py")))

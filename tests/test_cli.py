@@ -15,8 +15,11 @@ import pytest
 from command import LOG, one_line, run
 from conftest import ROOT
 
-MOST_IMPORTED = 168
-"""Modules of ours that an analysis of one log imports, rules aside: a report lists them all. It only falls."""
+MOST_IMPORTED = 162
+"""Modules of ours that an analysis of one log imports. It only falls.
+
+Rules and programs aside: a report lists all rules, and a line that is not llama-server's may be any program's.
+"""
 
 # ---- what works
 
@@ -53,8 +56,12 @@ def test_few_modules_are_imported_for_one_log(log: Path) -> None:
     command = [sys.executable, "-c", code, "analyze", str(log), "-f", "json"]
     done = subprocess.run(command, capture_output=True, check=True, cwd=ROOT)
     imported = done.stderr.decode().splitlines()[-1].split()
-    others = [name for name in imported if not name.rpartition(".")[2].startswith("cd")]
-    print(f"{len(others)} modules and {len(imported) - len(others)} rules are imported")
+    others = [
+        name
+        for name in imported
+        if not name.rpartition(".")[2].startswith("cd") and not name.startswith("cachedoctor.engines.programs.")
+    ]
+    print(f"{len(others)} modules and {len(imported) - len(others)} rules and programs are imported")
     assert "cachedoctor.diagnosis.rules.client.cd101_billing_header" in imported
     assert "cachedoctor.engines.llamacpp.lines" in others
     assert len(others) <= MOST_IMPORTED, "import a module where it is used, or merge some"

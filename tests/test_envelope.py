@@ -130,6 +130,24 @@ def test_line_that_is_no_wrapper_stays(line: str) -> None:
     assert unwrap(f"{line}\n{SLOT}\n") == {None: [(1, line), (2, SLOT)]}
 
 
+def test_a_line_that_localai_quotes_is_of_the_model_that_it_names() -> None:
+    row = 'Aug 05 15:27:04 DEBUG GRPC stderr id="{}" line="{}" caller={{caller.file="/b/process.go"  caller.L=219 }} \n'
+    log = row.format("a.gguf-127.0.0.1:42043", UP) + row.format("b.gguf-127.0.0.1:42044", EVAL)
+    assert unwrap(log) == {"a.gguf-127.0.0.1:42043": [(1, UP)], "b.gguf-127.0.0.1:42044": [(2, EVAL)]}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'Aug 05 15:27:04 DEBUG [WatchDog] Watchdog checks for idle connections caller={caller.L=572 } ',
+        'Aug 05 15:27:04 DEBUG GRPC stderr id="a" line="slot \\x1b broken" caller={caller.L=219 } ',
+        'Aug 05 15:27:04 DEBUG GRPC stderr id="a" line="slot without an end',
+    ],
+)  # fmt: skip
+def test_other_lines_of_localai_stay(line: str) -> None:
+    assert unwrap(f"{line}\n{SLOT}\n") == {None: [(1, line), (2, SLOT)]}
+
+
 @pytest.mark.parametrize(
     "lead", ["> ", ">", "> > ", "    ", "\t", ">     ", "123:", "123-", "   123\t", " 12 | ", "7  "]
 )

@@ -160,6 +160,17 @@ def test_hostile_records_give_no_request(data: bytes) -> None:
         (b"Processing Prompt [BLAS] (512 / 2397 tokens)\n", "a part of KoboldCpp's log", "b is what is computed"),
         (b"2026-11-02 10:00:00,123 - omlx.server - INFO - [-] - started\n", "the log of oMLX", "re-prefills"),
         (b"1102 10:00:00 ds4-server: listening\n", "the log of ds4-server", "kv cache miss"),
+        (b"INFO:rapid_mlx.x:[cache_store] rejecting entry: x\n", "the log of Rapid-MLX or vllm-mlx", "[cache_fetch]"),
+        (
+            b"2026-08-22 17:01:14,003 - INFO - Prompt processing progress: 2048/9011\n",
+            "the log of mlx_lm.server",
+            "usage",
+        ),
+        (
+            b"2026-08-29 16:15:03,161 - INFO - Prefill started: request=1 prompt_tokens=3\n",
+            "the log of mlx-vlm",
+            "Prefill completed",
+        ),
     ],
 )
 def test_what_to_give_is_of_the_program_that_was_pasted(log: bytes, claim: str, gives: str) -> None:

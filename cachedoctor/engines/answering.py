@@ -7,19 +7,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import msgspec
 
 from cachedoctor.engines.catalogue.base import Event, Message
 from cachedoctor.engines.engine_record import Look
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.model import Answer, Answers, CacheSample, PrefillBatch, Session
+from cachedoctor.model import (
+    Answer,
+    Answers,
+    CacheSample,
+    Incident,
+    IncidentName,
+    Mark,
+    PrefillBatch,
+    Session,
+)
 from cachedoctor.model.bounds import COUNT
 
 _KEPT = 10_000
 """Answers of a session that are listed one by one; the sums are over all."""
 _VERSION = late(r"\d[\w.+-]{0,31}", re.ASCII)
+
+
+class Told(NamedTuple):
+    """A request that was taken, for what later lines say of it."""
+
+    answers: Answers
+    answer: Answer
 
 
 class AnswerTracker:
@@ -78,7 +94,7 @@ class AnswerTracker:
             self.session.version = version
             self.session.learn(build_source="line")
 
-    def answered(self, line: int, prompt: int | None, cached: int | None, matched: int | None = None) -> None:
+    def answered(self, line: int, prompt: int | None, cached: int | None, matched: int | None = None) -> Told | None:
         """Take a request, in tokens; what is no number of tokens is unknown.
 
         ``matched``: what the prompt has in common with an earlier one, restored or not, where the program says it.
@@ -87,17 +103,19 @@ class AnswerTracker:
         answers.requests += 1
         prompt = COUNT.of(prompt)
         if prompt is None:
-            return
+            return None
         if cached is not None and not 0 <= cached <= prompt:
             cached = None
         if cached is not None:
             answers.told += 1
             answers.prompt_tokens += prompt
             answers.cached_tokens += cached
+        known = matched is not None and 0 <= matched <= prompt
+        answer = Answer(prompt, cached, line, *((matched, prompt) if known else ()))
         if self._listed < _KEPT:
             self._listed += 1
-            known = matched is not None and 0 <= matched <= prompt
-            answers.each.append(Answer(prompt, cached, line, *((matched, prompt) if known else ())))
+            answers.each.append(answer)
+        return Told(answers, answer)
 
     def _opened(self, line: int) -> Answers:
         if self._fresh or self.session is None:
@@ -114,6 +132,71 @@ class AnswerTracker:
             self._answers = Answers(self._path, "log")
             self.session.answers.append(self._answers)
         return self._answers
+
+
+_LEAST = 512
+"""Tokens: fewer are lost wherever a conversation goes on, at the end of a block or of a reply."""
+_EARLY = 10
+"""A common beginning below one part in so many is a head that most prompts have."""
+
+
+class JudgedTracker(AnswerTracker):
+    """A program that rules are asked about: what its lines prove of a request is kept, with the line of the worst."""
+
+    def state(self, name: IncidentName, event: Event, tokens: int, why: str = "", **numbers: int | float) -> None:
+        """Keep what a line proves of a request: the sum, and the line, numbers and reason of the worst."""
+        if self.session is None or tokens <= 0:
+            return
+        found = self.session.incidents.get(name)
+        mark, worst = Mark(event.line, event.text), {"most": float(tokens), **{k: float(v) for k, v in numbers.items()}}
+        if found is None:
+            self.session.incidents[name] = Incident(mark, {"tokens": float(tokens), **worst}, field=why)
+            return
+        found.count += 1
+        found.numbers["tokens"] += tokens
+        if tokens > found.numbers["most"]:
+            found.mark, found.field = mark, why
+            found.numbers.update(worst)
+
+    def compare(self, event: Event, told: Told | None, held: int, why: str = "") -> None:
+        """Conclude from a printed common beginning with what the server held, a sequence of ``held`` tokens.
+
+        What is common and was not reused is the server's part; what it held behind the place and the prompt could have
+        had is the other one. ``why``: the reason that the program itself prints.
+        """
+        if told is None:
+            return
+        matched, prompt, cached = told.answer.prefix, told.answer.prompt_tokens, told.answer.cached_tokens
+        if matched is None or prompt is None or cached is None:
+            return
+        numbers = {"place": matched, "held": held, "prompt": prompt, "cached": cached}
+        if matched - cached >= _LEAST:
+            self.state("not_restored", event, matched - cached, why, **numbers)
+        behind = min(held, prompt) - matched
+        if behind >= _LEAST and prompt - cached >= _LEAST:
+            early = matched * _EARLY < min(held, prompt)
+            self.state("parted_early" if early else "parted", event, behind, why, **numbers)
+
+    def weigh(self, event: Event, told: Told | None) -> None:
+        """Keep the line of the request of which most was computed, but for the first of a life."""
+        if self.session is None or told is None or sum(a.requests for a in self.session.answers) < 2:
+            return
+        prompt, cached = told.answer.prompt_tokens, told.answer.cached_tokens
+        if prompt is not None and cached is not None:
+            self.state("computed", event, prompt - cached, prompt=prompt, cached=cached)
+
+    @staticmethod
+    def amend(told: Told, cached: int | None = None, matched: int | None = None) -> None:
+        """Take what a later line says of a request; what cannot be is passed over."""
+        answers, answer = told
+        prompt = answer.prompt_tokens
+        if prompt is None:
+            return
+        if cached is not None and answer.cached_tokens is not None and 0 <= cached <= prompt:
+            answers.cached_tokens += cached - answer.cached_tokens
+            answer.cached_tokens = cached
+        if matched is not None and 0 <= matched <= prompt:
+            answer.prefix, answer.length = matched, prompt
 
 
 class Program(msgspec.Struct, frozen=True):

@@ -129,6 +129,9 @@ METRICS_OF_LLAMA = "llamacpp"
 LABELS_EXAMPLE = f"'job=\"{next(iter(ENGINES))}\"'"
 """Matcher of labels for Prometheus."""
 
+PRINTING = frozenset({"ds4", "mlx-vlm", "omlx", "vllm-mlx"})
+"""Programs that print numbers of each request, which the rules about printed numbers look at."""
+
 
 def title(name: str) -> str:
     """Return an engine as it writes itself: ``vLLM`` of ``vllm``."""

@@ -23,6 +23,8 @@ IncidentName = Literal[
     "batch_failed",  # the model could not compute a batch, and its requests fail
     "batch_refused",  # the same, because its positions do not fit the memory
     "checkpoint_failed",  # a checkpoint could not be restored, and no search for one is under way
+    "computed",  # prompts after the first, of a program that prints numbers of each: tokens that were computed
+    "counter_wrong",  # a request reused nothing by its counter, and took far less time than one that reused nothing
     "cut",  # a prompt did not fit and the server removed a part of it: tokens, limit, keep, erased, messages
     "disk_evicted",  # a prompt left the disk tier of the prompt cache: size, limit in MiB
     "disk_failed",  # a prompt could not be written to the disk tier, or read back
@@ -33,7 +35,10 @@ IncidentName = Literal[
     "no_room",  # a batch found no free cells and is tried again in smaller pieces
     "overflow",  # a prompt did not fit into the context: tokens, limit
     "header",  # the billing header of a client, with other values than where it stood before
+    "not_restored",  # more of a prompt was in the cache than was reused: tokens; place, held, cached, prompt
     "oversize",  # a prompt is larger than the RAM prompt cache: size, limit in MiB
+    "parted",  # a prompt parts from what the program held, behind a common beginning: the same numbers
+    "parted_early",  # the same, and hardly anything is common
     "positions",  # a batch does not begin where the memory ends: stored, start
     "purged",  # an idle slot was emptied to make room: slot, tokens
     "ram_failed",  # a prompt of the RAM cache could not be restored: size in bytes

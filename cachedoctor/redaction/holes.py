@@ -188,6 +188,14 @@ _HOLES_PROGRAMS_KEPT = {
     "truncated": late(rb"true|false"),
     "type": late(rb"exact|partial|prefix|full"),
     "reason": late(rb"non_trimmable_divergence"),
+    "why": late(rb"token-mismatch|incoming-prompt-shorter-than-live-checkpoint|live-prefix-match|no-live-checkpoint"),
+    "kind": late(rb"chat|completion"),
+    "flags": late(rb"(?:RESPPROTO|TOOLS)(?: TOOLS)?"),
+    "vision": late(rb"match"),
+    "source": late(rb"paged"),
+    "promoted": late(rb"True|False"),
+    "stuck": late(rb"True|False"),
+    "more": late(rb"max_tokens=\d{1,9} running=\d{1,9} waiting=\d{1,9}"),
     "rates": late(
         rb"\d{1,9}(?:\.\d{1,6})? T/s(?:, Generate: \d{1,9}(?:\.\d{1,6})? T/s(?:, Context: \d{1,9} tokens\))?)?,?"
         rb"(?: ?Generate:)?"

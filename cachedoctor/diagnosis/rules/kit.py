@@ -47,8 +47,8 @@ from cachedoctor.model.measured import FULL, STATES_FULL
 
 __all__ = [  # of the nouns of the model and the context, those that rules speak of; then the kit's own
     "EARLY", "FULL", "LONG", "MIN_LOST", "PRINTS_CHECKS", "SHORT", "STATES_FULL", "Answer", "BatchPeriod", "Check",
-    "Confidence", "Dropped", "Facts", "First", "GivenOption", "Mark", "MarkName", "OptionChange", "Remedy", "Request",
-    "RuleContext",
+    "Confidence", "Dropped", "Facts", "First", "GivenOption", "Incident", "Mark", "MarkName", "OptionChange", "Remedy",
+    "Request", "RuleContext",
     "RuledOut", "SamplePeriod", "SentBodies", "Session", "Setting", "SettingName", "Severity", "Undecided",
     "as_typed", "left_out",
 ]  # fmt: skip

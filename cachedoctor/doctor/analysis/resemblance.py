@@ -62,10 +62,11 @@ _GIVE = {
     _MLX: 'Give the developer log with its lines "Prompt cache restore: cached_tokens=".',
     _OMLX: 'Give its lines "prefix cache: request ... re-prefills N of N tokens (reused N)": '
     "they have the place where a prompt diverges.",
-    _DS4: 'Give its lines "kv cache miss live=N prompt=N common=N reason=..." and "chat ctx=CACHED..PROMPT:NEW".',
+    _DS4: 'Give its lines "kv cache miss live=N prompt=N common=N reason=..." '
+    'and "chat ctx=CACHED..PROMPT:NEW prompt start".',
     _RAPID: 'Give its lines "[cache_fetch] request=ID HIT" or "MISS", with prompt_tokens and cached.',
     _MLX_LM: "It prints no number of reused tokens: give responses with their usage (--responses).",
-    _MLX_VLM: "Its cached_tokens is 0 with a draft model, whatever was reused: the time of the prefill tells.",
+    _MLX_VLM: 'Give its lines "Prefill completed: request=... prompt_tokens=N cached_tokens=N elapsed=Ns".',
     _BOX: "llama-box prints nothing of what was reused: give responses with their usage (--responses).",
 }
 """What to give of a program's log."""
@@ -77,8 +78,8 @@ _SIGNS = tuple(
         (rb"\bomlx\.\w{1,40}\b", _OMLX),
         (rb"\bds4-server: ", _DS4),
         (rb"\[cache_(?:fetch|store)\] ", _RAPID),
-        (rb"^(?:\S{1,40} ){0,4}?Prompt Cache: \d{1,9} sequences", _MLX_LM),
-        (rb"\bPrefill completed: request=\S{1,80} prompt_tokens=", _MLX_VLM),
+        (rb"^(?:\S{1,40} ){0,5}?Prompt processing progress: \d{1,9}/\d{1,9}", _MLX_LM),
+        (rb"\b(?:Prefill|Decode) (?:started|progress|completed): request=\S{1,80} ", _MLX_VLM),
         (
             rb"^(?:# (?:HELP|TYPE) )?" + METRICS_OF_LLAMA.encode() + rb":\w{3,80}(?:\{| +\w|[ \t]*$)",
             "/metrics of llama-server, which does not count what was reused; its log does",

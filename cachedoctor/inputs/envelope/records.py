@@ -1,4 +1,4 @@
-"""Records that carry a line as a value: docker, CRI, logcli, --log-jsonl, ollama's slog, Python loggers."""
+"""Records with a line as a value: docker, CRI, logcli, --log-jsonl, slog of ollama and LocalAI, Python loggers."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ _LOGGED = frozenset({"DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "F
 _NUMBER_MAX = 10**15
 """Numbers of records are smaller: processes, and microseconds of thirty years."""
 _SLOG = late(rb'time=\S+ level=\w+ (?:source=\S+ )?msg=("(?:[^"\\]|\\.)*+")')
+_LOCALAI = late(
+    rb'([A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d) (DEBUG|INFO|WARN|ERROR) GRPC (stdout|stderr) id="([^"\\\n]{1,250})" '
+    rb'line=("(?:[^"\\\n]|\\.)*+")'
+)
+"""LocalAI of 2026: ``Aug 05 15:27:04 DEBUG GRPC stderr id="model-127.0.0.1:42043" line="..." caller={...}``."""
+_MONTHS = b"JFMASOND"
 _ASCTIME = late(r"\d{4}-(\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{1,6})?$")
 _STAMP = late(ISO)
 _CRI = late(ISO + rb" (stdout|stderr) ([FP])(?::\S*)?(?: |$)")
@@ -87,7 +93,9 @@ def read_record(line: bytes) -> RecordPiece | RecordMessage | None:
         return read_json(line)
     if first == b"t":
         return read_slog(line)
-    return read_cri(line) or read_logcli(line) if first == b"2" else None
+    if first == b"2":
+        return read_cri(line) or read_logcli(line)
+    return read_localai(line) if first in _MONTHS and b" GRPC std" in line[:_LABELS_AT] else None
 
 
 def rewritten(line: bytes, text: bytes, name: Callable[[str, bytes], bytes]) -> bytes:
@@ -101,6 +109,10 @@ def rewritten(line: bytes, text: bytes, name: Callable[[str, bytes], bytes]) -> 
         stamp = _STAMP.match(line, len(b"time="))
         time = stamp[0] if stamp is not None else b"-"
         return b"time=" + time + b" level=INFO msg=" + msgspec.json.encode(text.decode("utf-8", "replace"))
+    match = _LOCALAI.match(line)
+    if match is not None:
+        quoted = msgspec.json.encode(text.decode("utf-8", "replace"))
+        return line[: match.end(3)] + b' id="' + name("host", match[4]) + b'" line=' + quoted
     match = _CRI.match(line)
     if match is not None:
         return line[: match.end(2)] + b" " + text
@@ -160,6 +172,18 @@ def read_slog(line: bytes) -> RecordMessage | None:
     except (msgspec.DecodeError, UnicodeDecodeError):  # Go's \x1b is no JSON
         return None
     return RecordMessage(text, True) if is_shaped(text) else None
+
+
+def read_localai(line: bytes) -> RecordMessage | None:
+    """Unquote a line of a server that LocalAI runs, which it names by model and port."""
+    match = _LOCALAI.match(line)
+    if not match:
+        return None
+    try:
+        text = _encode(_STRING.decode(match[5]).rstrip("\n"))
+    except (msgspec.DecodeError, UnicodeDecodeError):  # Go's \x1b is no JSON
+        return None
+    return RecordMessage(text, True, match[4])
 
 
 def _console_prefix(time: int | float | str | None, level: str | None) -> str:

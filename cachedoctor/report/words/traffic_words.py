@@ -8,7 +8,7 @@ import msgspec
 
 from cachedoctor.knowledge import builds
 from cachedoctor.knowledge.cmdline import FASTER
-from cachedoctor.knowledge.engines import ENGINES, in_blocks, title
+from cachedoctor.knowledge.engines import ENGINES, PRINTING, in_blocks, title
 from cachedoctor.model import Account, AccountRow, ClientAccount, ClientBy, Report, Session, SlowTurn
 from cachedoctor.redaction.secrets import hidden
 from cachedoctor.report.words.numbers import count, duration, number, percent
@@ -221,7 +221,14 @@ LLAMA = "llama.cpp"
 """The engine whose log has requests; those of all others have measurements."""
 UNKNOWN = "unknown"
 """The engine of responses that any server may have written."""
-_RULES = {**{name: facts.rules for name, facts in ENGINES.items()}, "ollama": "CD7"}
+_OF_OLLAMA = ("CD701", "CD702", "CD703")
+_PROGRAM = "the server"
+"""Who wrote a log that the rules about printed numbers of requests are about."""
+_RULES: dict[str, str | tuple[str, ...]] = {
+    **{name: facts.rules for name, facts in ENGINES.items()},
+    "ollama": _OF_OLLAMA,
+    _PROGRAM: "CD7",
+}
 """How the codes of the rules about an engine begin."""
 SOURCES = {
     "line": "",
@@ -250,7 +257,8 @@ def of_rule(code: str) -> str:
 
 def rules_of(engine: str, codes: set[str]) -> set[str]:
     """Return those of ``codes`` that are about logs of this engine."""
-    return {code for code in codes if of_rule(code) == engine}
+    whose = _PROGRAM if engine in PRINTING else engine
+    return {code for code in codes if of_rule(code) == whose}
 
 
 def version(session: Session) -> str:

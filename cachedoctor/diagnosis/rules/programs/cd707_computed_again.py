@@ -1,0 +1,44 @@
+"""CD707: a program computed most of its prompts after the first, and its log does not tell whose doing that is."""
+
+from __future__ import annotations
+
+from cachedoctor.diagnosis.rules import kit
+from cachedoctor.diagnosis.rules.programs import own_settings
+
+_WORTH = 1000
+"""Computed tokens from which on silence would read as an all-clear."""
+
+
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
+    """Say it where half of the prompts after the first, or more, was computed."""
+    said = kit.stated(session, "computed")
+    told = [a for answers in session.answers if answers.source == "log" for a in answers.each][1:]
+    known = [
+        (a.prompt_tokens, a.cached_tokens) for a in told if a.prompt_tokens is not None and a.cached_tokens is not None
+    ]
+    prompts, reused = sum(prompt for prompt, _ in known), sum(cached for _, cached in known)
+    if said is None or prompts - reused < _WORTH or reused * 2 > prompts:
+        return []
+    return [
+        kit.finding(
+            f"{kit.n(prompts - reused)} of {kit.n(prompts)} tokens after the first prompt computed; the log does not tell why",
+            "Their number alone does not tell whether they were new. Prompts that have nothing in common are computed whole, and nothing is wrong with that. A "
+            "client that changes the beginning of its prompts looks the same, and so does a cache that is off, too small, or cannot keep this model's memory.",
+            [
+                own_settings.compare(),
+                *own_settings.room(session),
+            ],
+            evidence=[(said.mark, "the request of which most was computed")],
+            confidence="low",
+            unless=("CD704", "CD705", "CD706"),
+        )
+    ]
+
+
+RULE = kit.session_rule(
+    __name__,
+    "A program computed most of its prompts, and its log does not tell why",
+    inspect,
+    engine="mlx-vlm",
+    on=("computed",),
+)

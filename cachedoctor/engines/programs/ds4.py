@@ -1,0 +1,66 @@
+"""ds4-server: what it reuses of a prompt, and where the prompt parts from the one conversation that it keeps live.
+
+Source: ``ds4_server.c`` of antirez/ds4, commit 8d576642 of 2026-05-21; ``vision=`` is newer, from logs of 2026-10. It has no
+versions and answers one request at a time.
+"""
+
+from __future__ import annotations
+
+from cachedoctor.engines.answering import JudgedTracker, Program
+from cachedoctor.engines.catalogue.base import Event
+from cachedoctor.engines.catalogue.base import Message as R
+from cachedoctor.engines.engine_record import Literals
+
+ROWS: list[R] = [
+    R("start", "ds4", 0, 0, "I0", "ds4-server: listening on http://{address:host}",
+      "0521 13:32:43 ds4-server: listening on http://127.0.0.1:8080"),
+    # printed where the live conversation is not the beginning of the prompt, before a checkpoint on disk is looked for
+    R("miss", "ds4", 0, 0, "W0", "ds4-server: live kv cache miss live={held:count} prompt={asked:count} common={matched:count} reason={why:word}",
+      "0521 13:40:02 ds4-server: live kv cache miss live=86593 prompt=86821 common=28336 reason=token-mismatch"),
+    R("miss", "ds4", 0, 0, "W0", "ds4-server: live kv cache miss RESPPROTO live={held:count} prompt={asked:count} common={matched:count} reason={why:word}",
+      "0521 13:40:02 ds4-server: live kv cache miss RESPPROTO live=86593 prompt=86821 common=28336 reason=token-mismatch"),
+    R("miss", "ds4", 0, 0, "W0", "ds4-server: live kv cache miss live={held:count} prompt={asked:count} common={matched:count} vision={vision:word} reason={why:word}",
+      "1003 01:59:11 ds4-server: live kv cache miss live=24051 prompt=17429 common=16624 vision=match reason=token-mismatch"),
+    R("prompt", "ds4", 0, 0, "I0", "ds4-server: {kind:word} ctx={cached:count}..{prompt:count}:{computed:count} prompt start",
+      "0521 13:40:02 ds4-server: chat ctx=24576..86821:62245 prompt start"),
+    R("prompt", "ds4", 0, 0, "I0", "ds4-server: {kind:word} ctx={cached:count}..{prompt:count}:{computed:count} {flags:text} prompt start",
+      "0521 13:40:02 ds4-server: chat ctx=24576..86821:62245 RESPPROTO TOOLS prompt start"),
+]  # fmt: skip
+
+PREFIX = rb"\d{4} \d\d:\d\d:\d\d "
+"""Month and day, and the time."""
+
+
+_REASONS = ("token-mismatch", "incoming-prompt-shorter-than-live-checkpoint", "live-prefix-match")
+"""Why the live conversation was not taken, of those that are printed where there is one."""
+
+
+class Tracker(JudgedTracker):
+    """Feeds on the events of one origin. What a miss of the live conversation says is of the prompt that starts next."""
+
+    engine = "ds4"
+    program = "ds4-server"
+
+    _miss: Event | None = None
+
+    def read(self, event: Event) -> None:
+        """Take the next event."""
+        fields = event.fields
+        if event.message == "start":
+            self._miss = None
+            self.starts(event.line)
+        elif event.message == "miss":
+            self._miss = event
+        else:
+            miss, self._miss = self._miss, None
+            matched = None if miss is None else max(miss.fields["matched"], fields["cached"])
+            told = self.answered(event.line, fields["prompt"], fields["cached"], matched)
+            self.weigh(event if miss is None else miss, told)
+            if miss is not None:
+                why = miss.fields["why"]
+                self.compare(miss, told, miss.fields["held"], why if why in _REASONS else "")
+
+
+PROGRAM = Program(
+    Tracker, Literals(b"ds4-server: listening on ", b" live kv cache miss ", b" prompt start"), ROWS, PREFIX
+)

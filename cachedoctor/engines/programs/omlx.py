@@ -1,0 +1,67 @@
+"""oMLX: what its scheduler says of each prompt that found something in the cache, and where it parts from what is stored.
+
+Source: logs in issues 2384, 2483, 2876, 3608 and 3704 of jundot/omlx, oMLX 0.5.4 to 0.6.4, and its pull request 1784 for
+the lines at the level of debugging. A prompt that is like nothing stored has no line. No version is printed in these lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cachedoctor.engines.answering import JudgedTracker, Program, Told
+from cachedoctor.engines.catalogue.base import Event
+from cachedoctor.engines.catalogue.base import Message as R
+from cachedoctor.engines.engine_record import Literals
+from cachedoctor.model import CacheSample, PrefillBatch, Session
+
+ROWS: list[R] = [
+    R("restored", "omlx", 0, 0, "I0", "Prefix cache restore for {id:word}: source={source:word} cached={cached:count} suffix={left:count} blocks={blocks:count} lookup={lookup_ms:ms}ms reconstruct={rebuild_ms:ms}ms promote={promoted:word}",
+      "2026-09-20 22:21:09,739 - omlx.scheduler - INFO - [-] - Prefix cache restore for 3bc2f293-3ee1-4182-8f82-ba62a7ec4fd2: source=paged cached=118784 suffix=301389 blocks=29 lookup=6.651ms reconstruct=256.608ms promote=True"),
+    # "comparable" is what the stored sequence and the prompt could have in common, in whole blocks
+    R("parted", "omlx", 0, 0, "I0", "prefix cache: request {id:word} re-prefills {computed:count} of {prompt:count} tokens (reused {cached:count}); closest stored sequence {stored:word} shares the first {matched:count} of {held:count} comparable tokens before diverging",
+      "2026-08-21 14:39:16,178 - omlx.scheduler - INFO - [-] - prefix cache: request 4776f942-88fe-4ad0-936f-d1454dca1c45 re-prefills 80984 of 113752 tokens (reused 32768); closest stored sequence ea14b797-62d3-4bad-97b9-ff2642ca73d2 shares the first 33219 of 112640 comparable tokens before diverging"),
+]  # fmt: skip
+
+PREFIX = rb"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})?+ - )?+omlx\.[\w.]{1,60}+ +- [A-Z]{4,8}+ +- (?:\[[^\]\n]{1,64}+\] - )?+"
+"""``2026-08-21 14:39:16,178 - omlx.scheduler - INFO - [-] - ``; older ones without what is in brackets."""
+
+_OPEN = 256
+"""Requests of which another line may come."""
+
+
+class Tracker(JudgedTracker):
+    """Feeds on the events of one origin. Two lines may be about one request, in this order."""
+
+    engine = "omlx"
+    program = "oMLX"
+
+    def __init__(
+        self,
+        path: str,
+        origin: str | None,
+        new_session: Callable[[str, str | None], Session],
+        keep: Callable[[CacheSample | PrefillBatch], None],
+    ) -> None:
+        super().__init__(path, origin, new_session, keep)
+        self._open: dict[str, Told | None] = {}
+
+    def read(self, event: Event) -> None:
+        """Take the next event."""
+        fields = event.fields
+        if event.message == "restored":
+            if len(self._open) >= _OPEN:
+                self._open.clear()
+            told = self.answered(event.line, fields["cached"] + fields["left"], fields["cached"])
+            self._open[fields["id"]] = told
+            self.weigh(event, told)
+            return
+        told = self._open.pop(fields["id"], None)
+        if told is None:
+            told = self.answered(event.line, fields["prompt"], fields["cached"], fields["matched"])
+            self.weigh(event, told)
+        else:
+            self.amend(told, matched=fields["matched"])
+        self.compare(event, told, fields["held"])
+
+
+PROGRAM = Program(Tracker, Literals(b"Prefix cache restore for ", b"prefix cache: request "), ROWS, PREFIX)
