@@ -64,7 +64,7 @@ OTHER = "other"
 UNKNOWN = b"<line>"
 """Stands for all that is not understood; it has no number, as there is no end of such lines."""
 _FUNCTION, _LIBRARY = b"function", b"init"
-_NAME = late(rb"[^\s:]+(?=:)")
+_NAME = late(rb"(?<![^\s:])[^\s:]++(?=:)")
 _CALLER = rb"(?:[\w~]+(?:\(\))?: *)"
 _COMPONENT = (
     rb"(?:slot +" + _CALLER + rb"id +-?\d{1,4}(?: *\| *task +-?\d{1,9} *\| ?)?"

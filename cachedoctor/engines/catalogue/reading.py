@@ -23,7 +23,7 @@ _FIELD = r"[A-Za-z_]\w* = \{[A-Za-z_]\w*:[a-z]+\}(?: MiB)?"
 _TEMPLATE = late(rf"(?P<words>[^()]+?) \((?P<fields>{_FIELD}(?:, {_FIELD})+)\)")
 _PAIR = rb"[A-Za-z_]\w{0,40} *= *[-\w.]{1,24}(?: MiB)?"
 _PAIRS = late(rb"[ \t]*\((" + _PAIR + rb"(?:, *" + _PAIR + rb"){1,20})\)[ \t]*(?=\n|\Z)")
-_ONE = late(rb"(\w+) *= *([-\w.]+)(?: MiB)?")
+_ONE = late(rb"(?<!\w)(\w++) *+= *+([-\w.]++)(?: MiB)?")
 
 
 class WithOthers(dict[str, Any]):

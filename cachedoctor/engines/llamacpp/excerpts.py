@@ -53,7 +53,7 @@ _RESCUE = late(
 _WHOLE = late(r"\b(?:from scratch|full|whole|entire)\b")
 """Falling back to all of the prompt is no rescue."""
 _SPECULATIVE = late(r"\b(?:drafts?|drafted|speculat\w*|mtp|spec)\b")
-_POSITION = late(r"\b(?:p0|pos(?:ition)?|from) *(?:>?=|:)? *(\d{1,10})\b")
+_POSITION = late(r"\b(?:p0|pos(?:ition)?|from) *+(?:(?:>?=|:) *+)?(\d{1,10})\b")
 _COVERED = late(r"\bpos_max *[=:] *(\d{1,10})\b")
 
 

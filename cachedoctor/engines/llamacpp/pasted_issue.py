@@ -67,9 +67,9 @@ _OWN = late(r"build: \d+ \(\w+\) with ")
 """A log begins so: it names the build of its own server, and of no other one below."""
 _TAG = late(r"(?:\b|-)b(\d{4,6})\b|(?:^|[\s:-])(v\d{1,3}\.\d{1,3}\.\d{1,4})(?![\w.-])")
 """``b6123``, or the end of an image's tag, or a release, ``v0.6.0``; only below a heading."""
-_VARIABLE = r"\$(?:\w+|\{\w+\})"
+_VARIABLE = r"\$(?:\w++|\{\w++\})"
 _PLAIN = late(
-    rf"""((?:[\w \t./:,=@%+~-]|{_VARIABLE}|'[^'\x00-\x1f]*'|"(?:[^"`$\\!\x00-\x1f]|{_VARIABLE})*")+?)"""
+    rf"""((?:[\w \t./:,=@%+~-]|{_VARIABLE}|'[^'\x00-\x1f]*+'|"(?:[^"`$\\!\x00-\x1f]|{_VARIABLE})*+")+?)"""
     r"""(?:(?:[|&;]|[ \t]\d?[<>](?!\()).*)?""",
     re.ASCII,
 )

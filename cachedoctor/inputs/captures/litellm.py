@@ -13,7 +13,7 @@ from cachedoctor.inputs.captures.captured import Capture, Captured, counts, enco
 from cachedoctor.knowledge.late_patterns import late
 
 LOOKS = late(
-    rb'\A\s*\[?\s*\{(?=.{0,65536}?"(?:standard_logging_(?:object|payload)"\s*:|call_type"\s*:(?=.{0,65536}?"startTime"\s*:)))',
+    rb'\A\s*+(?:\[\s*+)?\{(?=.{0,65536}?"(?:standard_logging_(?:object|payload)"\s*:|call_type"\s*:(?=.{0,65536}?"startTime"\s*:)))',
     re.S,
 )
 _CUT = late(rb"\.\.\. \(litellm_truncated (?:skipped )?\d+ chars")

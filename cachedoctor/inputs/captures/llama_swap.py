@@ -12,7 +12,7 @@ from typing import Any
 from cachedoctor.inputs.captures.captured import Capture, Captured, is_llm, is_prompt, object_of, telling, text_of
 from cachedoctor.knowledge.late_patterns import late
 
-LOOKS = late(rb'\A\s*\[?\s*\{(?=.{0,65536}?"req_path"\s*:)(?=.{0,65536}?"(?:req_body|has_capture)"\s*:)', re.S)
+LOOKS = late(rb'\A\s*+(?:\[\s*+)?\{(?=.{0,65536}?"req_path"\s*:)(?=.{0,65536}?"(?:req_body|has_capture)"\s*:)', re.S)
 _HINT = "GET /api/captures/ID of llama-swap gives a request with its body; captureBuffer must be above 0"
 
 

@@ -15,7 +15,7 @@ from cachedoctor.inputs.captures import otel_messages as openinference
 from cachedoctor.inputs.captures.captured import Capture, Captured, counts
 from cachedoctor.knowledge.late_patterns import late
 
-LOOKS = late(rb'\A\s*\[?\s*\{\s*"resource(?:Spans|Logs)"\s*:')
+LOOKS = late(rb'\A\s*+(?:\[\s*+)?\{\s*"resource(?:Spans|Logs)"\s*:')
 _AGENTS = ("invoke_agent", "create_agent", "execute_tool", "invoke_workflow", "embeddings", "retrieval")
 """Operations that are no request to a model for a reply."""
 _PROMPT_TOKENS = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", openinference.PROMPT_TOKENS)

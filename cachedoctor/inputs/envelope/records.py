@@ -31,7 +31,7 @@ _LABEL = rb'[A-Za-z_]\w{0,100}="(?:[^"\\\n]|\\.)*+"'
 _LOGCLI = late(rb"(" + ISO + rb") \{((?:" + _LABEL + rb"(?:, ?)?)*+)\}(?: |$)")
 _LABELS_AT = 40
 """Bytes before which the labels begin."""
-_PAIR = late(rb'(\w++)=("(?:[^"\\\n]|\\.)*+")')
+_PAIR = late(rb'(?<!\w)(\w++)=("(?:[^"\\\n]|\\.)*+")')
 
 
 class RecordPiece(msgspec.Struct):

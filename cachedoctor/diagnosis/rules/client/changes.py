@@ -121,7 +121,7 @@ def _first(g: MatchGroup) -> First | None:
 
 _FIELD_BEFORE = late(r"(cch|cc_[a-z_]+)=[^;\s]*$")
 _FIELD_AFTER = late(r"^[0-9A-Za-z._-]*; ?(cch|cc_[a-z_]+)=")
-_INSIDE = late(r"(?:x-anthropic-billing-header:|;)\s*[\w.=-]*\s*$")
+_INSIDE = late(r"(?:x-anthropic-billing-header:|;)\s*+(?:[\w.=-]++\s*+)?$")
 """The text before a bar that stands inside the header."""
 _HEADER = late(r"x-anthropic-billing-header|\bcc_version=|\bcc_entrypoint=|\bcch=")
 
