@@ -67,6 +67,21 @@ def test_a_stored_sequence_that_was_whole_and_not_restored_is_the_servers_part_a
     assert "cannot be set in oMLX" in causes["CD705"].remedies[0].text
 
 
+def test_omlx_says_itself_why_it_went_back() -> None:
+    """Issue 2876: 8,466 tokens in common, three blocks of 2,048 restored; 8,466 - 6,144 = 2,322 lost, and 12,578 behind."""
+    walked = (
+        f"{CLOCK}omlx.cache.prefix_cache - INFO - [-] - Walk-back truncation: dropped 1 trailing block(s) with placeholder "
+        "non-sliceable state, keeping 3 block(s) (6144 tokens)\n"
+    )
+    log = walked + restored(A, 6144, 14900) + parted(A, 21044, 6144, 8466, 21044)
+    assert numbers(sessions_of(log)[0]) == [(21044, 6144, 2)]
+    causes = found(log)
+    assert "2,322 cached tokens" in causes["CD705"].claim
+    assert "dropped 1 trailing block(s) with placeholder non-sliceable state" in causes["CD705"].why
+    assert "up to 12,578 tokens lost" in causes["CD704"].claim
+    assert "non-sliceable" not in causes["CD704"].claim
+
+
 def test_a_head_that_most_prompts_have_does_not_tell_who_changed_it() -> None:
     """14 of 9,000 in common: below a tenth. Nobody is accused."""
     causes = found(restored(B, 8192, 100) + parted(A, 9100, 0, 14, 9000))

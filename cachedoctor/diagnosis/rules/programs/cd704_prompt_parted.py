@@ -22,7 +22,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 def _place(said: kit.Incident) -> str:
     n = said.numbers
     worst = ", in the worst of them" if said.count > 1 else ""
-    said_by_itself = f" ({said.field})" if said.field else ""
+    said_by_itself = f" ({said.field})" if " " not in said.field and said.field else ""
     return f"token {kit.n(n['place'])} of {kit.n(n['held'])}{said_by_itself}{worst}"
 
 
