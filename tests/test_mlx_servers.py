@@ -51,7 +51,7 @@ def test_omlx_says_what_the_client_changed_and_what_the_server_could_not_restore
     assert set(causes) == {"CD704", "CD705"}
     assert "at token 119,464 of 417,792: up to 298,328 tokens lost" in causes["CD704"].claim
     assert "680 cached tokens of 1 request computed again: 118,784 of 119,464 in common reused" in causes["CD705"].claim
-    assert (causes["CD704"].severity, causes["CD704"].confidence) == ("warning", "medium")
+    assert (causes["CD704"].severity, causes["CD704"].confidence) == ("note", "low")
     assert (causes["CD705"].severity, causes["CD705"].confidence) == ("note", "high")
 
 
