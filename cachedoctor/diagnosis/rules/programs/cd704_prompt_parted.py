@@ -26,7 +26,7 @@ def _place(said: kit.Incident) -> str:
 def _history(session: kit.Session, said: kit.Incident) -> kit.SessionFinding:
     tokens = said.numbers["tokens"]
     return kit.finding(
-        f"{kit.times(said.count)} parted from what {session.program} held at {_place(said)}: up to {kit.n(tokens)} tokens lost",
+        f"{kit.times(said.count)} parted from what {session.program} held at {_place(said)}: {kit.n(tokens)} tokens behind differ",
         "Up to that place the prompt is what was sent before. There it goes on otherwise, and nothing behind a difference can be reused. A client does this "
         "that rewrites its history: it moves a system message, drops reasoning or old tool results, or sums up. Another conversation with the same beginning (system prompt and tools) looks the same, and nothing is wrong with it.",
         [
