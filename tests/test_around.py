@@ -158,6 +158,16 @@ def jan_worker(lines: list[str]) -> list[str]:
     return [f"{head} {line}" for line in lines]
 
 
+def local_ai(lines: list[str]) -> list[str]:
+    return [f"1:59PM DBG GRPC(m.gguf-127.0.0.1:36571): stderr {line}" for line in lines]
+
+
+def local_ai_2026(lines: list[str]) -> list[str]:
+    caller = 'caller={caller.file="/build/pkg/model/process.go"  caller.L=219 } '
+    head = 'Aug 05 15:27:04 DEBUG GRPC stderr id="m.gguf-127.0.0.1:36571"'
+    return [f"{head} line={json.dumps(line)} {caller}" for line in lines]
+
+
 def llama_swap(lines: list[str]) -> list[str]:
     request = '[INFO] Request 127.0.0.1 "POST /v1/chat/completions HTTP/1.1" 200 713 "curl/8.5.0" 417.222534ms'
     wrapped = ["[INFO] <tiny> Executing start command: llama-server --port 5801"]
@@ -169,12 +179,12 @@ def llama_swap(lines: list[str]) -> list[str]:
 PLACES = {"line", "first_line", "last_line", "time", "path", "inputs", "files", "launcher"}
 
 
-def told(report: Report) -> Any:
+def told(report: Report, places: set[str] = PLACES) -> Any:
     """All that a report says, without where it stands and the clock of the wrapper."""
 
     def bare(value: Any) -> Any:
         if isinstance(value, dict):
-            return {k: bare(v) for k, v in value.items() if k not in PLACES}
+            return {k: bare(v) for k, v in value.items() if k not in places}
         return [bare(v) for v in value] if isinstance(value, list) else value
 
     sessions, findings = msgspec.to_builtins([report.sessions, report.findings], str_keys=True)
@@ -198,3 +208,13 @@ def test_a_llama_server_inside_is_diagnosed_as_it_is_alone(name: str, wrap: Any)
     assert alone.totals.requests > 1
     assert inside.totals == alone.totals
     assert told(inside) == told(alone)
+
+
+@pytest.mark.parametrize("wrap", [local_ai, local_ai_2026], ids=lambda wrap: wrap.__name__)
+def test_a_llama_server_that_localai_names_is_diagnosed_as_it_is_alone(wrap: Any) -> None:
+    log = (FIXTURES / "cases" / "billing-header-hybrid" / "server.log").read_bytes()
+    wrapped = "\n".join(wrap(log.decode().removesuffix("\n").split("\n"))).encode() + b"\n"
+    alone, inside = report_of(log), report_of(wrapped)
+    assert [session.origin for session in inside.sessions] == ["m.gguf-127.0.0.1:36571"]
+    assert inside.totals == alone.totals
+    assert told(inside, PLACES | {"origin"}) == told(alone, PLACES | {"origin"})

@@ -49,9 +49,9 @@ def test_omlx_says_what_the_client_changed_and_what_the_server_could_not_restore
     """417,792 - 119,464 = 298,328 tokens stand behind the place; 119,464 - 118,784 = 680 were common and not reused."""
     causes = found(parted(A, 420173, 118784, 119464, 417792))
     assert set(causes) == {"CD704", "CD705"}
-    assert "at token 119,464 of 417,792: up to 298,328 tokens lost" in causes["CD704"].claim
+    assert "at token 119,464 of 417,792: 298,328 tokens behind differ" in causes["CD704"].claim
     assert "680 cached tokens of 1 request computed again: 118,784 of 119,464 in common reused" in causes["CD705"].claim
-    assert (causes["CD704"].severity, causes["CD704"].confidence) == ("warning", "medium")
+    assert (causes["CD704"].severity, causes["CD704"].confidence) == ("note", "low")
     assert (causes["CD705"].severity, causes["CD705"].confidence) == ("note", "high")
 
 
@@ -65,6 +65,21 @@ def test_a_stored_sequence_that_was_whole_and_not_restored_is_the_servers_part_a
     assert list(causes) == ["CD705"]
     assert "8,192 cached tokens of 1 request computed again: 0 of 8,192 in common reused" in causes["CD705"].claim
     assert "cannot be set in oMLX" in causes["CD705"].remedies[0].text
+
+
+def test_omlx_says_itself_why_it_went_back() -> None:
+    """Issue 2876: 8,466 tokens in common, three blocks of 2,048 restored; 8,466 - 6,144 = 2,322 lost, and 12,578 behind."""
+    walked = (
+        f"{CLOCK}omlx.cache.prefix_cache - INFO - [-] - Walk-back truncation: dropped 1 trailing block(s) with placeholder "
+        "non-sliceable state, keeping 3 block(s) (6144 tokens)\n"
+    )
+    log = walked + restored(A, 6144, 14900) + parted(A, 21044, 6144, 8466, 21044)
+    assert numbers(sessions_of(log)[0]) == [(21044, 6144, 2)]
+    causes = found(log)
+    assert "2,322 cached tokens" in causes["CD705"].claim
+    assert "dropped 1 trailing block(s) with placeholder non-sliceable state" in causes["CD705"].why
+    assert "12,578 tokens behind differ" in causes["CD704"].claim
+    assert "non-sliceable" not in causes["CD704"].claim
 
 
 def test_a_head_that_most_prompts_have_does_not_tell_who_changed_it() -> None:
@@ -104,7 +119,7 @@ def test_the_prompt_that_starts_next_is_the_one_that_missed() -> None:
     assert (session.engine, session.program) == ("ds4", "ds4-server")
     assert numbers(session) == [(85790, 0, 1), (86821, 24576, 3), (87000, 86821, 4)]
     causes = found(log)
-    assert "at token 28,336 of 86,593 (token-mismatch): up to 58,257 tokens" in causes["CD704"].claim
+    assert "at token 28,336 of 86,593 (token-mismatch): 58,257 tokens behind differ" in causes["CD704"].claim
     assert "3,760 cached tokens" in causes["CD705"].claim
     assert "--kv-disk-dir" in causes["CD705"].remedies[0].text
 

@@ -17,6 +17,9 @@ from cachedoctor.model import CacheSample, PrefillBatch, Session
 ROWS: list[R] = [
     R("restored", "omlx", 0, 0, "I0", "Prefix cache restore for {id:word}: source={source:word} cached={cached:count} suffix={left:count} blocks={blocks:count} lookup={lookup_ms:ms}ms reconstruct={rebuild_ms:ms}ms promote={promoted:word}",
       "2026-09-20 22:21:09,739 - omlx.scheduler - INFO - [-] - Prefix cache restore for 3bc2f293-3ee1-4182-8f82-ba62a7ec4fd2: source=paged cached=118784 suffix=301389 blocks=29 lookup=6.651ms reconstruct=256.608ms promote=True"),
+    # while a prompt is looked up: blocks of which some layer stored no state that can be cut
+    R("walked_back", "omlx", 0, 0, "I0", "Walk-back truncation: dropped {dropped:count} trailing block(s) with placeholder non-sliceable state, keeping {kept:count} block(s) ({cached:count} tokens)",
+      "2026-08-19 10:02:11,318 - omlx.cache.prefix_cache - INFO - [-] - Walk-back truncation: dropped 1 trailing block(s) with placeholder non-sliceable state, keeping 3 block(s) (6144 tokens)"),
     # "comparable" is what the stored sequence and the prompt could have in common, in whole blocks
     R("parted", "omlx", 0, 0, "I0", "prefix cache: request {id:word} re-prefills {computed:count} of {prompt:count} tokens (reused {cached:count}); closest stored sequence {stored:word} shares the first {matched:count} of {held:count} comparable tokens before diverging",
       "2026-08-21 14:39:16,178 - omlx.scheduler - INFO - [-] - prefix cache: request 4776f942-88fe-4ad0-936f-d1454dca1c45 re-prefills 80984 of 113752 tokens (reused 32768); closest stored sequence ea14b797-62d3-4bad-97b9-ff2642ca73d2 shares the first 33219 of 112640 comparable tokens before diverging"),
@@ -43,25 +46,37 @@ class Tracker(JudgedTracker):
         keep: Callable[[CacheSample | PrefillBatch], None],
     ) -> None:
         super().__init__(path, origin, new_session, keep)
-        self._open: dict[str, Told | None] = {}
+        self._open: dict[str, tuple[Told | None, str]] = {}
+        """Requests of which another line may come, and why less of them was restored than is stored."""
+        self._why = ""
+        """The same of the request that is looked up."""
 
     def read(self, event: Event) -> None:
         """Take the next event."""
         fields = event.fields
+        if event.message == "walked_back":
+            self._why = f"dropped {fields['dropped']:,} trailing block(s) with placeholder non-sliceable state"
+            return
+        why, self._why = self._why, ""
         if event.message == "restored":
             if len(self._open) >= _OPEN:
                 self._open.clear()
             told = self.answered(event.line, fields["cached"] + fields["left"], fields["cached"])
-            self._open[fields["id"]] = told
+            self._open[fields["id"]] = told, why
             self.weigh(event, told)
             return
-        told = self._open.pop(fields["id"], None)
+        told, said_before = self._open.pop(fields["id"], (None, why))
         if told is None:
             told = self.answered(event.line, fields["prompt"], fields["cached"], fields["matched"])
             self.weigh(event, told)
         else:
             self.amend(told, matched=fields["matched"])
-        self.compare(event, told, fields["held"])
+        self.compare(event, told, fields["held"], said_before)
 
 
-PROGRAM = Program(Tracker, Literals(b"Prefix cache restore for ", b"prefix cache: request "), ROWS, PREFIX)
+PROGRAM = Program(
+    Tracker,
+    Literals(b"Prefix cache restore for ", b"prefix cache: request ", b"Walk-back truncation: dropped "),
+    ROWS,
+    PREFIX,
+)

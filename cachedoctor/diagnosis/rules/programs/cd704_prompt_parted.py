@@ -5,9 +5,6 @@ from __future__ import annotations
 from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.programs import own_settings
 
-_WORTH = 8192
-"""Tokens from which on it is a warning."""
-
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it of prompts that parted behind a common beginning, and of those that have hardly anything in common."""
@@ -22,24 +19,24 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 def _place(said: kit.Incident) -> str:
     n = said.numbers
     worst = ", in the worst of them" if said.count > 1 else ""
-    said_by_itself = f" ({said.field})" if said.field else ""
+    said_by_itself = f" ({said.field})" if " " not in said.field and said.field else ""
     return f"token {kit.n(n['place'])} of {kit.n(n['held'])}{said_by_itself}{worst}"
 
 
 def _history(session: kit.Session, said: kit.Incident) -> kit.SessionFinding:
     tokens = said.numbers["tokens"]
     return kit.finding(
-        f"{kit.times(said.count)} parted from what {session.program} held at {_place(said)}: up to {kit.n(tokens)} tokens lost",
+        f"{kit.times(said.count)} parted from what {session.program} held at {_place(said)}: {kit.n(tokens)} tokens behind differ",
         "Up to that place the prompt is what was sent before. There it goes on otherwise, and nothing behind a difference can be reused. A client does this "
-        "that rewrites its history: it moves a system message, drops reasoning or old tool results, or sums up. A conversation that branches off looks the same.",
+        "that rewrites its history: it moves a system message, drops reasoning or old tool results, or sums up. Another conversation with the same beginning (system prompt and tools) looks the same, and nothing is wrong with it.",
         [
             own_settings.compare(),
+            *own_settings.room(session),
             kit.Remedy("Let the client append only: what it adds or drops belongs to the end of the conversation."),
         ],
         key="history",
         evidence=[(said.mark, "where the prompt parts")],
-        severity="warning" if tokens >= _WORTH else "note",
-        confidence="medium",
+        confidence="low",
     )
 
 
@@ -62,7 +59,6 @@ RULE = kit.session_rule(
     __name__,
     "A program prints where prompts part from what it held",
     inspect,
-    severity="warning",
     engine="omlx",
     on=("parted", "parted_early"),
 )

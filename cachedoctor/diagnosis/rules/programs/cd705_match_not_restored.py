@@ -19,7 +19,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     return [
         kit.finding(
             f"{kit.n(n['tokens'])} cached tokens of {kit.times(said.count)} computed again: {kit.n(n['cached'])} of {kit.n(n['place'])} in common reused{worst}",
-            why,
+            f"{why} Its log says: {said.field}." if said.field else why,
             [
                 remedy,
                 kit.Remedy(
