@@ -28,10 +28,12 @@ include_patterns = [
     "docs/**.md",
     "cachedoctor/diagnosis/rules/*/cd*.md",
     "cachedoctor/diagnosis/rules/blind.md",
+    "benchmarks/README.md",
+    "tests/e2e/README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
 ]
-exclude_patterns = ["docs/examples/*/*", "build", "dist", "fixtures", "tests", "benchmarks", ".*", "**/__pycache__"]
+exclude_patterns = ["docs/examples/*/*", "build", "dist", "fixtures", ".*", "**/__pycache__"]
 root_doc = "docs/index"
 myst_heading_anchors = 4
 highlight_language = "text"

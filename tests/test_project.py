@@ -143,6 +143,8 @@ def test_scripts_can_be_executed(script):
         "docs/architecture.md",
         "docs/rules.md",
         "docs/performance.md",
+        "benchmarks/README.md",
+        "tests/e2e/README.md",
         "docs/examples/README.md",
         "docs/tables.md",
         "docs/clients.md",

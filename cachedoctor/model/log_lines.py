@@ -136,6 +136,11 @@ class Explanation(msgspec.Struct):
         """Write ``minor * 100 + patch`` as it is known: 1002 is ``0.10.2``."""
         return f"0.{number // 100}.{number % 100}"
 
+    @property
+    def has_versions(self) -> bool:
+        """Whether it is known which builds or versions print it."""
+        return self.last > 1
+
     def named(self, number: int) -> str:
         """Write a build or version of this program as it is known."""
         return f"b{number}" if self.program == "llama.cpp" else self.version(number)

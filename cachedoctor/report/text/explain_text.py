@@ -82,7 +82,7 @@ def _field(page: TextPage, field: Reading) -> None:
 def _builds(page: TextPage, e: Explanation) -> None:
     _heading(page, "Builds of llama.cpp" if e.program == "llama.cpp" else f"Versions of {e.program}")
     page.prose(["  "], e.builds, 2)
-    for level in e.levels:
+    for level in e.levels if e.has_versions else ():
         page.prose(["  "], f"{_span(e, level)}: {level.level}, {level.shown}", 4)
     if e.others:
         page.prose(["  "], "other wordings:", 2)
