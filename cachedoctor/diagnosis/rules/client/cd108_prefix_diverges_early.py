@@ -157,9 +157,11 @@ _NEW = kit.RuledOut(
 )
 
 
-_BILLING_HEADER = advice.client(
-    "claude-code/billing-header", "With Claude Code, first rule out its billing header.", sure=False
-)
+def _billing_header() -> kit.Remedy:
+    """Made when it is offered: the table of clients is read for it."""
+    return advice.client(
+        "claude-code/billing-header", "With Claude Code, first rule out its billing header.", sure=False
+    )
 
 
 def _may_be_claude(g: kit.MatchGroup) -> bool:
@@ -226,7 +228,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         advice.cheapest_first(
             g.session,
             [
-                *([_BILLING_HEADER] if _may_be_claude(g) else []),
+                *([_billing_header()] if _may_be_claude(g) else []),
                 *([advice.cache_ram(g.session)] if f["turns"] else []),
                 advice.show_text(g.session, compared=f["compared"]),
                 kit.Remedy(
