@@ -6,7 +6,8 @@ import io
 import unicodedata
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from queue import Full, Queue
+from queue import Empty, Full, Queue
+from threading import Event
 from typing import IO, TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -37,6 +38,8 @@ def require_polars(what: str) -> None:
         raise CacheDoctorError(f"{what} needs polars", install("tables")) from None
 
 
+_LOOKS_AGAIN = 0.2
+"""Seconds after which a waiting thread looks whether there will be more."""
 _FORMULA_BEHIND_SEMICOLON = late(r"(;\s*)([=+@-])")
 """Where a list is separated by semicolons, a spreadsheet begins another cell behind one."""
 _JOINERS = late("[\u034f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
@@ -168,23 +171,32 @@ def _write_parquet(table: ColumnTable, rows: Iterable[bytes], out: IO[bytes]) ->
     from polars.io.plugins import register_io_source
 
     feed: Queue[pl.DataFrame | None] = Queue(2)
+    ended = Event()
 
     def source(_: Any, __: Any, ___: Any, ____: Any) -> Iterator[pl.DataFrame]:
-        while (batch := feed.get()) is not None:
+        # A signal can come between a batch and the word that it is there: nobody waits for ever.
+        while not (ended.is_set() and feed.empty()):
+            try:
+                batch = feed.get(timeout=_LOOKS_AGAIN)
+            except Empty:
+                continue
+            if batch is None:
+                return
             yield batch
 
     lazy = register_io_source(source, schema=schema_of(table))
     meanings, target = {"cachedoctor": _meanings(table)}, _Target(out)
     file = cast("IO[bytes]", target)
     with ThreadPoolExecutor(1) as pool:
-        written = pool.submit(lambda: lazy.sink_parquet(file, row_group_size=_GROUP, metadata=meanings))
         try:
+            written = pool.submit(lambda: lazy.sink_parquet(file, row_group_size=_GROUP, metadata=meanings))
             for batch in _batches(table, rows):
                 _hand_over(feed, batch, written)
                 if written.done():  # the disk is full
                     break
-        finally:
             _hand_over(feed, None, written)
+        finally:
+            ended.set()
         try:
             written.result()
         except Exception:
