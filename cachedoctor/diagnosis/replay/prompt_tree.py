@@ -215,6 +215,11 @@ class PromptTree:
         while 2 * width <= size:
             rows.append(array("i", map(min, rows[-1], memoryview(rows[-1])[width:])))
             width *= 2
+        for prompt, length in enumerate(self._length):
+            node = self._node[prompt]
+            while node and self._top[node] >= length:  # split since: the sequence ends in its upper part
+                node = self._parent[node]
+            self._node[prompt] = node
         self._at = array("i", map(order.__getitem__, self._node))
         self._family = array("i", map(family.__getitem__, self._node))
         self._least, self._ordered = rows, True
