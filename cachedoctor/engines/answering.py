@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 import msgspec
 
@@ -28,6 +28,12 @@ from cachedoctor.model.bounds import COUNT
 
 _KEPT = 10_000
 """Answers of a session that are listed one by one; the sums are over all."""
+_OPEN = 256
+"""Requests of which more lines may come."""
+LOGGING = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})?+ - [A-Z]{4,8}+ - "
+"""Prefix of programs that log as Python does by default: ``2026-08-27 11:54:27,120 - INFO - ``."""
+_Key = TypeVar("_Key")
+_Request = TypeVar("_Request")
 _VERSION = late(r"\d[\w.+-]{0,31}", re.ASCII)
 
 
@@ -36,6 +42,13 @@ class Told(NamedTuple):
 
     answers: Answers
     answer: Answer
+
+
+def keep_open(known: dict[_Key, _Request], key: _Key, request: _Request) -> None:
+    """Keep a request of which more lines may come; of too many the last lines were not printed, and all go."""
+    if len(known) >= _OPEN:
+        known.clear()
+    known[key] = request
 
 
 class AnswerTracker:
@@ -64,6 +77,10 @@ class AnswerTracker:
         """The next request is the first one of a life."""
         self._listed = 0
         self.session: Session | None = None
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Make what a program has to keep between its lines; nothing, where it does not say otherwise."""
 
     def feed(self, event: Event) -> None:
         """Take the next event."""

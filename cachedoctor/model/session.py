@@ -276,7 +276,7 @@ class Session(Facts, frozen=False, gc=False):  # type: ignore[misc]  # msgspec a
     """What the same bodies have in common."""
 
     def learn(self, **facts: Any) -> None:
-        """Change facts; what they are called in it is read-only else."""
+        """Set facts by their names; everywhere else they are read-only."""
         for name, value in facts.items():
             setattr(self, name, value)
 

@@ -6,16 +6,13 @@ versions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
-from cachedoctor.engines.answering import AnswerTracker, Program
+from cachedoctor.engines.answering import AnswerTracker, Program, keep_open
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
 from cachedoctor.engines.engine_record import Literals
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.model import CacheSample, PrefillBatch, Session
 
 ROWS: list[R] = [
     R("chosen", "ik_llama", 0, 0, "I0", "======== Prompt cache: cache size: {held:count}, n_keep: {n_keep:d}, n_discarded_prompt: {n_discarded:d}, cache_ram_n_min: {least:d}, f_keep: {f_keep:share}, cache_ram_similarity: {threshold:f}",
@@ -83,10 +80,6 @@ _LOOK = Literals(
 """Only lines that llama-server has not; most of the others are its own, too."""
 
 
-_SLOTS = 256
-"""Slots whose requests are followed at once."""
-
-
 class _WorkingRequest(msgspec.Struct):
     """A request that a slot works on."""
 
@@ -115,14 +108,8 @@ class Tracker(AnswerTracker):
     engine = "ik_llama.cpp"
     program = "ik_llama.cpp"
 
-    def __init__(
-        self,
-        path: str,
-        origin: str | None,
-        new_session: Callable[[str, str | None], Session],
-        keep: Callable[[CacheSample | PrefillBatch], None],
-    ) -> None:
-        super().__init__(path, origin, new_session, keep)
+    def prepare(self) -> None:
+        """Make what is kept between lines."""
         self._open: dict[int, _WorkingRequest] = {}
         self._common: tuple[int, int] | None = None
         """Of the slot whose memory is cleared next."""
@@ -133,9 +120,7 @@ class Tracker(AnswerTracker):
         """Take the next event."""
         fields = event.fields
         if event.message == "launched":
-            if len(self._open) >= _SLOTS:
-                self._open.clear()
-            self._open[fields["slot"]] = _WorkingRequest()
+            keep_open(self._open, fields["slot"], _WorkingRequest())
         elif event.message == "common":
             self._common = fields["in_slot"], fields["in_prompt"]
         elif event.message == "kept":

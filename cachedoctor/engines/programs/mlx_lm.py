@@ -6,7 +6,7 @@ computed, and the length of the prompt is in the response alone (``usage``).
 
 from __future__ import annotations
 
-from cachedoctor.engines.answering import AnswerTracker, Program
+from cachedoctor.engines.answering import LOGGING, AnswerTracker, Program
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
 from cachedoctor.engines.engine_record import Literals
@@ -15,9 +15,6 @@ ROWS: list[R] = [
     R("request", "mlx_lm", 0, 0, "I0", "Prompt Cache: {entries:count} sequences, {size_gb:f} GB",
       "2026-08-22 17:01:12,003 - INFO - Prompt Cache: 4 sequences, 3.21 GB"),
 ]  # fmt: skip
-
-PREFIX = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})?+ - [A-Z]{4,8}+ - "
-"""``2026-08-22 17:01:12,003 - INFO - ``."""
 
 
 class Tracker(AnswerTracker):
@@ -31,4 +28,4 @@ class Tracker(AnswerTracker):
         self.answered(event.line, None, None)
 
 
-PROGRAM = Program(Tracker, Literals(b"Prompt Cache: "), ROWS, PREFIX)
+PROGRAM = Program(Tracker, Literals(b"Prompt Cache: "), ROWS, LOGGING)

@@ -7,21 +7,16 @@ of the format (its issue 1957): a prefill that is far too fast for what it says 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 
-from cachedoctor.engines.answering import JudgedTracker, Program
+from cachedoctor.engines.answering import LOGGING, JudgedTracker, Program
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
 from cachedoctor.engines.engine_record import Literals
-from cachedoctor.model import CacheSample, PrefillBatch, Session
 
 ROWS: list[R] = [
     R("prefill", "mlx_vlm", 0, 0, "I0", "Prefill completed: request={id:word} prompt_tokens={prompt:count} cached_tokens={cached:count} elapsed={prompt_s:f}s rate={rate:rate} tok/s",
       "2026-08-27 11:54:27,120 - INFO - Prefill completed: request=6c9587c50 prompt_tokens=15250 cached_tokens=0 elapsed=74.200s rate=205.5 tok/s"),
 ]  # fmt: skip
-
-PREFIX = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})?+ - [A-Z]{4,8}+ - "
-"""``2026-08-27 11:54:27,120 - INFO - ``."""
 
 _LONG = 512
 """Tokens of a prompt: shorter ones take as long as it takes to begin."""
@@ -39,14 +34,8 @@ class Tracker(JudgedTracker):
     engine = "mlx-vlm"
     program = "mlx-vlm"
 
-    def __init__(
-        self,
-        path: str,
-        origin: str | None,
-        new_session: Callable[[str, str | None], Session],
-        keep: Callable[[CacheSample | PrefillBatch], None],
-    ) -> None:
-        super().__init__(path, origin, new_session, keep)
+    def prepare(self) -> None:
+        """Make what is kept between lines."""
         self._whole: deque[tuple[int, float]] = deque(maxlen=_KEPT)
         """Tokens and seconds of long prompts of which nothing was reused, as it seems."""
         self._lies = False
@@ -77,4 +66,4 @@ class Tracker(JudgedTracker):
         return None
 
 
-PROGRAM = Program(Tracker, Literals(b"Prefill completed: request="), ROWS, PREFIX)
+PROGRAM = Program(Tracker, Literals(b"Prefill completed: request="), ROWS, LOGGING)

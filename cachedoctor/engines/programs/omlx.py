@@ -6,13 +6,10 @@ the lines at the level of debugging. A prompt that is like nothing stored has no
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from cachedoctor.engines.answering import JudgedTracker, Program, Told
+from cachedoctor.engines.answering import JudgedTracker, Program, Told, keep_open
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
 from cachedoctor.engines.engine_record import Literals
-from cachedoctor.model import CacheSample, PrefillBatch, Session
 
 ROWS: list[R] = [
     R("restored", "omlx", 0, 0, "I0", "Prefix cache restore for {id:word}: source={source:word} cached={cached:count} suffix={left:count} blocks={blocks:count} lookup={lookup_ms:ms}ms reconstruct={rebuild_ms:ms}ms promote={promoted:word}",
@@ -28,9 +25,6 @@ ROWS: list[R] = [
 PREFIX = rb"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{3})?+ - )?+omlx\.[\w.]{1,60}+ +- [A-Z]{4,8}+ +- (?:\[[^\]\n]{1,64}+\] - )?+"
 """``2026-08-21 14:39:16,178 - omlx.scheduler - INFO - [-] - ``; older ones without what is in brackets."""
 
-_OPEN = 256
-"""Requests of which another line may come."""
-
 
 class Tracker(JudgedTracker):
     """Feeds on the events of one origin. Two lines may be about one request, in this order."""
@@ -38,14 +32,8 @@ class Tracker(JudgedTracker):
     engine = "omlx"
     program = "oMLX"
 
-    def __init__(
-        self,
-        path: str,
-        origin: str | None,
-        new_session: Callable[[str, str | None], Session],
-        keep: Callable[[CacheSample | PrefillBatch], None],
-    ) -> None:
-        super().__init__(path, origin, new_session, keep)
+    def prepare(self) -> None:
+        """Make what is kept between lines."""
         self._open: dict[str, tuple[Told | None, str]] = {}
         """Requests of which another line may come, and why less of them was restored than is stored."""
         self._why = ""
@@ -59,10 +47,8 @@ class Tracker(JudgedTracker):
             return
         why, self._why = self._why, ""
         if event.message == "restored":
-            if len(self._open) >= _OPEN:
-                self._open.clear()
             told = self.answered(event.line, fields["cached"] + fields["left"], fields["cached"])
-            self._open[fields["id"]] = told, why
+            keep_open(self._open, fields["id"], (told, why))
             self.weigh(event, told)
             return
         told, said_before = self._open.pop(fields["id"], (None, why))

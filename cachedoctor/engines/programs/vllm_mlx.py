@@ -6,13 +6,10 @@ raullenchai/Rapid-MLX 0.12.18 (commit 7222ca77), which calls its loggers ``rapid
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from cachedoctor.engines.answering import JudgedTracker, Program, Told
+from cachedoctor.engines.answering import JudgedTracker, Program, Told, keep_open
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
 from cachedoctor.engines.engine_record import Literals
-from cachedoctor.model import CacheSample, PrefillBatch, Session
 
 ROWS: list[R] = [
     R("hit", "vllm_mlx", 0, 0, "I0", "[cache_fetch] request={id:word} HIT prompt_tokens={prompt:count} cached={cached:count} remaining={left:count} time={fetch_s:f}s",
@@ -36,9 +33,6 @@ ROWS: list[R] = [
 PREFIX = rb"[A-Z]{4,8}+:(?:vllm|rapid)_mlx[\w.]{0,60}+:"
 """``INFO:vllm_mlx.scheduler:``."""
 
-_OPEN = 256
-"""Requests that were looked up and have not begun."""
-
 
 class Tracker(JudgedTracker):
     """Feeds on the events of one origin. A request is looked up when it comes, and scheduled when there is room."""
@@ -46,14 +40,8 @@ class Tracker(JudgedTracker):
     engine = "vllm-mlx"
     program = "vllm-mlx or Rapid-MLX"
 
-    def __init__(
-        self,
-        path: str,
-        origin: str | None,
-        new_session: Callable[[str, str | None], Session],
-        keep: Callable[[CacheSample | PrefillBatch], None],
-    ) -> None:
-        super().__init__(path, origin, new_session, keep)
+    def prepare(self) -> None:
+        """Make what is kept between lines."""
         self._open: dict[str, tuple[Told | None, Event | None]] = {}
         """Those that are not scheduled yet, with a candidate that was printed for them."""
         self._stuck: Event | None = None
@@ -74,14 +62,12 @@ class Tracker(JudgedTracker):
         cached = fields.get("cached", 0)
         matched = None if stuck is None or cached else stuck.fields["matched"]
         told = self.answered(event.line, fields["prompt"], cached, matched)
-        if len(self._open) >= _OPEN:
-            self._open.clear()
         self.weigh(event, told)
         candidate = stuck if matched is not None else None
         if candidate is not None and candidate.fields.get("stuck") is None:
             self.compare(candidate, told, candidate.fields["held"])
             candidate = None
-        self._open[fields["id"]] = told, candidate  # what is on disk is looked for only now
+        keep_open(self._open, fields["id"], (told, candidate))  # what is on disk is looked for only now
 
     def _scheduled(self, event: Event) -> None:
         fields = event.fields
