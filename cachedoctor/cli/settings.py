@@ -106,7 +106,7 @@ def read_file(path: Path) -> dict[str, FileValue]:
     """Return what the file sets.
 
     Raises:
-        CacheDoctorError: it cannot be read, is no TOML, or sets what does not exist or has another type.
+        CacheDoctorError: it cannot be read, is not TOML, or sets a name that does not exist or a value of another type.
     """
     text = _text(path)
     table = _table(path, text)

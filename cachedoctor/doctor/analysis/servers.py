@@ -285,7 +285,7 @@ class Servers:
         return before, behind
 
     def _find_fork(self, segment: Segment, new: set[str]) -> tuple[Segment | None, Segment | None]:
-        for engine in engines():
+        for engine in engines() if new else ():
             if engine.fork and engine.name in new and (found := engine.looks.search(segment.data)) is not None:
                 from cachedoctor.engines.llamacpp.forked import WORDS  # few logs are of one
 
@@ -320,10 +320,11 @@ class Servers:
 
     def _read_stats(self, before: list[Segment], behind: list[Segment], new: set[str]) -> list[Iterator[_ServerStep]]:
         """Read the lines of engines that log statistics; none where only llama-server wrote."""
+        asked = engines() if new or self._stats else ()  # else programs need not be imported
         found = [
             (engine, rest)
             for segment in before
-            for engine in engines()
+            for engine in asked
             if not engine.fork and (rest := self._rest(engine, segment, new)) is not None
         ]
         found += [(self._forks[segment.origin].engine, segment) for segment in behind]
