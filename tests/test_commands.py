@@ -53,6 +53,7 @@ def test_there_are_at_most_150_options() -> None:
     assert sum(counts.values()) + len(before) <= MOST_OPTIONS, counts
 
 
+@pytest.mark.sample(7)
 @pytest.mark.spread(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_help_fits_a_screen_and_help_all_has_every_option(name: str) -> None:
@@ -67,6 +68,7 @@ def test_help_fits_a_screen_and_help_all_has_every_option(name: str) -> None:
     assert all(option in options(COMMANDS[name]) for option in COMMANDS[name].most)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("word", "line"),
     [

@@ -347,8 +347,8 @@ def torture(log: Path, source: Path, seed: int) -> Exporter:
     return (exporter or Exporter(log, saved=state)).read()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.spread(9)
-@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_happens_the_counters_are_the_totals(tmp_path: Path, seed: int) -> None:
     cases = ("wrapped-compose-two-services", "checkpoint-evicted-three-depths-b8672", "cache-ram-evicts-nothing-missed")

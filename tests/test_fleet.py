@@ -615,6 +615,7 @@ def pipes() -> Iterator[None]:
     signal.signal(signal.SIGPIPE, before)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.usefixtures("pipes")
 @pytest.mark.parametrize(
     ("fault", "words"),

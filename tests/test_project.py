@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from loops import each
 from packaging.requirements import Requirement
 
 import cachedoctor
@@ -109,7 +110,7 @@ def test_importing_the_package_imports_nothing_heavy():
     assert after.isdisjoint({"polars", "rich", "typer", "regex", "jinja2"})
 
 
-@pytest.mark.parametrize(
+@each(
     "script",
     [
         "scripts/demo",
@@ -135,7 +136,7 @@ def test_scripts_can_be_executed(script):
     assert os.access(ROOT / script, os.X_OK)
 
 
-@pytest.mark.parametrize(
+@each(
     "page",
     [
         "CONTRIBUTING.md",
