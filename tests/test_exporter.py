@@ -695,5 +695,5 @@ def test_nobody_else_imports_the_library_and_without_it_there_is_a_hint(log: Pat
         "main()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, check=False)
-    one_line(done, "exporter needs prometheus-client", " -m pip install 'prometheus-client>=0.21'")
+    one_line(done, "exporter needs prometheus-client", f" -m pip install -e '{ROOT}[exporter]'")
     assert done.returncode == 2

@@ -22,7 +22,7 @@ import msgspec
 import polars as pl
 import pytest
 from command import FIRST, LOG, PATIENCE, one_line, run, start, wait_for
-from conftest import FIXTURES
+from conftest import FIXTURES, ROOT
 
 from cachedoctor.cli import fleet as command_fleet
 from cachedoctor.cli import main
@@ -460,7 +460,7 @@ def test_without_its_extra_an_engine_says_how_to_get_it(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(CacheDoctorError, match="--engine ray needs ray") as error, engine("ray", 1, None):
         pass
-    assert error.value.hint.endswith(" -m pip install 'ray>=2.40' 'polars>=1.30'")
+    assert error.value.hint.endswith(f" -m pip install -e '{ROOT}[ray,tables]'")
 
 
 class RpcError(Exception):
