@@ -16,8 +16,8 @@ from cachedoctor.cli.wrong_names import COMMAND_LINES, suggestion
 
 COMMANDS: dict[str, Any] = vars(get_command(make_app()))["commands"]
 NAMES = (
-    "analyze", "fix", "watch", "compare", "diff", "lint", "proxy", "probe", "fleet", "exporter", "tune", "redact",
-    "explain",
+    "analyze", "fix", "watch", "compare", "diff", "lint", "redact", "explain", "probe", "proxy", "tune", "fleet",
+    "exporter",
 )  # fmt: skip
 MOST_OPTIONS = 150
 ROWS, COLUMNS = 24, 80
@@ -29,13 +29,15 @@ def options(command: Any) -> list[str]:
     return [max(param.opts, key=len) for param in found if "--help" not in param.opts]
 
 
-def test_there_are_thirteen_commands_in_four_groups() -> None:
+def test_the_log_doctor_stands_apart_from_what_needs_a_server_or_many_logs() -> None:
     assert tuple(COMMANDS) == NAMES
     shown = run("--help", COLUMNS="80").stdout.decode()
     rows = shown.splitlines()
     headings = [row for row in rows if row.endswith(":") and not row.startswith(" ")]
-    assert headings == ["Options:", "Why:", "Requests:", "Many servers, other settings:", "Share, learn:"]
-    assert [row.split()[0] for row in rows[rows.index("Why:") :] if row.startswith("  ")] == list(NAMES)
+    doctor, around = "The log doctor:", "Around it: a running server, many logs (* needs an extra):"
+    assert headings == ["Options:", doctor, around]
+    assert [row.split()[0] for row in rows[rows.index(doctor) :] if row.startswith("  ")] == list(NAMES)
+    assert {row.split()[0] for row in rows if row.endswith(" *")} == {"proxy", "fleet", "exporter"}
     assert max(map(len, rows)) <= COLUMNS
 
 
