@@ -164,3 +164,10 @@ def test_what_ran_is_said_for_a_replay_as_well() -> None:
         done = run("tune", day, "--ran", "parallel=9", *more)
         assert (done.returncode, done.stdout) == (2, b"")
         one_line(done, "--ran: the log says otherwise of slots")
+
+
+def test_a_default_is_not_read_as_a_word() -> None:
+    """Some versions of typer pass defaults to the parser of an option, which reads text."""
+    done = run("proxy", "--upstream", "http://127.0.0.1:1", "--listen", "nowhere")
+    assert done.returncode == 2
+    assert b"is no address" in done.stderr
