@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 
@@ -34,7 +35,16 @@ def some(made: Iterator[forgeries.Forgery]) -> Iterator[forgeries.Forgery]:
 
 
 def passed(*lines: str, size: int = 0) -> tuple[list[str], int]:
-    """What is left of the lines, and how many looked like a server's; ``size``: cut after so many lines."""
+    """What is left of the lines without the text put behind them, and how many looked like a server's.
+
+    ``size``: cut after so many lines.
+    """
+    out, imitations = read(*lines, size=size)
+    return [re.sub(r'\x1e.*|\\u001e[^"]*', "", line) for line in out], imitations
+
+
+def read(*lines: str, size: int = 0) -> tuple[list[str], int]:
+    """The same with the text."""
     texts, out = PromptText(), b""
     stored = [line.encode() + b"\n" for line in lines]
     for at in range(0, len(stored), size or len(stored)):
@@ -97,6 +107,28 @@ def test_prose_counts_as_no_imitation() -> None:
 @pytest.mark.parametrize("size", [0, 1, 2])
 def test_lines_without_a_clock_belong_to_the_text(size: int) -> None:
     assert passed(BEGIN, LINE, "prose", NEW, IDS, LINE, size=size) == ([BEGIN, "", "", NEW, IDS, LINE], 1)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2])
+@pytest.mark.parametrize("wrap", [str, lambda line: f"a-1  | {line}", lambda line: json.dumps({"log": line + "\n"})])
+def test_more_lines_of_a_text_stand_behind_the_one_that_begins_it(size: int, wrap: Callable[[str], str]) -> None:
+    begin, new = BEGIN.replace("a | b", "<|system|>"), NEW.replace("a | c", "<|system|>")
+    lines = [begin, "it is 08:1 | 0", "more", new, "it is 08:1 | 1", "more", IDS]
+    out = [line.replace("\\u001e", "\x1e") for line in read(*map(wrap, lines), size=size)[0]]
+    assert out == [
+        wrap(begin + "#it is 08:1 | 0#more").replace("#", "\x1e"),
+        *("", ""),
+        wrap(new + "#it is 08:1 | 1#more").replace("#", "\x1e"),
+        *("", ""),
+        wrap(IDS),
+    ]
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_a_line_like_the_servers_ends_what_is_put_behind_a_line_without_a_clock(size: int) -> None:
+    bare = [line.partition(" W ")[2] for line in (BEGIN, NEW, IDS)]
+    out, _ = read(bare[0], "prose", LINE, "more", bare[1], "of it", bare[2], size=size)
+    assert (out[0], out[4]) == (bare[0] + "\x1eprose", bare[1] + "\x1eof it")
 
 
 @pytest.mark.parametrize("clock", ["0.00.000.272", "0.09.900.000", "9.00.000.000"])

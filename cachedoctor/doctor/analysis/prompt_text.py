@@ -3,7 +3,8 @@
 llama-server prints text of users as it is: ``old: ... a | b``, bodies of requests. Where its lines have a clock, what
 stands behind such a line without one, or with one that does not go on, belongs to the text up to the next line whose
 clock goes on; so does whatever has a wrapper that the line had not. Such lines are emptied, so that all others keep
-their numbers, and those that looked like lines of a server are counted. Lines with a clock that does not go on wait for
+their numbers, and those that looked like lines of a server are counted. What stands there of an ``old:`` or ``new:``
+text is put behind the line that begins it: the bar is often on a later line of the prompt. Lines with a clock that does not go on wait for
 one that does: only without one a killed or suspended server wrote them. Where the line that begins a text has no
 clock, a line with one belongs to the text; of the others nothing tells for sure: they are counted and read.
 """
@@ -11,6 +12,7 @@ clock, a line with one belongs to the text; of the others nothing tells for sure
 from __future__ import annotations
 
 import itertools
+import json
 from bisect import bisect_left
 from collections.abc import Iterator
 
@@ -19,11 +21,11 @@ import msgspec
 from cachedoctor.engines.detect import engines
 from cachedoctor.engines.engine_record import Engine
 from cachedoctor.engines.llamacpp import printed_text
-from cachedoctor.engines.llamacpp.printed_text import Opening
+from cachedoctor.engines.llamacpp.printed_text import LINE_END, Opening
 from cachedoctor.engines.llamacpp.tracker import single_lines
 from cachedoctor.inputs.envelope import Unwrapper, is_shaped
 from cachedoctor.inputs.envelope.shapes import HEAD, candidates, drop_progress, shaped, strip_controls
-from cachedoctor.inputs.envelope.unwrapper import Chain, first_line_only, unwrapped
+from cachedoctor.inputs.envelope.unwrapper import Chain, unwrapped, with_text
 from cachedoctor.knowledge.late_patterns import late
 
 _AT_ONCE = 20_000
@@ -42,6 +44,8 @@ _STRIDE = 64 << 10
 _LOOK = 4 << 10
 """Bytes of one look."""
 _HEADED = late(HEAD)
+_JOINED = 2000
+"""Bytes of a text that are put behind the line that begins it."""
 _EARLIER = frozenset({"launch", "new_prompt", "diff_old", "diff_new"})
 """Messages of a request that come before the list of token ids, if they come at all."""
 
@@ -61,8 +65,36 @@ class _Text(msgspec.Struct):
     """Whether the line of the server that was passed on last goes on in the next record."""
     inside: bool = False
     """The same of the line that was looked at last."""
+    first: bytes | None = None
+    """The line that begins it, as long as more of the text is put behind that."""
+    body: bytes = b""
+    """The same without wrappers."""
+    more: list[bytes] = msgspec.field(default_factory=list)
+    """What is put there: lines of the text."""
+    behind: list[bytes] = msgspec.field(default_factory=list)
+    """Lines that are passed on behind that line."""
     left: bool = False
     """Without a clock: a row of the same request came, which ends the text unless what is due comes after all."""
+
+    def join(self, lines: list[bytes], out: list[bytes]) -> None:
+        """Put lines of the text behind the line that begins it; pass that on once it is long enough."""
+        if self.first is None:
+            return
+        self.more += lines
+        if sum(map(len, self.more)) >= _JOINED:
+            self.release(out)
+
+    def release(self, out: list[bytes]) -> None:
+        """Pass on the line that begins the text, with what was put behind it, and the lines that wait for that."""
+        if self.first is None:
+            return
+        out.append(_behind(self.first, self.body, self.more) + b"\n")
+        out += self.behind
+        self.first, self.more, self.behind = None, [], []
+
+    def sink(self, out: list[bytes]) -> list[bytes]:
+        """Where the lines behind its first one go: they wait as long as that does."""
+        return out if self.first is None else self.behind
 
     def times(self, block: bytes, at: int) -> Iterator[tuple[int, int]]:
         """Offset and clock of the lines behind these wrappers that have one, from ``at`` on; each is asked for once."""
@@ -156,6 +188,8 @@ class PromptText:
                 at = self._without_clock(text, block, at, out)
             else:
                 at, waits = self._clocked(text, text.opening.clock, block, at, out, last)
+        if last and self._text is not None:
+            self._text.release(out)
         self._held = block[at:]
         self._passed += at
         self._tail = self._recent(out)
@@ -166,7 +200,8 @@ class PromptText:
 
     def finish(self) -> bytes:
         """Give what was held back: the input ended, or fell silent."""
-        return self.feed(b"", last=True) if self._held else b""
+        waits = self._text is not None and self._text.first is not None
+        return self.feed(b"", last=True) if self._held or waits else b""
 
     def _places(self, block: bytes) -> list[int]:
         """Offsets at which a line that begins a text may be found."""
@@ -205,9 +240,10 @@ class PromptText:
         if opening is None:
             return False
         if chain.whole:
-            rest = body.partition(b"\n")[2]
+            first, _, rest = body.partition(b"\n")
             if rest:
-                line = first_line_only(line, body)
+                more = LINE_END + rest.rstrip(b"\n").replace(b"\n", LINE_END)[:_JOINED] if opening.side else b""
+                line = with_text(line, first + more)
                 self._inside.append(rest + b"\n")
         elif opening.clock is not None:
             if not goes_on and self._ran_backwards(opening, chain, out):
@@ -219,7 +255,10 @@ class PromptText:
             ids, end = self._ended
             again = opening.side == b"old" and opening[2:] == ids and at - end < _AGAIN
             self.imitations += again  # the server compares once: one of them was in a text
-        out.append(line + b"\n")
+        if self._text is not None and opening.side is not None and not chain.whole and not chain.goes_on:
+            self._text.first, self._text.body = line, body
+        else:
+            out.append(line + b"\n")
         return True
 
     @staticmethod
@@ -266,15 +305,16 @@ class PromptText:
             if begin <= time <= begin + _AT_ONCE:
                 return self._goes_on(text, block, at, place, out), False
             if not text.waits:
-                self._empty(text.chain, block[at:place], out)
+                self._empty(text, block[at:place], out)
                 at, text.waits = place, True
         else:
             if not text.waits:
-                self._empty(text.chain, block[at:], out)
+                self._empty(text, block[at:], out)
                 return len(block), False
             text.size = len(block) - at
             if not last and text.size <= _MOST:
                 return at, True
+        text.release(out)
         self._text = None
         return at, False
 
@@ -284,7 +324,8 @@ class PromptText:
         It may begin another text. Behind an ``old`` text the ``new`` one has to come: a line of another thread only
         interrupts it.
         """
-        self._empty(text.chain, block[at:place], out)
+        self._empty(text, block[at:place], out)
+        text.release(out)
         end = _line_end(block, place)
         self._text = None
         if not self._open(block[place : end - 1], self._passed + place, out, goes_on=True):
@@ -293,19 +334,21 @@ class PromptText:
             self._text = _Text(text.opening, text.chain, is_cut=text.inside)
         return end
 
-    def _empty(self, chain: Chain, lines: bytes, out: list[bytes]) -> None:
+    def _empty(self, text: _Text, lines: bytes, out: list[bytes]) -> None:
         """Empty the lines of a text; those that somebody else wrote stay."""
         if not lines:
             return
-        if not chain:
-            out.append(b"\n" * lines.count(b"\n"))
+        if not text.chain:
+            text.sink(out).append(b"\n" * lines.count(b"\n"))
             self._inside.append(lines)
+            text.join(lines[:_JOINED].splitlines(), out)
             return
         for line in lines.split(b"\n")[:-1]:
-            body = chain.body(line)
-            out.append(b"\n" if body is not None else line + b"\n")
+            body = text.chain.body(line)
+            text.sink(out).append(b"\n" if body is not None else line + b"\n")
             if body is not None:
                 self._inside.append(body + b"\n")
+                text.join([body], out)
 
     # ---- without one
 
@@ -321,14 +364,17 @@ class PromptText:
         text.size += len(line)
         if text.size > _BYTES:
             self._text, self._left = None, []
+            text.release(out)
         if body is None:
-            out.append(line)
+            text.sink(out).append(line)
             return end
         if not text.left and printed_text.clock(body.lstrip(b" \t")) is not None:
             self._inside.append(body + b"\n")  # this server's lines have none
             line = b"\n"
         elif self._is_due(text, body):
-            text.due.pop(0)
+            text.release(out)
+            if text.due.pop(0) == b"new":
+                text.first, text.body, line = line.removesuffix(b"\n"), body, b""
             self._betrayed(text.opening[2:])
             text.left = not text.due  # the rows of a text before it may still come
             self._text = text if text.due or self._left else None
@@ -337,8 +383,12 @@ class PromptText:
             return end
         else:
             self._keep(text, body, self._passed + at)
+            if text.left or is_shaped(body):
+                text.release(out)  # it may be a line of the server: what follows is in doubt
+            else:
+                text.join([body], out)
             line = b"\n" if unwrapped(body)[0] else line
-        out.append(line)
+        text.sink(out).append(line)
         return end
 
     def _keep(self, text: _Text, body: bytes, at: int) -> None:
@@ -367,6 +417,30 @@ class PromptText:
             return _follows(text.opening, printed_text.opening(body))
         found = printed_text.ids_of(body)
         return found is not None and found[2:] == text.opening[2:]
+
+
+def _behind(line: bytes, body: bytes, more: list[bytes]) -> bytes:
+    """Put lines of a text behind the line that begins it, inside of its record; one that is written otherwise stays."""
+    if not more:
+        return line
+    text = b"".join(LINE_END + part for part in more)[:_JOINED]
+    if line.endswith(body):
+        return line + text
+    for escaped in (_escaped, _escaped_by_go):
+        before, found, after = line.partition(escaped(body))
+        if found and body:
+            return before + found + escaped(text) + after
+    return line
+
+
+def _escaped(text: bytes) -> bytes:
+    """Write text as it stands in a string of JSON."""
+    return json.dumps(text.decode("utf-8", "replace"), ensure_ascii=False)[1:-1].encode()
+
+
+def _escaped_by_go(text: bytes) -> bytes:
+    """The same by programs in Go, such as Docker."""
+    return _escaped(text).replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
 
 
 def _follows(old: Opening, new: Opening | None) -> bool:

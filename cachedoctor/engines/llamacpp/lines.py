@@ -10,6 +10,7 @@ from collections.abc import Callable
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.reading import Partly, WithOthers
 from cachedoctor.engines.llamacpp.client_lines import overlong
+from cachedoctor.engines.llamacpp.printed_text import LINE_END
 from cachedoctor.engines.llamacpp.server_run import ServerRun
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.engines.llamacpp.startup import STARTUP, StartupLine
@@ -242,8 +243,9 @@ def _chunk(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
 
 @on("diff_old", "diff_new")
 def _differs(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
-    text = event.fields.get("str", "")
-    run.attend(slot, event.task, mark).record_text(text, mark, old=event.message == "diff_old")
+    text = event.fields.get("str", "").replace(LINE_END.decode(), "\n")
+    shown = Mark(mark.line, mark.text.partition(LINE_END)[0])
+    run.attend(slot, event.task, shown).record_text(text, shown, old=event.message == "diff_old")
 
 
 @on("mtmd_encode", "img_processing")

@@ -31,6 +31,8 @@ ALWAYS = (b"| old: ...",)
 """Stands in each of these lines but ``new: ...``, which follows one."""
 AT_DEBUG = (*ALWAYS, b"log_server_r: request:  ", b" D add_text: ", b" input with format ")
 """The same where the server logs at the debug level."""
+LINE_END = b"\x1e"
+"""Stands for the end of a line in a text that was put into one line."""
 DEBUG = b" D "
 """Stands in nearly every line at that level, behind a clock."""
 

@@ -106,9 +106,9 @@ def unwrapped(line: bytes) -> tuple[Chain, bytes]:
     return Chain(steps, goes_on=goes_on), drop_progress(strip_controls(line) if steps else line)
 
 
-def first_line_only(line: bytes, text: bytes) -> bytes:
-    """Write the record ``line``, whose text is ``text``, with the first line of it."""
-    return rewritten(line, text.partition(b"\n")[0], lambda _, part: part)
+def with_text(line: bytes, text: bytes) -> bytes:
+    """Write the record ``line`` with another text, of one line."""
+    return rewritten(line, text, lambda _, part: part)
 
 
 _BEGIN = 512
