@@ -79,6 +79,16 @@ NOBODY = Asker()
 """Of requests that are not listed."""
 
 
+class SlotCompared(msgspec.Struct, gc=False, frozen=True):
+    """An idle slot that was compared with a prompt and not chosen."""
+
+    thread: int | None
+    """Conversation whose text it holds."""
+    length: int
+    lcp: int
+    mark: Mark
+
+
 class Choice(msgspec.Struct, gc=False):
     """A slot choice and what happened up to the launch; the server prints ``task -1`` on these lines."""
 
@@ -103,6 +113,8 @@ class Choice(msgspec.Struct, gc=False):
     """Shares of the better prompt that was swapped in."""
     candidates: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """(length, LCP) of the prompts in the RAM cache, where listed."""
+    others: list[SlotCompared] = []
+    """What slots hold that were compared with the prompt and not chosen, where that is printed."""
     marks: dict[MarkName, Mark] = msgspec.field(default_factory=dict)
 
 

@@ -85,7 +85,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     ram_refused: bool = False
     """The RAM prompt cache held what this conversation had before, was searched, and did not give it back."""
     reference_lcp: int | None = None
-    """Longest common prefix with the reference itself, where the RAM cache lists it; the slot held something else."""
+    """Longest common prefix with the reference itself, where the RAM cache lists it or another slot was compared that
+    held it; the slot held something else."""
     text_lcp: int | None = None
     """Longest common prefix with the conversation's previous prompt, by the texts given; 0 for its first."""
     together_tokens: int = 0

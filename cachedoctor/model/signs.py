@@ -11,10 +11,10 @@ from typing import Literal
 import msgspec
 
 MarkName = Literal[
-    "bad_batch", "cached", "check", "checkpoint_failed", "cut", "dropped", "erased", "error", "evicted",
+    "bad_batch", "cached", "check", "checkpoint_failed", "compared", "cut", "dropped", "erased", "error", "evicted",
     "failed", "forced", "idle_cleared", "idle_saved", "lora", "n_past", "new", "old", "positions", "prompt",
     "ram", "ram_candidate", "ram_copy", "ram_failed", "ram_taken", "ram_unsearched", "release", "restored",
-    "select", "shift", "slept", "slot_erased", "slot_file", "stale", "start", "timing", "too_large",
+    "select", "shift", "slept", "slot_copy", "slot_erased", "slot_file", "stale", "start", "timing", "too_large",
 ]  # fmt: skip
 """Lines of a request that are kept as evidence."""
 

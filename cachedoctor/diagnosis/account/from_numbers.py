@@ -153,7 +153,7 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
     if r.reference_tokens is None or r.lost_tokens is None:
         return _NOTHING
     reach = min(r.reference_tokens, prompt)
-    if slot_taken(r):
+    if slot_taken(r) or "slot_copy" in r.marks:
         lost = max(0, reach - cached)
         elsewhere = lost_elsewhere(judged, reach, lost)
         return _Split(undecided=lost) if elsewhere is None else _Split(*elsewhere)

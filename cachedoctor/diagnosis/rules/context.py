@@ -30,6 +30,9 @@ EARLY = 0.5
 class Remembered(Protocol):
     """What else the server did of late."""
 
+    returns: bool
+    """Whether the RAM cache brought back what another conversation had displaced: it is on, and it works."""
+
     def beside(self, request: Request) -> list[Request]:
         """Give what other slots served while this request was at work."""
 
@@ -136,6 +139,11 @@ class RuleContext:
     def beside(self, request: Request) -> list[Request]:
         """Give what other slots served while an earlier request was at work."""
         return [] if self._remembered is None else self._remembered.beside(request)
+
+    @property
+    def returns(self) -> bool:
+        """Whether the RAM cache brought back a conversation that had lost its slot."""
+        return self._remembered is not None and self._remembered.returns
 
     @property
     def forked(self) -> bool:
@@ -269,7 +277,14 @@ def _rough(r: Request) -> bool:
 
 
 def _lcp_at_most(r: Request) -> int | None:
-    """Upper bound of a common prefix that is not known: what a choice by age leaves, or what a refused copy in RAM."""
+    """Upper bound of a common prefix that is not known: what a choice by age leaves, or what a refused copy in RAM.
+
+    A slot that was compared and not chosen shares less than the threshold of similarity, where no line says how much.
+    """
+    if "slot_copy" in r.marks:
+        return r.reference_lcp
+    if r.thread in r.seen.passed_over and r.seen.choice.selected_by == "lru" and not r.held_tokens:
+        return int((r.prompt_tokens or 0) * LRU_MOST)
     if r.seen.choice.selected_by == "lru" and r.held_tokens and r.prompt_tokens:
         most = int(r.prompt_tokens * LRU_MOST)
         return most if (r.cached_tokens or 0) <= most else None  # else the RAM cache brought back another beginning

@@ -3,10 +3,10 @@
 llama-server prints text of users as it is: ``old: ... a | b``, bodies of requests. Where its lines have a clock, what
 stands behind such a line without one, or with one that does not go on, belongs to the text up to the next line whose
 clock goes on; so does whatever has a wrapper that the line had not. Such lines are emptied, so that all others keep
-their numbers, and those that looked like lines of a server are counted. What stands there of an ``old:`` or ``new:``
-text is put behind the line that begins it: the bar is often on a later line of the prompt. Lines with a clock that does not go on wait for
-one that does: only without one a killed or suspended server wrote them. Where the line that begins a text has no
-clock, a line with one belongs to the text; of the others nothing tells for sure: they are counted and read.
+their numbers, and those that looked like lines of a server are counted. Those of an ``old:`` or ``new:`` text are put
+behind the line that begins it: the bar is often on a later line of the prompt. Lines with a clock that does not go on
+wait for one that does: only without one a killed or suspended server wrote them. Where the line that begins a text has
+no clock, a line with one belongs to the text; of the others nothing tells for sure: they are counted and read.
 """
 
 from __future__ import annotations

@@ -75,6 +75,11 @@ _FINAL = 64
 """Requests after which nothing is said anew of one; of a slot's older ones only the last is remembered."""
 
 
+def came_back(request: Request) -> bool:
+    """Whether a conversation was reused though its slot held another one: the RAM cache gave it back."""
+    return request.thread_turn > 0 and request.outcome == "reused" and request.held_thread not in (None, request.thread)
+
+
 class FindingHistory(msgspec.Struct, gc=False):
     """The last requests of each thread and slot, and how fast prompts are computed."""
 
@@ -87,11 +92,13 @@ class FindingHistory(msgspec.Struct, gc=False):
     known: set[int] = msgspec.field(default_factory=set)
     """Numbers of all threads so far."""
     steals: int = 0
+    returns: bool = False
 
     def remember(self, judged: Judged) -> None:
         """Take a request; the rules have been asked about it."""
         request = judged.request
         thread, served = request.thread, self.slots.get(request.slot)
+        self.returns |= came_back(request)
         if served is None:
             served = self.slots[request.slot] = deque(maxlen=_FINAL)
         _insert(served, judged, request.index)

@@ -63,7 +63,7 @@ def answered(run: ServerRun, event: Event) -> None:
 
 @on("slot_check_sim")
 def _look(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
-    run.look(slot, event.line, event.fields["lcp_len"], event.fields["n_prompt"])
+    run.look(slot, mark, event.fields["lcp_len"], event.fields["n_prompt"])
 
 
 @on("slot_select_lcp")

@@ -21,7 +21,7 @@ from cachedoctor.engines.llamacpp.startup import Startup, StartupLine
 from cachedoctor.knowledge import builds
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Facts, Incident, IncidentName, Mark, Request, Session, Setting
-from cachedoctor.model.observed import NOBODY, KnownLength, Observed, SelectedBy
+from cachedoctor.model.observed import NOBODY, KnownLength, Observed, SelectedBy, SlotCompared
 
 _WRAPPERS_PRINT = frozenset({"listening", "n_parallel_auto", "build_info"})
 """Lines of the program around the server: embedders keep an old wording in a new build."""
@@ -274,12 +274,12 @@ class ServerRun:
 
     # ---- from the choice to the launch
 
-    def look(self, slot: Slot, line: int, lcp: int, n_prompt: int) -> None:
+    def look(self, slot: Slot, mark: Mark, lcp: int, n_prompt: int) -> None:
         """The server compares a prompt with what a slot holds."""
         waits = slot.choice is None or slot.choice.selected_by != "id"
         if waits and slot.released:
             self.close(slot)
-        self._looks |= slot.look(line, lcp, n_prompt)
+        self._looks |= slot.look(mark, lcp, n_prompt)
 
     def choose(
         self,
@@ -290,15 +290,15 @@ class ServerRun:
         f_keep: float | None = None,
         t_last: int | None = None,
     ) -> None:
-        """A slot is chosen; what was seen of those that were looked at and not chosen is forgotten."""
+        """A slot is chosen; of those that were looked at and not chosen it is kept how much they shared."""
         if slot.released:
             self.close(slot)
+        others: list[SlotCompared] = []
         if self._looks:
             self._looks = False
-            for other in self.slots.values():
-                if other is not slot:
-                    other.overlook()
-        slot.choose(mark, by, similarity, f_keep, t_last, self._before.evictions)
+            compared = (other.overlook() for other in self.slots.values() if other is not slot)
+            others = [one for one in compared if one is not None]
+        slot.choose(mark, by, similarity, f_keep, t_last, self._before.evictions, others)
         self.chosen, self._idle = slot, None
 
     @property

@@ -18,7 +18,7 @@ from cachedoctor.engines.llamacpp import accounting as intervals
 from cachedoctor.engines.llamacpp import accounting as losses
 from cachedoctor.engines.llamacpp.accounting import NEAR, CommonPrefix, Loss, SlotContent, TokenCounts
 from cachedoctor.engines.llamacpp.conversations.interleaved import KEPT
-from cachedoctor.engines.llamacpp.conversations.join import SPAN, Conversations, Lengths, Moved, Thread
+from cachedoctor.engines.llamacpp.conversations.join import SPAN, UNSEEN, Conversations, Lengths, Moved, Thread
 from cachedoctor.engines.llamacpp.slot import IdleSave, RamCache, Slot, SlotStretch
 from cachedoctor.model import Between, Facts, Mark, MarkName, Request
 from cachedoctor.model.log_lines import LogFile
@@ -310,6 +310,7 @@ def turn(
     lengths = Lengths(
         numbers.prompt, numbers.cached, prefix.tokens, prefix.exact, held.tokens, held.thread, held.f_keep,
         seen.first_line, found.swapped, choice.looked and facts.ram_kept_all(), unseen, roomy, _skips_search(seen),
+        _compared(choice, talk),
     )  # fmt: skip
     thread, others = talk.join(lengths, elsewhere) if seen.parent is None else (None, 0)
     if thread is None and not found.swapped and not facts.starts_cold and talk.began(held.thread):
@@ -318,6 +319,20 @@ def turn(
     if found.filled and thread is not None and thread.id == held.thread:
         reference = held.tokens  # a file takes a conversation back to the turn at which it was saved
     return Turn(thread, number, reference, others, held, roomy, revised, slot_threads)
+
+
+def _compared(choice: Choice, talk: Conversations) -> dict[int, int]:
+    """Common prefix with the last prompt of conversations that other slots or the RAM cache held, where it is printed.
+
+    Empty where the prompt shares as much with all of several: then it is what all prompts begin with.
+    """
+    found = {one.thread: one.lcp for one in choice.others if one.thread is not None}
+    for length, lcp in choice.candidates if choice.found_keep is None else ():
+        owner = talk.by_total(length, 0, choice.line)
+        if owner is not None:
+            found.setdefault(owner.id, lcp)
+    best = max(found.values(), default=0)
+    return found if len(found) < 2 or min(found.values()) < best - UNSEEN else {}
 
 
 def loss(seen: Observed, found: Content, place: Turn) -> Loss:
@@ -339,6 +354,9 @@ def history(seen: Observed, place: Turn, past: ConversationMemory, marks: Marks)
     thread, refused, reference_lcp = place.thread, False, None
     if thread is not None and place.held.thread != thread.id:
         refused, reference_lcp, marks = _own_copy(seen, thread.total, past.ram, marks)
+        kept = next((one for one in seen.choice.others if (one.thread, one.length) == (thread.id, thread.total)), None)
+        if reference_lcp is None and kept is not None and not seen.choice.found_keep:
+            reference_lcp, marks = kept.lcp, {**marks, "slot_copy": kept.mark}
         saved = past.ram.held(thread.total, seen.first_line)
         if saved is not None and _skips_search(seen):
             marks = {**marks, "ram_unsearched": saved}

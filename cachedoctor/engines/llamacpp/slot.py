@@ -11,7 +11,7 @@ import msgspec
 
 from cachedoctor.model import Mark, MarkName
 from cachedoctor.model.bounds import SHARE
-from cachedoctor.model.observed import MAX_CHECKS, UNCHOSEN, Asker, Choice, Dropped, Observed, SelectedBy
+from cachedoctor.model.observed import MAX_CHECKS, UNCHOSEN, Asker, Choice, Dropped, Observed, SelectedBy, SlotCompared
 
 MAX_PROMPTS = 256
 """Prompts remembered by length."""
@@ -146,22 +146,27 @@ class Slot(msgspec.Struct, gc=False):
 
     # ---- the choice
 
-    def look(self, line: int, lcp: int, n_prompt: int) -> bool:
+    def look(self, mark: Mark, lcp: int, n_prompt: int) -> bool:
         """The server compares a prompt with what this slot holds; returns whether it has not been chosen yet."""
         if self.choice is not None and self.choice.selected_by == "id":  # from b9873 on looked at after the choice
             self.choice.lcp, self.choice.n_prompt = lcp, n_prompt
             return False
-        self.choice = Choice(line, lcp=lcp, n_prompt=n_prompt)
+        self.choice = Choice(mark.line, lcp=lcp, n_prompt=n_prompt, marks={"compared": mark})
         return True
 
     def take_over(self, choice: Choice | None) -> None:
         """Its choice was printed in the lines before a new run of the server showed."""
         self.choice = choice
 
-    def overlook(self) -> None:
-        """Another slot was chosen."""
-        if self.choice is not None and self.choice.selected_by is None:
-            self.choice = None
+    def overlook(self) -> SlotCompared | None:
+        """Another slot was chosen; returns what is known of this one if it was looked at."""
+        choice = self.choice
+        if choice is None or choice.selected_by is not None:
+            return None
+        self.choice = None
+        if choice.lcp is None or not self.length or "compared" not in choice.marks:
+            return None
+        return SlotCompared(self.thread, self.length, choice.lcp, choice.marks["compared"])
 
     def choose(
         self,
@@ -171,10 +176,12 @@ class Slot(msgspec.Struct, gc=False):
         f_keep: float | None,
         t_last: int | None,
         evictions: int,
+        others: list[SlotCompared],
     ) -> None:
-        """It is chosen for the next prompt."""
+        """It is chosen for the next prompt, and not the ``others`` that were looked at."""
         looked = self.choice
-        choice = self.choice = Choice(mark.line, by, similarity, f_keep, t_last, marks={"select": mark})
+        marks: dict[MarkName, Mark] = {"select": mark}
+        choice = self.choice = Choice(mark.line, by, similarity, f_keep, t_last, others=others, marks=marks)
         if looked is not None and looked.selected_by is None:
             choice.lcp, choice.n_prompt, choice.line = looked.lcp, looked.n_prompt, looked.line
         self.evictions = evictions

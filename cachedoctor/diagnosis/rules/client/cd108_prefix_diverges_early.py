@@ -7,6 +7,12 @@ from typing import Any
 from cachedoctor.diagnosis.rules import advice, kit, ram
 from cachedoctor.diagnosis.rules.checkpoints import held_whole, serves
 
+FRAME = 24
+"""Tokens that all prompts of a template share."""
+APART = 8
+"""Tokens by which common prefixes differ that do not end in the same words."""
+RAM_LEAST = 1024
+"""MiB of a RAM cache of which it is believed that it keeps what leaves a slot, where no line says so."""
 BEFORE_HEADER = 120
 """Tokens up to the value in Claude Code's billing header that changes: the frame of a message and some 60 of the header."""
 
@@ -20,21 +26,51 @@ def _confidence(s: kit.RuleContext) -> kit.Confidence:
     repeated = s.said_before("CD108")[-1:] == [True] and s.history[-1].thread_turn > 0
     if r.seen.new_text and " | " in r.seen.new_text:
         return "medium"  # the text is cut to the tokens behind the bar: what it is stays open
+    alone = s.threads == 1 and (s.slot_before is None or s.slot_before.thread in (None, r.thread))
+    if "slot_copy" in r.marks:
+        return "medium" if repeated and alone and not _frame_alone(s) else "low"
+    if _frame_alone(s) and r.thread != r.held_thread:
+        return "medium" if repeated and alone else "low"  # so much is common to all prompts of a template
     if r.ram_refused:  # its own last prompt was in RAM, by its length, and did not match; once, it may be another's
-        return "low" if not repeated else "high" if r.reference_lcp is not None or not r.other_candidates else "medium"
+        if not repeated or not (alone or _is_apart(s)):
+            return "low"
+        return "high" if r.reference_lcp is not None or not r.other_candidates else "medium"
     if s.own_slot is False and r.ram_best_lcp is not None:
         return ("high" if repeated else "medium") if r.ram_best_lcp < kit.EARLY * s.whole else "low"
     if s.own_slot is False:
-        return "medium" if r.seen.choice.looked and repeated else "low"
+        found = r.seen.choice.looked or (s.setup.ram_keeps_all and s.returns)
+        return "medium" if found and repeated else "low"
     if s.own_slot is None or r.other_candidates or ram.takes_turns(s):
         return "low"
     if not repeated:
         return "low"  # once: the slot may have been erased, or a new conversation begun that happens to be longer
     nothing_in_ram = r.seen.choice.looked and r.restored_from_ram is False
-    alone = s.threads == 1 and (s.slot_before is None or s.slot_before.thread == r.thread)
     if r.lcp_exact and alone and nothing_in_ram:
         return "high"
     return "medium" if alone or nothing_in_ram else "low"
+
+
+def _frame_alone(s: kit.RuleContext) -> bool:
+    """Whether it is known that the prompt shares no more with what was there before than what a template writes."""
+    r = s.request
+    known = [n for n in (r.reference_lcp, r.ram_best_lcp) if n is not None]
+    return bool(known) and max(known) <= FRAME
+
+
+def _is_apart(s: kit.RuleContext) -> bool:
+    """Whether something that was compared shares less than this conversation's last prompt: what is common to all
+    prompts, such as one system prompt of many users, says nothing. True where nothing is listed."""
+    r = s.request
+    listed = [lcp for _, lcp in r.seen.choice.candidates] + [one.lcp for one in r.seen.choice.others]
+    own = r.reference_lcp if r.reference_lcp is not None else r.ram_best_lcp
+    return own is None or any(lcp < own - APART for lcp in listed)
+
+
+def _passed_over(s: kit.RuleContext) -> bool:
+    """Whether an idle slot held this conversation's last prompt, and the server took an empty one: the one that holds it
+    is not similar enough, and the RAM cache, which lost nothing, had nothing better."""
+    r = s.request
+    return r.thread in r.seen.passed_over and r.seen.choice.selected_by == "lru" and not r.held_tokens
 
 
 def _perhaps_erased(s: kit.RuleContext) -> bool:
@@ -63,7 +99,11 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     if (s.own_slot is None and not s.history and not s.facts.starts_cold) or (by_lengths and _begins(s)):
         # what came before is not in the log: it may be a new one
         return kit.Match(_cost(s), "low", severity="note", undecided=True) if s.whole >= s.min_prompt else None
-    return None if by_lengths else kit.Match(_cost(s), _confidence(s))
+    if by_lengths:
+        return None
+    if _passed_over(s) and s.request.reference_lcp is None:  # no line says how little is the same
+        return kit.Match(_cost(s), "low", severity="note", undecided=True)
+    return kit.Match(_cost(s), _confidence(s))
 
 
 def _begins(s: kit.RuleContext) -> bool:
@@ -90,8 +130,16 @@ def _by_lengths_alone(s: kit.RuleContext) -> bool:
     r = s.request
     if not (r.slot_named or r.seen.choice.selected_by == "lru") or s.known or r.seen.new_text or r.ram_refused:
         return False
+    if "slot_copy" in r.marks:
+        return False
     # a slot that is asked for by its number is filled without the RAM cache
-    return r.slot_named or not s.setup.ram_keeps_all
+    return r.slot_named or not s.setup.ram_keeps_all or (_passed_over(s) and _ram_is_small(s))
+
+
+def _ram_is_small(s: kit.RuleContext) -> bool:
+    """Whether the RAM cache was made so small that a copy may not have been taken, which is told late or never."""
+    limit = s.facts.setting("cache_ram_mib")
+    return limit is not None and 0 <= limit < RAM_LEAST
 
 
 def _of_excerpt(s: kit.RuleContext) -> kit.Match | None:
@@ -111,6 +159,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         r,
         ("n_past", "common prefix with what the slot held"),
         ("select", "similarity with every idle slot is low"),
+        ("slot_copy", "common prefix with another slot, which holds this conversation's last prompt, by its length"),
         ("ram_copy", "this conversation's last prompt, by its length, went into the RAM cache"),
         ("ram_candidate", "common prefix with a prompt in RAM"),
         kit.REUSED,
@@ -125,10 +174,11 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         "beyond": len(r.seen.checks) if beyond else 0,
         "begin": any(c.pos_min < most < c.pos_max for c in r.seen.checks),
         "evicted": r.cut and "evicted" in r.marks,
-        "own": "ram" if r.ram_refused else s.own_slot,
+        "own": "slot" if "slot_copy" in r.marks or _passed_over(s) else "ram" if r.ram_refused else s.own_slot,
         "turns": ram.takes_turns(s),
         "first": _second(s) or (match.confidence == "low" and not s.setup.ram_keeps_all),
-        "new": match.undecided and not r.cut,
+        "new": match.undecided and not r.cut and not _passed_over(s),
+        "one_shot": match.confidence != "high" and r.thread != r.held_thread,
         "compared": s.difference is not None,
         "erased": _perhaps_erased(s),
         "sure": r.lcp_exact or s.lcp == r.cached_tokens or r.reference_lcp is not None,
@@ -137,6 +187,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 
 
 _WHOSE = {
+    "slot": "An idle slot still held this conversation's last prompt, by its length, and was not chosen: too little of it is the same. ",
     "ram": "The RAM cache held this conversation's last prompt, by its length, and found that it does not match. ",
     True: "The requests grow one after the other on this slot: the same conversation with a changed head, or, if it happened only once, "
     "a new conversation with the same beginning. ",
@@ -154,6 +205,12 @@ _ERASED = kit.RuledOut(
 
 _NEW = kit.RuledOut(
     "new-conversation", "not excluded: its earlier turns, if any, are not in this log; nothing is to mend then"
+)
+
+
+_ONE_SHOT = kit.RuledOut(
+    "one-shot-prompts",
+    "not excluded: separate prompts, each somewhat longer than one before; nothing is to mend then",
 )
 
 
@@ -183,7 +240,12 @@ def _left_open(f: dict[str, Any]) -> list[kit.RuledOut]:
     if f["evicted"]:
         return [_TAKEN, kit.RuledOut("cache-ram-too-small", "not excluded: a prompt left the full RAM cache just then")]
     taken = [_TAKEN] if f["own"] is None or f["first"] else []
-    return [*taken, *([_ERASED] if f["erased"] else []), *([_NEW] if f["new"] else [])]
+    alike = [
+        *([_ERASED] if f["erased"] else []),
+        *([_NEW] if f["new"] else []),
+        *([_ONE_SHOT] if f["one_shot"] else []),
+    ]
+    return [*taken, *alike]
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:

@@ -6,7 +6,7 @@ common, and another conversation that ended at 23,099, is a turn of that one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 import msgspec
@@ -25,6 +25,10 @@ from cachedoctor.model import Mark, Request
 
 MAX_THREADS = 64
 """Threads remembered per session; the one unused for longest is forgotten."""
+FRAME = 24
+"""Tokens that all prompts of a template share."""
+LESS = 0.1
+"""Share of a prompt: another slot that holds as much is chosen for it."""
 UNSEEN = 8
 """Tokens by which what came back from the RAM cache may be shorter or longer than what it had held."""
 WINDOW = 8
@@ -92,6 +96,8 @@ class Lengths(msgspec.Struct, frozen=True, gc=False):
     back."""
     skipped: bool = False
     """The RAM cache was not searched, although the slot was empty."""
+    compared: Mapping[int, int] = {}
+    """Common prefix with what other slots or the RAM cache held, by conversation, where the server printed it."""
 
 
 Found = tuple[Thread | None, int]
@@ -283,6 +289,9 @@ class Conversations:
             # Another conversation with the same head took the slot, if this prompt can extend one that goes further.
             further = [t for t in others if t.total > lcp + KEPT and (not request.swapped or _parts_at(t, lcp))]
             return max(further, key=lambda t: t.total) if further else held, len(others)
+        alike = [t for t in able if FRAME < request.compared.get(t.id, 0) < LESS * prompt]
+        if len(alike) == 1 and not request.swapped and max(lcp or 0, request.cached or 0) <= FRAME:
+            return alike[0], 0  # more than a template writes is the same, and too little of it to be reused
         if self._side_requests and (lcp or 0) < 0.1 * prompt and request.searched:
             return None, len(others)  # neither slot nor RAM cache had its beginning
         if held in able and held is not None and (not others or held.changed_head):
