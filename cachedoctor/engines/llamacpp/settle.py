@@ -32,6 +32,8 @@ MAX_LENGTHS = 256
 """Lengths that slots had after a request, to know one that comes back from a file."""
 SAVED_BELOW = 0.5
 """Share of the slot's content that a prompt keeps, from which on the server neither saves it to RAM nor looks there."""
+RETURNS = 0.75
+"""Share of what came back from the RAM cache that a prompt keeps, from which on it is taken for a turn of that."""
 LRU_MOST = 0.5
 """Share of a prompt that a slot chosen for its age holds at most: the threshold of similarity is 0.1 unless it was set
 higher."""
@@ -316,6 +318,9 @@ def turn(
     if thread is None and not found.swapped and not facts.starts_cold and talk.began(held.thread):
         held = replace(held, thread=None)  # it may be this one's, of which earlier turns are missing
     number, reference = (0, held.tokens) if thread is None else (thread.turns, thread.total)
+    if thread is not None and unseen and held.thread != thread.id and (numbers.cached or 0) < thread.prompt - KEPT:
+        # RAM gave back its own copy, of which a part still matches: what it shares with the slot was less
+        held, others = SlotContent(thread.total, thread.id, None, None, None), 0
     if found.filled and thread is not None and thread.id == held.thread:
         reference = held.tokens  # a file takes a conversation back to the turn at which it was saved
     return Turn(thread, number, reference, others, held, roomy, revised, slot_threads)
@@ -506,6 +511,10 @@ def _swap(
         return held, [], ()
     total = held.tokens or similarity * prompt / keep
     slack = 1 if held.tokens else 2 + 0.001 * prompt / keep
+    if keep < RETURNS and past.conversations.by_total(total, slack, seen.first_line) is None:
+        # a turn of any conversation that begins alike: a client that changes its prompts gets its own older ones back
+        earlier = past.conversations.by_turn(total, slack, seen.first_line)
+        return replace(held, tokens=round(total), thread=None if earlier is None else earlier.id), [], (None,)
     thread, moved = _owner(total, slack, seen, past, file=False)
     if thread is None:
         return held, moved, (None,)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.slots.taken import ALTERNATE, CHANGED_HEAD, length_of, other_held, side_request
 
+OFTEN = 3
+"""Earlier losses of the same kind, before a request without timings is taken for what displaced a conversation."""
+
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when what took the slot was short, began a conversation of its own, and this one came back after it."""
     if not other_held(s) or not side_request(s):
         return None
     thief = s.slot_before
-    # a request that was cancelled leaves no timings either, and what it displaced was copied to RAM
+    # a request that was cancelled leaves no timings either, and what it displaced was copied to RAM: once, not always
     timed = thief is not None and thief.prompt_tokens is not None
-    return kit.Match(s.lost, "medium" if s.steals >= 1 and timed else "low", found=thief)
+    return kit.Match(s.lost, "medium" if s.steals >= (1 if timed else OFTEN) else "low", found=thief)
 
 
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
