@@ -47,6 +47,7 @@ RIGHT: dict[str, set[str]] = {
     "slot_pinned": {"id-slot-pinned", "slot-held-other-prompt", "cache-ram-disabled"},
     "reasoning_dropped": {"reasoning-stripped"},
     "early_message_edited": {"history-rewritten"},
+    "results_pruned": {"history-rewritten"},
     "together": {"cold-burst", "computed-together"},
 }
 """Answers after which the day is mended, by cause."""

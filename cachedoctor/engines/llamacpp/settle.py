@@ -158,6 +158,8 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
     """The RAM cache would have given back a conversation that left its slot."""
     revised: list[Request]
     slot_threads: dict[int, int]
+    returned: bool
+    """The RAM cache gave back a part of it, in a log that hides that."""
 
 
 class History(msgspec.Struct, frozen=True, gc=False):
@@ -318,12 +320,14 @@ def turn(
     if thread is None and not found.swapped and not facts.starts_cold and talk.began(held.thread):
         held = replace(held, thread=None)  # it may be this one's, of which earlier turns are missing
     number, reference = (0, held.tokens) if thread is None else (thread.turns, thread.total)
+    returned = False
     if thread is not None and unseen and held.thread != thread.id and (numbers.cached or 0) < thread.prompt - KEPT:
         # RAM gave back its own copy, of which a part still matches: what it shares with the slot was less
-        held, others = SlotContent(thread.total, thread.id, None, None, None), 0
+        held, others, returned = SlotContent(thread.total, thread.id, None, None, None), 0, True
+        numbers.derived["restored_from_ram"] = "more was reused than the slot held"
     if found.filled and thread is not None and thread.id == held.thread:
         reference = held.tokens  # a file takes a conversation back to the turn at which it was saved
-    return Turn(thread, number, reference, others, held, roomy, revised, slot_threads)
+    return Turn(thread, number, reference, others, held, roomy, revised, slot_threads, returned)
 
 
 def _compared(choice: Choice, talk: Conversations) -> dict[int, int]:
@@ -384,7 +388,7 @@ def build(
         before.marks, file.before, seen.parent, thread,
         numbers.prompt, numbers.cached, numbers.processed, seen.generated_tokens, numbers.derived, seen.prompt_ms,
         held.similarity, held.f_keep, prefix.tokens, prefix.exact, prefix.between,
-        found.swapped if seen.shows_ram else None, lost, client, server, place.reference, held.tokens, held.thread,
+        found.swapped if seen.shows_ram else place.returned or None, lost, client, server, place.reference, held.tokens, held.thread,
         found.held_before, place.number, place.others, outcome, seen.partial, shifted, shown, None, before.refused,
         before.reference_lcp, between=found.between,
     )  # fmt: skip

@@ -199,6 +199,19 @@ def middle_edited(day: Recorder, faulty: bool) -> None:
         other.ask(150)
 
 
+def results_pruned(day: Recorder, faulty: bool) -> None:
+    """Two agents with one system prompt whose client replaces all results of tools but the last two."""
+    agents = [Talk(day, f"agent{i + 1}", prose(1, HEAD), "agent") for i in range(2)]
+    for agent in agents:
+        agent.ask(150)
+    for _ in range(8):
+        for agent in agents:
+            agent.step(350)
+            results = [message for message in agent.messages if message["role"] == "tool"]
+            for message in results[:-2] if faulty else []:
+                message["content"] = "[old result removed]"
+
+
 def agents_and_chat(day: Recorder, faulty: bool) -> None:
     """Two agents that call tools and a chat, in turn."""
     agents = [Talk(day, f"agent{i + 1}", prose(10 + i, 700 + 150 * i), tools=tools(3, i)) for i in range(2)]
@@ -263,6 +276,14 @@ def same_question(day: Recorder, faulty: bool) -> None:
     """Twenty-four one-shot questions behind one long system prompt."""
     for number in range(24):
         day.chat(f"q{number}", "classifier", [system(prose(1, 1800)), user(prose(7100 + number, 200))])
+
+
+def short_instruction(day: Recorder, faulty: bool) -> None:
+    """Sixteen one-shot documents behind a short system prompt, of lengths by chance."""
+    chance = random.Random(7)
+    for number in range(16):
+        text = prose(7300 + number, chance.randrange(1400, 2600))
+        day.chat(f"doc{number}", "reader", [system(prose(1, 120)), user(text)])
 
 
 def compaction(day: Recorder, faulty: bool) -> None:

@@ -41,7 +41,7 @@ def volatile_kind(old: str, new: str) -> str | None:
     _, _, after_old = old.partition(" | ")
     if not bar or not after_old or not (_VALUE.match(after_new) and _VALUE.match(after_old)):
         return None
-    around = before[-40:] + after_new[:24]
+    around = before.rpartition("\n")[2][-40:] + after_new.partition("\n")[0][:24]  # of its own line
     for kind, pattern in _KINDS:
         if pattern.search(around):
             return kind

@@ -9,6 +9,8 @@ from cachedoctor.diagnosis.rules.checkpoints import held_whole, serves
 
 FRAME = 24
 """Tokens that all prompts of a template share."""
+OFTEN = 4
+"""Times in a row, before lengths that grow are taken for those of one conversation."""
 APART = 8
 """Tokens by which common prefixes differ that do not end in the same words."""
 RAM_LEAST = 1024
@@ -28,7 +30,7 @@ def _confidence(s: kit.RuleContext) -> kit.Confidence:
         return "medium"  # the text is cut to the tokens behind the bar: what it is stays open
     alone = s.threads == 1 and (s.slot_before is None or s.slot_before.thread in (None, r.thread))
     if "slot_copy" in r.marks:
-        return "medium" if repeated and alone and not _frame_alone(s) else "low"
+        return "medium" if alone and not _frame_alone(s) else "low"
     if _frame_alone(s) and r.thread != r.held_thread:
         return "medium" if repeated and alone else "low"  # so much is common to all prompts of a template
     if r.ram_refused:  # its own last prompt was in RAM, by its length, and did not match; once, it may be another's
@@ -50,11 +52,29 @@ def _confidence(s: kit.RuleContext) -> kit.Confidence:
     return "medium" if alone or nothing_in_ram else "low"
 
 
+def _perhaps_separate(s: kit.RuleContext) -> bool:
+    """Whether separate prompts behind one instruction may have these lengths: its slot held something else, and of what
+    holds this conversation's last prompt no line says how little is the same, or all that was compared shares as much."""
+    r = s.request
+    listed = r.ram_refused and r.reference_lcp is not None and s.own_slot is not True
+    if not (listed or "slot_copy" in r.marks or _passed_over(s)):
+        return False
+    often = len(s.before) >= OFTEN and all(s.said_before("CD108")[-OFTEN:])
+    return r.reference_lcp is None or not (_shares_most(s) or often)
+
+
 def _frame_alone(s: kit.RuleContext) -> bool:
     """Whether it is known that the prompt shares no more with what was there before than what a template writes."""
     r = s.request
     known = [n for n in (r.reference_lcp, r.ram_best_lcp) if n is not None]
     return bool(known) and max(known) <= FRAME
+
+
+def _shares_most(s: kit.RuleContext) -> bool:
+    """Whether something was compared that shares less than this conversation's last prompt."""
+    r = s.request
+    listed = [lcp for _, lcp in r.seen.choice.candidates] + [one.lcp for one in r.seen.choice.others]
+    return r.reference_lcp is not None and any(lcp < r.reference_lcp - APART for lcp in listed)
 
 
 def _is_apart(s: kit.RuleContext) -> bool:
@@ -101,7 +121,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
         return kit.Match(_cost(s), "low", severity="note", undecided=True) if s.whole >= s.min_prompt else None
     if by_lengths:
         return None
-    if _passed_over(s) and s.request.reference_lcp is None:  # no line says how little is the same
+    if _perhaps_separate(s):
         return kit.Match(_cost(s), "low", severity="note", undecided=True)
     return kit.Match(_cost(s), _confidence(s))
 

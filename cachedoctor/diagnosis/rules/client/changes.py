@@ -47,8 +47,10 @@ def prompts_prove(s: RuleContext, match: Match) -> Proof:
 
 def texts_prove(s: RuleContext, **numbers: object) -> Proof:
     """Prove a difference by both texts that the server printed."""
+    new = s.request.marks.get("new")
+    bar = "the bar marks" if new is None or b" | " in new.text else "the bar on a line behind this one marks"
     return Proof(
-        marked(s.request, ("new", "the new prompt, the bar marks the first differing token"))[0],
+        marked(s.request, ("new", f"the new prompt, {bar} the first differing token"))[0],
         marked(s.request, ("old", "what the slot held"), ("n_past", "common prefix"), ("cached", "tokens reused")),
         {**numbers, "lcp": s.lcp},
     )
