@@ -22,6 +22,7 @@ from cachedoctor.diagnosis.rules.kit import (
     SessionRule,
     n,
 )
+from cachedoctor.diagnosis.rules.left_open import left_open
 from cachedoctor.diagnosis.rules.registry import Broken, Plan, signs_of
 from cachedoctor.diagnosis.rules.replaying import Setup
 from cachedoctor.doctor.faults import described
@@ -322,7 +323,7 @@ def _finding(
         evidence=_evidence([proof.primary, *proof.related], group.session),
         cost=_cost(group),
         why=words.why,
-        ruled_out=words.ruled_out,
+        ruled_out=left_open(rule.code, group, words.ruled_out),
         diff=None if proof.difference is None else short(proof.difference),
         remedies=words.remedies,
         references=words.references,

@@ -383,12 +383,13 @@ def build(
     """Put the request together."""
     numbers, held, prefix = found.numbers, place.held, found.prefix
     outcome, lost, client, server = loss(seen, found, place)
+    returned = found.swapped if seen.shows_ram else place.returned or None
     return Request(
         seen.index, facts.index, file.path, seen.slot, seen.task, seen.first_line, seen.last_line, seen, facts,
         before.marks, file.before, seen.parent, thread,
         numbers.prompt, numbers.cached, numbers.processed, seen.generated_tokens, numbers.derived, seen.prompt_ms,
         held.similarity, held.f_keep, prefix.tokens, prefix.exact, prefix.between,
-        found.swapped if seen.shows_ram else place.returned or None, lost, client, server, place.reference, held.tokens, held.thread,
+        returned, lost, client, server, place.reference, held.tokens, held.thread,
         found.held_before, place.number, place.others, outcome, seen.partial, shifted, shown, None, before.refused,
         before.reference_lcp, between=found.between,
     )  # fmt: skip

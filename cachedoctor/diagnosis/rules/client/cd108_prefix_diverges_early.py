@@ -278,7 +278,9 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         if f["lcp"] is not None
         else f"within the first {kit.n(f['most'])} tokens"
     )
-    out = [kit.RuledOut("no-usable-checkpoint", "a checkpoint can give back no more than the common prefix")]
+    out = []
+    if (r.lost_server or 0) < kit.MIN_LOST:
+        out.append(kit.RuledOut("no-usable-checkpoint", "a checkpoint can give back no more than the common prefix"))
     if f["beyond"]:
         lie = (
             "end beyond the common prefix of {} tokens, and begin too late to be cut back to it"

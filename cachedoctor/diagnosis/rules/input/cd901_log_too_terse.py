@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice, kit
 
+KEPT = 0.98
+"""Share of what a slot held, from which on hardly anything of it was changed."""
 BUNCH = 2048
 """Tokens: checkpoints that span less, at the end of a slot four times as long, are bunched there."""
 
@@ -12,7 +14,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when a loss is left that no rule could explain, or where only the symptom is in the log."""
     r = s.request
     if s.too_small:
-        return kit.Match(0, "low", key="small")
+        return kit.Match(0, "high", key="small")
     if not s.lost:
         at_hand = _thrown_away(s)
         return kit.Match(0, "low", found=at_hand, severity="warning" if at_hand else None) if s.symptom else None
@@ -53,33 +55,87 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         ("start", "the request"),
     )
     numbers = {"symptom": not s.lost, "at_hand": match.found, "erased": sorted(end + 1 for _, end in r.seen.erased_at)}
-    numbers |= {"small": match.key, "least": s.min_prompt}
+    numbers |= {"small": match.key, "least": s.min_prompt, "whole": s.whole, "known": s.lcp}
+    numbers["candidates"] = [*_client(s), *_slot(s), *_memory(s), *_caching(s)]
     others = [(mark, label) for mark, label in related if mark.line != primary[0].line]
     return kit.Proof(primary, others[:2], numbers)
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say which causes are left and what would tell."""
-    r, session = g.worst_request, g.session
+    session = g.session
     if g.numbers["small"]:
         return _small(g)
     if g.numbers["symptom"]:
         return _symptom(g)
     return kit.FindingText(
         f"reuse was lost, and this log cannot show why: {kit.recomputed(g)} over {kit.times(g.count)}",
-        "Left open: the client changed the prompt (prefix-diverges-early, history-rewritten), the memory could not go back (no-usable-checkpoint, checkpoints-disabled), "
-        + ("caching was off (cache-prompt-off), " if (r.similarity or 0) > 0.5 else "")
-        + (
-            "the slot had been erased over the API, which this log does not show, "
-            if r.seen.choice.selected_by == "lru"
-            else ""
-        )
-        + "or another conversation held the slot (slot-held-other-prompt).",
+        _what_is_known(g),
         [
             advice.see_more(session),
             *_experiment(session),
         ],
+        g.numbers["candidates"],
     )
+
+
+def _what_is_known(g: kit.MatchGroup) -> str:
+    """Say of the worst request what its lines tell."""
+    r, known = g.worst_request, g.numbers["known"]
+    size = f"A prompt of {kit.n(r.prompt_tokens)} tokens reused {kit.n(r.cached_tokens or 0)} of {kit.n(g.numbers['whole'])} that may have been there. "
+    place = "" if known is None else f"{kit.n(known)} of them are known to be the same. "
+    named = ", ".join(other.name for other in g.numbers["candidates"] if other.is_open)
+    return f"{size}{place}Left open: {named}."
+
+
+def _client(s: kit.RuleContext) -> list[kit.RuledOut]:
+    """Whether the client may have changed the prompt."""
+    r, keep = s.request, s.request.f_keep
+    if s.lcp is not None and s.lcp >= s.whole - kit.MIN_LOST:
+        return [kit.RuledOut("prefix-diverges-early", f"{kit.n(s.lcp)} of {kit.n(s.whole)} tokens are the same")]
+    if keep is not None and keep >= KEPT and r.held_thread == r.thread:
+        return [kit.RuledOut("prefix-diverges-early", f"the prompt keeps {keep:.3f} of what the slot held")]
+    name = "prefix-diverges-early" if s.early or s.lcp is None else "history-rewritten"
+    what = "no line says how much of it is" if s.lcp is None else f"only {kit.n(s.lcp)} tokens are known to be"
+    return [kit.RuledOut(name, f"not excluded: {what} the same")]
+
+
+def _memory(s: kit.RuleContext) -> list[kit.RuledOut]:
+    """Whether the memory may have been unable to go back."""
+    if s.facts.memory == "attention":
+        return [kit.RuledOut("no-usable-checkpoint", "this model's memory goes back to any token")]
+    if s.facts.memory is None:
+        return [kit.RuledOut("no-usable-checkpoint", "not excluded: no line says whether the memory can go back")]
+    off = s.facts.setting("ctx_checkpoints")
+    name = "checkpoints-disabled" if off is None and not s.request.checkpoints_shown else "no-usable-checkpoint"
+    return [kit.RuledOut(name, f"not excluded: {s.facts.memory} memory goes back to saved states alone")]
+
+
+def _caching(s: kit.RuleContext) -> list[kit.RuledOut]:
+    """Whether the request may have switched the cache off."""
+    r = s.request
+    if r.cached_tokens:
+        return [kit.RuledOut("cache-prompt-off", f"{kit.n(r.cached_tokens)} tokens were reused")]
+    erased = kit.RuledOut(
+        "slot-erased", "not excluded: a slot that was erased over the API, which this log does not show"
+    )
+    off = kit.RuledOut("cache-prompt-off", "not excluded: nothing at all was reused")
+    return [off, erased] if r.seen.choice.selected_by == "lru" else [off]
+
+
+def _slot(s: kit.RuleContext) -> list[kit.RuledOut]:
+    """Whether another conversation may have held the slot."""
+    r = s.request
+    if s.lcp is not None and s.lcp >= s.whole - kit.MIN_LOST:
+        return []
+    held = (
+        f"that the slot held this conversation's {kit.n(r.reference_tokens)} tokens follows from lengths"
+        if s.own_slot
+        else f"the slot held {kit.length(r, 'held_tokens')} tokens, of whom is not known"
+        if r.held_tokens
+        else "the slot was empty, and what had become of the last prompt is not known"
+    )
+    return [kit.RuledOut("slot-held-other-prompt", f"not excluded: {held}")]
 
 
 def _experiment(session: kit.Session) -> list[kit.Remedy]:
@@ -132,7 +188,11 @@ def _symptom(g: kit.MatchGroup) -> kit.FindingText:
             [
                 kit.RuledOut(
                     "no-usable-checkpoint", f"a checkpoint of {kit.n(at_hand[1])} tokens lay inside the common prefix"
-                )
+                ),
+                kit.RuledOut("cache-prompt-off", "not excluded: nothing at all was reused"),
+                kit.RuledOut(
+                    "checkpoint-restore-failed", "not excluded: a line on that stands at another level, or was left out"
+                ),
             ],
         )
     old = [_update(session)] if session.at_least(6751) is False else []
@@ -194,10 +254,23 @@ def _update(session: kit.Session) -> kit.Remedy:
 
 
 def _candidates(g: kit.MatchGroup) -> list[kit.RuledOut]:
-    """What is not excluded: checkpoints that all lie at the end of a long slot."""
-    erased = g.numbers["erased"]
+    """What is not excluded: checkpoints that all lie at the end of a long slot, or what the symptom stands for."""
+    erased, r = g.numbers["erased"], g.worst_request
     if len(erased) < 2 or erased[-1] - erased[0] > BUNCH or erased[0] < 4 * BUNCH:
-        return []
+        held = (
+            f"the slot held {kit.length(r, 'held_tokens')} tokens, of whom is not known"
+            if r.held_tokens
+            else "what the slot held is not known"
+        )
+        forced = r.seen.forced or r.seen.kept == 0
+        memory = kit.RuledOut("no-usable-checkpoint", "not excluded: how much of the prompt was the same is not known")
+        return [
+            kit.RuledOut("prefix-diverges-early", "not excluded: no line says where the prompt parts from that"),
+            kit.RuledOut("slot-held-other-prompt", f"not excluded: {held}"),
+            memory
+            if forced
+            else kit.RuledOut("new-conversations", "not excluded: its first prompt; nothing is to mend then"),
+        ]
     span = f"{kit.n(erased[0])} to {kit.n(erased[-1])}"
     return [
         kit.RuledOut(

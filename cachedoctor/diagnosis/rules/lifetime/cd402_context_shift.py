@@ -38,7 +38,9 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     if g.numbers["full"]:
         return _stopped(g)
     cost = f", {kit.n(g.tokens)} tokens recomputed" if g.tokens else ""
-    return _text(g.session, g.numbers["limit"], f"{kit.times(g.count)}{cost}")
+    printed = g.worst.confidence == "high" or "shift" in g.worst_request.marks
+    stopped = kit.RuledOut("answer-at-full-context", "not excluded: an answer that stopped there; nothing is lost then")
+    return _text(g.session, g.numbers["limit"], f"{kit.times(g.count)}{cost}", alike=[] if printed else [stopped])
 
 
 def _stopped(g: kit.MatchGroup) -> kit.FindingText:
@@ -53,7 +55,7 @@ def _stopped(g: kit.MatchGroup) -> kit.FindingText:
                 f"Raise the context above {kit.n(size)} tokens, or let the client compact its history before the limit.",
             )
         ],
-        [kit.RuledOut("context-shift", "no line of a shift is in the log")],
+        [kit.RuledOut("shift-not-printed", "not excluded: a shift whose line is not among these")],
     )
 
 
@@ -68,7 +70,9 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     return [kit.SessionFinding(words, "", [(said.mark, "the shift")])]
 
 
-def _text(session: kit.Session, limit: float | None, what: str, writer: str = "") -> kit.FindingText:
+def _text(
+    session: kit.Session, limit: float | None, what: str, writer: str = "", alike: list[kit.RuledOut] | None = None
+) -> kit.FindingText:
     size = f" of {kit.n(limit)} tokens" if limit else ""
     off = [
         kit.Remedy(
@@ -86,6 +90,7 @@ def _text(session: kit.Session, limit: float | None, what: str, writer: str = ""
             ),
             *(off if session.engine == "llama.cpp" and writer != "ollama" else []),
         ],
+        alike or [],
     )
 
 

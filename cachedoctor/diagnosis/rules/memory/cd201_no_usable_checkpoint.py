@@ -124,6 +124,11 @@ def _look_alikes(g: kit.MatchGroup) -> list[kit.RuledOut]:
     ]
 
 
+def _is_servers(r: kit.Request) -> bool:
+    """Whether what was lost is the server's: a client that changed more is a cause of its own."""
+    return (r.lost_client or 0) <= (r.lost_server or 0)
+
+
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say why there was no checkpoint, and what makes one."""
     f, r, session = g.numbers, g.worst_request, g.session
@@ -147,7 +152,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         "Recurrent and sliding-window memory cannot be rewound; it needs a saved state (context checkpoint) at or below the common prefix. "
         + _why_none(g),
         remedies,
-        [same_prefix(r.common_prefix_tokens), *_look_alikes(g)],
+        [*([same_prefix(r.common_prefix_tokens)] if _is_servers(r) else []), *_look_alikes(g)],
         ["https://github.com/ggml-org/llama.cpp/pull/15293", "https://github.com/ggml-org/llama.cpp/pull/20288"],
     )
 

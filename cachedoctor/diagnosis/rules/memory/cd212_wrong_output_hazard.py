@@ -73,7 +73,10 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         remedies.append(
             kit.Remedy("Until then: erase the slot and let it answer a short prompt before restoring a file into it.")
         )
-    return kit.FindingText(claim, why, remedies, [], ["https://github.com/ggml-org/llama.cpp/pull/20671"])
+    alike = kit.RuledOut(
+        "prompts-alike", f"not excluded: both prompts are the same up to token {kit.n(f['to'])}; nothing is wrong then"
+    )
+    return kit.FindingText(claim, why, remedies, [alike], ["https://github.com/ggml-org/llama.cpp/pull/20671"])
 
 
 RULE = kit.rule(

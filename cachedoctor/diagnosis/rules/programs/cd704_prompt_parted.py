@@ -35,9 +35,15 @@ def _history(session: kit.Session, said: kit.Incident) -> kit.SessionFinding:
             kit.Remedy("Let the client append only: what it adds or drops belongs to the end of the conversation."),
         ],
         key="history",
+        ruled_out=[_ANOTHER],
         evidence=[(said.mark, "where the prompt parts")],
         confidence="low",
     )
+
+
+_ANOTHER = kit.RuledOut(
+    "new-conversations", "not excluded: another conversation that begins alike; nothing is to mend then"
+)
 
 
 def _head(session: kit.Session, said: kit.Incident) -> kit.SessionFinding:
@@ -50,6 +56,7 @@ def _head(session: kit.Session, said: kit.Incident) -> kit.SessionFinding:
             *own_settings.room(session),
         ],
         key="head",
+        ruled_out=[_ANOTHER],
         evidence=[(said.mark, "where the prompt parts")],
         confidence="low",
     )

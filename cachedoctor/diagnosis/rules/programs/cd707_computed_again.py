@@ -28,6 +28,12 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
                 own_settings.compare(),
                 *own_settings.room(session),
             ],
+            ruled_out=[
+                kit.RuledOut(
+                    "one-shot-prompts", "not excluded: prompts that have nothing in common; nothing is to mend then"
+                ),
+                kit.RuledOut("prefix-diverges-early", "not excluded: the client changes the beginning of its prompts"),
+            ],
             evidence=[(said.mark, "the request of which most was computed")],
             confidence="low",
             unless=("CD704", "CD705", "CD706"),

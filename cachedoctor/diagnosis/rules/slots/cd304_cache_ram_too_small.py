@@ -82,7 +82,10 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
         "It costs something only if its conversation comes back: then neither slot nor RAM has it, and it is computed from its start. This "
         "input does not show whether it did.",
         [advice.cache_ram(session), advice.more_slots(session)],
-        [kit.RuledOut("cache-ram-disabled", "the cache is on: it evicts")],
+        [
+            kit.RuledOut("cache-ram-disabled", "the cache is on: it evicts"),
+            kit.RuledOut("never-came-back", "not excluded: its conversation had ended; nothing is lost then"),
+        ],
         ["https://github.com/ggml-org/llama.cpp/pull/16391", "https://github.com/ggml-org/llama.cpp/pull/25070"],
     )
     return [

@@ -88,6 +88,9 @@ def _note(session: kit.Session, flow: KvFlow, size: kit.Setting, shared: bool) -
             *_remedies(session),
             *(_watch(session) if shared else []),
         ],
+        ruled_out=[]
+        if shared
+        else [kit.RuledOut("prefix-not-shared", f"not excluded: prompts with nothing more in common; {flow.share}")],
         evidence=[*kit.said_by(size, f"the cache holds {kit.n(size.value)} tokens"), *flow.evidence],
         severity="warning" if shared else "note",
         confidence="high" if shared and evicted else "medium" if shared or evicted else "low",
