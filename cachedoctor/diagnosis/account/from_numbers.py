@@ -155,7 +155,7 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
     reach = min(r.reference_tokens, prompt)
     if slot_taken(r) or "slot_copy" in r.marks:
         lost = max(0, reach - cached)
-        elsewhere = lost_elsewhere(judged, reach, lost)
+        elsewhere = None if judged.verdict.undecided else lost_elsewhere(judged, reach, lost)
         return _Split(undecided=lost) if elsewhere is None else _Split(*elsewhere)
     if r.common_prefix_tokens is None:
         return _Split(undecided=max(0, reach - cached))

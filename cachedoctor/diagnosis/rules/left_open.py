@@ -69,7 +69,7 @@ def _of_memory(code: str, r: Request) -> list[RuledOut]:
         why = (
             f"that {n(r.common_prefix_tokens)} tokens are the same follows from rounded shares, or from what was reused"
         )
-        return [RuledOut("history-rewritten", f"not excluded: {why}")]
+        return [RuledOut("prefix-shorter", f"not excluded: {why}")]
     if not r.checkpoints_shown and code != _EVICTED:
         return [RuledOut("checkpoint-evicted", "not excluded: this log does not show what became of checkpoints")]
     if not r.cached_tokens and not r.seen.forced:

@@ -91,13 +91,11 @@ def _what_is_known(g: kit.MatchGroup) -> str:
 def _client(s: kit.RuleContext) -> list[kit.RuledOut]:
     """Whether the client may have changed the prompt."""
     r, keep = s.request, s.request.f_keep
-    if s.lcp is not None and s.lcp >= s.whole - kit.MIN_LOST:
+    if s.lcp is not None:  # what the client changed behind it has a finding of its own
         return [kit.RuledOut("prefix-diverges-early", f"{kit.n(s.lcp)} of {kit.n(s.whole)} tokens are the same")]
     if keep is not None and keep >= KEPT and r.held_thread == r.thread:
         return [kit.RuledOut("prefix-diverges-early", f"the prompt keeps {keep:.3f} of what the slot held")]
-    name = "prefix-diverges-early" if s.early or s.lcp is None else "history-rewritten"
-    what = "no line says how much of it is" if s.lcp is None else f"only {kit.n(s.lcp)} tokens are known to be"
-    return [kit.RuledOut(name, f"not excluded: {what} the same")]
+    return [kit.RuledOut("prefix-diverges-early", "not excluded: no line says how much of the prompt is the same")]
 
 
 def _memory(s: kit.RuleContext) -> list[kit.RuledOut]:
