@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
@@ -44,6 +45,8 @@ class Fake(BaseHTTPRequestHandler):
     """Of vLLM, which refuses what is longer."""
     renders: ClassVar[bool] = False
     """It shows what its template makes of a request, as llama-server does."""
+    ticks: ClassVar[bool] = False
+    """Its template writes the time, in seconds."""
     held: ClassVar[list[str]]
     kept: ClassVar[list[dict[str, Any]]]
     looked: ClassVar[list[int]]
@@ -99,8 +102,13 @@ class Fake(BaseHTTPRequestHandler):
         return self._send(200, answer)
 
     def _prompt(self, body: dict[str, Any]) -> str:
+        now = [f"It is {time.time():.0f}."] if self.ticks else []
         return "\n".join(
-            [*map(json.dumps, body.get("tools", [])), *(m["role"] + self._text(m["content"]) for m in body["messages"])]
+            [
+                *now,
+                *map(json.dumps, body.get("tools", [])),
+                *(m["role"] + self._text(m["content"]) for m in body["messages"]),
+            ]
         )
 
     def _text(self, content: str | list[dict[str, Any]]) -> str:

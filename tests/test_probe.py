@@ -358,6 +358,8 @@ PATTERNS = {
     "reuse by name only": (LLAMA, asked(again=NONE, turn=NONE, tail=NONE, forced=OK), "CD109"),
     "head changes": (LLAMA, asked(again=LESS, turn=LESS, tail=LESS, forced=LESS), "CD102"),
     "history changes": (LLAMA, asked(again=OK, turn=LESS), "CD105"),
+    "template writes the time": (LLAMA, asked(again=OK, turn=OK, tail=OK, template=("less", 12)), "CD102"),
+    "template writes no time": (LLAMA, asked(again=OK, turn=OK, tail=OK, template=OK), None),
     "tools change": (LLAMA, asked(again=OK, turn=OK, tail=OK, tools_again=LESS), "CD103"),
     "projector, old: no RAM cache": (seeing("b7964"), asked(again=OK, turn=OK, tail=OK, back=LESS), "CD303"),
     "projector, old: no checkpoints": (seeing("b7079-abc"), asked(again=NONE, turn=OK, tail=NONE), "CD209"),
@@ -422,12 +424,47 @@ def test_the_control_is_doubted_only_where_what_was_sent_came_back(reused: int, 
     assert measuring.judge_control(found, 2800) == state
 
 
+def in_slots(**slots: int | None) -> dict[str, ProbeQuestion]:
+    """The next turn was computed again, and each question used this slot."""
+    found = asked(first=OK, again=OK, turn=("less", 8))
+    for name, slot in slots.items():
+        found[name].slot = slot
+    return found
+
+
+@pytest.mark.parametrize(
+    ("slots", "code"),
+    [
+        ({"first": 1, "again": 1, "turn": 0}, "CD301"),
+        ({"first": 1, "again": 1, "turn": 1}, "CD105"),  # the slot that held it was taken, and did not match
+        ({"first": None, "again": None, "turn": 0}, "CD105"),
+    ],
+)
+def test_a_turn_that_went_to_another_slot_is_not_written_anew(slots: dict[str, int | None], code: str) -> None:
+    found = judging.causes(ProbedServer("u", "llama.cpp", slots=2), in_slots(**slots), {})
+    assert [cause.codes[0] for cause in found] == [code]
+
+
+def test_a_template_is_rendered_again_a_second_later() -> None:
+    with served(renders=True, ticks=True) as (url, _):
+        found = probed(url)
+    assert states(found)["template"] == "less"
+    assert found["causes"][0]["codes"][0] == "CD102"
+    with served(renders=True) as (url, _):
+        found = probed(url)
+    assert states(found)["template"] == "as expected"
+    assert found["causes"] == []
+
+
 def test_a_log_is_put_beside(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_bytes(LOG)
     with served() as (url, _):
         found = probed(url, "--log", str(log))
     assert found["log_findings"][0].startswith("CD101 billing-header: ")
+    assert found["log_findings"][0].endswith("; the answers of this probe show no such fault")
+    with served(reuses=False) as (url, _):
+        assert not probed(url, "--log", str(log))["log_findings"][0].endswith("no such fault")
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,8 @@ def causes(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) -> l
         return [_switched_off(server)]
     if "more" in (_state(asked, "first"), _state(asked, "head")):
         return [_store_between(asked)]
+    if (clock := _template(asked)) is not None:
+        return [clock]
     first = _cut_prompt(server, asked, rendered) or _beginning(server, asked, rendered)
     if first is not None:  # what follows from it cannot be told from faults of their own
         return [first]
@@ -79,6 +81,30 @@ def _refused(server: ProbedServer, asked: Asked) -> ProbeCause | None:
     )
 
 
+def _template(asked: Asked) -> ProbeCause | None:
+    """Find a template that renders the same messages otherwise a second later: all that is expected rests on it."""
+    if not _less(asked, "template"):
+        return None
+    place = asked["template"].reused_tokens or 0
+    says = f"the template writes a value that changes (a clock, an id) behind token {place:,}"
+    fix = "a chat template without strftime_now or random values (--chat-template-file), or with the date alone"
+    return ProbeCause("template", ["CD102", "CD108"], says, fix)
+
+
+def _other_slot(server: ProbedServer, asked: Asked) -> ProbeCause | None:
+    """Find a next turn that went to another slot, as too little of it was the same for the threshold of similarity."""
+    turn, held = asked["turn"], {asked[name].slot for name in ("first", "again") if name in asked}
+    if server.engine != "llama.cpp" or turn.slot is None or None in held or turn.slot in held:
+        return None
+    share = (turn.expected_tokens or 0) / turn.prompt_tokens if turn.prompt_tokens else 0.0
+    says = (
+        f"the next turn went to slot {turn.slot}, which did not hold it: {share:.0%} of it are the same, and the "
+        "server asks for more before it takes the slot that does"
+    )
+    fix = "--slot-prompt-similarity at its default (0.1), and --cache-ram 8192, which gives such a turn back"
+    return ProbeCause("turn", ["CD301", "CD303"], says, fix)
+
+
 def _store_between(asked: Asked) -> ProbeCause:
     name = "first" if _state(asked, "first") == "more" else "head"
     says = (
@@ -114,6 +140,8 @@ def _beginning(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) 
             return _sometimes(server, asked)
         return _never(server, asked, rendered)
     if _less(asked, "turn") and _state(asked, "again") in _CAME_BACK:
+        if (other := _other_slot(server, asked)) is not None:
+            return other
         says = "the same prompt comes back, but not as the beginning of the next turn: the history is written anew"
         fix = f"messages must reach the server as they were sent; {_BETWEEN}"
         return ProbeCause("turn", ["CD105", "CD108"], says, fix)

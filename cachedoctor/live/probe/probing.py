@@ -19,6 +19,12 @@ _HINT = "--against takes what --save, or -f json, wrote"
 _ODD = ("less", "more")
 _FINDINGS = 5
 _CELLS = 300
+_EXCLUDES: tuple[tuple[frozenset[str], frozenset[str]], ...] = (
+    (frozenset({"CD109"}), frozenset({"turn"})),
+    (frozenset({"CD101", "CD102", "CD105", "CD108"}), frozenset({"again", "turn", "tail"})),
+    (frozenset({"CD301", "CD302", "CD303"}), frozenset({"turn", "back"})),
+)
+"""Causes, and the questions whose answers exclude them when they came back."""
 _SHORTER = 0.8
 """Of the stored prompts: what only long ones show may be missing from shorter ones."""
 
@@ -93,6 +99,15 @@ def check_log(path: str) -> None:
         open_log(path).close()
 
 
+def _is_excluded(now: Probe, code: str) -> bool:
+    """Whether the answers exclude a cause that a log alone may take for another one."""
+    if any(code in cause.codes for cause in now.causes):
+        return False
+    kept = {question.name for question in now.questions if question.state in ("as expected", "noted")}
+    shows = next((names for codes, names in _EXCLUDES if code in codes), None)
+    return shows is not None and shows <= kept and now.measure != "none"
+
+
 def join_log(now: Probe, path: str) -> None:
     """Put beside the answers what the server's log shows.
 
@@ -102,7 +117,13 @@ def join_log(now: Probe, path: str) -> None:
     from cachedoctor import analyze
 
     report = analyze(path)
-    shown = (f"{finding.code} {finding.name}: {finding.claim}" for finding in report.findings[:_FINDINGS])
+    named = {code for cause in now.causes for code in cause.codes}
+    agreed = sorted(report.findings, key=lambda finding: (finding.code not in named, _is_excluded(now, finding.code)))
+    shown = (
+        f"{finding.code} {finding.name}: {finding.claim}"
+        + ("; the answers of this probe show no such fault" if _is_excluded(now, finding.code) else "")
+        for finding in agreed[:_FINDINGS]
+    )
     now.log_findings = [cut(hidden(words), _CELLS) for words in shown]
     seen = {finding.code for finding in report.findings}
     both = [code for cause in now.causes for code in cause.codes if code in seen]

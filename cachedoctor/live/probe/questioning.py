@@ -27,6 +27,8 @@ _CHARS_AT_MOST = 64
 _ALWAYS = 1 << 30
 _TWICE = (("again", "first"), ("tools-again", "tools"), ("image", "look"), ("image", "system"))
 """Questions that send the same as another one."""
+_LATER = 1.1
+"""Seconds after which a prompt is rendered again: a template that writes the time writes another one then."""
 _RENDERED = ("reasoning", "permuted")
 """What a server's template answers without a request."""
 
@@ -98,6 +100,8 @@ class _ProbeRun:
         self.answers: dict[str, str] = {}
         """Ids of answers."""
         self.slots: dict[int, tuple[int, bool]] | None = None
+        self.rendered = 0.0
+        """When the first prompt was rendered."""
 
     def whole(self, version: str, begun: float) -> Probe:
         """Ask, judge and sum up."""
@@ -106,6 +110,7 @@ class _ProbeRun:
         measure = "count" if self._counted() else measuring.by_time(list(self.asked.values()), *self._characters())
         seen = self._look_back(before)
         self._leave_stored()
+        self._render_later()
         refused = any(q.state == "refused" and not self.table[name].optional for name, q in self.asked.items())
         told = measure != "none" or refused or self.server.prefix_caching is False
         found = self._causes() if told else []
@@ -323,6 +328,7 @@ class _ProbeRun:
         if None in self.ids.values() and ask.name not in self.ids and self.ids.get("first") is None:
             return None
         if ask.name not in self.ids:
+            self.rendered = self.rendered or time.monotonic()
             self.ids[ask.name] = rendering.tokens(self.at, self.server, self.wanted.model, ask.body)
         return self.ids[ask.name]
 
@@ -336,6 +342,22 @@ class _ProbeRun:
         note = f"by the template: {same:,} of {len(mine):,} tokens are the same"
         self.asked[ask.name] = ProbeQuestion(ask.name, ask.asks, "noted", len(mine), same, True, note=note)
         return True
+
+    def _render_later(self) -> None:
+        """Let the template render the first prompt once more, when its clock, if it has one, shows another second."""
+        first = self.ids.get("first")
+        if first is None:
+            return
+        time.sleep(max(0.0, self.rendered + _LATER - time.monotonic()))
+        later = rendering.tokens(self.at, self.server, self.wanted.model, self.table["first"].body)
+        if later is None:
+            return
+        same = plan.common(first, later)
+        state: State = "as expected" if first == later else "less"
+        note = f"by the template: {same:,} of {len(later):,} tokens are the same"
+        self.asked["template"] = ProbeQuestion(
+            "template", "rendered again a second later", state, len(later), len(first), True, same, note=note
+        )
 
     def _counted(self) -> bool:
         """Whether the server counts; some servers that count leave the count out where it is 0."""

@@ -19,6 +19,11 @@ ROOT = Path(__file__).resolve().parents[3]
 CONTEXT = ["-c", "16384", "-np", "1"]
 TWO = ["-c", "32768", "-np", "2"]
 MOST_REQUESTS = 12
+TICKING = (
+    "{{ strftime_now('%H:%M:%S') }}{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + "
+    "'<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+"""A chat template that begins with the time of day."""
 
 
 class Planted(NamedTuple):
@@ -70,6 +75,8 @@ FAULTS = [
     Planted("context-too-small", "CD401", "first", options=["-c", "512", "-np", "1"]),
     Planted("slots-too-small", "CD403", "first", options=["-c", "2048", "-np", "4", "--no-kv-unified"]),
     Planted("similarity-0", "CD301", "again", options=[*TWO, "--slot-prompt-similarity", "0"]),
+    Planted("similarity-high", "CD301", "turn", options=[*TWO, "--slot-prompt-similarity", "0.9", "--cache-ram", "0"]),
+    Planted("template-clock", "CD102", "template", options=[*CONTEXT, "--jinja", "--chat-template", TICKING]),
     Planted("billing-header", "CD102", "again", change=gateway.billing),
     Planted("clock", "CD102", "again", change=gateway.clock),
     Planted("clock-hybrid", "CD102", "again", "hybrid", change=gateway.clock),
