@@ -23,6 +23,7 @@ import cachedoctor
 from cachedoctor.doctor.linting.lint_bodies import LintAsk, from_dicts, lint_requests, read_files
 from cachedoctor.model import CacheDoctorError, Lint
 from cachedoctor.prompts.tokenizers import server_calls
+from cachedoctor.report.forms import lint_forms
 
 ROOT = Path(__file__).parent.parent
 TEMPLATE = FIXTURES / "prompts" / "template.jinja"
@@ -418,3 +419,29 @@ def test_a_server_that_answers_badly_is_one_line(
     with pytest.raises(CacheDoctorError, match=says) as caught:
         cachedoctor.lint(talk(), server=server)
     assert caught.value.hint
+
+
+BODY = {
+    "messages": [
+        {"role": "system", "content": "You are " + "a helper " * 200},
+        {"role": "user", "content": "Begin now. " * 9},
+    ]
+}
+TOOLS = [{"type": "function", "function": {"name": f"tool_{n}", "description": "reads " * 40}} for n in range(3)]
+NEXT = [*BODY["messages"], {"role": "assistant", "content": "Yes."}, {"role": "user", "content": "And now?"}]
+
+
+def test_a_changed_tool_costs_a_range_where_the_template_is_not_known() -> None:
+    """Most templates write the tools in front of all messages, some in front of the last user's."""
+    found = cachedoctor.lint([{**BODY, "tools": TOOLS[:2]}, {"messages": NEXT, "tools": TOOLS}])
+    (error,) = found.errors
+    assert error.kind == "tool-added"
+    assert error.least_cost is not None
+    assert 0 < error.least_cost < 60 < 300 < error.cost
+    assert f"{error.least_cost} to {error.cost} tokens computed again" in lint_forms.cost(error, exact=True)
+
+
+def test_a_changed_message_costs_the_same_in_any_template() -> None:
+    other = [{"role": "system", "content": "You were " + "a helper " * 200}, *NEXT[1:]]
+    found = cachedoctor.lint([{**BODY, "tools": TOOLS}, {"messages": other, "tools": TOOLS}])
+    assert [error.least_cost for error in found.errors] == [None]

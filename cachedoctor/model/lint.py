@@ -54,6 +54,9 @@ class LintError(msgspec.Struct):
     """Prompt tokens as the server counted them, by its answer; None where the recording has none."""
     answered_reused: Amount | None = None
     """Those of them that it reused."""
+    least_cost: Amount | None = None
+    """Tokens that are computed again at least, where the place of the tools is the template's and that is not known;
+    ``cost`` is the most. Added after the first release of v1: may be missing."""
 
 
 class LintHint(msgspec.Struct):

@@ -37,7 +37,9 @@ _KEEP_REASONING = [
         "accepts it since January 2026; vLLM from 0.20 on wants `reasoning`)."
     ),
 ]
-_TOOLS = Advice("Keep the list of tools the same for the whole conversation: it stands in front of everything else.")
+_TOOLS = Advice(
+    "Keep the list of tools the same for the whole conversation: most templates write it in front of everything else."
+)
 _HISTORY = Advice("Only append to the history. What is new, or changes, belongs into the last user message.")
 _OPENING = Advice(
     "Keep the system prompt and the first message the same for the whole conversation: they stand in front of all the "

@@ -7,7 +7,7 @@ import msgspec
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError, PromptDiff, Side
-from cachedoctor.prompts import compare_prompts, conversations, inputs, request_bodies
+from cachedoctor.prompts import compare_prompts, conversations, inputs, request_bodies, tools_place
 from cachedoctor.prompts import conversations as mode_switches
 from cachedoctor.prompts import inputs as slots_dump
 from cachedoctor.prompts.model_files import ModelFiles
@@ -92,7 +92,12 @@ def _compared(a: Prompt, b: Prompt, ask: DiffJob, files: ModelFiles, hashing: bo
     for prompt in (a, b):
         check_model(prompt, ask, files.cutter)
     options = compare_prompts.DiffOptions(ask.full, ask.context, ask.build or NEWEST)
-    found = compare_prompts.compare(rendered(a, ask, files), rendered(b, ask, files), files.cutter, options)
+    a, b = rendered(a, ask, files), rendered(b, ask, files)
+    found = compare_prompts.compare(a, b, files.cutter, options)
+    least = tools_place.least_cost(a, b, found, files.cutter)
+    cost = min(found.a.tokens, found.b.tokens) - found.common_prefix_tokens
+    if least is not None and least < cost:
+        found = msgspec.structs.replace(found, notes=[*found.notes, tools_place.explained(least, cost)])
     return compare_prompts.hashed(found) if ask.hash_text and hashing else found
 
 
@@ -105,7 +110,7 @@ def _with_alone(
         tokens = len(files.cutter.encode(prompt.text)) + files.cutter.leading(prompt.text)
         sides.append(Side(prompt.path, prompt.kind, len(prompt.text), tokens))
     if sides or notes:
-        found[-1] = msgspec.structs.replace(found[-1], alone=sides, notes=notes)
+        found[-1] = msgspec.structs.replace(found[-1], alone=sides, notes=[*found[-1].notes, *notes])
     return found
 
 

@@ -16,7 +16,7 @@ from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Advice, CacheDoctorError, Lint, LintError, LintHint, PromptDiff
 from cachedoctor.model.report import Tool
-from cachedoctor.prompts import compare_prompts, conversations, inputs, request_bodies, run_diff
+from cachedoctor.prompts import compare_prompts, conversations, inputs, request_bodies, run_diff, tools_place
 from cachedoctor.prompts.difference_advice import advise
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt, digest, notes_of
@@ -211,11 +211,13 @@ class _LintRun:
         if hint is not None and not request_bodies.decides(found.settings):
             self._note(hint)
             return []
+        least = tools_place.least_cost(a, b, found, self._cutter)
         return [
             LintError(
                 b.path, a.path, self._lines[later], kind, first.field, place, _explained(found, kind),
                 first.token, first.char, cost, found.b.tokens, first.a, first.b,
                 first.advice or advise(kind, first.field), first.client, *extra_inputs.of_prompt(self._raw[later]),
+                least_cost=least if least is not None and least < cost else None,
             )
         ]  # fmt: skip
 

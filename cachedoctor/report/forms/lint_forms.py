@@ -45,7 +45,10 @@ def error_place(error: LintError, exact: bool) -> str:
 
 def cost(error: LintError, exact: bool) -> str:
     """Say what it costs, and what the server said that it reused."""
-    words = f"{'' if exact else 'about '}{number(error.cost)} tokens computed again"
+    least = f"{number(error.least_cost)} to " if error.least_cost is not None else ""
+    words = f"{'' if exact else 'about '}{least}{number(error.cost)} tokens computed again"
+    if least:
+        words += ": the chat template decides whether tools stand in front of all messages or of the last user's"
     if error.answered_tokens is None or error.answered_reused is None:
         return words
     return f"{words}; the server reused {number(error.answered_reused)} of {number(error.answered_tokens)}"

@@ -23,6 +23,8 @@ _WHAT = {
 }
 
 
+LATER = 1.5
+"""Times the place of a change, counted in a body with the tools in front, from which on they do not stand there."""
 _KEEP = kit.Remedy(
     "In the client: keep the tool list the same for the whole conversation, sorted, with the same JSON each time."
 )
@@ -40,13 +42,26 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     return from_prompts(s, first)
 
 
+def _where(g: kit.MatchGroup) -> str:
+    """Say where the template writes the tools, by the common prefix of the log."""
+    r, sent = g.worst_request, g.numbers["sent"]
+    shared = r.common_prefix_tokens
+    if shared is None or r.held_thread != r.thread:
+        return "Most templates write the tools in front of the conversation."
+    if shared > LATER * sent + kit.MIN_LOST:
+        return (
+            f"This template writes the tools behind {kit.n(shared)} tokens that did not change: in front of the last messages, not "
+            "of all."
+        )
+    return f"This template writes the tools in front of the conversation: {kit.n(shared)} tokens did not change."
+
+
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what happened to the tools."""
     f = g.numbers
     return kit.FindingText(
         f"{_WHAT[f['kind']]} at {kit.token(f['lcp'])}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        "Templates render the tools in front of the conversation, and nothing behind the change can be reused."
-        + why_client(g),
+        f"{_where(g)} Nothing behind the change can be reused.{why_client(g)}",
         by_difference(g, [_KEEP]),
         [seen_in_prompts(f["lcp"])],
         references(g),

@@ -40,7 +40,7 @@ def prompts_prove(s: RuleContext, match: Match) -> Proof:
     at = first.token if exact else s.lcp if s.lcp is not None else f"~{n(first.token)}"
     numbers = {
         "field": first.field, "kind": first.kind, "lcp": at, "place": first.place,
-        "reference": r.reference_tokens, "changed": r.lost_client,
+        "reference": r.reference_tokens, "changed": r.lost_client, "sent": first.token,
     }  # fmt: skip
     return Proof(primary, related[:2], numbers, s.difference)
 
