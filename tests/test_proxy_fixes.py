@@ -207,6 +207,57 @@ def test_a_history_that_was_rewritten_gets_nothing_back() -> None:
     assert [found.edits for found in fixed("pin-mid-system", first, then, again)] == [(), (), ()]
 
 
+ADDED = "\n\n<system-reminder>\n3 files are open\n</system-reminder>"
+
+
+def test_what_travels_with_the_newest_message_stays_where_it_was_sent_first() -> None:
+    asked, then = user("Hi" + ADDED), user("And?" + ADDED)
+    bodies = [
+        talk("Be kind", asked),
+        talk("Be kind", user("Hi"), reply("Ho"), then),
+        talk("Be kind", user("Hi"), reply("Ho"), user("And?"), reply("No"), user("Why?" + ADDED)),
+    ]
+    found = fixed("keep-reminders", *bodies)
+    assert [json.loads(one.body)["messages"][1:] for one in found] == [
+        [asked],
+        [asked, reply("Ho"), then],
+        [asked, reply("Ho"), then, reply("No"), user("Why?" + ADDED)],
+    ]
+    assert found[2].edits == ("keep-reminders: put back what was added to 2 messages of the user",)
+
+
+def test_what_travels_as_a_part_of_a_list_stays_without_its_mark() -> None:
+    said = {"type": "text", "text": "Hi"}
+    added = {"type": "text", "text": ADDED.strip(), "cache_control": {"type": "ephemeral"}}
+    first = {"messages": [{"role": "user", "content": [said, added]}]}
+    newest = {"role": "user", "content": [{"type": "text", "text": "And?"}, added]}
+    then = {"messages": [{"role": "user", "content": [said]}, reply("Ho"), newest]}
+    found = json.loads(fixed("keep-reminders", first, then, path=MESSAGES)[1].body)["messages"]
+    bare = {key: value for key, value in added.items() if key != "cache_control"}
+    assert found == [{"role": "user", "content": [said, bare]}, reply("Ho"), newest]
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        talk("Be kind", user("Hi" + ADDED), reply("Ho"), user("And?" + ADDED)),  # it stays by itself
+        talk("Be kind", user("Hi"), reply("Ho"), user("And?")),  # it is gone: the user switched it off
+        talk("Be kind", user("Hi"), reply("Ho"), user("And? <environment_details>x</environment_details>")),  # another
+        talk("Be kind", user("Hey"), reply("Ho"), user("And?" + ADDED)),  # the message was edited
+        talk("Be kind", user("<b>Hi</b>"), reply("Ho"), user("And? <b>now</b>")),  # the user's own words
+    ],
+)
+def test_what_does_not_travel_is_not_put_back(then: dict[str, Any]) -> None:
+    assert fixed("keep-reminders", talk("Be kind", user("Hi" + ADDED)), then)[1].edits == ()
+
+
+def test_nothing_that_travels_is_put_into_the_request_of_another() -> None:
+    fixer = BodyFixer(["keep-reminders"])
+    first, then = talk("Be kind", user("Hi" + ADDED)), talk("Be kind", user("Hi"), reply("Ho"), user("And?" + ADDED))
+    fixer.fix(json.dumps(first).encode(), CHAT, ME)
+    assert fixer.fix(json.dumps(then).encode(), CHAT, b"other").edits == ()
+
+
 def test_where_servers_move_system_messages_they_become_those_of_the_user() -> None:
     result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "1"}]}
     use = reply("", content=[{"type": "tool_use", "id": "t", "name": "read", "input": {}}])

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 _LISTEN = "127.0.0.1:8090"
 _SIZE = 1 << 30
 
-_FIXES = ("strip-billing-header", "sort-tools", "freeze-clock", "keep-tools", "keep-reasoning", "pin-mid-system")
+_FIXES = (
+    "strip-billing-header", "sort-tools", "freeze-clock", "keep-tools", "keep-reasoning", "keep-reminders",
+    "pin-mid-system",
+)  # fmt: skip
 
 
 def proxy(
@@ -45,7 +48,7 @@ def proxy(
         list[str] | None,
         option(
             "--fix",
-            "Mend bodies: strip-billing-header, sort-tools, freeze-clock, keep-tools, keep-reasoning, pin-mid-system.",
+            f"Mend bodies: {', '.join(_FIXES)}.",
             "NAME",
         ),
     ] = None,

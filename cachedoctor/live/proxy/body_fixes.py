@@ -17,6 +17,7 @@ from cachedoctor.live.proxy.conversation_fixes import (
     RequestText,
     freeze_clock,
     keep_reasoning,
+    keep_reminders,
     keep_tools,
     pin_mid_system,
     reply_thought,
@@ -218,6 +219,7 @@ _FOLLOWING = {
     "freeze-clock": freeze_clock,
     "keep-tools": keep_tools,
     "keep-reasoning": keep_reasoning,
+    "keep-reminders": keep_reminders,
     "pin-mid-system": pin_mid_system,
 }
 NAMES = (*_PLAIN, *_FOLLOWING)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from cachedoctor.live.proxy.json_spans import JsonSpan, TextEdit, decode, encode, inside, items, members
 from cachedoctor.live.proxy.known_conversation import (
+    TRAVELLING,
     KnownConversation,
     PinnedMessage,
     Thought,
@@ -217,6 +218,50 @@ def _with(text: str, message: JsonSpan, thought: Thought) -> list[TextEdit]:
 
 def _is_thought(block: Any) -> bool:
     return isinstance(block, dict) and block.get("type") in _BLOCKS
+
+
+_MARKED = "cache_control"
+"""Key of a part whose number is limited: it is not sent twice."""
+
+
+def keep_reminders(request: RequestText, followed: FollowedRequest) -> EditedBody | None:
+    """Put back what the client had added to earlier messages of a user and adds to the newest one now."""
+    messages, trail, known = request.messages(), followed.trail, followed.known.reminded
+    users = [n for n, place in enumerate(trail.places) if role(messages[place].value) == "user"]
+    if not users:
+        return None
+    newest = messages[trail.places[users[-1]]].value.get("content")
+    tags = _tags(newest)
+    edits = []
+    for number in users[:-1]:
+        content = members(request.text, messages[trail.places[number]].start).get("content")
+        raw = known.get(trail.prefixes[number])
+        if content is None or raw is None or _tags(content.value) or not tags & _tags(decode(raw)):
+            continue
+        edits.append(TextEdit(content.start, content.end, raw))
+    if tags and len(known) < MOST_MESSAGES:
+        known[trail.prefixes[users[-1]]] = encode(_unmarked(newest))
+    if not edits:
+        return None
+    what = "1 message" if len(edits) == 1 else f"{len(edits)} messages"
+    return EditedBody(edits, f"put back what was added to {what} of the user")
+
+
+def _tags(content: Any) -> set[str]:
+    """Names of what a client added to a message of a user."""
+    parts = content if isinstance(content, list) else [content]
+    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+    return {found["tag"] for text in texts if isinstance(text, str) for found in TRAVELLING.finditer(text)}
+
+
+def _unmarked(content: Any) -> Any:
+    """A content without marks of which a request may have few."""
+    if not isinstance(content, list):
+        return content
+    return [
+        {key: value for key, value in part.items() if key != _MARKED} if isinstance(part, dict) else part
+        for part in content
+    ]
 
 
 _SYSTEM = ("system", "developer")

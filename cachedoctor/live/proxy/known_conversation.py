@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.live.proxy.connections import tells_sender
 from cachedoctor.live.proxy.json_spans import decode, encode
 from cachedoctor.prompts.recognisers.client_marks import HEADER
@@ -19,6 +21,9 @@ _TEXTS = (None, "text", "input_text", "output_text")
 _MARKS = frozenset({"cache_control", "id", "tool_call_id", "tool_use_id", "call_id", "index", "signature"})
 """Keys of messages, parts and calls that clients write anew though they say the same."""
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
+_TAG = r"<(?P<tag>(?:[a-z][\w-]{0,40}[_-])?(?:reminder|environment|context|details|state|status)(?:[_-][\w-]{0,20})?)>"
+TRAVELLING = late(rf"\s{{0,8}}{_TAG}(?:(?!</?(?P=tag)>).)*</(?P=tag)>\s{{0,8}}", re.S)
+"""What clients add to the newest message of a user, and leave out of the older ones."""
 
 
 class TurnTrail(NamedTuple):
@@ -125,32 +130,45 @@ def _bare(message: dict[str, Any]) -> tuple[str, ...]:
     if isinstance(calls, list):
         rest["tool_calls"] = [_call(call) for call in calls]
     rest = {key: value for key, value in rest.items() if value not in _EMPTY and (key, value) != ("type", "message")}
-    return (encode(rest), *_texts(message.get("content"), role(message) == "assistant"))
+    return (encode(rest), *_texts(message.get("content"), role(message)))
 
 
-def _texts(content: Any, is_reply: bool) -> list[str]:
+def _texts(content: Any, who: str | None) -> list[str]:
     parts = content if isinstance(content, list) else [content]
-    found = [_part(part, is_reply) for part in parts]
+    found = [_part(part, who) for part in parts]
     return [part for part in found if part]
 
 
-def _part(part: Any, is_reply: bool) -> str:
+def _part(part: Any, who: str | None) -> str:
     """One part of a content; empty where it is reasoning alone, or says nothing."""
     if not isinstance(part, dict):
-        text = _spoken(part, is_reply) if isinstance(part, str) else part
+        text = _spoken(part, who) if isinstance(part, str) else part
         return "" if text in _EMPTY else encode(text)
     if part.get("type") in _THOUGHTS:
         return ""
     if part.get("type") in _TEXTS and isinstance(part.get("text"), str):
         more = {key: value for key, value in _said(part, "text", "type").items() if value not in _EMPTY}
-        text = _spoken(part["text"], is_reply)
+        text = _spoken(part["text"], who)
         return (encode(text) if text else "") + (encode(more) if more else "")
-    return encode(_said(part, "content")) + "".join(_texts(part.get("content"), False))
+    return encode(_said(part, "content")) + "".join(_texts(part.get("content"), None))
 
 
-def _spoken(text: str, is_reply: bool) -> str:
-    """A text as it is compared; clients trim answers, and cut reasoning out of them."""
-    return split_reasoning(text)[0].strip() if is_reply else text
+def _spoken(text: str, who: str | None) -> str:
+    """A text as it is compared; clients trim answers, cut reasoning out of them, and add reminders to the newest
+    message of a user."""
+    if who == "assistant":
+        return split_reasoning(text)[0].strip()
+    return without_travelling(text) if who == "user" else text
+
+
+def without_travelling(text: str) -> str:
+    """A user's text without what the client adds at its beginning or its end."""
+    while (found := TRAVELLING.match(text)) is not None:
+        text = text[found.end() :]
+    ends = list(TRAVELLING.finditer(text))
+    while ends and ends[-1].end() == len(text):
+        text = text[: ends.pop().start()]
+    return text
 
 
 def _call(call: Any) -> Any:
@@ -227,6 +245,8 @@ class KnownConversation:
         self.tools: dict[str, str] | None = None
         """Its tools by name, as JSON; those that came later behind them."""
         self.pinned: list[PinnedMessage] = []
+        self.reminded: dict[int, str] = {}
+        """Contents of a user's messages with what the client had added, as JSON, by the hash of the turns to them."""
         self.thoughts: dict[int, Thought] = {}
         """By the hash of the turns up to theirs."""
         self.doubtful: set[int] = set()
@@ -253,12 +273,14 @@ class KnownConversation:
     def forget(self) -> None:
         """Forget what was for edits."""
         self.clock, self.tools, self.pinned, self.thoughts, self.doubtful = None, None, [], {}, set()
+        self.reminded = {}
 
     @property
     def size(self) -> int:
         """Bytes of what is remembered."""
         texts = [*(self.clock or ()), *(self.tools or {}).values()]
         texts += [one.raw + one.said for one in self.pinned]
+        texts += self.reminded.values()
         return sum(map(len, texts)) + sum(one.size for one in self.thoughts.values()) + _HASH * len(self.doubtful)
 
 

@@ -66,6 +66,12 @@ def _reminder(n: int, said: list[Message]) -> Body:
     return {"messages": [system(HEAD), *said, note]}
 
 
+def _travelling(n: int, said: list[Message]) -> Body:
+    """Adds a reminder to the newest message of the user, and to no older one."""
+    added = f"\n\n<system-reminder>\n{prose(4, 200)}\n</system-reminder>"
+    return {"messages": [system(HEAD), *said[:-1], user(said[-1]["content"] + added)]}
+
+
 def _wandering(n: int, said: list[Message]) -> Body:
     """Has one system message in front of the newest message, always the same."""
     return {"messages": [system(HEAD), *said[:-1], system(f"Be brief. {prose(3, 200)}"), *said[-1:]]}
@@ -110,6 +116,7 @@ ALL = [
     Faulty("tool-modes", "keep-tools", _modes),
     Faulty("reasoning", "keep-reasoning", _thoughtless, options=("thinking",), tokens=400),
     Faulty("reminders", "pin-mid-system", _reminder, tokens=200),
+    Faulty("travelling", "keep-reminders", _travelling, tokens=200),
     Faulty("wandering", "pin-mid-system", _wandering, tokens=200),
     Faulty("hoisted", "pin-mid-system", _anthropic, "/v1/messages", ("hoisting",)),
     Faulty("strict", "pin-mid-system", _anthropic, "/v1/messages", ("strict",), is_refused=True),
