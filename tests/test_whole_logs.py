@@ -150,7 +150,8 @@ def test_lengths_must_alternate_three_times_to_show_two_conversations(
     assert finding["confidence"] == ("medium" if sure else "low")
     (other,) = finding["ruled_out"]
     assert other["name"] == "prefix-diverges-early"
-    assert other["why"].startswith("not excluded") is not sure
+    assert other["why"].startswith("not excluded: ")
+    assert ("against it: the lengths alternate" in other["why"]) is sure
 
 
 def test_nobody_is_blamed_where_a_copy_came_back_from_ram_that_fits_in_part() -> None:

@@ -13,8 +13,8 @@ _CHANGED = ("prefix-diverges-early", "history-rewritten")
 
 
 def left_open(code: str, group: MatchGroup, ruled_out: list[RuledOut]) -> list[RuledOut]:
-    """What is ruled out and what is not: below high confidence at least one look-alike is named as open."""
-    if group.worst.confidence == "high" or any(other.is_open for other in ruled_out):
+    """What is ruled out and what is not, of a finding below high confidence: one look-alike at least is named as open."""
+    if any(other.is_open for other in ruled_out):
         return ruled_out
     r = group.worst_request
     if code.startswith(OF_SLOTS):

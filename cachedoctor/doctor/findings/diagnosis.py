@@ -323,7 +323,7 @@ def _finding(
         evidence=_evidence([proof.primary, *proof.related], group.session),
         cost=_cost(group),
         why=words.why,
-        ruled_out=left_open(rule.code, group, words.ruled_out),
+        ruled_out=words.ruled_out if group.worst.confidence == "high" else left_open(rule.code, group, words.ruled_out),
         diff=None if proof.difference is None else short(proof.difference),
         remedies=words.remedies,
         references=words.references,
