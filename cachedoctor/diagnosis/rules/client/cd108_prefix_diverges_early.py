@@ -24,8 +24,9 @@ def _confidence(s: kit.RuleContext) -> kit.Confidence:
     r = s.request
     if s.by_the_book is False:
         return "low"  # the server did not even reuse what it had to: more than a changed head is at work
-    # the first turn that is in the log may have been another conversation's
+    # the first turn that is in the log may have been another conversation's, and so may one that was left open
     repeated = s.said_before("CD108")[-1:] == [True] and s.history[-1].thread_turn > 0
+    repeated = repeated and not s.before[-1].verdict.undecided
     if r.seen.new_text and " | " in r.seen.new_text:
         return "medium"  # the text is cut to the tokens behind the bar: what it is stays open
     alone = s.threads == 1 and (s.slot_before is None or s.slot_before.thread in (None, r.thread))
@@ -47,6 +48,8 @@ def _confidence(s: kit.RuleContext) -> kit.Confidence:
     if not repeated:
         return "low"  # once: the slot may have been erased, or a new conversation begun that happens to be longer
     nothing_in_ram = r.seen.choice.looked and r.restored_from_ram is False
+    if r.held_tokens != r.reference_tokens and not _shares_most(s):
+        return "low"  # its slot held an older prompt: separate ones behind one instruction go round as well
     if r.lcp_exact and alone and nothing_in_ram:
         return "high"
     return "medium" if alone or nothing_in_ram else "low"
@@ -60,7 +63,7 @@ def _perhaps_separate(s: kit.RuleContext) -> bool:
     if not (listed or "slot_copy" in r.marks or _passed_over(s)):
         return False
     often = len(s.before) >= OFTEN and all(s.said_before("CD108")[-OFTEN:])
-    return r.reference_lcp is None or not (_shares_most(s) or often)
+    return r.reference_lcp is None or _frame_alone(s) or not (_shares_most(s) or often)
 
 
 def _frame_alone(s: kit.RuleContext) -> bool:
