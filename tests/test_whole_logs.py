@@ -255,3 +255,32 @@ def test_a_prefix_known_as_a_share_has_bounds() -> None:
         low, high = request["bounds"]["common_prefix_tokens"]
         assert low < high
         assert "common_prefix_tokens" in request["derived"]
+
+
+# ---- a conversation whose prompts change at their beginning, on several slots
+
+
+def hidden(*literals: str) -> str:
+    """The log of a chat with a clock at its head on four slots, without the lines that hold one of these."""
+    log = FIXTURES / "days" / "dense-clock_alone_auto-b11549-lv4" / "server.log"
+    lines = log.read_text("utf-8").splitlines(keepends=True)
+    return "".join(line for line in lines if not any(literal in line for literal in literals))
+
+
+def test_what_is_compared_and_passed_over_tells_where_the_prompts_part() -> None:
+    """46 tokens of each are those of the prompt before it, which another slot, or the RAM cache, holds."""
+    for lines in ((), ("prompt with length",)):
+        finding = report_of(hidden(*lines))["findings"][0]
+        assert (finding["code"], finding["count"]) == ("CD108", 5)
+        assert "after 46 tokens" in finding["claim"]
+        assert "one-shot-prompts" in {other["name"] for other in finding["still_possible"]}
+
+
+def test_a_slot_that_is_emptied_for_the_next_request_was_passed_over() -> None:
+    """Builds up to b9294 print that alone: how little is the same is not known, so that it is a note."""
+    log = hidden("checking sim", "prompt with length", "kv_unified", "kv unified")
+    finding = report_of(log)["findings"][0]
+    assert (finding["code"], finding["severity"], finding["confidence"]) == ("CD108", "note", "low")
+    assert "within the first 306 tokens" in finding["claim"]
+    left = "".join(line for line in log.splitlines(keepends=True) if "prompt_clear" not in line)
+    assert report_of(left)["findings"][0]["code"] != "CD108"

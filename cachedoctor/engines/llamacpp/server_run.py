@@ -326,6 +326,9 @@ class ServerRun:
         thread, saved = slot.clear()
         if saved is not None and thread is not None and tokens:
             self.past.clear_idle(thread, mark, saved)
+            for request in self.open_requests():
+                if request.index == self._newest and thread not in request.passed_over:
+                    request.record_passed_over(thread)  # it was launched just before, elsewhere
         slot.empty()
 
     def purge(self, slot: Slot, tokens: int, mark: Mark) -> None:
