@@ -284,3 +284,12 @@ def test_a_slot_that_is_emptied_for_the_next_request_was_passed_over() -> None:
     assert "within the first 306 tokens" in finding["claim"]
     left = "".join(line for line in log.splitlines(keepends=True) if "prompt_clear" not in line)
     assert report_of(left)["findings"][0]["code"] != "CD108"
+
+
+def test_an_older_turn_that_comes_back_in_part_is_of_the_same_conversation() -> None:
+    """A client shuffles passages behind its instructions: RAM gives back its own prompt that begins most alike."""
+    log = (FIXTURES / "days" / "hybrid-rag_shuffled-b9713-lv4" / "server.log").read_text("utf-8")
+    findings = {finding["code"]: finding for finding in report_of(log)["findings"]}
+    head = findings["CD108"]
+    assert (head["count"], head["cost"]["tokens"], head["confidence"]) == (5, 13035, "medium")
+    assert findings["CD201"]["claim"].endswith("of which 1,071 also under CD108")
