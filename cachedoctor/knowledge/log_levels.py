@@ -33,7 +33,7 @@ class Period(msgspec.Struct):
 
     first: int
     last: int
-    """Builds that were looked at, both ends included."""
+    """Builds that were checked, both ends included."""
     level: str
     needs: int | None
     """Smallest ``-lv`` that shows it; None when the default does."""
@@ -56,7 +56,7 @@ def periods(level_at: Callable[[int], str], first: int, last: int) -> list[Perio
 
     Args:
         level_at: gives the letter of the message's level at a build.
-        first: first build with the message, one of those that were looked at.
+        first: first build with the message, one of those that were checked.
         last: last build with it.
     """
     seen = [build for build in SAMPLED if first <= build <= last]
@@ -79,13 +79,13 @@ _WARN = "This writes prompt text into the log."
 
 
 class LevelRestart(msgspec.Struct):
-    """One restart of the server after which the log says more."""
+    """One restart of the server after which the log shows more."""
 
     options: list[OptionChange]
     """None when no option of these builds helps."""
     shows: list[Want]
     text: str
-    """That prompts will stand in the log; what these builds cannot show, and from which one on it can be shown."""
+    """That prompts will be in the log; what these builds cannot show, and from which one on it can be shown."""
 
 
 _TRACE = OptionChange("--verbosity", "4")
@@ -106,16 +106,16 @@ def show_text(low: int | None, high: int | None) -> tuple[str, list[OptionChange
     variables = _variables(high)
     if not variables:
         return (
-            "this build cannot show the text; from b6900 on it can, and the request bodies of the client would tell",
+            "this build cannot show the text; b6900 and newer can, and the client's request bodies show it",
             [],
         )
     has_files = _has_prompts_dir(low, high)
-    warn = f"{_WARN} Or have whole prompts written to files, by --log-prompts-dir." if has_files else _WARN
+    warn = f"{_WARN} Or write whole prompts to files with --log-prompts-dir." if has_files else _WARN
     if low is not None and low >= 10809:
         return f"set both variables and restart llama-server. {warn}", variables
     if low is not None and low >= _TEXT and len(variables) == 1:
         return f"set the variable and restart llama-server. {warn}", variables
-    words = "set the variables and restart llama-server (the second only acts from b10809 on; both need b6900)"
+    words = "set the variables and restart llama-server (the second works only from b10809 on; both need b6900)"
     return f"{words}. {warn}", variables
 
 
@@ -154,12 +154,12 @@ def restart(wants: set[Want], low: int | None, high: int | None) -> LevelRestart
         if _has_prompts_dir(low, high):
             options.append(_FILES)
             shows.append("prompts")
-            said.append("Make the folder prompts first, and give it to the next analysis with --prompts prompts.")
+            said.append("Create the folder prompts first, and pass it to the next analysis with --prompts prompts.")
         else:
             said.append(
                 "Whole prompts: from b9713 on with --log-prompts-dir DIR; before, save the client's request bodies."
             )
     kept = [where for want, where in (("text", "the log"), ("prompts", "the folder")) if want in shows]
     if kept:
-        said.insert(0, f"Prompts will stand in {' and in '.join(kept)}.")
+        said.insert(0, f"This writes prompt text to {' and to '.join(kept)}.")
     return LevelRestart([*variables, *options] if shows else [], shows, " ".join(said))

@@ -17,7 +17,7 @@ ALIKE = 0.25
 """Share of a prompt that begins like what its slot held, and share by which it is longer at most: it may be the same
 conversation, of which the client dropped or changed some."""
 REPLY = 0.1
-"""Share by which what the slot held is longer at most: its prompt, as long as the new one, and the reply behind it."""
+"""Share by which what the slot held is longer at most: its prompt, as long as the new one, and the reply after it."""
 HEAD = 64
 """Tokens that are more than the frame of a message, or a few words by which separate prompts begin."""
 LEVEL = 0.04
@@ -86,7 +86,7 @@ def place(judged: Judged) -> list[Placed]:
 
 
 def _behind(together: int, split: _Split) -> _Split:
-    """What is left of a split behind tokens that several computed at once: both begin where reuse ends."""
+    """What is left of a split after tokens that several computed at once: both begin where reuse ends."""
     server = max(0, split.server - together)
     rest = max(0, together - split.server)
     undecided, client = max(0, split.undecided - rest), max(0, split.client - max(0, rest - split.undecided))
@@ -94,7 +94,7 @@ def _behind(together: int, split: _Split) -> _Split:
 
 
 def is_behind_checkpoint(r: Request) -> bool:
-    """Whether a request went on from the checkpoint that was restored, in the latter half of its common prefix and no
+    """Whether a request continued from the checkpoint that was restored, in the latter half of its common prefix and no
     farther from its end than checkpoints lie apart: memory that goes back to checkpoints only comes no closer."""
     back, cached, shared = r.seen.restored_at, r.cached_tokens, r.common_prefix_tokens
     if (
@@ -174,7 +174,7 @@ def _cold(r: Request, prompt: int, cached: int) -> _Split:
     if r.text_lcp is not None:
         return _NOTHING
     if r.other_candidates:
-        return _Split(undecided=prompt - cached)  # it may go on with a conversation that another slot held
+        return _Split(undecided=prompt - cached)  # it may continue a conversation that another slot held
     held, shared = r.held_tokens or 0, r.common_prefix_tokens or 0
     if not (begins_alike(r) or is_level(r)):
         return _NOTHING
@@ -190,7 +190,7 @@ def begins_alike(r: Request) -> bool:
 def is_level(r: Request) -> bool:
     """Whether a prompt has the head of what its slot held, and its length, less a reply.
 
-    So do all prompts of a client that cuts its history to one length, behind a system prompt; or without one, where the
+    So do all prompts of a client that cuts its history to one length, after a system prompt; or without one, where the
     reply before ended because the context was full.
     """
     held, context = r.held_tokens or 0, r.facts.n_ctx_slot
@@ -205,7 +205,7 @@ def _as_long(prompt: int, held: int, longer: float) -> bool:
 def written_anew(r: Request) -> int:
     """Tokens of what a slot held that may stand again in a first prompt, which is longer, and begins alike; 0 if none.
 
-    A client that changes its tools sends all it has said behind them once more. A long prompt of another conversation
+    A client that changes its tools sends all it has said after them once more. A long prompt of another conversation
     with the same system prompt looks the same.
     """
     if r.outcome != "cold":
@@ -308,7 +308,7 @@ class SameLengths(msgspec.Struct, gc=False):
         twins.tokens += min(before.processed, processed)
 
     def _follow(self, thread: int, reused: bool, length: int) -> None:
-        """Note how a conversation went on after its last prompt."""
+        """Note how a conversation continued after its last prompt."""
         lengths = self.last
         last = lengths.pop(thread, None)
         lengths[thread] = length
@@ -336,7 +336,7 @@ class SameLengths(msgspec.Struct, gc=False):
         self.recent = more.recent
 
     def twins(self) -> list[Twins]:
-        """Those of lengths that were seen in no other way, and are no drafts."""
+        """Those of lengths that were seen in no other way, and are not drafts."""
         return [
             found.twins
             for found in self.lengths.values()

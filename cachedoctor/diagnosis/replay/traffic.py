@@ -19,7 +19,7 @@ class TimedRequest(msgspec.Struct, frozen=True, gc=False):
     """In the tree."""
     content: int
     """What the slot holds when it has ended: the prompt and the reply, without the last token of it, which is never
-    computed; a part of the prompt where it was cancelled; an id of its own behind a context shift."""
+    computed; a part of the prompt where it was cancelled; an id of its own after a context shift."""
     started: int
     ended: int
     conversation: int | None = None

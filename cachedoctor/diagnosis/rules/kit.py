@@ -361,7 +361,7 @@ def stated(session: Session, name: IncidentName) -> Incident | None:
 
 
 def unfinished(session: Session) -> bool:
-    """No request stands in the log from its start to its end: its lines have to speak for themselves."""
+    """No request is in the log from its start to its end: its lines have to speak for themselves."""
     return session.n_whole == 0
 
 
@@ -385,7 +385,7 @@ def token(place: float | str | None) -> str:
 
 
 def first_tokens(place: float | str | None) -> str:
-    """Write how many tokens stand before a place: ``the first 58``, ``about the first 58``."""
+    """Write how many tokens come before a place: ``the first 58``, ``about the first 58``."""
     return f"about the first {place[1:]}" if _is_about(place) else f"the first {n(place)}"
 
 

@@ -1,4 +1,4 @@
-"""What recorded KV events prove: blocks that were pushed out, and blocks that came back behind another beginning."""
+"""What recorded KV events prove: blocks that were evicted, and blocks that came back after another beginning."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from cachedoctor.diagnosis.rules.shared_beginnings import WORTH
 from cachedoctor.model import KvEvents, Remedy, RuledOut, SamplePeriod, Session
 
 _CHANGED = (
-    "A block is named by its tokens and by all that comes before it. These have the tokens of blocks that were stored before, and another "
-    "beginning: a date, an id, a changed tool list or a rewritten turn stands before them. Text that did not move by whole blocks is not "
-    "among them, so that there may be more."
+    "A block is identified by its tokens and by everything before it. These have the tokens of blocks that were stored before, but a different "
+    "beginning: a date, an id, a changed tool list or a rewritten turn comes before them. Text that did not move by whole blocks is not "
+    "counted, so there may be more."
 )
 _SALTED = (
     "The same tokens from the beginning on were stored under another cache_salt, LoRA adapter or image, each of which is part of the "
-    "name of a block: such requests share nothing, which may be what is wanted."
+    "identity of a block: such requests share nothing, which may be intended."
 )
 _PUSHED = (
-    "The events name each block that leaves the cache. These were stored, removed because their room was needed, and stored once more: "
+    "The events name each block that leaves the cache. These were stored, evicted to make room, and stored once more: "
     "what the client sent had not changed."
 )
 
 _MOST = 0.7
 """Share of the computed tokens of the log that a recording has at least of which it is said that it has all: of a log
-that goes on behind its end it has fewer."""
+that continues after its end it has fewer."""
 
 
 def of(session: Session) -> KvEvents | None:
@@ -41,20 +41,20 @@ def _part(events: KvEvents, tokens: int) -> str:
 
 def _why(events: KvEvents, why: str) -> str:
     """Say what the events are, and that some are missing."""
-    gaps = "" if events.complete else ", not all that the server published, so that it may be more"
+    gaps = "" if events.complete else ", not everything the server published, so the true number may be higher"
     return f"{why} Source: {n(events.messages)} messages of KV events in {events.path}{gaps}."
 
 
 def pushed_out(session: Session, remedies: Callable[[], list[Remedy]]) -> SessionFinding | None:
-    """Say that blocks were pushed out before they came back, where the events prove it and it is worth it."""
+    """Say that blocks were evicted before they came back, where the events prove it and it is worth it."""
     events = of(session)
     if events is None or events.share(events.evicted) < WORTH:
         return None
-    claim = f"{_part(events, events.evicted)} had been pushed out of the cache before they came back (KV events)"
+    claim = f"{_part(events, events.evicted)} had been evicted before they were needed again (KV events)"
     others = (
         []
         if events.changed
-        else [RuledOut("prefix-not-shared", "KV events: no block came back behind another beginning")]
+        else [RuledOut("prefix-not-shared", "KV events: no block came back after a different beginning")]
     )
     size = said_by(session.settings.get("kv_tokens"), "the size of the cache")
     return SessionFinding(
@@ -63,7 +63,7 @@ def pushed_out(session: Session, remedies: Callable[[], list[Remedy]]) -> Sessio
 
 
 def kept(session: Session) -> bool:
-    """Whether the events, of which none is missing, show that next to nothing was pushed out."""
+    """Whether the events, of which none is missing, show that almost nothing was evicted."""
     events = of(session)
     if events is None or not events.complete or events.share(events.evicted) >= WORTH:
         return False
@@ -72,14 +72,14 @@ def kept(session: Session) -> bool:
 
 
 def _computed(session: Session) -> int | None:
-    """Prompt tokens that the log says were computed, parts of blocks among them; None where it does not say it."""
+    """Prompt tokens that the log shows were computed, parts of blocks among them; None where it does not say it."""
     told = [p.computed_tokens if isinstance(p, SamplePeriod) else p.new_tokens for p in session.periods]
     known = [tokens for tokens in told if tokens is not None]
     return sum(known) if told and len(known) == len(told) else None
 
 
 def changed(session: Session) -> list[SessionFinding]:
-    """Say that blocks came back behind another beginning, or under another salt, where the events prove it."""
+    """Say that blocks came back after another beginning, or under another salt, where the events prove it."""
     events = of(session)
     if events is None:
         return []
@@ -93,7 +93,7 @@ def changed(session: Session) -> list[SessionFinding]:
 
 def _behind_another_beginning(session: Session, events: KvEvents) -> SessionFinding:
     claim = (
-        f"{_part(events, events.changed)} were known, but behind another beginning: the client changes what stands "
+        f"{_part(events, events.changed)} were known, but after a different beginning: the client changes what comes "
         "before them (KV events)"
     )
     words = FindingText(claim, _why(events, _CHANGED), [_bodies(session)], _not_pushed_out(session))
@@ -107,13 +107,13 @@ def _behind_another_beginning(session: Session, events: KvEvents) -> SessionFind
 
 def _salted(session: Session, events: KvEvents) -> SessionFinding:
     claim = f"{_part(events, events.salted)} had another salt, adapter or image"
-    fix = Remedy("Send one cache_salt for all requests that may know of each other, not one for each request.")
+    fix = Remedy("Send one cache_salt for all requests that may share data, not one per request.")
     words = FindingText(claim, _why(events, _SALTED), [fix], _not_pushed_out(session))
     return SessionFinding(words, "salted-events", [], "note", "high")
 
 
 def _not_pushed_out(session: Session) -> list[RuledOut]:
-    return [RuledOut("kv-pressure", "KV events: next to nothing was pushed out")] if kept(session) else []
+    return [RuledOut("kv-pressure", "KV events: almost nothing was evicted")] if kept(session) else []
 
 
 def _bodies(session: Session) -> Remedy:

@@ -21,7 +21,7 @@ WORTH = 0.1
 """Share of all prompt text from which on a cause is worth naming."""
 
 Verdict = Literal["changed", "salted", "nothing", "parted", "shared"]
-"""``parted``: they part early, and whether they repeat anything behind it is not known."""
+"""``parted``: they part early, and whether they repeat anything after it is not known."""
 
 
 class SharedVerdict(msgspec.Struct, frozen=True):
@@ -53,16 +53,16 @@ def given(session: Session) -> SharedVerdict | None:
         return _changed(sent)
     if sent.share(sent.salted) >= WORTH:
         return _salted(sent)
-    begin = f"of the text of {n(sent.bodies)} request bodies that were given, {_percent(sent.share(sent.shared))} stands at the same place in one before"
+    begin = f"of the text of the {n(sent.bodies)} given request bodies, {_percent(sent.share(sent.shared))} is at the same place in an earlier one"
     if sent.share(sent.shared) < WORTH:
-        return SharedVerdict("nothing", f"{begin}, and next to nothing of it anywhere else", _NOTHING, [])
+        return SharedVerdict("nothing", f"{begin}, and almost none of it anywhere else", _NOTHING, [])
     return SharedVerdict("shared", begin, "", [])
 
 
 def _changed(sent: SentBodies) -> SharedVerdict:
     worst = sent.worst
     said = (
-        f"{n(sent.changed)} of {n(sent.bodies)} request bodies that were given repeat text of an earlier one behind a difference: "
+        f"{n(sent.changed)} of {n(sent.bodies)} given request bodies repeat text of an earlier one after a difference: "
         f"{_percent(sent.share(sent.repeated))} of all prompt text{_first(worst.first if worst is not None else None)}"
     )
     return SharedVerdict("changed", said, _why(worst), _remedies(worst), worst)
@@ -70,15 +70,15 @@ def _changed(sent: SentBodies) -> SharedVerdict:
 
 def _salted(sent: SentBodies) -> SharedVerdict:
     said = (
-        f"{n(sent.bodies)} request bodies that were given carry {n(sent.salts)} different salts (cache_salt, extra_key), which keep "
-        f"{_percent(sent.share(sent.salted))} of their text apart that stands at the same place"
+        f"{n(sent.bodies)} given request bodies have {n(sent.salts)} different salts (cache_salt, extra_key), which separate "
+        f"{_percent(sent.share(sent.salted))} of their text that is otherwise the same"
     )
     why = (
-        "The salt is part of the hash of every block: requests with different salts share nothing, so that one tenant cannot learn from "
-        "response times what another one sent."
+        "The salt is part of the hash of every block: requests with different salts share nothing, so one tenant cannot learn from "
+        "response times what another tenant sent."
     )
     fix = Remedy(
-        "Send one salt for all requests that may know of each other, such as those of one user or team, not one for each request."
+        "Send one salt for all requests that may share data, such as those of one user or team, not one per request."
     )
     return SharedVerdict("salted", said, why, [fix])
 
@@ -105,7 +105,7 @@ def _remedies(difference: PromptDiff | None) -> list[Remedy]:
     found = [advice.of_difference(a) for a in known]
     return found or [
         Remedy(
-            "Put what changes behind what stays. To see the place with the text around it:",
+            "Put what changes after what stays the same. To see the place with the text around it:",
             ["cachedoctor diff request1.json request2.json"],
         )
     ]
@@ -124,22 +124,20 @@ def _logged(session: Session) -> SharedVerdict | None:
     shares = [(a.prefix or 0) / (a.length or 1) for a in known]
     early = sum(share < _EARLY for share in shares)
     if 2 * early > len(known):
-        said = f"{n(early)} of {n(len(known))} prompts in the log share less than {_EARLY:.0%} of their text with any before them"
+        said = f"{n(early)} of {n(len(known))} prompts in the log share less than {_EARLY:.0%} of their text with any earlier one"
         return SharedVerdict(
             "parted", said, f"A cached prefix ends at the first token that differs. {_NOTHING}", [_SEE]
         )
     late = sum(share >= _LATE for share in shares)
     if 2 * late > len(known):
-        said = f"{n(late)} of {n(len(known))} prompts in the log share half of their text or more with one before them"
+        said = f"{n(late)} of {n(len(known))} prompts in the log share half of their text or more with an earlier one"
         return SharedVerdict("shared", said, "", [])
     return None
 
 
-_NOTHING = (
-    "Different documents share nothing: no cache can reuse what was never computed, and there is nothing to mend."
-)
+_NOTHING = "Different documents share nothing: no cache can reuse what was never computed, and there is nothing to fix."
 _SEE = Remedy(
-    "The prompts stand in the log: see where two of them part, and put what changes behind what stays. They may hold secrets; "
+    "The log contains the prompts: see where two of them diverge, and put what changes after what stays the same. They may contain secrets; "
     "cachedoctor shows none of their text.",
     ["cachedoctor diff prompt1.txt prompt2.txt"],
 )
@@ -157,24 +155,28 @@ def unseen(sessions: Sequence[Session]) -> tuple[str, str]:
     """
     answers = [answers for s in sessions for answers in s.answers]
     if any(session.parted for session in sessions):
-        reason = "the request bodies that were given could not be matched to requests: the log has no numbers of these"
+        reason = (
+            "the request bodies that were given could not be matched to requests: the log has no numbers per request"
+        )
         return (
             reason,
             "see how each body differs from the one before it in its conversation\ncachedoctor diff bodies.jsonl",
         )
     if any(answer.prefix is not None for found in answers for answer in found.each):
-        reason = "of the prompts only the length of their common prefix was seen, not what changed in them"
+        reason = "only the length of the common prefix is known, not what changed in the prompts"
         return reason, f"compare two request bodies that should have a prefix in common\n{_DIFF}"
     told = any(found.told for found in answers)
     reason = (
-        "there are numbers of requests, and no prompts" if told else "there are no numbers of requests, and no prompts"
+        "the log has numbers per request but no prompts"
+        if told
+        else "the log has no numbers per request and no prompts"
     )
     logged = dict.fromkeys(command for session in sessions for command in _commands(session))
     engines = {session.engine for session in sessions}
     log = f"{engines.pop()}.log" if len(engines) == 1 else "server.log"
     words = "give request bodies beside the log, or compare two that should have a prefix in common"
     if logged:
-        words += "; or have the prompts logged, which then stand in the log as they are"
+        words += "; or log the prompts, which writes them to the log in plain text"
     return reason, "\n".join([words, f"cachedoctor analyze {log} --requests bodies.jsonl", _DIFF, *logged])
 
 

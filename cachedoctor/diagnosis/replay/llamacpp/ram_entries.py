@@ -1,4 +1,4 @@
-"""The RAM prompt cache of a llama-server (``--cache-ram``): states of slots, until one is taken back or pushed out.
+"""The RAM prompt cache of a llama-server (``--cache-ram``): states of slots, until one is taken back or evicted.
 
 Source: PR #16391, #17078 and the prompt cache up to b11549.
 """
@@ -53,7 +53,7 @@ class RamEntries:
                 return True
             if shared >= held and tokens >= held:
                 obsolete.append(at)
-        for at in reversed(obsolete):  # what goes on from it has all of it
+        for at in reversed(obsolete):  # what continues from it has all of it
             self._take(at)
         while self._build >= 10068 and self.entries and self._bytes + size > self._limit:
             self._lose(self._take(0), "too small")

@@ -178,7 +178,7 @@ class _ReplayedServer:
     def _most_similar(self, prompt: int, length: int, index: int) -> tuple[_Slot | None, int]:
         """The idle slot that a prompt shares enough with, and how much: of the prompt, up to b6628 of the slot.
 
-        No slot has more of it than was ever sent before it came; those behind the first that has so much need no look.
+        No slot has more of it than was ever sent before it came; those after the first that has so much need no look.
         """
         most = length if self.waiting else self.traffic.ideal[index].tokens
         common, least, old = self.tree.common, self.least, self.settings.build < 6751
@@ -302,7 +302,7 @@ class _ReplayedServer:
         return 0 if self.attention else tokens - 1
 
     def _moved(self, asked: TimedRequest, old: ReplayContent, shared: int) -> int:
-        """The common prefix with the pieces that are moved behind it; nothing is known to be in invented tokens."""
+        """The common prefix with the pieces that are moved after it; nothing is known to be in invented tokens."""
         held, sent = self.tree.known(old.text), self.tree.known(asked.prompt)
         return moved(held[: old.tokens], sent, shared, self.settings.cache_reuse)
 
@@ -338,7 +338,7 @@ class _ReplayedServer:
         return window.cut(cells, reused) if self.sliding else cells
 
     def _stays(self, one: Checkpoint, decision: Decision | None, reused: int) -> bool:
-        """Whether a checkpoint is still of use behind the place that the server goes back to."""
+        """Whether a checkpoint is still of use after the place that the server goes back to."""
         if self.settings.build < 8672:
             return one.first <= (0 if decision is None else decision.threshold)
         return one.last <= reused

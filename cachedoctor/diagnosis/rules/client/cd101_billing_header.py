@@ -1,4 +1,4 @@
-"""CD101: a billing header that changes from request to request stands in the prompt."""
+"""CD101: a billing header that changes from request to request is in the prompt."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 
 _WHY = (
     "Claude Code puts x-anthropic-billing-header at the top of the system prompt; its value is new in every request or "
-    "conversation, so nothing behind it can be reused. llama-server from b8929 on replaces cch= alone, and only on /v1/messages."
+    "conversation, so nothing after it can be reused. llama-server b8929 and newer replaces only cch=, and only on /v1/messages."
 )
 _SEE = ["https://github.com/ggml-org/llama.cpp/pull/21793", "https://code.claude.com/docs/en/llm-gateway-protocol"]
 
@@ -84,7 +84,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     cost = (
         f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}; {matched}"
         if g.tokens
-        else f"{kit.times(g.count)}; this log does not say what that cost"
+        else f"{kit.times(g.count)}; this log does not show the cost"
     )
     at = (
         f"the prompts differ from {kit.token(f['lcp'])} on"
@@ -102,7 +102,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             ),
             kit.RuledOut(
                 "no-usable-checkpoint",
-                f"{at}; a checkpoint could save no more than that",
+                f"{at}; a checkpoint could not save more than that",
             ),
         ],
         _SEE,
@@ -116,7 +116,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
         return []
     sure: kit.Confidence = "medium" if said.field == "cc_version" else "high"
     words = kit.FindingText(
-        f"Claude Code's billing header changes between requests ({said.field}); this input does not say what that cost",
+        f"Claude Code's billing header changes between requests ({said.field}); this input does not show the cost",
         _WHY,
         _remedies(),
         references=_SEE,

@@ -15,17 +15,15 @@ from cachedoctor.diagnosis.rules.client.changes import (
 _WHAT = {
     "tool-added": "a tool was added",
     "tool-removed": "a tool was removed",
-    "tools-reordered": "the tools stand in another order",
+    "tools-reordered": "the tools are in a different order",
     "tool-edited": "a tool's description or schema changed",
-    "json-key-order": "the keys of a tool's JSON stand in another order",
-    "mode-switched": "a mode with other tools took turns",
-    "json-spacing": "the JSON of a tool is spaced differently",
+    "json-key-order": "the keys of a tool's JSON are in a different order",
+    "mode-switched": "a mode with other tools alternated",
+    "json-spacing": "the whitespace in a tool's JSON changed",
 }
 
 
-_KEEP = kit.Remedy(
-    "In the client: keep the tool list the same for the whole conversation, sorted, with the same JSON each time."
-)
+_KEEP = kit.Remedy("In the client: keep the tool list the same for the whole conversation: same order, same JSON.")
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
@@ -45,8 +43,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     f = g.numbers
     return kit.FindingText(
         f"{_WHAT[f['kind']]} at {kit.token(f['lcp'])}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        "Templates render the tools in front of the conversation, and nothing behind the change can be reused."
-        + why_client(g),
+        "Templates put the tools before the conversation, so nothing after the change can be reused." + why_client(g),
         by_difference(g, [_KEEP]),
         [seen_in_prompts(f["lcp"])],
         references(g),

@@ -76,31 +76,31 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     if session.at_least(10809) is True:
         remedies.append(
             kit.Remedy(
-                "This build keeps reasoning by default where the chat template can: drop --no-reasoning-preserve if it is set, and "
-                "see chat_template_caps.supports_preserve_reasoning in /props. It costs context."
+                "This build keeps reasoning by default if the chat template supports it: remove --no-reasoning-preserve if it is set, and "
+                "check chat_template_caps.supports_preserve_reasoning in /props. It uses context."
             )
         )
     elif name_for(server_options.REASONING, low, high):
         remedies.append(
             kit.Remedy(
-                "Let the chat template keep reasoning. It costs context: the reasoning stays in every later prompt.",
+                "Let the chat template keep reasoning. It uses context: the reasoning stays in every later prompt.",
                 options=kit.as_typed("--reasoning-preserve"),
             )
         )
     else:
         remedies.append(
             kit.Remedy(
-                'With a template that knows the switch (Qwen3.5 and newer; GLM: {"clear_thinking":false}), keep reasoning. It costs '
+                'With a template that has the switch (Qwen3.5 and newer; GLM: {"clear_thinking":false}), keep reasoning. It uses '
                 "context.",
                 options=[kit.OptionChange("--chat-template-kwargs", '{"preserve_thinking":true}')],
                 purpose="depends",
             )
         )
     return kit.FindingText(
-        f"the history changed where an earlier reply begins ({kit.token(f['lcp'])}), and {kit.n(f['changed'])} tokens of old turns are gone, "
+        f"the history changed where an earlier reply begins ({kit.token(f['lcp'])}), and {kit.n(f['changed'])} tokens of old turns are gone; "
         f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        "The turns before reused everything; then the prefix ends right at the start of an earlier reply. That is what dropped "
-        f"reasoning looks like: template or client leave it out once a new user message follows.{why_before(g)}{why_client(g)}",
+        "Earlier turns reused everything; then the prefix ends right at the start of an earlier reply. That is typical of dropped "
+        f"reasoning: the template or the client removes it once a new user message follows.{why_before(g)}{why_client(g)}",
         with_client(g, remedies),
         [
             kit.RuledOut(
@@ -108,7 +108,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             ),
             kit.RuledOut(
                 "history-rewritten",
-                "not excluded by lengths alone: an edited reply looks the same; only the text decides",
+                "not excluded by lengths alone: an edited reply looks the same; only the text can show which",
             ),
         ],
         [

@@ -23,17 +23,17 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what a rolling window costs and how to cut."""
     f = g.numbers
     return kit.FindingText(
-        f"the oldest messages were dropped behind {kit.token(f['lcp'])}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        "What follows the head is the later part of the old prompt; it moved, and moved tokens cannot be reused."
+        f"the oldest messages were dropped after {kit.token(f['lcp'])}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        "The new prompt continues with a later part of the old one. That part moved, and moved tokens cannot be reused."
         + why_client(g),
         with_client(
             g,
             [
                 kit.Remedy(
-                    "In the client: cut rarely and in large pieces instead of a little in every turn, or give the server a larger context."
+                    "In the client: truncate rarely and in large pieces, not a little in every turn, or give the server a larger context."
                 ),
                 kit.Remedy(
-                    "On plain attention memory --cache-reuse N can shift the later part; hybrid, recurrent and SWA memory cannot."
+                    "With full-attention models, --cache-reuse N can shift the later part; hybrid, recurrent and sliding-window models cannot."
                 ),
             ],
         ),

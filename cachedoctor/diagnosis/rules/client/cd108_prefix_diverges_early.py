@@ -19,7 +19,7 @@ def _confidence(s: kit.RuleContext) -> kit.Confidence:
     # the first turn that is in the log may have been another conversation's
     repeated = s.said_before("CD108")[-1:] == [True] and s.history[-1].thread_turn > 0
     if r.seen.new_text and " | " in r.seen.new_text:
-        return "medium"  # the text is cut to the tokens behind the bar: what it is stays open
+        return "medium"  # the text is cut to the tokens after the bar: what it is stays open
     if r.ram_refused:  # its own last prompt was in RAM, by its length, and did not match; once, it may be another's
         return "low" if not repeated else "high" if r.reference_lcp is not None or not r.other_candidates else "medium"
     if s.own_slot is False and r.ram_best_lcp is not None:
@@ -110,14 +110,14 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     primary, *related = kit.marked(
         r,
         ("n_past", "common prefix with what the slot held"),
-        ("select", "similarity with every idle slot is low"),
+        ("select", "low similarity with every idle slot"),
         ("ram_copy", "this conversation's last prompt, by its length, went into the RAM cache"),
         ("ram_candidate", "common prefix with a prompt in RAM"),
         kit.REUSED,
         kit.RECOMPUTED,
         ("new", "the new prompt, after the bar"),
         ("old", "what the slot held, after the bar"),
-        ("check", "a checkpoint beyond the common prefix" if beyond else "a checkpoint that was looked at"),
+        ("check", "a checkpoint beyond the common prefix" if beyond else "a checkpoint that was checked"),
     )
     numbers = {
         "lcp": s.lcp if r.reference_lcp is None else r.reference_lcp,
@@ -137,11 +137,11 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 
 
 _WHOSE = {
-    "ram": "The RAM cache held this conversation's last prompt, by its length, and found that it does not match. ",
-    True: "The requests grow one after the other on this slot: the same conversation with a changed head, or, if it happened only once, "
+    "ram": "The RAM cache held a prompt of the length of this conversation's last one, and it did not match. ",
+    True: "The requests on this slot grow one after the other: either the start of the prompt changed, or, if it happened only once, this is "
     "a new conversation with the same beginning. ",
-    False: "The slot had been taken by another conversation, and this one's own copy in RAM did not match either. ",
-    None: "Either the head of this conversation changed, or another conversation held the slot. ",
+    False: "Another conversation had taken the slot, and this one's copy in RAM did not match either. ",
+    None: "Either the start of this conversation's prompt changed, or another conversation held the slot. ",
 }
 
 
@@ -149,11 +149,11 @@ _TAKEN = kit.RuledOut("slot-held-other-prompt", "not excluded: the log does not 
 
 _ERASED = kit.RuledOut(
     "slot-erased",
-    "not excluded: this level hides the kind of memory, and a slot that a program erased over the API, which a server with --slot-save-path allows",
+    "not excluded: this log level hides the kind of memory and whether a program erased the slot over the API (possible with --slot-save-path)",
 )
 
 _NEW = kit.RuledOut(
-    "new-conversation", "not excluded: its earlier turns, if any, are not in this log; nothing is to mend then"
+    "new-conversation", "not excluded: this log may start after its earlier turns; then there is nothing to fix"
 )
 
 
@@ -165,7 +165,7 @@ def _billing_header() -> kit.Remedy:
 
 
 def _may_be_claude(g: kit.MatchGroup) -> bool:
-    """Whether Claude Code may have sent it, whose header stands in front of all that it writes: its bodies are not known,
+    """Whether Claude Code may have sent it, whose header comes before all that it writes: its bodies are not known,
     and no more is shared than what a template writes before that, and the beginning of the header."""
     shared = g.numbers["most"] if g.numbers["lcp"] is None else g.numbers["lcp"]
     return not g.numbers["compared"] and shared < BEFORE_HEADER
@@ -176,12 +176,17 @@ def _left_open(f: dict[str, Any]) -> list[kit.RuledOut]:
         return [
             kit.RuledOut(
                 "cache-ram-disabled",
-                "not excluded: two conversations in turn, each longer than the one before, would leave the same lengths, and without "
+                "not excluded: two alternating conversations, each longer than the one before, have the same lengths, and without "
                 "the RAM prompt cache each loses the slot to the other",
             )
         ]
     if f["evicted"]:
-        return [_TAKEN, kit.RuledOut("cache-ram-too-small", "not excluded: a prompt left the full RAM cache just then")]
+        return [
+            _TAKEN,
+            kit.RuledOut(
+                "cache-ram-too-small", "not excluded: a prompt was evicted from the full RAM cache at that moment"
+            ),
+        ]
     taken = [_TAKEN] if f["own"] is None or f["first"] else []
     return [*taken, *([_ERASED] if f["erased"] else []), *([_NEW] if f["new"] else [])]
 
@@ -196,10 +201,10 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         if f["lcp"] is not None
         else f"within the first {kit.n(f['most'])} tokens"
     )
-    out = [kit.RuledOut("no-usable-checkpoint", "a checkpoint can give back no more than the common prefix")]
+    out = [kit.RuledOut("no-usable-checkpoint", "a checkpoint cannot restore more than the common prefix")]
     if f["beyond"]:
         lie = (
-            "end beyond the common prefix of {} tokens, and begin too late to be cut back to it"
+            "end beyond the common prefix of {} tokens and begin too late to be truncated to it"
             if f["begin"]
             else "lie beyond the common prefix of {} tokens"
         )
@@ -216,8 +221,8 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     )
     if f["erased"]:
         shared = (
-            f"The request before left {kit.length(r, 'held_tokens')} tokens in the slot, and next to none of the new prompt of "
-            f"{kit.length(r, 'prompt_tokens')} was there: its head changed, or, with --slot-save-path, a program may have erased the slot. "
+            f"The previous request left {kit.length(r, 'held_tokens')} tokens in the slot, and almost none of the new prompt of "
+            f"{kit.length(r, 'prompt_tokens')} was there: its start changed, or a program erased the slot (possible with --slot-save-path). "
         )
     return kit.FindingText(
         f"the prompt differs from the one before it {where}: {kit.recomputed(g)} over {kit.times(g.count)}",
@@ -243,7 +248,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 RULE = kit.rule(
     __name__,
-    "The prompt changed near its head; the log shows where, not what",
+    "The prompt changed near its start; the log shows where, not what",
     decide,
     prove,
     say,

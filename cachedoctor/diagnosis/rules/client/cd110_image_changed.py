@@ -18,19 +18,17 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     where = f" ({f['place']})" if f["place"] else ""
     return kit.FindingText(
         f"an image of the conversation changed{where} at {kit.token(f['lcp'])}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        "The server compares images by a hash of their bytes. The same picture, scaled, encoded or stripped of its metadata again, is "
-        "another image, and nothing behind it can be reused.",
+        "The server compares images by a hash of their bytes. The same picture, scaled, re-encoded or without its metadata, is "
+        "a different image, and nothing after it can be reused.",
         [
             kit.Remedy(
                 "In the client: keep the encoded bytes of an image and send the same ones in every turn; do not scale, convert or "
-                "re-compress it again."
+                "re-compress it."
             ),
-            kit.Remedy(
-                "Screenshots that are replaced by newer ones belong into the newest message, not in the place of the old."
-            ),
+            kit.Remedy("Put new screenshots into the newest message; do not replace old ones in place."),
         ],
         [
-            kit.RuledOut("history-rewritten", "the text in front of the image is the same"),
+            kit.RuledOut("history-rewritten", "the text before the image is the same"),
             seen_in_prompts(f["lcp"]),
         ],
     )
@@ -38,7 +36,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 RULE = kit.rule(
     __name__,
-    "An image of the conversation is sent with other bytes",
+    "An image of the conversation is sent with different bytes",
     decide,
     prompts_prove,
     say,

@@ -41,7 +41,7 @@ def _thrown_away(s: kit.RuleContext) -> tuple[int, int] | None:
 
 
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
-    """Show the little that the log tells."""
+    """Show the little that the log shows."""
     r = s.request
     primary, *related = kit.marked(
         r,
@@ -67,10 +67,10 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         return _symptom(g)
     return kit.FindingText(
         f"reuse was lost, and this log cannot show why: {kit.recomputed(g)} over {kit.times(g.count)}",
-        "Left open: the client changed the prompt (prefix-diverges-early, history-rewritten), the memory could not go back (no-usable-checkpoint, checkpoints-disabled), "
+        "Possible: the client changed the prompt (prefix-diverges-early, history-rewritten), the memory could not go back (no-usable-checkpoint, checkpoints-disabled), "
         + ("caching was off (cache-prompt-off), " if (r.similarity or 0) > 0.5 else "")
         + (
-            "the slot had been erased over the API, which this log does not show, "
+            "the slot had been erased over the API (this log does not show that), "
             if r.seen.choice.selected_by == "lru"
             else ""
         )
@@ -83,15 +83,15 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def _experiment(session: kit.Session) -> list[kit.Remedy]:
-    """Offer the RAM prompt cache where the log says that it is off: if that helps, a slot had been taken."""
+    """Offer the RAM prompt cache where the log shows that it is off: if that helps, a slot had been taken."""
     off = session.settings.get("cache_ram_mib")
     if off is None or off.value != 0:
         return []
-    where = f"line {off.line} of this log says so" if off.line is not None else "the command line says so"
+    where = f"line {off.line} of this log shows it" if off.line is not None else "the command line sets it"
     known = advice.cache_ram(session)
     return [
         kit.Remedy(
-            f"Or try it: the RAM prompt cache is off ({where}). {known.text} If prompts are reused then, other conversations had taken the slots.",
+            f"Or try it: the RAM prompt cache is off ({where}). {known.text} If prompts are reused after that, other conversations had taken the slots.",
             options=known.options,
             purpose="depends",
         )
@@ -99,19 +99,19 @@ def _experiment(session: kit.Session) -> list[kit.Remedy]:
 
 
 def _small(g: kit.MatchGroup) -> kit.FindingText:
-    """Say that the symptom is no harm here."""
+    """Say that the symptom is not harm here."""
     r, least = g.worst_request, kit.n(g.numbers["least"])
     size = (
-        f"a prompt of {kit.n(r.prompt_tokens)} tokens was computed again"
+        f"a prompt of {kit.n(r.prompt_tokens)} tokens was recomputed"
         if 0 < (r.prompt_tokens or 0) < g.numbers["least"]
         else f"nothing was reused of a slot that held {kit.length(r, 'held_tokens')} tokens"
     )
     return kit.FindingText(
         f"{size}: too small to matter ({kit.times(g.count)})",
-        f"Requests for a title or a topic look like this. What is shorter than {least} tokens is not judged (min-prompt-tokens).",
+        f"Requests for a title or a topic look like this. Prompts shorter than {least} tokens are not checked (min-prompt-tokens).",
         [
             kit.Remedy(
-                "If a long prompt is slow, give the lines of that one: its length stands behind n_tokens or progress.",
+                "If a long prompt is slow, give the lines of that request: its length follows n_tokens or progress.",
                 purpose="look",
             )
         ],
@@ -125,13 +125,13 @@ def _symptom(g: kit.MatchGroup) -> kit.FindingText:
     session, at_hand = g.session, g.numbers["at_hand"]
     if at_hand is not None:
         return kit.FindingText(
-            f"at least {kit.n(at_hand[0])} tokens matched and none was reused, though a checkpoint of {kit.n(at_hand[1])} tokens was at hand",
-            "The server erased it without looking at it. Candidates: the request had cache_prompt false, a restore failed, or the "
-            "checkpoint was refused; these lines do not say which.",
-            [kit.Remedy("See whether the client sends cache_prompt: false."), _turns(session)],
+            f"at least {kit.n(at_hand[0])} tokens matched and none was reused, although a checkpoint of {kit.n(at_hand[1])} tokens was available",
+            "The server erased it without checking it. Possible: the request had cache_prompt false, a restore failed, or the "
+            "checkpoint was refused; these lines do not show which.",
+            [kit.Remedy("Check whether the client sends cache_prompt: false."), _turns(session)],
             [
                 kit.RuledOut(
-                    "no-usable-checkpoint", f"a checkpoint of {kit.n(at_hand[1])} tokens lay inside the common prefix"
+                    "no-usable-checkpoint", f"a checkpoint of {kit.n(at_hand[1])} tokens was inside the common prefix"
                 )
             ],
         )
@@ -144,22 +144,20 @@ def _seen(g: kit.MatchGroup) -> str:
     prompt = kit.length(r, "prompt_tokens") if r.prompt_tokens or "prompt_tokens" in r.between else None
     if r.seen.forced or r.seen.kept == 0:
         size = f" of {prompt} tokens" if prompt else ""
-        return f"the whole prompt{size} was computed again, and these lines cannot show why"
-    return (
-        f"a prompt of {prompt} tokens went to a slot that shares at most a tenth of it, and these lines cannot show why"
-    )
+        return f"the whole prompt{size} was recomputed, and these lines cannot show why"
+    return f"a prompt of {prompt} tokens went to a slot that shares at most 10 % of it, and these lines cannot show why"
 
 
 def _meaning(g: kit.MatchGroup) -> str:
     r, erased = g.worst_request, g.numbers["erased"]
     words = (
-        "It is a symptom of two families of causes: the client changed the prompt, or another conversation held the slot; or the prompt was "
-        "the same and the memory of the model could not go back to it."
+        "Either the client changed the prompt or another conversation held the slot; or the prompt was "
+        "the same and the model's memory could not go back to it."
         if r.seen.forced or r.seen.kept == 0
-        else "It was chosen for its age: a new conversation, a changed head of the prompt, or a slot that another conversation had taken."
+        else "The least recently used slot was chosen: a new conversation, a changed start of the prompt, or a slot that another conversation had taken."
     )
     if erased:
-        words += f" Nothing below {kit.n(erased[0])} tokens could have come back: the first of the erased checkpoints covers so many."
+        words += f" Nothing below {kit.n(erased[0])} tokens could be restored: that is where the first of the erased checkpoints ends."
     return words
 
 
@@ -171,15 +169,15 @@ def _deciding(session: kit.Session) -> str:
     if session.at_least(8352) is not False:
         lines.append('"Checking checkpoint with [a, b] against N" (b8352 and newer; from b9873 on with -lv 4)')
     if not lines:
-        return 'The line "n_past = N, cache_tokens.size() = ..." decides.'
-    return f"{' or '.join(lines)} decides: a small N is the client or another conversation, one near the slot's length the server."
+        return 'The line "n_past = N, cache_tokens.size() = ..." shows which.'
+    return f"{' or '.join(lines)} shows which: a small N means the client or another conversation, an N near the slot's length means the server."
 
 
 def _turns(session: kit.Session) -> kit.Remedy:
     words, changes = advice.show_accounting(session)
     return kit.Remedy(
-        'Give the last two turns: from the line "selected slot" before the previous answer to the end, better the whole log. '
-        f"To see more in it: {words}.",
+        'Give the last two turns: from the line "selected slot" before the previous answer to the end, or better the whole log. '
+        f"To log more: {words}.",
         options=changes,
         purpose="look",
     )
@@ -188,8 +186,8 @@ def _turns(session: kit.Session) -> kit.Remedy:
 def _update(session: kit.Session) -> kit.Remedy:
     windows = " and up to b6123 none for sliding windows" if session.at_least(6180) is not True else ""
     return kit.Remedy(
-        f"Update llama.cpp first: builds up to b6628 keep no checkpoints for hybrid and recurrent models{windows}, so that "
-        "nothing brings their memory back."
+        f"Update llama.cpp first: builds up to b6628 keep no checkpoints for hybrid and recurrent models{windows}, so "
+        "nothing can restore their memory."
     )
 
 
@@ -201,9 +199,9 @@ def _candidates(g: kit.MatchGroup) -> list[kit.RuledOut]:
     span = f"{kit.n(erased[0])} to {kit.n(erased[-1])}"
     return [
         kit.RuledOut(
-            "checkpoints-bunched", f"not excluded: the checkpoints lie at {span} tokens, all at the end of the slot"
+            "checkpoints-bunched", f"not excluded: the checkpoints are at {span} tokens, all at the end of the slot"
         ),
-        kit.RuledOut("prefix-diverges-early", "not excluded: a changed head looks the same"),
+        kit.RuledOut("prefix-diverges-early", "not excluded: a changed start of the prompt looks the same"),
     ]
 
 

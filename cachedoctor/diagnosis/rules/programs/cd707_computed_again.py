@@ -1,4 +1,4 @@
-"""CD707: a program computed most of its prompts after the first, and its log does not tell whose doing that is."""
+"""CD707: a program computed most of its prompts after the first, and its log does not show who caused it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
         return []
     return [
         kit.finding(
-            f"{kit.n(prompts - reused)} of {kit.n(prompts)} tokens after the first prompt computed; the log does not tell why",
-            "Their number alone does not tell whether they were new. Prompts that have nothing in common are computed whole, and nothing is wrong with that. A "
-            "client that changes the beginning of its prompts looks the same, and so does a cache that is off, too small, or cannot keep this model's memory.",
+            f"{kit.n(prompts - reused)} of {kit.n(prompts)} tokens after the first prompt were computed; the log cannot show why",
+            "Their number alone does not show whether they were new. Prompts that have nothing in common are computed in full, which is fine. A "
+            "client that changes the beginning of its prompts looks the same, and so does a cache that is off, too small, or cannot save this model's memory.",
             [
                 own_settings.compare(),
                 *own_settings.room(session),
             ],
-            evidence=[(said.mark, "the request of which most was computed")],
+            evidence=[(said.mark, "the request with the most computed tokens")],
             confidence="low",
             unless=("CD704", "CD705", "CD706"),
         )
@@ -37,7 +37,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 
 RULE = kit.session_rule(
     __name__,
-    "A program computed most of its prompts, and its log does not tell why",
+    "A program computed most of its prompts, and its log cannot show why",
     inspect,
     engine="mlx-vlm",
     on=("computed",),

@@ -5,31 +5,31 @@ from __future__ import annotations
 from cachedoctor.diagnosis.rules import kit
 
 _ROOM = {
-    "omlx": "If conversations come back that were stored before, give oMLX more room: --hot-cache-max-size for memory, --paged-ssd-cache-dir and "
+    "omlx": "If earlier conversations continue, give oMLX more room: --hot-cache-max-size for memory, --paged-ssd-cache-dir and "
     "--paged-ssd-cache-max-size for the disk.",
-    "ds4": "ds4-server keeps one conversation live, and each other request replaces it: --kv-disk-dir with a folder saves what is replaced, up to "
+    "ds4": "ds4-server keeps one conversation in memory, and every other request replaces it: --kv-disk-dir FOLDER saves what is replaced, up to "
     "--kv-disk-space-mb.",
-    "vllm-mlx": "If conversations come back that were stored before, give the cache more memory: --cache-memory-mb.",
-    "mlx-vlm": "Prefix reuse is off unless APC_ENABLED=1 is in the environment of the server; APC_NUM_BLOCKS is its size, 2048 blocks of 16 tokens by "
-    "default.",
+    "vllm-mlx": "If earlier conversations continue, give the cache more memory: --cache-memory-mb.",
+    "mlx-vlm": "Prefix reuse is off unless APC_ENABLED=1 is in the environment of the server; APC_NUM_BLOCKS is its size (2048 blocks of 16 tokens by "
+    "default).",
 }
 _BACK = {
     "omlx": (
-        "oMLX stores a prompt in blocks, of 2,048 tokens where the model has recurrent or windowed layers, and resumes at the end of a block of which "
+        "oMLX stores a prompt in blocks (2,048 tokens if the model has recurrent or sliding-window layers) and resumes at the end of a block of which "
         "all layers are stored.",
-        "This cannot be set in oMLX, which chooses the size of the blocks by the model: see whether a newer version keeps more.",
+        "This cannot be set in oMLX, which chooses the block size by the model: try a newer version.",
     ),
     "ds4": (
-        "ds4-server goes on with its live conversation only where all of it is the beginning of the prompt. Else it takes the longest checkpoint on disk "
-        "that is, and without one it computes everything.",
+        "ds4-server continues the conversation in memory only if the prompt begins with all of it. Otherwise it uses the longest checkpoint on disk "
+        "that matches, and without one it computes everything.",
         "Keep checkpoints: --kv-disk-dir with a folder, --kv-cache-continued-interval-tokens for their distance (10000 by default), and "
         "--kv-cache-cold-max-tokens, up to which a first prompt is saved (30000 by default).",
     ),
     "vllm-mlx": (
-        "The stored entry is longer than the common beginning, and the memory of this model cannot be cut back to it: recurrent and windowed layers hold "
-        "the end of a text alone.",
-        "Rapid-MLX keeps entries of such models for prompts that go on with them with --hybrid-cache-entries (none by default). In vllm-mlx it cannot be "
-        "set: a model with full attention in all layers can be cut back.",
+        "The stored entry is longer than the common prefix, and this model's memory cannot be truncated to it: recurrent and sliding-window layers hold only "
+        "the end of a text.",
+        "Rapid-MLX keeps entries of such models for prompts that continue them with --hybrid-cache-entries (none by default). In vllm-mlx it cannot be "
+        "set: use a model with full attention in all layers.",
     ),
 }
 
@@ -49,6 +49,6 @@ def room(session: kit.Session) -> list[kit.Remedy]:
 
 
 def back(session: kit.Session) -> tuple[str, kit.Remedy]:
-    """Say why the program could not resume where a prompt parts from what it held, and what can be set."""
+    """Say why the program could not resume where a prompt diverges from what it held, and what can be set."""
     why, remedy = _BACK[session.engine]
     return why, kit.Remedy(remedy)

@@ -1,6 +1,6 @@
 """What the rules about SGLang ask of a session: its periods, which requests they know, what the settings come to.
 
-A batch is no request: totals of a period are exact up to a page, single lines are not. Of requests only those are
+A batch is not a request: totals of a period are exact up to a page, single lines are not. Of requests only those are
 known that were alone from begin to end, or that the server logged, or whose responses were given.
 """
 
@@ -25,7 +25,7 @@ LITTLE = 0.2
 HALF = 0.5
 """Share of the prompt tokens: below it more is computed than reused, so that a loss matters."""
 TINY = 0.25
-"""Share of the prompt tokens: tools and a system prompt in front of what changes are rarely more than that of an agent's."""
+"""Share of the prompt tokens: tools and a system prompt before what changes are rarely more than that of an agent's."""
 FEWER = 0.25
 """Difference of two shares by which reuse fell: more than the mixture of requests changes from hour to hour."""
 SOME = 5000
@@ -46,13 +46,13 @@ class WholeRequests(msgspec.Struct):
 
     count: int
     least: int
-    """Reused by the requests behind the first: the fewest."""
+    """Reused by the requests after the first: the fewest."""
     most: int
     smallest: int
     """The shortest prompt."""
     largest: int
     best: float
-    """The largest part of its own prompt that one behind the first reused."""
+    """The largest part of its own prompt that one after the first reused."""
     tokens: int
     """Of all prompts together."""
     cached: int
@@ -187,7 +187,7 @@ def replica(period: BatchPeriod) -> str | None:
 
 
 def caching(session: Session) -> bool | None:
-    """Whether the radix cache is on: as a line says it, or because something was reused; None when unknown."""
+    """Whether the radix cache is on: as a line shows it, or because something was reused; None when unknown."""
     if any(p.cached_tokens for p in periods(session)):
         return True
     said = session.setting("radix_cache")
@@ -195,7 +195,7 @@ def caching(session: Session) -> bool | None:
 
 
 def page(session: Session) -> int:
-    """Tokens of a page; 1 where the log does not say, which is the default of most backends."""
+    """Tokens of a page; 1 where the log does not show, which is the default of most backends."""
     size = session.setting("page_size")
     return size if isinstance(size, int) and size > 0 else 1
 
@@ -272,7 +272,7 @@ def logged(session: Session) -> list[Answer]:
 
 
 def differ(session: Session) -> int:
-    """How many logged prompts, all of them long, share next to nothing with any earlier one; 0 unless that is true of most."""
+    """How many logged prompts, all of them long, share almost nothing with any earlier one; 0 unless that is true of most."""
     found = [a for a in logged(session) if (a.prefix or 0) < EARLY and (a.prompt_tokens or 0) >= LONG]
     return _most(session, len(found))
 

@@ -1,4 +1,4 @@
-"""CD609: Claude Code's billing header changes the head of every prompt, and SGLang leaves it there."""
+"""CD609: Claude Code's billing header changes the start of every prompt, and SGLang leaves it there."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from cachedoctor.diagnosis.rules.sglang.batch_periods import (
 from cachedoctor.diagnosis.rules.sglang.option_advice import compare_bodies, log_requests, needs_requests
 
 _WHY = (
-    "Claude Code begins its system prompt with x-anthropic-billing-header, of which a part is new in every request. SGLang hands it "
-    "to the model as it comes (PR 21064, which would have removed it, was closed; no version up to 0.5.23 does), so that nothing "
-    "behind it can be reused. What a template puts before the system prompt, tools for one, still is."
+    "Claude Code begins its system prompt with x-anthropic-billing-header, part of which is new in every request. SGLang passes it "
+    "to the model unchanged (PR 21064, which would have removed it, was closed; no version up to 0.5.23 does), so nothing "
+    "after it can be reused. Text that the template puts before the system prompt, such as tools, still is."
 )
 
 
@@ -30,13 +30,13 @@ def _off() -> list[kit.Remedy]:
     return [
         advice.client("claude-code/billing-header"),
         kit.Remedy(
-            "Or strip the system text that starts with x-anthropic-billing-header in a proxy before the server."
+            "Or strip the system text that starts with x-anthropic-billing-header in a proxy in front of the server."
         ),
     ]
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Fire on requests to /v1/messages that reused next to nothing, or where prompts that are known hold the header."""
+    """Fire on requests to /v1/messages that reused almost nothing, or where prompts that are known hold the header."""
     proven = _proven(session)
     if caching(session) is False or proven is False or (proven is None and not _claude(session)):
         return []
@@ -64,15 +64,15 @@ def _claude(session: kit.Session) -> bool:
 def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests, proven: bool) -> kit.SessionFinding:
     same = requests.most - requests.least < page(session)
     reused = f"{kit.n(requests.most)} tokens" if same else f"{kit.n(requests.least)} to {kit.n(requests.most)} tokens"
-    certain = "prompts begin with the billing header" if proven else "most requests come by /v1/messages"
+    certain = "prompts begin with the billing header" if proven else "most requests use /v1/messages"
     return kit.finding(
         f"{certain}, and {requests.count - 1:,} requests of up to {kit.n(requests.largest)} tokens reused {reused} each",
         _WHY,
         [*_off(), *([] if proven else [compare_bodies(), log_requests()])],
         references=["https://github.com/sgl-project/sglang/pull/21064"],
         evidence=[
-            *marks(period, ("whole", "a request that reused next to nothing"), ("cold", "one that reused nothing")),
-            *kit.said_by(session.settings.get("anthropic_requests"), "a request by Anthropic's interface"),
+            *marks(period, ("whole", "a request that reused almost nothing"), ("cold", "one that reused nothing")),
+            *kit.said_by(session.settings.get("anthropic_requests"), "a request to Anthropic's API"),
         ],
         severity="warning",
         confidence="high" if proven else "medium",
@@ -88,12 +88,16 @@ def _needs(session: kit.Session) -> tuple[str, str] | None:
         and not logged(session)
     ):
         return (
-            "the log has no access lines, which would tell whether Claude Code sends the requests",
-            "keep the lines of uvicorn in the log: --log-level-http info, and no --uvicorn-access-log-exclude-prefixes",
+            "the log has no access lines, which would show whether Claude Code sends the requests",
+            "keep uvicorn's lines in the log: --log-level-http info, and no --uvicorn-access-log-exclude-prefixes",
         )
     return needs_requests() if _claude(session) and not one_by_one(session) else None
 
 
 RULE = kit.session_rule(
-    __name__, "Claude Code's billing header changes the head of every prompt", inspect, severity="warning", needs=_needs
+    __name__,
+    "Claude Code's billing header changes the start of every prompt",
+    inspect,
+    severity="warning",
+    needs=_needs,
 )

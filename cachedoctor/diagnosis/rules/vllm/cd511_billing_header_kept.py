@@ -1,4 +1,4 @@
-"""CD511: Claude Code changes a header in front of every prompt, and this version does not take it out."""
+"""CD511: Claude Code changes a header before every prompt, and this version does not take it out."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ def _note(
     proven = sure == "high"
     said = f" ({low.said})" if low is not None else ""
     claim = (
-        f"prompts begin with a billing header that changes with every request, and this version leaves it in{said}"
+        f"prompts begin with a billing header that changes with every request, and this version does not remove it{said}"
         if proven
-        else "requests come to /v1/messages, and next to nothing is reused: Claude Code puts a header that changes in front of every "
-        f"prompt, and this version does not take it out{said}"
+        else "requests use /v1/messages, and almost nothing is reused: Claude Code puts a changing header at the start of every "
+        f"prompt, and this version does not remove it{said}"
     )
     return kit.finding(
         claim,
-        "A cached prefix ends at the first token that differs, and the header stands before all others."
-        + ("" if proven else " Another client may use the endpoint as well: a request body would tell."),
+        "A cached prefix ends at the first token that differs, and the header is at the very start."
+        + ("" if proven else " Another client may use the endpoint as well: a request body would show it."),
         [
             advice.client("claude-code/billing-header"),
             kit.Remedy(
-                "Or use vLLM 0.18 or newer, which takes it out of /v1/messages."
+                "Or use vLLM 0.18 or newer, which removes it from /v1/messages."
                 if session.since(_STRIPPED) is False
-                else "Or use vLLM 0.32 or newer, which takes it out of all chat endpoints."
+                else "Or use vLLM 0.32 or newer, which removes it from all chat endpoints."
             ),
         ],
         references=["https://github.com/vllm-project/vllm/pull/36829"],
@@ -63,7 +63,7 @@ def _needs(session: kit.Session) -> tuple[str, str] | None:
 
 RULE = kit.session_rule(
     __name__,
-    "Claude Code's header changes every prompt, and this version leaves it in",
+    "Claude Code's header changes every prompt, and this version does not remove it",
     inspect,
     needs=_needs,
     severity="warning",

@@ -41,7 +41,7 @@ _DROPS = (
     "glm4_moe_mtp",
     "mimo_mtp",
 )
-"""Methods whose drafting layers need the hidden state of the token before: the last block found is computed again."""
+"""Methods whose drafting layers need the hidden state of the token before: the last block found is recomputed."""
 
 Shown = list[tuple[Mark, str]]
 
@@ -132,7 +132,7 @@ def reused(p: SamplePeriod) -> float | None:
 
 
 def requests(session: Session, p: SamplePeriod) -> int | None:
-    """Requests for text that the engine of a period answered; None where the log does not tell, or not which engine did."""
+    """Requests for text that the engine of a period answered; None where the log does not show, or not which engine did."""
     return p.answered if len(_engines(session)) == 1 else None
 
 
@@ -141,7 +141,7 @@ def _engines(session: Session) -> set[str | None]:
 
 
 def fits(session: Session, stretch: TrafficStretch) -> bool | None:
-    """Whether the cache holds all that was computed, so that nothing can have been pushed out; None when unknown."""
+    """Whether the cache holds all that was computed, so that nothing can have been evicted; None when unknown."""
     room = session.setting("kv_tokens")
     if not isinstance(room, int) or stretch.computed is None:
         return None
@@ -149,7 +149,7 @@ def fits(session: Session, stretch: TrafficStretch) -> bool | None:
 
 
 def average(session: Session, p: SamplePeriod) -> float | None:
-    """Tokens of the average prompt; None where the log does not tell.
+    """Tokens of the average prompt; None where the log does not show.
 
     Computed tokens and the hit rate tell it together, or computed tokens alone where nothing was reused. Of several engines it is the average of all.
     """
@@ -237,7 +237,7 @@ def more_room(session: Session) -> list[Remedy]:
     if session.settings.get("blocks_override") is not None:
         return [
             Remedy(
-                "Leave --num-gpu-blocks-override out, or raise it: it sets the size of the cache, whatever room there is.",
+                "Remove --num-gpu-blocks-override, or raise it: it sets the cache size regardless of the free memory.",
                 options=left_out("--num-gpu-blocks-override"),
             )
         ]
@@ -245,18 +245,18 @@ def more_room(session: Session) -> list[Remedy]:
         return [Remedy("Give it more memory: VLLM_CPU_KVCACHE_SPACE, in GiB.")]
     return [
         Remedy(
-            "Give it more memory, or make a token smaller.",
+            "Give it more memory, or use less memory per token.",
             options=as_typed("--gpu-memory-utilization 0.95 --kv-cache-dtype fp8"),
         )
     ]
 
 
 def experiment() -> list[Remedy]:
-    """How to find out what the log cannot tell."""
+    """How to find out what the log does not show."""
     return [
         Remedy(
-            "Send one long request twice, and read cached_tokens in the second response. Nearly the whole prompt: the server "
-            "reuses what is the same, so the prompts of the traffic differ. 0: something on the server prevents it.",
+            "Send one long request twice, and read cached_tokens in the second response. If it is nearly the whole prompt, the server "
+            "reuses identical text, so your prompts differ. If it is 0, something on the server prevents reuse.",
             [
                 "--enable-prompt-tokens-details",
                 "curl -s http://localhost:8000/v1/chat/completions -H 'Content-Type: application/json' -d @request.json",
@@ -265,7 +265,7 @@ def experiment() -> list[Remedy]:
             purpose="look",
         ),
         Remedy(
-            "Save the bodies of the requests, in their order: they tell unrelated prompts from changed ones.",
+            "Save the request bodies, in order: they show whether prompts are unrelated or changed.",
             [
                 "cachedoctor analyze vllm.log --requests bodies.jsonl",
                 "cachedoctor diff request1.json request2.json",
@@ -281,13 +281,13 @@ NEEDS_STATISTICS = (
 
 
 def needs_statistics(session: Session) -> tuple[str, str] | None:
-    """Why a rule that judges reuse was not evaluated, or None."""
+    """Why a rule that judges reuse was not checked, or None."""
     has = any(isinstance(p, SamplePeriod) for p in session.periods) or session.counters or session.answers
     return None if has else NEEDS_STATISTICS
 
 
 def needs_traffic(session: Session) -> tuple[str, str] | None:
-    """Why a rule that judges a reused share was not evaluated, or None: no share, or one of too few requests."""
+    """Why a rule that judges a reused share was not checked, or None: no share, or one of too few requests."""
     missing = needs_statistics(session)
     if missing is not None or caching(session) is False or stretches(session):
         return missing
