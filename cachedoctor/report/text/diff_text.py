@@ -20,7 +20,7 @@ _EDITS = 40
 _EXCERPT = 400
 """Code points of a side that are shown."""
 _GUTTER = 8
-"""Cells in front of an excerpt: the name of its side and a bar."""
+"""Cells before an excerpt: the name of its side and a bar."""
 _MEMORY = {
     "attention": "attention memory (most models)",
     "swa": "sliding-window memory (Gemma 3, gpt-oss)",
@@ -89,7 +89,7 @@ def _alone(page: TextPage, alone: list[Side], about: str) -> None:
     page.gap()
     verb = "prompts were" if len(alone) > 1 else "prompt was"
     page.prose(
-        [(f"{number(len(alone))} {verb} compared with none: no other of the conversation is here", "bold")], "", 2
+        [(f"{number(len(alone))} {verb} not compared: no other request of the conversation is here", "bold")], "", 2
     )
     for side in alone:
         page.row("  ", f"{side.path} ({side.kind}, {about}{number(side.tokens)} tokens)")
@@ -154,7 +154,7 @@ def _marked(a: str, b: str) -> tuple[_Marked, _Marked]:
 
 
 def _folded(page: TextPage, head: list[Part], parts: list[tuple[str, str]]) -> None:
-    """Write parts of a text one behind the other, in as many rows as they need."""
+    """Write parts of a text one after the other, in as many rows as they need."""
     row, left = head, page.width - _GUTTER
     for words, style in parts:
         rest = visible(words, page.ascii_only)
