@@ -175,7 +175,7 @@ def analyze(
     ``report.inputs``.
 
     Args:
-        build: the llama.cpp build number, when the log does not say it.
+        build: the llama.cpp build number, when the log does not show it.
         cmdline: what started the server; its options are checked, and are facts where the log is silent.
         prompts: files beside the log: request bodies (JSONL), ``/slots`` dumps, directories of ``--log-prompts-dir``.
         tokenizer: as for ``diff``; matches prompts to requests by their exact length.

@@ -105,14 +105,14 @@ class Excerpt(msgspec.Struct):
 
 
 class Around(msgspec.Struct):
-    """What stands around the first difference: secrets are looked for in it before anything of it is cut and shown."""
+    """Text around the first difference: secrets are searched for in it before it is truncated and shown."""
 
     a: str
     b: str
     common: int
     """Code points that both have in common at the start."""
     spans_a: list[tuple[int, int]]
-    """Where ``before``, ``a`` and ``after_a`` of the excerpt stand in it, and ``a`` of the first difference."""
+    """Where ``before``, ``a`` and ``after_a`` of the excerpt are in it, and ``a`` of the first difference."""
     spans_b: list[tuple[int, int]]
 
 
@@ -156,7 +156,7 @@ class PromptDiff(msgspec.Struct):
     settings: list[RequestSetting] = msgspec.field(default_factory=list)
     """What else of the requests differs and decides what a cache gives back."""
     sent_again: int | None = None
-    """Bytes behind the first difference in A that stand behind it in B as well, in pieces of about 35."""
+    """Bytes after the first difference in A that come after it in B as well, in pieces of about 35."""
     alone: list[Side] = msgspec.field(default_factory=list)
     """Of the last of several: the prompts that were compared with none, as none goes before or after them."""
     notes: list[str] = msgspec.field(default_factory=list)

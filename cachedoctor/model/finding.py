@@ -54,7 +54,7 @@ class Remedy(msgspec.Struct):
 
     text: str
     commands: list[str] = msgspec.field(default_factory=list)
-    """To be copied. A row that begins with a dash is options, which belong behind those that the server is started
+    """To be copied. A row that begins with a dash is options, which belong after those that the server is started
     with."""
     options: list[OptionChange] = msgspec.field(default_factory=list)
     """What it changes on the command line or in the environment of the server, all together. Added after the first
@@ -62,11 +62,11 @@ class Remedy(msgspec.Struct):
     settings: list[ClientSetting] = msgspec.field(default_factory=list)
     """What it changes in a client. Added after the first release of v1: may be missing."""
     purpose: Literal["fix", "depends", "look"] = "fix"
-    """Whether it mends the cause, helps or costs depending on what its text says, or only shows more of the cause.
+    """Whether it fixes the cause, helps or costs depending on what its text says, or only shows more of the cause.
     Added after the first release of v1: may be missing."""
 
     def __post_init__(self) -> None:
-        """Write the commands that the options are; a command of ours mends nothing."""
+        """Write the commands that the options are; a command of ours fixes nothing."""
         if not self.commands:
             self.commands = option_rows(self.options)
         if self.purpose == "fix" and self.commands and all(c.startswith("cachedoctor ") for c in self.commands):
@@ -185,13 +185,13 @@ class NotEvaluated(msgspec.Struct):
 
 
 class Restart(msgspec.Struct):
-    """The one restart of the server after which most of what was not evaluated could be."""
+    """The one restart of the server after which most of what was not checked could be."""
 
     command: str
-    """To be copied, a row that exports variables and one of options, which belong behind those that the server is
+    """To be copied, a row that exports variables and one of options, which belong after those that the server is
     started with; either may be all."""
     text: str
-    """What to know before: prompts will stand in the log; what these builds cannot show."""
+    """What to know before: prompts will be in the log; what these builds cannot show."""
     codes: list[Code]
     """Rules that it enables."""
     options: list[OptionChange] = msgspec.field(default_factory=list)

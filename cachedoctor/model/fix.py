@@ -50,7 +50,7 @@ class Fix(msgspec.Struct):
     server: str
     """Its name and build, in words."""
     launcher: Launcher | None
-    """What starts it, as far as the log tells or somebody said."""
+    """What starts it, as far as the log shows or somebody said."""
     codes: list[Code]
     """Findings that it is for."""
     names: list[Name]
@@ -62,7 +62,7 @@ class Fix(msgspec.Struct):
     steps: list[FixStep]
     """What to do, the cheapest test first."""
     costs: list[str]
-    """What it takes in memory, as far as the log tells."""
+    """What it takes in memory, as far as the log shows."""
     notes: list[str]
     """Findings that ask for different values, and what cannot be set there."""
     others: list[OtherFix] = msgspec.field(default_factory=list)
@@ -130,7 +130,7 @@ def as_typed(written: str) -> list[OptionChange]:
         elif found and not found[-1].variable and found[-1].value is None:
             found[-1] = OptionChange(found[-1].name, word)
         else:
-            raise ValueError(f"a value without its option: {word}")
+            raise ValueError(f"a value without an option: {word}")
     return found
 
 

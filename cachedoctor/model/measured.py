@@ -81,7 +81,7 @@ class PrefillBatch(msgspec.Struct, gc=False):
     """Requests."""
     pending_tokens: Amount | None = None
     continues: bool | None = None
-    """It goes on with the prompt that the batch before could not finish, so that it reuses nothing by itself."""
+    """It continues the prompt that the batch before could not finish, so that it reuses nothing by itself."""
     whole: bool = False
     """It holds exactly one request from begin to end: prompt = new_tokens + cached_tokens, up to a page."""
 
@@ -123,7 +123,7 @@ class SamplePeriod(msgspec.Struct, gc=False, tag_field="unit", tag="interval"):
     looked_up_tokens: Amount | None = None
     """Prompt tokens that were looked up in the cache, reused ones included: computed_tokens / (1 - last_rate).
 
-    None where the log does not tell: below 0.16, behind the first 1,000 requests, where the begin is missing, and up
+    None where the log does not show: below 0.16, after the first 1,000 requests, where the begin is missing, and up
     to 0.26 where requests waited.
     """
     looked_up_within: Amount | None = None
@@ -171,7 +171,7 @@ class BatchPeriod(msgspec.Struct, gc=False, tag_field="unit", tag="batch"):
     cold: Count = 0
     """Of these, those that reused nothing."""
     cached_least: Amount | None = None
-    """Reused tokens of the whole requests behind the first: the fewest."""
+    """Reused tokens of the whole requests after the first: the fewest."""
     cached_most: Amount | None = None
     """The most."""
     best_share: Share | None = None
@@ -179,7 +179,7 @@ class BatchPeriod(msgspec.Struct, gc=False, tag_field="unit", tag="batch"):
     whole_tokens: Long = 0
     """Prompt tokens of all whole requests."""
     whole_cached: Long = 0
-    """Tokens that the whole requests behind the first reused."""
+    """Tokens that the whole requests after the first reused."""
     smallest_prompt: Amount | None = None
     """Tokens of the shortest whole request."""
     largest_prompt: Amount | None = None
@@ -199,7 +199,7 @@ class BatchPeriod(msgspec.Struct, gc=False, tag_field="unit", tag="batch"):
     burst_new_tokens: Long = 0
     """Tokens computed in them."""
     after_burst_seqs: Count = 0
-    """Requests admitted behind the last of them."""
+    """Requests admitted after the last of them."""
     after_burst_cached: Long = 0
     """Tokens that these reused."""
     token_usage: Share | None = None
@@ -215,7 +215,7 @@ class BatchPeriod(msgspec.Struct, gc=False, tag_field="unit", tag="batch"):
     marks: dict[str, Mark] = msgspec.field(default_factory=dict)
     """Lines that prove it: ``first``, ``last``, ``cold``, ``usage``, ``mamba``, ``retracted``, ``burst``, ``begin``.
 
-    ``whole`` is a whole request behind the first that reused least.
+    ``whole`` is a whole request after the first that reused least.
     """
 
 
@@ -275,7 +275,7 @@ class Counters(msgspec.Struct):
     prompt_per_request: list[Bucket] = msgspec.field(default_factory=list)
     """Requests by the length of their prompt."""
     config: dict[str, str] = msgspec.field(default_factory=dict)
-    """What the dump says of the cache: ``enable_prefix_caching``, ``block_size``, ``num_gpu_blocks`` ..."""
+    """What the dump shows of the cache: ``enable_prefix_caching``, ``block_size``, ``num_gpu_blocks`` ..."""
 
 
 class Answer(msgspec.Struct):
@@ -331,7 +331,7 @@ class SentBodies(msgspec.Struct):
     kept: int | None
     """Of these, what a cache of the logged size still had; None where its size, or how long a token is, is unknown."""
     repeated: int
-    """Behind a difference: it stood in an earlier body whose beginning was another."""
+    """After a difference: it was in an earlier body whose beginning was another."""
     changed: int
     """Bodies most of which is such text."""
     salted: int

@@ -52,7 +52,7 @@ class Dropped(msgspec.Struct, gc=False, frozen=True):
     pos_max: int
     size_mib: float | None
     limit: int | None
-    """Checkpoints that the list holds; None where the log does not say."""
+    """Checkpoints that the list holds; None where the log does not show."""
     crowded: bool
     """Dropped for being too close to an earlier one (b10068 and newer), not because it was the oldest."""
     roomy: bool
@@ -64,15 +64,15 @@ class Dropped(msgspec.Struct, gc=False, frozen=True):
 
 
 class Asker(msgspec.Struct, gc=False):
-    """Who asked, and when; only looked for where requests are listed."""
+    """Who asked, and when; only searched for where requests are listed."""
 
     child: bool = False
     """One of the choices of an ``n > 1`` request."""
     time: str | None = None
-    """When it started, ISO 8601, as the wrapper of its first line says."""
+    """When it started, ISO 8601, as the wrapper of its first line shows."""
     client: str | None = None
     endpoint: str | None = None
-    """Where the log says them without doubt."""
+    """Where the log shows them without doubt."""
 
 
 NOBODY = Asker()
@@ -149,7 +149,7 @@ class Observed(msgspec.Struct, gc=False):
     """(pos_min, pos_max) of those whose creation was printed, the oldest first; meant for builds that print no checks
     (up to b8156)."""
     positions_known: bool
-    """They are all that the slot held: not so behind a swap from RAM or a slot file, until the list was emptied."""
+    """They are all that the slot held: not so after a swap from RAM or a slot file, until the list was emptied."""
     fresh: bool
     """The slot had served no request since the start."""
     evictions: int
@@ -205,7 +205,7 @@ class Observed(msgspec.Struct, gc=False):
     erased_at: list[tuple[int, int]] | tuple[()] = ()
     """(pos_min, pos_max) of those that were erased because nothing is reused."""
     parted: int = 0
-    """Tokens of the shortest checkpoint that was erased because the prompt parts from the slot before its end; 0 if
+    """Tokens of the shortest checkpoint that was erased because the prompt diverges from the slot before its end; 0 if
     none was."""
     reach: int = 0
     """Tokens that the slot held at least: the end of the farthest checkpoint that was checked, restored or erased."""
@@ -233,12 +233,12 @@ class Observed(msgspec.Struct, gc=False):
 
     @property
     def untimed(self) -> bool:
-        """Whether nothing says how long it took: not even that the client went away."""
+        """Whether nothing shows how long it took: not even that the client went away."""
         return self.generated_tokens is None and self.processed_tokens is None and not (self.cancelled or self.error)
 
     @property
     def searching(self) -> bool:
-        """Whether checkpoints were looked at, and what it reuses is not known yet."""
+        """Whether checkpoints were checked, and what it reuses is not known yet."""
         return bool(self.checks) and self.marks.keys().isdisjoint(_FOUND)
 
     def has_begun(self, message: str) -> bool:
@@ -254,7 +254,7 @@ class Observed(msgspec.Struct, gc=False):
         known = self.prompt_tokens is not None and self.cached_tokens is not None
         return known and self.processed_tokens is None and self.prompt_tokens == (self.cached_tokens or 0) + computed
 
-    # ---- what a line says
+    # ---- what a line shows
 
     def extend(self, line: int) -> None:
         """A line of it has this number."""
@@ -347,7 +347,7 @@ class Observed(msgspec.Struct, gc=False):
         self.batch_position = self.batch_position if batch is None else batch
 
     def record_checks(self, checks: list[Check], tried: int, mark: Mark) -> None:
-        """Checkpoints were looked at: ``tried`` of them, of which ``checks`` are kept; ``mark``: the first line."""
+        """Checkpoints were checked: ``tried`` of them, of which ``checks`` are kept; ``mark``: the first line."""
         self.tried = (self.tried or 0) + tried
         self.reach = max(self.reach, *(check.pos_max + 1 for check in checks))
         self.checks = [*self.checks, *checks[: MAX_CHECKS - len(self.checks)]]

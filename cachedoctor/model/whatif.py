@@ -18,7 +18,7 @@ class ReplayFit(msgspec.Struct):
     """How far the replay, under the recorded settings, agrees with what the server said that it reused."""
 
     requests: int
-    """Requests of which the log says what was reused."""
+    """Requests of which the log shows what was reused."""
     equal: int
     """Of these, those of which the replay says the same, to the token."""
     prompt_tokens: int
@@ -45,10 +45,10 @@ class Placed(msgspec.Struct):
     requests_without_length: int = 0
     """Requests of the log that are not replayed: it does not say how long they were."""
     assumed_turns: int = 0
-    """Without bodies: turns that no line says to go on with the turn before, and that are taken to."""
+    """Without bodies: turns that no line shows to continue the turn before, and that are taken to."""
     open_tokens: int = 0
-    """Computed tokens of which nothing says whether they had been sent before: of requests whose text is not known, and
-    that did not go on with what their slot held."""
+    """Computed tokens that may have been sent before: of requests whose text is not known, and
+    that did not continue what their slot held."""
     sizes_known: bool = False
     """The log prints what a saved prompt takes; else every prompt is taken to fit into the RAM cache."""
     images: int = 0
@@ -77,7 +77,7 @@ class ReplayAccount(msgspec.Struct):
     new_tokens: int | None
     """Never sent before, or the last of a prompt, which is always computed; None of the server, which does not say."""
     lost_tokens: dict[str, int] | None
-    """Sent before and computed again, by the cause; None of the server."""
+    """Sent before and recomputed, by the cause; None of the server."""
     prompt_ms: float | None
     """Milliseconds; of the server as printed, of the replay by its speed at each depth. None where there are no
     times."""

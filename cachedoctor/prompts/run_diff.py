@@ -65,7 +65,7 @@ def _walked(prompts: list[Prompt], path: str, ask: DiffJob, files: ModelFiles) -
     pairs = conversations.walk(prompts)
     if not pairs:
         hint = "give two prompts, or a JSONL or directory with several prompts of one conversation"
-        raise CacheDoctorError(f"{path}: holds no two prompts of one conversation", hint)
+        raise CacheDoctorError(f"{path}: does not contain two prompts of one conversation", hint)
     before = {later: earlier for earlier, later in pairs}
     found = []
     for earlier, later in pairs:
@@ -110,7 +110,7 @@ def _with_alone(
 
 
 def only_appended(found: PromptDiff) -> bool:
-    """Whether the second prompt goes on where the first one ends, and nothing that a cache depends on changed."""
+    """Whether the second prompt continues where the first one ends, and nothing that a cache depends on changed."""
     first = found.first
     grew = first is not None and first.kind == "appended" and found.b.chars > found.a.chars
     return grew and not request_bodies.decides(found.settings)
@@ -133,8 +133,8 @@ def check_model(prompt: Prompt, ask: DiffJob, cutter: Tokenizer) -> None:
     if opening is None or opening.group() in str(cutter.chat_template) or len(cutter.encode(opening.group())) == 1:
         return
     raise CacheDoctorError(
-        f"{cutter.name}: is not of the model that read {prompt.path}, which begins with {opening.group()}",
-        "give the tokenizer of the model that the server runs; --template says that the server had another template",
+        f"{cutter.name}: does not belong to the model of {prompt.path}, which begins with {opening.group()}",
+        "give the tokenizer of the model that the server runs; use --template if the server had another template",
     )
 
 
@@ -155,8 +155,8 @@ def _pairs(old: list[Prompt], new: list[Prompt], path1: str, path2: str) -> list
     if len(old) == 1 and len(new) == 1:
         return [(old[0], new[0])]
     path, many = (path1, old) if len(old) > 1 else (path2, new)
-    hint = "give it alone to walk through its conversations, or one prompt of it as a file of its own"
-    raise CacheDoctorError(f"{path}: holds {len(many)} prompts", hint)
+    hint = "give it alone to compare its conversations, or give one prompt of it as a separate file"
+    raise CacheDoctorError(f"{path}: contains {len(many)} prompts", hint)
 
 
 def rendered(prompt: Prompt, ask: DiffJob, files: ModelFiles) -> Prompt:

@@ -60,14 +60,14 @@ from cachedoctor.redaction.secrets_of_two import in_both
 _SIDE = 64
 """Code points of a printed prompt that are shown on each side of the place where it parts from another."""
 _LOOK = 4096
-"""Code points of a value in which secrets are looked for: many more than are shown of it."""
+"""Code points of a value in which secrets are searched for: many more than are shown of it."""
 _PRINTED = late(
     r"\b(?:old|new): \.\.\."  # llama-server
     r"|\bprompt: (?=['\"])|\bprompt_token_ids: (?=\[)"  # vLLM, where it logs requests
     r"|\b(?:text|prompt|input_ids|messages)=(?=['\"\[])"  # SGLang, where it does
     r"|['\"](?:text|prompt|input_ids|output_ids|messages)['\"]: "
 )
-"""What stands before text of a prompt, or its tokens."""
+"""What comes before text of a prompt, or its tokens."""
 _BAR = " | "
 _SETTING = 80
 """Code points of a setting of a request."""
@@ -172,7 +172,7 @@ def _mask(found: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def name(shown: str) -> str:
-    """Return the name of a server, a client or a path of HTTP as it may be shown; a log says it in every line."""
+    """Return the name of a server, a client or a path of HTTP as it may be shown; a log shows it in every line."""
     return hidden(shown)
 
 
@@ -183,7 +183,7 @@ def _evidence(shown: Evidence) -> Evidence:
 def _diff(shown: PromptDiff) -> PromptDiff:
     """Return a difference of prompts as it may be shown; the user gave the prompts, so their text stays.
 
-    Secrets are looked for in all that stands around the difference, and parts of them in what quotes it.
+    Secrets are searched for in all that stands around the difference, and parts of them in what quotes it.
     """
     replace = msgspec.structs.replace
     settings = [replace(s, a=_setting(s.place, s.a), b=_setting(s.place, s.b)) for s in shown.settings]

@@ -61,9 +61,9 @@ if TYPE_CHECKING:
     from cachedoctor.model import Launcher
 
 _OF_FINDINGS = (b"[CD", b"`CD")
-"""One of them stands in a report of ours for people."""
+"""One of them is in a report of ours for people."""
 _OF_REPORTS = (b"cachedoctor", b"CD")
-"""One of them stands in a report of ours for programs, and in a page of a rule."""
+"""One of them is in a report of ours for programs, and in a page of a rule."""
 _UNREAD = 64
 """Inputs in which nothing was recognised that are described."""
 _UNDECIDED = 4
@@ -92,9 +92,9 @@ class Analyzer:
         """Begin without an input.
 
         Args:
-            build: of llama.cpp, when the log does not say it.
+            build: of llama.cpp, when the log does not show it.
             prompts: those given beside the log.
-            given: options of the command line that started the server; what the log says comes before them.
+            given: options of the command line that started the server; what the log shows comes before them.
             keeps_requests: the report lists every request; with a listener, that is who keeps them.
             listener: hears of everything as it happens. Lines are then read one by one, which takes longer.
             options: thresholds of the rules, and those that are not reported.
@@ -155,8 +155,8 @@ class Analyzer:
         """Begin an input.
 
         Args:
-            continues: it is the next rotation of the one before, the same server goes on.
-            line: number of the first line; behind the first one of its file another life of the server came before.
+            continues: it is the next rotation of the one before, the same server continues.
+            line: number of the first line; after the first one of its file another life of the server came before.
         """
         self.close()
         self._lives.follows, self._lives.issue = line > 1, None
@@ -368,7 +368,7 @@ class Analyzer:
             self._ledger.add_client(*self._told.popitem(last=False)[1])
 
     def _ask_again(self, request: Request) -> Judged:
-        """Judge a request anew that was given before; by its number it takes the place of what it was."""
+        """Judge a request again that was given before; by its number it takes the place of what it was."""
         turn = self._turns.get(request.index)
         session = self._sessions[request.session]
         text = None if turn is None else turn.difference
@@ -496,7 +496,7 @@ class Analyzer:
         )  # fmt: skip
 
     def merge(self, part: Shard, path: str, line: int = 1) -> None:
-        """Take what another analyzer found in the next part; its requests stand in the file ``path``.
+        """Take what another analyzer found in the next part; its requests are in the file ``path``.
 
         ``line``: number of the part's first line, when it is not the first of its file.
         """
@@ -603,7 +603,7 @@ def _tries(finding: Finding) -> bool:
 def _fixes(
     findings: list[Finding], sessions: Sequence[Session], inputs: Sequence[InputInfo], told: StartInfo | None
 ) -> list[Fix]:
-    """What mends the findings; the launchers are imported where there is something to mend."""
+    """What fixes the findings; the launchers are imported where there is something to fix."""
     if not findings:
         return []
     from cachedoctor.doctor.fixing.fixes import fixes
@@ -612,7 +612,7 @@ def _fixes(
 
 
 def _by_text(request: Request, turn: TextTurn | None) -> Request:
-    """The request as a turn of the conversation that its text goes on with, where that was given."""
+    """The request as a turn of the conversation that its text continues, where that was given."""
     if turn is None:
         return request
     kept = _kept(request, turn)

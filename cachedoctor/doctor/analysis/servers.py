@@ -102,7 +102,7 @@ class Servers:
             number: gives the next number of a request.
             examine: takes the finished requests of a tracker.
             keep: takes every sample and batch.
-            build: of llama.cpp, when the log does not say it.
+            build: of llama.cpp, when the log does not show it.
             lists_requests: lines that matter only where every request is listed are read as well.
             listener: is called for every line.
             faults: the servers that are not read any further.
@@ -136,7 +136,7 @@ class Servers:
         """Lines that begin as those of llama-server are searched for them, too: the first ones had some."""
 
     def begin(self, file: LogFile, continues: bool) -> None:
-        """Begin an input; ``continues``: it is the next rotation of the one before, the same servers go on."""
+        """Begin an input; ``continues``: it is the next rotation of the one before, the same servers continue."""
         self._partly = 0
         self._joined.clear()
         self._certain.clear()
@@ -365,7 +365,7 @@ class Servers:
                 if isinstance(scanner, SingleScanner) and scanner.is_extra:
                     yield _ServerStep(event.line - before, tell, event)
                     continue
-                # lines of others stand in between: only one by one are the requests of all counted in their order
+                # lines of others are in between: only one by one are the requests of all counted in their order
                 torn = event.row is None and event.lines[-1] - event.lines[0] >= len(event.lines)
                 for part in scanner.singly(event) if torn else (event,):
                     yield _ServerStep(part.line - before, take, part)

@@ -61,7 +61,7 @@ class PeakConversations:
 
 
 _LATEST = 16
-"""Sessions among which one with requests is looked for: it says that the server was restarted."""
+"""Sessions among which one with requests is searched for: it says that the server was restarted."""
 
 
 class Sessions:
@@ -87,7 +87,7 @@ class Sessions:
         before = self.sessions[-_LATEST:]
         follows = self.follows and origin is None and len(self.sessions) < _LATEST
         session, issue = self.begin(path, origin), self.issue
-        apart = issue is not None and issue.blocks > 1  # a good run and a bad one are no restart
+        apart = issue is not None and issue.blocks > 1  # a good run and a bad one are not restart
         if follows or (not apart and any(s.path == path and s.origin == origin and s.n_requests for s in before)):
             session.settings["restarted"] = Setting(True, None)
         add_cmdline_facts(session, self._given or ([] if issue is None else issue.given))

@@ -124,7 +124,7 @@ class Spool:
 
     def _store(self, lines: bytes) -> None:
         if self._fault is not None:
-            return  # without the requests before them they are no use
+            return  # without the requests before them they are useless
         if self._file is None:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the report
         self._file.write(lines)

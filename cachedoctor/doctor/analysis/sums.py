@@ -9,7 +9,7 @@ from cachedoctor.model import Judged, Request, Session, SlotReuse, SlowTurn, Tot
 from cachedoctor.model.terms import MIN_PROMPT_TOKENS
 
 _JUDGED = frozenset({"cold", "reused", "partial", "reprocessed", "failed"})
-"""Outcomes of which the log tells what was possible, and what was done; not that the client went away."""
+"""Outcomes of which the log shows what was possible, and what was done; not that the client went away."""
 
 _LOST = frozenset({"partial", "reprocessed"})
 
@@ -103,7 +103,7 @@ def _begins(request: Request) -> bool:
 
 _KEPT = 3
 _SUMMED: dict[str, str] = {"reused": "reused", "new": "new", "rounding": "new", "undecided": "undecided"}
-"""Rows of the account that are no loss; the tokens of all others were computed again."""
+"""Rows of the account that are not loss; the tokens of all others were recomputed."""
 
 
 class Slowest(msgspec.Struct, gc=False):
@@ -207,13 +207,13 @@ class RunSlots(msgspec.Struct, gc=False):
 
 
 class Reuse(msgspec.Struct, gc=False):
-    """Counts the requests of every life of a server that goes on, and keeps the busiest of those that are over."""
+    """Counts the requests of every life of a server that continues, and keeps the busiest of those that are over."""
 
     best: RunSlots | None = None
     going: dict[int, RunSlots] = msgspec.field(default_factory=dict)
     """By session."""
     servers: dict[tuple[str, str | None], int] = msgspec.field(default_factory=dict)
-    """Session that goes on, by path and origin."""
+    """Session that continues, by path and origin."""
 
     def add(self, request: Request, session: Session) -> None:
         """Count a request; children of ``n > 1`` requests are left out."""
@@ -247,7 +247,7 @@ class Reuse(msgspec.Struct, gc=False):
             self.best = life
 
     def finish(self) -> None:
-        """No server goes on."""
+        """No server continues."""
         for session in list(self.going):
             self._end(session)
         self.servers.clear()

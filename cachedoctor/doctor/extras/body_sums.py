@@ -15,7 +15,7 @@ from cachedoctor.model import PromptDiff, SamplePeriod, SentBodies, Session, Set
 from cachedoctor.prompts.prompt import Prompt
 
 _MOST = 2_000
-"""Bodies that are looked at."""
+"""Bodies that are checked."""
 _MOST_BYTES = 32 << 20
 """Of their text."""
 _CHANGED = 0.3
@@ -23,7 +23,7 @@ _CHANGED = 0.3
 _OPENING = 64
 """Bytes at the end of a prompt that may be the opening of a reply."""
 _BLOCK = 16
-"""Tokens of a block on a GPU where the log does not say another size (0.7 to 0.33)."""
+"""Tokens of a block on a GPU where the log does not show another size (0.7 to 0.33)."""
 _FIT = 0.02
 """Share by which the count of bodies and that of answers may differ."""
 
@@ -57,7 +57,7 @@ def summed(prompts: Sequence[Prompt], session: Session, compare: Compare) -> Sen
         unsalted, goes_on = anywhere.add("", body.text)
         shared += begins
         salted += unsalted - begins
-        again = repeats.of(body.text, unsalted)  # what a salt alone keeps apart is no text behind a difference
+        again = repeats.of(body.text, unsalted)  # what a salt alone keeps apart is not text after a difference
         repeats.add(body.text)
         if goes_on or again.length < _CHANGED * len(body.text) or again.owner is None:
             continue
@@ -99,7 +99,7 @@ def salt_of(prompt: Prompt) -> str:
 
 
 class _Beginnings:
-    """The texts so far, in the order of their bytes: the one that has most in common with another stands beside it."""
+    """The texts so far, in the order of their bytes: the one that has most in common with another is beside it."""
 
     def __init__(self) -> None:
         self._sorted: dict[str, list[bytes]] = {}

@@ -77,7 +77,7 @@ class Diagnosis:
         self._latest: int | None = None
         """Session that was asked for last; it stands last in ``_memory``."""
         self.doubtful = 0
-        """Requests that lost tokens, or of which the log does not tell."""
+        """Requests that lost tokens, or of which the log does not show."""
 
     @property
     def avoidable_tokens(self) -> int:
@@ -129,7 +129,7 @@ class Diagnosis:
         self._memory.pop(session, None)
 
     def forget(self) -> None:
-        """No session of the inputs so far goes on."""
+        """No session of the inputs so far continues."""
         for session in list(self._memory):
             self._forget(session)
         self._lives.clear()

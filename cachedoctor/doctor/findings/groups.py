@@ -190,9 +190,9 @@ class FindingGroups:
     def _parts(self, said: _Costs) -> list[tuple[_Cost, int]]:
         """The causes that are reported, the costliest first, each with the tokens that no cause before it has.
 
-        What the server did not give back ends where the prompts part, what the client changed begins there: two causes
+        What the server did not restore ends where the prompts diverge, what the client changed begins there: two causes
         of one side have their tokens in common, two of different sides those by which they exceed what was lost. A rule
-        that leaves it open is no cause.
+        that leaves it open is not a cause.
         """
         counted = [c for c in said.costs if not (c.match.undecided or c.rule.code.startswith(OF_INPUT))]
         counted = sorted((c for c in counted if c.rule.code not in self._ignored), key=lambda c: -c.match.tokens)

@@ -41,9 +41,9 @@ class _Replayed(NamedTuple):
 
 
 def confirmed(findings: Sequence[Finding], requests: Sequence[Request], sessions: Sequence[Session]) -> list[Finding]:
-    """The findings without options that the replay does not confirm; these are named behind the other remedies.
+    """The findings without options that the replay does not confirm; these are named after the other remedies.
 
-    An option that saves less than half of what its finding cost, or makes a conversation worse, is no advice. Nothing
+    An option that saves less than half of its finding's cost, or makes a conversation worse, is not advised. Nothing
     is rejected where the replay does not explain the log, or does not know that what was lost had been sent before.
     """
     known: dict[tuple[str | None, str | None], _Replayed | None] = {}
@@ -99,7 +99,7 @@ def _kept(finding: Finding, replayed: _Replayed) -> list[Remedy]:
 
 
 def _why_not(finding: Finding, remedy: Remedy, replayed: _Replayed) -> str | None:
-    """Why an option is no advice; None where the replay confirms it, or does not know what it changes."""
+    """Why an option is not advice; None where the replay confirms it, or does not know what it changes."""
     if any(change.remove or change.variable for change in remedy.options):
         return None
     words = [one.name if one.value is None else f"{one.name}={one.value}" for one in remedy.options]
@@ -119,4 +119,4 @@ def _why_not(finding: Finding, remedy: Remedy, replayed: _Replayed) -> str | Non
     option = " ".join(word for change in remedy.options for word in change.words)
     loses = f", and a conversation would reuse {worst:,} tokens less" if is_worse else ""
     claim = f"{max(saved, 0):,} of {finding.cost.tokens:,} tokens"
-    return f"{option} is no advice here: replayed on this log it saves {claim}{loses}."
+    return f"{option} does not help here: in a replay of this log it saves {claim}{loses}."

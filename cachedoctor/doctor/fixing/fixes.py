@@ -81,7 +81,7 @@ def masked(line: str) -> Masked:
 
 
 def _of(word: Word, option: str | None) -> tuple[str | None, str]:
-    """(variable for the secret in a word, what stands before it); no variable where there is none."""
+    """(variable for the secret in a word, what comes before it); no variable where there is none."""
     if word.operator or _STANDS_IN.match(word.text):
         return None, ""
     head, equals, value = word.text.partition("=")
@@ -129,7 +129,7 @@ class Merged(msgspec.Struct, frozen=True):
 
 
 def chosen(findings: Sequence[Finding]) -> list[Wish]:
-    """Give of every finding that is not a mere suspicion the first remedy that mends it and says what to change."""
+    """Give of every finding that is not a mere suspicion the first remedy that fixes it and says what to change."""
     found = []
     for finding in findings:
         if finding.confidence == "low":
@@ -190,8 +190,8 @@ def _take(
         taken[key] = (change, by) if wins else before
         return None
     return (
-        f"{by.code} {by.name} asks for {_said(change)}, {owner.code} {owner.name} for {_said(old)}, which is taken: "
-        "it costs more"
+        f"{by.code} {by.name} asks for {_said(change)}, {owner.code} {owner.name} for {_said(old)}. "
+        "The latter is used: its finding costs more"
     )
 
 
@@ -244,7 +244,7 @@ _ASIDE: frozenset[Launcher] = frozenset({"docker", "compose", "systemd", "kubern
 """Launchers that hold options as variables."""
 _UNSHOWN: frozenset[Launcher | None] = frozenset({"compose", "kubernetes", "llama-swap"})
 """Launchers whose form holds options alone, not the whole command line."""
-_FIRST = "a variable counts only where its option is not in the command of the server: there change the option instead"
+_FIRST = "a variable has no effect if the server's command has the option: change the option there instead"
 _Server = tuple[str | None, str | None]
 """Its input, and what the wrapper names."""
 _REPLICA = late(r"[-_]\d{1,4}$")
@@ -268,10 +268,10 @@ def fixes(
     *,
     whole: bool = False,
 ) -> list[Fix]:
-    """Give one fix for every server with findings that something mends, in the order of its costliest finding.
+    """Give one fix for every server with findings that something fixes, in the order of its costliest finding.
 
     Args:
-        told: what somebody says of the start; without a line of it the one counts that stands in a pasted issue.
+        told: what somebody says of the start; without a line of it the one counts that is in a pasted issue.
         whole: give a command line with secrets in it, with variables in their place; else it is left out.
     """
     told = told or StartInfo()
@@ -302,7 +302,7 @@ def fixes(
                 f"keys of the command line are not shown: set {variables}, or put the values in their place"
             )
         if is_anothers:
-            one.notes.append("the command line that was given starts another server, and is left out")
+            one.notes.append("the given command line starts a different server and was ignored")
         if told.file is not None and one.options and path not in (None, "-") and not is_anothers:
             one.notes.append(f"as a patch: cachedoctor fix {shlex.quote(path)} --file {told.file}")
         if launcher is not None and not _foreign(session):
@@ -385,7 +385,7 @@ def _server_steps(
     program = session.program if session is not None else None
     if one.options and _foreign(session):
         words = " ".join(word for change in one.options for word in change.words)
-        return [], [f"{program} has options of its own, see its --help; those of llama-server would be {words}"]
+        return [], [f"{program} has its own options, see its --help; the llama-server options would be {words}"]
     steps, notes = form(msgspec.structs.replace(_asked(one.options, session, name), line=line), launcher)
     if launcher in _ASIDE and line is None and any("LLAMA_ARG_" in row for step in steps for row in step.commands):
         notes = [*notes, _FIRST]
@@ -443,7 +443,7 @@ def _client_steps(settings: Sequence[ClientSetting]) -> list[FixStep]:
         rows = [*([f"export {shlex.join(sets)}"] if sets else []), *([f"unset {shlex.join(unset)}"] if unset else [])]
         files = [f"{s.key} in {s.file}" for s in own if s.file and s.key]
         where = f" (or set {' and '.join(files)})" if files else ""
-        steps.append(FixStep("client", f"in the environment of {client}, then start it anew{where}", rows))
+        steps.append(FixStep("client", f"in the environment of {client}, then restart it{where}", rows))
     return steps
 
 

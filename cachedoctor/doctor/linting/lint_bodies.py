@@ -25,7 +25,7 @@ from cachedoctor.redaction import sanitize
 
 HINT = "give consecutive requests of a conversation: JSONL of bodies, or several files in the order of sending"
 NUMBER = late(r"#(\d+)(?:#\d+)?\Z")
-"""Behind the name of a file: which of its requests."""
+"""After the name of a file: which of its requests."""
 
 
 class LintRequest(msgspec.Struct):
@@ -33,7 +33,7 @@ class LintRequest(msgspec.Struct):
 
     prompt: Prompt
     line: int | None
-    """In its file; None where requests do not stand on a line each."""
+    """In its file; None where requests do not be on a line each."""
     recording: int = 0
     """Requests of different recordings do not follow each other; files of one request each are one recording."""
 
@@ -45,7 +45,7 @@ def read_files(paths: Sequence[str]) -> list[LintRequest]:
         CacheDoctorError: one of them cannot be read, or holds no prompts.
     """
     if list(paths).count("-") > 1:
-        raise CacheDoctorError("standard input can be read once only", "give the others as files")
+        raise CacheDoctorError("standard input can be read only once", "give the others as files")
     found: list[LintRequest] = []
     for number, path in enumerate(paths, 1):
         requests = _of_file(path)
@@ -69,15 +69,15 @@ def from_dicts(bodies: Iterable[Mapping[str, Any]]) -> list[LintRequest]:
     """Take bodies as a program has them; they are called ``bodies#1`` and so on.
 
     Raises:
-        CacheDoctorError: one of them is no JSON, or none holds a prompt.
+        CacheDoctorError: one of them is not JSON, or none holds a prompt.
     """
     try:
         data = "\n".join(json.dumps(body) for body in bodies)
     except (TypeError, ValueError, RecursionError) as error:
-        hint = "give what is posted: dicts of strings, numbers, lists and dicts"
+        hint = "give request bodies: dicts of strings, numbers, lists and dicts"
         raise CacheDoctorError(f"bodies: are not JSON: {error}", hint) from error
     if not data:
-        raise CacheDoctorError("bodies: there are none", HINT)
+        raise CacheDoctorError("bodies: none given", HINT)
     return [LintRequest(prompt, None) for prompt in inputs.parse(data.encode(), "bodies")]
 
 
@@ -109,15 +109,15 @@ def _line(prompt: Prompt, name: str, rows: list[int]) -> int | None:
     return rows[at] if at < len(rows) and (number is not None or len(rows) == 1) else None
 
 
-_NO_PAIR = "holds no two requests of one conversation"
+_NO_PAIR = "does not contain two requests of one conversation"
 _APART = ("cache-salt", "adapter")
 """Differences beside the text: nothing at all is shared."""
 _BESIDE = {"cache_salt": "cache-salt", "extra_key": "cache-salt", "images": "image"} | dict.fromkeys(
     ("lora", "lora_path"), "adapter"
 )
-"""Kinds of what stands beside the text of a request."""
-_FORBIDS = "the request sets cache_prompt to false: llama-server then reuses nothing of its slot"
-_ALLOW = Advice("Leave cache_prompt out, or set it to true: that has been the default since November 2024.")
+"""Kinds of what is beside the text of a request."""
+_FORBIDS = "the request sets cache_prompt to false: llama-server then reuses nothing from its slot"
+_ALLOW = Advice("Remove cache_prompt, or set it to true (the default since November 2024).")
 
 
 class LintAsk(msgspec.Struct):
@@ -199,7 +199,7 @@ class _LintRun:
         return compare_prompts.hashed(found) if self._ask.hash_text else found
 
     def _changed(self, earlier: int, later: int, found: PromptDiff) -> list[LintError]:
-        found = sanitize.mask(found)  # secrets are looked for before anything is cut
+        found = sanitize.mask(found)  # secrets are searched for before anything is cut
         first = found.first
         if first is None or run_diff.only_appended(found):
             return []

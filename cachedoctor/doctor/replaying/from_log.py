@@ -1,4 +1,4 @@
-"""The settings that a llama-server ran with, as its log and its command line say them."""
+"""The settings that a llama-server ran with, as its log and its command line show them."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class Recalled(msgspec.Struct):
     assumed: set[int]
     """Asked whose common prefix with the turn before is not in the log."""
     unplaced: int
-    """Requests of which the log does not say how long they were, and choices of ``n > 1``."""
+    """Requests of which the log does not show how long they were, and choices of ``n > 1``."""
 
 
 def build(requests: Iterable[Request]) -> Recalled:
@@ -207,7 +207,7 @@ class _Recall:
         self._session = -1
         self._slots: dict[int, int] = {}
         self._left: dict[int, tuple[int, int]] = {}
-        """What each slot still holds for sure, and since when."""
+        """What each slot still holds certainly, and since when."""
         self._threads: dict[tuple[int, int], int] = {}
         self._lengths: dict[int, int] = {}
 
@@ -282,7 +282,7 @@ class _Recall:
         return self._similar and request.seen.choice.selected_by == "lru" and request.facts.at_least(6751) is True
 
     def _held(self, request: Request) -> int | None:
-        """What the slot held when the prompt was looked at: by its length, where that is known."""
+        """What the slot held when the prompt was checked: by its length, where that is known."""
         thread = request.held_thread
         whose = None if thread is None else self._threads.get((request.session, thread))
         return self._of_length(request.held_tokens, [whose, self._slots.get(request.slot)])

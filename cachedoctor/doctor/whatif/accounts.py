@@ -115,7 +115,7 @@ def replay_base(evidence: ServerTraffic) -> Base:
     Of bodies alone nearly all of these are assumed: there the fit is only said.
 
     Raises:
-        CacheDoctorError: the replay does not explain the log, or the log says too little to know.
+        CacheDoctorError: the replay does not explain the log, or the log shows too little to know.
     """
     served = serve(evidence.traffic, evidence.settings)
     found = fit(evidence, served)
@@ -128,7 +128,7 @@ def _refuse(evidence: ServerTraffic, found: ReplayFit) -> None:
     whole = len(evidence.reused)
     if found.requests < LEAST_COUNTED * whole or not found.requests:
         raise CacheDoctorError(
-            f"the log says of {found.requests:,} of {whole:,} requests what was reused: too few to trust a replay",
+            f"the log shows reuse for {found.requests:,} of {whole:,} requests: too few to trust a replay",
             "start the server with -lv 4, or give the bodies with --requests and the model with --tokenizer",
             _REFUSED,
         )
@@ -149,25 +149,27 @@ def _hint(evidence: ServerTraffic) -> str:
     there = [server_options.BY_KEY[key] for key in FIELDS if not lacking(server_options.BY_KEY[key], build, build)]
     assumed = [option.names[0].text for option in there if FIELDS[option.key] in evidence.assumed]
     if "memory" in evidence.assumed:
-        return "say what the model is, e.g. --ran memory=hybrid (attention, swa, recurrent); the log does not"
+        return "set the kind of model, e.g. --ran memory=hybrid (attention, swa, recurrent); the log does not show it"
     if assumed:
-        return "give what started the server: --cmdline 'llama-server ...'; the log does not say " + ", ".join(assumed)
+        return "give the command of the server: --cmdline 'llama-server ...'; the log does not show " + ", ".join(
+            assumed
+        )
     if evidence.placed.bodies is None:
         return "give the request bodies: --requests BODIES --tokenizer MODEL.gguf"
-    return "are the bodies complete, and of this server?"
+    return "check that the bodies are complete and of this server"
 
 
 def learn(evidence: ServerTraffic, words: Sequence[str]) -> None:
     """Take settings that ran, each NAME=VALUE, into what was recorded.
 
     Raises:
-        CacheDoctorError: a setting is not known, or the log says it.
+        CacheDoctorError: a setting is not known, or the log shows it.
     """
     said = changed(evidence.settings, words, model_open="memory" in evidence.assumed)
     for name in ServerSettings.__struct_fields__:
         if getattr(said, name) != getattr(evidence.settings, name):
             if name not in evidence.assumed and name != "window":
-                raise CacheDoctorError(f"--ran: the log says otherwise of {name}", "leave it out")
+                raise CacheDoctorError(f"--ran: the log contradicts {name}", "remove it")
             evidence.assumed -= {name}
     evidence.settings = said
 

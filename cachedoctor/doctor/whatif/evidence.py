@@ -37,11 +37,11 @@ from cachedoctor.prompts.regular_files import open_file
 _LEAST_MATCHED = 0.5
 """Share of the bodies, or of the requests, below which they are not of one server."""
 _GOES_ON = 0.5
-"""Share of an earlier prompt with which another one goes on with it."""
+"""Share of an earlier prompt with which another one continues it."""
 _SLOTS, _ROUND = 4, 4096
 """Without a log the context is taken to have room for as many of the longest prompt, rounded up to so many tokens."""
 _HEAD = 1 << 26
-"""Bytes of the first line that is looked at: a body of one long conversation has a megabyte or two."""
+"""Bytes of the first line that is checked: a body of one long conversation has a megabyte or two."""
 
 _Blocks = TypeVar("_Blocks")
 
@@ -137,7 +137,9 @@ def _gather(
     """Read what was given; ``of_blocks`` takes the sessions of vLLM and SGLang."""
     bodies = [path for path in asking.paths if is_bodies(path)]
     if bodies and len(bodies) < len(asking.paths):
-        raise CacheDoctorError(f"{bodies[0]}: holds request bodies, beside a log", "give it with --requests")
+        raise CacheDoctorError(
+            f"{bodies[0]}: contains request bodies, but a log was given as well", "give it with --requests"
+        )
     if bodies:
         return _from_bodies(asking._replace(prompts=[*bodies, *asking.prompts]))
     hearing = _Hearing()
@@ -164,7 +166,7 @@ def _beside(asking: Asking) -> BlockAsking:
 
 def _no_blocks(asking: BlockAsking, sessions: Sequence[Session]) -> NoReturn:
     names = " and ".join(sorted({title(one.engine) for one in sessions if one.engine in ENGINES}))
-    raise CacheDoctorError(f"{asking.path}: is a log of {names}", "what is asked is about a llama-server", 3)
+    raise CacheDoctorError(f"{asking.path}: is a log of {names}", "this command needs the log of a llama-server", 3)
 
 
 def is_bodies(path: str) -> bool:
@@ -196,18 +198,18 @@ def _refuse_several(asking: Asking, hearing: _Hearing) -> None:
     path = asking.paths[0]
     _refuse_nothing(path, len(hearing.requests))
     if asking.responses:
-        raise CacheDoctorError(f"--responses goes with logs of {BOTH}", "llama-server's log says what it reused")
+        raise CacheDoctorError(f"--responses needs logs of {BOTH}", "llama-server's log shows what it reused")
     servers = {(one.origin or "") for one in hearing.sessions.values()}
     if len(servers) > 1:
         raise CacheDoctorError(
-            f"{path}: is written by {len(servers):,} servers", "give the log of one: each has a cache of its own", 3
+            f"{path}: contains {len(servers):,} servers", "give the log of one server: each has its own cache", 3
         )
 
 
 def _refuse_nothing(path: str, requests: int) -> None:
     if not requests:
-        what = f"{path}: holds no request of llama-server that could be replayed"
-        raise CacheDoctorError(what, "cachedoctor analyze says what is in it", 3)
+        what = f"{path}: contains no llama-server request that can be replayed"
+        raise CacheDoctorError(what, "cachedoctor analyze shows what is in it", 3)
 
 
 # ---- a log
@@ -256,7 +258,7 @@ def _with_bodies(
     bodies = sum(one is not None for one in sent)
     known = sum(at is not None and sent[at] is not None for at in built.sent)
     if known < _LEAST_MATCHED * min(bodies, len(built.sent)):
-        hint = "are they of this server?" if exact else "give the model's tokenizer: --tokenizer MODEL.gguf"
+        hint = "check that they are of this server" if exact else "give the model's tokenizer: --tokenizer MODEL.gguf"
         what = f"{known:,} of {bodies:,} request bodies fit the lengths of the log's {len(built.sent):,} requests"
         raise CacheDoctorError(what, hint, 3)
     placed = Placed(len(built.requests), bodies, exact)
@@ -326,7 +328,7 @@ def _from_bodies(asking: Asking) -> ServerTraffic:
         files.close()
     count = len(built.sent)
     if not count:
-        raise CacheDoctorError(f"{asking.paths[0]}: holds no prompts", inputs.SHAPES)
+        raise CacheDoctorError(f"{asking.paths[0]}: contains no prompts", inputs.SHAPES)
     tree = built.traffic.tree
     if "context" not in said:
         longest = max(tree.length(one.content) for one in built.traffic.asked)
@@ -345,7 +347,7 @@ def _from_bodies(asking: Asking) -> ServerTraffic:
 
 
 def _told_settings(asking: Asking) -> tuple[ServerSettings, set[str]]:
-    """What a command line says of a server without a log, the defaults for the rest; and the fields that were said."""
+    """What a command line shows of a server without a log, the defaults for the rest; and the fields that were said."""
     own = {"n_slots": "slots", "n_ctx": "context"}
     said: dict[str, Any] = {own.get(name, name): value for name, value in said_by(list(asking.given)).items()}
     similarity = {one.option: one.value for one in asking.given}.get("slot_prompt_similarity")

@@ -46,7 +46,7 @@ def _context(old: ServerSettings, new: ServerSettings) -> MemoryCost | None:
     if not tokens or new.memory == "recurrent":
         return None
     if not old.token_bytes:
-        return MemoryCost(None, "the log does not say what a token of context takes")
+        return MemoryCost(None, "the log does not show the memory per token of context")
     return MemoryCost(tokens * old.token_bytes / _MIB, "context")
 
 
@@ -56,7 +56,7 @@ def _ram(old: ServerSettings, new: ServerSettings) -> MemoryCost | None:
         return None
     if before < 0 or after < 0:
         return MemoryCost(None, "a RAM cache without limit")
-    sized = "" if new.token_bytes else "; the log does not say what a saved prompt takes"
+    sized = "" if new.token_bytes else "; the log does not show the size of a saved prompt"
     return MemoryCost(float(after - before), f"limit of the RAM cache{sized}")
 
 
@@ -68,7 +68,7 @@ def _saved(old: ServerSettings, new: ServerSettings) -> MemoryCost | None:
     if places[0] == places[1] and old.slots == new.slots:
         return None
     if not old.checkpoint_bytes:
-        return MemoryCost(None, "the log does not say what a checkpoint takes")
+        return MemoryCost(None, "the log does not show the size of a checkpoint")
     states = ((new.slots or 1) - (old.slots or 1)) * old.state_bytes
     return MemoryCost(((places[1] - places[0]) * old.checkpoint_bytes + states) / _MIB, "checkpoints")
 
@@ -76,7 +76,7 @@ def _saved(old: ServerSettings, new: ServerSettings) -> MemoryCost | None:
 def _window(old: ServerSettings, new: ServerSettings) -> MemoryCost | None:
     if old.swa_full == new.swa_full:
         return None
-    return MemoryCost(None, "the log does not say what a window of full size takes")
+    return MemoryCost(None, "the log does not show the size of a full window")
 
 
 LEAST_SHARE = 0.01
@@ -152,7 +152,7 @@ def tune(
         words: NAME=VALUE of settings that ran and that nothing else says.
 
     Raises:
-        CacheDoctorError: the replay does not explain the log, or a setting is not known, or the log says it.
+        CacheDoctorError: the replay does not explain the log, or a setting is not known, or the log shows it.
     """
     if isinstance(evidence, BlockEvidence):
         return block_replay.tune(evidence, paths, limit_mib, words)
@@ -230,7 +230,7 @@ def _families(evidence: ServerTraffic) -> Iterator[Iterable[dict[str, Any]]]:
     if now.kv_unified:
         yield [{"context": times * now.context} for times in _CONTEXTS]
     if _has("cache_ram", build) and (now.cache_ram_mib or 0) >= 0:
-        # Where no line says what a saved prompt takes, the replay lets all of them fit: a small size would be a guess.
+        # Where no line shows what a saved prompt takes, the replay lets all of them fit: a small size would be a guess.
         sizes = _RAM if base.token_bytes else _DEFAULT_RAM
         yield [{"cache_ram_mib": mib} for mib in sizes if mib > (now.cache_ram_mib or 0)]
     if _has("kv_unified", build) and not now.kv_unified and (now.slots or 1) > 1:

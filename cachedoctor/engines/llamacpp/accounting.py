@@ -182,7 +182,7 @@ def counts(seen: Observed, *, shifted: bool) -> TokenCounts:
 
 
 def _reused_untimed(seen: Observed) -> tuple[int | None, str | None]:
-    """Reused tokens of a request of which no line says what it computed, and how they were derived."""
+    """Reused tokens of a request of which no line shows what it computed, and how they were derived."""
     cached = seen.cached_tokens
     if seen.forced and cached != 0:  # a line that says otherwise is one of a later batch, where the first is missing
         return 0, "forced re-processing reuses nothing"
@@ -279,7 +279,7 @@ def _pinned(
 
 
 def _all_reused(seen: Observed, facts: Facts, *, shown: bool) -> bool | None:
-    """Whether all of the common prefix was reused: the memory goes back to any token, or no line says that it did not.
+    """Whether all of the common prefix was reused: the memory goes back to any token, or no line shows that it did not.
 
     None where that is open. Sliding-window memory of full size holds no more than its window of a prompt that came back
     from RAM.
@@ -375,7 +375,7 @@ def judge_cut(cached: int | None, prefix: CommonPrefix, reference: int | None) -
 def missed(request: Request, dropped: list[Dropped]) -> Dropped | None:
     """Return the dropped checkpoint that would have given back most of the common prefix, if more than was reused.
 
-    A checkpoint of sliding-window memory must reach back far enough behind the prefix (the strictest of the
+    A checkpoint of sliding-window memory must reach back far enough after the prefix (the strictest of the
     comparisons, b6751 to b11549); a recurrent state stands for itself.
     """
     lcp, start, window = request.common_prefix_tokens, request.marks["start"].line, request.facts.setting("n_swa")
@@ -393,7 +393,7 @@ def missed(request: Request, dropped: list[Dropped]) -> Dropped | None:
 
 
 def stretch(request: Request) -> SlotStretch | None:
-    """What a request processed of its slot's content; None where the log does not tell."""
+    """What a request processed of its slot's content; None where the log does not show."""
     cached, prompt, mark = request.cached_tokens, request.prompt_tokens, request.marks.get("cached")
     created, exact = request.created, request.lcp_exact
     whole = not (request.shifted or request.seen.reused_chunks or request.seen.images or request.restored_from_ram)

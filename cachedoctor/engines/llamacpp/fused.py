@@ -16,7 +16,7 @@ from cachedoctor.model import Check, Mark
 from cachedoctor.model.bounds import MS, SHARE
 from cachedoctor.model.observed import MAX_CHECKS, Progressed
 
-# Groups 1 and 2 are slot and task, from the slot prefix that stands before PATTERN.
+# Groups 1 and 2 are slot and task, from the slot prefix that comes before PATTERN.
 NEW_NAME, SIMILARITY, F_KEEP, T_LAST, TASK = range(3, 8)
 """Groups of a slot choice."""
 CHOICE_TAIL = 8
@@ -89,7 +89,7 @@ _CHECK = (
 _CHECKS = rb"(C|c)" + _CHECK + rb"(?:\n" + _SAME + rb"\2 \| [Cc]" + _CHECK + rb")*+"
 
 PATTERN = rb"(?:" + b"|".join((_CHOICE, _LAUNCH, _batches_fused(rb"\2"), _CHECKS, _end_fused(rb"\2"))) + rb")"
-"""Stands behind the slot prefix."""
+"""Stands after the slot prefix."""
 
 GROUPS = END_ALONE + 7 - NEW_NAME
 """How many it has."""
@@ -169,7 +169,7 @@ def read(run: ServerRun, block: Block) -> None:
         _batches_blocks(run, slot, block, BATCHES_ALONE, block.task, 0)
 
 
-# ---- rows behind the lines
+# ---- rows after the lines
 
 
 def shape(block: Block) -> Shape:

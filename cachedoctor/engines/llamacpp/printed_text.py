@@ -32,11 +32,11 @@ ALWAYS = (b"| old: ...",)
 AT_DEBUG = (*ALWAYS, b"log_server_r: request:  ", b" D add_text: ", b" input with format ")
 """The same where the server logs at the debug level."""
 DEBUG = b" D "
-"""Stands in nearly every line at that level, behind a clock."""
+"""Stands in nearly every line at that level, after a clock."""
 
 
 class Opening(NamedTuple):
-    """A line behind which text may go on."""
+    """A line after which text may continue."""
 
     clock: int | None
     """Microseconds since the start of the server; None where its lines have no clock."""

@@ -176,7 +176,7 @@ class ServerRun:
         return self._headers if self.session.incidents.keys() & {"header", "value"} else 0
 
     def header(self, text: str, mark: Mark) -> None:
-        """A client's billing header stands in a prompt that was pasted: compared with the one before."""
+        """A client's billing header is in a prompt that was pasted: compared with the one before."""
         fields = dict(_HEADER_FIELD.findall(text))
         self._headers += 1
         before, self._header = self._header, (mark, fields)
@@ -290,7 +290,7 @@ class ServerRun:
         f_keep: float | None = None,
         t_last: int | None = None,
     ) -> None:
-        """A slot is chosen; what was seen of those that were looked at and not chosen is forgotten."""
+        """A slot is chosen; what was seen of those that were checked and not chosen is forgotten."""
         if slot.released:
             self.close(slot)
         if self._looks:
@@ -360,7 +360,7 @@ class ServerRun:
         """The prompt being saved begins with an entry of ``length`` tokens; None: it is the beginning of an entry.
 
         Where the request that left this prompt came after that entry and the RAM cache was not searched for it, the
-        server computed again what it had.
+        server recomputed what it had.
         """
         saved, self._saved = self._saved, None
         if saved is None:
@@ -397,7 +397,7 @@ class ServerRun:
         self.past.ram.forget()
 
     def save_idle(self, slot: Slot, mark: Mark) -> None:
-        """The RAM cache throws out its oldest prompt first: this one is gone once all that lie there now have left."""
+        """The RAM cache evicts its oldest prompt first: this one is gone once all that are there now have left."""
         prompts = self.past.ram.prompts
         gone_at = None if prompts is None else self._before.evictions + prompts + 1
         slot.save_idle(IdleSave(mark, gone_at))

@@ -1,7 +1,7 @@
 """From what was printed of a request to the request: counts, common prefix, conversation, loss, in this order.
 
 ``settle`` reads what the log printed (``Observed``), what is known of the server (``Facts``) and what earlier requests
-left behind (``ConversationMemory``). It returns what the request changes as ``Effects``; only the conversations learn
+left after (``ConversationMemory``). It returns what the request changes as ``Effects``; only the conversations learn
 on the way.
 """
 
@@ -180,7 +180,7 @@ class Effects(msgspec.Struct, frozen=True, gc=False):
     released: int | None
     """Length of its slot after the reply."""
     resumed: int | None
-    """Conversation that it goes on with."""
+    """Conversation that it continues."""
     left_ram: tuple[int | None, ...]
     short: int
     """Checkpoints by which its list was too short to keep the one that was missed."""
@@ -415,7 +415,7 @@ def _recorded(
 
 def _roomy(facts: Facts) -> bool:
     """Whether the RAM cache is known to have kept all: builds from b8929 on warn where it is off, and what it refuses
-    or throws out is printed at every level."""
+    or evicts is printed at every level."""
     if not facts.starts_cold or facts.at_least(8929) is not True or facts.setting("cache_idle_slots") is False:
         return False
     return facts.setting("cache_ram_mib") != 0 and facts.ram_kept_all()
@@ -424,7 +424,7 @@ def _roomy(facts: Facts) -> bool:
 def _searches(choice: Choice) -> bool:
     """Whether the server looks into its RAM cache for this prompt: not where half of what the slot holds is kept.
 
-    What is thrown away then is not saved either (b6751 and newer).
+    What is discarded then is not saved either (b6751 and newer).
     """
     return choice.selected_by == "lru" or (choice.selected_by == "lcp" and (choice.f_keep or 0.0) < SAVED_BELOW)
 
@@ -514,7 +514,7 @@ def _other_content(held: SlotContent, prompt: int | None, *, file: bool) -> tupl
 def _fill(
     seen: Observed, held: SlotContent, span: tuple[int, int], past: ConversationMemory, marks: Marks
 ) -> tuple[SlotContent, Marks, list[Moved]]:
-    """A slot holds what its last request did not leave there, and no line says where that is from.
+    """A slot holds what its last request did not leave there, and no line shows where that is from.
 
     It is from a file; or the slot was not emptied, as it was thought to be. Returns what it held, the marks, and the
     requests that were judged as turns of that conversation and belong to another.

@@ -1,8 +1,8 @@
 """One slot, from the choice of a prompt to its release: IDLE -> looked at -> chosen -> running -> released -> IDLE.
 
-Every transition is a method with plain values. What a line says of the request alone, ``Observed`` records. Lines of
+Every transition is a method with plain values. What a line shows of the request alone, ``Observed`` records. Lines of
 the log become calls of these methods in ``lines.py`` (one line) and ``fused.py`` (several lines at once). What slots
-leave to the RAM prompt cache is remembered as far as its lines tell.
+leave to the RAM prompt cache is remembered as far as its lines show.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class RamCache(msgspec.Struct, gc=False):
     """The prompts that the RAM prompt cache is known to hold, by length."""
 
     saved: dict[int, Mark] = msgspec.field(default_factory=dict)
-    """Length in tokens -> line that saved it. Emptied when any prompt is thrown out: which one is not printed."""
+    """Length in tokens -> line that saved it. Emptied when any prompt is evicted: which one is not printed."""
     prompts: int | None = None
     """How many it holds, as it last said."""
 
@@ -310,7 +310,7 @@ class Slot(msgspec.Struct, gc=False):
     def erased(self, mark: Mark, position: tuple[int, int] | None, kept: int | None) -> None:
         """A checkpoint was erased as invalid; ``position`` is None where the line's numbers are wrong (up to b6628).
 
-        ``kept``: what is reused, where the line says it.
+        ``kept``: what is reused, where the line shows it.
         """
         seen = self.open
         if seen is not None:
@@ -325,7 +325,7 @@ class Slot(msgspec.Struct, gc=False):
         if position is not None:
             self._forget(position)
         elif seen is not None and "cached" not in seen.marks:
-            self.positions = self.positions[:-1]  # in front of the prompt it is the newest, behind it the oldest
+            self.positions = self.positions[:-1]  # before the prompt it is the newest, after it the oldest
 
     def drop(
         self, tokens: int | None, pos_min: int, pos_max: int, size: float | None, mark: Mark, *, crowded: bool

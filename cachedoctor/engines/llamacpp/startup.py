@@ -151,7 +151,7 @@ class Startup:
 
 
 def _said(before: Setting | None, now: Setting) -> bool:
-    """Whether an earlier line says the same: that one is the proof, and a later line may only follow from it."""
+    """Whether an earlier line shows the same: that one is the proof, and a later line may only follow from it."""
     return before is not None and before.line is not None and before.value == now.value
 
 

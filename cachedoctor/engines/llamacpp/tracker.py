@@ -115,7 +115,7 @@ class Tracker:
 
     @property
     def session(self) -> Session:
-        """The run that goes on."""
+        """The run that continues."""
         return self.run.session
 
     @property
@@ -155,7 +155,7 @@ class Tracker:
         lines.read(self.run, event)
 
     def feed_partly(self, event: Event) -> None:
-        """Take a line of which fields may be missing; one without slot and task goes on with the request before it."""
+        """Take a line of which fields may be missing; one without slot and task continues the request before it."""
         self.run.read_leniently()
         if event.task < 0 and event.message in _BEGINNINGS:
             self.run.end_anonymous(event.message)
@@ -240,7 +240,7 @@ _GENERATED = ("n_decoded", "n_gen")
 
 
 class TaskProgress(msgspec.Struct):
-    """How far one task is; what its lines do not say is None."""
+    """How far one task is; what its lines do not show is None."""
 
     task: int
     tokens: int | None = None

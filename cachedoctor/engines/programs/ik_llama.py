@@ -93,7 +93,7 @@ class _WorkingRequest(msgspec.Struct):
     """The same text in tokens of the prompt."""
 
     def reused(self) -> int | None:
-        """Tokens of the prompt that are reused; None where the log does not tell.
+        """Tokens of the prompt that are reused; None where the log does not show.
 
         The same text may be more tokens in the slot than in the prompt. Then a position in the slot, such as that of a
         checkpoint, says nothing about the prompt, unless it is the end of the common prefix, or the token before it.

@@ -1,4 +1,4 @@
-"""KoboldCpp: one line behind each reply, with the size of the context and how much of it was computed.
+"""KoboldCpp: one line after each reply, with the size of the context and how much of it was computed.
 
 Source: ``gpttype_adapter.cpp`` and ``koboldcpp.py`` of KoboldCpp. A version counts as its second number (1.120 is 120), 0
 where it is not known.
@@ -30,7 +30,7 @@ ROWS: list[R] = [
 ]  # fmt: skip
 
 PREFIX = rb"(?:\r++|\[\d\d:\d\d:\d\d\] )"
-"""A progress display begins with a carriage return; the line behind a reply has a clock in newer versions."""
+"""A progress display begins with a carriage return; the line after a reply has a clock in newer versions."""
 
 
 class Tracker(AnswerTracker):

@@ -16,7 +16,7 @@ ROWS: list[R] = [
 ]  # fmt: skip
 
 PREFIX = rb"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d )?+(?:\[[^\]\n]{1,200}+\]:? ?){1,6}+"
-"""``[coordinator][INFO]: ``, behind LM Studio's own date, level and model where these stand on the same line."""
+"""``[coordinator][INFO]: ``, after LM Studio's own date, level and model where these are on the same line."""
 
 
 class Tracker(AnswerTracker):

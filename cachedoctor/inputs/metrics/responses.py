@@ -22,11 +22,11 @@ MAX_DEPTH = 64
 """Levels of what spans lines; responses have about ten."""
 
 _TOKEN = late(rb'"(?:[^"\\\n]|\\.)*+"?|[{}\[\]]')
-"""A string that does not end on its line is one up to there: nothing is looked at twice."""
+"""A string that does not end on its line is one up to there: nothing is checked twice."""
 _FIELD = late(rb"(?:event|id|retry)?:")
 """What an event stream has besides data."""
 _DATA = b"data:"
-_JSON_VALUES_HINT = "give what the server answered: one response a line, an array of them, or the lines of a stream"
+_JSON_VALUES_HINT = "give the server's responses: one per line, an array, or the lines of a stream"
 
 
 class PlacedObject(NamedTuple):
@@ -48,7 +48,7 @@ def values(chunks: Iterable[bytes], path: str) -> Iterator[PlacedObject]:
     for number, line in enumerate(whole_lines(chunks, lambda size: _refuse_large(size, path)), 1):
         text = line.strip()
         if held and _is_next(line, held, path):
-            raise CacheDoctorError(f"{path}: the JSON of line {first} does not end", "take it out if it was cut off")
+            raise CacheDoctorError(f"{path}: the JSON of line {first} does not end", "remove it if it is incomplete")
         if held or _spans_lines(text, path):
             first = first or number
             held += line
@@ -66,7 +66,7 @@ def values(chunks: Iterable[bytes], path: str) -> Iterator[PlacedObject]:
 def _refuse_large(size: int, path: str) -> None:
     if size > MAX_HELD:
         raise CacheDoctorError(
-            f"{path}: more than {MAX_HELD >> 20} MiB of it are one value", "give one response a line"
+            f"{path}: more than {MAX_HELD >> 20} MiB belong to a single value", "give one response per line"
         )
 
 
@@ -84,7 +84,7 @@ def _spans_lines(text: bytes, path: str) -> bool:
 
 
 def _is_next(line: bytes, held: bytearray, path: str) -> bool:
-    """Whether a line is an object behind one that does not end: nothing that is laid out over lines looks like it."""
+    """Whether a line is an object after one that does not end: nothing that is laid out over lines looks like it."""
     return line.startswith(b'{"') and held.startswith(b"{") and not _spans_lines(line.strip(), path)
 
 
@@ -109,7 +109,7 @@ def _document(text: bytes, line: int, path: str) -> Iterator[PlacedObject]:
 
 
 def _too_deep(path: str) -> CacheDoctorError:
-    return CacheDoctorError(f"{path}: JSON is nested too deeply", f"more than {MAX_DEPTH} levels are no response")
+    return CacheDoctorError(f"{path}: JSON is nested too deeply", f"more than {MAX_DEPTH} levels cannot be a response")
 
 
 _Tokens = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
@@ -268,10 +268,10 @@ def read(chunks: Iterable[bytes], path: str) -> ResponseFile:
     for value in values(rest, path):
         reader.take(value)
         if reader.fruitless > _FRUITLESS:
-            raise CacheDoctorError(f"{path}: holds a million values without usage in a row", _RESPONSES_HINT)
+            raise CacheDoctorError(f"{path}: contains a million values in a row without usage", _RESPONSES_HINT)
     reader.end()
     if not reader.answers.requests:
-        raise CacheDoctorError(f"{path}: holds no response that says how long its prompt was", _RESPONSES_HINT)
+        raise CacheDoctorError(f"{path}: contains no response with a prompt length", _RESPONSES_HINT)
     return ResponseFile(reader.answers, reader.engine, reader.models.pop() if len(reader.models) == 1 else None)
 
 

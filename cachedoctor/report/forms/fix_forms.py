@@ -1,4 +1,4 @@
-"""The fix of a report as text that can be pasted: all that is no change is a comment."""
+"""The fix of a report as text that can be pasted: all that is not a change is a comment."""
 
 from __future__ import annotations
 

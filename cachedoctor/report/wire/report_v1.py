@@ -123,14 +123,14 @@ def session(s: Session) -> dict[str, Any]:
 
 
 def _period(period: Period) -> dict[str, Any]:
-    """A period without its lines: those that prove something stand in findings."""
+    """A period without its lines: those that prove something are in findings."""
     out: dict[str, Any] = msgspec.to_builtins(period)
     del out["marks"]
     return out
 
 
 def head(report: Report) -> dict[str, Any]:
-    """What stands before the sessions."""
+    """What comes before the sessions."""
     return {
         "schema": SCHEMA,
         "tool": {"name": "cachedoctor", "version": report.tool_version},

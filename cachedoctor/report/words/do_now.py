@@ -1,6 +1,6 @@
 """What to do about a finding, and about all of them: the rows to copy, or the sentence where none does it.
 
-The one place that chooses what stands in the second row and in the last one.
+The one place that chooses what is in the second row and in the last one.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _PROGRAMS = {traffic_words.LLAMA: "llama-server"}
 _WINDOWS = ("ollama", "lm-studio", "jan")
 """Launchers that take no command line of the server."""
 _SENTENCE = 110
-"""Characters of a sentence that stands in the last row; of a longer one what is in brackets stands above alone."""
+"""Characters of a sentence that is in the last row; of a longer one what is in brackets is above alone."""
 _ASIDE = late(r" \([^()]*\)")
 _OR = late(r"Or,? (?=[a-z])")
-"""How a remedy begins that is written to stand behind another."""
+"""How a remedy begins that is written to come after another."""
 _LONG = 70
-"""Characters of a command that stands in the last row; a longer one stands above alone."""
+"""Characters of a command that is in the last row; a longer one is above alone."""
 
 
 class DoNow(NamedTuple):
@@ -68,14 +68,14 @@ class Last(NamedTuple):
     """The last row."""
 
     text: str
-    """A sentence, or what stands before the command."""
+    """A sentence, or what comes before the command."""
     command: str | None = None
 
 
 def remedies(finding: Finding) -> list[Remedy]:
     """Return the remedies in the order in which they are to be tried.
 
-    What mends the cause stands before what only shows more of it. A suspicion is looked at first: for it nobody should
+    What fixes the cause comes before what only shows more of it. A suspicion is checked first: for it nobody should
     give a server more memory or other slots.
     """
     if finding.confidence == "low":
@@ -105,7 +105,9 @@ def of_finding(finding: Finding, fix: Fix | None = None) -> DoNow | None:
         return DoNow(capital(notes[0]) if notes else ordered[0].text, [], "no fix")
     if finding.confidence == "low" and _risk(found) == 3:
         named = ", ".join(other.name for other in finding.still_possible)
-        text = f"Rule out first what looks alike ({named})." if named else "See first how to tell it from others."
+        text = (
+            f"First rule out similar causes ({named})." if named else "First check how to tell it from similar causes."
+        )
         return DoNow(text, [f"cachedoctor explain {finding.code}"], "to be sure")
     return of_remedy(finding, found, fix)
 
@@ -206,7 +208,7 @@ def last(finding: Finding, found: DoNow, fix: Fix | None) -> Last:
 
 
 def _of_steps(found: DoNow, fix: Fix) -> Last:
-    """The cheapest test: what a client needs; then what starts the server anew with the change that stands above."""
+    """The cheapest test: what a client needs; then what starts the server again with the change that is above."""
     first, last = found.steps[0], found.steps[-1]
     if first.where == "client" and first.commands:
         return Last("", first.commands[0])
@@ -221,7 +223,7 @@ def _of_steps(found: DoNow, fix: Fix) -> Last:
         return Last("", last.commands[0])
     if fix.launcher in ("lm-studio", "jan"):
         alone = len(found.steps) == len(last.commands) == 1
-        return Last(f"{last.text}:", last.commands[0]) if alone else Last("load the model anew with the change above")
+        return Last(f"{last.text}:", last.commands[0]) if alone else Last("reload the model with the change above")
     if last.form == "options" and len(last.commands) == 1:
         return Last(f"start {_started(fix)} with", last.commands[0])
     set_ = [change for change in found.changes if not change.remove and not change.variable]

@@ -131,7 +131,7 @@ def _ends_at_a_reply(lcp: int, exact: bool, thread: Thread) -> bool:
     """Whether a common prefix ends where an earlier reply of this conversation begins.
 
     Reasoning that is dropped from the history makes a prompt so much shorter that it looks like another conversation's;
-    but another one parts in the first message of its user, not behind it.
+    but another one parts in the first message of its user, not after it.
     """
     after = 3 if exact else 8
     ends = (turn.request.prompt_tokens for turn in thread.recent)
