@@ -4,7 +4,7 @@ usage: benchmarks/run excerpts [DIR ...] [--all] [--list] [--save DIR]
 
 Takes the logs of fixtures/cases that are llama-server's own lines, and those below DIR (**/server.log). Faulty are
 requests with a cause that cost 1,000 tokens or more, or an error; healthy those of logs without a finding above note.
-cutting.py has the cuts and the forms of text, honest.py which answers are honest where the whole log says more.
+cutting.py has the cuts and the forms of text, honest.py which answers are honest where the whole log shows more.
 
 same       the cause that the whole log gives this request, first or second
 pair       a look-alike that one request cannot tell from it, with the cause named as not excluded
@@ -60,7 +60,7 @@ OF_PLAIN = 0.98
 
 
 class Cut(NamedTuple):
-    """Lines of a request, and what its whole log says of it."""
+    """Lines of a request, and what its whole log shows of it."""
 
     log: str
     task: int
@@ -209,7 +209,7 @@ SILENT, LOW_NOTE, LOW_WARNING, TOO_MUCH = "silent", "low note", "low warning", "
 
 
 def _too_much(findings: list[Finding]) -> str:
-    """How much is said of a healthy request; settings and evictions that a line states are no diagnosis."""
+    """How much is said of a healthy request; settings and evictions that a line states are not diagnosis."""
     said = [
         f for f in findings if f.name not in honest.NO_ANSWER and not (f.name in honest.STATED and f.severity == "note")
     ]
