@@ -1,4 +1,4 @@
-"""What given bodies have in common: who repeats text behind a change, who only appends, who has nothing to share."""
+"""What given bodies have in common: who repeats text after a change, who only appends, who has nothing to share."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def summed(bodies: list[Body], folder: Path, kv: int | None = None, tokens: int 
 
 
 def test_conversations_that_only_grow_repeat_nothing(tmp_path: Path) -> None:
-    """However many are interleaved; a system prompt that they share is no rewrite."""
+    """However many are interleaved; a system prompt that they share is not a rewrite."""
     for bodies in (chat(1, 6), mixed(chat(1, 6), chat(2, 6), chat(3, 6))):
         found = summed(bodies, tmp_path)
         assert (found.repeated, found.changed) == (0, 0)
@@ -72,7 +72,7 @@ def test_unrelated_prompts_repeat_nothing(tmp_path: Path) -> None:
     assert found.share(found.shared) < 0.1
 
 
-def test_a_clock_in_front_makes_all_behind_it_repeated(tmp_path: Path) -> None:
+def test_a_clock_in_front_makes_all_after_it_repeated(tmp_path: Path) -> None:
     """All but the first request; the other client's are none of them."""
     found = summed(mixed(chat(1, 10), chat(2, 10, "It is 10:{turn:02}:07. ")), tmp_path)
     assert found.changed == 9

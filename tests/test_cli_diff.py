@@ -54,7 +54,7 @@ def answer(*args: object, **env: str) -> dict[str, Any]:
 
 
 def body(*messages: str, system: str = "You are the clerk of a small harbour office.") -> str:
-    """A chat body whose messages take turns."""
+    """A chat body whose messages alternate."""
     roles = ("user", "assistant")
     turns = [{"role": roles[i % 2], "content": text} for i, text in enumerate(messages)]
     return json.dumps({"messages": [{"role": "system", "content": system}, *turns]})
@@ -188,7 +188,7 @@ def test_files_that_cannot_be_had(tmp_path: Path) -> None:
         ([a, tmp_path / "missing"], "No such file"),
         ([tmp_path, a], "--log-prompts-dir"),
         (["-", "-"], "standard input"),
-        ([a], "no two prompts of one conversation"),
+        ([a], "does not contain two prompts of one conversation"),
     ):
         done = run("diff", *args)
         assert (done.returncode, done.stdout) == (2, b"")

@@ -20,18 +20,18 @@ def commands(finding: Finding) -> list[str]:
     return [command for remedy in finding.remedies for command in remedy.commands]
 
 
-def test_a_ram_cache_that_takes_no_embeddings_is_no_advice() -> None:
+def test_a_ram_cache_that_takes_no_embeddings_is_not_advice() -> None:
     """Embeddings go past the RAM cache: what they displaced is gone, and a second slot alone keeps it."""
     found = findings("days/dense-embeddings_between-b11549-lv4")["CD307"]
     assert not any("--cache-ram" in command for command in commands(found))
     assert commands(found)[0].startswith("--parallel 2")
     assert found.remedies[-1].text == (
-        "--cache-ram 8192 is no advice here: replayed on this log it saves 0 of 13,310 tokens."
+        "--cache-ram 8192 does not help here: in a replay of this log it saves 0 of 13,310 tokens."
     )
     assert (found.remedies[-1].options, found.remedies[-1].purpose) == ([], "depends")
 
 
-def test_an_option_that_makes_a_conversation_worse_is_no_advice() -> None:
+def test_an_option_that_makes_a_conversation_worse_is_not_advice() -> None:
     """Two sessions with a head of 1,779 tokens: apart, the second computes the head that it had shared."""
     found = findings("cases/shared-prefix-steal-b8672")["CD308"]
     assert commands(found) == []
@@ -67,4 +67,4 @@ def test_jobs_reject_the_same(tmp_path: Any) -> None:
     both = [log, FIXTURES / "cases/cache-ram-off-hybrid" / "server.log"]
     one, two = (json.loads(command.run("analyze", *both, "-f", "json", "-j", n).stdout) for n in ("1", "2"))
     assert one["findings"] == two["findings"]
-    assert any("is no advice here" in remedy["text"] for f in one["findings"] for remedy in f["remedies"])
+    assert any("does not help here" in remedy["text"] for f in one["findings"] for remedy in f["remedies"])

@@ -51,13 +51,13 @@ def test_a_fault_costs_one_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [s["engine"] for s in whole["sessions"]] == ["llama.cpp", "sglang"]
     assert [s["engine"] for s in found["sessions"]] == ["llama.cpp", "llama.cpp"]
     error = found["inputs"][0]["error"]
-    assert error.startswith("internal error, lines of sglang are not read any further: ValueError")
+    assert error.startswith("internal error, lines of sglang are ignored from here on: ValueError")
     assert "secret" not in error
     assert found["inputs"][1]["error"] is None
 
 
 def test_what_came_before_a_fault_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lines behind it are not read: what they are about is not known any more."""
+    """The lines after it are not read: what they are about is not known any more."""
     whole, _ = reported(LOG)
     monkeypatch.setattr(ServerRun, "purge", fails)
     line = b"0.00.637.500 W srv  operator(): purging slot 0 with 20 tokens\n"
@@ -105,7 +105,7 @@ def test_a_fault_costs_one_rule(monkeypatch: pytest.MonkeyPatch, step: str) -> N
     assert len(found["requests"]) == 2
 
 
-def test_what_the_user_can_mend_is_no_fault_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_user_can_fix_is_not_a_fault_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise CacheDoctorError("no space left")
 

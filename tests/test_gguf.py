@@ -97,7 +97,7 @@ def test_every_type_of_value_is_read(tmp_path: Path, version: int) -> None:
         (gguf({"deep": (ARRAY, (ARRAY, [(ARRAY, [(ARRAY, [(U8, [])])])]))}), "cannot be"),
     ],
 )
-def test_what_is_no_sound_gguf_is_refused_in_one_line(tmp_path: Path, data: bytes, says: str) -> None:
+def test_what_is_not_a_sound_gguf_is_refused_in_one_line(tmp_path: Path, data: bytes, says: str) -> None:
     with pytest.raises(CacheDoctorError, match=says) as caught:
         read(tmp_path / "m.gguf", data)
     assert "\n" not in caught.value.message

@@ -179,7 +179,7 @@ def test_the_numbers_are_those_of_the_log(tmp_path: Path) -> None:
     assert report["interrupted"] is False
 
 
-def test_what_the_log_does_not_say_is_null(tmp_path: Path) -> None:
+def test_what_the_log_does_not_show_is_null(tmp_path: Path) -> None:
     """Unknown is null, never 0."""
     (first, *_) = report_of(write(tmp_path, LOGS["cut at both ends"]))["requests"]
     assert first["partial"] is True

@@ -90,7 +90,7 @@ def test_a_day_gets_the_verdict_of_its_truth(day: Path, monkeypatch: pytest.Monk
     render_here(monkeypatch, FIXTURES / "templates/qwen3.jinja" if "reasoning" in day.name else TEMPLATE)
     changed = {r["n"] + 1 for r in truth["requests"] if r.get("rows", {}).get("client", 0) > 8}
     if day.name.startswith(("dense-cold_burst", "dense-one_shots")):
-        with pytest.raises(CacheDoctorError, match="no two requests"):
+        with pytest.raises(CacheDoctorError, match="does not contain two requests"):
             of_file(day / "requests.jsonl")
         return
     found = of_file(day / "requests.jsonl", build=truth["build"])
@@ -139,7 +139,7 @@ def test_what_is_expected_is_a_hint() -> None:
     assert not cachedoctor.lint(later).append_only
 
 
-def test_a_conversation_that_goes_on_in_two_ways_is_no_edit() -> None:
+def test_a_conversation_that_continues_in_two_ways_is_not_an_edit() -> None:
     start = talk(2)
     messages = start[1]["messages"]
     reply = {"role": "assistant", "content": "The cutter, at night."}
@@ -213,9 +213,9 @@ def test_a_template_that_opens_a_reply_in_other_words_is_a_hint(monkeypatch: pyt
 @pytest.mark.parametrize(
     ("bodies", "says"),
     [
-        ([], "there are none"),
-        ([{"messages": []}], "no two requests"),
-        (talk(1), "no two requests"),
+        ([], "none given"),
+        ([{"messages": []}], "does not contain two requests"),
+        (talk(1), "does not contain two requests"),
         ([{"model": "x"}] * 2, "unknown shape"),
         ([{"messages": {1, 2}}], "are not JSON"),
         ([{"messages": [object()]}], "are not JSON"),
@@ -263,7 +263,7 @@ def test_the_command_says_it_in_four_formats(tmp_path: Path) -> None:
     text = run("lint", path)
     assert (text.returncode, text.stderr) == (1, b"")
     assert b"error timestamp (date): a date changed" in text.stdout
-    assert b"cost: about 1,761 tokens computed again" in text.stdout
+    assert b"cost: about 1,761 tokens recomputed" in text.stdout
     done = run("lint", path, "-f", "json")
     document = json.loads(done.stdout)
     SCHEMA.validate(document)
@@ -313,9 +313,9 @@ def test_more_bad_input_is_one_line_and_status_2(tmp_path: Path) -> None:
     for args, says in (
         ((log,), "is a log"),
         (("nowhere.jsonl",), "cannot be read"),
-        (("-", "-"), "once only"),
+        (("-", "-"), "only once"),
         ((bodies, "--template", "nowhere.jinja"), "cannot be read"),
-        ((bodies, "--server", "ftp://x"), "is no address"),
+        ((bodies, "--server", "ftp://x"), "is not an address"),
         ((bodies, "--server", "http://127.0.0.1:1"), "cannot reach"),
         ((bodies, "--server", "http://127.0.0.1:1", "--template", TEMPLATE), "give one of them"),
         (("--tokenizer", FIXTURES / "tokenizers/tiny.json"), "no chat template"),

@@ -195,14 +195,14 @@ def read(line: str) -> list[tuple[str, str | None, object, bool]]:
     ],
 )  # fmt: skip
 def test_however_the_program_is_called(start: str) -> None:
-    """What stands before the options is passed over."""
+    """What comes before the options is passed over."""
     assert read(f"{start} -m x.gguf -np 2 --cache-ram -1 --temp -0.5") == [
         ("-np", "parallel", 2, False),
         ("--cache-ram", "cache_ram", -1, False),
     ]
 
 
-def test_variables_count_and_stand_behind_options() -> None:
+def test_variables_count_and_come_after_options() -> None:
     """LLAMA_ARG_X is read where the option is not given; a container has its own variables."""
     assert read("LLAMA_ARG_CACHE_RAM=0 llama-server -m x") == [("LLAMA_ARG_CACHE_RAM", "cache_ram", 0, True)]
     assert settings(parse("LLAMA_ARG_CACHE_RAM=0 llama-server --cache-ram 512")) == {"cache_ram_mib": 512}
@@ -230,7 +230,7 @@ def test_a_variable_says_off_only_where_the_build_reads_it_so() -> None:
 
 
 def test_names_as_the_server_takes_them() -> None:
-    """Underscores count as dashes behind two dashes; names that never were are kept; the rest is not ours."""
+    """Underscores count as dashes after two dashes; names that never were are kept; the rest is not ours."""
     line = "llama-server --cache_ram 0 --no_cache_prompt --checkpoint-every-nb 3 --frobnicate --no-such-thing 5 -fa on"
     assert read(line) == [
         ("--cache_ram", "cache_ram", 0, False),
@@ -250,7 +250,7 @@ def test_the_line_ends_where_the_command_does() -> None:
 
 
 @pytest.mark.parametrize("value", ["$N", "many", "", "1e999", "nan", "9" * 5000])
-def test_what_is_no_number_is_unknown(value: str) -> None:
+def test_what_is_not_a_number_is_unknown(value: str) -> None:
     """A variable of a script is not expanded, and no value is guessed for it."""
     assert read(f"llama-server --cache-ram '{value}'") == [("--cache-ram", "cache_ram", None, False)]
     assert settings(parse(f"llama-server --cache-ram '{value}'")) == {}

@@ -147,10 +147,12 @@ def test_scripts_can_be_executed(script):
     [
         "CONTRIBUTING.md",
         "docs/index.md",
+        "docs/faq.md",
         "docs/architecture.md",
         "docs/rules.md",
         "docs/performance.md",
         "benchmarks/README.md",
+        "benchmarks/accuracy.md",
         "tests/e2e/README.md",
         "docs/examples/README.md",
         "docs/tables.md",

@@ -105,7 +105,7 @@ def test_it_may_be_cut_anywhere(size):
 @pytest.mark.parametrize(
     "text", ["", "\n\n", "# HELP a b\n", "what is this?\n", "a 1\n" + "this is a log, you see\n" * 2, '{"usage": 1}\n']
 )
-def test_what_is_no_dump(text):
+def test_what_is_not_a_dump(text):
     assert prometheus.read([text.encode()], "m.txt", lambda _: True) is None
 
 

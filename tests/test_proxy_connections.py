@@ -334,7 +334,7 @@ def test_the_end_does_not_wait_for_ever_for_a_server_that_stands_still(is_whole:
         begun = time.monotonic()
         proxy = through(port, client, limits=Limits(drain=0.2))
     assert time.monotonic() - begun >= 0.2
-    assert [seen.fault for seen in proxy.told] == ["the proxy was ended"]
+    assert [seen.fault for seen in proxy.told] == ["the proxy was stopped"]
 
 
 def test_the_end_waits_as_long_as_bytes_pass() -> None:

@@ -34,7 +34,7 @@ def test_a_sample_is_recognised_by_its_row_alone(row: Sentence) -> None:
     assert set(found[1].groupdict()) <= set(sentences.FIELDS)
 
 
-def test_every_literal_is_looked_for() -> None:
+def test_every_literal_is_searched_for() -> None:
     """The table is imported only where a block has one of them."""
     assert {row.literal for row in TABLE} == {*EVERYWHERE, *ELSEWHERE}
 

@@ -121,7 +121,7 @@ def test_another_file(project, tmp_path):
         ('select = ["CD8"]', ["cachedoctor.toml:1: select: CD8: no such rule"]),
         ("select = []", ["cachedoctor.toml:1: select: names no rule"]),
         ('format = "jsn"', ["cachedoctor.toml:1: format: jsn: no such format", "did you mean json?"]),
-        ("formats = 1", ["cachedoctor.toml:1: formats: there is no such key", "did you mean format?"]),
+        ("formats = 1", ["cachedoctor.toml:1: formats: unknown key", "did you mean format?"]),
         ('ignore = ["\\u001b[2J"]', ["\\x1b[2J: no such rule"]),
     ],
 )  # fmt: skip
@@ -160,7 +160,7 @@ def test_live_findings_leave_out_the_same(project):
     args = ("analyze", "-", "--ignore", "CD101")
     done = run(*args, stdin=(FIRST + SECOND + THIRD).encode(), shell="", folder=str(project), PYTHONPATH=str(ROOT))
     assert done.stdout.count(b"CD101") == 1  # in the last line
-    assert b"1 rule switched off: CD101; it is not reported.\n" in done.stdout
+    assert b"1 rule switched off: CD101, so not reported.\n" in done.stdout
     assert b"warning[CD102]" in done.stdout
 
 

@@ -60,7 +60,7 @@ def test_a_report_of_an_earlier_version_is_read() -> None:
     [b"", b"{", b"[]", b"null", b"\xff\xfe{", b'{"schema": 1}', b'{"schema": "cachedoctor.diff/1"}',
      b'{"schema": "cachedoctor.report/1"}', b'{"schema": "cachedoctor.report/1", "requests": 3}'],
 )  # fmt: skip
-def test_what_is_no_report_is_refused(data: bytes) -> None:
+def test_what_is_not_a_report_is_refused(data: bytes) -> None:
     with pytest.raises(CacheDoctorError, match=r"x\.json: is no report of cachedoctor"):
         read(data, "x.json")
 

@@ -54,7 +54,7 @@ def test_a_log_of_json_records_is_none(tmp_path: Path) -> None:
 def test_a_report_is_given_to_analyze_alone(stored: Path, log: Path) -> None:
     done = run("analyze", log, stored)
     assert (done.returncode, done.stdout) == (2, b"")
-    one_line(done, "a JSON report is given alone", f"cachedoctor analyze {stored}")
+    one_line(done, "a JSON report must be the only input", f"cachedoctor analyze {stored}")
 
 
 @pytest.mark.sweep

@@ -15,7 +15,7 @@ LOOKS = re.compile(r"SLOTS_DEBUG|--log-prompts-dir|--verbosity\b")
 BUILD = re.compile(r"\bb(\d{4,5})\b")
 
 
-DROP = re.compile(r"[Dd]rop (--[a-z-]+)")
+DROP = re.compile(r"[Rr]emove (--[a-z-]+)")
 """An option without a value that is to go."""
 
 
@@ -25,7 +25,7 @@ class NotMechanicalError(Exception):
 
 @dataclass(frozen=True)
 class Setup:
-    """A server, and the client in front of it: all that a remedy can change."""
+    """A server, and the client before it: all that a remedy can change."""
 
     build: int
     model: str

@@ -22,7 +22,7 @@ MOST_REQUESTS = 12
 
 
 class Planted(NamedTuple):
-    """Servers, what stands before them, and the code that must come first (None: healthy)."""
+    """Servers, what comes before them, and the code that must come first (None: healthy)."""
 
     name: str
     code: str | None
