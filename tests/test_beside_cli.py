@@ -196,7 +196,7 @@ def test_a_log_that_is_none_of_ours():
 def test_a_dump_in_the_place_of_a_log():
     done = run("analyze", "-f", "json", metrics(BILLING))
     assert done.returncode == 0
-    assert f"note: {metrics(BILLING)}: read as with --metrics" in done.stderr.decode()
+    assert f"note: {metrics(BILLING)}: a dump of /metrics, read as with --metrics" in done.stderr.decode()
     (server,) = json.loads(done.stdout)["sessions"]
     assert (server["path"], server["engine"]) == (str(metrics(BILLING)), "vllm")
 

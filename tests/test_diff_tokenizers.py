@@ -146,7 +146,7 @@ def test_files_that_are_not_tokenizer_are_refused(tmp_path: Path) -> None:
     ("changes", "says"),
     [
         ({"pre": (STRING, "afmoe")}, "the pre-tokenizer 'afmoe', which is not supported"),
-        ({"model": (STRING, "bert")}, "a tokenizer of the kind 'bert'"),
+        ({"model": (STRING, "bert")}, "a tokenizer of type 'bert'"),
         ({"tokens": (STRING, None)}, "has no tokenizer"),
         ({"merges": (STRING, None)}, "has no tokenizer"),
         ({"model": (STRING, "llama")}, "no scores"),

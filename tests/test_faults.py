@@ -57,13 +57,13 @@ def test_a_fault_costs_one_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_came_before_a_fault_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lines after it are not read: what they are about is not known any more."""
+    """The lines after it are ignored: what they are about is not known any more."""
     whole, _ = reported(LOG)
     monkeypatch.setattr(ServerRun, "purge", fails)
     line = b"0.00.637.500 W srv  operator(): purging slot 0 with 20 tokens\n"
     found, crashed = reported(LOG + line + SECOND.encode().replace(b"task 9 ", b"task 12 "))
     assert crashed
-    assert "llama.cpp are not read" in found["inputs"][0]["error"]
+    assert "llama.cpp are ignored" in found["inputs"][0]["error"]
     assert [r["prompt_tokens"] for r in found["requests"]] == [r["prompt_tokens"] for r in whole["requests"]]
 
 
@@ -77,7 +77,7 @@ def test_a_fault_costs_one_of_several_servers(monkeypatch: pytest.MonkeyPatch) -
     found, crashed = reported("".join(lines).encode())
     assert crashed
     assert {s["origin"] for s in found["sessions"] if s["n_requests"]} == {"llama-a"}
-    assert "lines of llama.cpp of llama-b are not read" in found["inputs"][0]["error"]
+    assert "lines of llama.cpp of llama-b are ignored" in found["inputs"][0]["error"]
 
 
 @pytest.mark.parametrize("step", ["close_open", "quiet", "give_up"])

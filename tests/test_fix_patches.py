@@ -202,7 +202,7 @@ def test_llama_swap_changes_the_command_of_the_model() -> None:
     [
         ("services: [", "not valid YAML"),
         ("services: {}\n", "no service"),
-        ("services:\n  a: {image: x}\n  b: {image: y}\n", "not certain: a, b"),
+        ("services:\n  a: {image: x}\n  b: {image: y}\n", "not clear which of these is the server: a, b"),
         ("services:\n  a: {image: llama.cpp}\n", "braces"),
         ("x: &e {A: b}\nservices:\n  a:\n    image: llama.cpp\n    environment: *e\n", "alias"),
         ("services:\n  a:\n    image: llama.cpp\n    environment:\n", "empty"),
@@ -233,7 +233,7 @@ SERVICE = "services:\n  llama:\n    image: llama.cpp:server\n"
     [
         (f"{SERVICE}    command: -np 1\n    command: -np 2\n", "command twice"),
         (f"{SERVICE}    environment: foo\n", "is not a list of variables"),
-        (f"{SERVICE}    command: {{a: b}}\n", "no command"),
+        (f"{SERVICE}    command: {{a: b}}\n", "not a command"),
         ("services:\n  1:\n    image: llama-server\n", "changed safely"),
     ],
 )
@@ -305,8 +305,8 @@ def test_an_alias_that_is_used_often_is_followed() -> None:
         (f"{SERVICE}    x: !!int ''\n", "does not fit its tag"),
         (f"{SERVICE}    x: !!bool x\n", "does not fit its tag"),
         (f"{SERVICE}    x: !!timestamp x\n", "does not fit its tag"),
-        (f"{SERVICE}    command: {'[' * 400}{']' * 400}\n", "list or a mapping|no word"),
-        (f"{SERVICE}    command: [-np, [1]]\n", "list or a mapping|no word"),
+        (f"{SERVICE}    command: {'[' * 400}{']' * 400}\n", "list or a mapping|not a word"),
+        (f"{SERVICE}    command: [-np, [1]]\n", "list or a mapping|not a word"),
     ],
 )
 def test_values_that_are_none_are_refused(text: str, words_of_it: str) -> None:
@@ -318,7 +318,7 @@ def test_values_that_are_none_are_refused(text: str, words_of_it: str) -> None:
 
 
 def test_a_number_that_python_does_not_print_is_refused() -> None:
-    with pytest.raises(CacheDoctorError, match="no word"):
+    with pytest.raises(CacheDoctorError, match="not a word"):
         commands(f"services:\n  llama:\n    image: 0x{'f' * 9000}\n", "compose")
 
 
@@ -378,7 +378,7 @@ def test_a_unit_keeps_its_rows() -> None:
 def test_a_unit_whose_quote_stays_open_is_refused() -> None:
     """What is added would stand inside of it."""
     unit = "[Service]\nExecStart=/usr/bin/llama-server \\\n  \"-m 'a b' -np 1\n"
-    with pytest.raises(CacheDoctorError, match="cannot be read for sure"):
+    with pytest.raises(CacheDoctorError, match="cannot be read reliably"):
         patches.edited(unit, "llama.service", "systemd", LaunchRequest(CHANGES, low=8672, high=8672))
 
 
@@ -499,7 +499,7 @@ def test_the_patch_of_a_symlink_changes_the_file_that_it_points_to(
         ("x.sh", b"llama-server \x1b[31m", "control characters"),
         ("x.sh", b"llama-server \xff", "is not UTF-8 text"),
         ("x.yaml", b"a: b\n", "neither a compose file"),
-        ("missing.yaml", None, "is no file"),
+        ("missing.yaml", None, "is not a file"),
         ("a\nb.sh", b"llama-server -m x\n", "cannot be printed"),
         ("a.sh", b"llama-server -m a\r\nexit\n", "end in two ways"),
         ("a.sh", b"llama-server -m a\recho nothing\n", "control characters"),

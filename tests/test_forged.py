@@ -306,4 +306,4 @@ def test_every_format_says_how_many_lines_looked_like_the_servers() -> None:
     for form in ("text", "markdown", "html"):
         out = io.BytesIO()
         base.write(form, report, out, base.Appearance())
-        assert "3 lines inside a prompt looked like the server's" in out.getvalue().decode().replace("&#39;", "'")
+        assert "3 lines inside a prompt looked like server log lines" in out.getvalue().decode().replace("&#39;", "'")

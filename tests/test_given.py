@@ -112,7 +112,7 @@ def test_a_variable_is_ignored_and_has_another_name() -> None:
     """The server does not refuse it."""
     session = server("LLAMA_CHAT_TEMPLATE_KWARGS={} llama-server", build=9538)
     (note,) = cd406_option_unknown.inspect(session)
-    assert "ignored" in note.words.why
+    assert "ignores" in note.words.why
     assert "LLAMA_ARG_CHAT_TEMPLATE_KWARGS" in note.words.remedies[0].text
     assert unknown("LLAMA_CHAT_TEMPLATE_KWARGS={} llama-server", 9294) == []
 
@@ -136,8 +136,8 @@ def test_what_the_server_refused_needs_no_command_line() -> None:
     [
         ("--swa-full", {"memory": "hybrid"}, "no sliding window"),
         ("--swa-full", {"memory": "attention"}, "no sliding window"),
-        ("--cache-reuse 256", {"memory": "hybrid"}, "hybrid memory cannot move"),
-        ("--cache-reuse 256", {"memory": "recurrent"}, "recurrent memory cannot move"),
+        ("--cache-reuse 256", {"memory": "hybrid"}, "hybrid memory cannot be moved"),
+        ("--cache-reuse 256", {"memory": "recurrent"}, "recurrent memory cannot be moved"),
         ("--cache-reuse 256", {"memory": "attention", "settings": {"mmproj": True}}, "projector"),
         ("--cache-reuse 256", {"memory": "swa"}, "with --swa-full"),
         ("--ctx-checkpoints 64", {"memory": "attention"}, "makes no checkpoints"),
@@ -147,9 +147,9 @@ def test_what_the_server_refused_needs_no_command_line() -> None:
         ("--cache-idle-slots", {"build": 9294, "settings": {"kv_unified": False}}, "needs --kv-unified"),
         ("-c 32768 -np 4", {"n_slots": 4, "settings": {"kv_unified": False}}, "has 8,192 tokens"),
         ("--no-cache-prompt --cache-reuse 9", {}, "--cache-reuse then does nothing"),
-        ("--cache-ram 0", {"settings": {"cache_ram_mib": 8192}}, "the log says 8192"),
-        ("--kv-unified", {"settings": {"kv_unified": False}}, "the log says off"),
-        ("-np 4", {"n_slots": 1, "shows": frozenset({"slot_count"})}, "the log says 1 slot,"),
+        ("--cache-ram 0", {"settings": {"cache_ram_mib": 8192}}, "the log shows 8192"),
+        ("--kv-unified", {"settings": {"kv_unified": False}}, "the log shows off"),
+        ("-np 4", {"n_slots": 1, "shows": frozenset({"slot_count"})}, "the log shows 1 slot;"),
     ],
 )
 def test_an_option_that_does_nothing_here(line: str, facts: dict[str, Any], part: str) -> None:
@@ -224,7 +224,7 @@ def test_a_command_line_does_not_hide_that_no_checkpoint_was_made() -> None:
     report = report_of(log_of(case).read_bytes(), given=parse("llama-server --ctx-checkpoints 64"))
     (off,) = (f for f in report["findings"] if f["code"] == "CD202")
     assert off["confidence"] == "medium"
-    assert "printed none" in off["why"]
+    assert "logged none" in off["why"]
 
 
 def test_a_finding_needs_no_lost_token() -> None:

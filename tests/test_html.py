@@ -275,7 +275,7 @@ def test_unknown_is_not_zero() -> None:
         "outcome": "unknown", "thread": None, "checkpoints": CheckpointRow(None, None, None, None),
     }  # fmt: skip
     page = page_of(report([row(i, **unknown) for i in range(20)]))
-    assert page.tagged("h1")[0].text == "20 requests, but the log does not say how long their prompts were"
+    assert page.tagged("h1")[0].text == "20 requests, but the log does not show the length of their prompts"
     for key in ("thread", "prompt", "reused", "recomputed", "new", "ms"):
         assert [e.text for e in page.tagged("td", **{"data-key": key})] == ["unknown"] * 20, key
     text = page.by_id("timeline").text

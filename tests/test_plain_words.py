@@ -82,7 +82,7 @@ def found(path: Path, parts: Iterator[tuple[int, str]]) -> list[str]:
     name = path.relative_to(ROOT).as_posix()
     return [
         f"{name}:{line}: {match[0]!r}: write {better!r}"
-        for line, text in parts
+        for line, text in ((at, " ".join(words.split())) for at, words in parts)
         for better, phrase in PHRASES.items()
         for match in re.finditer(phrase, text)
         if not any(name == file and (not part or part in text) for file, part in ALLOWED)

@@ -148,7 +148,7 @@ def test_another_answer_is_one_line(web: Callable[[Page], Web], status: int, bod
 def test_slow_answers_end(web: Callable[[Page], Web]) -> None:
     going = threading.Event()
     server = web(lambda path: (200, b"x" if going.wait(20) else b""))
-    with pytest.raises(CacheDoctorError, match="no whole answer within 0 s"):
+    with pytest.raises(CacheDoctorError, match="no complete response within 0 s"):
         http_requests.get(server.url, 0.05)
     going.set()
 
@@ -185,7 +185,7 @@ def test_a_range_is_what_was_counted_in_it(web: Callable[[Page], Web]) -> None:
     [
         (b"<html>", "does not answer like Prometheus"),
         (b"[" * 100_000, "does not answer like Prometheus"),
-        (b'{"status":"error","errorType":"bad_data","error":"parse error"}', "Prometheus says: parse error"),
+        (b'{"status":"error","errorType":"bad_data","error":"parse error"}', "Prometheus answered: parse error"),
         (b'{"status":"success","data":{"resultType":"vector","result":[]}}', "did not return a range"),
         (b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":3}]}}', "does not answer like"),
         (b'{"status":"success","data":{"resultType":"matrix","result":[]}}', "no counters of vLLM or SGLang"),

@@ -400,7 +400,7 @@ def test_what_only_continues_and_was_lost_is_not_a_fault_of_the_client() -> None
     seen = PassedRequest(0.0, CHAT, 200, 1.0, prompt_tokens=400, cached_tokens=100, recomputed=200, conversation=1)
     seen.change = Change("appended", "text was added at the end")
     assert line(seen).endswith(
-        "goes on; 200 tokens of the previous prompt recomputed, although the client changed nothing in it"
+        "only extended; 200 tokens of the previous prompt recomputed, although the client changed nothing in it"
     )
 
 

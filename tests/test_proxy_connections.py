@@ -186,7 +186,7 @@ def test_a_host_with_a_port_is_wrong_usage() -> None:
     import typer
 
     assert allowed_hosts(["box.lan"]) == ("box.lan",)
-    with pytest.raises(typer.BadParameter, match=r"--allow-host 'box\.lan:1' is not the name of a host"):
+    with pytest.raises(typer.BadParameter, match=r"--allow-host 'box\.lan:1' is not a host name"):
         allowed_hosts(["box.lan:1"])
 
 

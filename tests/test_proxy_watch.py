@@ -130,7 +130,7 @@ def test_what_no_answer_said_is_unknown() -> None:
     assert (row.prompt_tokens, row.cached_tokens, row.recomputed) == (None, None, None)
     text = [row.plain for row in draw(view_of(line(1), line(1, change={})), 80, 24)]
     assert text[1] == "reused    unknown: no response had counts"
-    assert text[4].split() == ["#1", "2", "unknown", "unknown", "unknown", "goes", "on"]
+    assert text[4].split() == ["#1", "2", "unknown", "unknown", "unknown", "only", "extended"]
 
 
 def test_a_few_tokens_after_a_reply_are_not_loss() -> None:

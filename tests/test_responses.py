@@ -229,11 +229,11 @@ def test_a_stream_of_sglang_and_of_llama_server():
         (b"no json\n", "r: line 1 is not JSON"),
         (b'{"usage":{"prompt_tokens":1}}\nHTTP/1.1 200 OK\n', "r: line 2 is not JSON"),
         (b"\xff\xfe\xfd", "r: line 1 is not JSON"),
-        (b"{}\n", "r: holds no response"),
-        (b'{"usage": {"prompt_tokens": 5', "r: holds no response"),  # cut off
-        (b"{'usage': {'prompt_tokens': 5}}", "r: holds no response"),  # Python, not JSON
-        (b"[1, 2, 3]", "r: holds no response"),
-        (b"data: {}\n", "r: holds no response"),
+        (b"{}\n", "r: contains no response"),
+        (b'{"usage": {"prompt_tokens": 5', "r: contains no response"),  # cut off
+        (b"{'usage': {'prompt_tokens': 5}}", "r: contains no response"),  # Python, not JSON
+        (b"[1, 2, 3]", "r: contains no response"),
+        (b"data: {}\n", "r: contains no response"),
         (b"[" * 1_000_000, "r: JSON is nested too deeply"),
         (b'{"a":' * 1_000_000, "r: JSON is nested too deeply"),
         (b'[{"a":\n' * 100, "r: JSON is nested too deeply"),
@@ -282,5 +282,5 @@ def test_what_is_made_to_cost_time(head, unit):
     if b"usage" in unit:
         assert given(head + unit * 20_000).answers.requests == 1
     else:
-        with pytest.raises(CacheDoctorError, match=r"r: (holds no response|JSON is nested)"):
+        with pytest.raises(CacheDoctorError, match=r"r: (contains no response|JSON is nested)"):
             given(head + unit * 20_000)

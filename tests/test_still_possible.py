@@ -16,7 +16,7 @@ from cachedoctor.report.wire.stored import StoredRequests
 
 SHUT = RuledOut("no-usable-checkpoint", "a checkpoint cannot restore more")
 OPEN = RuledOut("slot-held-other-prompt", "not excluded: the log does not show whose: nobody knows")
-LENGTHS = RuledOut("reasoning-edited", "not excluded by lengths alone: only the text decides")
+LENGTHS = RuledOut("reasoning-edited", "not excluded by lengths alone: only the text can show which")
 SECRET = RuledOut("new-conversation", "not excluded: token=sk-ant-api03-0123456789abcdefghij <b>\x1b[1m")
 
 

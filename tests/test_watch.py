@@ -459,7 +459,7 @@ def test_keys_help_and_end_and_the_terminal_is_given_back(log: Path) -> None:
         terminal.wait_for("q quits", "warning[CD101]")
         assert not _mode(terminal)[3] & (termios.ECHO | termios.ICANON)  # type: ignore[operator]
         terminal.type(b"?")
-        terminal.wait_for("? goes back to the view", "taken from the cache")
+        terminal.wait_for("? goes back to the view", "reused from the cache")
         terminal.type(b"x\x1b[5~?")
         terminal.wait_for("q quits", "warning[CD101]")
         terminal.type(b"q")

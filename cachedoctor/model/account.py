@@ -12,8 +12,8 @@ AccountRow = Literal["reused", "new", "client", "server", "together", "rounding"
 """``reused``: came from the cache. ``new``: never sent before at this place. ``client``: comes after what the client
 changed. ``server``: the prefix was the same, and the server could not give it back. ``together``: requests with one
 beginning were computed at once. ``rounding``: below a block, a batch, the distance of checkpoints. ``unexplained``:
-the build had to reuse it, and did not. ``undecided``: the client changed it or the server lost it, the log does not
-tell which."""
+the build had to reuse it, and did not. ``undecided``: the client changed it or the server
+lost it, the log does not show which."""
 
 
 class AccountEntry(msgspec.Struct, omit_defaults=True):

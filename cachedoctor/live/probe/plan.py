@@ -98,7 +98,7 @@ def table(nonce: str, prompt_tokens: int) -> list[Question]:
         Question("turn", "the same with one more turn", {"messages": turn}, ("again",)),
         Question(
             "tail",
-            "the first prompt with its end edited",
+            "the first with its end edited",
             {"messages": [system, edited]},
             ("again", "turn"),
             goes_back=True,

@@ -164,7 +164,7 @@ def show_header(page: TextPage, report: Report) -> None:
             _keyed(page, "input", f"error: {info.error}")
 
 
-def short(page: TextPage, view: ReportView, *, is_tight: bool = False) -> None:
+def short(page: TextPage, view: ReportView) -> None:
     """Write in a few rows what the servers are, and what of the prompts was reused."""
     report, found = view.report, view.report.sessions
     if len(found) == 1:
@@ -177,9 +177,9 @@ def short(page: TextPage, view: ReportView, *, is_tight: bool = False) -> None:
     if any(session.engine == traffic_words.LLAMA and has_log(session) for session in found):
         _keyed(page, "traffic", _summed(report.totals))
         if view.cannot_tell is None and traffic_words.is_telling(report):
-            _account(page, report, is_cut=is_tight)
+            _account(page, report, is_cut=True)
     else:
-        _account(page, report, is_cut=is_tight)
+        _account(page, report, is_cut=True)
     measured_short(page, [(place(s) if len(found) > 1 else "", s) for s in found if measures(s)])
     for info in report.inputs:
         if info.error is not None:

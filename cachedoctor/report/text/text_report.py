@@ -93,7 +93,7 @@ def _render(page: TextPage, view: ReportView, tight: int, *, verbose: bool) -> N
     if verbose:
         _everything(page, view)
     else:
-        _summary(page, view, tight)
+        _summary(page, view)
     _unknown(page, report)
     _last(page, view)
 
@@ -200,13 +200,13 @@ def _rows(page: TextPage, found: list[FindingView]) -> None:
 # ---- after the findings
 
 
-def _summary(page: TextPage, view: ReportView, tight: int) -> None:
+def _summary(page: TextPage, view: ReportView) -> None:
     """Write in a few rows what the servers are and what was read."""
     report = view.report
     slow = traffic_words.not_the_cache(report) if view.has_causes else None
     if slow is not None:
         page.cut_row([(f"{'slowest':<{_NARROW}}", KEY)], f"{traffic_words.split(slow)}; not the cache")
-    header.short(page, view, is_tight=tight > 0)
+    header.short(page, view)
     if is_mostly_unknown(report):
         page.facts([(f"{'read':<{_NARROW}}", KEY)], read(report), _NARROW)
     for said in remarks(report):
