@@ -546,9 +546,12 @@ class ServerRun:
         shown = "checkpoint_counts" in facts.shows
         if shown:  # else hidden at this level: unknown, not none
             slot.count(seen.created or 0, seen.erased or 0, facts.setting("ctx_checkpoints"))
-        settled = settle(seen, facts, self.past, session.file_of(seen.first_line), slot, self.slots, shown=shown)
-        request, released = settled.request, seen.released_tokens
-        self._apply(settled.effects, slot)
+        file, released = session.file_of(seen.first_line), seen.released_tokens
+        request, effects = settle(seen, facts, self.past, file, slot, self.slots, shown=shown)
+        if released:
+            self.past.lengths.append(released)
+        if effects is not None:
+            self._apply(effects, slot)
         if released is not None and not request.partial:
             session.n_whole += 1
             for incident in session.incidents.values():

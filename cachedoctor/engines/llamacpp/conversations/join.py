@@ -147,6 +147,12 @@ def _parts_at(thread: Thread, lcp: int) -> bool:
     return thread.taken is not None and thread.turns > 1 and abs(thread.taken.prefix - lcp) <= UNSEEN
 
 
+def keeps_all(request: Request) -> bool:
+    """Whether a prompt kept what the slot held: no turn of another conversation does."""
+    held, lcp = request.held_tokens, request.common_prefix_tokens
+    return bool(held) and lcp is not None and lcp >= (held or 0) - KEPT
+
+
 def lengths_of(request: Request) -> Lengths:
     """The same of a request that has ended."""
     return Lengths(
@@ -247,6 +253,14 @@ class Conversations:
         divided = self._divide(thread, thread.recent, [mine, others])
         return thread, [moved for moved in divided if moved.turn.request.last_line < before]
 
+    def goes_on(self, id: int | None, length: int | None, prefix: int | None, cached: int | None) -> Thread | None:
+        """Return the conversation whose text a slot held, ``length`` tokens, if a prompt kept nearly all of it."""
+        if id is None or not length:
+            return None
+        least, reused = length - (length // 4 if length < 4 * KEPT else KEPT), cached or 0
+        kept = least and ((prefix or 0) >= least or least <= reused <= length + 8)
+        return self._threads.get(id) if kept else None
+
     def join(self, request: Lengths, elsewhere: Iterable[int | None] = ()) -> Found:
         """Find the conversation that the request continues.
 
@@ -259,10 +273,8 @@ class Conversations:
         back = self.by_reuse(cached, request.first_line) if request.unseen else None
         if back is not None:
             return back, 0  # the prefix is that of the copy which came back, not of what the slot held
-        if held is not None and length:
-            least = length - min(KEPT, length // 4)
-            if least and ((lcp or 0) >= least or least <= cached <= length + 8):
-                return held, 0
+        if self.goes_on(request.held_thread, length, lcp, cached) is not None:
+            return held, 0
         if cached > KEPT and (held is None or cached > held.total):
             found = self.by_reuse(cached, request.first_line)
             if found is not None:
@@ -338,9 +350,8 @@ class Conversations:
         request could have extended.
         """
         last = thread.recent[-1].request
-        lcp, held = last.common_prefix_tokens, last.held_tokens
-        if held and lcp is not None and lcp >= held - KEPT:
-            return [], 0  # it kept what the slot held
+        if keeps_all(last):
+            return [], 0
         apart = self._one_shot(last, thread.total, roomy=roomy)
         if apart:
             return apart, 0
