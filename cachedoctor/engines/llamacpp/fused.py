@@ -14,7 +14,7 @@ from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Check, Mark
 from cachedoctor.model.bounds import MS, SHARE
-from cachedoctor.model.observed import MAX_CHECKS, Progressed
+from cachedoctor.model.observed import MAX_CHECKS, Observed, Progressed
 
 # Groups 1 and 2 are slot and task, from the slot prefix that stands before PATTERN.
 NEW_NAME, SIMILARITY, F_KEEP, T_LAST, TASK = range(3, 8)
@@ -33,6 +33,7 @@ CACHED, REST = 1, 2
 # Within an end: header line, prompt ms, processed, reply ms, generated, released, truncated.
 
 # No looser than the rows: what one of them would not believe, must not be believed because of where it stands.
+# They have no sign: of the bounds of a number the upper one is left to be asked for.
 # What may be missing is a branch, not an optional repeat, which copies all the groups matched so far.
 # Nothing that was matched is given back: each repeat ends at a byte that it cannot hold, so that it is possessive.
 _COUNT, _LONG = rb"[0-9]{1,10}+", rb"[0-9]{1,15}+"
@@ -131,14 +132,12 @@ class Block(msgspec.Struct, gc=False):
 def block_of(event: Event, match: re.Match[bytes]) -> Block:
     """The lines of an event that stands for several."""
     groups = (b"",) + match.groups()  # noqa: RUF005  # unpacking them takes twice as long, and this is hot
-    last, task, launched = match.lastindex or 0, event.task, -1
-    text, count = event.block[event.start : event.end], len(event.lines)
+    last, numbers, launched = match.lastindex or 0, event.lines, groups[TASK]
+    text, count = event.block[event.start : event.end], len(numbers)
     lines = text.split(b"\n") if count <= _MANY or last == CHECKING else _ends_of(text, count)
-    if groups[TASK] is not None:
-        task, launched = int(groups[TASK]), 2 if SAMPLER in lines[1] else 1
-    elif groups[LAUNCHED] is not None:
-        launched = 0
-    return Block(groups, last, lines, event.lines, event.slot, task, launched)
+    if launched is not None:
+        return Block(groups, last, lines, numbers, event.slot, int(launched), 2 if SAMPLER in lines[1] else 1)
+    return Block(groups, last, lines, numbers, event.slot, event.task, -1 if groups[LAUNCHED] is None else 0)
 
 
 _FIRST, _LAST = 5, 6
@@ -155,18 +154,19 @@ def _ends_of(text: bytes, count: int) -> list[bytes]:
 
 def read(run: ServerRun, block: Block) -> None:
     """Take the lines."""
-    slot, last, launched = run.slot(block.slot), block.last, block.launched
+    slot, last, launched, task = run.slot(block.slot), block.last, block.launched, block.task
     if launched > 0:
         _choice(run, slot, block)
+        _launch(run, slot, block, CHOICE_TAIL)
     elif launched == 0:
-        run.launch(slot, block.task, block.mark(0))
-        _tail_blocks(run, slot, block, LAUNCH_TAIL, block.task, 1)
+        _launch(run, slot, block, LAUNCH_TAIL)
     elif last >= END_ALONE:
-        _end_blocks(run, slot, block, END_ALONE, block.task, 0)
+        request = slot.request_of(task) or run.attend(slot, task, block.mark(0))
+        _end(run, slot, request, block, END_ALONE, 0)
     elif last == CHECKING:
         _checks(run, slot, block)
     else:
-        _batches_blocks(run, slot, block, BATCHES_ALONE, block.task, 0)
+        _batches(run, slot, block, BATCHES_ALONE, 0)
 
 
 # ---- rows behind the lines
@@ -180,63 +180,65 @@ def shape(block: Block) -> Shape:
         created = rest is not None and CREATED in rest
         return block.last, groups[END_ALONE], groups[BATCHES_ALONE], created, groups[CHECKING], several
     tail = CHOICE_TAIL if launched else LAUNCH_TAIL
-    rest = groups[tail + BATCHES + REST]
+    prompt, _, cached, _, rest, head, end = groups[tail : tail + END + 2]
     batches = None if rest is None else CREATED in rest
-    head, ends = groups[tail + END], groups[tail + END + 1] is not None
-    return (
-        launched > 0, groups[NEW_NAME], groups[T_LAST] is None, groups[tail] is None, groups[tail + BATCHES], batches,
-        head, ends, several,
-    )  # fmt: skip
+    first = groups[T_LAST] is None
+    return launched > 0, groups[NEW_NAME], first, prompt is None, cached, batches, head, end is None, several
 
 
 # ---- what they say
 
 
 def _choice(run: ServerRun, slot: Slot, block: Block) -> None:
-    groups, at, task = block.groups, block.launched, block.task
-    t_last, mark = groups[T_LAST], block.mark(0)
+    groups, mark = block.groups, Mark(block.numbers[0], block.lines[0])
+    t_last = groups[T_LAST]
     if t_last is None:
-        run.choose(slot, mark, "lcp", SHARE.of(float(groups[SIMILARITY])), SHARE.of(float(groups[F_KEEP])))
+        similarity, keep = float(groups[SIMILARITY]), float(groups[F_KEEP])
+        run.choose(
+            slot, mark, "lcp", similarity if similarity <= SHARE.most else None, keep if keep <= SHARE.most else None
+        )
     else:
-        run.choose(slot, mark, "lru", t_last=int(t_last))
-    run.launch(slot, task, block.mark(at))
-    if len(block.lines) > at + 1:
-        _tail_blocks(run, slot, block, CHOICE_TAIL, task, at + 1)
+        run.choose(slot, mark, "lru", None, None, int(t_last))
 
 
-def _tail_blocks(run: ServerRun, slot: Slot, block: Block, first: int, task: int, at: int) -> None:
-    """Take what follows a launch; ``at`` is the index of the next line."""
-    groups = block.groups
-    prompt = groups[first + PROMPT]
+def _launch(run: ServerRun, slot: Slot, block: Block, tail: int) -> None:
+    """Take a launch, and what follows it at once."""
+    groups, lines, numbers, at = block.groups, block.lines, block.numbers, block.launched
+    request = run.launch(slot, block.task, Mark(numbers[at], lines[at]))
+    prompt, rest = groups[tail + PROMPT], groups[tail + BATCHES + REST]
     if prompt is not None:
-        run.prompt(slot, task, int(prompt), int(groups[first + CONTEXT]), block.mark(at))
         at += 1
-    rest = groups[first + BATCHES + REST]
+        run.fit(slot, int(groups[tail + CONTEXT]))
+        request.record_prompt(int(prompt), Mark(numbers[at], lines[at]))
     if rest is not None:
-        _batches_blocks(run, slot, block, first + BATCHES, task, at)
-        at += 1 + rest.count(b"\n")
-    if groups[first + END + 1] is not None:
-        _end_blocks(run, slot, block, first + END, task, at)
+        at += 1
+        _batches(run, slot, block, tail + BATCHES, at)
+        at += rest.count(b"\n")
+    if groups[tail + END + 1] is not None:
+        _end(run, slot, request, block, tail + END, at + 1)
 
 
-def _end_blocks(run: ServerRun, slot: Slot, block: Block, first: int, task: int, at: int) -> None:
+def _end(run: ServerRun, slot: Slot, request: Observed, block: Block, first: int, at: int) -> None:
     header, ms, processed, reply_ms, generated, released, truncated = block.groups[first : first + 7]
-    request = slot.request_of(task) or run.attend(slot, task, block.mark(0))
+    lines, numbers = block.lines, block.numbers
     if header:
         run.timing = slot
         at += 1
-    request.record_timing(MS.of(float(ms)), int(processed), block.mark(at))
-    request.record_reply(MS.of(float(reply_ms)), int(generated), block.numbers[at])
-    if slot.release(int(released), truncated == b"1", block.mark(-1)):
+    spent, replied = float(ms), float(reply_ms)
+    request.record_timing(spent if spent <= MS.most else None, int(processed), Mark(numbers[at], lines[at]))
+    request.record_reply(replied if replied <= MS.most else None, int(generated), numbers[at])
+    if slot.release(int(released), truncated == b"1", Mark(numbers[-1], lines[-1])):
         run.close(slot)
 
 
-def _batches_blocks(run: ServerRun, slot: Slot, block: Block, first: int, task: int, at: int) -> None:
-    if run.first("seq_rm", slot.id, task):
-        run.batch(slot, task, int(block.groups[first + CACHED]), block.mark(at))
-    rest = block.groups[first + REST]
+def _batches(run: ServerRun, slot: Slot, block: Block, first: int, at: int) -> None:
+    _, cached, rest = block.groups[first : first + 3]
+    if run.first("seq_rm", slot.id, block.task):
+        run.batch(slot, block.task, int(cached), block.mark(at))
     request = slot.open
-    if rest and request is not None and request.progress is None:
+    if not rest:
+        return
+    if request is not None and request.progress is None:
         said = READ_PROGRESS.search(rest)
         if said is not None:
             request.record_progress(Progressed(int(said[2]), float(said[3]), "all" if said[1] else "computed"))

@@ -425,7 +425,7 @@ class ServerRun:
 
     # ---- requests
 
-    def launch(self, slot: Slot, task: int, mark: Mark, *, child: bool = False) -> None:
+    def launch(self, slot: Slot, task: int, mark: Mark, *, child: bool = False) -> Observed:
         """A task starts on a slot; choices of ``n > 1`` are launched right before their parent."""
         request = self._begin(slot, task, mark, child=child, partial=False)
         if slot.ended == task:  # logs that were joined by hand: a number comes twice
@@ -440,6 +440,7 @@ class ServerRun:
             for other in self.open_requests():
                 if other.parent == -1:
                     other.record_parent(task)
+        return request
 
     def attend(self, slot: Slot, task: int, mark: Mark) -> Observed:
         """Return the request of a line; a log that begins in the middle of one opens it."""
@@ -482,8 +483,12 @@ class ServerRun:
     def prompt(self, slot: Slot, task: int, tokens: int, context: int, mark: Mark) -> None:
         """Length of a prompt and context of its slot."""
         request = slot.request_of(task) or self._begin(slot, task, mark, child=False, partial=True)
-        slot.fit(context)
         request.record_prompt(tokens, mark)
+        self.fit(slot, context)
+
+    def fit(self, slot: Slot, context: int) -> None:
+        """The context of a slot has this many tokens, by the line of a prompt."""
+        slot.fit(context)
         if self.facts.n_ctx_slot is None and context:
             self.learn(n_ctx_slot=context)
 

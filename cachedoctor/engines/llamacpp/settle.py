@@ -251,7 +251,8 @@ def _note_unsaved(seen: Observed, facts: Facts, past: ConversationMemory, before
 
 def content(seen: Observed, facts: Facts, past: ConversationMemory, *, shifted: bool, shown: bool) -> Content:
     """What the slot held, what the prompt has in common with it, and the token counts."""
-    choice, found = seen.choice, seen.marks
+    choice = seen.choice
+    found: Marks = seen.marks
     moved: list[Moved] | tuple[()] = ()
     left_ram: tuple[int | None, ...] = ()
     numbers, held = accounting.counts(seen, shifted=shifted), accounting.held_content(seen)
