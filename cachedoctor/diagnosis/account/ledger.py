@@ -45,20 +45,24 @@ def _open(row: AccountRow, code: str | None) -> bool:
     return row in ("undecided", "unexplained") or (row == "server" and code is None)
 
 
-class RowSums(msgspec.Struct, gc=False):
+class RowSums:
     """What requests have in one row."""
 
-    tokens: int = 0
-    requests: int = 0
+    __slots__ = ("requests", "tokens")
+
+    def __init__(self) -> None:
+        self.tokens = self.requests = 0
 
 
-class Sum(msgspec.Struct, gc=False):
+class Sum:
     """The account of some requests."""
 
-    requests: int = 0
-    not_placed: int = 0
-    cells: dict[tuple[AccountRow, str | None], RowSums] = msgspec.field(default_factory=dict)
-    """By row, and code of the rule that says why."""
+    __slots__ = ("cells", "not_placed", "requests")
+
+    def __init__(self) -> None:
+        self.requests = self.not_placed = 0
+        self.cells: dict[tuple[AccountRow, str | None], RowSums] = {}
+        """By row, and code of the rule that says why."""
 
     def add(self, placed: list[Placed], sign: int) -> None:
         """Count a request, or take it back."""
