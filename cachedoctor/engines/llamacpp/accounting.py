@@ -13,6 +13,8 @@ from cachedoctor.model.observed import Observed, Progressed
 
 HALF = 0.0005
 """Shares are printed with three decimals."""
+BY_RELEASE, BY_COMPUTED, BY_SHARES = "released - generated + 1", "prompt - processed", "similarity and f_keep"
+"""How numbers are derived that most logs do not print."""
 
 
 def by_threshold(seen: Observed, facts: Facts, prompt: int | None) -> Between | None:
@@ -160,7 +162,7 @@ def counts(seen: Observed, *, shifted: bool) -> TokenCounts:
         released, generated = seen.released_tokens, seen.generated_tokens
         if released is not None and generated and generated <= released:
             prompt = released - generated + 1
-            derived["prompt_tokens"] = "released - generated + 1"
+            derived["prompt_tokens"] = BY_RELEASE
     if processed is None:
         cached, source = _reused_untimed(seen)
         if source is not None:
@@ -173,7 +175,7 @@ def counts(seen: Observed, *, shifted: bool) -> TokenCounts:
         rest = prompt - processed
         if rest >= 0:
             if cached is None:
-                derived["cached_tokens"] = "prompt - processed"
+                derived["cached_tokens"] = BY_COMPUTED
             cached = rest  # the second witness wins: a failed truncation is silent up to b6628
     elif cached is not None and processed is None and not seen.cancelled and not seen.error:
         processed = prompt - cached
@@ -244,7 +246,7 @@ def prefix(
     elif lcp is None and between is not None and shares is not None:
         whole = _all_reused(seen, facts, shown=shown) is not False
         lcp = _within(between, cached if whole else None, found.tokens)
-        source = "similarity and f_keep"
+        source = BY_SHARES
     elif lcp is None and cached and (cached == found.tokens or _all_reused(seen, facts, shown=shown)):
         lcp = cached  # nothing reused may also mean cache_prompt = false
         source = "cached"

@@ -16,7 +16,17 @@ from msgspec.structs import replace
 from cachedoctor.engines.llamacpp import accounting
 from cachedoctor.engines.llamacpp import accounting as intervals
 from cachedoctor.engines.llamacpp import accounting as losses
-from cachedoctor.engines.llamacpp.accounting import NEAR, CommonPrefix, Loss, SlotContent, TokenCounts
+from cachedoctor.engines.llamacpp.accounting import (
+    BY_COMPUTED,
+    BY_RELEASE,
+    BY_SHARES,
+    HALF,
+    NEAR,
+    CommonPrefix,
+    Loss,
+    SlotContent,
+    TokenCounts,
+)
 from cachedoctor.engines.llamacpp.conversations.interleaved import KEPT
 from cachedoctor.engines.llamacpp.conversations.join import SPAN, Conversations, Lengths, Moved, Thread, keeps_all
 from cachedoctor.engines.llamacpp.slot import IdleSave, RamCache, Slot, SlotStretch
@@ -155,6 +165,40 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
     """Earlier requests that are judged again, and the conversations of slots that this changes."""
 
 
+class More(msgspec.Struct, frozen=True, gc=False):
+    """What is concluded of a request beside its numbers: nothing of most."""
+
+    marks: Marks | None = None
+    """Those of its lines and those that follow; None: those of its lines."""
+    swapped: bool = False
+    """A prompt came back from the RAM cache."""
+    refused: bool = False
+    """The RAM cache had its previous prompt and did not give it back."""
+    reference_lcp: int | None = None
+    """Common prefix with that."""
+    held_before: int | None = None
+    """Conversation whose text a file replaced."""
+    turn: int = 0
+    """Of its conversation, where what it left is none."""
+    others: int = 0
+    """Further conversations that the prompt could have extended."""
+    shifted: bool = False
+    """The context was shifted."""
+    between: Mapping[str, Between] = {}
+    """Bounds of lengths that no line prints."""
+    moved: tuple[list[Request], dict[int, int]] | None = None
+    """Earlier requests that are judged again, and the conversations of slots that this changes."""
+    left_ram: tuple[int | None, ...] = ()
+    """Length of the prompt that left the RAM cache; None where that is unknown."""
+    resumed: int | None = None
+    """Conversation that it goes on with."""
+    same: bool = True
+    """The slot held this conversation, of which the prefix is known: dropped checkpoints are of it."""
+
+
+NOTHING_MORE = More()
+
+
 class Effects(msgspec.Struct, frozen=True, gc=False):
     """What a settled request changes beside its own slot and conversation; most change nothing."""
 
@@ -195,6 +239,100 @@ def settle(
         shown: lines about checkpoints would be in this log.
     """
     talk = past.conversations
+    numbers = None if seen.odd or past.eventful else plain(seen, facts, talk, shown=shown)
+    more = NOTHING_MORE
+    if numbers is None:
+        numbers, more = concluded(seen, facts, past, slot, slots, shown=shown)
+    owner, prompt, cached, processed, derived, similarity, keep, lcp, exact, between, reference, held, whose, lost = (
+        numbers
+    )
+    outcome, tokens, client, server = lost
+    request = Request(
+        seen.index, facts.index, file.path, seen.slot, seen.task, seen.first_line, seen.last_line, seen, facts,
+        more.marks or seen.marks, file.before, seen.parent, None if owner is None else owner.id,
+        prompt, cached, processed, seen.generated_tokens, derived, seen.prompt_ms, similarity, keep, lcp, exact,
+        between, more.swapped if seen.shows_ram else None, tokens, client, server, reference, held, whose,
+        more.held_before,
+        more.turn if owner is None else owner.turns, more.others, outcome, seen.partial, more.shifted, shown, None,
+        more.refused, more.reference_lcp, between=more.between,
+    )  # fmt: skip
+    if owner is not None:
+        talk.record(request, owner, seen.released_tokens or 0)
+    if more is NOTHING_MORE and not slot.dropped and facts.memory != "swa" and keeps_all(request):
+        return request, None
+    return _effects(request, more, owner, facts, past, slot, slots)
+
+
+Numbers = tuple[
+    Thread | None, int | None, int | None, int | None, dict[str, str], float | None, float | None, int | None, bool,
+    tuple[int, int] | None, int | None, int | None, int | None, Loss,
+]  # fmt: skip
+"""What is concluded of a request: the conversation that it is a turn of; prompt, reused and computed tokens, and how
+they were derived; both shares; common prefix, whether it is exact, its bounds; what could have been reused; what the
+slot held, and whose text; outcome and loss."""
+
+
+def plain(seen: Observed, facts: Facts, talk: Conversations, *, shown: bool) -> Numbers | None:
+    """Conclude a request that goes on with what its slot holds, as most do, from its numbers alone.
+
+    None where that does not follow from them at once; what follows is what ``concluded`` finds step by step.
+    """
+    choice, memory = seen.choice, facts.memory
+    similarity, keep, held, whose = choice.similarity, choice.f_keep, seen.held_tokens, seen.held_thread
+    processed, released, generated = seen.processed_tokens, seen.released_tokens, seen.generated_tokens
+    thread = talk.get(whose)
+    if (
+        thread is None or thread.taken is not None or not held or choice.selected_by != "lcp"
+        or processed is None or not released or not generated or generated > released
+        or similarity is None or keep is None or keep <= HALF
+        or not (shown or memory is None or memory == "attention")
+    ):  # fmt: skip
+        return None
+    derived: dict[str, str] = {}
+    prompt, reused = seen.prompt_tokens, seen.cached_tokens
+    if prompt is None:
+        prompt = released - generated + 1
+        derived["prompt_tokens"] = BY_RELEASE
+    cached = prompt - processed
+    if reused is None or reused > prompt:
+        derived["cached_tokens"] = BY_COMPUTED
+    low, high = (similarity - HALF) * prompt, (similarity + HALF) * prompt
+    keep_low, keep_high = (keep - HALF) * held, (keep + HALF) * held
+    if not (cached >= 0 and keep_low < high - 1 and keep_high > low + 1 and held > low):
+        return None
+    low, high = keep_low if keep_low > low else low, keep_high if keep_high < high else high
+    least, most = (int(low + 0.999) if low > 0 else 0), int(high)
+    most = min(most, prompt, held)
+    most = most if most > least else least
+    lcp = cached if cached and least <= cached <= most else held if least <= held <= most else (least + most + 1) // 2
+    lcp = cached if cached > lcp else lcp
+    whole, reference = held - (held // 4 if held < 4 * KEPT else KEPT), thread.total
+    if not whole or not (lcp >= whole or whole <= cached <= held + 8):
+        return None
+    if cached > KEPT and not seen.shows_ram and (cached > held + NEAR or cached > (similarity + 0.001) * prompt + NEAR):
+        return None
+    if cached < (reference if reference < prompt else prompt - 1) - NEAR:
+        return None
+    derived["common_prefix_tokens"] = BY_SHARES
+    lost = reference - cached if reference > cached else 0
+    client = reference - lcp if reference > lcp else 0
+    return (
+        thread, prompt, cached, processed, derived, similarity, keep, lcp, False, (least, most), reference, held, whose,
+        ("reused", lost, client, lcp - cached),
+    )  # fmt: skip
+
+
+def concluded(
+    seen: Observed,
+    facts: Facts,
+    past: ConversationMemory,
+    slot: Slot,
+    slots: Mapping[int, Slot],
+    *,
+    shown: bool,
+) -> tuple[Numbers, More]:
+    """Conclude any request: what its slot held, whose turn it is, what was lost and what had happened before."""
+    talk = past.conversations
     shifted = seen.shifted or (seen.truncated and not _full(seen, facts))
     found = content(seen, facts, past, shifted=shifted, shown=shown)
     place = turn(seen, found, facts, past, slot, slots)
@@ -206,36 +344,41 @@ def settle(
         talk.take_copy(held.thread, prefix.tokens or numbers.cached or 0, marks["ram"])
     if seen.held_thread is not None and not (thread is not None and thread.id == seen.held_thread):
         _note_unsaved(seen, facts, past, seen.held_thread)
-    recorded = _is_turn(seen, numbers, shifted=shifted)
-    number, owner = 0 if thread is None else thread.turns, thread
-    if recorded and owner is None:
-        owner = talk.open(seen.slot)
-    outcome, lost, client, server = loss(seen, found, place)
-    request = Request(
-        seen.index, facts.index, file.path, seen.slot, seen.task, seen.first_line, seen.last_line, seen, facts,
-        marks, file.before, seen.parent, owner.id if recorded and owner is not None else None,
-        numbers.prompt, numbers.cached, numbers.processed, seen.generated_tokens, numbers.derived, seen.prompt_ms,
-        held.similarity, held.f_keep, prefix.tokens, prefix.exact, prefix.between,
-        found.swapped if seen.shows_ram else None, lost, client, server, place.reference, held.tokens, held.thread,
-        found.held_before, number, place.others, outcome, seen.partial, shifted, shown, None, refused,
-        reference_lcp, between=found.between,
+    owner = (thread or talk.open(seen.slot)) if _is_turn(seen, numbers, shifted=shifted) else None
+    lost = loss(seen, found, place)
+    more = More(
+        marks, found.swapped, refused, reference_lcp, found.held_before, 0 if thread is None else thread.turns,
+        place.others, shifted, found.between, place.moved, found.left_ram, None if thread is None else thread.id,
+        (prefix.exact or own) and not found.swapped and not found.filled and "slot_file" not in marks,
     )  # fmt: skip
-    kept, short = slot.dropped, 0
+    return (
+        owner, numbers.prompt, numbers.cached, numbers.processed, numbers.derived, held.similarity, held.f_keep,
+        prefix.tokens, prefix.exact, prefix.between, place.reference, held.tokens, held.thread, lost,
+    ), more  # fmt: skip
+
+
+def _effects(
+    request: Request,
+    more: More,
+    owner: Thread | None,
+    facts: Facts,
+    past: ConversationMemory,
+    slot: Slot,
+    slots: Mapping[int, Slot],
+) -> tuple[Request, Effects | None]:
+    """What a request changes beside its slot and its conversation; and the request, where that shows more of it."""
+    kept, short, resumed = slot.dropped, 0, owner.id if more is NOTHING_MORE and owner is not None else more.resumed
     if kept:
-        same = (prefix.exact or own) and not found.swapped and not found.filled
-        request, kept, short = _dropped(request, kept, same=same and "slot_file" not in marks)
+        request, kept, short = _dropped(request, kept, same=more.same)
     # a recurrent checkpoint stands for one position: it cannot be half right
     stretch = losses.stretch(request) if facts.memory == "swa" else None
-    revised, slot_threads = place.moved or _UNMOVED
-    if recorded and owner is not None:
-        talk.record(request, owner, seen.released_tokens or 0)
-        if not keeps_all(request):
-            roomy = _gives_back(seen.choice, facts, past)
-            request, later, slot_threads = _divided(request, owner, talk, slots, slot_threads, roomy=roomy)
-            revised = [*revised, *later] if later else revised
-    if slot.dropped or found.left_ram or revised or slot_threads or past.eventful or facts.memory == "swa":
-        resumed = None if thread is None else thread.id
-        return request, Effects(slot_threads, kept, stretch, resumed, found.left_ram, short, revised)
+    revised, slot_threads = more.moved or _UNMOVED
+    if owner is not None and not keeps_all(request):
+        talk, roomy = past.conversations, _gives_back(request.seen.choice, facts, past)
+        request, later, slot_threads = _divided(request, owner, talk, slots, slot_threads, roomy=roomy)
+        revised = [*revised, *later] if later else revised
+    if slot.dropped or more.left_ram or revised or slot_threads or past.eventful or facts.memory == "swa":
+        return request, Effects(slot_threads, kept, stretch, resumed, more.left_ram, short, revised)
     return request, None
 
 

@@ -257,6 +257,7 @@ class Slot(msgspec.Struct, gc=False):
             index, self.id, task, first, mark.line, marks, choice, self.length, self.thread,
             self.checkpoints if counts else None, self.positions if counts else [], self.positions_known,
             not self.used, self.evictions, shows_ram, asked, partial,
+            not self.used or choice.found_keep is not None or choice.lcp is not None or choice.t_last == -1,
         )  # fmt: skip
         request.prompt_tokens = choice.n_prompt
         self.used, self.released = True, False
@@ -271,7 +272,7 @@ class Slot(msgspec.Struct, gc=False):
         if not self.positions_known:
             self.positions, self.positions_known = [], True
         if self.open is not None:
-            self.open.forced = True
+            self.open.forced = self.open.odd = True
             self.open.marks["forced"] = mark
 
     def image(self) -> None:
@@ -357,7 +358,8 @@ class Slot(msgspec.Struct, gc=False):
         if seen is None:
             return False
         seen.last_line, seen.released_tokens = mark.line, tokens
-        seen.truncated |= truncated
+        if truncated:
+            seen.truncated = seen.odd = True
         seen.marks["release"] = mark
         self.released = True
         return seen.generated_tokens is not None or seen.cancelled or seen.error is not None
@@ -366,11 +368,13 @@ class Slot(msgspec.Struct, gc=False):
         """Give its open request away. ``lost``: its end is not in the log."""
         if self.released and self._refused(seen):
             seen.error, seen.error_tokens, seen.error_limit = "context-overflow", seen.prompt_tokens, self.context
+            seen.odd = True
         self.open, self.released, self.ended = None, False, seen.task
         if lost:
             seen.partial = True
         elif seen.generated_tokens is None and seen.error is None and not (seen.partial or seen.answered):
             seen.cancelled = True  # released without timing lines
+            seen.odd = True
         if seen.parent == -1:
             seen.parent = None
         return seen
