@@ -272,16 +272,16 @@ class SameLengths(msgspec.Struct, gc=False):
 
     def add(self, r: Request) -> None:
         """Take a request when it ends; one that is judged again is known."""
-        length, processed, recent = r.prompt_tokens, r.processed_tokens, self.recent
+        length, processed, recent, line = r.prompt_tokens, r.processed_tokens, self.recent, r.first_line
         if length is None or processed is None or length < LEAST or r.revision:
             return
         if r.thread is not None:
             self._follow(r.thread, r.outcome == "reused", length)
         before = recent.pop(length, None)
-        if before is not None and before.first_line == r.first_line:
+        if before is not None and before.first_line == line:
             recent[length] = before
             return
-        recent[length] = _LastOfLength(r.slot, r.first_line, r.last_line, processed)
+        recent[length] = _LastOfLength(r.slot, line, r.last_line, processed)
         if len(recent) > RECENT:
             del recent[next(iter(recent))]
         if before is None:

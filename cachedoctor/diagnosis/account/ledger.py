@@ -72,8 +72,9 @@ class Sum:
         self.requests += sign
         cells = self.cells
         for row, code, tokens in placed:
-            cell = cells.get((row, code))
-            if cell is None:
+            try:
+                cell = cells[row, code]
+            except KeyError:
                 cell = cells[row, code] = RowSums()
             cell.tokens += sign * tokens
             cell.requests += sign
@@ -226,11 +227,12 @@ class Ledger(msgspec.Struct, gc=False):
         r = judged.request
         if r.parent is not None:
             return []
-        placed = place(judged)
+        placed, thread = place(judged), r.thread
         server = self.servers.get(r.session) or self._begin(r.session)
-        found = None if r.thread is None else server.conversations.get(r.thread)
-        (found or self._first_of(server, r.thread)).add(placed, sign)
-        server.unexplained.add(r, sign)
+        found = None if thread is None else server.conversations.get(thread)
+        (found or self._first_of(server, thread)).add(placed, sign)
+        if r.outcome == "cold" or r.held_thread != thread or r.restored_from_ram:
+            server.unexplained.add(r, sign)
         if sign > 0:
             server.lengths.add(r)
         if not placed or placed[-1][0] in _PLAIN:  # rows stand in their order

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from cachedoctor.diagnosis.account.from_numbers import place
@@ -27,36 +29,48 @@ class Sums:
         self.unknown_tokens = self.unknown_requests = self.prompt_ns = 0
         self.judged = self.left_open = self.passed_over = self.checked = 0
 
-    def add(self, request: Request, least: int = MIN_PROMPT_TOKENS.default) -> bool:
-        """Count a request; returns whether it computed enough to matter, and it is open what it could have reused.
+    def add(
+        self, judged: Iterable[Judged], least: int = MIN_PROMPT_TOKENS.default
+    ) -> tuple[list[Judged], list[Judged]]:
+        """Count requests.
 
         ``least``: tokens of the shortest prompt of which the rules say something.
+        Returns those that computed enough to matter, and of which it is open what they could have reused; and those
+        that came before the first of which the log tells it.
         """
-        if request.parent is not None:
-            return False
-        self.requests += 1
-        cached, prompt, outcome = request.cached_tokens, request.prompt_tokens, request.outcome
-        if prompt is not None:
-            if prompt < least and (outcome in _LOST or (request.cut and request.lost_tokens)):
-                self.passed_over += 1
-            if cached is not None:
-                self.prompt_tokens += prompt
-                self.cached_tokens += cached
-                processed, ms = request.processed_tokens, request.prompt_ms
-                if processed is None:
-                    self.unknown_tokens += prompt - cached
-                    self.unknown_requests += 1
-                else:
-                    self.processed_tokens += processed
-                if ms:
-                    self.prompt_ns += round(ms * 1e6)
-        if outcome in _JUDGED and (outcome == "reused" or request.facts.starts_cold or not _begins(request)):
-            self.judged += 1
-            self.checked += prompt is None or prompt >= least
-        elif outcome != "cancelled" and _matters(prompt, cached):
-            self.left_open += 1
-            return True
-        return False
+        left_open: list[Judged] = []
+        before: list[Judged] = []
+        for one in judged:
+            r = one.request
+            if r.parent is None:
+                self.requests += 1
+                cached, prompt, outcome = r.cached_tokens, r.prompt_tokens, r.outcome
+                if prompt is not None:
+                    if prompt < least and (outcome in _LOST or (r.cut and r.lost_tokens)):
+                        self.passed_over += 1
+                    if cached is not None:
+                        self._count(prompt, cached, r.processed_tokens, r.prompt_ms)
+                if outcome == "reused" or (outcome in _JUDGED and (r.facts.starts_cold or not _begins(r))):
+                    self.judged += 1
+                    self.checked += prompt is None or prompt >= least
+                elif outcome != "cancelled" and _matters(prompt, cached):
+                    left_open.append(one)
+            if not self.judged:
+                before.append(one)
+        self.left_open += len(left_open)
+        return left_open, before
+
+    def _count(self, prompt: int, cached: int, processed: int | None, ms: float | None) -> None:
+        """Count the tokens of a request, and how long its prompt took."""
+        self.prompt_tokens += prompt
+        self.cached_tokens += cached
+        if processed is None:
+            self.unknown_tokens += prompt - cached
+            self.unknown_requests += 1
+        else:
+            self.processed_tokens += processed
+        if ms:
+            self.prompt_ns += round(ms * 1e6)
 
     def merge(self, more: Sums) -> None:
         """Count the requests of another part."""
@@ -107,6 +121,15 @@ class Slowest(msgspec.Struct, gc=False):
     kept: dict[int, SlowTurn] = msgspec.field(default_factory=dict)
     least: float = 0.0
     """Milliseconds that one more has to take longer, once there are enough."""
+
+    def take(self, judged: Iterable[Judged]) -> None:
+        """Take requests: few take longer than the slowest so far."""
+        least, kept = self.least, self.kept
+        for one in judged:
+            r = one.request
+            if r.prompt_ms and ((r.seen.reply_ms or 0.0) + r.prompt_ms > least or r.index in kept):
+                self.add(one)
+                least = self.least
 
     def add(self, judged: Judged) -> None:
         """Take a request, or one in the place of what it was."""

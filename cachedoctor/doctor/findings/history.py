@@ -107,16 +107,16 @@ class FindingHistory(msgspec.Struct, gc=False):
         number, thread, served = request.index, request.thread, self.slots.get(request.slot)
         if served is None:
             served = self.slots[request.slot] = deque(maxlen=_FINAL)
-        _insert(served, judged, number)
+        turns = served if thread is None else self.threads[thread] if thread == self.latest else self._use(thread)
+        for queue in (served, turns) if turns is not served else (served,):
+            queue.append(judged)
+            if len(queue) > 1 and queue[-2].request.index >= number:
+                _order(queue)
         while len(served) > 1 and served[1].request.index < number - _FINAL:
             served.popleft()
-        if thread is not None:
-            if thread != self.latest:
-                self._use(thread)
-            _insert(self.threads[thread], judged, number)
 
-    def _use(self, thread: int) -> None:
-        """Put a thread last; of too many the one unused for longest is forgotten."""
+    def _use(self, thread: int) -> deque[Judged]:
+        """Put a thread last, and give its requests; of too many threads the one unused for longest is forgotten."""
         queue = self.threads.pop(thread, None)
         if queue is None:
             if len(self.threads) >= MAX_THREADS:
@@ -124,6 +124,7 @@ class FindingHistory(msgspec.Struct, gc=False):
             queue = deque(maxlen=WINDOW)
         self.threads[thread] = queue
         self.latest = thread
+        return queue
 
     def forget(self, index: int) -> None:
         """Forget the request with this number: it is seen otherwise now."""
@@ -160,12 +161,8 @@ class FindingHistory(msgspec.Struct, gc=False):
         return any(r.index < before and 0 <= length - (r.seen.released_tokens or 0) <= slack for r in served)
 
 
-def _insert(queue: deque[Judged], judged: Judged, number: int) -> None:
-    """Add a request in its place: nearly always the last."""
-    if not queue or queue[-1].request.index < number:
-        queue.append(judged)
-        return
-    queue.append(judged)
+def _order(queue: deque[Judged]) -> None:
+    """Put requests in the order of their numbers, in which nearly all of them come."""
     ordered = sorted(queue, key=lambda j: j.request.index)
     queue.clear()
     queue.extend(ordered)
