@@ -104,6 +104,8 @@ class Choice(msgspec.Struct, gc=False):
     candidates: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """(length, LCP) of the prompts in the RAM cache, where listed."""
     marks: dict[MarkName, Mark] = msgspec.field(default_factory=dict)
+    odd: bool = False
+    """A line says more of it than the shares: what the prompt has in common with another text, or that it is empty."""
 
 
 class KnownLength(msgspec.Struct, gc=False, frozen=True):

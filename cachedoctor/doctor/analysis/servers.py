@@ -475,6 +475,8 @@ class Servers:
         return server
 
     def _time_of(self, line: int) -> str | None:
+        if not self._stored:
+            return None
         stored = self._stored.get(line - self._files[-1].before)
         return None if stored is None else wall_time(stored)
 

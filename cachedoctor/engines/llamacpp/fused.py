@@ -154,19 +154,17 @@ def _ends_of(text: bytes, count: int) -> list[bytes]:
 
 def read(run: ServerRun, block: Block) -> None:
     """Take the lines."""
-    slot, last, launched, task = run.slot(block.slot), block.last, block.launched, block.task
-    if launched > 0:
-        _choice(run, slot, block)
-        _launch(run, slot, block, CHOICE_TAIL)
-    elif launched == 0:
-        _launch(run, slot, block, LAUNCH_TAIL)
+    slot, last, task = run.slot(block.slot), block.last, block.task
+    if block.launched >= 0:
+        _launch(run, slot, block)
     elif last >= END_ALONE:
         request = slot.request_of(task) or run.attend(slot, task, block.mark(0))
-        _end(run, slot, request, block, END_ALONE, 0)
+        _end(run, slot, request, block, block.groups[END_ALONE : END_ALONE + 7], 0)
     elif last == CHECKING:
         _checks(run, slot, block)
     else:
-        _batches(run, slot, block, BATCHES_ALONE, 0)
+        _, cached, rest = block.groups[BATCHES_ALONE : BATCHES_ALONE + 3]
+        _batches(run, slot, block, cached, rest, 0)
 
 
 # ---- rows behind the lines
@@ -189,50 +187,43 @@ def shape(block: Block) -> Shape:
 # ---- what they say
 
 
-def _choice(run: ServerRun, slot: Slot, block: Block) -> None:
-    groups, mark = block.groups, Mark(block.numbers[0], block.lines[0])
-    t_last = groups[T_LAST]
-    if t_last is None:
-        similarity, keep = float(groups[SIMILARITY]), float(groups[F_KEEP])
-        run.choose(
-            slot, mark, "lcp", similarity if similarity <= SHARE.most else None, keep if keep <= SHARE.most else None
-        )
-    else:
-        run.choose(slot, mark, "lru", None, None, int(t_last))
-
-
-def _launch(run: ServerRun, slot: Slot, block: Block, tail: int) -> None:
-    """Take a launch, and what follows it at once."""
-    groups, lines, numbers, at = block.groups, block.lines, block.numbers, block.launched
+def _launch(run: ServerRun, slot: Slot, block: Block) -> None:
+    """Take a launch, the choice before it, and what follows it at once."""
+    groups, lines, numbers, at, tail = block.groups, block.lines, block.numbers, block.launched, LAUNCH_TAIL
+    if at:
+        tail, t_last, mark = CHOICE_TAIL, groups[T_LAST], Mark(numbers[0], lines[0])
+        if t_last is None:
+            similarity, keep, most = float(groups[SIMILARITY]), float(groups[F_KEEP]), SHARE.most
+            run.choose(slot, mark, "lcp", similarity if similarity <= most else None, keep if keep <= most else None)
+        else:
+            run.choose(slot, mark, "lru", None, None, int(t_last))
     request = run.launch(slot, block.task, Mark(numbers[at], lines[at]))
-    prompt, rest = groups[tail + PROMPT], groups[tail + BATCHES + REST]
+    context, prompt, _, cached, rest, *end = groups[tail : tail + _TAIL]
     if prompt is not None:
         at += 1
-        run.fit(slot, int(groups[tail + CONTEXT]))
+        run.fit(slot, int(context))
         request.record_prompt(int(prompt), Mark(numbers[at], lines[at]))
     if rest is not None:
         at += 1
-        _batches(run, slot, block, tail + BATCHES, at)
+        _batches(run, slot, block, cached, rest, at)
         at += rest.count(b"\n")
-    if groups[tail + END + 1] is not None:
-        _end(run, slot, request, block, tail + END, at + 1)
+    if end[1] is not None:
+        _end(run, slot, request, block, end, at + 1)
 
 
-def _end(run: ServerRun, slot: Slot, request: Observed, block: Block, first: int, at: int) -> None:
-    header, ms, processed, reply_ms, generated, released, truncated = block.groups[first : first + 7]
-    lines, numbers = block.lines, block.numbers
+def _end(run: ServerRun, slot: Slot, request: Observed, block: Block, end: Sequence[Any], at: int) -> None:
+    header, ms, processed, reply_ms, generated, released, truncated = end
+    lines, numbers, spent, replied = block.lines, block.numbers, float(ms), float(reply_ms)
     if header:
         run.timing = slot
         at += 1
-    spent, replied = float(ms), float(reply_ms)
     request.record_timing(spent if spent <= MS.most else None, int(processed), Mark(numbers[at], lines[at]))
     request.record_reply(replied if replied <= MS.most else None, int(generated), numbers[at])
     if slot.release(int(released), truncated == b"1", Mark(numbers[-1], lines[-1])):
         run.close(slot)
 
 
-def _batches(run: ServerRun, slot: Slot, block: Block, first: int, at: int) -> None:
-    _, cached, rest = block.groups[first : first + 3]
+def _batches(run: ServerRun, slot: Slot, block: Block, cached: bytes, rest: bytes, at: int) -> None:
     if run.first("seq_rm", slot.id, block.task):
         run.batch(slot, block.task, int(cached), block.mark(at))
     request = slot.open
@@ -251,7 +242,7 @@ def _batches(run: ServerRun, slot: Slot, block: Block, first: int, at: int) -> N
             slot.created(created, int(found[2]), int(found[3]), int(found[1]), line)
 
 
-_AFTER = len(CREATED)
+_AFTER, _TAIL = len(CREATED), 12
 
 
 def _checks(run: ServerRun, slot: Slot, block: Block) -> None:

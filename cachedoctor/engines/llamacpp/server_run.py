@@ -453,11 +453,10 @@ class ServerRun:
     def _begin(self, slot: Slot, task: int, mark: Mark, *, child: bool, partial: bool) -> Observed:
         if slot.open is not None:
             self.close(slot, lost=not slot.released)
-        session = self.session
-        session.n_requests += 1
-        if session.n_requests == 2:
+        self.session.n_requests = begun = self.session.n_requests + 1
+        if begun == 2:
             self.learn(several=True)
-        if self.facts.lenient and task < 0 and slot.choice is not None and "select" in slot.choice.marks:
+        if task < 0 and self.facts.lenient and slot.choice is not None and "select" in slot.choice.marks:
             partial = False  # its line "processing task" has no number, and is too short to be told from prose
         asked = NOBODY if self.clients is None else self.clients.launched(mark.line, child=child)
         self._newest = self._number()

@@ -149,9 +149,9 @@ class Slot(msgspec.Struct, gc=False):
     def look(self, line: int, lcp: int, n_prompt: int) -> bool:
         """The server compares a prompt with what this slot holds; returns whether it has not been chosen yet."""
         if self.choice is not None and self.choice.selected_by == "id":  # from b9873 on looked at after the choice
-            self.choice.lcp, self.choice.n_prompt = lcp, n_prompt
+            self.choice.lcp, self.choice.n_prompt, self.choice.odd = lcp, n_prompt, True
             return False
-        self.choice = Choice(line, lcp=lcp, n_prompt=n_prompt)
+        self.choice = Choice(line, lcp=lcp, n_prompt=n_prompt, odd=True)
         return True
 
     def take_over(self, choice: Choice | None) -> None:
@@ -175,14 +175,17 @@ class Slot(msgspec.Struct, gc=False):
         """It is chosen for the next prompt."""
         looked = self.choice
         choice = self.choice = Choice(mark.line, by, similarity, f_keep, t_last, marks={"select": mark})
+        if t_last == -1:
+            choice.odd = True
         if looked is not None and looked.selected_by is None:
             choice.lcp, choice.n_prompt, choice.line = looked.lcp, looked.n_prompt, looked.line
+            choice.odd |= looked.odd
         self.evictions = evictions
 
     def matched(self, lcp: int) -> None:
         """The choice prints the common prefix itself (up to b6628)."""
         if self.choice is not None:
-            self.choice.lcp = lcp
+            self.choice.lcp, self.choice.odd = lcp, True
 
     def adapter(self, mark: Mark) -> None:
         """Adapters or scales differ from the last request's: printed between the choice of the slot and the launch."""
@@ -214,7 +217,7 @@ class Slot(msgspec.Struct, gc=False):
         choice.marks["ram"] = mark
         choice.looked = f_keep is not None and similarity is not None
         if choice.looked:
-            choice.found_keep, choice.found_sim = f_keep, similarity
+            choice.found_keep, choice.found_sim, choice.odd = f_keep, similarity, True
         else:  # which prompt it is cannot be told
             self.read_file()
 
@@ -257,7 +260,7 @@ class Slot(msgspec.Struct, gc=False):
             index, self.id, task, first, mark.line, marks, choice, self.length, self.thread,
             self.checkpoints if counts else None, self.positions if counts else [], self.positions_known,
             not self.used, self.evictions, shows_ram, asked, partial,
-            not self.used or choice.found_keep is not None or choice.lcp is not None or choice.t_last == -1,
+            choice.odd or not self.used,
         )  # fmt: skip
         request.prompt_tokens = choice.n_prompt
         self.used, self.released = True, False

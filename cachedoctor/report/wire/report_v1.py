@@ -52,6 +52,7 @@ def encode_request(judged: Judged) -> bytes:
     )
     client, server = _split(judged) if lost else (r.lost_client, r.lost_server)
     who = asker(judged)
+    bounds, at_least = (r.bounds, r.at_least) if r.between or r.prefix_between else ({}, {})
     hidden = not lost and not r.checkpoints_shown and r.seen.tried is None
     checkpoints = _HIDDEN if hidden else _checkpoints(r)
     return _encoder.encode(
@@ -64,8 +65,8 @@ def encode_request(judged: Judged) -> bytes:
             None if thread is None else r.thread_turn, r.reference_tokens, r.held_tokens,
             client, server, choice.saved is not None, asked.time, _uptime(r), asked.client,
             asked.endpoint and sanitize.name(asked.endpoint),
-            said.avoidable_tokens, said.avoidable_ns / 1e6, derived, r.bounds,
-            r.at_least, None if who is None else who.by, None if who is None else sanitize.name(who.name),
+            said.avoidable_tokens, said.avoidable_ns / 1e6, derived, bounds,
+            at_least, None if who is None else who.by, None if who is None else sanitize.name(who.name),
         )
     )  # fmt: skip
 
