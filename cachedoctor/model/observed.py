@@ -6,6 +6,7 @@ What its lines did not say is None, or empty. Counts of checkpoints and marks of
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Literal
 
 import msgspec
@@ -127,6 +128,7 @@ _NEXT_LINES = 16
 """Lines between a failed batch and the errors that are sent for it."""
 _MAX_TEXT = 2000
 """Characters kept of an ``old:`` / ``new:`` line."""
+_end_of = attrgetter("pos_max")
 UNCHOSEN = Choice(0)
 """Of requests whose slot choice is not in the log."""
 
@@ -361,7 +363,7 @@ class Observed(msgspec.Struct, gc=False):
         """Checkpoints were looked at: ``tried`` of them, of which ``checks`` are kept; ``mark``: the first line."""
         self.odd = True
         self.tried = (self.tried or 0) + tried
-        self.reach = max(self.reach, *(check.pos_max + 1 for check in checks))
+        self.reach = max(self.reach, max(map(_end_of, checks)) + 1)
         self.checks = [*self.checks, *checks[: MAX_CHECKS - len(self.checks)]]
         self.marks.setdefault("check", mark)
 

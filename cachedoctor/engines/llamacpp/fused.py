@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -96,7 +97,9 @@ GROUPS = END_ALONE + 7 - NEW_NAME
 """How many it has."""
 
 SAMPLER = b"sampler chain: "
+GRAPHS = b"graphs reused = "
 CREATED = b"created context checkpoint "
+PROGRESS = b"prompt processing"
 READ_CREATED = late(rb"\d{1,10} of (\d{1,10}) \(pos_min = (-?\d{1,15}), pos_max = (-?\d{1,15})")
 READ_PROGRESS = late(rb"prompt processing( progress|), n_tokens = +(\d{1,15}), [^\n]*?progress = (\d{1,15}\.\d{1,15})")
 READ_CHECK = late(rb"with \[(-?\d{1,15}), (-?\d{1,15})\] against (-?\d{1,15})")
@@ -159,12 +162,12 @@ def read(run: ServerRun, block: Block) -> None:
         _launch(run, slot, block)
     elif last >= END_ALONE:
         request = slot.request_of(task) or run.attend(slot, task, block.mark(0))
-        _end(run, slot, request, block, block.groups[END_ALONE : END_ALONE + 7], 0)
+        _end(run, slot, request, block, block.groups[END_ALONE : END_ALONE + 7])
     elif last == CHECKING:
         _checks(run, slot, block)
     else:
         _, cached, rest = block.groups[BATCHES_ALONE : BATCHES_ALONE + 3]
-        _batches(run, slot, block, cached, rest, 0)
+        _batches(run, slot, block, cached, rest, 0, 0)
 
 
 # ---- rows behind the lines
@@ -203,33 +206,39 @@ def _launch(run: ServerRun, slot: Slot, block: Block) -> None:
         at += 1
         run.fit(slot, int(context))
         request.record_prompt(int(prompt), Mark(numbers[at], lines[at]))
+    ends = end[1] is not None
     if rest is not None:
-        at += 1
-        _batches(run, slot, block, cached, rest, at)
-        at += rest.count(b"\n")
-    if end[1] is not None:
-        _end(run, slot, request, block, end, at + 1)
+        behind = len(lines) - _timing(lines) + bool(end[0]) if ends else 0
+        _batches(run, slot, block, cached, rest, at + 1, behind)
+    if ends:
+        _end(run, slot, request, block, end)
 
 
-def _end(run: ServerRun, slot: Slot, request: Observed, block: Block, end: Sequence[Any], at: int) -> None:
+def _timing(lines: list[bytes]) -> int:
+    """Index of the line that times the prompt: that of the reply, the total and the release stand behind it."""
+    return len(lines) - (5 if GRAPHS in lines[-2] else 4)
+
+
+def _end(run: ServerRun, slot: Slot, request: Observed, block: Block, end: Sequence[Any]) -> None:
     header, ms, processed, reply_ms, generated, released, truncated = end
     lines, numbers, spent, replied = block.lines, block.numbers, float(ms), float(reply_ms)
     if header:
         run.timing = slot
-        at += 1
+    at = _timing(lines)
     request.record_timing(spent if spent <= MS.most else None, int(processed), Mark(numbers[at], lines[at]))
     request.record_reply(replied if replied <= MS.most else None, int(generated), numbers[at])
     if slot.release(int(released), truncated == b"1", Mark(numbers[-1], lines[-1])):
         run.close(slot)
 
 
-def _batches(run: ServerRun, slot: Slot, block: Block, cached: bytes, rest: bytes, at: int) -> None:
+def _batches(run: ServerRun, slot: Slot, block: Block, cached: bytes, rest: bytes, at: int, behind: int) -> None:
+    """Take the first batch, the line ``at``, and those of later ones; so many lines stand ``behind`` them."""
     if run.first("seq_rm", slot.id, block.task):
         run.batch(slot, block.task, int(cached), block.mark(at))
     request = slot.open
     if not rest:
         return
-    if request is not None and request.progress is None:
+    if request is not None and request.progress is None and PROGRESS in rest:
         said = READ_PROGRESS.search(rest)
         if said is not None:
             request.record_progress(Progressed(int(said[2]), float(said[3]), "all" if said[1] else "computed"))
@@ -238,7 +247,7 @@ def _batches(run: ServerRun, slot: Slot, block: Block, cached: bytes, rest: byte
         where = rest.rfind(CREATED)
         found = READ_CREATED.match(rest, where + _AFTER)  # its size was read when it was met for the first time
         if found is not None:
-            line = block.numbers[at + rest.count(b"\n", 0, where)]
+            line = block.numbers[-1 - behind - rest.count(b"\n", where)]
             slot.created(created, int(found[2]), int(found[3]), int(found[1]), line)
 
 
@@ -248,11 +257,7 @@ _AFTER, _TAIL = len(CREATED), 12
 def _checks(run: ServerRun, slot: Slot, block: Block) -> None:
     request = run.attend(slot, block.task, block.mark(0))
     found = READ_CHECK.findall(b"\n".join(block.lines))  # one in each line
-    checks = [
-        Check(int(low), int(high), int(threshold), number, line)
-        for (low, high, threshold), number, line in zip(
-            found[:MAX_CHECKS], block.numbers[:MAX_CHECKS], block.lines[:MAX_CHECKS], strict=True
-        )
-    ]
+    said = list(map(int, chain.from_iterable(found[:MAX_CHECKS])))
+    checks = list(map(Check, said[::3], said[1::3], said[2::3], block.numbers, block.lines))
     request.record_checks(checks, len(found), block.mark(0))
     request.extend(block.numbers[-1])
