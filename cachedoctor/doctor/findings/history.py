@@ -107,13 +107,17 @@ class FindingHistory(msgspec.Struct, gc=False):
         number, thread, served = request.index, request.thread, self.slots.get(request.slot)
         if served is None:
             served = self.slots[request.slot] = deque(maxlen=_FINAL)
-        turns = served if thread is None else self.threads[thread] if thread == self.latest else self._use(thread)
-        for queue in (served, turns) if turns is not served else (served,):
-            queue.append(judged)
-            if len(queue) > 1 and queue[-2].request.index >= number:
-                _order(queue)
-        while len(served) > 1 and served[1].request.index < number - _FINAL:
-            served.popleft()
+        served.append(judged)
+        if len(served) > 1:
+            if served[-2].request.index >= number:
+                _order(served)
+            while len(served) > 1 and served[1].request.index < number - _FINAL:
+                served.popleft()
+        if thread is not None:
+            turns = self.threads[thread] if thread == self.latest else self._use(thread)
+            turns.append(judged)
+            if len(turns) > 1 and turns[-2].request.index >= number:
+                _order(turns)
 
     def _use(self, thread: int) -> deque[Judged]:
         """Put a thread last, and give its requests; of too many threads the one unused for longest is forgotten."""

@@ -556,13 +556,14 @@ class ServerRun:
             self.past.lengths.append(released)
         if effects is not None:
             self._apply(effects, slot)
-        if released is not None and not request.partial:
-            session.n_whole += 1
-            for incident in session.incidents.values():
-                incident.followed = True
-        # refused before it touched the slot, whatever the release says (0 up to b6628)
-        if released is not None and (seen.error is None or "cached" in seen.marks):
-            slot.hold(released, slot.thread if request.thread is None else request.thread)
+        if released is not None:
+            if not request.partial:
+                session.n_whole += 1
+                for incident in session.incidents.values():
+                    incident.followed = True
+            # refused before it touched the slot, whatever the release says (0 up to b6628)
+            if seen.error is None or "cached" in seen.marks:
+                slot.hold(released, slot.thread if request.thread is None else request.thread)
         self._ended(request)
 
     def _apply(self, effects: Effects, slot: Slot) -> None:

@@ -42,18 +42,13 @@ _UPTIME = late(rb"\d{1,9}\.\d\d\.\d\d\d\.\d\d\d(?= )")
 def encode_request(judged: Judged) -> bytes:
     """One request as a JSON object without newline."""
     r, said = judged.request, judged.verdict
-    choice, asked, thread, before, lost, derived = (
-        r.seen.choice,
-        r.seen.asked,
-        r.thread,
-        r.before,
-        r.lost_tokens,
-        r.derived,
-    )
+    seen, thread, before, lost, derived = r.seen, r.thread, r.before, r.lost_tokens, r.derived
+    choice, asked = seen.choice, seen.asked
     client, server = _split(judged) if lost else (r.lost_client, r.lost_server)
-    who = asker(judged)
+    nobody = asked.client is None and asked.endpoint is None and judged.asker is None
+    who = None if nobody else asker(judged)
     bounds, at_least = (r.bounds, r.at_least) if r.between or r.prefix_between else ({}, {})
-    hidden = not lost and not r.checkpoints_shown and r.seen.tried is None
+    hidden = not lost and not r.checkpoints_shown and seen.tried is None
     checkpoints = _HIDDEN if hidden else _checkpoints(r)
     return _encoder.encode(
         RequestRow(
