@@ -336,7 +336,7 @@ class Conversations:
             kept = request.common_prefix_tokens or request.cached_tokens or 0
             if kept >= before - KEPT:
                 thread.went_on = True
-            elif kept < 0.5 * before:
+            if kept < 0.5 * before:
                 thread.changed_head = request.held_thread == thread.id
             thread.taken = None
         thread.total, thread.prompt, thread.slot = total, prompt or total, request.slot
