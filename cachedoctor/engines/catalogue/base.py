@@ -45,23 +45,15 @@ def _keep(raw: bytes) -> float | None:
     return -1.0 if raw == b"-1.000" else _float(SHARE, raw)
 
 
-_PAIRS = late(r"([^,:]+):([^,]*)")
-
-
 def as_pairs(raw: bytes) -> dict[str, str]:
     """Split ``Running: 2 reqs, KV usage: 1.0%``; a part without a name belongs to the value before it.
 
     Where a name comes again, the next line has been glued to this one.
     """
-    text = _text(raw)
-    pairs = _PAIRS.findall(text)
-    found = {name.strip(): value.strip() for name, value in pairs}
-    if len(found) == len(pairs) == text.count(",") + (not text.rstrip().endswith(",")) and "" not in found:
-        return found  # as nearly all lines are: each part has a name, and each name comes once
-    found = {}
+    found: dict[str, str] = {}
     more: dict[str, list[str]] = {}
     last = None
-    for part in text.split(","):
+    for part in _text(raw).split(","):
         name, colon, value = part.partition(":")
         if colon and (name := name.strip()):
             if name in found:
