@@ -31,7 +31,8 @@ def prefix(
     held = accounting.held_content(seen)
     if seen.choice.found_keep is not None:  # the conversation that came back from RAM is found by its length
         held = replace(held, tokens=seen.held_tokens)
-    return accounting.prefix(seen, held, numbers, facts, shown=shown)
+    shares = accounting.shares(held, seen.prompt_tokens)[0]
+    return accounting.prefix(seen, held, numbers, shares, facts, shown=shown)
 
 
 def judge(reference: int | None, *, cold: bool = False, **fields: object) -> Loss:

@@ -192,9 +192,9 @@ def test_a_request_that_is_seen_otherwise_takes_the_place_of_its_number() -> Non
     spool = Spool(encode_request)
     first, second = (made.request(index=index, thread=0) for index in (0, 2))
     for one in (first, second):
-        spool.add(Judged(one))
+        spool.take([Judged(one)])
     for one in (first, second):
-        spool.revise(Judged(msgspec.structs.replace(one, thread=7), Verdict(("CD105",))))
+        spool.take([Judged(msgspec.structs.replace(one, thread=7, revision=1), Verdict(("CD105",)))])
     assert [(row.index, row.thread, row.codes) for row in spool] == [(0, 7, ["CD105"]), (2, 7, ["CD105"])]
 
 

@@ -6,6 +6,7 @@ What its lines did not say is None, or empty. Counts of checkpoints and marks of
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Literal
 
 import msgspec
@@ -104,6 +105,8 @@ class Choice(msgspec.Struct, gc=False):
     candidates: list[tuple[int, int]] = msgspec.field(default_factory=list)
     """(length, LCP) of the prompts in the RAM cache, where listed."""
     marks: dict[MarkName, Mark] = msgspec.field(default_factory=dict)
+    odd: bool = False
+    """A line says more of it than the shares: what the prompt has in common with another text, or that it is empty."""
 
 
 class KnownLength(msgspec.Struct, gc=False, frozen=True):
@@ -125,6 +128,7 @@ _NEXT_LINES = 16
 """Lines between a failed batch and the errors that are sent for it."""
 _MAX_TEXT = 2000
 """Characters kept of an ``old:`` / ``new:`` line."""
+_end_of = attrgetter("pos_max")
 UNCHOSEN = Choice(0)
 """Of requests whose slot choice is not in the log."""
 
@@ -159,6 +163,9 @@ class Observed(msgspec.Struct, gc=False):
     asked: Asker
     partial: bool = False
     """The log begins, or ends, inside it."""
+    odd: bool = False
+    """A line says more of it than lengths, shares and times, or does not say what its slot held: its numbers alone do
+    not tell what it reused."""
     parent: int | None = None
     """Task of which this is one of the ``n > 1`` choices; -1 until that is launched."""
     passed_over: tuple[int, ...] = ()
@@ -262,6 +269,7 @@ class Observed(msgspec.Struct, gc=False):
 
     def record_parent(self, task: int) -> None:
         """It is one of several choices of the request with this number; -1 until that is launched."""
+        self.odd = True
         self.parent = task
 
     def record_passed_over(self, thread: int | None) -> None:
@@ -277,6 +285,7 @@ class Observed(msgspec.Struct, gc=False):
 
     def record_cut(self, tokens: int, mark: Mark) -> None:
         """Up to b6628 an over-long prompt is cut in the middle; what is left counts."""
+        self.odd = True
         self.prompt_tokens, self.cut_prompt = tokens, True
         self.marks["cut"] = mark
 
@@ -292,6 +301,7 @@ class Observed(msgspec.Struct, gc=False):
 
     def record_n_past(self, lcp: int, held: int, oldest: int, mark: Mark, known: KnownLength | None) -> None:
         """Common prefix and content as printed when the memory may be unable to go back."""
+        self.odd = True
         self.n_past, self.n_cache, self.oldest_position = lcp, held, oldest
         self.known_length = known
         self.marks["n_past"] = mark
@@ -317,12 +327,14 @@ class Observed(msgspec.Struct, gc=False):
 
     def record_failed_truncation(self, at: int | None, mark: Mark) -> None:
         """The memory could not be cut at the end of the common prefix: nothing is reused."""
+        self.odd = True
         if self.truncate_failed_at is None:
             self.truncate_failed_at, self.cached_tokens = at, 0
             self.marks["failed"] = mark
 
     def record_chunk(self, tokens: int) -> None:
         """--cache-reuse moved a piece of the prompt."""
+        self.odd = True
         self.reused_chunks += tokens
 
     def record_text(self, text: str, mark: Mark, *, old: bool) -> None:
@@ -334,6 +346,7 @@ class Observed(msgspec.Struct, gc=False):
 
     def record_shift(self, mark: Mark) -> None:
         """The context is shifted."""
+        self.odd = True
         self.shifted = True
         self.marks["shift"] = mark
 
@@ -348,8 +361,9 @@ class Observed(msgspec.Struct, gc=False):
 
     def record_checks(self, checks: list[Check], tried: int, mark: Mark) -> None:
         """Checkpoints were checked: ``tried`` of them, of which ``checks`` are kept; ``mark``: the first line."""
+        self.odd = True
         self.tried = (self.tried or 0) + tried
-        self.reach = max(self.reach, *(check.pos_max + 1 for check in checks))
+        self.reach = max(self.reach, max(map(_end_of, checks)) + 1)
         self.checks = [*self.checks, *checks[: MAX_CHECKS - len(self.checks)]]
         self.marks.setdefault("check", mark)
 
@@ -357,6 +371,7 @@ class Observed(msgspec.Struct, gc=False):
         self, pos_min: int, pos_max: int, past: int | None, mark: Mark, stale: tuple[Mark, int] | None
     ) -> None:
         """A checkpoint was restored; ``stale``: it stands for text that an earlier request changed."""
+        self.odd = True
         self.restored = (self.restored or 0) + 1
         self.restored_at, self.restored_past = (pos_min, pos_max), past
         self.reach = max(self.reach, pos_max + 1)
@@ -384,11 +399,13 @@ class Observed(msgspec.Struct, gc=False):
 
     def record_cancel(self, line: int) -> None:
         """The client went away."""
+        self.odd = True
         if self.error is None:
             self.cancelled, self.last_line = True, line
 
     def record_error(self, mark: Mark, bad_batch: Mark | None = None) -> None:
         """An error is sent for it; ``bad_batch``: the last line that says that a batch was refused."""
+        self.odd = True
         self.error = "other"
         if bad_batch is not None and 0 < mark.line - bad_batch.line <= _NEXT_LINES:
             self.marks["bad_batch"] = bad_batch
@@ -396,6 +413,7 @@ class Observed(msgspec.Struct, gc=False):
 
     def record_overflow(self, tokens: int | None, limit: int | None, mark: Mark) -> None:
         """The prompt does not fit; a length that is not printed is None."""
+        self.odd = True
         self.error = "context-overflow"
         self.last_line, self.marks["error"] = mark.line, mark
         if tokens is not None:

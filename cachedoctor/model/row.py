@@ -23,7 +23,7 @@ _MISSING = {
 }  # fmt: skip
 
 
-class CheckpointRow(msgspec.Struct):
+class CheckpointRow(msgspec.Struct, gc=False):
     """Context checkpoints of a request; the four counts are None where the build hides them."""
 
     tried: Count | None
@@ -36,7 +36,7 @@ class CheckpointRow(msgspec.Struct):
     """(pos_min, pos_max) of the one that was restored."""
 
 
-class RequestRow(msgspec.Struct):
+class RequestRow(msgspec.Struct, gc=False):
     """What llama-server calls a task. Token counts in tokens, times in milliseconds; unknown is None, never 0."""
 
     index: Count

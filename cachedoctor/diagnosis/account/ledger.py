@@ -45,20 +45,24 @@ def _open(row: AccountRow, code: str | None) -> bool:
     return row in ("undecided", "unexplained") or (row == "server" and code is None)
 
 
-class RowSums(msgspec.Struct, gc=False):
+class RowSums:
     """What requests have in one row."""
 
-    tokens: int = 0
-    requests: int = 0
+    __slots__ = ("requests", "tokens")
+
+    def __init__(self) -> None:
+        self.tokens = self.requests = 0
 
 
-class Sum(msgspec.Struct, gc=False):
+class Sum:
     """The account of some requests."""
 
-    requests: int = 0
-    not_placed: int = 0
-    cells: dict[tuple[AccountRow, str | None], RowSums] = msgspec.field(default_factory=dict)
-    """By row, and code of the rule that says why."""
+    __slots__ = ("cells", "not_placed", "requests")
+
+    def __init__(self) -> None:
+        self.requests = self.not_placed = 0
+        self.cells: dict[tuple[AccountRow, str | None], RowSums] = {}
+        """By row, and code of the rule that says why."""
 
     def add(self, placed: list[Placed], sign: int) -> None:
         """Count a request, or take it back."""
@@ -68,8 +72,9 @@ class Sum(msgspec.Struct, gc=False):
         self.requests += sign
         cells = self.cells
         for row, code, tokens in placed:
-            cell = cells.get((row, code))
-            if cell is None:
+            try:
+                cell = cells[row, code]
+            except KeyError:
                 cell = cells[row, code] = RowSums()
             cell.tokens += sign * tokens
             cell.requests += sign
@@ -222,11 +227,12 @@ class Ledger(msgspec.Struct, gc=False):
         r = judged.request
         if r.parent is not None:
             return []
-        placed = place(judged)
+        placed, thread = place(judged), r.thread
         server = self.servers.get(r.session) or self._begin(r.session)
-        found = None if r.thread is None else server.conversations.get(r.thread)
-        (found or self._first_of(server, r.thread)).add(placed, sign)
-        server.unexplained.add(r, sign)
+        found = None if thread is None else server.conversations.get(thread)
+        (found or self._first_of(server, thread)).add(placed, sign)
+        if r.outcome == "cold" or r.held_thread != thread or r.restored_from_ram:
+            server.unexplained.add(r, sign)
         if sign > 0:
             server.lengths.add(r)
         if not placed or placed[-1][0] in _PLAIN:  # rows are in their order

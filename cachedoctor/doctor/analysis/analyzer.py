@@ -327,27 +327,18 @@ class Analyzer:
                     self._note_start(self._sessions[one.request.session], self._inputs[-1].launcher)
             told = [(one, self._sessions[one.request.session]) for one in judged]
             self._listener.examined(told, self.findings() if opened else [])
-        for one in judged:
-            self._account(one)
-        for one in judged:
-            self._slowest.add(one)
-        new = [one for one in judged if not one.request.revision]
-        for one in new:
-            self._count(one)
+        self._account(judged)
+        self._slowest.take(judged)
+        again = any(request.revision for request in finished)
+        new = [one for one in judged if not one.request.revision] if again else judged
+        first = not self._sums.judged
+        left_open, undecided = self._sums.add(new, self._least)
+        self._left_open += left_open[: _UNDECIDED - len(self._left_open)]
+        if first:
+            self._undecided += undecided[: _UNDECIDED - len(self._undecided)]
         for one in new:
             self._reuse.add(one.request, self._sessions[one.request.session])
-        for one in judged:
-            if one.request.revision:
-                self._spool.revise(one)
-            else:
-                self._spool.add(one)
-
-    def _count(self, judged: Judged) -> None:
-        """Count a request in the sums, and keep the first ones of which it is open what they could have reused."""
-        if self._sums.add(judged.request, self._least) and len(self._left_open) < _UNDECIDED:
-            self._left_open.append(judged)
-        if not self._sums.judged and len(self._undecided) < _UNDECIDED:
-            self._undecided.append(judged)
+        self._spool.take(judged)
 
     def _keep_for_replay(self, more: list[Request] | None) -> None:
         if self._replayable is None or more is None or len(self._replayable) + len(more) > _REPLAYED:
@@ -355,17 +346,19 @@ class Analyzer:
         else:
             self._replayable += more
 
-    def _account(self, judged: Judged) -> None:
-        """Count a request in the account, in the place of what it was when it is judged again."""
-        number = judged.request.index
-        if judged.request.revision:
-            before = self._told.pop(number, None)
-            if before is None:
-                return  # final: it is too far back
-            self._ledger.add(before[0], -1)
-        self._told[number] = judged, self._ledger.add(judged)
-        if len(self._told) > OPEN:
-            self._ledger.add_client(*self._told.popitem(last=False)[1])
+    def _account(self, judged: list[Judged]) -> None:
+        """Count requests in the account, those that are judged again in the place of what they were."""
+        told, ledger = self._told, self._ledger
+        for one in judged:
+            number = one.request.index
+            if one.request.revision:
+                before = told.pop(number, None)
+                if before is None:
+                    continue  # final: it is too far back
+                ledger.add(before[0], -1)
+            told[number] = one, ledger.add(one)
+            if len(told) > OPEN:
+                ledger.add_client(*told.popitem(last=False)[1])
 
     def _ask_again(self, request: Request) -> Judged:
         """Judge a request again that was given before; by its number it takes the place of what it was."""

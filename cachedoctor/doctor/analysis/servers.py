@@ -475,20 +475,19 @@ class Servers:
         return server
 
     def _time_of(self, line: int) -> str | None:
+        if not self._stored:
+            return None
         stored = self._stored.get(line - self._files[-1].before)
         return None if stored is None else wall_time(stored)
 
 
 def _first_lines(segment: Segment) -> bytes:
     """The lines of a segment that are among the first of its input, where a start-up prints what is on."""
-    left, at = _START - segment.number(0), 0
+    left, data = _START - segment.number(0), segment.data
     if left <= 0:
         return b""
-    for _ in range(left):
-        at = segment.data.find(b"\n", at) + 1
-        if not at:
-            return segment.data
-    return segment.data[:at]
+    rest = data.split(b"\n", left)[left:]
+    return data[: len(data) - len(rest[0])] if rest else data
 
 
 def _divided(segment: Segment, found: Found) -> tuple[Segment | None, Segment]:

@@ -6,6 +6,7 @@ State is bounded: 8 requests per thread, one group per cause.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -136,8 +137,9 @@ class Diagnosis:
         self._latest = None
 
     def _ask(self, request: Request, session: Session, memory: FindingHistory, difference: PromptDiff | None) -> Judged:
-        if request.thread is not None:
-            memory.known.add(request.thread)
+        thread = request.thread
+        if thread is not None:
+            memory.known.add(thread)
         if request.outcome in _HEALTHY and not _may_show(request):
             judged = Judged(request)
             memory.remember(judged)
@@ -188,11 +190,10 @@ class Diagnosis:
         if not s.lost and not codes:
             return NO_VERDICT
         expected, missing = (s.replayed.expected, s.replayed.lacking) if s.lost else (None, ())
-        tokens, ns, costliest = self.groups.cost_of(s.request) if codes else (0, 0, None)
-        slot_lost = bool(codes) and all(code.startswith(OF_SLOTS) for code in codes)
-        named = not all(code.startswith(OF_INPUT) for code in codes)
-        undecided = bool(codes) and self.groups.undecided(s.request)
-        guessed = bool(codes) and self.groups.guessed(s.request)
+        if not codes:
+            return Verdict(codes, expected, missing)
+        tokens, ns, costliest, undecided, guessed = self.groups.said_of(s.request)
+        slot_lost, named = _sides(codes)
         return Verdict(codes, expected, missing, tokens, ns, slot_lost, named, undecided, guessed, costliest)
 
     # ---- what the report needs
@@ -277,6 +278,12 @@ class Diagnosis:
     def crashed(self) -> bool:
         """Whether a rule failed; the exit status tells."""
         return not self._options.ignored.issuperset([*self.failures, *(rule.code for rule in self._broken)])
+
+
+@lru_cache(maxsize=1024)  # a log has few combinations of causes
+def _sides(codes: tuple[str, ...]) -> tuple[bool, bool]:
+    """Whether all of them are of slots, and whether one of them is no cause of the input's."""
+    return all(code.startswith(OF_SLOTS) for code in codes), not all(code.startswith(OF_INPUT) for code in codes)
 
 
 def _is_about(rule: SessionRule | RequestRule, session: Session) -> bool:

@@ -12,6 +12,8 @@ LEAST = 256
 """Tokens: shorter prompts are mostly overhead and say nothing of the speed."""
 SAMPLES = 4
 """Requests from which on a slope is believed."""
+_TOGETHER = 64
+"""Requests that are summed up together."""
 SPREAD = 0.25
 """Standard deviation of the depths, as a share of their mean, below which no slope can be told."""
 
@@ -25,25 +27,36 @@ class PromptSpeed(msgspec.Struct, gc=False):
     depth2: float = 0.0
     per_token: float = 0.0
     product: float = 0.0
+    waiting: list[tuple[int, int, float]] = msgspec.field(default_factory=list)
+    """Start, length and time of computed spans that are not summed up yet: nobody asks for the speed of most."""
 
     def learn(self, request: Request) -> None:
         """Take a request's timing."""
         tokens, ms = request.processed_tokens, request.prompt_ms
-        if not tokens or not ms or tokens < LEAST:
-            return
-        start = request.cached_tokens or 0
-        middle = (start + start + tokens) / 2
-        area = tokens * middle
-        self.count += 1
-        self.weight += tokens
-        self.depth += area
-        self.depth2 += area * middle
-        self.per_token += ms
-        self.product += ms * middle
+        if tokens and ms and tokens >= LEAST:
+            self.waiting.append((request.cached_tokens or 0, tokens, ms))
+            if len(self.waiting) > _TOGETHER:
+                self._sum_up()
+
+    def _sum_up(self) -> None:
+        weight, depth, depth2, per_token, product = self.weight, self.depth, self.depth2, self.per_token, self.product
+        for start, tokens, ms in self.waiting:
+            middle = (start + start + tokens) / 2
+            area = tokens * middle
+            weight += tokens
+            depth += area
+            depth2 += area * middle
+            per_token += ms
+            product += ms * middle
+        self.count += len(self.waiting)
+        self.weight, self.depth, self.depth2, self.per_token, self.product = weight, depth, depth2, per_token, product
+        self.waiting.clear()
 
     @property
     def slope(self) -> float:
         """Rise of the time per token with each token of depth, as a share of the time at depth 0; 0: unknown."""
+        if self.waiting:
+            self._sum_up()
         if self.count < SAMPLES:
             return 0.0
         mean = self.depth / self.weight
@@ -91,20 +104,23 @@ class FindingHistory(msgspec.Struct, gc=False):
     def remember(self, judged: Judged) -> None:
         """Take a request; the rules have been asked about it."""
         request = judged.request
-        thread, served = request.thread, self.slots.get(request.slot)
+        number, thread, served = request.index, request.thread, self.slots.get(request.slot)
         if served is None:
             served = self.slots[request.slot] = deque(maxlen=_FINAL)
-        _insert(served, judged, request.index)
-        final = request.index - _FINAL
-        while len(served) > 1 and served[1].request.index < final:
-            served.popleft()
+        served.append(judged)
+        if len(served) > 1:
+            if served[-2].request.index >= number:
+                _order(served)
+            while len(served) > 1 and served[1].request.index < number - _FINAL:
+                served.popleft()
         if thread is not None:
-            if thread != self.latest:
-                self._use(thread)
-            _insert(self.threads[thread], judged, request.index)
+            turns = self.threads[thread] if thread == self.latest else self._use(thread)
+            turns.append(judged)
+            if len(turns) > 1 and turns[-2].request.index >= number:
+                _order(turns)
 
-    def _use(self, thread: int) -> None:
-        """Put a thread last; of too many the one unused for longest is forgotten."""
+    def _use(self, thread: int) -> deque[Judged]:
+        """Put a thread last, and give its requests; of too many threads the one unused for longest is forgotten."""
         queue = self.threads.pop(thread, None)
         if queue is None:
             if len(self.threads) >= MAX_THREADS:
@@ -112,6 +128,7 @@ class FindingHistory(msgspec.Struct, gc=False):
             queue = deque(maxlen=WINDOW)
         self.threads[thread] = queue
         self.latest = thread
+        return queue
 
     def forget(self, index: int) -> None:
         """Forget the request with this number: it is seen otherwise now."""
@@ -148,11 +165,8 @@ class FindingHistory(msgspec.Struct, gc=False):
         return any(r.index < before and 0 <= length - (r.seen.released_tokens or 0) <= slack for r in served)
 
 
-def _insert(queue: deque[Judged], judged: Judged, number: int) -> None:
-    """Add a request in its place: nearly always the last."""
-    queue.append(judged)
-    if len(queue) < 2 or queue[-2].request.index < number:
-        return
+def _order(queue: deque[Judged]) -> None:
+    """Put requests in the order of their numbers, in which nearly all of them come."""
     ordered = sorted(queue, key=lambda j: j.request.index)
     queue.clear()
     queue.extend(ordered)

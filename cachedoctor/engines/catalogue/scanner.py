@@ -157,7 +157,7 @@ class Scanner:
             if fields is not None:
                 rows.insert(0, rows.pop(i))  # the wording of this build comes first from now on
                 return row, fields
-        for row in sorted(rows, key=lambda r: -len(r.template)):
+        for row in sorted(rows, key=lambda r: -len(r.template)) if len(rows) > 1 else rows:
             fields = row.match(data, start, loose=True)
             if fields is not None:
                 return row, fields

@@ -425,7 +425,7 @@ class ServerRun:
 
     # ---- requests
 
-    def launch(self, slot: Slot, task: int, mark: Mark, *, child: bool = False) -> None:
+    def launch(self, slot: Slot, task: int, mark: Mark, *, child: bool = False) -> Observed:
         """A task starts on a slot; choices of ``n > 1`` are launched right before their parent."""
         request = self._begin(slot, task, mark, child=child, partial=False)
         if slot.ended == task:  # logs that were joined by hand: a number comes twice
@@ -440,6 +440,7 @@ class ServerRun:
             for other in self.open_requests():
                 if other.parent == -1:
                     other.record_parent(task)
+        return request
 
     def attend(self, slot: Slot, task: int, mark: Mark) -> Observed:
         """Return the request of a line; a log that begins in the middle of one opens it."""
@@ -452,11 +453,10 @@ class ServerRun:
     def _begin(self, slot: Slot, task: int, mark: Mark, *, child: bool, partial: bool) -> Observed:
         if slot.open is not None:
             self.close(slot, lost=not slot.released)
-        session = self.session
-        session.n_requests += 1
-        if session.n_requests == 2:
+        self.session.n_requests = begun = self.session.n_requests + 1
+        if begun == 2:
             self.learn(several=True)
-        if self.facts.lenient and task < 0 and slot.choice is not None and "select" in slot.choice.marks:
+        if task < 0 and self.facts.lenient and slot.choice is not None and "select" in slot.choice.marks:
             partial = False  # its line "processing task" has no number, and is too short to be told from prose
         asked = NOBODY if self.clients is None else self.clients.launched(mark.line, child=child)
         self._newest = self._number()
@@ -482,8 +482,12 @@ class ServerRun:
     def prompt(self, slot: Slot, task: int, tokens: int, context: int, mark: Mark) -> None:
         """Length of a prompt and context of its slot."""
         request = slot.request_of(task) or self._begin(slot, task, mark, child=False, partial=True)
-        slot.fit(context)
         request.record_prompt(tokens, mark)
+        self.fit(slot, context)
+
+    def fit(self, slot: Slot, context: int) -> None:
+        """The context of a slot has this many tokens, by the line of a prompt."""
+        slot.fit(context)
         if self.facts.n_ctx_slot is None and context:
             self.learn(n_ctx_slot=context)
 
@@ -546,16 +550,20 @@ class ServerRun:
         shown = "checkpoint_counts" in facts.shows
         if shown:  # else hidden at this level: unknown, not none
             slot.count(seen.created or 0, seen.erased or 0, facts.setting("ctx_checkpoints"))
-        settled = settle(seen, facts, self.past, session.file_of(seen.first_line), slot, self.slots, shown=shown)
-        request, released = settled.request, seen.released_tokens
-        self._apply(settled.effects, slot)
-        if released is not None and not request.partial:
-            session.n_whole += 1
-            for incident in session.incidents.values():
-                incident.followed = True
-        # refused before it touched the slot, whatever the release says (0 up to b6628)
-        if released is not None and (seen.error is None or "cached" in seen.marks):
-            slot.hold(released, slot.thread if request.thread is None else request.thread)
+        file, released = session.file_of(seen.first_line), seen.released_tokens
+        request, effects = settle(seen, facts, self.past, file, slot, self.slots, shown=shown)
+        if released:
+            self.past.lengths.append(released)
+        if effects is not None:
+            self._apply(effects, slot)
+        if released is not None:
+            if not request.partial:
+                session.n_whole += 1
+                for incident in session.incidents.values():
+                    incident.followed = True
+            # refused before it touched the slot, whatever the release says (0 up to b6628)
+            if seen.error is None or "cached" in seen.marks:
+                slot.hold(released, slot.thread if request.thread is None else request.thread)
         self._ended(request)
 
     def _apply(self, effects: Effects, slot: Slot) -> None:

@@ -149,9 +149,9 @@ class Slot(msgspec.Struct, gc=False):
     def look(self, line: int, lcp: int, n_prompt: int) -> bool:
         """The server compares a prompt with what this slot holds; returns whether it has not been chosen yet."""
         if self.choice is not None and self.choice.selected_by == "id":  # from b9873 on looked at after the choice
-            self.choice.lcp, self.choice.n_prompt = lcp, n_prompt
+            self.choice.lcp, self.choice.n_prompt, self.choice.odd = lcp, n_prompt, True
             return False
-        self.choice = Choice(line, lcp=lcp, n_prompt=n_prompt)
+        self.choice = Choice(line, lcp=lcp, n_prompt=n_prompt, odd=True)
         return True
 
     def take_over(self, choice: Choice | None) -> None:
@@ -175,14 +175,17 @@ class Slot(msgspec.Struct, gc=False):
         """It is chosen for the next prompt."""
         looked = self.choice
         choice = self.choice = Choice(mark.line, by, similarity, f_keep, t_last, marks={"select": mark})
+        if t_last == -1:
+            choice.odd = True
         if looked is not None and looked.selected_by is None:
             choice.lcp, choice.n_prompt, choice.line = looked.lcp, looked.n_prompt, looked.line
+            choice.odd |= looked.odd
         self.evictions = evictions
 
     def matched(self, lcp: int) -> None:
         """The choice prints the common prefix itself (up to b6628)."""
         if self.choice is not None:
-            self.choice.lcp = lcp
+            self.choice.lcp, self.choice.odd = lcp, True
 
     def adapter(self, mark: Mark) -> None:
         """Adapters or scales differ from the last request's: printed between the choice of the slot and the launch."""
@@ -214,7 +217,7 @@ class Slot(msgspec.Struct, gc=False):
         choice.marks["ram"] = mark
         choice.looked = f_keep is not None and similarity is not None
         if choice.looked:
-            choice.found_keep, choice.found_sim = f_keep, similarity
+            choice.found_keep, choice.found_sim, choice.odd = f_keep, similarity, True
         else:  # which prompt it is cannot be told
             self.read_file()
 
@@ -257,6 +260,7 @@ class Slot(msgspec.Struct, gc=False):
             index, self.id, task, first, mark.line, marks, choice, self.length, self.thread,
             self.checkpoints if counts else None, self.positions if counts else [], self.positions_known,
             not self.used, self.evictions, shows_ram, asked, partial,
+            choice.odd or not self.used,
         )  # fmt: skip
         request.prompt_tokens = choice.n_prompt
         self.used, self.released = True, False
@@ -271,7 +275,7 @@ class Slot(msgspec.Struct, gc=False):
         if not self.positions_known:
             self.positions, self.positions_known = [], True
         if self.open is not None:
-            self.open.forced = True
+            self.open.forced = self.open.odd = True
             self.open.marks["forced"] = mark
 
     def image(self) -> None:
@@ -357,7 +361,8 @@ class Slot(msgspec.Struct, gc=False):
         if seen is None:
             return False
         seen.last_line, seen.released_tokens = mark.line, tokens
-        seen.truncated |= truncated
+        if truncated:
+            seen.truncated = seen.odd = True
         seen.marks["release"] = mark
         self.released = True
         return seen.generated_tokens is not None or seen.cancelled or seen.error is not None
@@ -366,11 +371,13 @@ class Slot(msgspec.Struct, gc=False):
         """Give its open request away. ``lost``: its end is not in the log."""
         if self.released and self._refused(seen):
             seen.error, seen.error_tokens, seen.error_limit = "context-overflow", seen.prompt_tokens, self.context
+            seen.odd = True
         self.open, self.released, self.ended = None, False, seen.task
         if lost:
             seen.partial = True
         elif seen.generated_tokens is None and seen.error is None and not (seen.partial or seen.answered):
             seen.cancelled = True  # released without timing lines
+            seen.odd = True
         if seen.parent == -1:
             seen.parent = None
         return seen
