@@ -109,6 +109,18 @@ class Sizes(msgspec.Struct):
     """Largest saved state of each conversation."""
     short: int = 0
     """Checkpoints by which a list was too short to keep every one that was missed."""
+    ram: float | None = None
+    """The RAM cache when its state was last printed."""
+    ram_most: float = 0.0
+    """The RAM cache at most, as printed; 0 where no line prints its state."""
+    ram_most_prompts: int = 0
+    """Prompts in it then."""
+    saving_most: float = 0.0
+    """The RAM cache at most while a prompt was saved: what its state says, and what left it right before."""
+    saving: float | None = None
+    """The state that is being copied to the RAM cache, with its checkpoints; None once that is over."""
+    evicted: float = 0.0
+    """What left the RAM cache since its state was last printed."""
 
 
 class Undecided(msgspec.Struct):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from cachedoctor.model.finding import Finding
@@ -130,6 +132,51 @@ class Candidate(msgspec.Struct):
     """What the memory is taken for, or which size is not known."""
 
 
+MemoryKind = Literal["slots", "ram", "checkpoints"]
+
+
+class MemoryHeld(msgspec.Struct):
+    """One kind of memory under the recorded settings: what it held at most, and what that saved. By the replay."""
+
+    what: MemoryKind
+    requests: int
+    """Requests that reused something out of it. A request that goes back to a checkpoint counts there as well as with
+    the slot, or the RAM cache, that had it."""
+    tokens: int
+    """Prompt tokens that these reused."""
+    ms: float | None
+    """Milliseconds that computing them would have taken; None where the log has no times."""
+    entries: int
+    """Slots that there are; prompts of the RAM cache, or checkpoints in all slots, at most at once."""
+    held_mib: float | None = None
+    """At most at once; None where the log prints no sizes."""
+    limit_mib: float | None = None
+    """What the settings allow: of slots it is taken at the start; None without a limit or without sizes."""
+    made: int | None = None
+    """Prompts that were ever saved to the RAM cache; None of others."""
+    options: str | None = None
+    """The smallest value that keeps 99 % of all that was reused; None where nothing smaller does."""
+    enough_mib: float | None = None
+    """What that value allows."""
+
+
+class MemoryBill(msgspec.Struct):
+    """What memory held against what it saved."""
+
+    held: list[MemoryHeld]
+    saving_mib: float | None
+    """RAM cache while a prompt was saved, with the checkpoints of the slots, at most: a lower bound of what the process
+    took beside model and slots. None where the log prints no sizes."""
+    logged_mib: float | None
+    """The RAM cache at most as the log prints it; None where it does not."""
+    logged_saving_mib: float | None
+    """The same while a prompt was saved."""
+    killed: bool
+    """The system ended this server for want of memory: then nothing that takes more is advised."""
+    least: Candidate | None = None
+    """All smaller values together, as far as they keep 99 % of what was reused; None where there are none."""
+
+
 class Tuning(msgspec.Struct):
     """Settings ranked by what they would have saved."""
 
@@ -152,3 +199,5 @@ class Tuning(msgspec.Struct):
     """The merged set; None when there is nothing to gain."""
     cause: Finding | None = None
     """The finding of the log that cost most tokens."""
+    bill: MemoryBill | None = None
+    """What memory held against what it saved; None of vLLM and SGLang."""

@@ -28,6 +28,7 @@ from cachedoctor.inputs.sources.unpack import MAX_BYTES
 from cachedoctor.knowledge.cmdline import settings as said_by
 from cachedoctor.knowledge.engines import BOTH, ENGINES, title
 from cachedoctor.model import CacheDoctorError, Finding, GivenOption, Judged, Request, Session
+from cachedoctor.model.session import Sizes
 from cachedoctor.model.whatif import Placed
 from cachedoctor.prompts import conversations, inputs
 from cachedoctor.prompts.model_files import ModelFiles
@@ -82,6 +83,10 @@ class ServerTraffic(msgspec.Struct):
     from_log: bool
     cause: Finding | None = None
     """The finding of the log that cost most tokens."""
+    sizes: Sizes = msgspec.field(default_factory=Sizes)
+    """What the log says of the memory of saved states."""
+    killed: bool = False
+    """The system ended the server, or another one of this log, for want of memory."""
 
     @property
     def is_counted(self) -> bool:
@@ -152,6 +157,8 @@ def _gather(
     _refuse_several(asking, hearing)
     session = hearing.sessions[max(one.session for one in hearing.requests)]
     found = _from_log(asking, hearing.requests, session)
+    found.sizes = session.sizes
+    found.killed = any({"killed", "memory_short"} & one.incidents.keys() for one in report.sessions)
     found.cause = next((one for one in report.findings if one.cost.tokens), None)
     return found
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 import cachedoctor
+from cachedoctor.diagnosis.replay.llamacpp.memory_use import ENOUGH
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.doctor.replaying.server_names import FIELDS, command_line
@@ -16,6 +17,7 @@ from cachedoctor.doctor.whatif import block_replay
 from cachedoctor.doctor.whatif.accounts import account, learn, replay_base, settings_rows
 from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
 from cachedoctor.doctor.whatif.evidence import ServerTraffic
+from cachedoctor.doctor.whatif.memory_bill import memory_bill
 from cachedoctor.knowledge import builds, server_options
 from cachedoctor.knowledge.server_options import lacking
 from cachedoctor.model.whatif import Candidate, ReplayAccount, ReplayFit, Tuning
@@ -157,12 +159,24 @@ def tune(
     if isinstance(evidence, BlockEvidence):
         return block_replay.tune(evidence, paths, limit_mib, words)
     learn(evidence, words)
+    if evidence.killed and limit_mib is None:
+        limit_mib = 0.0
     search = _Search(evidence, limit_mib)
+    bill, changes = memory_bill(evidence)
+    least = _smaller(search, changes)
+    bill.least = None if least is None else search.candidate(least)
+    # Not a smaller context: prompts that grow would not fit any more.
+    spared = [one for one in changes if "context" not in one] if limit_mib is not None else []
+    smaller = _smaller(search, spared)
     helped, over = list[_Tried](), list[_Tried]()
     for family in _families(evidence):
         found = [one for changes in family if (one := search.tried(changes)) and one.saved >= search.least]
         within = [one for one in found if search.allowed(one)]
         chosen = _smallest(within or found)
+        if chosen is not None and not within and smaller is not None:
+            paid = search.tried(_merged([chosen.changes, smaller.changes]))
+            if paid is not None and paid.saved >= search.least and search.allowed(paid):
+                chosen, within = paid, [paid]
         if chosen is not None:
             (helped if within else over).append(chosen)
     helped.sort(key=_rank)
@@ -180,7 +194,18 @@ def tune(
         [search.candidate(one) for one in helped],
         None if best is None else search.candidate(best),
         evidence.cause,
+        bill,
     )
+
+
+def _smaller(search: _Search, changes: Sequence[dict[str, int]]) -> _Tried | None:
+    """All smaller values together, without those that cost reuse beside the others."""
+    least, merged, best = -(1 - ENOUGH) * search.base.reused_tokens, dict[str, Any](), None
+    for one in changes:
+        found = search.tried({**merged, **one})
+        if found is not None and found.saved >= least:
+            merged, best = {**merged, **one}, found
+    return best
 
 
 def _rank(one: _Tried) -> tuple[float, float]:

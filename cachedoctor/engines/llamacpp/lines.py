@@ -144,11 +144,13 @@ def _ram_contains(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
 def _ram_evict(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     size = event.fields.get("size", event.fields.get("state_size"))
     run.evict(size, event.fields.get("limit"), mark, oversize=event.message == "pc_oversize")
+    if event.message in ("pc_evict_size", "pc_evict_tokens"):  # they leave when the new one is there already
+        run.session.sizes.evicted += size or 0.0
 
 
 @on("pc_state")
 def _ram_state(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
-    run.past.ram.prompts = event.fields["n_prompts"]
+    run.ram_state(event.fields["n_prompts"], event.fields["size"])
 
 
 @on("idle_slot_save")

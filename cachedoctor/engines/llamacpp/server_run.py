@@ -348,12 +348,14 @@ class ServerRun:
             self.session.sizes.state, self.session.sizes.state_tokens = size, length
         owner = self.choosing
         if owner is None:
+            self.session.sizes.saving = size
             self._measure_entry(size, None)
             return
         owner.ram_saved(length)
         self.past.refused.pop(owner.thread, None)
         if size is not None:  # an entry of the cache is this state and the slot's checkpoints
             size += owner.checkpoints * (self.session.sizes.checkpoint or 0.0)
+        self.session.sizes.saving = size
         self._measure_entry(size, owner.thread)
 
     def contains_copy(self, length: int | None, mark: Mark) -> None:
@@ -409,6 +411,19 @@ class ServerRun:
         if self.choosing is not None:
             self.choosing.ram_failed(mark)
 
+    def ram_state(self, prompts: int, mib: float | None) -> None:
+        """The state of the RAM cache is printed: saving is over, and the limits are kept again."""
+        self.past.ram.prompts = prompts
+        sizes = self.session.sizes
+        sizes.saving, gone = None, sizes.evicted
+        sizes.evicted = 0.0
+        if mib is None:
+            return
+        sizes.ram = mib
+        if mib > sizes.ram_most:
+            sizes.ram_most, sizes.ram_most_prompts = mib, prompts
+        sizes.saving_most = max(sizes.saving_most, mib + gone)
+
     def _measure_entry(self, mib: float | None, thread: int | None) -> None:
         """Keep what the largest saved prompt takes, in all and of each conversation."""
         if not mib:
@@ -427,6 +442,7 @@ class ServerRun:
 
     def launch(self, slot: Slot, task: int, mark: Mark, *, child: bool = False) -> None:
         """A task starts on a slot; choices of ``n > 1`` are launched right before their parent."""
+        self.session.sizes.saving = None
         request = self._begin(slot, task, mark, child=child, partial=False)
         if slot.ended == task:  # logs that were joined by hand: a number comes twice
             self._forget(slot.id)
@@ -483,6 +499,7 @@ class ServerRun:
         """Length of a prompt and context of its slot."""
         request = slot.request_of(task) or self._begin(slot, task, mark, child=False, partial=True)
         slot.fit(context)
+        self.session.sizes.saving = None
         request.record_prompt(tokens, mark)
         if self.facts.n_ctx_slot is None and context:
             self.learn(n_ctx_slot=context)

@@ -13,6 +13,7 @@ from cachedoctor.model.report import Tool
 from cachedoctor.model.whatif import (
     MOST_WRONG,
     Candidate,
+    MemoryBill,
     Placed,
     ReplayAccount,
     ReplayedConversation,
@@ -23,6 +24,7 @@ from cachedoctor.model.whatif import (
 )
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.base import Appearance
+from cachedoctor.report.forms import memory_forms
 from cachedoctor.report.text import page as text_table
 from cachedoctor.report.text.page import TextPage
 from cachedoctor.report.words import do_now
@@ -317,6 +319,9 @@ class TuneDocument(msgspec.Struct):
     """Single changes that help, the best first."""
     best: Candidate | None
     """The merged set; None when there is nothing to gain."""
+    memory: MemoryBill | None = None
+    """What memory held against what it saved; None of vLLM and SGLang. Added after the first release of v1: may be
+    missing."""
 
 
 def write_simulation(form: Form, shown: Simulation, out: IO[bytes], look: Appearance) -> None:
@@ -352,13 +357,16 @@ def write_tuning(form: Form, shown: Tuning, out: IO[bytes], look: Appearance) ->
         tool = Tool("cachedoctor", shown.tool_version)
         document = TuneDocument(
             "cachedoctor.tune/1", tool, shown.inputs, shown.placed, shown.fit, shown.settings, shown.replay,
-            shown.least_tokens, shown.memory_limit_mib, shown.over_limit, shown.singles, shown.best,
+            shown.least_tokens, shown.memory_limit_mib, shown.over_limit, shown.singles, shown.best, shown.bill,
         )  # fmt: skip
         out.write(msgspec.json.encode(document) + b"\n")
         return
     text = io.StringIO()
     page = TextPage(text, look.width, look.color, look.ascii_only)
     _head(page, shown.inputs, shown.placed, shown.fit, shown.settings)
+    if shown.bill is not None:
+        page.gap()
+        _listed(page, "memory", memory_forms.bill(shown.bill))
     if shown.singles:
         page.gap()
         rows = [candidate(one) for one in shown.singles]

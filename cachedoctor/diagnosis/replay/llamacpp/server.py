@@ -25,7 +25,7 @@ def serve(traffic: Traffic, settings: ServerSettings) -> list[Served]:
     Requests that find no idle slot wait until one is released. One that had ended by then, in the order of the
     traffic, ends at once.
     """
-    return _ReplayedServer(traffic, settings.resolved()).run()
+    return ReplayedServer(traffic, settings.resolved()).run()
 
 
 class _Slot:
@@ -40,8 +40,8 @@ class _Slot:
         self.request: int | None = None
 
 
-class _ReplayedServer:
-    """The state of one server while it is replayed."""
+class ReplayedServer:
+    """The state of one server while it is replayed; ``settings`` are resolved."""
 
     def __init__(self, traffic: Traffic, settings: ServerSettings) -> None:
         self.traffic, self.settings, self.tree = traffic, settings, traffic.tree
