@@ -202,6 +202,7 @@ def _diff(shown: PromptDiff) -> PromptDiff:
         explanation = pair.without_parts(explanation)
     return replace(
         shown, first=first, explanation=explanation, excerpt=excerpt, settings=settings, around=None,
+        least=None if shown.least is None else mask(shown.least),
     )  # fmt: skip
 
 
