@@ -177,6 +177,24 @@ class MemoryBill(msgspec.Struct):
     """All smaller values together, as far as they keep 99 % of what was reused; None where there are none."""
 
 
+class AgentsFit(msgspec.Struct):
+    """Conversations that take turns on a server, and what keeps all of them."""
+
+    alternating: int
+    """Conversations that are in use at once, at most."""
+    conversations: int
+    """All of several requests."""
+    kept: int
+    """Those that lost nothing for want of slots or RAM cache under the recorded settings."""
+    span_s: float | None
+    """Seconds from the first request to the last; None where the log has no clock."""
+    keep_all: list[Candidate] = msgspec.field(default_factory=list)
+    """The smallest value of each setting that keeps all, the one that takes least memory first; empty where all are
+    kept, or no such setting is known."""
+    saved_ms_per_day: float | None = None
+    """Milliseconds that the first of these would save in a day of such traffic; None for less than an hour of it."""
+
+
 class Tuning(msgspec.Struct):
     """Settings ranked by what they would have saved."""
 
@@ -201,3 +219,5 @@ class Tuning(msgspec.Struct):
     """The finding of the log that cost most tokens."""
     bill: MemoryBill | None = None
     """What memory held against what it saved; None of vLLM and SGLang."""
+    agents: AgentsFit | None = None
+    """None where no two conversations alternate, and of vLLM and SGLang."""

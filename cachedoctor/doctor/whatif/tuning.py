@@ -15,71 +15,14 @@ from cachedoctor.doctor.replaying.server_names import FIELDS, command_line
 from cachedoctor.doctor.scratch import printable
 from cachedoctor.doctor.whatif import block_replay
 from cachedoctor.doctor.whatif.accounts import account, learn, replay_base, settings_rows
+from cachedoctor.doctor.whatif.agents import agents_fit
 from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
 from cachedoctor.doctor.whatif.evidence import ServerTraffic
 from cachedoctor.doctor.whatif.memory_bill import memory_bill
+from cachedoctor.doctor.whatif.more_memory import MemoryCost, more_memory
 from cachedoctor.knowledge import builds, server_options
 from cachedoctor.knowledge.server_options import lacking
 from cachedoctor.model.whatif import Candidate, ReplayAccount, ReplayFit, Tuning
-
-_MIB = 1 << 20
-
-
-class MemoryCost(NamedTuple):
-    """Memory that one server may take more than another."""
-
-    mib: float | None
-    """At most; less than 0 where it takes less; None where a size is not known."""
-    why: str
-
-
-def more_memory(old: ServerSettings, new: ServerSettings) -> MemoryCost:
-    """Say what ``new`` may take more than ``old``: context, limit of the RAM cache, checkpoints, recurrent states."""
-    old, new = old.resolved(), new.resolved()
-    parts = [part for part in (_context(old, new), _ram(old, new), _saved(old, new), _window(old, new)) if part]
-    unknown = [part.why for part in parts if part.mib is None]
-    if unknown:
-        return MemoryCost(None, "; ".join(unknown))
-    return MemoryCost(sum(part.mib or 0.0 for part in parts), ", ".join(part.why for part in parts))
-
-
-def _context(old: ServerSettings, new: ServerSettings) -> MemoryCost | None:
-    tokens = new.context - old.context
-    if not tokens or new.memory == "recurrent":
-        return None
-    if not old.token_bytes:
-        return MemoryCost(None, "the log does not say what a token of context takes")
-    return MemoryCost(tokens * old.token_bytes / _MIB, "context")
-
-
-def _ram(old: ServerSettings, new: ServerSettings) -> MemoryCost | None:
-    before, after = old.cache_ram_mib or 0, new.cache_ram_mib or 0
-    if before == after:
-        return None
-    if before < 0 or after < 0:
-        return MemoryCost(None, "a RAM cache without limit")
-    sized = "" if new.token_bytes else "; the log does not say what a saved prompt takes"
-    return MemoryCost(float(after - before), f"limit of the RAM cache{sized}")
-
-
-def _saved(old: ServerSettings, new: ServerSettings) -> MemoryCost | None:
-    """Checkpoints and recurrent states of the slots."""
-    if new.kind == "attention":
-        return None
-    places = [(one.slots or 1) * (one.ctx_checkpoints or 0) for one in (old, new)]
-    if places[0] == places[1] and old.slots == new.slots:
-        return None
-    if not old.checkpoint_bytes:
-        return MemoryCost(None, "the log does not say what a checkpoint takes")
-    states = ((new.slots or 1) - (old.slots or 1)) * old.state_bytes
-    return MemoryCost(((places[1] - places[0]) * old.checkpoint_bytes + states) / _MIB, "checkpoints")
-
-
-def _window(old: ServerSettings, new: ServerSettings) -> MemoryCost | None:
-    if old.swa_full == new.swa_full:
-        return None
-    return MemoryCost(None, "the log does not say what a window of full size takes")
-
 
 LEAST_SHARE = 0.01
 """Of the computed tokens: what saves less is not worth a restart."""
@@ -110,6 +53,7 @@ class _Search:
     def __init__(self, evidence: ServerTraffic, limit: float | None) -> None:
         self.evidence, self.limit = evidence, limit
         base = replay_base(evidence)
+        self.served = base.served
         self.fit: ReplayFit | None = base.fit
         self.base: ReplayAccount = account(evidence, base.served, evidence.settings)
         wrong = 0 if base.fit is None else base.fit.wrong_tokens
@@ -195,6 +139,7 @@ def tune(
         None if best is None else search.candidate(best),
         evidence.cause,
         bill,
+        agents_fit(evidence, search.served),
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from cachedoctor.model.whatif import MemoryBill, MemoryHeld, MemoryKind
+from collections.abc import Sequence
+
+from cachedoctor.model.whatif import AgentsFit, Candidate, MemoryBill, MemoryHeld, MemoryKind, ReplaySetting
 from cachedoctor.report.words.numbers import count, duration, memory, number
 
 _NAMES: dict[MemoryKind, str] = {"slots": "slots", "ram": "RAM cache", "checkpoints": "checkpoints"}
@@ -50,3 +52,35 @@ def _enough(found: MemoryBill) -> list[str]:
         return lines
     freed = memory(-found.least.memory_mib)
     return [*lines, f"{found.least.options} would have kept 99 % of what was reused, with {freed} less allowed"]
+
+
+def agents(found: AgentsFit, settings: Sequence[ReplaySetting]) -> str:
+    """Say how many conversations alternate, how many are kept, and what keeps all of them."""
+    values = {row.name: row.recorded for row in settings}
+    slots, ram = values.get("parallel", 1), values.get("cache-ram", 0)
+    held = count(int(slots), "slot")
+    if isinstance(ram, int) and ram:
+        held += " and a RAM cache" + (" without limit" if ram < 0 else f" of {memory(float(ram))}")
+    keep = "keep" if ram or slots != 1 else "keeps"
+    words = f"{count(found.alternating, 'conversation')} alternate; {held} {keep}"
+    if not found.keep_all and found.kept == found.conversations:
+        return f"{words} all {found.conversations:,}"
+    words += f" {found.kept:,} of {found.conversations:,}"
+    if not found.keep_all:
+        return f"{words}; neither more slots nor more RAM cache that was tried keeps all"
+    ways = " or ".join(f"{one.options} ({_more(one)})" for one in found.keep_all)
+    return f"{words}. {ways} would have kept all{_saves(found)}"
+
+
+def _more(one: Candidate) -> str:
+    if one.memory_mib is None:
+        return "memory unknown"
+    return f"{'+' if one.memory_mib >= 0 else '-'}{memory(abs(one.memory_mib))}"
+
+
+def _saves(found: AgentsFit) -> str:
+    best = found.keep_all[0]
+    if found.saved_ms_per_day is not None:
+        return f"; it saves {duration(found.saved_ms_per_day)} a day of such traffic"
+    time = "" if best.saved_ms is None else f", {duration(best.saved_ms)}"
+    return f"; it saves {count(best.saved_tokens, 'token')}{time} in this log"

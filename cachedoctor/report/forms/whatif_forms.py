@@ -12,6 +12,7 @@ from cachedoctor.model import Finding
 from cachedoctor.model.report import Tool
 from cachedoctor.model.whatif import (
     MOST_WRONG,
+    AgentsFit,
     Candidate,
     MemoryBill,
     Placed,
@@ -322,6 +323,9 @@ class TuneDocument(msgspec.Struct):
     memory: MemoryBill | None = None
     """What memory held against what it saved; None of vLLM and SGLang. Added after the first release of v1: may be
     missing."""
+    agents: AgentsFit | None = None
+    """How many conversations take turns, and what keeps all of them; None where no two do. Added after the first
+    release of v1: may be missing."""
 
 
 def write_simulation(form: Form, shown: Simulation, out: IO[bytes], look: Appearance) -> None:
@@ -358,6 +362,7 @@ def write_tuning(form: Form, shown: Tuning, out: IO[bytes], look: Appearance) ->
         document = TuneDocument(
             "cachedoctor.tune/1", tool, shown.inputs, shown.placed, shown.fit, shown.settings, shown.replay,
             shown.least_tokens, shown.memory_limit_mib, shown.over_limit, shown.singles, shown.best, shown.bill,
+            shown.agents,
         )  # fmt: skip
         out.write(msgspec.json.encode(document) + b"\n")
         return
@@ -367,6 +372,8 @@ def write_tuning(form: Form, shown: Tuning, out: IO[bytes], look: Appearance) ->
     if shown.bill is not None:
         page.gap()
         _listed(page, "memory", memory_forms.bill(shown.bill))
+    if shown.agents is not None:
+        _listed(page, "agents", [memory_forms.agents(shown.agents, shown.settings)])
     if shown.singles:
         page.gap()
         rows = [candidate(one) for one in shown.singles]
