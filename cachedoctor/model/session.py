@@ -280,6 +280,8 @@ class Session(Facts, frozen=False, gc=False):  # type: ignore[misc]  # msgspec a
     that it shares most with; at most 256."""
     undecided: Undecided | None = None
     """Tokens of which the log does not tell why they were computed; None without any."""
+    stopped: Mark | None = None
+    """Line by which the server ends because it was told to; None where it ended otherwise, or no line says it."""
     twins: list[Twins] = msgspec.field(default_factory=list)
     """Prompts that may have been sent twice, by their length."""
     callers: dict[ClientName, int] = msgspec.field(default_factory=dict)

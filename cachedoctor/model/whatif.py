@@ -195,6 +195,42 @@ class AgentsFit(msgspec.Struct):
     """Milliseconds that the first of these would save in a day of such traffic; None for less than an hour of it."""
 
 
+StopReason = Literal["sleep", "out of memory", "told to", "unknown"]
+
+
+class ServerStop(msgspec.Struct):
+    """An end of all caches: the process ended, or the server slept."""
+
+    line: int | None
+    """Of a sleep the line that says so, of a process the first line of a request of the next one."""
+    reason: StopReason
+    """``sleep``: --sleep-idle-seconds. ``told to``: it ended in order, as on a deploy, a swap to another model, or when
+    a keep-alive or ttl ran out. ``unknown``: its last lines are not there, as after a crash."""
+    launcher: str | None
+    """What starts the server, as far as the log tells."""
+    requests: int
+    """Requests until the next stop that found less than they had sent before."""
+    lost_tokens: int
+    """What these computed again because of it."""
+    lost_ms: float | None
+
+
+class ServerRestore(msgspec.Struct):
+    """A saved state that was put back into a slot, and what the next request made of it."""
+
+    line: int
+    source: Literal["slot file", "RAM cache"]
+    slot: int
+    restored_tokens: int | None
+    """None where no line says how much that was."""
+    prompt_tokens: int
+    reused_tokens: int
+    worked: bool
+    """At least half of what was put back was reused."""
+    why: str
+    """Why not; empty where it worked."""
+
+
 class Tuning(msgspec.Struct):
     """Settings ranked by what they would have saved."""
 
@@ -221,3 +257,9 @@ class Tuning(msgspec.Struct):
     """What memory held against what it saved; None of vLLM and SGLang."""
     agents: AgentsFit | None = None
     """None where no two conversations alternate, and of vLLM and SGLang."""
+    stops: list[ServerStop] = []
+    """Restarts and sleeps in the log."""
+    restores: list[ServerRestore] = []
+    """From slot files all; from the RAM cache those that did not work."""
+    ram_restores: int = 0
+    """From the RAM cache, all."""

@@ -17,7 +17,7 @@ import msgspec
 from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
 from cachedoctor.diagnosis.replay.traffic import Happened, TimedRequest, Traffic
 from cachedoctor.doctor.extras.prompt_matching import AHEAD, PLAUSIBLE
-from cachedoctor.doctor.replaying.from_log import log_order
+from cachedoctor.doctor.replaying.from_log import is_from_file, log_order, restore
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Request
 from cachedoctor.prompts.model_files import ModelFiles
@@ -100,9 +100,8 @@ def build(
         for request in order.requests:
             builder.add(bodies.get(id(request)), request, order.moments(request))
     left_out = sorted(set(range(len(sent))) - {at for at in builder.of if at is not None})
-    return Built(
-        Traffic(builder.tree, builder.asked, [*order.happened, *happened]), builder.of, builder.requests, left_out
-    )
+    events = [*order.happened, *builder.restored, *happened]
+    return Built(Traffic(builder.tree, builder.asked, events), builder.of, builder.requests, left_out)
 
 
 _NOTHING: tuple[array[int], tuple[int, ...]] = (array("i"), ())
@@ -177,6 +176,9 @@ class _Builder:
         self.asked: list[TimedRequest] = []
         self.of: list[int | None] = []
         self.requests: list[Request | None] = []
+        self.restored: list[Happened] = []
+        """Slot files that were read, and whose content an earlier request had left."""
+        self._lengths: dict[int, int] = {}
 
     def add(self, at: int | None, request: Request | None, moments: tuple[int, int]) -> None:
         """Add a body, a request of the log, or both."""
@@ -188,7 +190,11 @@ class _Builder:
             asked = None if request is None else self._without_text(request, moments, other=at is not None and not cut)
         else:
             asked = self._with_text(at, text, request, moments)
+        if request is not None and is_from_file(request) and (request.held_tokens or 0) in self._lengths:
+            content = self._lengths[request.held_tokens or 0]
+            self.restored.append(restore(request, moments[0], content))
         if asked is not None:
+            self._lengths[self.tree.length(asked.content)] = asked.content
             self.asked.append(asked)
             self.of.append(at)
             self.requests.append(request)

@@ -159,11 +159,13 @@ def log_order(requests: Iterable[Request]) -> LogOrder:
         if request.session not in found.base:
             found.base[request.session] = max(0, end - request.first_line + 2)
             if len(found.base) > 1:
-                found.happened.append(Happened(found.moments(request)[0] - 1, "restart"))
+                moment = found.moments(request)[0] - 1
+                found.happened.append(Happened(moment, "restart", run=request.session, line=request.first_line))
         mark = request.marks.get("slept")
         if mark is not None and mark.line not in slept:
             slept.add(mark.line)
-            found.happened.append(Happened(found.base[request.session] + mark.line, "restart"))
+            moment = found.base[request.session] + mark.line
+            found.happened.append(Happened(moment, "restart", line=mark.line))
         end = max(end, found.moments(request)[1])
     return found
 
@@ -192,7 +194,7 @@ def build(requests: Iterable[Request]) -> Recalled:
             asked.append(one)
             found.append(request)
     asked = _with_user_starts(asked, found, recall.tree)
-    traffic = Traffic(recall.tree, asked, order.happened)
+    traffic = Traffic(recall.tree, asked, [*order.happened, *recall.restored])
     return Recalled(traffic, found, recall.assumed, len(order.requests) - len(found))
 
 
@@ -210,6 +212,8 @@ class _Recall:
         """What each slot still holds for sure, and since when."""
         self._threads: dict[tuple[int, int], int] = {}
         self._lengths: dict[int, int] = {}
+        self.restored: list[Happened] = []
+        """Slot files that were read."""
 
     def begin(self, session: int) -> None:
         """A request of ``session`` comes: in a new one slots are empty, and conversations have new numbers."""
@@ -231,7 +235,8 @@ class _Recall:
             length = request.seen.released_tokens
         if not length or request.parent is not None:
             return None
-        of, common = self._beginning(request, length, number, idle)
+        from_file = self._from_file(request, moments[0]) if is_from_file(request) else None
+        of, common = from_file or self._beginning(request, length, number, idle)
         prompt = self.tree.branch(of, common, length)
         held = request.seen.released_tokens
         if request.seen.error is not None:
@@ -257,6 +262,13 @@ class _Recall:
             completion=not _not_saved(request),
             refused=request.seen.error is not None,
         )
+
+    def _from_file(self, request: Request, moment: int) -> tuple[int, int]:
+        """What a slot file had put into the slot, and how much of it the prompt begins with."""
+        held = request.held_tokens or 0
+        content = self._lengths[held] if held in self._lengths else self.tree.branch(None, 0, held)
+        self.restored.append(restore(request, moment, content))
+        return content, max(request.common_prefix_tokens or 0, request.cached_tokens or 0)
 
     def _beginning(self, request: Request, length: int, number: int, idle: Sequence[int]) -> tuple[int | None, int]:
         """What the prompt begins like, and for how many tokens; ``idle``: what idle slots held then."""
@@ -294,6 +306,18 @@ class _Recall:
         if fits or not length or length not in self._lengths:
             return next(iter([*fits, *known]), None)
         return self._lengths[length]
+
+
+def is_from_file(request: Request) -> bool:
+    """Whether the slot held what a slot file had put there."""
+    return bool(request.held_tokens) and ("slot_file" in request.marks or request.seen.fresh)
+
+
+def restore(request: Request, moment: int, content: int) -> Happened:
+    """The slot file that a request found in its slot; that it went back to a checkpoint shows that the file has it."""
+    reused, common = request.cached_tokens or 0, request.common_prefix_tokens
+    gone_back = request.facts.memory not in (None, "attention") and 0 < reused < (common or 0)
+    return Happened(moment, "restore", request.slot, content=content, checkpoints=(reused,) if gone_back else ())
 
 
 def _not_asked(request: Request) -> bool:

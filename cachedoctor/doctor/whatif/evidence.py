@@ -85,6 +85,10 @@ class ServerTraffic(msgspec.Struct):
     """The finding of the log that cost most tokens."""
     sizes: Sizes = msgspec.field(default_factory=Sizes)
     """What the log says of the memory of saved states."""
+    requests: list[Request | None] = []
+    """Of the log; empty without one."""
+    lives: dict[int, Session] = msgspec.field(default_factory=dict)
+    """Runs of the process, by number."""
     killed: bool = False
     """The system ended the server, or another one of this log, for want of memory."""
 
@@ -157,7 +161,7 @@ def _gather(
     _refuse_several(asking, hearing)
     session = hearing.sessions[max(one.session for one in hearing.requests)]
     found = _from_log(asking, hearing.requests, session)
-    found.sizes = session.sizes
+    found.sizes, found.lives = session.sizes, {one.index: one for one in report.sessions}
     found.killed = any({"killed", "memory_short"} & one.incidents.keys() for one in report.sessions)
     found.cause = next((one for one in report.findings if one.cost.tokens), None)
     return found
@@ -316,6 +320,7 @@ def _evidence(
         placed,
         speed,
         True,
+        requests=list(requests),
     )
 
 

@@ -20,6 +20,7 @@ from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
 from cachedoctor.doctor.whatif.evidence import ServerTraffic
 from cachedoctor.doctor.whatif.memory_bill import memory_bill
 from cachedoctor.doctor.whatif.more_memory import MemoryCost, more_memory
+from cachedoctor.doctor.whatif.stops import restores, stops
 from cachedoctor.knowledge import builds, server_options
 from cachedoctor.knowledge.server_options import lacking
 from cachedoctor.model.whatif import Candidate, ReplayAccount, ReplayFit, Tuning
@@ -140,6 +141,8 @@ def tune(
         evidence.cause,
         bill,
         agents_fit(evidence, search.served),
+        stops(evidence, search.served),
+        *restores(evidence.requests),
     )
 
 

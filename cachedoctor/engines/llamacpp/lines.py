@@ -459,6 +459,11 @@ def _batch_position(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> Non
     run.place(event.fields["seq_id"], batch=event.fields["pos"])
 
 
+@on("server_stops")
+def _stopped(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.session.stopped = mark
+
+
 @on("sleep_enter")
 def _sleep(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     run.sleep(mark)

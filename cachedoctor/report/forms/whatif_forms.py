@@ -20,12 +20,14 @@ from cachedoctor.model.whatif import (
     ReplayedConversation,
     ReplayFit,
     ReplaySetting,
+    ServerRestore,
+    ServerStop,
     Simulation,
     Tuning,
 )
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.base import Appearance
-from cachedoctor.report.forms import memory_forms
+from cachedoctor.report.forms import memory_forms, stop_forms
 from cachedoctor.report.text import page as text_table
 from cachedoctor.report.text.page import TextPage
 from cachedoctor.report.words import do_now
@@ -326,6 +328,14 @@ class TuneDocument(msgspec.Struct):
     agents: AgentsFit | None = None
     """How many conversations take turns, and what keeps all of them; None where no two do. Added after the first
     release of v1: may be missing."""
+    stops: list[ServerStop] = []
+    """Restarts and sleeps, with what was computed again because of each. Added after the first release of v1: may be
+    missing."""
+    restores: list[ServerRestore] = []
+    """From slot files all, from the RAM cache those that did not work. Added after the first release of v1: may be
+    missing."""
+    ram_restores: int = 0
+    """From the RAM cache, all. Added after the first release of v1: may be missing."""
 
 
 def write_simulation(form: Form, shown: Simulation, out: IO[bytes], look: Appearance) -> None:
@@ -362,7 +372,7 @@ def write_tuning(form: Form, shown: Tuning, out: IO[bytes], look: Appearance) ->
         document = TuneDocument(
             "cachedoctor.tune/1", tool, shown.inputs, shown.placed, shown.fit, shown.settings, shown.replay,
             shown.least_tokens, shown.memory_limit_mib, shown.over_limit, shown.singles, shown.best, shown.bill,
-            shown.agents,
+            shown.agents, shown.stops, shown.restores, shown.ram_restores,
         )  # fmt: skip
         out.write(msgspec.json.encode(document) + b"\n")
         return
@@ -374,6 +384,8 @@ def write_tuning(form: Form, shown: Tuning, out: IO[bytes], look: Appearance) ->
         _listed(page, "memory", memory_forms.bill(shown.bill))
     if shown.agents is not None:
         _listed(page, "agents", [memory_forms.agents(shown.agents, shown.settings)])
+    _listed(page, "stops", stop_forms.stops(shown.stops, shown.replay))
+    _listed(page, "restores", stop_forms.restores(shown.restores, shown.ram_restores))
     if shown.singles:
         page.gap()
         rows = [candidate(one) for one in shown.singles]

@@ -123,12 +123,17 @@ class ReplayedServer:
         elif event.what == "erase":
             self._lose(slot.content, "erased")
             slot.content = self._cleared(slot.content)
-        elif event.file in self.files:
+        elif event.file in self.files or event.content is not None:
             self._lose(slot.content, "erased")
-            found = self.files[event.file]
+            found = self.files[event.file] if event.content is None else self._of_file(event.content, event.checkpoints)
             cells = self._brought(slot.content, found)
             kept = found.saved if build >= 11549 else () if build >= 10068 else slot.content.saved
             slot.content = replace(found, cells=cells, saved=kept)
+
+    def _of_file(self, text: int, checkpoints: tuple[int, ...]) -> ReplayContent:
+        """What a file holds that was saved before the traffic begins, or of which nobody knows when."""
+        kept = tuple(Checkpoint(tokens - 1, tokens - 1, tokens, -1) for tokens in checkpoints)
+        return ReplayContent(text, self.tree.length(text), FRESH, kept, -1)
 
     def _restart(self) -> None:
         for slot in self.slots:
