@@ -195,6 +195,30 @@ class AgentsFit(msgspec.Struct):
     """Milliseconds that the first of these would save in a day of such traffic; None for less than an hour of it."""
 
 
+class FirstTurn(msgspec.Struct):
+    """The beginning that conversations share, and what it is worth to compute it before they begin."""
+
+    common_tokens: int
+    """Tokens that the conversations which begin alike share with the request that warms them."""
+    alike: int
+    """Conversations that begin so."""
+    conversations: int
+    path: str
+    """The request whose head warms: ``bodies.jsonl#4``."""
+    messages: int
+    """Messages of it that are kept, behind tools and system prompt."""
+    slots: int
+    """Slots to which it is sent: 1 where one is enough, else all of them."""
+    starts: int
+    """Times that it is sent: at the start, and after every stop."""
+    cost_tokens: int
+    """Computed by the requests that warm."""
+    cost_ms: float | None
+    saved_tokens: int
+    """Not computed any more in the requests of the traffic, by replay."""
+    saved_ms: float | None
+
+
 StopReason = Literal["sleep", "out of memory", "told to", "unknown"]
 
 
@@ -263,3 +287,5 @@ class Tuning(msgspec.Struct):
     """From slot files all; from the RAM cache those that did not work."""
     ram_restores: int = 0
     """From the RAM cache, all."""
+    first_turn: FirstTurn | None = None
+    """None where no beginning is worth it, and without bodies."""

@@ -9,7 +9,7 @@ import re
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -55,6 +55,8 @@ class Built(msgspec.Struct):
     """For every Asked its request of the log."""
     left_out: list[int]
     """Places of bodies that no request of the log fits, and of those without a prompt where there is no log."""
+    tokens: Callable[[Prompt], Sequence[int]]
+    """Renders and counts one more prompt, as long as the model files are open."""
 
 
 def build(
@@ -101,7 +103,10 @@ def build(
             builder.add(bodies.get(id(request)), request, order.moments(request))
     left_out = sorted(set(range(len(sent))) - {at for at in builder.of if at is not None})
     events = [*order.happened, *builder.restored, *happened]
-    return Built(Traffic(builder.tree, builder.asked, events), builder.of, builder.requests, left_out)
+    return Built(
+        Traffic(builder.tree, builder.asked, events), builder.of, builder.requests, left_out,
+        lambda prompt: cut.tokens(rendered(prompt, ask, files))[0],
+    )  # fmt: skip
 
 
 _NOTHING: tuple[array[int], tuple[int, ...]] = (array("i"), ())

@@ -18,6 +18,7 @@ from cachedoctor.doctor.whatif.accounts import account, learn, replay_base, sett
 from cachedoctor.doctor.whatif.agents import agents_fit
 from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
 from cachedoctor.doctor.whatif.evidence import ServerTraffic
+from cachedoctor.doctor.whatif.first_turn import first_turn
 from cachedoctor.doctor.whatif.memory_bill import memory_bill
 from cachedoctor.doctor.whatif.more_memory import MemoryCost, more_memory
 from cachedoctor.doctor.whatif.stops import restores, stops
@@ -143,6 +144,7 @@ def tune(
         agents_fit(evidence, search.served),
         stops(evidence, search.served),
         *restores(evidence.requests),
+        first_turn(evidence, search.served, search.least),
     )
 
 

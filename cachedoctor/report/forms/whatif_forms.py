@@ -14,6 +14,7 @@ from cachedoctor.model.whatif import (
     MOST_WRONG,
     AgentsFit,
     Candidate,
+    FirstTurn,
     MemoryBill,
     Placed,
     ReplayAccount,
@@ -27,7 +28,7 @@ from cachedoctor.model.whatif import (
 )
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.base import Appearance
-from cachedoctor.report.forms import memory_forms, stop_forms
+from cachedoctor.report.forms import first_turn_forms, memory_forms, stop_forms
 from cachedoctor.report.text import page as text_table
 from cachedoctor.report.text.page import TextPage
 from cachedoctor.report.words import do_now
@@ -336,6 +337,9 @@ class TuneDocument(msgspec.Struct):
     missing."""
     ram_restores: int = 0
     """From the RAM cache, all. Added after the first release of v1: may be missing."""
+    first_turn: FirstTurn | None = None
+    """The beginning that conversations share, and what warming it is worth. Added after the first release of v1: may be
+    missing."""
 
 
 def write_simulation(form: Form, shown: Simulation, out: IO[bytes], look: Appearance) -> None:
@@ -372,7 +376,7 @@ def write_tuning(form: Form, shown: Tuning, out: IO[bytes], look: Appearance) ->
         document = TuneDocument(
             "cachedoctor.tune/1", tool, shown.inputs, shown.placed, shown.fit, shown.settings, shown.replay,
             shown.least_tokens, shown.memory_limit_mib, shown.over_limit, shown.singles, shown.best, shown.bill,
-            shown.agents, shown.stops, shown.restores, shown.ram_restores,
+            shown.agents, shown.stops, shown.restores, shown.ram_restores, shown.first_turn,
         )  # fmt: skip
         out.write(msgspec.json.encode(document) + b"\n")
         return
@@ -384,6 +388,10 @@ def write_tuning(form: Form, shown: Tuning, out: IO[bytes], look: Appearance) ->
         _listed(page, "memory", memory_forms.bill(shown.bill))
     if shown.agents is not None:
         _listed(page, "agents", [memory_forms.agents(shown.agents, shown.settings)])
+    if shown.first_turn is not None:
+        _listed(page, "warming", [first_turn_forms.words(shown.first_turn)])
+        for command in first_turn_forms.commands(shown.first_turn):
+            page.row("          ", (command, "green"))
     _listed(page, "stops", stop_forms.stops(shown.stops, shown.replay))
     _listed(page, "restores", stop_forms.restores(shown.restores, shown.ram_restores))
     if shown.singles:
