@@ -219,6 +219,25 @@ class FirstTurn(msgspec.Struct):
     saved_ms: float | None
 
 
+KindName = Literal["main turn", "title", "summary", "autocomplete", "tool search"]
+
+
+class RequestKind(msgspec.Struct):
+    """Requests of one kind, as their bodies tell it."""
+
+    kind: KindName
+    """``title``: also tags and follow-ups. ``summary``: also compaction. ``main turn``: all that nothing else is known
+    of."""
+    requests: int
+    prompt_tokens: int
+    computed_tokens: int
+    """By the replay under the recorded settings."""
+    ms: float | None
+    """Milliseconds of computing these; None where the log has no times."""
+    displaced_tokens: int = 0
+    """What the other requests would have reused more without these, by replay; 0 of main turns."""
+
+
 StopReason = Literal["sleep", "out of memory", "told to", "unknown"]
 
 
@@ -289,3 +308,5 @@ class Tuning(msgspec.Struct):
     """From the RAM cache, all."""
     first_turn: FirstTurn | None = None
     """None where no beginning is worth it, and without bodies."""
+    kinds: list[RequestKind] = []
+    """Kinds of requests, what takes most first; empty where all are main turns, and without bodies."""

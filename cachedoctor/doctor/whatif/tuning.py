@@ -21,6 +21,7 @@ from cachedoctor.doctor.whatif.evidence import ServerTraffic
 from cachedoctor.doctor.whatif.first_turn import first_turn
 from cachedoctor.doctor.whatif.memory_bill import memory_bill
 from cachedoctor.doctor.whatif.more_memory import MemoryCost, more_memory
+from cachedoctor.doctor.whatif.request_kinds import request_kinds
 from cachedoctor.doctor.whatif.stops import restores, stops
 from cachedoctor.knowledge import builds, server_options
 from cachedoctor.knowledge.server_options import lacking
@@ -145,6 +146,7 @@ def tune(
         stops(evidence, search.served),
         *restores(evidence.requests),
         first_turn(evidence, search.served, search.least),
+        request_kinds(evidence, search.served),
     )
 
 

@@ -21,6 +21,7 @@ from cachedoctor.model.whatif import (
     ReplayedConversation,
     ReplayFit,
     ReplaySetting,
+    RequestKind,
     ServerRestore,
     ServerStop,
     Simulation,
@@ -28,7 +29,7 @@ from cachedoctor.model.whatif import (
 )
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.base import Appearance
-from cachedoctor.report.forms import first_turn_forms, memory_forms, stop_forms
+from cachedoctor.report.forms import first_turn_forms, kind_forms, memory_forms, stop_forms
 from cachedoctor.report.text import page as text_table
 from cachedoctor.report.text.page import TextPage
 from cachedoctor.report.words import do_now
@@ -340,6 +341,9 @@ class TuneDocument(msgspec.Struct):
     first_turn: FirstTurn | None = None
     """The beginning that conversations share, and what warming it is worth. Added after the first release of v1: may be
     missing."""
+    kinds: list[RequestKind] = []
+    """Kinds of requests, what takes most prompt time first; empty where all are main turns. Added after the first
+    release of v1: may be missing."""
 
 
 def write_simulation(form: Form, shown: Simulation, out: IO[bytes], look: Appearance) -> None:
@@ -376,7 +380,7 @@ def write_tuning(form: Form, shown: Tuning, out: IO[bytes], look: Appearance) ->
         document = TuneDocument(
             "cachedoctor.tune/1", tool, shown.inputs, shown.placed, shown.fit, shown.settings, shown.replay,
             shown.least_tokens, shown.memory_limit_mib, shown.over_limit, shown.singles, shown.best, shown.bill,
-            shown.agents, shown.stops, shown.restores, shown.ram_restores, shown.first_turn,
+            shown.agents, shown.stops, shown.restores, shown.ram_restores, shown.first_turn, shown.kinds,
         )  # fmt: skip
         out.write(msgspec.json.encode(document) + b"\n")
         return
@@ -388,6 +392,7 @@ def write_tuning(form: Form, shown: Tuning, out: IO[bytes], look: Appearance) ->
         _listed(page, "memory", memory_forms.bill(shown.bill))
     if shown.agents is not None:
         _listed(page, "agents", [memory_forms.agents(shown.agents, shown.settings)])
+    _listed(page, "kinds", kind_forms.kinds(shown.kinds))
     if shown.first_turn is not None:
         _listed(page, "warming", [first_turn_forms.words(shown.first_turn)])
         for command in first_turn_forms.commands(shown.first_turn):
