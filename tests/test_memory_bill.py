@@ -189,3 +189,12 @@ def test_a_bill_reads_as_sentences() -> None:
         "peak while saving: at least 13.4 GiB beside model and slots, of which the log shows 12.7 GiB; RSS of the "
         "process: unknown",
     ]
+
+
+def test_without_a_saved_prompt_the_buffer_says_what_a_token_takes() -> None:
+    """12 MiB of keys and values for 12,288 cells of each of 4 streams are 256 bytes a token; 12 more say where it is."""
+    log = ROOT / "fixtures" / "days" / "dense-six_on_four-b11549-lv4" / "server.log"
+    assert "size =   12.00 MiB ( 12288 cells,   2 layers,  4/4 seqs)" in log.read_text()
+    given = gather(Asking([str(log)]))
+    assert given.sizes.entry is None
+    assert given.settings.token_bytes == 256 + 12

@@ -109,6 +109,10 @@ class Sizes(msgspec.Struct):
     """Largest saved state of each conversation."""
     short: int = 0
     """Checkpoints by which a list was too short to keep every one that was missed."""
+    kv_token: float = 0.0
+    """Bytes of one token in the memory of attention, by its buffer of the start; 0 where no line says it."""
+    recurrent: float = 0.0
+    """Bytes of the recurrent state of one slot, by the same lines."""
     ram: float | None = None
     """The RAM cache when its state was last printed."""
     ram_most: float = 0.0

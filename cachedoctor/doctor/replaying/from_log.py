@@ -13,9 +13,12 @@ from cachedoctor.diagnosis.replay.traffic import Happened, TimedRequest, Traffic
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.knowledge.decision import N_UBATCH
 from cachedoctor.model import Facts, Request, Session
+from cachedoctor.model.session import Sizes
 from cachedoctor.model.terms import SettingName
 
 _MIB = 1 << 20
+_CELL = 12.0
+"""Bytes that a saved state has for each token beside its keys and values: its position, and whose it is."""
 _LONG = 1024
 """Tokens of a prompt for which every build with checkpoints makes one, where the memory needs them."""
 
@@ -95,8 +98,10 @@ def _sizes(facts: Facts, requests: Sequence[Request], memory: Memory | None) -> 
 
     The part of a state with recurrent memory that has no length is what a checkpoint holds.
     """
-    if not isinstance(facts, Session) or not facts.sizes.entry:
+    if not isinstance(facts, Session):
         return _Sizes()
+    if not facts.sizes.entry:
+        return _of_buffers(facts.sizes, memory)
     if facts.sizes.state and facts.sizes.state_tokens:
         checkpoint = (facts.sizes.checkpoint or 0.0) * _MIB
         state = checkpoint if memory in ("hybrid", "recurrent") else 0.0
@@ -111,6 +116,15 @@ def _sizes(facts: Facts, requests: Sequence[Request], memory: Memory | None) -> 
     state = checkpoint if memory in ("hybrid", "recurrent") else 0.0
     rest = facts.sizes.entry * _MIB - state - held * checkpoint
     return _Sizes(max(0.0, rest) / tokens, state, checkpoint) if tokens else _Sizes()
+
+
+def _of_buffers(sizes: Sizes, memory: Memory | None) -> _Sizes:
+    """What a saved prompt takes by the buffers of the start; of a sliding window these do not say it."""
+    if not sizes.kv_token or memory not in ("attention", "hybrid"):
+        return _Sizes()
+    checkpoint = (sizes.checkpoint or 0.0) * _MIB
+    state = max(sizes.recurrent, checkpoint) if memory == "hybrid" else 0.0
+    return _Sizes(sizes.kv_token + _CELL, state, checkpoint)
 
 
 def _no_checkpoints(requests: Sequence[Request]) -> bool:

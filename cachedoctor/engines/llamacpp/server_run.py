@@ -26,6 +26,7 @@ from cachedoctor.model.observed import NOBODY, KnownLength, Observed, SelectedBy
 _WRAPPERS_PRINT = frozenset({"listening", "n_parallel_auto", "build_info"})
 """Lines of the program around the server: embedders keep an old wording in a new build."""
 _HEADER_FIELD = late(r"\b(cch|cc_[a-z_]{1,32})=([^;\s\"\\]{1,128})")
+_MIB = 1 << 20
 _MAX_ENTRIES = 256
 """Conversations whose saved states are measured."""
 
@@ -148,11 +149,24 @@ class ServerRun:
         if line.message == "init_slots":
             self.asleep = False
         self.started.add(line.message)
+        if line.message == "kv_size":
+            self._measure_buffer(line)
         changes = self._startup.changes(self.facts, line)
         if self._forked:
             changes = {name: value for name, value in changes.items() if not name.startswith("build")}
         if changes:
             self.learn(**changes)
+
+    def _measure_buffer(self, line: StartupLine) -> None:
+        """Keep what a token takes in the first buffer of attention, and a slot in the first of recurrent layers."""
+        fields, sizes = line.fields, self.session.sizes
+        size = (fields.get("size") or 0.0) * _MIB
+        cells = (fields.get("kv_size") or 0) * (fields.get("n_stream") or 0)
+        states = fields.get("n_seq_max") or 0
+        if cells and not sizes.kv_token:
+            sizes.kv_token = size / cells
+        elif b" R (" in line.text and states and not sizes.recurrent:
+            sizes.recurrent = size / states
 
     def set(self, name: str, value: Any, mark: Mark, *, text: bool) -> None:
         """A setting that traffic shows; the line that showed it first stays."""
