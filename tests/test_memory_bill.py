@@ -192,7 +192,7 @@ def test_a_bill_reads_as_sentences() -> None:
 
 
 def test_without_a_saved_prompt_the_buffer_says_what_a_token_takes() -> None:
-    """12 MiB of keys and values for 12,288 cells of each of 4 streams are 256 bytes a token; 12 more say where it is."""
+    """12 MiB of keys and values for 12,288 cells of each of 4 streams are 256 bytes a token, and 12 for its place."""
     log = ROOT / "fixtures" / "days" / "dense-six_on_four-b11549-lv4" / "server.log"
     assert "size =   12.00 MiB ( 12288 cells,   2 layers,  4/4 seqs)" in log.read_text()
     given = gather(Asking([str(log)]))

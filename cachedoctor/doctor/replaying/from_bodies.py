@@ -17,7 +17,7 @@ import msgspec
 from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
 from cachedoctor.diagnosis.replay.traffic import Happened, TimedRequest, Traffic
 from cachedoctor.doctor.extras.prompt_matching import AHEAD, PLAUSIBLE
-from cachedoctor.doctor.replaying.from_log import is_from_file, log_order, restore
+from cachedoctor.doctor.replaying.from_log import file_tokens, log_order, of_about, restore
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Request
 from cachedoctor.prompts.model_files import ModelFiles
@@ -195,9 +195,10 @@ class _Builder:
             asked = None if request is None else self._without_text(request, moments, other=at is not None and not cut)
         else:
             asked = self._with_text(at, text, request, moments)
-        if request is not None and is_from_file(request) and (request.held_tokens or 0) in self._lengths:
-            content = self._lengths[request.held_tokens or 0]
-            self.restored.append(restore(request, moments[0], content))
+        held = None if request is None else file_tokens(request)
+        if request is not None and held:
+            content = of_about(self._lengths, held, request.cached_tokens or 0)
+            self.restored += [] if content is None else [restore(request, moments[0], content)]
         if asked is not None:
             self._lengths[self.tree.length(asked.content)] = asked.content
             self.asked.append(asked)

@@ -19,6 +19,8 @@ from cachedoctor.model.terms import SettingName
 _MIB = 1 << 20
 _CELL = 12.0
 """Bytes that a saved state has for each token beside its keys and values: its position, and whose it is."""
+_ROUNDED = 8
+"""Tokens by which the length of what a slot held may be off where it follows from rounded shares."""
 _LONG = 1024
 """Tokens of a prompt for which every build with checkpoints makes one, where the memory needs them."""
 
@@ -119,11 +121,11 @@ def _sizes(facts: Facts, requests: Sequence[Request], memory: Memory | None) -> 
 
 
 def _of_buffers(sizes: Sizes, memory: Memory | None) -> _Sizes:
-    """What a saved prompt takes by the buffers of the start; of a sliding window these do not say it."""
-    if not sizes.kv_token or memory not in ("attention", "hybrid"):
-        return _Sizes()
+    """What a saved prompt takes by the buffers of the start, and by a checkpoint, which holds the window or the state."""
     checkpoint = (sizes.checkpoint or 0.0) * _MIB
-    state = max(sizes.recurrent, checkpoint) if memory == "hybrid" else 0.0
+    if not sizes.kv_token or memory in (None, "recurrent") or (memory == "swa" and not checkpoint):
+        return _Sizes()
+    state = 0.0 if memory == "attention" else max(sizes.recurrent, checkpoint)
     return _Sizes(sizes.kv_token + _CELL, state, checkpoint)
 
 
@@ -249,7 +251,7 @@ class _Recall:
             length = request.seen.released_tokens
         if not length or request.parent is not None:
             return None
-        from_file = self._from_file(request, moments[0]) if is_from_file(request) else None
+        from_file = self._from_file(request, moments[0]) if file_tokens(request) else None
         of, common = from_file or self._beginning(request, length, number, idle)
         prompt = self.tree.branch(of, common, length)
         held = request.seen.released_tokens
@@ -279,10 +281,12 @@ class _Recall:
 
     def _from_file(self, request: Request, moment: int) -> tuple[int, int]:
         """What a slot file had put into the slot, and how much of it the prompt begins with."""
-        held = request.held_tokens or 0
-        content = self._lengths[held] if held in self._lengths else self.tree.branch(None, 0, held)
+        held, reused = file_tokens(request) or 0, request.cached_tokens or 0
+        content = of_about(self._lengths, held, reused)
+        if content is None:
+            content = self.tree.branch(None, 0, max(held, reused))
         self.restored.append(restore(request, moment, content))
-        return content, max(request.common_prefix_tokens or 0, request.cached_tokens or 0)
+        return content, max(request.common_prefix_tokens or 0, reused)
 
     def _beginning(self, request: Request, length: int, number: int, idle: Sequence[int]) -> tuple[int | None, int]:
         """What the prompt begins like, and for how many tokens; ``idle``: what idle slots held then."""
@@ -322,9 +326,20 @@ class _Recall:
         return self._lengths[length]
 
 
-def is_from_file(request: Request) -> bool:
-    """Whether the slot held what a slot file had put there."""
-    return bool(request.held_tokens) and ("slot_file" in request.marks or request.seen.fresh)
+def file_tokens(request: Request) -> int | None:
+    """Tokens that a slot file had put into the slot, about, as they may follow from rounded shares; None without one.
+
+    A slot that had served no request since the start holds nothing else.
+    """
+    if "slot_file" not in request.marks and not request.seen.fresh:
+        return None
+    return request.held_tokens or (request.seen.choice.saved if request.seen.fresh else None)
+
+
+def of_about(lengths: dict[int, int], held: int, least: int) -> int | None:
+    """What is known to have had this length, within what rounding allows, and at least ``least`` tokens."""
+    near = [length for length in lengths if abs(length - held) <= _ROUNDED and length >= least]
+    return lengths[min(near, key=lambda length: abs(length - held))] if near else None
 
 
 def restore(request: Request, moment: int, content: int) -> Happened:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from cachedoctor.diagnosis.replay.llamacpp.content import Served
 from cachedoctor.diagnosis.replay.traffic import Happened
-from cachedoctor.doctor.replaying.from_log import is_from_file
+from cachedoctor.doctor.replaying.from_log import file_tokens
 from cachedoctor.doctor.whatif.accounts import span_ms
 from cachedoctor.doctor.whatif.evidence import ServerTraffic
 from cachedoctor.model import Request, Session
@@ -60,8 +60,9 @@ def restores(requests: Sequence[Request | None]) -> tuple[list[ServerRestore], i
         if request is None or request.cached_tokens is None or not request.prompt_tokens:
             continue
         failed = "ram_failed" in request.seen.choice.marks
-        if is_from_file(request):
-            found.append(_restore(request, "slot file", request.held_tokens))
+        held = file_tokens(request)
+        if held:
+            found.append(_restore(request, "slot file", held))
         elif request.restored_from_ram or failed:
             from_ram += 1
             one = _restore(request, "RAM cache", None if failed else _entry(request))
@@ -80,7 +81,8 @@ def _restore(request: Request, source: Literal["slot file", "RAM cache"], held: 
     reused, prompt = request.cached_tokens or 0, request.prompt_tokens or 0
     worked = reused >= _LEAST and reused >= _HALF * min(held or prompt, prompt)
     why = "" if worked else _why(request, held)
-    return ServerRestore(request.first_line, source, request.slot, held, prompt, reused, worked, why)
+    restored = None if held is None else max(held, reused)  # what is reused was there, where its length is rounded
+    return ServerRestore(request.first_line, source, request.slot, restored, prompt, reused, worked, why)
 
 
 def _why(request: Request, held: int | None) -> str:

@@ -98,9 +98,7 @@ def told_apart(trial: Restore, folder: Path) -> tuple[bool, str]:
     if len(found) != 1:
         return False, f"{len(found)} restores are told"
     one = found[0]
-    words = (
-        f"told: {one['restored_tokens']} put back, {one['reused_tokens']} reused, worked: {one['worked']} {one['why']}"
-    )
+    words = f"told: {one['restored_tokens']} put back, {one['reused_tokens']} reused, {one['why'] or 'worked'}"
     return one["worked"] == really, f"{restored} restored, {cached} reused; {words}"
 
 
