@@ -72,18 +72,19 @@ def test_messages_that_all_begin_with_are_kept() -> None:
     """Two heads, of which the longer group has a system prompt and two messages in common; the question is not kept."""
     numbers: dict[str, int] = {}
 
-    def tokens(prompt: Prompt) -> list[int]:
-        return [numbers.setdefault(word, len(numbers)) for word in prompt.text.split()]
+    def tokens(prompt: Prompt) -> tuple[list[int], tuple[int, ...]]:
+        return [numbers.setdefault(word, len(numbers)) for word in prompt.text.split()], (7,)
 
     tree = PromptTree()
     bodies = [body(HEAD, "common words", "ok", f"question {n}", "yes") for n in range(3)]
     bodies.append(body("another head", "common words", "ok", "question"))
     prompts = [inputs.parse(json.dumps(one).encode(), f"f#{n}")[0] for n, one in enumerate(bodies)]
-    found = warming(tree, [(one, tree.add(tokens(one))) for one in prompts], tokens)
+    found = warming(tree, [(one, tree.add(tokens(one)[0])) for one in prompts], tokens)
     assert found is not None
     assert (found.messages, found.alike, found.conversations, found.path) == (3, 3, 4, "f#0")
+    assert found.user_starts == (7,)
     # the last message is a user's in all, so that the filler shares its role as well
-    assert found.common == len(tokens(prompts[0])) - len(["question", "0", "assistant", "yes"])
+    assert found.common == len(tokens(prompts[0])[0]) - len(["question", "0", "assistant", "yes"])
 
 
 def test_the_command_makes_the_body(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from test_whatif import ONE, evidence, in_turn
 from cachedoctor.diagnosis.replay.llamacpp.memory_use import first, measured, reused_tokens, smallest_ram, steps
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.traffic import Traffic
-from cachedoctor.doctor.whatif.evidence import Asking, gather
-from cachedoctor.doctor.whatif.memory_bill import memory_bill
+from cachedoctor.doctor.whatif.evidence import Asking, ServerTraffic, gather
+from cachedoctor.doctor.whatif.memory_bill import MeasuredMemory, memory_bill
 from cachedoctor.doctor.whatif.tuning import tune
 from cachedoctor.model.whatif import MemoryBill, MemoryHeld
 from cachedoctor.report.forms import memory_forms
@@ -22,6 +22,10 @@ from cachedoctor.report.words.numbers import memory
 MIB = 1 << 20
 RAM = replace(ONE, cache_ram_mib=8192, token_bytes=float(MIB))
 """One slot and a RAM cache in which a token takes a MiB."""
+
+
+def bill_of(given: ServerTraffic) -> MeasuredMemory:
+    return memory_bill(given, *measured(given.traffic, given.settings))
 
 
 def row(found: MemoryBill, what: str) -> MemoryHeld:
@@ -78,7 +82,7 @@ def test_first_finds_the_border_or_nothing() -> None:
 
 
 def test_a_bill_names_what_each_kind_of_memory_saved() -> None:
-    found, changes = memory_bill(evidence(in_turn(3, 4), RAM))
+    found, changes = bill_of(evidence(in_turn(3, 4), RAM))
     ram, slots = row(found, "ram"), row(found, "slots")
     assert (ram.requests, ram.tokens, ram.entries, ram.made) == (9, 1890, 2, 11)
     assert (ram.held_mib, ram.limit_mib, ram.options, ram.enough_mib) == (820, 8192, "--cache-ram 736", 736)
@@ -90,13 +94,13 @@ def test_a_bill_names_what_each_kind_of_memory_saved() -> None:
 
 def test_where_little_is_reused_no_smaller_cache_is_named() -> None:
     """What is enough for a traffic that reuses nothing is no cache at all, which is no advice."""
-    found, changes = memory_bill(evidence(in_turn(3, 1), RAM))
+    found, changes = bill_of(evidence(in_turn(3, 1), RAM))
     assert row(found, "ram").options is None
     assert changes == [{"context": 256}]
 
 
 def test_without_sizes_nothing_is_said_of_memory() -> None:
-    found, _ = memory_bill(evidence(in_turn(3, 4), replace(RAM, token_bytes=0.0)))
+    found, _ = bill_of(evidence(in_turn(3, 4), replace(RAM, token_bytes=0.0)))
     assert found.saving_mib is None
     assert [(one.held_mib, one.limit_mib, one.enough_mib) for one in found.held] == [(None, None, None)] * 2
     assert row(found, "ram").options is None
@@ -104,7 +108,7 @@ def test_without_sizes_nothing_is_said_of_memory() -> None:
 
 def test_checkpoints_that_nobody_goes_back_to_are_too_many() -> None:
     settings = replace(RAM, memory="hybrid", slots=3, context=24_576, checkpoint_bytes=float(MIB), build=11549)
-    found, _ = memory_bill(evidence(in_turn(3, 4), settings))
+    found, _ = bill_of(evidence(in_turn(3, 4), settings))
     held = row(found, "checkpoints")
     assert held.limit_mib == 3 * 32
     assert held.options == "--ctx-checkpoints 0"
@@ -159,7 +163,7 @@ def test_the_replay_holds_what_the_log_prints() -> None:
         if "cache state:" in line
     ]
     assert given.sizes.ram_most == max(printed)
-    found, _ = memory_bill(given)
+    found, _ = bill_of(given)
     assert found.logged_mib == max(printed)
     assert found.saving_mib is not None
     assert max(printed) <= found.saving_mib <= 1.5 * max(printed)

@@ -55,8 +55,8 @@ class Built(msgspec.Struct):
     """For every Asked its request of the log."""
     left_out: list[int]
     """Places of bodies that no request of the log fits, and of those without a prompt where there is no log."""
-    tokens: Callable[[Prompt], Sequence[int]]
-    """Renders and counts one more prompt, as long as the model files are open."""
+    tokens: Callable[[Prompt], tuple[array[int], tuple[int, ...]]]
+    """Renders one more prompt, as long as the model files are open: its tokens, and where user messages begin."""
 
 
 def build(
@@ -105,7 +105,7 @@ def build(
     events = [*order.happened, *builder.restored, *happened]
     return Built(
         Traffic(builder.tree, builder.asked, events), builder.of, builder.requests, left_out,
-        lambda prompt: cut.tokens(rendered(prompt, ask, files))[0],
+        lambda prompt: cut.tokens(rendered(prompt, ask, files)),
     )  # fmt: skip
 
 

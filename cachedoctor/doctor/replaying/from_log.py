@@ -121,7 +121,7 @@ def _sizes(facts: Facts, requests: Sequence[Request], memory: Memory | None) -> 
 
 
 def _of_buffers(sizes: Sizes, memory: Memory | None) -> _Sizes:
-    """What a saved prompt takes by the buffers of the start, and by a checkpoint, which holds the window or the state."""
+    """What a saved prompt takes by the buffers of the start; a checkpoint holds what is not of single tokens."""
     checkpoint = (sizes.checkpoint or 0.0) * _MIB
     if not sizes.kv_token or memory in (None, "recurrent") or (memory == "swa" and not checkpoint):
         return _Sizes()

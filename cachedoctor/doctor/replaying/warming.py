@@ -30,19 +30,21 @@ class Warming(msgspec.Struct):
     alike: int
     """Conversations that begin like it."""
     conversations: int
+    user_starts: tuple[int, ...] = ()
+    """Token index at which each of its user messages begins, where builds make checkpoints."""
 
 
 def warming(
     tree: PromptTree,
     firsts: Sequence[tuple[Prompt, int]],
-    tokens: Callable[[Prompt], Sequence[int]],
+    tokens: Callable[[Prompt], tuple[Sequence[int], tuple[int, ...]]],
 ) -> Warming | None:
     """Make it of the first prompts of all conversations; None where no two begin alike behind a whole head.
 
     Args:
         tree: has all prompts; the new one is added.
         firsts: of every conversation the first prompt, as it was read, with its id in the tree.
-        tokens: renders and counts a prompt.
+        tokens: renders a prompt; gives its tokens, and at which of them each user message begins.
     """
     usable = [(one, number) for one, number in firsts if one.kind in CHAT and one.body is not None]
     heads: dict[str, list[int]] = {}
@@ -57,9 +59,10 @@ def warming(
             break
         kept += 1
     first = usable[group[0]][0]
-    prompt = tree.add(tokens(_cut(first, kept)))
+    ids, starts = tokens(_cut(first, kept))
+    prompt = tree.add(ids)
     common = min(tree.common(prompt, usable[place][1]) for place in group)
-    return Warming(prompt, first.path, kept, common, len(group), len(firsts))
+    return Warming(prompt, first.path, kept, common, len(group), len(firsts), starts)
 
 
 def _messages(one: Prompt) -> list[Any]:

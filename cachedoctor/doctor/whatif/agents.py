@@ -9,7 +9,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from cachedoctor.diagnosis.replay.llamacpp.content import Cause, Served
-from cachedoctor.diagnosis.replay.llamacpp.memory_use import first, measured, steps
+from cachedoctor.diagnosis.replay.llamacpp.memory_use import first, steps
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.doctor.replaying.server_names import command_line
@@ -112,9 +112,10 @@ def _cheapest(evidence: ServerTraffic, alternating: int, best: int) -> Iterator[
         if 0 <= (now.cache_ram_mib or 0) < 8192 and keeps(settings := replace(base, cache_ram_mib=8192)):
             yield settings
         return
-    endless = replace(base, cache_ram_mib=-1)
-    limits = [mib for mib in steps(-(-int(measured(evidence.traffic, endless)[1].saving_bytes) // _MIB)) if mib]
-    limits = [mib for mib in limits if mib > (now.cache_ram_mib or 0)]
+    length = evidence.traffic.tree.length
+    longest = max(length(one.content) for one in evidence.traffic.asked)
+    each = base.token_bytes * longest + base.state_bytes + base.checkpoint_bytes * (now.ctx_checkpoints or 0)
+    limits = [mib for mib in steps(int(each * (alternating + 1) / _MIB) + 1) if mib > (now.cache_ram_mib or 0)]
     wanted = first(limits, lambda mib: keeps(replace(base, cache_ram_mib=mib))) if limits else None
     if wanted is not None:
         yield replace(base, cache_ram_mib=wanted)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from cachedoctor.diagnosis.replay.llamacpp.content import Served
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.traffic import TimedRequest, Traffic
+from cachedoctor.doctor.replaying.warming import Warming
 from cachedoctor.doctor.whatif.accounts import span_ms
 from cachedoctor.doctor.whatif.evidence import ServerTraffic
 from cachedoctor.model.whatif import FirstTurn
@@ -30,7 +31,7 @@ def first_turn(evidence: ServerTraffic, served: Sequence[Served], least: int) ->
     best: FirstTurn | None = None
     slots = evidence.settings.resolved().slots or 1
     for number in dict.fromkeys((1, slots)):
-        traffic, places = _warmed(evidence.traffic, warm.prompt, number)
+        traffic, places = _warmed(evidence.traffic, warm, number)
         now = serve(traffic, evidence.settings)
         found = FirstTurn(
             warm.common, warm.alike, warm.conversations, warm.path, warm.messages, number, 0, 0, None, 0, None
@@ -55,17 +56,18 @@ def first_turn(evidence: ServerTraffic, served: Sequence[Served], least: int) ->
     return best
 
 
-def _warmed(traffic: Traffic, prompt: int, slots: int) -> tuple[Traffic, set[int]]:
+def _warmed(traffic: Traffic, warm: Warming, slots: int) -> tuple[Traffic, set[int]]:
     """The traffic with requests at its start and after every stop, and the places of these."""
     spread = [replace(one, started=one.started * _SPREAD, ended=one.ended * _SPREAD) for one in traffic.asked]
     happened = [replace(one, moment=one.moment * _SPREAD) for one in traffic.happened]
     begins = [min((one.started for one in spread), default=0) - _SPREAD]
     begins += [one.moment + 1 for one in happened if one.what == "restart"]
-    warming = [
-        TimedRequest(prompt, prompt, moment + 2 * slot, moment + 2 * slot + 1, id_slot=slot if slots > 1 else None)
-        for moment in begins
-        for slot in range(slots)
-    ]
+    prompt, starts = warm.prompt, warm.user_starts
+    warming = []
+    for moment in begins:
+        for slot in range(slots):
+            start, pinned = moment + 2 * slot, slot if slots > 1 else None
+            warming.append(TimedRequest(prompt, prompt, start, start + 1, id_slot=pinned, user_starts=starts))
     order = sorted([*warming, *spread], key=lambda one: one.started)
     ours = {id(one) for one in warming}
     return Traffic(traffic.tree, order, happened), {at for at, one in enumerate(order) if id(one) in ours}

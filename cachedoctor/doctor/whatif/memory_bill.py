@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from cachedoctor.diagnosis.replay.llamacpp.content import Served
 from cachedoctor.diagnosis.replay.llamacpp.memory_use import (
     ENOUGH,
+    MemoryUse,
     first,
     is_judged,
-    measured,
     reused_tokens,
     smallest_ram,
 )
@@ -35,9 +36,15 @@ class MeasuredMemory(NamedTuple):
     """The smallest value of each setting that is larger than needed, by its field; what frees most first."""
 
 
-def memory_bill(evidence: ServerTraffic) -> MeasuredMemory:
-    """Replay under the recorded settings, measure what is held, and try smaller limits."""
-    search = _Bill(evidence)
+def memory_bill(evidence: ServerTraffic, served: Sequence[Served], use: MemoryUse) -> MeasuredMemory:
+    """Say what was held under the recorded settings, and try smaller limits.
+
+    Args:
+        evidence: what is replayed.
+        served: the replay under the recorded settings.
+        use: what that held.
+    """
+    search = _Bill(evidence, served, use)
     rows = [search.slots()]
     if search.now.cache_ram_mib:
         rows.append(search.ram())
@@ -52,11 +59,11 @@ def memory_bill(evidence: ServerTraffic) -> MeasuredMemory:
 
 
 class _Bill:
-    """Measures the replay under the recorded settings."""
+    """Fills the rows, and tries smaller limits."""
 
-    def __init__(self, evidence: ServerTraffic) -> None:
+    def __init__(self, evidence: ServerTraffic, served: Sequence[Served], use: MemoryUse) -> None:
         self.evidence, self.base, self.now = evidence, evidence.settings, evidence.settings.resolved()
-        self.served, self.use = measured(evidence.traffic, self.base)
+        self.served, self.use = served, use
         self.least = ENOUGH * reused_tokens(self.served)
         self.is_judged = is_judged(evidence.traffic, self.served)
         self.changes: dict[MemoryKind, dict[str, int]] = {}
@@ -81,7 +88,8 @@ class _Bill:
             return each * (self.now.slots or 1)
         spare = (self.now.context - each) // _PAD
         values = [each + spare * step // 16 * _PAD for step in range(16)] if spare > 0 else []
-        return first([*sorted(set(values)), self.now.context], lambda tokens: self._keeps({"context": tokens}))
+        values = [*sorted(set(values)), self.now.context]
+        return first(values, lambda tokens: tokens == self.now.context or self._keeps({"context": tokens}))
 
     def ram(self) -> MemoryHeld:
         """What the RAM cache holds, and its smallest limit."""
@@ -104,10 +112,13 @@ class _Bill:
         if size:
             row.held_mib, row.limit_mib = self.use.checkpoints * size, limit * slots * size
         values = [*(number for number in _CHECKPOINTS if number < limit), limit]
-        wanted = first(values, lambda number: self._keeps({"ctx_checkpoints": number})) if self.is_judged else None
+        wanted = first(values, self._keeps_checkpoints) if self.is_judged else None
         if wanted is not None and wanted < limit:
             self._smaller(row, {"ctx_checkpoints": wanted}, wanted * slots * size if size else None)
         return row
+
+    def _keeps_checkpoints(self, number: int) -> bool:
+        return number == self.now.ctx_checkpoints or self._keeps({"ctx_checkpoints": number})
 
     def _row(self, what: MemoryKind, which: Sequence[bool], entries: int) -> MemoryHeld:
         """Count what ``which`` requests reused, and the milliseconds that this would have taken."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 import cachedoctor
-from cachedoctor.diagnosis.replay.llamacpp.memory_use import ENOUGH
+from cachedoctor.diagnosis.replay.llamacpp.memory_use import ENOUGH, measured
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.doctor.replaying.server_names import FIELDS, command_line
@@ -55,10 +55,10 @@ class _Search:
 
     def __init__(self, evidence: ServerTraffic, limit: float | None) -> None:
         self.evidence, self.limit = evidence, limit
-        base = replay_base(evidence)
-        self.served = base.served
+        self.served, self.use = measured(evidence.traffic, evidence.settings)
+        base = replay_base(evidence, self.served)
         self.fit: ReplayFit | None = base.fit
-        self.base: ReplayAccount = account(evidence, base.served, evidence.settings)
+        self.base: ReplayAccount = account(evidence, self.served, evidence.settings)
         wrong = 0 if base.fit is None else base.fit.wrong_tokens
         self.least = max(wrong, int(LEAST_SHARE * self.base.computed_tokens)) + 1
 
@@ -109,7 +109,7 @@ def tune(
     if evidence.killed and limit_mib is None:
         limit_mib = 0.0
     search = _Search(evidence, limit_mib)
-    bill, changes = memory_bill(evidence)
+    bill, changes = memory_bill(evidence, search.served, search.use)
     least = _smaller(search, changes)
     bill.least = None if least is None else search.candidate(least)
     # Not a smaller context: prompts that grow would not fit any more.
