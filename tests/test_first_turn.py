@@ -99,7 +99,7 @@ def test_the_command_makes_the_body(tmp_path: Path) -> None:
         pytest.skip("jq is not here")
     made = command.rpartition(" | curl ")[0]
     sent = json.loads(subprocess.run(made, shell=True, capture_output=True, check=True).stdout)
-    assert sent["messages"] == [{"role": "system", "content": HEAD}, {"role": "user", "content": "."}]
+    assert sent["messages"] == [{"role": "system", "content": HEAD}, {"role": "user", "content": "ok"}]
     assert (sent["tools"], sent["max_tokens"], "stream" in sent) == (TOOLS, 1, False)
 
 

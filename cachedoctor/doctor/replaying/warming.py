@@ -12,7 +12,7 @@ from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
 from cachedoctor.prompts import request_bodies
 from cachedoctor.prompts.prompt import CHAT, Prompt
 
-_FILLER = {"role": "user", "content": "."}
+_FILLER = {"role": "user", "content": "ok"}
 """APIs want a message of the user; what stands before it is what is warmed."""
 
 

@@ -83,7 +83,7 @@ def measured(trial: Warm, folder: Path) -> Measured:
     told = json.loads(done.stdout)["first_turn"]
     if told is None:
         raise NotTriedError("no beginning is named")
-    messages = [*bodies[0]["messages"][: told["messages"]], {"role": "user", "content": "."}]
+    messages = [*bodies[0]["messages"][: told["messages"]], {"role": "user", "content": "ok"}]
     warming = [{"messages": messages, "max_tokens": 1, "temperature": 0} for _ in range(told["slots"])]
     if told["slots"] > 1:
         warming = [{**body, "id_slot": slot} for slot, body in enumerate(warming)]
