@@ -46,7 +46,7 @@ def request(rng: random.Random) -> Body:
     lines = [sentence(rng, 12) for _ in range(12)]
     lines[2] = "Now: 2026-11-02 10:41:03"
     lines[5] = "Session: 6f1e2d3c-0a1b-4c2d-8e3f-112233445566"
-    lines[8] = "Working directory: /home/user/project"
+    lines[8] = "Working directory: /srv/project/main"
     messages: list[Body] = [{"role": "system", "content": "\n".join(lines)}]
     for turn in range(5):
         messages.append({"role": "user", "content": f"{turn}: {sentence(rng, 40)}"})
@@ -79,7 +79,7 @@ def _edit_message(body: Body) -> None:
 PLANTS: dict[str, Callable[[Body], None]] = {
     "clock": _system("10:41:03", "11:52:47"),
     "session": _system("6f1e2d3c-0a1b-4c2d-8e3f-112233445566", "0c9d8e7f-aaaa-4bbb-9ccc-998877665544"),
-    "folder": _system("/home/user/project", "/tmp/work/tree-7"),
+    "folder": _system("/srv/project/main", "/srv/work/tree-7"),
     "tool gone": lambda body: body["tools"].pop(1),
     "tool new": lambda body: body["tools"].insert(3, tool(random.Random(5), "lsp")),
     "tools sorted": lambda body: body["tools"].reverse(),

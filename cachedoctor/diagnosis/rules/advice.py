@@ -250,9 +250,9 @@ def _needed_mib(session: Session) -> tuple[int, str]:
     mib = max(_rounded(total), _rounded(has + largest) if full else has)
     return (
         mib,
-        f"The {count} conversations here take about {math.ceil(total):,} MiB, the largest {memory_size(largest)}."
+        f"The {count} conversations here take about {math.ceil(total):,} MiB, the largest {_mib(largest)}."
         if count > 1
-        else (f"The largest prompt here takes {memory_size(largest)}."),
+        else (f"The largest prompt here takes {_mib(largest)}."),
     )
 
 
@@ -261,10 +261,13 @@ def _rounded(mib: float) -> int:
 
 
 def memory_size(mib: float) -> str:
-    """Write a size in the unit that fits it; small models have states of less than one MiB."""
-    if mib >= 1024:
-        return f"{mib / 1024:,.1f} GiB"
-    return f"{mib:,.0f} MiB" if mib >= 10 else f"{mib:.1f} MiB"
+    """Write a size in the unit that fits it."""
+    return f"{mib / 1024:,.1f} GiB" if mib >= 1024 else _mib(mib)
+
+
+def _mib(size: float) -> str:
+    """Words for a size; small models have states of less than one MiB."""
+    return f"{size:,.0f} MiB" if size >= 10 else f"{size:.1f} MiB"
 
 
 def more_checkpoints(session: Session, held: int | None) -> Remedy | None:
@@ -293,7 +296,7 @@ def checkpoint_cost(session: Session, count: int) -> str:
     size = session.sizes.checkpoint
     if size is None:
         return "Each costs main memory: tens to hundreds of MiB on large models."
-    return f"Each takes {memory_size(size)} of main memory here, {count} of them up to {memory_size(count * size)} per slot."
+    return f"Each takes {_mib(size)} of main memory here, {count} of them up to {_mib(count * size)} per slot."
 
 
 # ---- what this log cannot show

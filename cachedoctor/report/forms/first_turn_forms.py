@@ -27,9 +27,7 @@ def commands(found: FirstTurn) -> list[str]:
     place = _NUMBER.fullmatch(found.path)
     if place is None or not place[1].endswith((".jsonl", ".ndjson")):
         return []
-    body = (
-        f'(.body // .) | .messages = .messages[:{found.messages}] + [{{"role":"user","content":"ok"}}] | .max_tokens = 1'
-    )
+    body = f'(.body // .) | .messages = .messages[:{found.messages}] + [{{"role":"user","content":"ok"}}] | .max_tokens = 1'
     body += " | del(.stream, .id_slot)"
     slots = [""] if found.slots == 1 else [f" | .id_slot = {slot}" for slot in range(found.slots)]
     send = "curl -s http://localhost:8080/v1/chat/completions -H 'Content-Type: application/json' -d @-"
