@@ -30,7 +30,8 @@ OURS = """
     Explanation.sample Filtered.since Filtered.until Finding.code Finding.name FindingChange.code First.kind Fix.codes
     Fix.costs Fix.engine Fix.names InputInfo.engine KnownClient.fixed KnownClient.habit KnownClient.sources
     KnownClient.title KnownClient.writes ClientSetting.client ClientSetting.file ClientSetting.key ClientSetting.value
-    ClientSetting.variable Level.level Level.shown Line.nearest LeastEdit.kind Lint.notes Lint.tokenizer LintError.kind LintHint.words
+    ClientSetting.variable Level.level Level.shown Line.nearest LeastEdit.kind Lint.notes Lint.tokenizer
+    LintError.kind LintHint.words
     Measure.name Measure.unit Measure.why NotEvaluated.code NotEvaluated.name Part.meaning PromptDiff.notes
     PromptDiff.reusable PromptDiff.summary PromptDiff.tokenizer Reading.label Reading.meaning Reading.name Reading.unit
     Report.ignored Report.tool_version RequestRow.at_least RequestRow.bounds RequestRow.codes RequestRow.derived

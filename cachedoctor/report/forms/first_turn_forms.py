@@ -27,8 +27,8 @@ def commands(found: FirstTurn) -> list[str]:
     place = _NUMBER.fullmatch(found.path)
     if place is None or not place[1].endswith((".jsonl", ".ndjson")):
         return []
-    body = f'(.body // .) | .messages = .messages[:{found.messages}] + [{{"role":"user","content":"ok"}}] | .max_tokens = 1'
-    body += " | del(.stream, .id_slot)"
+    filler = '[{"role":"user","content":"ok"}] | .max_tokens = 1 | del(.stream, .id_slot)'
+    body = f"(.body // .) | .messages = .messages[:{found.messages}] + {filler}"
     slots = [""] if found.slots == 1 else [f" | .id_slot = {slot}" for slot in range(found.slots)]
     send = "curl -s http://localhost:8080/v1/chat/completions -H 'Content-Type: application/json' -d @-"
     return [f"sed -n {place[2]}p {shlex.quote(place[1])} | jq -c {shlex.quote(body + slot)} | {send}" for slot in slots]
