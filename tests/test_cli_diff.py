@@ -368,3 +368,31 @@ def test_only_what_differs_is_marked(tmp_path: Path, a: str, b: str, shown_a: st
     assert shown_a in rows["a"]
     assert shown_b in rows["b"]
     assert rows["a"].count("[") == rows["b"].count("[") == 1
+
+
+def test_the_least_change_is_in_text_and_json_and_hides_names(tmp_path: Path) -> None:
+    """Two tools, of which the second request lacks one, and a value in the system prompt."""
+    text = " ".join(f"word{n}" for n in range(200))
+    tools = [{"type": "function", "function": {"name": name, "description": text}} for name in ("read", "our_lookup")]
+    a = {
+        "tools": tools,
+        "messages": [{"role": "system", "content": f"Now: 10:41\n{text}"}, {"role": "user", "content": text}],
+    }
+    b = {
+        "tools": tools[:1],
+        "messages": [{"role": "system", "content": f"Now: 11:52\n{text}"}, {"role": "user", "content": text}],
+    }
+    paths = pair(tmp_path, json.dumps(a), json.dumps(b))
+    done = run("diff", *paths, "--least", "-f", "json")
+    found = json.loads(done.stdout)
+    VALIDATOR.validate(found)
+    kinds = [(edit["kind"], edit["owner"], edit["place"]) for edit in found["least"]["edits"]]
+    assert kinds[0][:2] == ("tool-removed", "client")
+    assert kinds[1] == ("timestamp", "client", "messages[0].content")
+    assert found["least"]["common"] == found["common_prefix_tokens"]
+    shown = run("diff", *paths, "--least").stdout.decode()
+    assert "keep `our_lookup` in the tool list" in shown
+    assert "nothing is said about answers" in " ".join(shown.split())
+    hashed = run("diff", *paths, "--least", "--hash-text")
+    assert b"our_lookup" not in hashed.stdout
+    assert b"least change" in hashed.stdout

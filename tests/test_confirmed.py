@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,3 +69,24 @@ def test_jobs_reject_the_same(tmp_path: Any) -> None:
     one, two = (json.loads(command.run("analyze", *both, "-f", "json", "-j", n).stdout) for n in ("1", "2"))
     assert one["findings"] == two["findings"]
     assert any("does not help here" in remedy["text"] for f in one["findings"] for remedy in f["remedies"])
+
+
+def killed(tmp_path: Path, name: str) -> Finding:
+    """The finding of a log to whose end the kernel's line is added."""
+    line = b"Out of memory: Killed process 4242 (llama-server) total-vm:61234567kB, anon-rss:30123456kB\n"
+    log = tmp_path / "server.log"
+    log.write_bytes((FIXTURES / name / "server.log").read_bytes() + line)
+    return next(one for one in cachedoctor.analyze(log).findings if one.code == "CD409")
+
+
+def test_after_a_kill_the_smallest_ram_cache_that_is_enough_comes_first(tmp_path: Path) -> None:
+    """Each conversation kept its slot: what the RAM cache held, 31 MiB, was never used."""
+    found = killed(tmp_path, "days/swa-compaction-b11549-lv4")
+    assert commands(found)[0] == "--cache-ram 0"
+    assert "99 % of the 28,469 tokens reused here" in found.remedies[0].text
+    assert "held 31 MiB at the last count (limit 8,192 MiB)" in found.why
+
+
+def test_after_a_kill_a_limit_that_frees_nothing_is_no_advice(tmp_path: Path) -> None:
+    """The RAM cache never held more than 1.9 MiB, all of it of use."""
+    assert commands(killed(tmp_path, "days/dense-sibling_entry-b11549-lv4")) == []

@@ -418,3 +418,20 @@ def test_a_server_that_answers_badly_is_one_line(
     with pytest.raises(CacheDoctorError, match=says) as caught:
         cachedoctor.lint(talk(), server=server)
     assert caught.value.hint
+
+
+def test_the_least_change_is_shown_where_it_is_more_than_one() -> None:
+    """Two values differ, and a history follows them; with one of them the error says it all."""
+    text = " ".join(f"word{n}" for n in range(300))
+
+    def body(clock: str, count: str) -> dict[str, object]:
+        system = f"Now: {clock}\n{text}\nSession: {count}\n{text}"
+        return {"messages": [{"role": "system", "content": system}, {"role": "user", "content": text}]}
+
+    both = lint_requests(from_dicts([body("10:41", "4711"), body("11:52", "4712")]), LintAsk())
+    assert both.least is not None
+    assert [edit.line for edit in both.least.edits] == [2, 4]  # behind the role
+    assert both.least_path == "bodies#2"
+    assert both.least.edits[-1].reuse > 0.95 * both.least.tokens
+    one = lint_requests(from_dicts([body("10:41", "4711"), body("11:52", "4711")]), LintAsk())
+    assert (len(one.errors), one.least) == (1, None)

@@ -362,6 +362,6 @@ def test_the_table_of_events_has_the_pod_and_the_time() -> None:
         listing = Listing("a.log")
         data = collect(lines_of(LOGS["text that changes"]), POD)
         rows = [json.loads(row) for row in [*listing.feed(data), *listing.finish()]]
-        assert len(rows) == 102
+        assert len(rows) == 103
         assert {row["origin"] for row in rows} == {f"{POD}/server"}
         assert [row["line"] for row in rows] == sorted(row["line"] for row in rows)

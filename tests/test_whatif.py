@@ -22,9 +22,10 @@ from cachedoctor.doctor.replaying.from_log import recorded
 from cachedoctor.doctor.replaying.server_names import changed, command_line, listed
 from cachedoctor.doctor.whatif.accounts import account, replay_base, span_ms
 from cachedoctor.doctor.whatif.evidence import Asking, ServerTraffic, gather, is_bodies
+from cachedoctor.doctor.whatif.more_memory import more_memory
 from cachedoctor.doctor.whatif.simulation import simulate
 from cachedoctor.doctor.whatif.trace import BLOCK, rows
-from cachedoctor.doctor.whatif.tuning import more_memory, tune
+from cachedoctor.doctor.whatif.tuning import tune
 from cachedoctor.knowledge.cmdline import parse
 from cachedoctor.model import CacheDoctorError, Session
 from cachedoctor.model.session import Sizes

@@ -35,6 +35,7 @@ def diff(
     ] = None,
     slot: Annotated[int | None, option("--slot", "Slot of a /slots dump.", "N", min=0)] = None,
     full: Annotated[bool, option("--full", "Show the whole difference, not only the first place.")] = False,
+    least: Annotated[bool, option("--least", "Show the smallest set of changes that restores reuse.")] = False,
     context: Annotated[int, option("--context", "Tokens shown around it.", "N", min=0, max=200)] = 8,
     build: Annotated[
         int | None,
@@ -58,7 +59,7 @@ def diff(
     chosen = by_name(ctx, format, output, _FORMATS)
     spare_inputs(output, [prompt1, prompt2, tokenizer, template])
     _refuse_logs([prompt1] if prompt2 is None else [prompt1, prompt2])
-    ask = run_diff.DiffJob(tokenizer, template, slot, full, context, build, hash_text)
+    ask = run_diff.DiffJob(tokenizer, template, slot, full, context, build, hash_text, least)
     answers = run_diff.answer(prompt1, prompt2, ask)
     with Interrupts(), Sink(output) as sink:
         _write(answers, sink, chosen, terminal.look(sink.path is not None))

@@ -131,6 +131,46 @@ class Edit(msgspec.Struct):
     """Tokens of b, from and to."""
 
 
+class LeastEdit(msgspec.Struct):
+    """One change that gives reuse back when it is not made."""
+
+    kind: Annotated[str, msgspec.Meta(extra_json_schema={"contract": {"enum": DIFFERENCES}})]
+    """What it is (docs/diff.md)."""
+    field: str | None
+    """What varies in it, or the name of a tool; with --hash-text a hash if it comes from the prompt."""
+    place: str | None
+    """Path in the request; None for plain text and for what the template wrote."""
+    line: LineNumber
+    """Line of the newer prompt at which it begins."""
+    words: Text
+    """What to do, as an imperative."""
+    reuse: Amount
+    """Tokens that are common from the start when this and all before it are taken back."""
+    tokens: Amount
+    """Of the newer prompt then."""
+    owner: Literal["client", "plugin", "template"]
+    """Who writes it: a plugin gives a tool whose name begins with that of its MCP server."""
+    advice: list[Advice]
+    """Settings that do it, the most specific first."""
+    client: KnownClient | None = None
+    """Whose doing it is, where the prompts prove it."""
+
+
+class LeastChange(msgspec.Struct):
+    """The smallest set of changes that, taken back, gives reuse back by common prefix; answers are another matter."""
+
+    common: Amount
+    """Tokens that are common from the start as it is."""
+    tokens: Amount
+    """Of the newer prompt."""
+    edits: list[LeastEdit]
+    """In the order of the prompt: each gives back what lies between it and the next."""
+    rest: Amount
+    """More changes, which together give back less than 1 % of the prompt; what only comes at the end is none."""
+    is_bounded: bool
+    """There are more changes than are looked at."""
+
+
 class PromptDiff(msgspec.Struct):
     """The answer of ``cachedoctor diff``."""
 
@@ -163,3 +203,5 @@ class PromptDiff(msgspec.Struct):
     """Of the last of several: what the recordings that they were read from do not hold; nothing is said of that."""
     around: Around | None = None
     """Where there is an excerpt."""
+    least: LeastChange | None = None
+    """Where it was asked for."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from cachedoctor.model.bounds import Amount, LineNumber, Long, Text
-from cachedoctor.model.diff import DIFFERENCES, Advice, KnownClient
+from cachedoctor.model.diff import DIFFERENCES, Advice, KnownClient, LeastChange
 from cachedoctor.model.report import Tool
 
 LintKind = Annotated[str, msgspec.Meta(extra_json_schema={"contract": {"enum": [*DIFFERENCES, "cache-prompt-off"]}})]
@@ -118,3 +118,8 @@ class Lint(msgspec.Struct, tag_field="schema", tag="cachedoctor.lint/1"):
     """Only without bodies: what the template does with scripted conversations."""
     notes: list[Text] = msgspec.field(default_factory=list)
     """What the recordings that they were read from do not hold: nothing is said of that."""
+    least: LeastChange | None = None
+    """The smallest set of changes that gives reuse back to the request that costs most; None where it is one change.
+    Added after the first release of v1: may be missing."""
+    least_path: Text | None = None
+    """That request. Added after the first release of v1: may be missing."""

@@ -109,6 +109,22 @@ class Sizes(msgspec.Struct):
     """Largest saved state of each conversation."""
     short: int = 0
     """Checkpoints by which a list was too short to keep every one that was missed."""
+    kv_token: float = 0.0
+    """Bytes of one token in the memory of attention, by its buffer of the start; 0 where no line says it."""
+    recurrent: float = 0.0
+    """Bytes of the recurrent state of one slot, by the same lines."""
+    ram: float | None = None
+    """The RAM cache when its state was last printed."""
+    ram_most: float = 0.0
+    """The RAM cache at most, as printed; 0 where no line prints its state."""
+    ram_most_prompts: int = 0
+    """Prompts in it then."""
+    saving_most: float = 0.0
+    """The RAM cache at most while a prompt was saved: what its state says, and what left it right before."""
+    saving: float | None = None
+    """The state that is being copied to the RAM cache, with its checkpoints; None once that is over."""
+    evicted: float = 0.0
+    """What left the RAM cache since its state was last printed."""
 
 
 class Undecided(msgspec.Struct):
@@ -268,6 +284,8 @@ class Session(Facts, frozen=False, gc=False):  # type: ignore[misc]  # msgspec a
     that it shares most with; at most 256."""
     undecided: Undecided | None = None
     """Tokens of which the log does not show why they were computed; None without any."""
+    stopped: Mark | None = None
+    """Line by which the server ends because it was told to; None where it ended otherwise, or no line says it."""
     twins: list[Twins] = msgspec.field(default_factory=list)
     """Prompts that may have been sent twice, by their length."""
     callers: dict[ClientName, int] = msgspec.field(default_factory=dict)

@@ -246,7 +246,7 @@ def hashed(diff: PromptDiff) -> PromptDiff:
     field, place = diff.first.field, diff.first.place
     explanation = _QUOTED.sub(lambda quoted: f"[{digest(quoted.group()[1:-1])}]", diff.explanation)
     explanation = _VALUES.sub("", explanation)
-    if field is not None and not _COMMON_FIELDS.fullmatch(field):
+    if field is not None and not is_common(field):
         explanation = re.sub(rf"(?<!\w){re.escape(field)}(?!\w)", "a field", explanation)
         field = digest(field)
     if place is not None:
@@ -257,6 +257,11 @@ def hashed(diff: PromptDiff) -> PromptDiff:
     return msgspec.structs.replace(
         diff, first=first, explanation=explanation, excerpt=None, around=None, settings=settings
     )
+
+
+def is_common(field: str) -> bool:
+    """Whether requests of every client have this field."""
+    return _COMMON_FIELDS.fullmatch(field) is not None
 
 
 def hashed_place(place: str) -> str:

@@ -10,6 +10,8 @@ from cachedoctor.model import CacheDoctorError, PromptDiff, Side
 from cachedoctor.prompts import compare_prompts, conversations, inputs, request_bodies
 from cachedoctor.prompts import conversations as mode_switches
 from cachedoctor.prompts import inputs as slots_dump
+from cachedoctor.prompts.least_change import hashed as hashed_change
+from cachedoctor.prompts.least_change import least_change
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt, notes_of
 from cachedoctor.prompts.tokenizers.base import Tokenizer
@@ -32,6 +34,8 @@ class DiffJob(msgspec.Struct):
     """Tokens."""
     build: int | None = None
     hash_text: bool = False
+    least: bool = False
+    """Look for the smallest set of changes that gives reuse back."""
 
 
 def answer(path1: str, path2: str | None, ask: DiffJob) -> list[PromptDiff]:
@@ -93,6 +97,9 @@ def _compared(a: Prompt, b: Prompt, ask: DiffJob, files: ModelFiles, hashing: bo
         check_model(prompt, ask, files.cutter)
     options = compare_prompts.DiffOptions(ask.full, ask.context, ask.build or NEWEST)
     found = compare_prompts.compare(rendered(a, ask, files), rendered(b, ask, files), files.cutter, options)
+    if ask.least:
+        least = least_change(a, b, files.cutter, lambda prompt: rendered(prompt, ask, files))
+        found = msgspec.structs.replace(found, least=hashed_change(least) if ask.hash_text else least)
     return compare_prompts.hashed(found) if ask.hash_text and hashing else found
 
 

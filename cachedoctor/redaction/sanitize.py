@@ -28,6 +28,8 @@ from cachedoctor.model import (
     Fix,
     FixStep,
     InputInfo,
+    LeastChange,
+    LeastEdit,
     Line,
     Lint,
     LintError,
@@ -93,8 +95,10 @@ _TEXTS: dict[type, tuple[str, ...]] = {
     Fix: ("origin", "server", "options", "steps", "notes", "others"),
     FixStep: ("text", "commands"),
     InputInfo: ("error",),
+    LeastChange: ("edits",),
+    LeastEdit: ("field", "place", "words", "advice"),
     Line: ("text", "explanations"),
-    Lint: ("errors", "hints", "template"),
+    Lint: ("errors", "hints", "template", "least"),
     LintError: ("field", "place", "explanation", "a", "b", "advice"),
     LintHint: ("place", "shown", "advice"),
     NotEvaluated: ("reason", "enable"),
@@ -188,7 +192,7 @@ def _diff(shown: PromptDiff) -> PromptDiff:
     replace = msgspec.structs.replace
     settings = [replace(s, a=_setting(s.place, s.a), b=_setting(s.place, s.b)) for s in shown.settings]
     excerpt, first, around = shown.excerpt, mask(shown.first), shown.around
-    explanation = hidden(shown.explanation)
+    explanation, least = hidden(shown.explanation), mask(shown.least)
     if around is not None and excerpt is not None and first is not None:
         pair = in_both(around.a, around.b, around.common, around.spans_a, around.spans_b)
         before, a, after_a, first_a = pair.a
@@ -200,9 +204,18 @@ def _diff(shown: PromptDiff) -> PromptDiff:
             advice=[replace(advice, text=pair.without_parts(advice.text)) for advice in first.advice],
         )  # fmt: skip
         explanation = pair.without_parts(explanation)
+        if least is not None:
+            least = replace(least, edits=[_whole(edit, pair.without_parts) for edit in least.edits])
     return replace(
         shown, first=first, explanation=explanation, excerpt=excerpt, settings=settings, around=None,
+        least=least,
     )  # fmt: skip
+
+
+def _whole(edit: LeastEdit, without_parts: Callable[[str], str]) -> LeastEdit:
+    """Return a change without parts of secrets that the first difference cuts."""
+    field, place = edit.field and without_parts(edit.field), edit.place and without_parts(edit.place)
+    return msgspec.structs.replace(edit, field=field, place=place, words=without_parts(edit.words))
 
 
 def _setting(place: str, value: str) -> str:

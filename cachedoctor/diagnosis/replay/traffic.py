@@ -50,6 +50,14 @@ class Happened(msgspec.Struct, frozen=True):
     slot: int = 0
     file: str = ""
     """Name of the slot file."""
+    content: int | None = None
+    """Of a restore: what the file holds, in the tree, where it was not saved before by the same replay."""
+    checkpoints: tuple[int, ...] = ()
+    """Tokens of the checkpoints that such a file holds."""
+    run: int | None = None
+    """Of a restart: the run of the process that begins with it, by its number; None of a sleep."""
+    line: int | None = None
+    """Where it is in the log."""
 
 
 class Ideal(NamedTuple):

@@ -260,6 +260,11 @@ def _rounded(mib: float) -> int:
     return _STEP * max(1, math.ceil(mib / _STEP))
 
 
+def memory_size(mib: float) -> str:
+    """Write a size in the unit that fits it."""
+    return f"{mib / 1024:,.1f} GiB" if mib >= 1024 else _mib(mib)
+
+
 def _mib(size: float) -> str:
     """Words for a size; small models have states of less than one MiB."""
     return f"{size:,.0f} MiB" if size >= 10 else f"{size:.1f} MiB"

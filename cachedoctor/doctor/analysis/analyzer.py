@@ -589,8 +589,10 @@ class Analyzer:
 
 
 def _tries(finding: Finding) -> bool:
-    """Whether it is of memory or slots, and advises options of the server: these can be tried on the log."""
-    return finding.code.startswith(("CD2", "CD3")) and any(r.options and r.purpose == "fix" for r in finding.remedies)
+    """Whether it is of memory or slots, and advises options of the server, or of a kill: these are tried on the log."""
+    return finding.code == "CD409" or (
+        finding.code.startswith(("CD2", "CD3")) and any(r.options and r.purpose == "fix" for r in finding.remedies)
+    )
 
 
 def _fixes(

@@ -9,17 +9,23 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from cachedoctor.diagnosis.replay.llamacpp.content import Served
+from cachedoctor.diagnosis.replay.llamacpp.memory_use import ENOUGH, is_judged, measured, reused_tokens, smallest_ram
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.diagnosis.replay.traffic import Traffic
+from cachedoctor.diagnosis.rules import advice
 from cachedoctor.doctor.replaying import from_log
 from cachedoctor.doctor.replaying.server_names import changed
-from cachedoctor.model import CacheDoctorError, Finding, Remedy, Request, Session
+from cachedoctor.knowledge import server_options
+from cachedoctor.model import CacheDoctorError, Finding, OptionChange, Remedy, Request, Session
 
 FAMILIES = ("CD2", "CD3")
 """Findings whose options change what is reused of an unchanged prompt: memory and slots."""
 _WITH_CLIENTS = frozenset({"CD311"})
 """Findings whose options help together with what clients then send (``id_slot``): alone they cannot be tried."""
+_KILLED = "CD409"
+"""The finding that memory ran out: the replay says how little RAM cache is enough."""
+_MIB = 1 << 20
 LEAST = 500
 """Tokens: of a smaller claim the replay is not asked."""
 FIT = 0.9
@@ -49,12 +55,14 @@ def confirmed(findings: Sequence[Finding], requests: Sequence[Request], sessions
     known: dict[tuple[str | None, str | None], _Replayed | None] = {}
     found = []
     for finding in findings:
-        if _can_be_tried(finding):
+        if _can_be_tried(finding) or finding.code == _KILLED:
             server = finding.path, finding.origin
             if server not in known:
                 known[server] = _replayed(server, requests, sessions)
             replayed = known[server]
-            if replayed is not None and replayed.sent_before >= HALF * finding.cost.tokens:
+            if finding.code == _KILLED and replayed is not None:
+                finding = replace(finding, remedies=[*_less_memory(replayed, sessions, finding), *finding.remedies])
+            elif replayed is not None and replayed.sent_before >= HALF * finding.cost.tokens:
                 finding = replace(finding, remedies=_kept(finding, replayed))
         found.append(finding)
     return found
@@ -84,6 +92,24 @@ def _replayed(
     if not equal or sum(equal) < FIT * len(equal):
         return None
     return _Replayed(built.traffic, settings, served, sum(max(0, one.best - one.reused) for one in served))
+
+
+def _less_memory(replayed: _Replayed, sessions: Sequence[Session], finding: Finding) -> list[Remedy]:
+    """The smallest limit of the RAM cache that keeps what was reused; empty where it frees nothing of what was held."""
+    served, use = measured(replayed.traffic, replayed.settings)
+    if not is_judged(replayed.traffic, served):
+        return []
+    reused = reused_tokens(served)
+    wanted = smallest_ram(replayed.traffic, replayed.settings, ENOUGH * reused, use)
+    if wanted is None or wanted * _MIB >= use.saving_bytes:
+        return []
+    session = next(one for one in sessions if (one.path, one.origin) == (finding.path, finding.origin))
+    words = (
+        f"The smallest limit that keeps 99 % of the {reused:,} tokens reused here, by replay of this log; saving a "
+        "prompt needs memory for a copy beside it."
+    )
+    name = server_options.name_for(server_options.CACHE_RAM, *advice.span(session)) or "--cache-ram"
+    return [Remedy(words, options=[OptionChange(name, str(wanted))])]
 
 
 def _kept(finding: Finding, replayed: _Replayed) -> list[Remedy]:

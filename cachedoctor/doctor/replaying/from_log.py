@@ -13,9 +13,14 @@ from cachedoctor.diagnosis.replay.traffic import Happened, TimedRequest, Traffic
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.knowledge.decision import N_UBATCH
 from cachedoctor.model import Facts, Request, Session
+from cachedoctor.model.session import Sizes
 from cachedoctor.model.terms import SettingName
 
 _MIB = 1 << 20
+_CELL = 12.0
+"""Bytes that a saved state has for each token beside its keys and values: its position, and whose it is."""
+_ROUNDED = 8
+"""Tokens by which the length of what a slot held may be off where it follows from rounded shares."""
 _LONG = 1024
 """Tokens of a prompt for which every build with checkpoints makes one, where the memory needs them."""
 
@@ -95,8 +100,10 @@ def _sizes(facts: Facts, requests: Sequence[Request], memory: Memory | None) -> 
 
     The part of a state with recurrent memory that has no length is what a checkpoint holds.
     """
-    if not isinstance(facts, Session) or not facts.sizes.entry:
+    if not isinstance(facts, Session):
         return _Sizes()
+    if not facts.sizes.entry:
+        return _of_buffers(facts.sizes, memory)
     if facts.sizes.state and facts.sizes.state_tokens:
         checkpoint = (facts.sizes.checkpoint or 0.0) * _MIB
         state = checkpoint if memory in ("hybrid", "recurrent") else 0.0
@@ -111,6 +118,15 @@ def _sizes(facts: Facts, requests: Sequence[Request], memory: Memory | None) -> 
     state = checkpoint if memory in ("hybrid", "recurrent") else 0.0
     rest = facts.sizes.entry * _MIB - state - held * checkpoint
     return _Sizes(max(0.0, rest) / tokens, state, checkpoint) if tokens else _Sizes()
+
+
+def _of_buffers(sizes: Sizes, memory: Memory | None) -> _Sizes:
+    """What a saved prompt takes by the buffers of the start; a checkpoint holds what is not of single tokens."""
+    checkpoint = (sizes.checkpoint or 0.0) * _MIB
+    if not sizes.kv_token or memory in (None, "recurrent") or (memory == "swa" and not checkpoint):
+        return _Sizes()
+    state = 0.0 if memory == "attention" else max(sizes.recurrent, checkpoint)
+    return _Sizes(sizes.kv_token + _CELL, state, checkpoint)
 
 
 def _no_checkpoints(requests: Sequence[Request]) -> bool:
@@ -159,11 +175,13 @@ def log_order(requests: Iterable[Request]) -> LogOrder:
         if request.session not in found.base:
             found.base[request.session] = max(0, end - request.first_line + 2)
             if len(found.base) > 1:
-                found.happened.append(Happened(found.moments(request)[0] - 1, "restart"))
+                moment = found.moments(request)[0] - 1
+                found.happened.append(Happened(moment, "restart", run=request.session, line=request.first_line))
         mark = request.marks.get("slept")
         if mark is not None and mark.line not in slept:
             slept.add(mark.line)
-            found.happened.append(Happened(found.base[request.session] + mark.line, "restart"))
+            moment = found.base[request.session] + mark.line
+            found.happened.append(Happened(moment, "restart", line=mark.line))
         end = max(end, found.moments(request)[1])
     return found
 
@@ -192,7 +210,7 @@ def build(requests: Iterable[Request]) -> Recalled:
             asked.append(one)
             found.append(request)
     asked = _with_user_starts(asked, found, recall.tree)
-    traffic = Traffic(recall.tree, asked, order.happened)
+    traffic = Traffic(recall.tree, asked, [*order.happened, *recall.restored])
     return Recalled(traffic, found, recall.assumed, len(order.requests) - len(found))
 
 
@@ -210,6 +228,8 @@ class _Recall:
         """What each slot still holds certainly, and since when."""
         self._threads: dict[tuple[int, int], int] = {}
         self._lengths: dict[int, int] = {}
+        self.restored: list[Happened] = []
+        """Slot files that were read."""
 
     def begin(self, session: int) -> None:
         """A request of ``session`` comes: in a new one slots are empty, and conversations have new numbers."""
@@ -231,7 +251,8 @@ class _Recall:
             length = request.seen.released_tokens
         if not length or request.parent is not None:
             return None
-        of, common = self._beginning(request, length, number, idle)
+        from_file = self._from_file(request, moments[0]) if file_tokens(request) else None
+        of, common = from_file or self._beginning(request, length, number, idle)
         prompt = self.tree.branch(of, common, length)
         held = request.seen.released_tokens
         if request.seen.error is not None:
@@ -257,6 +278,15 @@ class _Recall:
             completion=not _not_saved(request),
             refused=request.seen.error is not None,
         )
+
+    def _from_file(self, request: Request, moment: int) -> tuple[int, int]:
+        """What a slot file had put into the slot, and how much of it the prompt begins with."""
+        held, reused = file_tokens(request) or 0, request.cached_tokens or 0
+        content = of_about(self._lengths, held, reused)
+        if content is None:
+            content = self.tree.branch(None, 0, max(held, reused))
+        self.restored.append(restore(request, moment, content))
+        return content, max(request.common_prefix_tokens or 0, reused)
 
     def _beginning(self, request: Request, length: int, number: int, idle: Sequence[int]) -> tuple[int | None, int]:
         """What the prompt begins like, and for how many tokens; ``idle``: what idle slots held then."""
@@ -294,6 +324,29 @@ class _Recall:
         if fits or not length or length not in self._lengths:
             return next(iter([*fits, *known]), None)
         return self._lengths[length]
+
+
+def file_tokens(request: Request) -> int | None:
+    """Tokens that a slot file had put into the slot, about, as they may follow from rounded shares; None without one.
+
+    A slot that had served no request since the start holds nothing else.
+    """
+    if "slot_file" not in request.marks and not request.seen.fresh:
+        return None
+    return request.held_tokens or (request.seen.choice.saved if request.seen.fresh else None)
+
+
+def of_about(lengths: dict[int, int], held: int, least: int) -> int | None:
+    """What is known to have had this length, within what rounding allows, and at least ``least`` tokens."""
+    near = [length for length in lengths if abs(length - held) <= _ROUNDED and length >= least]
+    return lengths[min(near, key=lambda length: abs(length - held))] if near else None
+
+
+def restore(request: Request, moment: int, content: int) -> Happened:
+    """The slot file that a request found in its slot; that it went back to a checkpoint shows that the file has it."""
+    reused, common = request.cached_tokens or 0, request.common_prefix_tokens
+    gone_back = request.facts.memory not in (None, "attention") and 0 < reused < (common or 0)
+    return Happened(moment, "restore", request.slot, content=content, checkpoints=(reused,) if gone_back else ())
 
 
 def _not_asked(request: Request) -> bool:

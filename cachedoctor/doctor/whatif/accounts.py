@@ -109,15 +109,15 @@ class Base(NamedTuple):
     fit: ReplayFit | None
 
 
-def replay_base(evidence: ServerTraffic) -> Base:
-    """Replay under the recorded settings.
+def replay_base(evidence: ServerTraffic, served: list[Served] | None = None) -> Base:
+    """Replay under the recorded settings, unless that is ``served`` already.
 
     Of bodies alone nearly all of these are assumed: there the fit is only said.
 
     Raises:
         CacheDoctorError: the replay does not explain the log, or the log shows too little to know.
     """
-    served = serve(evidence.traffic, evidence.settings)
+    served = serve(evidence.traffic, evidence.settings) if served is None else served
     found = fit(evidence, served)
     if found is not None and evidence.from_log:
         _refuse(evidence, found)

@@ -21,6 +21,7 @@ from cachedoctor.doctor.extras.extra_inputs import is_recording
 from cachedoctor.doctor.findings.history import PromptSpeed
 from cachedoctor.doctor.replaying import from_bodies, from_log
 from cachedoctor.doctor.replaying.from_log import recorded
+from cachedoctor.doctor.replaying.warming import Warming, warming
 from cachedoctor.doctor.whatif.block_evidence import BlockAsking, BlockEvidence, from_sessions
 from cachedoctor.doctor.whatif.block_trace import BlockTraffic, traced
 from cachedoctor.inputs.sources.base import Told, unheard
@@ -28,6 +29,7 @@ from cachedoctor.inputs.sources.unpack import MAX_BYTES
 from cachedoctor.knowledge.cmdline import settings as said_by
 from cachedoctor.knowledge.engines import BOTH, ENGINES, title
 from cachedoctor.model import CacheDoctorError, Finding, GivenOption, Judged, Request, Session
+from cachedoctor.model.session import Sizes
 from cachedoctor.model.whatif import Placed
 from cachedoctor.prompts import conversations, inputs
 from cachedoctor.prompts.model_files import ModelFiles
@@ -82,6 +84,18 @@ class ServerTraffic(msgspec.Struct):
     from_log: bool
     cause: Finding | None = None
     """The finding of the log that cost most tokens."""
+    sizes: Sizes = msgspec.field(default_factory=Sizes)
+    """What the log says of the memory of saved states."""
+    requests: list[Request | None] = []
+    """Of the log; empty without one."""
+    warming: Warming | None = None
+    """What warms the beginning that conversations share; None without bodies."""
+    bodies: list[Prompt | None] = []
+    """Of every request, as it was read; empty without bodies."""
+    lives: dict[int, Session] = msgspec.field(default_factory=dict)
+    """Runs of the process, by number."""
+    killed: bool = False
+    """The system ended the server, or another one of this log, for want of memory."""
 
     @property
     def is_counted(self) -> bool:
@@ -154,6 +168,8 @@ def _gather(
     _refuse_several(asking, hearing)
     session = hearing.sessions[max(one.session for one in hearing.requests)]
     found = _from_log(asking, hearing.requests, session)
+    found.sizes, found.lives = session.sizes, {one.index: one for one in report.sessions}
+    found.killed = any({"killed", "memory_short"} & one.incidents.keys() for one in report.sessions)
     found.cause = next((one for one in report.findings if one.cost.tokens), None)
     return found
 
@@ -251,7 +267,8 @@ def _with_bodies(
     files = ModelFiles(asking.tokenizer, asking.template)
     try:
         built = from_bodies.build([from_bodies.SentBody(one) for one in sent], files, settings.build, requests)
-        exact = files.cutter.exact
+        exact, by_body = files.cutter.exact, _threads(sent)
+        warm = _warming(built, sent, by_body)
     finally:
         files.close()
     _refuse_nothing(asking.paths[0], len(built.sent))
@@ -267,9 +284,10 @@ def _with_bodies(
     numbers = {(one.session, one.index) for one in requests if one.parent is None}
     placed.requests_without_length = max(0, len(numbers) - len(built.requests))
     placed.images = sum(one.images for one in built.traffic.asked)
-    by_body = _threads(sent)
     threads = [None if at is None else by_body[at] for at in built.sent]
-    return _evidence(built.traffic, settings, assumed, built.requests, placed, _numbered(threads), built.sent)
+    found = _evidence(built.traffic, settings, assumed, built.requests, placed, _numbered(threads), built.sent)
+    found.warming, found.bodies = warm, [None if at is None else sent[at] for at in built.sent]
+    return found
 
 
 def _open_tokens(traffic: Traffic, unknown: Sequence[bool]) -> int:
@@ -311,6 +329,7 @@ def _evidence(
         placed,
         speed,
         True,
+        requests=list(requests),
     )
 
 
@@ -323,7 +342,8 @@ def _from_bodies(asking: Asking) -> ServerTraffic:
     base, said = _told_settings(asking)
     try:
         built = from_bodies.build([from_bodies.SentBody(one) for one in sent], files, base.build)
-        exact = files.cutter.exact
+        exact, by_body = files.cutter.exact, _threads(sent)
+        warm = _warming(built, sent, by_body)
     finally:
         files.close()
     count = len(built.sent)
@@ -336,14 +356,14 @@ def _from_bodies(asking: Asking) -> ServerTraffic:
     placed = Placed(count, sum(one is not None for one in sent), exact)
     placed.bodies_left_out = sum(one is None for one in sent)
     placed.images = sum(one.images for one in built.traffic.asked)
-    by_body = _threads(sent)
     threads = _numbered([None if at is None else by_body[at] for at in built.sent])
     nothing: list[None] = [None] * count
     reused: list[int | None] = _answered(built, sent, placed) if exact else [*nothing]
     assumed = frozenset(set(ServerSettings.__struct_fields__) - said)
     return ServerTraffic(
-        built.traffic, base, assumed, reused, [*nothing], threads, [*nothing], [*nothing], placed, PromptSpeed(), False
-    )
+        built.traffic, base, assumed, reused, [*nothing], threads, [*nothing], [*nothing], placed, PromptSpeed(), False,
+        warming=warm, bodies=[None if at is None else sent[at] for at in built.sent],
+    )  # fmt: skip
 
 
 def _told_settings(asking: Asking) -> tuple[ServerSettings, set[str]]:
@@ -388,6 +408,21 @@ def _threads(sent: Sequence[Prompt | None]) -> list[int | None]:
         first[places[later]] = first[places[earlier]]
         several.add(first[places[later]])
     return [first[at] if first.get(at) in several else None for at in range(len(sent))]
+
+
+def _warming(built: from_bodies.Built, sent: Sequence[Prompt | None], threads: Sequence[int | None]) -> Warming | None:
+    """What warms the beginning that conversations share."""
+    firsts, seen = list[tuple[Prompt, int]](), set[int]()
+    for at, asked in zip(built.sent, built.traffic.asked, strict=True):
+        one = None if at is None else sent[at]
+        if at is None or one is None:
+            continue
+        number = threads[at]
+        if number is None or number not in seen:
+            firsts.append((one, asked.prompt))
+        if number is not None:
+            seen.add(number)
+    return warming(built.traffic.tree, firsts, built.tokens)
 
 
 def _numbered(found: Sequence[object | None]) -> list[int | None]:

@@ -643,6 +643,9 @@ ROWS: list[R] = [
       meaning="The router ends the server process of a model: its caches are lost."),
     R("router_stopping", "srv", 7551, 11549, "I7710", "stopping model instance name={name:text}",
       "0.12.345.678 I srv        remove: stopping model instance name=image"),
+    R("server_stops", "srv", 7551, 11549, "I7551", "operator(): cleaning up before exit...",
+      "0.02.621.508 I srv    operator(): operator(): cleaning up before exit...",
+      meaning="The server ends because it was told to: its caches are lost."),
     # startup
     R("build_info", "log", 8672, 9093, "I8672", "build_info: {build_info:text}",
       "build_info: b0-unknown",

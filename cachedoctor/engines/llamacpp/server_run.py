@@ -26,6 +26,7 @@ from cachedoctor.model.observed import NOBODY, KnownLength, Observed, SelectedBy
 _WRAPPERS_PRINT = frozenset({"listening", "n_parallel_auto", "build_info"})
 """Lines of the program around the server: embedders keep an old wording in a new build."""
 _HEADER_FIELD = late(r"\b(cch|cc_[a-z_]{1,32})=([^;\s\"\\]{1,128})")
+_MIB = 1 << 20
 _MAX_ENTRIES = 256
 """Conversations whose saved states are measured."""
 
@@ -148,11 +149,24 @@ class ServerRun:
         if line.message == "init_slots":
             self.asleep = False
         self.started.add(line.message)
+        if line.message == "kv_size":
+            self._measure_buffer(line)
         changes = self._startup.changes(self.facts, line)
         if self._forked:
             changes = {name: value for name, value in changes.items() if not name.startswith("build")}
         if changes:
             self.learn(**changes)
+
+    def _measure_buffer(self, line: StartupLine) -> None:
+        """Keep what a token takes in the first buffer of attention, and a slot in the first of recurrent layers."""
+        fields, sizes = line.fields, self.session.sizes
+        size = (fields.get("size") or 0.0) * _MIB
+        cells = (fields.get("kv_size") or 0) * (fields.get("n_stream") or 0)
+        states = fields.get("n_seq_max") or 0
+        if cells and not sizes.kv_token:
+            sizes.kv_token = size / cells
+        elif b" R (" in line.text and states and not sizes.recurrent:
+            sizes.recurrent = size / states
 
     def set(self, name: str, value: Any, mark: Mark, *, text: bool) -> None:
         """A setting that traffic shows; the line that showed it first stays."""
@@ -348,12 +362,14 @@ class ServerRun:
             self.session.sizes.state, self.session.sizes.state_tokens = size, length
         owner = self.choosing
         if owner is None:
+            self.session.sizes.saving = size
             self._measure_entry(size, None)
             return
         owner.ram_saved(length)
         self.past.refused.pop(owner.thread, None)
         if size is not None:  # an entry of the cache is this state and the slot's checkpoints
             size += owner.checkpoints * (self.session.sizes.checkpoint or 0.0)
+        self.session.sizes.saving = size
         self._measure_entry(size, owner.thread)
 
     def contains_copy(self, length: int | None, mark: Mark) -> None:
@@ -409,6 +425,19 @@ class ServerRun:
         if self.choosing is not None:
             self.choosing.ram_failed(mark)
 
+    def ram_state(self, prompts: int, mib: float | None) -> None:
+        """The state of the RAM cache is printed: saving is over, and the limits are kept again."""
+        self.past.ram.prompts = prompts
+        sizes = self.session.sizes
+        sizes.saving, gone = None, sizes.evicted
+        sizes.evicted = 0.0
+        if mib is None:
+            return
+        sizes.ram = mib
+        if mib > sizes.ram_most:
+            sizes.ram_most, sizes.ram_most_prompts = mib, prompts
+        sizes.saving_most = max(sizes.saving_most, mib + gone)
+
     def _measure_entry(self, mib: float | None, thread: int | None) -> None:
         """Keep what the largest saved prompt takes, in all and of each conversation."""
         if not mib:
@@ -427,6 +456,7 @@ class ServerRun:
 
     def launch(self, slot: Slot, task: int, mark: Mark, *, child: bool = False) -> Observed:
         """A task starts on a slot; choices of ``n > 1`` are launched right before their parent."""
+        self.session.sizes.saving = None
         request = self._begin(slot, task, mark, child=child, partial=False)
         if slot.ended == task:  # logs that were joined by hand: a number comes twice
             self._forget(slot.id)
@@ -488,6 +518,7 @@ class ServerRun:
     def fit(self, slot: Slot, context: int) -> None:
         """The context of a slot has this many tokens, by the line of a prompt."""
         slot.fit(context)
+        self.session.sizes.saving = None
         if self.facts.n_ctx_slot is None and context:
             self.learn(n_ctx_slot=context)
 

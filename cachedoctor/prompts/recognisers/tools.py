@@ -139,6 +139,11 @@ def _tools(value: Any) -> list[RequestTool]:
     return [_tool(item) for item in value] if isinstance(value, list) else []
 
 
+def tool_name(item: Any) -> str:
+    """Name of a tool of a request body, of whatever API."""
+    return _tool(item).name
+
+
 def _tool(item: Any) -> RequestTool:
     inner = item.get("function", item) if isinstance(item, dict) else item
     if not isinstance(inner, dict):

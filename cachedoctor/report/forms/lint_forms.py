@@ -12,7 +12,7 @@ import msgspec
 from cachedoctor.model import Advice, Lint, LintError, LintHint, TrialAnswer
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.base import Appearance
-from cachedoctor.report.text.diff_text import what_mends
+from cachedoctor.report.text.diff_text import least_change, what_mends
 from cachedoctor.report.text.page import NEW, OLD, WARNING, TextPage
 from cachedoctor.report.text.text_safe import visible
 from cachedoctor.report.wire import github, sarif
@@ -86,6 +86,9 @@ def render_text(shown: Lint, out: TextIO, width: int = 80, *, color: bool = Fals
         groups.setdefault((error.kind, error.field, error.place), []).append(error)
     for errors in groups.values():
         _error_lint_text(page, errors, shown.exact)
+        page.gap()
+    if shown.least is not None:
+        least_change(page, shown.least, f"{shown.least_path}: ", "" if shown.exact else "about ")
         page.gap()
     for hint in shown.hints:
         _hint_lint_text(page, hint)

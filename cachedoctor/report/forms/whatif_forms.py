@@ -12,17 +12,24 @@ from cachedoctor.model import Finding
 from cachedoctor.model.report import Tool
 from cachedoctor.model.whatif import (
     MOST_WRONG,
+    AgentsFit,
     Candidate,
+    FirstTurn,
+    MemoryBill,
     Placed,
     ReplayAccount,
     ReplayedConversation,
     ReplayFit,
     ReplaySetting,
+    RequestKind,
+    ServerRestore,
+    ServerStop,
     Simulation,
     Tuning,
 )
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.base import Appearance
+from cachedoctor.report.forms import first_turn_forms, kind_forms, memory_forms, stop_forms
 from cachedoctor.report.text import page as text_table
 from cachedoctor.report.text.page import TextPage
 from cachedoctor.report.words import do_now
@@ -317,6 +324,26 @@ class TuneDocument(msgspec.Struct):
     """Single changes that help, the best first."""
     best: Candidate | None
     """The merged set; None when there is nothing to gain."""
+    memory: MemoryBill | None = None
+    """What memory held against what it saved; None of vLLM and SGLang. Added after the first release of v1: may be
+    missing."""
+    agents: AgentsFit | None = None
+    """How many conversations take turns, and what keeps all of them; None where no two do. Added after the first
+    release of v1: may be missing."""
+    stops: list[ServerStop] = []
+    """Restarts and sleeps, with what was computed again because of each. Added after the first release of v1: may be
+    missing."""
+    restores: list[ServerRestore] = []
+    """From slot files all, from the RAM cache those that did not work. Added after the first release of v1: may be
+    missing."""
+    ram_restores: int = 0
+    """From the RAM cache, all. Added after the first release of v1: may be missing."""
+    first_turn: FirstTurn | None = None
+    """The beginning that conversations share, and what warming it is worth. Added after the first release of v1: may be
+    missing."""
+    kinds: list[RequestKind] = []
+    """Kinds of requests, what takes most prompt time first; empty where all are main turns. Added after the first
+    release of v1: may be missing."""
 
 
 def write_simulation(form: Form, shown: Simulation, out: IO[bytes], look: Appearance) -> None:
@@ -352,13 +379,26 @@ def write_tuning(form: Form, shown: Tuning, out: IO[bytes], look: Appearance) ->
         tool = Tool("cachedoctor", shown.tool_version)
         document = TuneDocument(
             "cachedoctor.tune/1", tool, shown.inputs, shown.placed, shown.fit, shown.settings, shown.replay,
-            shown.least_tokens, shown.memory_limit_mib, shown.over_limit, shown.singles, shown.best,
+            shown.least_tokens, shown.memory_limit_mib, shown.over_limit, shown.singles, shown.best, shown.bill,
+            shown.agents, shown.stops, shown.restores, shown.ram_restores, shown.first_turn, shown.kinds,
         )  # fmt: skip
         out.write(msgspec.json.encode(document) + b"\n")
         return
     text = io.StringIO()
     page = TextPage(text, look.width, look.color, look.ascii_only)
     _head(page, shown.inputs, shown.placed, shown.fit, shown.settings)
+    if shown.bill is not None:
+        page.gap()
+        _listed(page, "memory", memory_forms.bill(shown.bill))
+    if shown.agents is not None:
+        _listed(page, "agents", [memory_forms.agents(shown.agents, shown.settings)])
+    _listed(page, "kinds", kind_forms.kinds(shown.kinds))
+    if shown.first_turn is not None:
+        _listed(page, "warming", [first_turn_forms.words(shown.first_turn)])
+        for command in first_turn_forms.commands(shown.first_turn):
+            page.row("          ", (command, "green"))
+    _listed(page, "stops", stop_forms.stops(shown.stops, shown.replay))
+    _listed(page, "restores", stop_forms.restores(shown.restores, shown.ram_restores))
     if shown.singles:
         page.gap()
         rows = [candidate(one) for one in shown.singles]

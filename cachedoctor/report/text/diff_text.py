@@ -10,10 +10,11 @@ from rich.cells import cell_len
 
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Advice, Edit, Excerpt, First, KnownClient, PromptDiff, RequestSetting, Side
+from cachedoctor.model.diff import LeastChange
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.text.page import COMMAND, NEW, OLD, WARNING, Part, TextPage
 from cachedoctor.report.text.text_safe import take, visible
-from cachedoctor.report.words.numbers import number, percent
+from cachedoctor.report.words.numbers import count, number, percent
 
 _EDITS = 40
 """Edits listed; the JSON form has all."""
@@ -67,12 +68,49 @@ def _difference(page: TextPage, diff: PromptDiff, first: First, about: str) -> N
     _cost(page, diff, about)
     what_mends(page, first.client, first.advice)
     _settings(page, diff.settings)
+    if diff.least is not None:
+        page.gap()
+        least_change(page, diff.least, "b: ", about)
     if diff.edits is not None:
         page.gap()
         _edits(page, diff.edits, diff.summary or "")
     if not diff.exact:
         page.gap()
         page.prose(["  = ", ("note: ", "bold")], _approximate(diff), 4)
+
+
+def least_change(page: TextPage, found: LeastChange, of: str, about: str) -> None:
+    """Write the smallest set of changes that gives reuse back, with the share of the prompt after each."""
+    now, said = percent(found.common, found.tokens) if found.tokens else "0 %", set[str]()
+    page.prose([("least change: ", "bold")], f"{of}{about}{now} is common from the start; without these changes", 2)
+    for edit in found.edits:
+        share = percent(min(edit.reuse, edit.tokens), edit.tokens) if edit.tokens else "0 %"
+        page.prose([f"  {share:>8}  "], edit.words, 12)
+        owner = edit.owner if edit.client is None else f"{edit.owner}, {edit.client.title}"
+        step = edit.advice[0] if edit.advice else Advice("no setting is known")
+        if step.text in said:
+            page.row("            ", (owner, "bold"), ": as above")
+            continue
+        said.add(step.text)
+        page.prose(["            ", (f"{owner}: ", "bold")], step.text, 14)
+        for command in step.commands:
+            page.row("              ", (command, COMMAND))
+    page.prose(["  "], _rest(found), 2)
+
+
+def _rest(found: LeastChange) -> str:
+    if not found.edits:
+        return "No set of a few changes gives reuse back: what follows the first difference does not stand there again."
+    if found.is_bounded:
+        return (
+            f"More than {len(found.edits) + found.rest:,} changes: these are the first. Nothing is said about answers."
+        )
+    more = (
+        "Nothing else matters"
+        if not found.rest
+        else f"{count(found.rest, 'more change')} would give back less than 1 %"
+    )
+    return f"{more}. Each row includes those above it; by common prefix of tokens, and nothing is said about answers."
 
 
 def _settings(page: TextPage, settings: list[RequestSetting]) -> None:

@@ -47,6 +47,13 @@ def computed(totals: Totals) -> str:
     return f"{known}; unknown of {rest}: {why}"
 
 
+def memory(mib: float) -> str:
+    """Write a size in the unit that fits it; small models have states of less than one MiB."""
+    if mib >= 1024:
+        return f"{mib / 1024:,.1f} GiB"
+    return f"{mib:,.0f} MiB" if mib >= 10 or not mib else f"{mib:.1f} MiB"
+
+
 def duration(ms: float) -> str:
     """Write a time in the unit that fits it."""
     if ms < 999.5:

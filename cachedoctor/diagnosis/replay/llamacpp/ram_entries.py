@@ -33,6 +33,15 @@ class RamEntries:
         """Text and length of every entry."""
         self._bytes = 0.0
         self._tokens = 0
+        self.made = 0
+        """Entries that were ever made."""
+        self.most = 0.0
+        """Bytes of all entries at most, the one that is being made included."""
+
+    @property
+    def bytes(self) -> float:
+        """What all entries take."""
+        return self._bytes
 
     def save(self, content: ReplayContent) -> bool:
         """Take what a slot holds; False where it is refused, and is nowhere but in the slot."""
@@ -64,6 +73,9 @@ class RamEntries:
         self.known.add((text, tokens))
         self._bytes += size
         self._tokens += tokens
+        self.made += 1
+        if self._bytes > self.most:
+            self.most = self._bytes
         return True
 
     def load(self, prompt: int, length: int, slot: ReplayContent) -> ReplayContent | None:

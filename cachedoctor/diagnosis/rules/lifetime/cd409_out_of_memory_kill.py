@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import kit
+from cachedoctor.diagnosis.rules import advice, kit
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
@@ -15,6 +15,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     why = "Slots, checkpoints and the RAM prompt cache are lost when the process ends: the first prompt of every conversation is computed in full."
     if by_code:
         why += " Code 137 is a signal that cannot be caught: usually out of memory, or a container that did not stop in time."
+    why = _held(session) + why
     claim = "the server was killed (exit code 137), most likely because memory ran out"
     return [
         kit.finding(
@@ -29,6 +30,25 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
             else [kit.RuledOut("server-restarted", "no user stopped it: the system killed it because memory ran out")],
         )
     ]
+
+
+def _held(session: kit.Session) -> str:
+    """What the RAM prompt cache is known to have held, and what was being copied to it; empty where no line says it."""
+    sizes, limit = session.sizes, session.setting("cache_ram_mib")
+    within = f" (limit {kit.n(limit)} MiB)" if isinstance(limit, int) and limit > 0 else ""
+    if sizes.saving is not None:
+        held = sizes.ram or 0.0
+        return (
+            f"It ended while a state of {advice.memory_size(sizes.saving)} was being copied to the RAM prompt cache, which held "
+            f"{advice.memory_size(held)}{within}: at least {advice.memory_size(held + sizes.saving)} for both. "
+        )
+    if not sizes.ram_most:
+        return ""
+    most = max(sizes.saving_most, sizes.ram_most)
+    return (
+        f"The RAM prompt cache held {advice.memory_size(sizes.ram or 0.0)} at the last count{within}, and at least {advice.memory_size(most)} at "
+        "its largest; no line says what the whole process took. "
+    )
 
 
 def _remedies(session: kit.Session) -> list[kit.Remedy]:

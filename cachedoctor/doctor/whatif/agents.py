@@ -1,0 +1,136 @@
+"""How many conversations that take turns a server keeps, and the cheapest setting that keeps all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from cachedoctor.diagnosis.replay.llamacpp.content import Cause, Served
+from cachedoctor.diagnosis.replay.llamacpp.memory_use import first, steps
+from cachedoctor.diagnosis.replay.llamacpp.server import serve
+from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
+from cachedoctor.doctor.replaying.server_names import command_line
+from cachedoctor.doctor.whatif.accounts import account
+from cachedoctor.doctor.whatif.evidence import ServerTraffic
+from cachedoctor.doctor.whatif.more_memory import more_memory
+from cachedoctor.knowledge import server_options
+from cachedoctor.knowledge.server_options import lacking
+from cachedoctor.model.whatif import AgentsFit, Candidate
+
+_MIB = 1 << 20
+_LOST = 0.01
+"""Share of what had been sent before that may be lost where all conversations are kept."""
+_OF_SPACE: frozenset[Cause] = frozenset(
+    {"busy", "other slot", "slot taken", "RAM cache off", "refused", "too small", "consumed", "purged"}
+)
+"""Causes that more slots or more RAM cache end."""
+_OPEN = 0.25
+"""Share of the computed tokens of which may not be known whether they had been sent before."""
+_LEAST_SPAN = 3600.0
+"""Seconds of a log from which on what is saved in it is told for a day."""
+_DAY = 86_400.0
+
+
+def agents_fit(evidence: ServerTraffic, served: Sequence[Served]) -> AgentsFit | None:
+    """Say how many conversations alternate and are kept; None where no two do, or the log does not tell them apart.
+
+    Args:
+        evidence: what is replayed.
+        served: the replay under the recorded settings.
+    """
+    alternating = _alternating(evidence.conversations)
+    base = account(evidence, served, evidence.settings)
+    if alternating < 2 or evidence.placed.open_tokens > _OPEN * base.computed_tokens:
+        return None
+    lost = _lost(evidence, served)
+    best = sum(max(one.best, one.reused) for one in served)
+    turns = {number for number in evidence.conversations if number is not None}
+    missed = {number for number, tokens in lost.items() if tokens > _LOST * best / max(1, len(turns))}
+    found = AgentsFit(alternating, len(turns), len(turns - missed), _span(evidence.times))
+    if sum(lost.values()) > _LOST * best:
+        for settings in _cheapest(evidence, alternating, best):
+            now = account(evidence, serve(evidence.traffic, settings), settings)
+            if now.too_long > base.too_long:
+                continue
+            ms = None if now.prompt_ms is None or base.prompt_ms is None else round(base.prompt_ms - now.prompt_ms, 3)
+            memory = more_memory(evidence.settings, settings)
+            mib = None if memory.mib is None else round(memory.mib, 1)
+            options = command_line(evidence.settings, settings)
+            saved = now.reused_tokens - base.reused_tokens
+            found.keep_all.append(Candidate(options, saved, ms, mib, memory.why))
+        found.keep_all.sort(key=lambda one: (one.memory_mib is None, one.memory_mib or 0.0))
+        if found.span_s and found.span_s >= _LEAST_SPAN and found.keep_all and found.keep_all[0].saved_ms is not None:
+            found.saved_ms_per_day = round(found.keep_all[0].saved_ms * _DAY / found.span_s, 3)
+    return found
+
+
+def _alternating(conversations: Sequence[int | None]) -> int:
+    """Conversations that are in use at once, at most: begun, and not at their end."""
+    first_at, last_at = dict[int, int](), dict[int, int]()
+    for at, number in enumerate(conversations):
+        if number is not None:
+            first_at.setdefault(number, at)
+            last_at[number] = at
+    most = running = 0
+    for at, number in enumerate(conversations):
+        if number is None or first_at[number] == last_at[number]:
+            continue
+        running += at == first_at[number]
+        most = max(most, running)
+        running -= at == last_at[number]
+    return most
+
+
+def _lost(evidence: ServerTraffic, served: Sequence[Served]) -> Counter[int | None]:
+    """Tokens of each conversation that had been sent before and were lost for want of slots or RAM cache."""
+    found: Counter[int | None] = Counter()
+    for number, one in zip(evidence.conversations, served, strict=True):
+        if one.cause in _OF_SPACE:
+            found[number] += max(0, one.best - one.reused)
+    return found
+
+
+def _cheapest(evidence: ServerTraffic, alternating: int, best: int) -> Iterator[ServerSettings]:
+    """Of each way to keep all conversations the smallest value."""
+    base = evidence.settings
+    now = base.resolved()
+
+    def keeps(settings: ServerSettings) -> bool:
+        return sum(_lost(evidence, serve(evidence.traffic, settings)).values()) <= _LOST * best
+
+    slots = now.slots or 1
+    numbers = list(range(slots + 1, max(alternating, slots + 1) + 2))
+    wanted = first(numbers, lambda number: keeps(_more_slots(base, now, number)))
+    if wanted is not None:
+        yield _more_slots(base, now, wanted)
+    if lacking(server_options.CACHE_RAM, now.build, now.build):
+        return
+    if not base.token_bytes:
+        if 0 <= (now.cache_ram_mib or 0) < 8192 and keeps(settings := replace(base, cache_ram_mib=8192)):
+            yield settings
+        return
+    length = evidence.traffic.tree.length
+    longest = max(length(one.content) for one in evidence.traffic.asked)
+    each = base.token_bytes * longest + base.state_bytes + base.checkpoint_bytes * (now.ctx_checkpoints or 0)
+    limits = [mib for mib in steps(int(each * (alternating + 1) / _MIB) + 1) if mib > (now.cache_ram_mib or 0)]
+    wanted = first(limits, lambda mib: keeps(replace(base, cache_ram_mib=mib))) if limits else None
+    if wanted is not None:
+        yield replace(base, cache_ram_mib=wanted)
+
+
+def _more_slots(base: ServerSettings, now: ServerSettings, number: int) -> ServerSettings:
+    """So many slots, each with the context that it has."""
+    context = now.context // (now.slots or 1) * number
+    return replace(base, slots=number, context=context, kv_unified=now.kv_unified)
+
+
+def _span(times: Sequence[str | None]) -> float | None:
+    """Seconds from the first request to the last, where the log has a clock."""
+    try:
+        known = sorted(datetime.fromisoformat(time) for time in times if time is not None)
+    except (ValueError, TypeError):  # with and without a time zone
+        return None
+    return (known[-1] - known[0]).total_seconds() if len(known) > 1 else None
