@@ -9,7 +9,7 @@ import msgspec
 
 from cachedoctor.model.account import ClientName
 from cachedoctor.model.bounds import Code, Count, LineNumber, Long, LongMs, Name, Url
-from cachedoctor.model.fix import ClientSetting, OptionChange, option_rows
+from cachedoctor.model.fix import ClientSetting, OptionChange, OptionReplay, option_rows
 from cachedoctor.model.request import Request
 
 Severity = Literal["error", "warning", "note"]
@@ -64,6 +64,9 @@ class Remedy(msgspec.Struct):
     purpose: Literal["fix", "depends", "look"] = "fix"
     """Whether it fixes the cause, helps or costs depending on what its text says, or only shows more of the cause.
     Added after the first release of v1: may be missing."""
+    replay: OptionReplay | None = None
+    """What the replay of the log says of the options; None where they were not tried. Added after the first release of
+    v1: may be missing."""
 
     def __post_init__(self) -> None:
         """Write the commands that the options are; a command of ours fixes nothing."""

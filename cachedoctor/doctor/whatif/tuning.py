@@ -11,6 +11,7 @@ import cachedoctor
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.doctor.replaying.server_names import FIELDS, command_line
+from cachedoctor.doctor.replaying.trials import compare
 from cachedoctor.doctor.scratch import printable
 from cachedoctor.doctor.whatif import block_replay
 from cachedoctor.doctor.whatif.accounts import account, learn, replay_base, settings_rows
@@ -108,17 +109,21 @@ class _Search:
     def __init__(self, evidence: ServerTraffic, limit: float | None) -> None:
         self.evidence, self.limit = evidence, limit
         base = replay_base(evidence)
+        self.served = base.served
         self.fit: ReplayFit | None = base.fit
         self.base: ReplayAccount = account(evidence, base.served, evidence.settings)
         wrong = 0 if base.fit is None else base.fit.wrong_tokens
         self.least = max(wrong, int(LEAST_SHARE * self.base.computed_tokens)) + 1
 
     def tried(self, changes: dict[str, Any]) -> _Tried | None:
-        """Replay with changes; None where prompts do not fit any more."""
+        """Replay with changes; None where prompts do not fit any more, or a conversation is worse off."""
         base = self.evidence.settings
         settings = replace(base, **changes)
-        found = account(self.evidence, serve(self.evidence.traffic, settings), settings)
+        served = serve(self.evidence.traffic, settings)
+        found = account(self.evidence, served, settings)
         if found.too_long > self.base.too_long or found.requests != self.base.requests:
+            return None
+        if compare(self.evidence.conversations, self.served, served).worst:
             return None
         ms = None
         if found.prompt_ms is not None and self.base.prompt_ms is not None:

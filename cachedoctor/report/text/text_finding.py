@@ -126,7 +126,7 @@ def whole(page: TextPage, one: FindingView) -> None:
         for other in others:
             _labelled(page, key, f"{other.name}: {other.why}")
     for remedy in do_now.remedies(finding):
-        _labelled(page, "fix" if remedy.purpose == "fix" else "try", remedy.text)
+        _labelled(page, "fix" if remedy.purpose == "fix" else "try", do_now.sentences(remedy))
         form = do_now.form_of(remedy, one.fix)
         for step in form:
             page.prose(["    "], f"{step.text}:" if step.commands else step.text, 6)
@@ -209,7 +209,7 @@ def _steps(page: TextPage, head: Part, fix: DoNow) -> None:
             if step.form == "sh":
                 _powershell(page, step.commands, len(indent))
         head = " " * _KEY
-    for words in (fix.text, *fix.notes):
+    for words in (fix.words, *fix.notes):
         page.prose([head], words, _KEY)
 
 
