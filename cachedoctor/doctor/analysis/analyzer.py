@@ -554,7 +554,11 @@ class Analyzer:
         return [i.path for i in self._inputs if i.lines and not i.recognised and base_name(i.path) not in known]
 
     def _planned(self, findings: list[Finding], sessions: list[Session]) -> tuple[list[Finding], list[Fix]]:
-        """The findings without options that the replay of the log rejects, and what mends them."""
+        """The findings with candidates ranked and options tried on the requests of the log, and what mends them."""
+        if self._replayable and any(one.code in _RANKED for one in findings):
+            from cachedoctor.doctor.fixing.differential import ranked
+
+            findings = ranked(findings, self._replayable, sessions)
         if not self._replayable or not any(map(_tries, findings)):
             return findings, _fixes(findings, sessions, self._inputs, self._told_start)
         from cachedoctor.doctor.fixing.planner import Planner
@@ -588,6 +592,10 @@ class Analyzer:
             slowest=self._slowest.turns(), fix=fix,
             clients=self._ledger.by_client(names, self._told.values(), [s.callers for s in sessions]),
         )  # fmt: skip
+
+
+_RANKED = frozenset({"CD901", "CD904"})
+"""Findings that leave open what the cause is."""
 
 
 def _tries(finding: Finding) -> bool:

@@ -188,7 +188,7 @@ def build(requests: Iterable[Request]) -> Recalled:
     order = log_order(requests)
     similar = any(request.seen.choice.selected_by == "lcp" for request in order.requests)
     recall, asked, found = _Recall(similar=similar), list[TimedRequest](), list[Request]()
-    before, contents, chains = _in_rotation(order.requests), dict[int, int](), dict[int, int]()
+    before, contents, chains = rotating(order.requests), dict[int, int](), dict[int, int]()
     for at, request in enumerate(order.requests):
         recall.begin(request.session)
         turn_of = contents.get(before[at]) if at in before else None
@@ -206,7 +206,7 @@ def build(requests: Iterable[Request]) -> Recalled:
     return Recalled(traffic, found, recall.assumed, len(order.requests) - len(found))
 
 
-def _in_rotation(requests: Sequence[Request]) -> dict[int, int]:
+def rotating(requests: Sequence[Request]) -> dict[int, int]:
     """The turns that lengths alone tell, of one run without a RAM cache that could have brought a prompt back."""
     if not requests or requests[0].session != requests[-1].session or not _loses_prompts(requests[-1].facts):
         return {}

@@ -86,7 +86,7 @@ def first(page: TextPage, one: FindingView, hint: str | None = None, tight: int 
         _fix(page, one.second._replace(text=first_sentence(one.second.text)), kind)
     for key, others in (("ruled out", one.finding.excluded), ("still possible", one.finding.still_possible)):
         if others:
-            page.cut_row([(f"{key}  ", KEY)], ", ".join(other.name for other in others))
+            page.cut_row([(f"{key}  ", KEY)], ", ".join(other.label for other in others))
     _rule(page, one, f"cachedoctor explain {one.finding.code}")
 
 
