@@ -53,12 +53,15 @@ class OptionReplay(msgspec.Struct, frozen=True):
     """Requests of which the replay, under the settings that ran, says the same as the server."""
     requests: Count
     """Requests of which the server says what it reused."""
+    assumed: Count = 0
+    """Requests of which the log does not say what they share with earlier ones: the saving is an estimate then."""
 
     @property
     def words(self) -> str:
         """One sentence: ``Replayed on this log: saves 13,529 of 13,529 tokens.``"""
         if self.saved_tokens is not None:
-            part = f"saves {min(self.saved_tokens, self.claimed_tokens):,} of {self.claimed_tokens:,} tokens"
+            about = "about " if self.assumed else ""
+            part = f"saves {about}{min(self.saved_tokens, self.claimed_tokens):,} of {self.claimed_tokens:,} tokens"
             more = f", {self.saved_tokens:,} in the whole log" if self.saved_tokens > self.claimed_tokens else ""
             return f"Replayed on this log: {part}{more}."
         if not self.is_explained:

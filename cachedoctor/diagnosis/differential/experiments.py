@@ -8,20 +8,30 @@ from cachedoctor.diagnosis.differential.kinds import Candidate
 from cachedoctor.diagnosis.rules import advice
 from cachedoctor.model import Remedy, Session
 
+ALONE = "et one conversation alone take three turns"
+"""Of the experiment that rules word as well."""
 _Experiment = Callable[[Session], Remedy]
 
 
-def experiment(first: Candidate, second: Candidate, session: Session) -> Remedy:
-    """Give what separates the two causes that are most likely on this server."""
-    return _BY_PAIR.get(frozenset({first, second}), _one_alone)(session)
+def experiment(first: Candidate, second: Candidate, session: Session) -> list[Remedy]:
+    """Give what separates the two causes that are most likely on this server, and what to do then if that is known."""
+    test = _BY_PAIR.get(frozenset({first, second}), _one_alone)(session)
+    return [test, *_after_one_alone(session)] if test == _one_alone(session) else [test]
 
 
 def _one_alone(_: Session) -> Remedy:
     return Remedy(
-        "Let one conversation alone take three turns, without a restart. If they are reused, the server had too little "
+        f"L{ALONE}, without a restart. If they are reused, the server had too little "
         "room for all of them; if they are not, the client changes its prompts or asks for no cache.",
         purpose="look",
     )
+
+
+def _after_one_alone(session: Session) -> list[Remedy]:
+    known = advice.more_slots(session, (session.n_slots or 1) + 1)
+    if not known.options:
+        return []
+    return [Remedy(f"If it was reused alone: {known.text}", options=known.options, purpose="depends")]
 
 
 def _more_room(session: Session) -> Remedy:

@@ -74,7 +74,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "head differs",
         "the prompt shares less than a quarter with its last turn",
-        {"head": 2.3, "body": 0.3, "slots": 0.1, "checkpoint": 0.1},
+        {"head": 3.7, "body": 0.3, "slots": 0.1, "checkpoint": 0.1},
     ),
     Kind(
         "rest differs",
@@ -84,10 +84,10 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "moving place",
         "the place of the difference moves on with the turns",
-        {"head": 0.8, "body": 0.1, "checkpoint": 0.2},
+        {"head": 0.9, "body": 0.1, "checkpoint": 0.1},
     ),
-    Kind("one place, one length", "prompts of one length differ at one place", {"body": 2.0, "steal": 0.5}),
-    Kind("one place", "the difference is always at one place", {"body": 0.1, "steal": 1.5}),
+    Kind("one place, one length", "prompts of one length differ at one place", {"body": 2.2, "steal": 1.0}),
+    Kind("one place", "the difference is always at one place", {"steal": 1.0}),
     Kind(
         "in turn",
         "the lengths come round: each prompt was overwritten before its next turn",
@@ -97,29 +97,29 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "in turn, RAM cache on",
         "two chats take turns in one slot, and the RAM cache brought neither back",
-        {"slots": 0.8, "none": 0.9},
+        {"slots": 0.6, "none": 0.7},
     ),
     Kind(
         "another in its slot",
         "the slot of its last turn held another prompt",
-        {"head": 0.6, "slots": 0.9, "steal": 0.2},
+        {"head": 0.4, "slots": 0.5, "steal": 0.1},
     ),
     Kind(
         "RAM kept others",
         "the RAM cache brought back other prompts, and not this one",
-        {"head": 1.4, "slots": 2.3, "steal": 0.2, "none": 2.3},
+        {"head": 1.6, "slots": 2.5, "steal": 0.3, "none": 2.5},
     ),
-    Kind("not in RAM", "the RAM cache was searched and did not have it", {"slots": 1.1, "none": 0.7}),
+    Kind("not in RAM", "the RAM cache was searched and did not have it", {"slots": 1.4, "none": 1.0}),
     Kind(
         "its own slot",
         "its slot held its last turn, and was not found similar",
-        {"head": 9.5, "nocache": 0.1, "checkpoint": 0.2},
+        {"head": 8.1, "nocache": 0.1, "checkpoint": 0.1},
     ),
     Kind("empty slot", "an empty slot was taken", {"none": 8.0}),
     Kind(
         "nothing similar",
         "no slot held a similar prompt, and the lengths follow no order",
-        {"slots": 1.1, "steal": 0.1, "none": 1.3},
+        {"slots": 1.1, "steal": 0.1, "none": 1.0},
     ),
 )
 """In the order in which they decide."""

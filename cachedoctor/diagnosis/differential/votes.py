@@ -24,6 +24,8 @@ EXTENDS = range(12, 901)
 _HEAD = 0.25
 """Share of the last turn up to which a common prefix is no more than its head."""
 _SIMILAR, _KEPT = 0.3, 0.95
+_ONE_LENGTH = 0.1
+"""Share of a prompt by which another one differs that is cut to the same length."""
 _REGULAR = 0.75
 """Share of the prompts of a slot that have to agree with their growth."""
 _ALL = 0.9
@@ -139,7 +141,8 @@ class _Run:
             return "head differs" if part < _HEAD else "rest differs"
         if self.places[place // (2 * NEAR)] < max(2, sum(self.places.values()) // 2):
             return "moving place"
-        if abs((request.prompt_tokens or 0) - (request.held_tokens or 0)) <= NEAR:
+        held = request.held_tokens or 0
+        if abs((request.prompt_tokens or 0) - held) <= max(NEAR, _ONE_LENGTH * held):
             return "one place, one length"
         return "one place"
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from cachedoctor.diagnosis.differential import experiments
 from cachedoctor.diagnosis.differential.experiments import experiment
 from cachedoctor.diagnosis.differential.kinds import ALSO, RULE_OF
 from cachedoctor.diagnosis.differential.ranking import Evidence, Ranked, rank
@@ -43,14 +44,16 @@ def _ranked(finding: Finding, requests: Sequence[Request], sessions: Sequence[Se
     candidates = [_candidate(one, at, shown, named) for at, one in enumerate(shown)]
     taken = {one.name for one in candidates}
     left = [one for one in finding.ruled_out if one.name not in taken]
-    test = experiment(order[0].candidate, order[1].candidate, lives[own[-1].session])
-    remedies = [test, *(one for one in finding.remedies if not _is_same(one, test))]
+    test, *then = experiment(order[0].candidate, order[1].candidate, lives[own[-1].session])
+    remedies = [test, *(one for one in finding.remedies if not _is_same(one, test)), *then]
     ruled_out = [*candidates, *left]
     return replace(finding, ruled_out=ruled_out, still_possible=[], remedies=remedies)
 
 
 def _is_same(one: Remedy, test: Remedy) -> bool:
-    return one.text == test.text or (bool(test.options) and one.options == test.options)
+    alone = experiments.ALONE
+    both_alone = alone in one.text and alone in test.text
+    return both_alone or one.text == test.text or (bool(test.options) and one.options == test.options)
 
 
 def _candidate(one: Ranked, at: int, shown: Sequence[Ranked], named: set[str]) -> RuledOut:
@@ -58,7 +61,7 @@ def _candidate(one: Ranked, at: int, shown: Sequence[Ranked], named: set[str]) -
     name = next(iter(sorted(named & ALSO[one.candidate])), RULE_OF[one.candidate])
     near = [other for other in shown if other is not one and abs(other.likelihood - one.likelihood) <= _EQUAL]
     equal = ", as likely as the other" if at < 2 and any(shown.index(other) < 2 for other in near) else ""
-    parts = [f"{one.likelihood:.0%} likely{equal}"]
+    parts = [f"{100 * one.likelihood:.0f} % likely{equal}"]
     parts += [f"for it: {_words(one.speaks_for)}"] if one.speaks_for else []
     parts += [f"against it: {_words(one.speaks_against)}"] if one.speaks_against else []
     return RuledOut(name, f"not excluded: {'; '.join(parts)}", likelihood=round(one.likelihood, 2))

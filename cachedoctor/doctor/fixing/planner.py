@@ -44,6 +44,7 @@ class _ReplayedServer:
         pairs = [(one.reused, asked.cached_tokens) for one, asked in zip(self.served, requests, strict=True)]
         known = [abs(reused - cached) <= SAME for reused, cached in pairs if cached is not None]
         self.equal, self.requests = sum(known), len(known)
+        self.assumed = len(built.assumed | {at for at, one in enumerate(requests) if at and _is_open(one)})
         self.sent_before = sum(max(0, one.best - one.reused) for one in self.served)
         """Tokens that any prompt or reply before began with, and that were not reused."""
         self._conversations = [asked.conversation for asked in built.traffic.asked]
@@ -68,7 +69,13 @@ class _ReplayedServer:
 
     def answer(self, claimed: int, saved: int | None) -> OptionReplay:
         """What is said of an option."""
-        return OptionReplay(claimed, saved, self.equal, self.requests)
+        return OptionReplay(claimed, saved, self.equal, self.requests, self.assumed)
+
+
+def _is_open(request: Request) -> bool:
+    """Whether the log leaves open how much of a prompt had been sent before."""
+    known = request.common_prefix_tokens is not None or request.reference_lcp is not None
+    return not known and (request.thread_turn > 0 or bool(request.held_tokens))
 
 
 _Server = tuple[str | None, str | None]

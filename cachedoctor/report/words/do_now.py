@@ -87,9 +87,11 @@ def remedies(finding: Finding) -> list[Remedy]:
 
 
 def _risk(remedy: Remedy) -> int:
-    """How much is at stake: a look, a setting of a client, advice, another start of the server."""
+    """How much is at stake: a look, a setting of a client, options that the replay confirms, advice, other options."""
     if remedy.purpose == "look" or remedy.settings:
         return 0
+    if remedy.replay is not None and remedy.replay.saved_tokens is not None:
+        return 1
     return 3 if remedy.options else 2
 
 
@@ -153,7 +155,8 @@ def every(finding: Finding, fix: Fix | None = None) -> list[DoNow]:
 
 def of_remedy(finding: Finding, remedy: Remedy, fix: Fix | None = None) -> DoNow:
     """Say one remedy, in the form of the launcher where that is known."""
-    kind = _KINDS[remedy.purpose]
+    is_tried = finding.confidence == "low" and bool(remedy.options) and remedy.purpose == "fix"
+    kind: Kind = "try" if is_tried else _KINDS[remedy.purpose]
     text = capital(_OR.sub("", remedy.text, count=1)) if _OR.match(remedy.text) else remedy.text
     replayed = "" if remedy.replay is None else remedy.replay.words
     knows = fix is not None and fix.launcher is not None and any(step.where == "server" for step in fix.steps)
