@@ -409,9 +409,7 @@ def test_a_log_and_its_report_have_one_fix(tmp_path: Path) -> None:
     (fix,) = msgspec.json.decode(asked.stdout, type=list[Fix])
     assert (fix.launcher, fix.codes) == ("compose", ["CD302", "CD303"])
     text = run(report).stdout
-    assert [row for row in text.splitlines() if not row.startswith("#")] == [
-        "--cache-ram 8192"
-    ]
+    assert [row for row in text.splitlines() if not row.startswith("#")] == ["--cache-ram 8192"]
     assert "# Replayed on this log: saves about 13,529 of 13,529 tokens." in text
 
 

@@ -87,7 +87,7 @@ _BY_PAIR: Mapping[frozenset[Candidate], _Experiment] = {
     frozenset({"slots", "body"}): _more_room,
     frozenset({"slots", "steal"}): _one_alone,
     frozenset({"steal", "none"}): _second_turn,
-    frozenset({"steal", "body"}): _second_turn,
+    frozenset({"steal", "body"}): _texts,
     frozenset({"head", "none"}): _texts,
     frozenset({"body", "none"}): _texts,
     frozenset({"head", "body"}): _texts,

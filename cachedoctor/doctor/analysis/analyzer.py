@@ -555,7 +555,7 @@ class Analyzer:
 
     def _planned(self, findings: list[Finding], sessions: list[Session]) -> tuple[list[Finding], list[Fix]]:
         """The findings with candidates ranked and options tried on the requests of the log, and what mends them."""
-        if self._replayable and any(one.code in _RANKED for one in findings):
+        if self._replayable and any(map(_is_open, findings)):
             from cachedoctor.doctor.fixing.differential import ranked
 
             findings = ranked(findings, self._replayable, sessions)
@@ -594,8 +594,9 @@ class Analyzer:
         )  # fmt: skip
 
 
-_RANKED = frozenset({"CD901", "CD904"})
-"""Findings that leave open what the cause is."""
+def _is_open(finding: Finding) -> bool:
+    """Whether it leaves open what the cause is, or is a suspicion."""
+    return finding.code in ("CD901", "CD904") or finding.confidence == "low"
 
 
 def _tries(finding: Finding) -> bool:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
 from cachedoctor.diagnosis.differential import experiments
 from cachedoctor.diagnosis.differential.experiments import experiment
-from cachedoctor.diagnosis.differential.kinds import ALSO, RULE_OF
+from cachedoctor.diagnosis.differential.kinds import ALSO, RULE_OF, Candidate
 from cachedoctor.diagnosis.differential.ranking import Evidence, Ranked, rank
-from cachedoctor.diagnosis.differential.votes import excluded, votes
+from cachedoctor.diagnosis.differential.votes import NOTABLE, excluded, votes
 from cachedoctor.doctor.replaying.from_log import log_order, rotating
 from cachedoctor.model import Finding, Remedy, Request, RuledOut, Session
 
+SLOTS = "CD3"
+"""Family of the findings about slots and the RAM prompt cache."""
 UNDECIDED = frozenset({"CD901", "CD904"})
 """Findings that say that something was lost, and not by what."""
 _SHOWN, _LEAST = 0.05, 2
@@ -22,18 +24,45 @@ _EQUAL = 0.1
 """Difference of two likelihoods up to which neither comes first."""
 
 
-def is_undecided(finding: Finding) -> bool:
-    """Whether a finding leaves open what the cause is."""
-    return finding.code in UNDECIDED and not finding.diff
-
-
 def ranked(findings: Sequence[Finding], requests: Sequence[Request], sessions: Sequence[Session]) -> list[Finding]:
-    """The findings, those that are undecided with their candidates, most likely first, and one experiment."""
-    return [_ranked(one, requests, sessions) if is_undecided(one) else one for one in findings]
+    """The findings, those that are undecided with their candidates, most likely first, and one experiment.
+
+    A suspicion of the slots gets the experiment that separates it from what looks alike.
+    """
+    found = []
+    for one in findings:
+        lives = {s.index: s for s in sessions if (s.path, s.origin) == (one.path, one.origin)}
+        if one.code in UNDECIDED and not one.diff:
+            one = _ranked(one, requests, lives)
+        elif one.confidence == "low" and one.code.startswith(SLOTS) and one.cost.tokens >= NOTABLE:
+            one = _separated(one, lives)
+        found.append(one)
+    return found
 
 
-def _ranked(finding: Finding, requests: Sequence[Request], sessions: Sequence[Session]) -> Finding:
-    lives = {one.index: one for one in sessions if (one.path, one.origin) == (finding.path, finding.origin)}
+def _separated(finding: Finding, lives: Mapping[int, Session]) -> Finding:
+    """A suspicion with the experiment that separates it from the first cause that looks alike."""
+    own = _candidate_of(finding.name)
+    others = (
+        candidate for open_ in finding.still_possible if (candidate := _candidate_of(open_.name)) not in (None, own)
+    )
+    other = next(others, None)
+    evidence = finding.primary
+    if own is None or other is None or evidence is None or evidence.session not in lives:
+        return finding
+    test, *then = experiment(own, other, lives[evidence.session])
+    first = next((one for one in finding.remedies if one.purpose == "fix" and one.options), None)
+    if first is not None and not test.options:
+        then = [Remedy(f"If it was reused alone: {first.text}", options=first.options, purpose="depends")]
+    return replace(finding, remedies=[test, *finding.remedies, *then])
+
+
+def _candidate_of(name: str) -> Candidate | None:
+    """The candidate that a rule of this name stands for."""
+    return next((one for one in RULE_OF if name == RULE_OF[one] or name in ALSO[one]), None)
+
+
+def _ranked(finding: Finding, requests: Sequence[Request], lives: Mapping[int, Session]) -> Finding:
     own = log_order(one for one in requests if one.session in lives).requests
     turns = frozenset(rotating(own))
     order = rank(votes(own, turns), excluded(own, turns))

@@ -14,7 +14,7 @@ from cachedoctor.diagnosis.replay.traffic import Traffic
 from cachedoctor.doctor.fixing.fixes import key_of
 from cachedoctor.doctor.replaying import from_log
 from cachedoctor.doctor.replaying.server_names import changed
-from cachedoctor.doctor.replaying.trials import SAME, Trial, compare
+from cachedoctor.doctor.replaying.trials import SAME, SIMILARITIES, Trial, compare
 from cachedoctor.model import CacheDoctorError, Finding, Fix, OptionChange, OptionReplay, Remedy, Request, Session
 
 FAMILIES = ("CD2", "CD3")
@@ -154,8 +154,27 @@ def _planned(finding: Finding, replayed: _ReplayedServer) -> list[Remedy]:
         elif trial.saved >= HALF * claimed and not trial.worst:
             kept.append(replace(remedy, replay=replayed.answer(claimed, trial.saved)))
         else:
+            kept += _another_value(remedy, claimed, replayed)
             rejected.append(Remedy(_why_not(remedy, trial, claimed), purpose="depends"))
     return [*_cheapest_first(kept), *rejected]
+
+
+def _another_value(remedy: Remedy, claimed: int, replayed: _ReplayedServer) -> list[Remedy]:
+    """Another similarity alone, where the one that was advised is rejected: the best of those that are tried."""
+    asked = next((one for one in remedy.options if key_of(one) == "slot_prompt_similarity" and one.value), None)
+    if asked is None:
+        return []
+    tried = [(value, [OptionChange(asked.name, str(value))]) for value in SIMILARITIES]
+    trials = [(options, trial, value) for value, options in tried if (trial := replayed.trial(options)) is not None]
+    good = [one for one in trials if one[1].saved >= HALF * claimed and not one[1].worst]
+    if not good:
+        return []
+    options, trial, value = max(good, key=lambda one: one[1].saved)
+    text = (
+        f"Ask for more similarity before a slot in use is taken: of the values that were replayed on this log {value} "
+        "is the best, and no conversation reuses less."
+    )
+    return [Remedy(text, options=options, replay=replayed.answer(claimed, trial.saved))]
 
 
 def _why_not(remedy: Remedy, trial: Trial, claimed: int) -> str:
@@ -183,7 +202,7 @@ def _saved(remedy: Remedy) -> int | None:
 def _price(remedy: Remedy) -> int:
     """What the options take: nothing, main memory, slots, context; a client's setting comes before all of them."""
     keys = {key_of(change) for change in remedy.options}
-    if keys <= _SLOT_OPTIONS:
+    if keys and keys <= _SLOT_OPTIONS:
         return _SLOTS
     return max((_PRICE.get(key, _CONTEXT) for key in keys), default=0)
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from cachedoctor.diagnosis.replay.llamacpp.content import Served
 
+SIMILARITIES = (0.05, 0.1, 0.25, 0.5, 0.8)
+"""Values of --slot-prompt-similarity that are tried."""
 SAME = 16
 """Tokens by which replay and server differ at the end of a prefix, and conversations that share a template."""
 

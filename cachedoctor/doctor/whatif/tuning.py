@@ -11,7 +11,7 @@ import cachedoctor
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.doctor.replaying.server_names import FIELDS, command_line
-from cachedoctor.doctor.replaying.trials import compare
+from cachedoctor.doctor.replaying.trials import SIMILARITIES, compare
 from cachedoctor.doctor.scratch import printable
 from cachedoctor.doctor.whatif import block_replay
 from cachedoctor.doctor.whatif.accounts import account, learn, replay_base, settings_rows
@@ -89,7 +89,6 @@ _RAM = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
 """MiB."""
 _DEFAULT_RAM = (8192,)
 """MiB; of every build that has one."""
-_SIMILARITIES = (0.05, 0.1, 0.25, 0.5, 0.8)
 _STEPS = (64, 256, 1024, 2048)
 _CONTEXTS = (2, 4)
 """Times what there is."""
@@ -230,7 +229,7 @@ def _families(evidence: ServerTraffic) -> Iterator[Iterable[dict[str, Any]]]:
     now, build = base.resolved(), base.build
     yield list(_slots(evidence, now))
     if _has("slot_prompt_similarity", build):
-        close = sorted(_SIMILARITIES, key=lambda value: abs(value - (now.slot_prompt_similarity or 0.0)))
+        close = sorted(SIMILARITIES, key=lambda value: abs(value - (now.slot_prompt_similarity or 0.0)))
         yield [{"slot_prompt_similarity": value} for value in close if value != now.slot_prompt_similarity]
     if now.kv_unified:
         yield [{"context": times * now.context} for times in _CONTEXTS]

@@ -67,8 +67,10 @@ class Way:
     options: tuple[str, ...]
     is_mended: bool = False
     """The client has no fault."""
-    prompts: str | None = None
-    """What the next analysis gets beside the log: ``bodies`` or ``folder``."""
+    has_bodies: bool = False
+    """The next analysis gets the bodies beside the log: they are what a folder of prompts holds."""
+    is_look: bool = False
+    """The log shows more, and nothing else changes."""
 
 
 class Played(NamedTuple):
@@ -116,10 +118,9 @@ def follow(plan: Plan, out: Path) -> Followed:
     way = Way(plan.options)
     faulty = play(plan, way, out)
     best = play(replace(plan, mended=True), Way(replace(plan, mended=True).options, is_mended=True), out)
-    given, advice = None, list[Advice]()
-    seen = faulty
+    advice, seen = list[Advice](), faulty
     for _ in range(LOOKS + 1):
-        found = _first(plan, seen, given, out)
+        found = _first(plan, seen, way.has_bodies, out)
         if found is None:
             return Followed(
                 plan, advice, "not advised" if not advice else "only looked", faulty.computed, best.computed, None
@@ -137,11 +138,13 @@ def follow(plan: Plan, out: Path) -> Followed:
                 best.computed,
                 None if _is_look(found) else faulty.computed,
             )
-        if todo.prompts is None:
+        if not todo.is_look:
             after = play(plan, todo, out)
             verdict = judged(faulty.computed, best.computed, after.computed)
             return Followed(plan, advice, verdict, faulty.computed, best.computed, after.computed)
-        given = todo.prompts  # the bodies are what the folder of prompts holds, and they are there already
+        if todo.options != way.options:
+            seen = play(plan, todo, out)
+        way = replace(todo, is_look=False)
     return Followed(plan, advice, "only looked", faulty.computed, best.computed, None)
 
 
@@ -190,9 +193,10 @@ def changed(plan: Plan, way: Way, advice: Advice) -> Way | None:
     options = [row for row in commands if row.startswith("-")]
     looks = [row for row in commands if "--log-prompts-dir" in row or "--requests" in row or "--prompts" in row]
     if looks:
-        return replace(way, prompts="bodies")
+        return replace(way, has_bodies=True, is_look=True)
     if options:
-        return replace(way, options=merged(way.options, shlex.split(options[0])))
+        is_look = "--verbosity" in options[0]
+        return replace(way, options=merged(way.options, shlex.split(options[0])), is_look=is_look)
     cause = plan.situation.cause
     is_right = advice.finding.name in RIGHT[cause] | NEAR.get(cause, set())
     if not _is_look(advice) and cause in CLIENT and is_right:
@@ -238,12 +242,12 @@ def _computed(sent: Sent) -> int:
     return 0 if prompt is None else prompt - (cached or 0)
 
 
-def _first(plan: Plan, played: Played, given: str | None, out: Path) -> Advice | None:
-    """The first advice on what one run left; with ``given`` the bodies are read beside the log."""
+def _first(plan: Plan, played: Played, has_bodies: bool, out: Path) -> Advice | None:
+    """The first advice on what one run left; with ``has_bodies`` they are read beside the log."""
     with tempfile.TemporaryDirectory(prefix="cachedoctor-advice-") as folder:
         log, bodies = Path(folder, "server.log"), Path(folder, "requests.jsonl")
         log.write_bytes(played.log)
-        if given is None:
+        if not has_bodies:
             return first(cachedoctor.analyze(log, build=plan.build))
         bodies.write_text("".join(json.dumps(row) + "\n" for row in played.bodies), encoding="utf-8")
         tokenizer = str(out / "models" / f"{plan.kind}.gguf")
