@@ -1,6 +1,6 @@
 """Measure what each kind of evidence is worth, and how often the ranked causes of a log have the true one first.
 
-usage: differential.py DIR [DIR ...] [--workers 2] [--json FILE] [--markdown FILE] [--list]
+usage: differential.py DIR [DIR ...] [--workers 2] [--json FILE] [--docs FILE] [--counts] [--list]
 
 DIR is a folder of days as ``sh scripts/e2e days --out DIR`` writes them, or of runs of one scenario each, as
 benchmarks/diagnosis.py reads them. Only logs are read. Prints
@@ -10,6 +10,7 @@ counts       of every kind of evidence in how many situations of each true cause
 calibration  each half of the situations is ranked with the counts of the other half: true cause first, among the
              first two, and the expected calibration error (five bins of the first likelihood)
 confusion    true cause by the one that is ranked first
+wrong        the situations whose undecided days are ranked wrongly, and the evidence that did it
 
 A day is undecided where its first finding is log-too-terse, reuse-undecided or of low confidence. A situation (clock,
 six chats on four slots ...) is in one half with all its builds, memories and levels.
@@ -64,7 +65,10 @@ TRUE: dict[str, set[Candidate]] = {
 }  # fmt: skip
 """True causes by the slug of a day; the days of other slugs (a restart, a sleep, prompts at one time) are left out."""
 UNDECIDED = {"log-too-terse", "reuse-undecided"}
+BEGIN, END = "<!-- differential: begin -->", "<!-- differential: end -->"
 _BINS = 5
+_SEEN = 0.05
+"""Situations below which a cell of the table stays empty."""
 _MUCH = 1000
 """Tokens that the server lost beside the client, from which on that is a main cause as well."""
 
@@ -196,21 +200,68 @@ def tables(days: Sequence[Day]) -> list[str]:
     """All that is printed."""
     counts = counted(days)
     names: list[Candidate] = list(RULE_OF)
-    rows = [[kind.name, *(f"{counts[kind.name][name]:.1f}" for name in names)] for kind in KINDS]
+    rows = [[kind.words, *(_share(counts[kind.name][name]) for name in names)] for kind in KINDS]
     pairs = crossed(days)
-    lines = ["Situations in which each kind of evidence was seen, by true cause:", ""]
-    lines += [*table(["evidence", *names], rows), "", "Ranked with the counts of the other half:", ""]
     undecided = [pair for pair in pairs if pair[0].is_undecided]
     scores = [("undecided days", Score.of(undecided)), ("all days with a possible loss", Score.of(pairs))]
     shown = [[what, s.days, f"{s.first:.2f}", f"{s.two:.2f}", f"{s.error:.2f}"] for what, s in scores]
-    lines += [*table(["days", "n", "true cause first", "in the first two", "calibration error"], shown), ""]
     cells: Counter[tuple[str, str]] = Counter()
     for day, ranking in undecided:
-        cells[" or ".join(sorted(day.true)), ranking[0][0]] += 1
+        cells[_named(day), ranking[0][0]] += 1
     true = sorted({row for row, _ in cells})
-    lines += ["Undecided days, true cause (rows) by the one ranked first:", ""]
-    lines += table(["true cause", *names], [[row, *(cells[row, name] for name in names)] for row in true])
-    return lines
+    whole = f"{len({day.situation for day in days})} situations, {len(days)} logs."
+    return [
+        f"{whole} In how many situations each kind of evidence was seen:",
+        "", *table(["evidence", *names], rows), "",
+        "Each half of the situations, ranked with the counts of the other half:",
+        "", *table(["days", "n", "true cause first", "in the first two", "calibration error"], shown), "",
+        "Likelihood of the first one by how often it was right, undecided days:",
+        "", *_bins(undecided), "",
+        "Undecided days, true cause (rows) by the one ranked first:",
+        "", *table(["true cause", *names], [[row, *(cells[row, name] for name in names)] for row in true]), "",
+        "Situations whose undecided days are ranked wrongly, and what speaks for the wrong one:",
+        "", *_wrong(undecided),
+    ]  # fmt: skip
+
+
+def _share(count: float) -> str:
+    return f"{count:.1f}" if count >= _SEEN else ""
+
+
+def _named(day: Day) -> str:
+    return " or ".join(sorted(day.true))
+
+
+def _bins(pairs: Sequence[tuple[Day, list[tuple[Candidate, float]]]]) -> list[str]:
+    bins: dict[int, list[tuple[float, bool]]] = defaultdict(list)
+    for day, ranking in pairs:
+        bins[min(_BINS - 1, int(ranking[0][1] * _BINS))].append((ranking[0][1], ranking[0][0] in day.true))
+    rows = [
+        [f"{at / _BINS:.1f} to {(at + 1) / _BINS:.1f}", len(one), f"{sum(p for p, _ in one) / len(one):.2f}",
+         f"{sum(right for _, right in one) / len(one):.2f}"]
+        for at, one in sorted(bins.items())
+    ]  # fmt: skip
+    return table(["likelihood", "days", "said", "right"], rows)
+
+
+def _wrong(pairs: Sequence[tuple[Day, list[tuple[Candidate, float]]]]) -> list[str]:
+    found: Counter[tuple[str, str, str, str]] = Counter()
+    for day, ranking in pairs:
+        if ranking[0][0] not in day.true:
+            tokens: Counter[str] = Counter()
+            for name, count in day.votes:
+                tokens[name] += count
+            words = next(kind.words for kind in KINDS if kind.name == tokens.most_common(1)[0][0])
+            found[day.situation, _named(day), ranking[0][0], words] += 1
+    rows = [[*key, count] for key, count in sorted(found.items())]
+    return table(["situation", "true cause", "ranked first", "because", "days"], rows)
+
+
+def written(docs: Path, lines: Sequence[str]) -> None:
+    """Put the tables between the two marks of a page."""
+    before, _, rest = docs.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    docs.write_text("\n".join([f"{before}{BEGIN}", "", *lines, "", f"{END}{after}"]), encoding="utf-8")
 
 
 def main() -> int:
@@ -220,7 +271,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="also the undecided days that are ranked wrongly")
     parser.add_argument("--counts", action="store_true", help="also the counts of all of them as kinds.py has them")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--markdown", type=Path)
+    parser.add_argument("--docs", type=Path, help="write the tables between the marks of this page")
     a = parser.parse_args()
     found = [run for folder in a.dirs for run in runs.find(folder)]
     days = [day for day in runs.over(read, found, a.workers) if day is not None]
@@ -241,8 +292,8 @@ def main() -> int:
     if a.json:
         rows = [{**day._asdict(), "true": sorted(day.true), "excluded": sorted(day.excluded)} for day in days]
         a.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
-    if a.markdown:
-        a.markdown.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if a.docs:
+        written(a.docs, lines)
     return 0
 
 

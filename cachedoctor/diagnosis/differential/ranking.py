@@ -10,7 +10,7 @@ from cachedoctor.diagnosis.differential.kinds import RULE_OF, Candidate
 from cachedoctor.diagnosis.differential.votes import Vote
 
 
-class Evidence(NamedTuple):
+class Weight(NamedTuple):
     """One kind of evidence in a log."""
 
     words: str
@@ -24,9 +24,9 @@ class Ranked(NamedTuple):
     candidate: Candidate
     likelihood: float
     """0 to 1; those of all candidates add up to 1."""
-    speaks_for: list[Evidence]
+    speaks_for: list[Weight]
     """The most tokens first."""
-    speaks_against: list[Evidence]
+    speaks_against: list[Weight]
 
 
 FOR, AGAINST = 0.3, 0.1
@@ -47,11 +47,11 @@ def rank(votes: Iterable[Vote], excluded: frozenset[Candidate] = frozenset()) ->
         if candidate in excluded:
             continue
         weight = sum(kinds[name].share(candidate) * count for name, count in tokens.items())
-        sides: tuple[list[Evidence], list[Evidence]] = ([], [])
+        sides: tuple[list[Weight], list[Weight]] = ([], [])
         for name, count in tokens.most_common():
             share = kinds[name].share(candidate)
             if share >= FOR or share <= AGAINST:
-                sides[share < FOR].append(Evidence(kinds[name].words, requests[name], count))
+                sides[share < FOR].append(Weight(kinds[name].words, requests[name], count))
         found.append(Ranked(candidate, weight, *sides))
     whole = sum(one.likelihood for one in found)
     ordered = sorted(found, key=lambda one: -one.likelihood)

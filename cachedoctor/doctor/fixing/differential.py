@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cachedoctor.diagnosis.differential import experiments
 from cachedoctor.diagnosis.differential.experiments import experiment
 from cachedoctor.diagnosis.differential.kinds import ALSO, RULE_OF, Candidate
-from cachedoctor.diagnosis.differential.ranking import Evidence, Ranked, rank
+from cachedoctor.diagnosis.differential.ranking import Ranked, Weight, rank
 from cachedoctor.diagnosis.differential.votes import NOTABLE, excluded, votes
 from cachedoctor.doctor.replaying.from_log import log_order, rotating
 from cachedoctor.model import Finding, Remedy, Request, RuledOut, Session
@@ -96,7 +96,7 @@ def _candidate(one: Ranked, at: int, shown: Sequence[Ranked], named: set[str]) -
     return RuledOut(name, f"not excluded: {'; '.join(parts)}", likelihood=round(one.likelihood, 2))
 
 
-def _words(evidence: Sequence[Evidence]) -> str:
+def _words(evidence: Sequence[Weight]) -> str:
     first = evidence[0]
     requests = "1 request" if first.requests == 1 else f"{first.requests:,} requests"
     return f"{first.words} ({first.tokens:,} tokens in {requests})"

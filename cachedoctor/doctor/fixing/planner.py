@@ -34,7 +34,7 @@ _SLOTS, _CONTEXT = 2, 3
 _SLOT_OPTIONS = frozenset({"parallel", "kv_unified"})
 
 
-class _ReplayedServer:
+class _TriedServer:
     """One server: what it was asked, and what it did by the replay."""
 
     def __init__(self, requests: Sequence[Request], session: Session, built: from_log.Recalled) -> None:
@@ -88,7 +88,7 @@ class Planner:
     def __init__(self, requests: Sequence[Request], sessions: Sequence[Session]) -> None:
         """Take the requests of all servers, and their runs."""
         self._requests, self._sessions = requests, sessions
-        self._known: dict[_Server, _ReplayedServer | None] = {}
+        self._known: dict[_Server, _TriedServer | None] = {}
 
     def findings(self, findings: Sequence[Finding]) -> list[Finding]:
         """The findings with what the replay says of their options, the cheapest sufficient one first.
@@ -116,14 +116,14 @@ class Planner:
         trial = replayed.trial(fix.options) if replayed.knows(claimed) else None
         return replace(fix, replay=replayed.answer(claimed, None if trial is None else max(0, trial.saved)))
 
-    def _replayed(self, finding: Finding) -> _ReplayedServer | None:
+    def _replayed(self, finding: Finding) -> _TriedServer | None:
         """The requests of the server of a finding, replayed; None without any."""
         server = finding.path, finding.origin
         if server not in self._known:
             lives = {one.index: one for one in self._sessions if (one.path, one.origin) == server}
             built = from_log.build(one for one in self._requests if one.session in lives)
             self._known[server] = (
-                _ReplayedServer(built.requests, lives[built.requests[-1].session], built) if built.requests else None
+                _TriedServer(built.requests, lives[built.requests[-1].session], built) if built.requests else None
             )
         return self._known[server]
 
@@ -140,7 +140,7 @@ def _is_asked(remedy: Remedy) -> bool:
 # ---- one finding
 
 
-def _planned(finding: Finding, replayed: _ReplayedServer) -> list[Remedy]:
+def _planned(finding: Finding, replayed: _TriedServer) -> list[Remedy]:
     """The remedies with what the replay says, those that are rejected last and without their options."""
     claimed = finding.cost.tokens
     if not replayed.knows(claimed):
@@ -159,7 +159,7 @@ def _planned(finding: Finding, replayed: _ReplayedServer) -> list[Remedy]:
     return [*_cheapest_first(kept), *rejected]
 
 
-def _another_value(remedy: Remedy, claimed: int, replayed: _ReplayedServer) -> list[Remedy]:
+def _another_value(remedy: Remedy, claimed: int, replayed: _TriedServer) -> list[Remedy]:
     """Another similarity alone, where the one that was advised is rejected: the best of those that are tried."""
     asked = next((one for one in remedy.options if key_of(one) == "slot_prompt_similarity" and one.value), None)
     if asked is None:
@@ -218,7 +218,7 @@ class _Confirmed(NamedTuple):
     saved: int
 
 
-def _with_cheaper(finding: Finding, findings: Sequence[Finding], replayed: _ReplayedServer | None) -> Finding:
+def _with_cheaper(finding: Finding, findings: Sequence[Finding], replayed: _TriedServer | None) -> Finding:
     """The finding with a cheaper option of another one first, where its own saves nothing beside that one."""
     own = _first(finding)
     if own is None or replayed is None:
