@@ -32,8 +32,7 @@ from day_causes import nothing_to_mend
 from diagnosis import healthy
 
 from cachedoctor.diagnosis.differential.kinds import KINDS, RULE_OF, Candidate, Kind
-from cachedoctor.diagnosis.differential.ranking import rank
-from cachedoctor.diagnosis.differential.votes import Vote, excluded, votes
+from cachedoctor.diagnosis.differential.votes import Vote, excluded, rank, votes
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.listener import Listener
 from cachedoctor.doctor.analysis.run import feed_all

@@ -11,8 +11,7 @@ from made import request
 import cachedoctor
 from cachedoctor.diagnosis.differential.experiments import experiment
 from cachedoctor.diagnosis.differential.kinds import ALSO, BY_NAME, KINDS, PRIOR, RULE_OF, Kind
-from cachedoctor.diagnosis.differential.ranking import rank
-from cachedoctor.diagnosis.differential.votes import Vote, excluded, votes
+from cachedoctor.diagnosis.differential.votes import Vote, excluded, rank, votes
 from cachedoctor.diagnosis.rules import registry
 from cachedoctor.model import Facts, Finding, Request, Session, Setting
 

@@ -60,11 +60,8 @@ class OptionReplay(msgspec.Struct, frozen=True):
     def words(self) -> str:
         """One sentence: ``Replayed on this log: saves 13,529 of 13,529 tokens.``"""
         if self.saved_tokens is not None:
-            about = "about " if self.assumed else ""
-            part = f"saves {about}{min(self.saved_tokens, self.claimed_tokens):,} of {self.claimed_tokens:,} tokens"
-            more = f", {self.saved_tokens:,} in the whole log" if self.saved_tokens > self.claimed_tokens else ""
-            guess = f"; what {self.assumed:,} requests share is assumed" if self.assumed else ""
-            return f"Replayed on this log: {part}{more}{guess}."
+            saved = f"{'about ' if self.assumed else ''}{min(self.saved_tokens, self.claimed_tokens):,}"
+            return f"Replayed on this log: saves {saved} of {self.claimed_tokens:,} tokens."
         if not self.is_explained:
             return f"Not confirmed: the replay explains {self.equal:,} of {self.requests:,} requests of this log."
         return "Not confirmed: this log does not show that the recomputed tokens had been sent before."

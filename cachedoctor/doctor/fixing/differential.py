@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from cachedoctor.diagnosis.differential import experiments
 from cachedoctor.diagnosis.differential.experiments import experiment
 from cachedoctor.diagnosis.differential.kinds import ALSO, RULE_OF, Candidate
-from cachedoctor.diagnosis.differential.ranking import Ranked, Weight, rank
-from cachedoctor.diagnosis.differential.votes import NOTABLE, excluded, votes
+from cachedoctor.diagnosis.differential.votes import NOTABLE, Ranked, Weight, excluded, rank, votes
 from cachedoctor.doctor.replaying.from_log import log_order, rotating
 from cachedoctor.model import Finding, Remedy, Request, RuledOut, Session
 
