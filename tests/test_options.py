@@ -160,8 +160,8 @@ def test_one_restart_shows_the_most(low: int | None, high: int | None, command: 
 def test_a_restart_says_what_it_costs_and_what_it_cannot() -> None:
     """Prompts in the log are a warning; what the build cannot show is named with the build that can."""
     both = restart({"text", "prompts"}, 11549, 11549).text
-    assert both.startswith("Prompts will stand in the folder.")
-    assert restart({"text"}, 8672, 8672).text.startswith("Prompts will stand in the log.")
+    assert both.startswith("This writes prompt text to the folder.")
+    assert restart({"text"}, 8672, 8672).text.startswith("This writes prompt text to the log.")
     assert restart({"accounting"}, 9294, 9294).text == ""
     assert "b6900" in restart({"text"}, 6301, 6301).text
     assert "b9713" in restart({"prompts"}, 8672, 8672).text

@@ -90,7 +90,7 @@ class LevelRestart(msgspec.Struct):
 
 _TRACE = OptionChange("--verbosity", "4")
 _FILES = OptionChange("--log-prompts-dir", "prompts")
-_FOLDER = "Make the folder prompts first, and give it to the next analysis with --prompts prompts."
+_FOLDER = "Create the folder prompts first, and pass it to the next analysis with --prompts prompts."
 
 
 def show_accounting(low: int | None, high: int | None) -> tuple[str, list[OptionChange]]:
@@ -108,7 +108,7 @@ def show_text(low: int | None, high: int | None) -> tuple[str, list[OptionChange
     Whole prompts in files tell more than the few tokens that the log prints, and for slots that were empty, too.
     """
     if _has_prompts_dir(low, high):
-        return f"have whole prompts written to files and restart llama-server. {_FOLDER}", [_FILES]
+        return f"write whole prompts to files and restart llama-server. {_FOLDER}", [_FILES]
     variables = _variables(high)
     if not variables:
         return (
@@ -117,7 +117,7 @@ def show_text(low: int | None, high: int | None) -> tuple[str, list[OptionChange
         )
     if low is not None and low >= _TEXT and len(variables) == 1:
         return f"set the variable and restart llama-server. {_WARN}", variables
-    words = "set the variables and restart llama-server (the second only acts from b10809 on; both need b6900)"
+    words = "set the variables and restart llama-server (the second works only from b10809 on; both need b6900)"
     return f"{words}. {_WARN}", variables
 
 
@@ -157,9 +157,9 @@ def restart(wants: set[Want], low: int | None, high: int | None) -> LevelRestart
             said.append(f"The text that changed can be shown from b{_TEXT} on.")
     if has_files and wants & {"text", "prompts"}:
         options.append(_FILES)
-        said += ["Prompts will stand in the folder.", _FOLDER]
+        said += ["This writes prompt text to the folder.", _FOLDER]
     elif variables:
-        said.insert(0, "Prompts will stand in the log.")
+        said.insert(0, "This writes prompt text to the log.")
     if "prompts" in wants and has_files:
         shows.append("prompts")
     elif "prompts" in wants:

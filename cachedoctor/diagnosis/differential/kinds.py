@@ -1,6 +1,6 @@
 """The kinds of evidence, and what each was worth on days of real servers.
 
-``benchmarks/differential.py`` counts the days, docs/accuracy.md says how well that works.
+``benchmarks/differential.py`` counts the days, benchmarks/accuracy.md says how well that works.
 """
 
 from __future__ import annotations

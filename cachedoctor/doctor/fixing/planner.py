@@ -93,7 +93,7 @@ class Planner:
     def findings(self, findings: Sequence[Finding]) -> list[Finding]:
         """The findings with what the replay says of their options, the cheapest sufficient one first.
 
-        An option that saves less than half of what its finding cost, or makes a conversation worse, is no advice: it
+        An option that saves less than half of what its finding cost, or makes a conversation worse, is not advised: it
         is named behind the other remedies. Nothing is rejected where the replay does not explain the log, or does not
         know that what was lost had been sent before; the options say so.
         """
@@ -181,7 +181,7 @@ def _why_not(remedy: Remedy, trial: Trial, claimed: int) -> str:
     option = " ".join(word for change in remedy.options for word in change.words)
     loses = f", and a conversation would reuse {trial.worst:,} tokens less" if trial.worst else ""
     claim = f"{max(trial.saved, 0):,} of {claimed:,} tokens"
-    return f"{option} is no advice here: replayed on this log it saves {claim}{loses}."
+    return f"{option} does not help here: in a replay of this log it saves {claim}{loses}."
 
 
 def _cheapest_first(remedies: Sequence[Remedy]) -> list[Remedy]:
