@@ -24,11 +24,11 @@ def advice(run: str) -> Advice:
 @pytest.mark.parametrize(
     ("faulty", "best", "after", "verdict"),
     [
-        (10_000, 2_000, 2_000, "cured"), (10_000, 2_000, 6_000, "cured"), (10_000, 2_000, 6_001, "in part"),
+        (10_000, 2_000, 2_000, "fixed"), (10_000, 2_000, 6_000, "fixed"), (10_000, 2_000, 6_001, "in part"),
         (10_000, 2_000, 9_600, "no effect"), (10_000, 2_000, 10_400, "no effect"), (10_000, 2_000, 10_401, "worse"),
     ],
 )  # fmt: skip
-def test_half_of_the_best_cure_is_a_cure(faulty: int, best: int, after: int, verdict: str) -> None:
+def test_half_of_the_best_saving_is_a_fix(faulty: int, best: int, after: int, verdict: str) -> None:
     assert judged(faulty, best, after) == verdict
 
 
@@ -55,7 +55,7 @@ def test_a_look_changes_nothing_but_what_is_seen() -> None:
     assert (way.is_look, way.is_mended, way.has_bodies) == (True, False, True)
 
 
-def test_a_client_is_mended_only_by_advice_on_what_it_does() -> None:
+def test_a_client_is_fixed_only_by_advice_on_what_it_does() -> None:
     """The traffic of a day has one fault: advice on another one changes nothing."""
     said = advice("days/dense-not_cached-b11549-lv4")
     assert said.finding.name == "cache-prompt-off"
@@ -70,7 +70,7 @@ def test_a_prediction_is_held_to_two_percent_unless_it_is_an_estimate() -> None:
 
     def followed(predicted: int, after: int, *, is_exact: bool = True) -> Followed:
         told = said._replace(predicted=predicted, is_exact=is_exact)
-        return Followed(one, [told], "cured", 60_000, 5_000, after)
+        return Followed(one, [told], "fixed", 60_000, 5_000, after)
 
     assert off([followed(50_000, 10_000), followed(51_000, 10_000), followed(49_000, 10_000)]) == []
     assert off([followed(51_001, 10_000)]) == [f"{one.name}: predicted 51,001, measured 50,000"]

@@ -24,7 +24,7 @@ def commands(finding: Finding) -> list[str]:
     return [command for remedy in finding.remedies for command in remedy.commands]
 
 
-def test_a_ram_cache_that_takes_no_embeddings_is_no_advice() -> None:
+def test_a_ram_cache_that_takes_no_embeddings_is_not_advice() -> None:
     """Embeddings go past the RAM cache: what they displaced is gone, and a second slot alone keeps it."""
     found = findings("days/dense-embeddings_between-b11549-lv4")["CD307"]
     assert not any("--cache-ram" in command for command in commands(found))
@@ -35,7 +35,7 @@ def test_a_ram_cache_that_takes_no_embeddings_is_no_advice() -> None:
     assert (found.remedies[-1].options, found.remedies[-1].purpose) == ([], "depends")
 
 
-def test_an_option_that_makes_a_conversation_worse_is_no_advice() -> None:
+def test_an_option_that_makes_a_conversation_worse_is_not_advice() -> None:
     """Two sessions with a head of 1,779 tokens: apart, the second computes the head that it had shared.
 
     Another value is found by replay, as tune finds it.
@@ -91,7 +91,7 @@ def test_the_cheapest_option_that_saves_as_much_stands_first() -> None:
     assert min(ram.saved_tokens or 0, slots.saved_tokens or 0) >= found.cost.tokens
 
 
-def test_one_option_mends_both_findings_of_a_server() -> None:
+def test_one_option_fixes_both_findings_of_a_server() -> None:
     (fix,) = cachedoctor.analyze(FIXTURES / "cases/slot-contention-dense-b8672" / "server.log").fix
     assert [change.words for change in fix.options] == [["--cache-ram", "8192"]]
     assert fix.codes == ["CD302", "CD303"]

@@ -19,7 +19,7 @@ def rounds(chats: int, slots: int, growth: int, first: int = 2000, step: int = 4
 
 
 def test_six_chats_on_four_slots_come_round() -> None:
-    """Each goes on with the prompt six before, which two others have overwritten since."""
+    """Each continues the prompt six before, which two others have overwritten since."""
     assert turns(rounds(6, 4, 410)) == {at: at - 6 for at in range(6, 24)}
 
 
@@ -34,7 +34,7 @@ def test_what_still_lies_in_a_slot_was_not_lost() -> None:
     assert len(turns(rounds(2, 1, 300, times=6))) == 10
 
 
-def test_a_reused_prompt_is_no_turn_that_was_lost() -> None:
+def test_a_reused_prompt_is_not_a_turn_that_was_lost() -> None:
     prompts = rounds(6, 4, 410)
     prompts[7] = prompts[7]._replace(is_fresh=False)
     assert 7 not in turns(prompts)
@@ -47,7 +47,7 @@ def test_lengths_without_order_and_two_rounds_prove_nothing() -> None:
     assert turns(rounds(6, 4, 410, times=2)) == {}
 
 
-def test_growth_that_differs_by_much_is_no_round() -> None:
+def test_growth_that_differs_by_much_is_not_a_round() -> None:
     """Any lengths that rise come round at some distance."""
     prompts = rounds(3, 1, 300, times=6)
     odd = [

@@ -66,7 +66,7 @@ class Remedy(msgspec.Struct):
     """Whether it fixes the cause, helps or costs depending on what its text says, or only shows more of the cause.
     Added after the first release of v1: may be missing."""
     replay: OptionReplay | None = None
-    """What the replay of the log says of the options; None where they were not tried. Added after the first release of
+    """What the replay shows of the options; None where they were not tried. Added after the first release of
     v1: may be missing."""
 
     def __post_init__(self) -> None:
@@ -86,7 +86,7 @@ class RuledOut(msgspec.Struct):
     name: Name
     why: str
     likelihood: Share | None = None
-    """How likely it is the cause, 0 to 1, where the log leaves it open and its lines tell. Added after the first
+    """How likely it is the cause, 0 to 1, where the log leaves it open and its lines show. Added after the first
     release of v1: may be missing."""
 
     @property

@@ -43,7 +43,7 @@ REPLAY_FIT = 0.9
 
 
 class OptionReplay(msgspec.Struct, frozen=True):
-    """What the replay of the log says of options."""
+    """What the replay shows of options."""
 
     claimed_tokens: Long
     """What the findings cost that the options are for."""
@@ -54,7 +54,7 @@ class OptionReplay(msgspec.Struct, frozen=True):
     requests: Count
     """Requests of which the server says what it reused."""
     assumed: Count = 0
-    """Requests of which the log does not say what they share with earlier ones: the saving is an estimate then."""
+    """Requests of which the log does not show what they share with earlier ones: the saving is an estimate then."""
 
     @property
     def words(self) -> str:
@@ -103,7 +103,7 @@ class Fix(msgspec.Struct):
     """Remedies of its findings that are not merged into these options, where it is known what starts it. Where nothing
     is merged, there are no codes and no steps. Added after the first release of v1: may be missing."""
     replay: OptionReplay | None = None
-    """What the replay of the log says of all options together; None where they were not tried. Added after the first
+    """What the replay shows of all options together; None where they were not tried. Added after the first
     release of v1: may be missing."""
 
 

@@ -100,7 +100,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("lost with its slot", "another prompt had the slot, and nothing kept a copy", {"slots": 11.0, "none": 0.3}),
     Kind(
         "in turn, RAM cache on",
-        "two chats take turns in one slot, and the RAM cache brought neither back",
+        "two chats alternate in one slot, and the RAM cache brought neither back",
         {"slots": 0.6, "none": 0.5},
     ),
     Kind(

@@ -193,7 +193,7 @@ def _is_kept(request: Request) -> bool:
 
 
 def _shared_part(request: Request) -> float | None:
-    """Share of its last turn that the prompt begins with; None where the log does not say."""
+    """Share of its last turn that the prompt begins with; None where the log does not show."""
     reference = request.reference_tokens
     lcp = request.reference_lcp
     if lcp is None and request.held_thread is not None and request.held_thread == request.thread:

@@ -554,7 +554,7 @@ class Analyzer:
         return [i.path for i in self._inputs if i.lines and not i.recognised and base_name(i.path) not in known]
 
     def _planned(self, findings: list[Finding], sessions: list[Session]) -> tuple[list[Finding], list[Fix]]:
-        """The findings with candidates ranked and options tried on the requests of the log, and what mends them."""
+        """The findings with candidates ranked and options tried on the requests of the log, and what fixes them."""
         if self._replayable and any(map(_is_open, findings)):
             from cachedoctor.doctor.fixing.differential import ranked
 

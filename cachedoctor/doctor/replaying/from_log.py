@@ -251,7 +251,7 @@ class _Recall:
     ) -> TimedRequest | None:
         """The request with its prompt in the tree; None where its length is not known.
 
-        ``turn_of``: the content that it goes on with, where the lengths of all prompts tell that.
+        ``turn_of``: the content that it continues, where the lengths of all prompts tell that.
         """
         if not request.marks.keys().isdisjoint(("slept", "slot_erased", "slot_file")):
             self._left.clear()

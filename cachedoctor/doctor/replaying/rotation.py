@@ -1,4 +1,4 @@
-"""Which prompts are turns of one conversation, where slots are crowded and no line says so: their lengths come round.
+"""Which prompts are turns of one conversation, where slots are crowded and no line shows it: their lengths come round.
 
 2,110 2,131 2,118 2,520 2,541 2,528 2,930 ...    three conversations in turn, each 410 tokens longer
 """
@@ -31,9 +31,9 @@ class SlotPrompt(NamedTuple):
 
 
 def turns(prompts: Sequence[SlotPrompt]) -> dict[int, int]:
-    """For fresh prompts the one whose conversation each goes on with; empty where lengths do not come round.
+    """For fresh prompts the one whose conversation each continues; empty where lengths do not come round.
 
-    Only a prompt that another one overwrote in its slot is gone on with: the server would have found one that still
+    Only a prompt that another one overwrote in its slot is continued: the server would have found one that still
     lay there.
     """
     period = _period(prompts)

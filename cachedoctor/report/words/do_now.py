@@ -44,7 +44,7 @@ class DoNow(NamedTuple):
     program: str = ""
     """What takes the options."""
     replayed: str = ""
-    """What the replay of the log says of the options, in a sentence; empty where it was not asked."""
+    """What the replay shows of the options, in a sentence; empty where it was not asked."""
 
     @property
     def options(self) -> bool:

@@ -1,4 +1,4 @@
-"""Follows the first advice of faulty days; exit status 1 unless four of five are cured and none has no effect."""
+"""Follows the first advice of faulty days; exit status 1 unless four of five are fixed and none has no effect."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from e2e.days.run import Plan
 from e2e.server import ServerDiedError
 
 ENOUGH = 0.8
-"""Share of the days that have to be cured."""
+"""Share of the days that have to be fixed."""
 FEW = 64
 """Tokens by which a prediction may be off however little was measured."""
 _LEFT_OUT = frozenset({"restarted", "together"})
-"""Causes that nobody mends: a restart that was wanted, and prompts that come at one time."""
+"""Causes that nobody fixes: a restart that was wanted, and prompts that come at one time."""
 _DENSE = [one for one in situations.ALL if one.is_faulty and one.cause not in _LEFT_OUT and "dense" in one.kinds]
 _OTHERS = [("hybrid", 11549, "no_checkpoints"), ("recurrent", 10566, "no_checkpoints"), ("swa", 9713, "six_on_four")]
 
@@ -32,7 +32,7 @@ def plans() -> list[Plan]:
 
 
 def off(found: Sequence[Followed]) -> list[str]:
-    """Days whose prediction is no estimate, and off by more than 2 % of what was measured."""
+    """Days whose prediction is not an estimate, and is off by more than 2 % of what was measured."""
     lines = []
     for one in found:
         last = one.advice[-1] if one.advice else None
@@ -72,7 +72,7 @@ def main() -> int:
         *wrong,
         sep="\n  ",
     )
-    is_enough = len(found) == len(chosen) and tally["cured"] >= ENOUGH * len(found)
+    is_enough = len(found) == len(chosen) and tally["fixed"] >= ENOUGH * len(found)
     return 0 if is_enough and not tally["no effect"] and not tally["worse"] else 1
 
 

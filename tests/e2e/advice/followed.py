@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 from day_causes import NEAR, RIGHT
 
 HALF = 0.5
-"""Share of the best cure from which on a day counts as cured."""
+"""Share of the best fix from which on a day counts as fixed."""
 NONE = 0.05
 """Share of it below which following the advice had no effect."""
 CLOSE = 0.02
@@ -41,9 +41,9 @@ CLIENT = frozenset({
     "clock", "billing_header", "clock_and_tools", "tools_shuffled", "tools_come_and_go", "rolling_window",
     "passages_shuffled", "cache_prompt_false", "slot_pinned", "reasoning_dropped", "early_message_edited",
 })  # fmt: skip
-"""Causes that the client of a day can mend."""
+"""Causes that the client of a day can fix."""
 
-Verdict = Literal["cured", "in part", "no effect", "worse", "only looked", "not advised"]
+Verdict = Literal["fixed", "in part", "no effect", "worse", "only looked", "not advised"]
 
 
 class Advice(NamedTuple):
@@ -114,7 +114,7 @@ def first(report: Report) -> Advice | None:
 
 
 def follow(plan: Plan, out: Path) -> Followed:
-    """Play a day, do what its report says first, and play it again; the best cure is the day without its fault."""
+    """Play a day, do what its report says first, and play it again; the best fix is the day without its fault."""
     way = Way(plan.options)
     faulty = play(plan, way, out)
     best = play(replace(plan, mended=True), Way(replace(plan, mended=True).options, is_mended=True), out)
@@ -177,7 +177,7 @@ def judged(faulty: int, best: int, after: int) -> Verdict:
     """What following an advice did, by the tokens that were computed."""
     gain, most = faulty - after, max(1, faulty - best)
     if gain >= HALF * most:
-        return "cured"
+        return "fixed"
     if gain < -NONE * most:
         return "worse"
     return "in part" if gain > NONE * most else "no effect"
