@@ -409,16 +409,15 @@ def test_a_log_and_its_report_have_one_fix(tmp_path: Path) -> None:
     (fix,) = msgspec.json.decode(asked.stdout, type=list[Fix])
     assert (fix.launcher, fix.codes) == ("compose", ["CD302", "CD303"])
     text = run(report).stdout
-    assert [row for row in text.splitlines() if not row.startswith("#")] == [
-        "--parallel 4 --ctx-size 65536 --cache-ram 8192"
-    ]
+    assert [row for row in text.splitlines() if not row.startswith("#")] == ["--cache-ram 8192"]
+    assert "# Replayed on this log: saves about 13,529 of 13,529 tokens." in text
 
 
 def test_the_command_line_that_was_given_comes_back_changed() -> None:
     log = log_of(FIXTURES / "cases" / "slot-contention-dense-b8672")
     found = run(log, "--cmdline", "LLAMA_ARG_X=1 llama-server -m ~/m.gguf -np 2 -c 32768 --cache-ram 0").stdout
     assert [row for row in found.splitlines() if not row.startswith("#")] == [
-        "LLAMA_ARG_X=1 llama-server -m ~/m.gguf --parallel 4 --ctx-size 65536 --cache-ram 8192"
+        "LLAMA_ARG_X=1 llama-server -m ~/m.gguf -np 2 -c 32768 --cache-ram 8192"
     ]
 
 
@@ -482,7 +481,7 @@ def test_a_report_repeats_no_secret_of_the_command_line() -> None:
     assert done.returncode == 0
     (fix,) = json.loads(done.stdout)["fix"]
     assert "api-key" not in json.dumps(fix)
-    assert fix["steps"][0]["commands"] == ["--parallel 4 --ctx-size 65536 --cache-ram 8192"]
+    assert fix["steps"][0]["commands"] == ["--cache-ram 8192"]
 
 
 def test_findings_that_only_a_change_of_the_client_fixes_are_named(tmp_path: Path) -> None:
@@ -505,7 +504,7 @@ def pasted(line: str) -> str | None:
 def test_the_command_line_of_a_pasted_issue_comes_back_changed() -> None:
     line = "llama-server -m ~/q.gguf -np 2 \\\n  --cache-ram 0 -a 'my model' | tee x.log"
     ((step,),) = (fix.steps for fix in issue_with(line).fix)
-    assert step.commands == ["llama-server -m ~/q.gguf --parallel 4 --cache-ram 8192 -a 'my model' --ctx-size 65536"]
+    assert step.commands == ["llama-server -m ~/q.gguf -np 2 --cache-ram 8192 -a 'my model'"]
 
 
 def test_a_pasted_command_line_does_no_more_than_start_the_server() -> None:
@@ -521,7 +520,7 @@ def test_a_pasted_command_line_does_no_more_than_start_the_server() -> None:
 def test_a_maintainer_is_not_asked_for_a_command_line_that_is_there() -> None:
     """It is repeated without its secrets, which cannot be pasted either."""
     report = issue_with("llama-server -np 2 --api-key sk-abcdefghijklmnopqrstuvwxyz123456")
-    assert report.fix[0].steps[0].commands == ["--parallel 4 --ctx-size 65536 --cache-ram 8192"]
+    assert report.fix[0].steps[0].commands == ["--cache-ram 8192"]
     text = written("markdown", report).decode()
     assert "command line. The log does not show them" not in text
     assert "- Command line: `llama-server -np 2 --api-key " in text

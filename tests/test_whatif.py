@@ -340,7 +340,7 @@ def test_the_largest_entry_may_be_longer_than_any_prompt_whose_request_saved_it(
 
 
 def test_a_log_alone_does_not_say_what_its_cold_prompts_share() -> None:
-    run = DAYS / "dense-six_on_four-b11549-lv4"
+    run = DAYS / "dense-one_shots_four-b11549-default"
     found = gather(Asking([str(run / "server.log")]))
     assert found.placed.open_tokens > 0.9 * sum(found.traffic.tree.length(one.prompt) for one in found.traffic.asked)
 

@@ -51,9 +51,8 @@ def fix(
         if not any(info.recognised for info in report.inputs):
             terminal.complain(f"the input does not look like a log of {SERVERS}", UNWRITTEN)
             raise typer.Exit(NOTHING)
-        every = fixes(
-            report.findings, report.sessions, report.inputs, StartInfo(start.launcher, start.line), whole=True
-        )
+        told = StartInfo(start.launcher, start.line)
+        every = fixes(report.findings, report.sessions, report.inputs, told, whole=True, replayed=report.fix)
         found = [one for one in every if one.codes or one.notes]
         if file is not None:
             raise typer.Exit(_patch(found, report, file, server.launcher, service))

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from cachedoctor.model.account import ClientName
-from cachedoctor.model.bounds import Code, Count, LineNumber, Long, LongMs, Name, Url
-from cachedoctor.model.fix import ClientSetting, OptionChange, option_rows
+from cachedoctor.model.bounds import Code, Count, LineNumber, Long, LongMs, Name, Share, Url
+from cachedoctor.model.fix import ClientSetting, OptionChange, OptionReplay, option_rows
 from cachedoctor.model.request import Request
 
 Severity = Literal["error", "warning", "note"]
@@ -64,6 +65,9 @@ class Remedy(msgspec.Struct):
     purpose: Literal["fix", "depends", "look"] = "fix"
     """Whether it fixes the cause, helps or costs depending on what its text says, or only shows more of the cause.
     Added after the first release of v1: may be missing."""
+    replay: OptionReplay | None = None
+    """What the replay shows of the options; None where they were not tried. Added after the first release of
+    v1: may be missing."""
 
     def __post_init__(self) -> None:
         """Write the commands that the options are; a command of ours fixes nothing."""
@@ -81,6 +85,14 @@ class RuledOut(msgspec.Struct):
 
     name: Name
     why: str
+    likelihood: Share | None = None
+    """How likely it is the cause, 0 to 1, where the log leaves it open and its lines show. Added after the first
+    release of v1: may be missing."""
+
+    @property
+    def label(self) -> str:
+        """Its name, with its likelihood where that is known: ``slot-contention 72 %``."""
+        return self.name if self.likelihood is None else f"{self.name} {100 * self.likelihood:.0f} %"
 
     @property
     def is_open(self) -> bool:
@@ -156,7 +168,7 @@ class Finding(msgspec.Struct):
         """Tell what is left open from what is excluded, in reports of older versions as well."""
         if not self.still_possible:
             left = [other for other in self.ruled_out if other.is_open]
-            self.still_possible = [RuledOut(other.name, other.why.partition(": ")[2]) for other in left]
+            self.still_possible = [replace(other, why=other.why.partition(": ")[2]) for other in left]
 
     @property
     def excluded(self) -> list[RuledOut]:

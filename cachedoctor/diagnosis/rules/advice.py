@@ -360,7 +360,19 @@ def see_more(session: Session) -> Remedy:
     if session.launcher in cmdline.FIXED_LOG:
         return Remedy(f"To see what changed. {_PROMPTS_SHOWN}", cmdline.LM_STUDIO_PROMPTS, purpose="look")
     found = restart(session, {"accounting", "text", "prompts"})
-    return Remedy(f"To see more in the next log. {found.text}", options=found.options, purpose="look")
+    if found.options:
+        return Remedy(f"To see more in the next log. {found.text}", options=found.options, purpose="look")
+    if _writes_prompts(session):
+        return Remedy(
+            "The server writes its prompts to files: give the folder that --log-prompts-dir names.",
+            ["cachedoctor analyze server.log --prompts prompts"],
+            purpose="look",
+        )
+    return Remedy(
+        "This log already shows what its build can print. The client's request bodies decide.",
+        ["cachedoctor analyze server.log --requests bodies.jsonl"],
+        purpose="look",
+    )
 
 
 def cheapest_first(session: Session, remedies: Sequence[Remedy]) -> list[Remedy]:
@@ -435,4 +447,21 @@ def restart(session: Session, wants: set[log_levels.Want]) -> log_levels.LevelRe
     """One restart after which the next log shows most of ``wants``; without options where none can be set."""
     if session.launcher in cmdline.FIXED_LOG:
         return log_levels.LevelRestart([], [], "")
-    return log_levels.restart(wants, *span(session))
+    return log_levels.restart(wants - _followed(session), *span(session))
+
+
+def _followed(session: Session) -> set[log_levels.Want]:
+    """What the log shows to be set already: advice that was followed is not repeated."""
+    done: set[log_levels.Want] = set()
+    if "accounting" in session.shows:
+        done.add("accounting")
+    if session.setting("slots_debug") == 1 and session.at_least(9713) is not True:
+        done.add("text")
+    if session.setting("prompts_given") or _writes_prompts(session):
+        done |= {"text", "prompts"}
+    return done
+
+
+def _writes_prompts(session: Session) -> bool:
+    """Whether the command line has the server write its prompts to files."""
+    return session.cmdline is not None and "--log-prompts-dir" in session.cmdline

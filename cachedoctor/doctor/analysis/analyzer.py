@@ -553,13 +553,19 @@ class Analyzer:
         known = {base_name(info.path) for info in self._inputs if info.recognised}
         return [i.path for i in self._inputs if i.lines and not i.recognised and base_name(i.path) not in known]
 
-    def _confirmed(self, findings: list[Finding], sessions: list[Session]) -> list[Finding]:
-        """The findings without options that the replay of the log rejects."""
-        if not self._replayable or not any(map(_tries, findings)):
-            return findings
-        from cachedoctor.doctor.fixing.confirmed import confirmed
+    def _planned(self, findings: list[Finding], sessions: list[Session]) -> tuple[list[Finding], list[Fix]]:
+        """The findings with candidates ranked and options tried on the requests of the log, and what fixes them."""
+        if self._replayable and any(map(_is_open, findings)):
+            from cachedoctor.doctor.fixing.differential import ranked
 
-        return confirmed(findings, self._replayable, sessions)
+            findings = ranked(findings, self._replayable, sessions)
+        if not self._replayable or not any(map(_tries, findings)):
+            return findings, _fixes(findings, sessions, self._inputs, self._told_start)
+        from cachedoctor.doctor.fixing.planner import Planner
+
+        planner = Planner(self._replayable, sessions)
+        findings = planner.findings(findings)
+        return findings, planner.fixes(_fixes(findings, sessions, self._inputs, self._told_start), findings)
 
     def snapshot(self) -> Report:
         """Give the report of what has been seen so far."""
@@ -573,7 +579,7 @@ class Analyzer:
         self._name_faults()
         by_code = sorted(self._rules, key=lambda rule: rule.code)
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
-        findings = self._confirmed(self.standing(sessions, self._unrecognised()), sessions)
+        findings, fix = self._planned(self.standing(sessions, self._unrecognised()), sessions)
         left = self._diagnosis.not_evaluated(sessions, findings)
         names = {rule.code: rule.name for rule in by_code}
         return Report(
@@ -583,9 +589,14 @@ class Analyzer:
             samples=self._rows.get(CacheSample), batches=self._rows.get(PrefillBatch),
             undecided=list(read_rows(map(encode_request, self._left_open if self._sums.judged else self._undecided))),
             accounts=self._ledger.accounts(names, self._told.values()) or from_kv_events.accounts(sessions, names),
-            slowest=self._slowest.turns(), fix=_fixes(findings, sessions, self._inputs, self._told_start),
+            slowest=self._slowest.turns(), fix=fix,
             clients=self._ledger.by_client(names, self._told.values(), [s.callers for s in sessions]),
         )  # fmt: skip
+
+
+def _is_open(finding: Finding) -> bool:
+    """Whether it leaves open what the cause is, or is a suspicion."""
+    return finding.code in ("CD901", "CD904") or finding.confidence == "low"
 
 
 def _tries(finding: Finding) -> bool:

@@ -292,5 +292,5 @@ def shown_part(report: Report, wanted: RequestFilter | None, told: StartInfo | N
     """
     if wanted is not None:
         report = filtered(report, wanted)
-    report.fix = fixes(report.findings, report.sessions, report.inputs, told)
+    report.fix = fixes(report.findings, report.sessions, report.inputs, told, replayed=report.fix)
     return report

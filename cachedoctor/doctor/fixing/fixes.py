@@ -267,12 +267,14 @@ def fixes(
     told: StartInfo | None = None,
     *,
     whole: bool = False,
+    replayed: Sequence[Fix] = (),
 ) -> list[Fix]:
     """Give one fix for every server with findings that something fixes, in the order of its costliest finding.
 
     Args:
         told: what somebody says of the start; without a line of it the one counts that is in a pasted issue.
         whole: give a command line with secrets in it, with variables in their place; else it is left out.
+        replayed: fixes of the same log; what the replay said of the same options holds for these, too.
     """
     told = told or StartInfo()
     by_server: dict[_Server, list[Wish]] = {}
@@ -280,6 +282,7 @@ def fixes(
         by_server.setdefault((wish.finding.path, wish.finding.origin), []).append(wish)
     others = _others(findings, by_server)
     starts = {info.path: info.launcher for info in inputs}
+    replays = {(one.path, one.origin, *one.options): one.replay for one in replayed}
     found = []
     for path, origin in dict.fromkeys([*by_server, *others]):
         wishes = by_server.get((path, origin), [])
@@ -296,6 +299,7 @@ def fixes(
         # The wrapper of another launcher names its own things: a port, a container.
         name = _place(origin, launcher) if start is not None and start == launcher else None
         one = _fix(wishes, session, (path, origin), launcher, name, line)
+        one.replay = replays.get((path, origin, *one.options))
         if line is not None and hides.names and one.options:
             variables = " ".join(f"${name}" for name in hides.names)
             one.notes.append(

@@ -10,6 +10,7 @@ import msgspec
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import Memory, ServerSettings
 from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
 from cachedoctor.diagnosis.replay.traffic import Happened, TimedRequest, Traffic
+from cachedoctor.doctor.replaying.rotation import SlotPrompt, turns
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.knowledge.decision import N_UBATCH
 from cachedoctor.model import Facts, Request, Session
@@ -21,6 +22,8 @@ _CELL = 12.0
 """Bytes that a saved state has for each token beside its keys and values: its position, and whose it is."""
 _ROUNDED = 8
 """Tokens by which the length of what a slot held may be off where it follows from rounded shares."""
+_TEMPLATE = 64
+"""Tokens that any two prompts of one template share at most."""
 _LONG = 1024
 """Tokens of a prompt for which every build with checkpoints makes one, where the memory needs them."""
 
@@ -203,15 +206,40 @@ def build(requests: Iterable[Request]) -> Recalled:
     order = log_order(requests)
     similar = any(request.seen.choice.selected_by == "lcp" for request in order.requests)
     recall, asked, found = _Recall(similar=similar), list[TimedRequest](), list[Request]()
-    for request in order.requests:
+    before, contents, chains = rotating(order.requests), dict[int, int](), dict[int, int]()
+    for at, request in enumerate(order.requests):
         recall.begin(request.session)
-        one = recall.asked(request, order.moments(request), len(asked))
-        if one is not None:
-            asked.append(one)
-            found.append(request)
+        turn_of = contents.get(before[at]) if at in before else None
+        one = recall.asked(request, order.moments(request), len(asked), turn_of)
+        if one is None:
+            continue
+        contents[at] = one.content
+        if before:
+            chains[at] = chains.get(before[at], len(chains)) if at in before else len(chains)
+            one = msgspec.structs.replace(one, conversation=chains[at])
+        asked.append(one)
+        found.append(request)
     asked = _with_user_starts(asked, found, recall.tree)
     traffic = Traffic(recall.tree, asked, [*order.happened, *recall.restored])
     return Recalled(traffic, found, recall.assumed, len(order.requests) - len(found))
+
+
+def rotating(requests: Sequence[Request]) -> dict[int, int]:
+    """The turns that lengths alone tell, of one run without a RAM cache that could have brought a prompt back."""
+    if not requests or requests[0].session != requests[-1].session or not _loses_prompts(requests[-1].facts):
+        return {}
+    prompts = []
+    for one in requests:
+        length, cached = one.prompt_tokens, one.cached_tokens
+        if length is None or cached is None:
+            return {}
+        prompts.append(SlotPrompt(length, one.seen.released_tokens or length, one.slot, cached <= _TEMPLATE))
+    return turns(prompts)
+
+
+def _loses_prompts(facts: Facts) -> bool:
+    """Whether a prompt is lost with its slot: the RAM cache is off, or too small for what was put into it."""
+    return facts.setting("cache_ram_mib") == 0 or bool(facts.setting("ram_evictions")) or _ram_off(facts)
 
 
 class _Recall:
@@ -238,8 +266,13 @@ class _Recall:
             self._slots.clear()
             self._left.clear()
 
-    def asked(self, request: Request, moments: tuple[int, int], number: int) -> TimedRequest | None:
-        """The request with its prompt in the tree; None where its length is not known."""
+    def asked(
+        self, request: Request, moments: tuple[int, int], number: int, turn_of: int | None
+    ) -> TimedRequest | None:
+        """The request with its prompt in the tree; None where its length is not known.
+
+        ``turn_of``: the content that it continues, where the lengths of all prompts tell that.
+        """
         if not request.marks.keys().isdisjoint(("slept", "slot_erased", "slot_file")):
             self._left.clear()
         idle = [content for content, ended in self._left.values() if ended < moments[0]]
@@ -251,8 +284,12 @@ class _Recall:
             length = request.seen.released_tokens
         if not length or request.parent is not None:
             return None
-        from_file = self._from_file(request, moments[0]) if file_tokens(request) else None
-        of, common = from_file or self._beginning(request, length, number, idle)
+        if turn_of is None:
+            from_file = self._from_file(request, moments[0]) if file_tokens(request) else None
+            of, common = from_file or self._beginning(request, length, number, idle)
+        else:
+            of, common = turn_of, min(self.tree.length(turn_of), length)
+            self.assumed.add(number)
         prompt = self.tree.branch(of, common, length)
         held = request.seen.released_tokens
         if request.seen.error is not None:

@@ -12,6 +12,7 @@ from cachedoctor.diagnosis.replay.llamacpp.memory_use import ENOUGH, measured
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.doctor.replaying.server_names import FIELDS, command_line
+from cachedoctor.doctor.replaying.trials import SIMILARITIES, compare
 from cachedoctor.doctor.scratch import printable
 from cachedoctor.doctor.whatif import block_replay
 from cachedoctor.doctor.whatif.accounts import account, learn, replay_base, settings_rows
@@ -36,7 +37,6 @@ _RAM = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
 """MiB."""
 _DEFAULT_RAM = (8192,)
 """MiB; of every build that has one."""
-_SIMILARITIES = (0.05, 0.1, 0.25, 0.5, 0.8)
 _STEPS = (64, 256, 1024, 2048)
 _CONTEXTS = (2, 4)
 """Times what there is."""
@@ -63,11 +63,14 @@ class _Search:
         self.least = max(wrong, int(LEAST_SHARE * self.base.computed_tokens)) + 1
 
     def tried(self, changes: dict[str, Any]) -> _Tried | None:
-        """Replay with changes; None where prompts do not fit any more."""
+        """Replay with changes; None where prompts do not fit any more, or a conversation is worse off."""
         base = self.evidence.settings
         settings = replace(base, **changes)
-        found = account(self.evidence, serve(self.evidence.traffic, settings), settings)
+        served = serve(self.evidence.traffic, settings)
+        found = account(self.evidence, served, settings)
         if found.too_long > self.base.too_long or found.requests != self.base.requests:
+            return None
+        if compare(self.evidence.conversations, self.served, served).worst:
             return None
         ms = None
         if found.prompt_ms is not None and self.base.prompt_ms is not None:
@@ -202,7 +205,7 @@ def _families(evidence: ServerTraffic) -> Iterator[Iterable[dict[str, Any]]]:
     now, build = base.resolved(), base.build
     yield list(_slots(evidence, now))
     if _has("slot_prompt_similarity", build):
-        close = sorted(_SIMILARITIES, key=lambda value: abs(value - (now.slot_prompt_similarity or 0.0)))
+        close = sorted(SIMILARITIES, key=lambda value: abs(value - (now.slot_prompt_similarity or 0.0)))
         yield [{"slot_prompt_similarity": value} for value in close if value != now.slot_prompt_similarity]
     if now.kv_unified:
         yield [{"context": times * now.context} for times in _CONTEXTS]

@@ -28,6 +28,8 @@ def _rows(fix: Fix, several: bool) -> list[str]:
         if step.form == "sh":
             rows += [f"# in PowerShell: {row}" for row in in_powershell(step.commands)]
     rows += [f"# takes {cost}" for cost in fix.costs]
+    if fix.replay is not None:
+        rows.append(f"# {fix.replay.words}")
     rows += [f"# note: {note}" for note in fix.notes]
     return rows
 

@@ -129,7 +129,7 @@ def _first_fix(step: DoNow | None) -> list[str]:
     if step is None:
         return []
     if step.steps:
-        return [*_formed(step, f"{capital(step.kind)}: "), *(prose(words) for words in (step.text, *step.notes))]
+        return [*_formed(step, f"{capital(step.kind)}: "), *(prose(words) for words in (step.words, *step.notes))]
     return [f"{capital(step.kind)}: {prose(step.words)}", *_commands(step.commands, "sh", "")]
 
 

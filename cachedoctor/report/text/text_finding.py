@@ -86,7 +86,7 @@ def first(page: TextPage, one: FindingView, hint: str | None = None, tight: int 
         _fix(page, one.second._replace(text=first_sentence(one.second.text)), kind)
     for key, others in (("ruled out", one.finding.excluded), ("still possible", one.finding.still_possible)):
         if others:
-            page.cut_row([(f"{key}  ", KEY)], ", ".join(other.name for other in others))
+            page.cut_row([(f"{key}  ", KEY)], ", ".join(other.label for other in others))
     _rule(page, one, f"cachedoctor explain {one.finding.code}")
 
 
@@ -126,7 +126,7 @@ def whole(page: TextPage, one: FindingView) -> None:
         for other in others:
             _labelled(page, key, f"{other.name}: {other.why}")
     for remedy in do_now.remedies(finding):
-        _labelled(page, "fix" if remedy.purpose == "fix" else "try", remedy.text)
+        _labelled(page, "fix" if remedy.purpose == "fix" else "try", do_now.sentences(remedy))
         form = do_now.form_of(remedy, one.fix)
         for step in form:
             page.prose(["    "], f"{step.text}:" if step.commands else step.text, 6)
@@ -209,7 +209,7 @@ def _steps(page: TextPage, head: Part, fix: DoNow) -> None:
             if step.form == "sh":
                 _powershell(page, step.commands, len(indent))
         head = " " * _KEY
-    for words in (fix.text, *fix.notes):
+    for words in (fix.words, *fix.notes):
         page.prose([head], words, _KEY)
 
 

@@ -64,9 +64,9 @@ def _rule(rule: RuleInfo, finding: Finding | None, pages: str | None) -> dict[st
     more, summary = f"cachedoctor explain {visible(rule.code)}", visible(rule.summary)
     plain, rich = [], []
     for remedy in do_now.remedies(finding) if finding is not None else ():
-        commands = [visible(command) for command in remedy.commands]
-        plain.append("\n".join([visible(remedy.text), *(f"    {command}" for command in commands)]))
-        rich.append("\n\n".join([f"- {prose(remedy.text)}", *([fenced(commands, "sh", "  ")] if commands else ())]))
+        words, commands = do_now.sentences(remedy), [visible(command) for command in remedy.commands]
+        plain.append("\n".join([visible(words), *(f"    {command}" for command in commands)]))
+        rich.append("\n\n".join([f"- {prose(words)}", *([fenced(commands, "sh", "  ")] if commands else ())]))
     out: dict[str, Any] = {
         "id": visible(rule.code),
         "name": visible(rule.name),

@@ -43,6 +43,8 @@ class DoNow(NamedTuple):
     """Options that the steps set."""
     program: str = ""
     """What takes the options."""
+    replayed: str = ""
+    """What the replay shows of the options, in a sentence; empty where it was not asked."""
 
     @property
     def options(self) -> bool:
@@ -52,7 +54,8 @@ class DoNow(NamedTuple):
     @property
     def words(self) -> str:
         """The sentence; before it where options belong that stand alone."""
-        return f"Add to the command of {self.program}. {self.text}" if self.options and not self.steps else self.text
+        text = f"Add to the command of {self.program}. {self.text}" if self.options and not self.steps else self.text
+        return f"{text} {self.replayed}" if self.replayed else text
 
     def rows(self) -> list[str]:
         """Write what to do in rows of plain text, what is to be copied indented."""
@@ -61,7 +64,7 @@ class DoNow(NamedTuple):
         rows = []
         for step in self.steps:
             rows += [f"{step.text}:" if step.commands else step.text, *(f"    {command}" for command in step.commands)]
-        return [*rows, self.text, *self.notes]
+        return [*rows, self.words, *self.notes]
 
 
 class Last(NamedTuple):
@@ -84,9 +87,11 @@ def remedies(finding: Finding) -> list[Remedy]:
 
 
 def _risk(remedy: Remedy) -> int:
-    """How much is at stake: a look, a setting of a client, advice, another start of the server."""
+    """How much is at stake: a look, a setting of a client, options that the replay confirms, advice, other options."""
     if remedy.purpose == "look" or remedy.settings:
         return 0
+    if remedy.replay is not None and remedy.replay.saved_tokens is not None:
+        return 1
     return 3 if remedy.options else 2
 
 
@@ -150,16 +155,24 @@ def every(finding: Finding, fix: Fix | None = None) -> list[DoNow]:
 
 def of_remedy(finding: Finding, remedy: Remedy, fix: Fix | None = None) -> DoNow:
     """Say one remedy, in the form of the launcher where that is known."""
-    kind = _KINDS[remedy.purpose]
+    is_tried = finding.confidence == "low" and bool(remedy.options) and remedy.purpose == "fix"
+    kind: Kind = "try" if is_tried else _KINDS[remedy.purpose]
     text = capital(_OR.sub("", remedy.text, count=1)) if _OR.match(remedy.text) else remedy.text
+    replayed = "" if remedy.replay is None else remedy.replay.words
     knows = fix is not None and fix.launcher is not None and any(step.where == "server" for step in fix.steps)
     if fix is not None and knows and _merged(finding, remedy, fix):
         notes = [*fix.costs, *(capital(note) for note in fix.notes)]
-        return DoNow(text, _rows(fix.steps), kind, fix.steps, notes, fix.options)
+        return DoNow(text, _rows(fix.steps), kind, fix.steps, notes, fix.options, replayed=replayed)
     for other in _other(remedy, fix):
         if other.steps:
-            return DoNow(text, _rows(other.steps), kind, other.steps, list(map(capital, other.notes)), other.options)
-    return DoNow(text, list(remedy.commands), kind, program=_program(finding))
+            notes = list(map(capital, other.notes))
+            return DoNow(text, _rows(other.steps), kind, other.steps, notes, other.options, replayed=replayed)
+    return DoNow(text, list(remedy.commands), kind, program=_program(finding), replayed=replayed)
+
+
+def sentences(remedy: Remedy) -> str:
+    """Return what a remedy says, and what the replay says of it."""
+    return remedy.text if remedy.replay is None else f"{remedy.text} {remedy.replay.words}"
 
 
 def form_of(remedy: Remedy, fix: Fix | None) -> Sequence[FixStep]:
