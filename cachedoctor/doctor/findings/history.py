@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from operator import attrgetter
 
 import msgspec
 
@@ -68,7 +67,6 @@ class PromptSpeed(msgspec.Struct, gc=False):
         return ms * part / whole, slope > 0
 
 
-_end_of = attrgetter("request.last_line")
 WINDOW = 8
 """Requests of a thread that a rule can look back on."""
 MAX_THREADS = 64
@@ -144,9 +142,8 @@ class FindingHistory(msgspec.Struct, gc=False):
             r
             for slot, queue in self.slots.items()
             if slot != request.slot
-            and first < max(map(_end_of, queue), default=0)  # nearly all had ended before it began
             for judged in queue
-            if first < (r := judged.request).last_line and r.first_line < last
+            if first < (r := judged.request).last_line and r.first_line < last  # nearly all had ended before it began
         ]
 
     def ended_at(self, length: int, slack: int, before: int) -> bool:
