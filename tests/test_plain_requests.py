@@ -109,3 +109,15 @@ def test_a_turn_is_plain_where_all_was_reused_and_the_shares_fit(
     (_, turn) = report.requests
     assert both_ways.plain == is_plain
     assert (turn.prompt_tokens, turn.cached_tokens) == (11110, 11110 - said[2])
+
+
+def test_a_request_whose_context_was_shifted_is_odd(both_ways: BothWays, tmp_path: Path) -> None:
+    """Truncated far below the 32,768 tokens of its context: the length at its release does not give the prompt's."""
+    log = tmp_path / "turns.log"
+    said = turns(("0.901", "1.000", 1100, 11120)).replace(
+        "n_tokens = 11120, truncated = 0", "n_tokens = 11120, truncated = 1"
+    )
+    log.write_text(said)
+    (_, turn) = cachedoctor.analyze(log.as_posix()).requests
+    assert both_ways.plain == 0
+    assert turn.prompt_tokens is None

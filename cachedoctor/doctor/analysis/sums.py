@@ -194,7 +194,7 @@ class SlotSeries(msgspec.Struct, gc=False):
 
     def add(self, prompt: int, cached: int) -> None:
         """Count a request; of an unknown one both are 0."""
-        if self.requests % self.step:
+        if self.step > 1 and self.requests % self.step:
             self.prompt[-1] += prompt
             self.cached[-1] += cached
         else:

@@ -12,8 +12,6 @@ LEAST = 256
 """Tokens: shorter prompts are mostly overhead and say nothing of the speed."""
 SAMPLES = 4
 """Requests from which on a slope is believed."""
-_TOGETHER = 64
-"""Requests that are summed up together."""
 SPREAD = 0.25
 """Standard deviation of the depths, as a share of their mean, below which no slope can be told."""
 
@@ -27,36 +25,25 @@ class PromptSpeed(msgspec.Struct, gc=False):
     depth2: float = 0.0
     per_token: float = 0.0
     product: float = 0.0
-    waiting: list[tuple[int, int, float]] = msgspec.field(default_factory=list)
-    """Start, length and time of computed spans that are not summed up yet: nobody asks for the speed of most."""
 
     def learn(self, request: Request) -> None:
         """Take a request's timing."""
         tokens, ms = request.processed_tokens, request.prompt_ms
-        if tokens and ms and tokens >= LEAST:
-            self.waiting.append((request.cached_tokens or 0, tokens, ms))
-            if len(self.waiting) > _TOGETHER:
-                self._sum_up()
-
-    def _sum_up(self) -> None:
-        weight, depth, depth2, per_token, product = self.weight, self.depth, self.depth2, self.per_token, self.product
-        for start, tokens, ms in self.waiting:
-            middle = (start + start + tokens) / 2
-            area = tokens * middle
-            weight += tokens
-            depth += area
-            depth2 += area * middle
-            per_token += ms
-            product += ms * middle
-        self.count += len(self.waiting)
-        self.weight, self.depth, self.depth2, self.per_token, self.product = weight, depth, depth2, per_token, product
-        self.waiting.clear()
+        if not tokens or not ms or tokens < LEAST:
+            return
+        start = request.cached_tokens or 0
+        middle = (start + start + tokens) / 2
+        area = tokens * middle
+        self.count += 1
+        self.weight += tokens
+        self.depth += area
+        self.depth2 += area * middle
+        self.per_token += ms
+        self.product += ms * middle
 
     @property
     def slope(self) -> float:
         """Rise of the time per token with each token of depth, as a share of the time at depth 0; 0: unknown."""
-        if self.waiting:
-            self._sum_up()
         if self.count < SAMPLES:
             return 0.0
         mean = self.depth / self.weight

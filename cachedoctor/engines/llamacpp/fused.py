@@ -162,7 +162,7 @@ def read(run: ServerRun, block: Block) -> None:
         _launch(run, slot, block)
     elif last >= END_ALONE:
         request = slot.request_of(task) or run.attend(slot, task, block.mark(0))
-        _end(run, slot, request, block, block.groups[END_ALONE : END_ALONE + 7])
+        _end(run, slot, request, block, block.groups[END_ALONE : END_ALONE + 7], _timing(block.lines))
     elif last == CHECKING:
         _checks(run, slot, block)
     else:
@@ -206,12 +206,12 @@ def _launch(run: ServerRun, slot: Slot, block: Block) -> None:
         at += 1
         run.fit(slot, int(context))
         request.record_prompt(int(prompt), Mark(numbers[at], lines[at]))
-    ends = end[1] is not None
+    timing = 0 if end[1] is None else _timing(lines)
     if rest is not None:
-        behind = len(lines) - _timing(lines) + bool(end[0]) if ends else 0
+        behind = len(lines) - timing + bool(end[0]) if timing else 0
         _batches(run, slot, block, cached, rest, at + 1, behind)
-    if ends:
-        _end(run, slot, request, block, end)
+    if timing:
+        _end(run, slot, request, block, end, timing)
 
 
 def _timing(lines: list[bytes]) -> int:
@@ -219,12 +219,12 @@ def _timing(lines: list[bytes]) -> int:
     return len(lines) - (5 if GRAPHS in lines[-2] else 4)
 
 
-def _end(run: ServerRun, slot: Slot, request: Observed, block: Block, end: Sequence[Any]) -> None:
+def _end(run: ServerRun, slot: Slot, request: Observed, block: Block, end: Sequence[Any], at: int) -> None:
+    """Take the timings, of which that of the prompt is the line ``at``, and the release."""
     header, ms, processed, reply_ms, generated, released, truncated = end
     lines, numbers, spent, replied = block.lines, block.numbers, float(ms), float(reply_ms)
     if header:
         run.timing = slot
-    at = _timing(lines)
     request.record_timing(spent if spent <= MS.most else None, int(processed), Mark(numbers[at], lines[at]))
     request.record_reply(replied if replied <= MS.most else None, int(generated), numbers[at])
     if slot.release(int(released), truncated == b"1", Mark(numbers[-1], lines[-1])):

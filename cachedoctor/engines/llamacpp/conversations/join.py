@@ -362,10 +362,8 @@ class Conversations:
         if not self._contested(last, thread.id):
             return [], 0
         turns = [t for t in thread.recent if last.index - t.request.index < SPAN]
-        contested = [at for at, t in enumerate(turns) if at and self._contested(t.request, thread.id)]
-        if len(contested) < 2:
-            return [], 0
-        for start in range(contested[-2]):
+        earlier = (at for at in range(len(turns) - 2, 0, -1) if self._contested(turns[at].request, thread.id))
+        for start in range(next(earlier, 0)):
             reading = interleaved.read(turns[start:])
             if reading is not None:
                 if reading.holds:
