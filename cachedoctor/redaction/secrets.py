@@ -154,8 +154,8 @@ def parted(pieces: list[str]) -> list[str]:
 def without_cut_words(pieces: list[str]) -> list[str]:
     """Hide the first and the last word of a text that a server cut anywhere, where they look drawn.
 
-    A key that is cut has lost what it could be known by, so little is asked: a part of six characters that is not a
-    word. A word that reaches up to where two pieces meet is left: it is what the prompts differ in.
+    A key that is cut has lost what it could be known by, so that little is asked: a part of six characters that is not
+    a word. A word that reaches up to where two pieces meet is left: it is what the prompts differ in.
     """
     if len(pieces) == 1:
         return [_without_last(_without_first(pieces[0], None), None)]

@@ -122,7 +122,7 @@ def table(nonce: str, prompt_tokens: int) -> list[Question]:
         ),
         Question(
             "reasoning",
-            "sent back where it was dropped",
+            "sent back where dropped",
             {"messages": [system, edited, thought, more]},
             ("back",),
             optional=True,
