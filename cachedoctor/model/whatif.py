@@ -299,7 +299,7 @@ class Tuning(msgspec.Struct):
     bill: MemoryBill | None = None
     """What memory held against what it saved; None of vLLM and SGLang."""
     agents: AgentsFit | None = None
-    """None where no two conversations alternate, and of vLLM and SGLang."""
+    """None where no two conversations alternate, or nothing tells them apart."""
     stops: list[ServerStop] = []
     """Restarts and sleeps in the log."""
     restores: list[ServerRestore] = []

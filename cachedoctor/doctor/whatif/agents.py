@@ -21,7 +21,7 @@ from cachedoctor.knowledge.server_options import lacking
 from cachedoctor.model.whatif import AgentsFit, Candidate
 
 _MIB = 1 << 20
-_LOST = 0.01
+LOST = 0.01
 """Share of what had been sent before that may be lost where all conversations are kept."""
 _OF_SPACE: frozenset[Cause] = frozenset(
     {"busy", "other slot", "slot taken", "RAM cache off", "refused", "too small", "consumed", "purged"}
@@ -41,17 +41,17 @@ def agents_fit(evidence: ServerTraffic, served: Sequence[Served]) -> AgentsFit |
         evidence: what is replayed.
         served: the replay under the recorded settings.
     """
-    alternating = _alternating(evidence.conversations)
+    at_once = alternating(evidence.conversations)
     base = account(evidence, served, evidence.settings)
-    if alternating < 2 or evidence.placed.open_tokens > _OPEN * base.computed_tokens:
+    if at_once < 2 or evidence.placed.open_tokens > _OPEN * base.computed_tokens:
         return None
     lost = _lost(evidence, served)
     best = sum(max(one.best, one.reused) for one in served)
     turns = {number for number in evidence.conversations if number is not None}
-    missed = {number for number, tokens in lost.items() if tokens > _LOST * best / max(1, len(turns))}
-    found = AgentsFit(alternating, len(turns), len(turns - missed), _span(evidence.times))
-    if sum(lost.values()) > _LOST * best:
-        for settings in _cheapest(evidence, alternating, best):
+    missed = {number for number, tokens in lost.items() if tokens > LOST * best / max(1, len(turns))}
+    found = AgentsFit(at_once, len(turns), len(turns - missed), _span(evidence.times))
+    if sum(lost.values()) > LOST * best:
+        for settings in _cheapest(evidence, at_once, best):
             now = account(evidence, serve(evidence.traffic, settings), settings)
             if now.too_long > base.too_long:
                 continue
@@ -67,7 +67,7 @@ def agents_fit(evidence: ServerTraffic, served: Sequence[Served]) -> AgentsFit |
     return found
 
 
-def _alternating(conversations: Sequence[int | None]) -> int:
+def alternating(conversations: Sequence[int | None]) -> int:
     """Conversations that are in use at once, at most: begun, and not at their end."""
     first_at, last_at = dict[int, int](), dict[int, int]()
     for at, number in enumerate(conversations):
@@ -93,16 +93,16 @@ def _lost(evidence: ServerTraffic, served: Sequence[Served]) -> Counter[int | No
     return found
 
 
-def _cheapest(evidence: ServerTraffic, alternating: int, best: int) -> Iterator[ServerSettings]:
+def _cheapest(evidence: ServerTraffic, at_once: int, best: int) -> Iterator[ServerSettings]:
     """Of each way to keep all conversations the smallest value."""
     base = evidence.settings
     now = base.resolved()
 
     def keeps(settings: ServerSettings) -> bool:
-        return sum(_lost(evidence, serve(evidence.traffic, settings)).values()) <= _LOST * best
+        return sum(_lost(evidence, serve(evidence.traffic, settings)).values()) <= LOST * best
 
     slots = now.slots or 1
-    numbers = list(range(slots + 1, max(alternating, slots + 1) + 2))
+    numbers = list(range(slots + 1, max(at_once, slots + 1) + 2))
     wanted = first(numbers, lambda number: keeps(_more_slots(base, now, number)))
     if wanted is not None:
         yield _more_slots(base, now, wanted)
@@ -115,7 +115,7 @@ def _cheapest(evidence: ServerTraffic, alternating: int, best: int) -> Iterator[
     length = evidence.traffic.tree.length
     longest = max(length(one.content) for one in evidence.traffic.asked)
     each = base.token_bytes * longest + base.state_bytes + base.checkpoint_bytes * (now.ctx_checkpoints or 0)
-    limits = [mib for mib in steps(int(each * (alternating + 1) / _MIB) + 1) if mib > (now.cache_ram_mib or 0)]
+    limits = [mib for mib in steps(int(each * (at_once + 1) / _MIB) + 1) if mib > (now.cache_ram_mib or 0)]
     wanted = first(limits, lambda mib: keeps(replace(base, cache_ram_mib=mib))) if limits else None
     if wanted is not None:
         yield replace(base, cache_ram_mib=wanted)

@@ -13,7 +13,7 @@ from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.doctor.replaying.server_names import FIELDS, command_line
 from cachedoctor.doctor.scratch import printable
-from cachedoctor.doctor.whatif import block_replay
+from cachedoctor.doctor.whatif import block_agents, block_replay
 from cachedoctor.doctor.whatif.accounts import account, learn, replay_base, settings_rows
 from cachedoctor.doctor.whatif.agents import agents_fit
 from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
@@ -104,7 +104,9 @@ def tune(
         CacheDoctorError: the replay does not explain the log, or a setting is not known, or the log shows it.
     """
     if isinstance(evidence, BlockEvidence):
-        return block_replay.tune(evidence, paths, limit_mib, words)
+        tuned = block_replay.tune(evidence, paths, limit_mib, words)
+        tuned.agents = block_agents.agents_fit(block_replay.BlockReplay(evidence))
+        return tuned
     learn(evidence, words)
     if evidence.killed and limit_mib is None:
         limit_mib = 0.0
