@@ -11,9 +11,8 @@ from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.doctor.findings.history import PromptSpeed
 from cachedoctor.doctor.replaying.server_names import changed
-from cachedoctor.doctor.whatif import block_agents
 from cachedoctor.doctor.whatif.accounts import settings_rows
-from cachedoctor.doctor.whatif.agents import agents_fit
+from cachedoctor.doctor.whatif.agents import agents_fit, block_agents_fit
 from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
 from cachedoctor.doctor.whatif.block_replay import BlockReplay
 from cachedoctor.doctor.whatif.block_setup import BlockSetup
@@ -112,18 +111,18 @@ def blocks(tokens: int, engine: str = "vllm") -> BlockReplay:
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_a_cache_of_blocks_that_is_large_enough_keeps_all(engine: str) -> None:
     """All three have 1,440 tokens at their end: twice as many keep all, 600 do not."""
-    found = block_agents.agents_fit(blocks(2_880, engine))
+    found = block_agents_fit(blocks(2_880, engine))
     assert found is not None
     assert (found.alternating, found.kept, found.keep_all) == (3, 3, [])
-    small = block_agents.agents_fit(blocks(640, engine))
+    small = block_agents_fit(blocks(640, engine))
     assert small is not None
     assert small.kept < 3
     (way,) = small.keep_all
     named = int(way.options.split()[-1]) * (16 if engine == "vllm" else 1)
     assert 640 < named <= 1_440 + 80
     assert way.memory_mib is None
-    again = block_agents.agents_fit(blocks(named, engine))
-    below = block_agents.agents_fit(blocks(named - 80, engine))
+    again = block_agents_fit(blocks(named, engine))
+    below = block_agents_fit(blocks(named - 80, engine))
     assert again is not None
     assert below is not None
     assert (again.kept, again.keep_all) == (3, [])
@@ -134,6 +133,6 @@ def test_a_cache_of_blocks_that_is_large_enough_keeps_all(engine: str) -> None:
 def test_of_a_cache_of_blocks_it_is_said_what_it_keeps() -> None:
     way = Candidate("--num-gpu-blocks-override 72", 13_696, None, None, "")
     assert memory_forms.agents(AgentsFit(3, 3, 1, None, [way]), []) == (
-        "3 conversations alternate; the KV cache keeps 1 of 3. --num-gpu-blocks-override 72 (memory unknown) would have "
-        "kept all; it saves 13,696 tokens in this log"
+        "3 conversations alternate; the KV cache keeps 1 of 3. --num-gpu-blocks-override 72 (memory unknown) would "
+        "have kept all; it saves 13,696 tokens in this log"
     )

@@ -14,9 +14,13 @@ from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.doctor.replaying.server_names import command_line
 from cachedoctor.doctor.whatif.accounts import account
+from cachedoctor.doctor.whatif.block_replay import BlockReplay
+from cachedoctor.doctor.whatif.block_setup import BlockSetup
+from cachedoctor.doctor.whatif.block_setup import command_line as block_command_line
 from cachedoctor.doctor.whatif.evidence import ServerTraffic
 from cachedoctor.doctor.whatif.more_memory import more_memory
 from cachedoctor.knowledge import server_options
+from cachedoctor.knowledge.engines import in_blocks
 from cachedoctor.knowledge.server_options import lacking
 from cachedoctor.model.whatif import AgentsFit, Candidate
 
@@ -134,3 +138,50 @@ def _span(times: Sequence[str | None]) -> float | None:
     except (ValueError, TypeError):  # with and without a time zone
         return None
     return (known[-1] - known[0]).total_seconds() if len(known) > 1 else None
+
+
+# ---- vLLM and SGLang
+
+
+_TIMES = tuple(1 + step / 8 for step in range(1, 25))
+"""Times the cache that there is, in steps of an eighth, up to four times."""
+
+
+def block_agents_fit(replay: BlockReplay) -> AgentsFit | None:
+    """Say how many conversations alternate and are kept; None where no two do.
+
+    Kept is a conversation of which no block left the cache before it was used again. What a token of the cache takes no
+    log says, so that its memory is unknown.
+    """
+    evidence = replay.evidence
+    base, numbers = evidence.setup, evidence.conversations
+    at_once = alternating(numbers)
+    if at_once < 2 or base.tokens is None or not base.caching:
+        return None
+    whole = sum(one.endless for one in replay.served(base))
+    lost = _lost_blocks(replay, base)
+    known = {number for number in numbers if number is not None}
+    missed = {number for number, tokens in lost.items() if tokens > LOST * whole / max(1, len(known))}
+    found = AgentsFit(at_once, len(known), len(known - missed), None)
+    if sum(lost.values()) > LOST * whole:
+        sizes = [int(times * base.tokens) // base.block for times in _TIMES]
+        wanted = first(sizes, lambda size: sum(_lost_blocks(replay, _sized(base, size)).values()) <= LOST * whole)
+        if wanted is not None:
+            settings = _sized(base, wanted)
+            saved = replay.account(settings).reused_tokens - replay.account(base).reused_tokens
+            more = (settings.tokens or 0) - base.tokens
+            why = f"{more:,} tokens of KV cache; the log does not say what one takes"
+            found.keep_all.append(Candidate(block_command_line(base, settings), saved, None, None, why))
+    return found
+
+
+def _sized(base: BlockSetup, blocks: int) -> BlockSetup:
+    return replace(base, tokens=blocks * base.block, blocks_given=blocks if in_blocks(base.engine) else None)
+
+
+def _lost_blocks(replay: BlockReplay, setup: BlockSetup) -> Counter[int | None]:
+    """Tokens of each conversation whose blocks had left the cache."""
+    found: Counter[int | None] = Counter()
+    for number, one in zip(replay.evidence.conversations, replay.served(setup), strict=True):
+        found[number] += max(0, one.endless - one.reused)
+    return found

@@ -13,9 +13,9 @@ from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.doctor.replaying.server_names import FIELDS, command_line
 from cachedoctor.doctor.scratch import printable
-from cachedoctor.doctor.whatif import block_agents, block_replay
+from cachedoctor.doctor.whatif import block_replay
 from cachedoctor.doctor.whatif.accounts import account, learn, replay_base, settings_rows
-from cachedoctor.doctor.whatif.agents import agents_fit
+from cachedoctor.doctor.whatif.agents import agents_fit, block_agents_fit
 from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
 from cachedoctor.doctor.whatif.evidence import ServerTraffic
 from cachedoctor.doctor.whatif.first_turn import first_turn
@@ -105,7 +105,7 @@ def tune(
     """
     if isinstance(evidence, BlockEvidence):
         tuned = block_replay.tune(evidence, paths, limit_mib, words)
-        tuned.agents = block_agents.agents_fit(block_replay.BlockReplay(evidence))
+        tuned.agents = block_agents_fit(block_replay.BlockReplay(evidence))
         return tuned
     learn(evidence, words)
     if evidence.killed and limit_mib is None:
