@@ -1,4 +1,4 @@
-"""How many conversations that take turns a server keeps, and the cheapest setting that keeps all of them."""
+"""How many conversations that alternate a server keeps, and the cheapest setting that keeps all of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _DAY = 86_400.0
 
 
 def agents_fit(evidence: ServerTraffic, served: Sequence[Served]) -> AgentsFit | None:
-    """Say how many conversations alternate and are kept; None where no two do, or the log does not tell them apart.
+    """Say how many conversations alternate and are kept; None where no two do, or nothing distinguishes them.
 
     Args:
         evidence: what is replayed.
@@ -150,8 +150,8 @@ _TIMES = tuple(1 + step / 8 for step in range(1, 25))
 def block_agents_fit(replay: BlockReplay) -> AgentsFit | None:
     """Say how many conversations alternate and are kept; None where no two do.
 
-    Kept is a conversation of which no block left the cache before it was used again. What a token of the cache takes no
-    log says, so that its memory is unknown.
+    Kept is a conversation of which no block left the cache before it was used again. No log shows the
+    memory per token, so it is unknown.
     """
     evidence = replay.evidence
     base, numbers = evidence.setup, evidence.conversations
@@ -170,7 +170,7 @@ def block_agents_fit(replay: BlockReplay) -> AgentsFit | None:
             settings = _sized(base, wanted)
             saved = replay.account(settings).reused_tokens - replay.account(base).reused_tokens
             more = (settings.tokens or 0) - base.tokens
-            why = f"{more:,} tokens of KV cache; the log does not say what one takes"
+            why = f"{more:,} tokens of KV cache; the log does not show the memory per token"
             found.keep_all.append(Candidate(block_command_line(base, settings), saved, None, None, why))
     return found
 
