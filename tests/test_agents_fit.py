@@ -64,7 +64,7 @@ def test_conversations_one_after_the_other_do_not_alternate() -> None:
     assert agents_fit(evidence(traffic), serve(traffic, ONE)) is None
 
 
-def test_where_the_log_does_not_tell_them_apart_nothing_is_said() -> None:
+def test_conversations_that_cannot_be_distinguished_are_not_counted() -> None:
     given = evidence(in_turn(5, 4), SIZED)
     given.placed = Placed(20, None, True, open_tokens=2_000)
     assert agents_fit(given, serve(given.traffic, given.settings)) is None

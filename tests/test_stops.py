@@ -1,4 +1,4 @@
-"""What restarts, sleeps and restores cost: cases whose lines say it, and logs composed of them."""
+"""What restarts, sleeps and restores cost: cases whose lines show it, and logs composed of them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_restore_worked_where_the_next_request_reuses_it(name: str, restored: 
         assert one.why.endswith("slot files hold checkpoints from b11549 on only")
 
 
-def test_slot_files_that_take_turns_all_work() -> None:
+def test_slot_files_that_alternate_all_work() -> None:
     found = tuned("cases/slot-files-in-turn-b11549/server.log.gz").restores
     assert len(found) == 8
     assert all(one.worked and one.restored_tokens == one.reused_tokens for one in found)
