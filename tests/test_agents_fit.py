@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 from test_whatif import ONE, evidence, in_turn
 
+from cachedoctor.diagnosis.replay.block_cache import SentPrompt
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.doctor.findings.history import PromptSpeed
 from cachedoctor.doctor.replaying.server_names import changed
 from cachedoctor.doctor.whatif.accounts import settings_rows
-from cachedoctor.doctor.whatif.agents import agents_fit
+from cachedoctor.doctor.whatif.agents import agents_fit, block_agents_fit
+from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
+from cachedoctor.doctor.whatif.block_replay import BlockReplay
+from cachedoctor.doctor.whatif.block_setup import BlockSetup
 from cachedoctor.doctor.whatif.evidence import ServerTraffic
 from cachedoctor.model.whatif import AgentsFit, Candidate, Placed
 from cachedoctor.report.forms import memory_forms
@@ -59,7 +64,7 @@ def test_conversations_one_after_the_other_do_not_alternate() -> None:
     assert agents_fit(evidence(traffic), serve(traffic, ONE)) is None
 
 
-def test_where_the_log_does_not_tell_them_apart_nothing_is_said() -> None:
+def test_conversations_that_cannot_be_distinguished_are_not_counted() -> None:
     given = evidence(in_turn(5, 4), SIZED)
     given.placed = Placed(20, None, True, open_tokens=2_000)
     assert agents_fit(given, serve(given.traffic, given.settings)) is None
@@ -89,4 +94,45 @@ def test_the_sentence_names_what_is_held_and_what_keeps_all() -> None:
         "would have kept all; it saves 14 min 00 s a day of such traffic"
     )
     said = memory_forms.agents(AgentsFit(5, 5, 3, None), rows)
-    assert said.endswith("neither more slots nor more RAM cache that was tried keeps all")
+    assert said.endswith("no larger setting that was tried keeps all")
+
+
+def blocks(tokens: int, engine: str = "vllm") -> BlockReplay:
+    """Three conversations in turn, of 160, 320 and 480 tokens, on a cache of this size in blocks of 16 tokens."""
+    prompts = [
+        SentPrompt([1000 * number + at for at in range(160 * turn)]) for turn in (1, 2, 3) for number in (1, 2, 3)
+    ]
+    numbers: list[int | None] = [0, 1, 2] * 3
+    placed = Placed(9, 9, True)
+    setup = BlockSetup(engine, None, 16, tokens, blocks_given=tokens // 16 if engine == "vllm" else None)
+    return BlockReplay(BlockEvidence(setup, frozenset(), prompts, [None] * 9, None, numbers, placed))
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_a_cache_of_blocks_that_is_large_enough_keeps_all(engine: str) -> None:
+    """All three have 1,440 tokens at their end: twice as many keep all, 600 do not."""
+    found = block_agents_fit(blocks(2_880, engine))
+    assert found is not None
+    assert (found.alternating, found.kept, found.keep_all) == (3, 3, [])
+    small = block_agents_fit(blocks(640, engine))
+    assert small is not None
+    assert small.kept < 3
+    (way,) = small.keep_all
+    named = int(way.options.split()[-1]) * (16 if engine == "vllm" else 1)
+    assert 640 < named <= 1_440 + 80
+    assert way.memory_mib is None
+    again = block_agents_fit(blocks(named, engine))
+    below = block_agents_fit(blocks(named - 80, engine))
+    assert again is not None
+    assert below is not None
+    assert (again.kept, again.keep_all) == (3, [])
+    assert below.kept < 3
+    assert way.saved_tokens > 0
+
+
+def test_of_a_cache_of_blocks_it_is_said_what_it_keeps() -> None:
+    way = Candidate("--num-gpu-blocks-override 72", 13_696, None, None, "")
+    assert memory_forms.agents(AgentsFit(3, 3, 1, None, [way]), []) == (
+        "3 conversations alternate; the KV cache keeps 1 of 3. --num-gpu-blocks-override 72 (memory unknown) would "
+        "have kept all; it saves 13,696 tokens in this log"
+    )

@@ -143,7 +143,7 @@ def test_two_prompts_without_anything_in_common_have_no_small_set() -> None:
     assert found.edits == []
 
 
-def test_names_say_whose_doing_it_is() -> None:
+def test_the_owner_of_a_change_is_named() -> None:
     rng = random.Random(1)
     tools = [tool(rng, name) for name in ("read", "mcp__github__search", "write")]
     messages = [{"role": "system", "content": sentence(rng, 200)}, {"role": "user", "content": "hello"}]
@@ -154,7 +154,7 @@ def test_names_say_whose_doing_it_is() -> None:
     assert any("MCP" in advice.text for advice in edit.advice)
 
 
-def test_more_changes_than_are_looked_at_are_said_to_be_more() -> None:
+def test_more_changes_than_the_bound_are_reported_as_bounded() -> None:
     lines = [f"number {n} of a line that goes on for a while and then ends here" for n in range(2 * MOST)]
     a = "\n".join(lines)
     b = "\n".join(f"{line} today" if n % 2 else line for n, line in enumerate(lines))

@@ -93,7 +93,7 @@ def test_a_bill_names_what_each_kind_of_memory_saved() -> None:
 
 
 def test_where_little_is_reused_no_smaller_cache_is_named() -> None:
-    """What is enough for a traffic that reuses nothing is no cache at all, which is no advice."""
+    """What is enough for a traffic that reuses nothing would be a cache of size 0, and that is not advised."""
     found, changes = bill_of(evidence(in_turn(3, 1), RAM))
     assert row(found, "ram").options is None
     assert changes == [{"context": 256}]

@@ -1,4 +1,4 @@
-"""Kinds of requests: what bodies say they are for, their share, and what they push out."""
+"""Kinds of requests: what bodies say they are for, their share, and what they evict."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ TURNS = [chat(TEXT, "first question " + TEXT), chat(TEXT, "first question " + TE
     ],
 )
 def test_a_request_says_what_it_is_for(tmp_path: Path, kind: str, body: dict[str, object]) -> None:
-    """It is sent between two turns on the only slot, and pushes out the first one, of which 600 words come again."""
+    """It is sent between two turns on the only slot, and evicts the first one, of which 600 words come again."""
     found = kinds(tmp_path, TURNS[0], body, TURNS[1])
     assert set(found) == {"main turn", kind}
     assert found[kind].requests == 1

@@ -1,4 +1,4 @@
-"""What restarts, sleeps and restores cost: cases whose lines say it, and logs composed of them."""
+"""What restarts, sleeps and restores cost: cases whose lines show it, and logs composed of them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_restore_worked_where_the_next_request_reuses_it(name: str, restored: 
         assert one.why.endswith("slot files hold checkpoints from b11549 on only")
 
 
-def test_slot_files_that_take_turns_all_work() -> None:
+def test_slot_files_that_alternate_all_work() -> None:
     found = tuned("cases/slot-files-in-turn-b11549/server.log.gz").restores
     assert len(found) == 8
     assert all(one.worked and one.restored_tokens == one.reused_tokens for one in found)
@@ -85,11 +85,9 @@ def test_stops_read_as_sentences() -> None:
     first, second, third = stop_forms.stops(found, replay)
     assert first == (
         "line 96: the server was told to end (llama-swap: a ttl that ran out, or another model): 14,544 tokens, 5.1 s "
-        "computed again in 6 requests"
+        "recomputed in 6 requests"
     )
-    assert second == (
-        "line 500: the system ended the server for want of memory: 2,000 tokens computed again in 1 request"
-    )
+    assert second == ("line 500: the system ended the server for want of memory: 2,000 tokens recomputed in 1 request")
     assert third.startswith("slots outlive a stop in files: start with --slot-save-path slots (a folder)")
     assert "has a disk tier" in third
     assert stop_forms.stops(found[1:2], replay) == []

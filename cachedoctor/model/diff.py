@@ -168,7 +168,7 @@ class LeastChange(msgspec.Struct):
     rest: Amount
     """More changes, which together give back less than 1 % of the prompt; what only comes at the end is none."""
     is_bounded: bool
-    """There are more changes than are looked at."""
+    """There are more changes than were tried."""
 
 
 class PromptDiff(msgspec.Struct):

@@ -110,7 +110,7 @@ class Sizes(msgspec.Struct):
     short: int = 0
     """Checkpoints by which a list was too short to keep every one that was missed."""
     kv_token: float = 0.0
-    """Bytes of one token in the memory of attention, by its buffer of the start; 0 where no line says it."""
+    """Bytes of one token in the memory of attention, by its buffer of the start; 0 where no line shows it."""
     recurrent: float = 0.0
     """Bytes of the recurrent state of one slot, by the same lines."""
     ram: float | None = None
@@ -285,7 +285,7 @@ class Session(Facts, frozen=False, gc=False):  # type: ignore[misc]  # msgspec a
     undecided: Undecided | None = None
     """Tokens of which the log does not show why they were computed; None without any."""
     stopped: Mark | None = None
-    """Line by which the server ends because it was told to; None where it ended otherwise, or no line says it."""
+    """Line by which the server ends because it was told to; None where it ended otherwise, or no line shows it."""
     twins: list[Twins] = msgspec.field(default_factory=list)
     """Prompts that may have been sent twice, by their length."""
     callers: dict[ClientName, int] = msgspec.field(default_factory=dict)

@@ -178,7 +178,7 @@ class MemoryBill(msgspec.Struct):
 
 
 class AgentsFit(msgspec.Struct):
-    """Conversations that take turns on a server, and what keeps all of them."""
+    """Conversations that alternate on a server, and what keeps all of them."""
 
     alternating: int
     """Conversations that are in use at once, at most."""
@@ -250,11 +250,11 @@ class ServerStop(msgspec.Struct):
     """``sleep``: --sleep-idle-seconds. ``told to``: it ended in order, as on a deploy, a swap to another model, or when
     a keep-alive or ttl ran out. ``unknown``: its last lines are not there, as after a crash."""
     launcher: str | None
-    """What starts the server, as far as the log tells."""
+    """What starts the server, as far as the log shows."""
     requests: int
     """Requests until the next stop that found less than they had sent before."""
     lost_tokens: int
-    """What these computed again because of it."""
+    """What these recomputed because of it."""
     lost_ms: float | None
 
 
@@ -265,7 +265,7 @@ class ServerRestore(msgspec.Struct):
     source: Literal["slot file", "RAM cache"]
     slot: int
     restored_tokens: int | None
-    """None where no line says how much that was."""
+    """None where no line shows how much that was."""
     prompt_tokens: int
     reused_tokens: int
     worked: bool
@@ -299,7 +299,7 @@ class Tuning(msgspec.Struct):
     bill: MemoryBill | None = None
     """What memory held against what it saved; None of vLLM and SGLang."""
     agents: AgentsFit | None = None
-    """None where no two conversations alternate, and of vLLM and SGLang."""
+    """None where no two conversations alternate, or nothing tells them apart."""
     stops: list[ServerStop] = []
     """Restarts and sleeps in the log."""
     restores: list[ServerRestore] = []

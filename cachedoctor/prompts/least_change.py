@@ -40,7 +40,7 @@ class _TakenBack(msgspec.Struct):
 
     @property
     def gained(self) -> int:
-        """Common tokens behind what was put back."""
+        """Common tokens after what was put back."""
         return max(0, self.edit.reuse - self.put_back)
 
 

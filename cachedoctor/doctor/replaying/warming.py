@@ -13,7 +13,7 @@ from cachedoctor.prompts import request_bodies
 from cachedoctor.prompts.prompt import CHAT, Prompt
 
 _FILLER = {"role": "user", "content": "ok"}
-"""APIs want a message of the user; what stands before it is what is warmed."""
+"""APIs want a message of the user; what comes before it is warmed."""
 
 
 class Warming(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""How many conversations that take turns a server keeps, and the cheapest setting that keeps all of them."""
+"""How many conversations that alternate a server keeps, and the cheapest setting that keeps all of them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.doctor.replaying.server_names import command_line
 from cachedoctor.doctor.whatif.accounts import account
+from cachedoctor.doctor.whatif.block_replay import BlockReplay
+from cachedoctor.doctor.whatif.block_setup import BlockSetup
+from cachedoctor.doctor.whatif.block_setup import command_line as block_command_line
 from cachedoctor.doctor.whatif.evidence import ServerTraffic
 from cachedoctor.doctor.whatif.more_memory import more_memory
 from cachedoctor.knowledge import server_options
+from cachedoctor.knowledge.engines import in_blocks
 from cachedoctor.knowledge.server_options import lacking
 from cachedoctor.model.whatif import AgentsFit, Candidate
 
 _MIB = 1 << 20
-_LOST = 0.01
+LOST = 0.01
 """Share of what had been sent before that may be lost where all conversations are kept."""
 _OF_SPACE: frozenset[Cause] = frozenset(
     {"busy", "other slot", "slot taken", "RAM cache off", "refused", "too small", "consumed", "purged"}
@@ -35,23 +39,23 @@ _DAY = 86_400.0
 
 
 def agents_fit(evidence: ServerTraffic, served: Sequence[Served]) -> AgentsFit | None:
-    """Say how many conversations alternate and are kept; None where no two do, or the log does not tell them apart.
+    """Say how many conversations alternate and are kept; None where no two do, or nothing distinguishes them.
 
     Args:
         evidence: what is replayed.
         served: the replay under the recorded settings.
     """
-    alternating = _alternating(evidence.conversations)
+    at_once = alternating(evidence.conversations)
     base = account(evidence, served, evidence.settings)
-    if alternating < 2 or evidence.placed.open_tokens > _OPEN * base.computed_tokens:
+    if at_once < 2 or evidence.placed.open_tokens > _OPEN * base.computed_tokens:
         return None
     lost = _lost(evidence, served)
     best = sum(max(one.best, one.reused) for one in served)
     turns = {number for number in evidence.conversations if number is not None}
-    missed = {number for number, tokens in lost.items() if tokens > _LOST * best / max(1, len(turns))}
-    found = AgentsFit(alternating, len(turns), len(turns - missed), _span(evidence.times))
-    if sum(lost.values()) > _LOST * best:
-        for settings in _cheapest(evidence, alternating, best):
+    missed = {number for number, tokens in lost.items() if tokens > LOST * best / max(1, len(turns))}
+    found = AgentsFit(at_once, len(turns), len(turns - missed), _span(evidence.times))
+    if sum(lost.values()) > LOST * best:
+        for settings in _cheapest(evidence, at_once, best):
             now = account(evidence, serve(evidence.traffic, settings), settings)
             if now.too_long > base.too_long:
                 continue
@@ -67,7 +71,7 @@ def agents_fit(evidence: ServerTraffic, served: Sequence[Served]) -> AgentsFit |
     return found
 
 
-def _alternating(conversations: Sequence[int | None]) -> int:
+def alternating(conversations: Sequence[int | None]) -> int:
     """Conversations that are in use at once, at most: begun, and not at their end."""
     first_at, last_at = dict[int, int](), dict[int, int]()
     for at, number in enumerate(conversations):
@@ -93,16 +97,16 @@ def _lost(evidence: ServerTraffic, served: Sequence[Served]) -> Counter[int | No
     return found
 
 
-def _cheapest(evidence: ServerTraffic, alternating: int, best: int) -> Iterator[ServerSettings]:
+def _cheapest(evidence: ServerTraffic, at_once: int, best: int) -> Iterator[ServerSettings]:
     """Of each way to keep all conversations the smallest value."""
     base = evidence.settings
     now = base.resolved()
 
     def keeps(settings: ServerSettings) -> bool:
-        return sum(_lost(evidence, serve(evidence.traffic, settings)).values()) <= _LOST * best
+        return sum(_lost(evidence, serve(evidence.traffic, settings)).values()) <= LOST * best
 
     slots = now.slots or 1
-    numbers = list(range(slots + 1, max(alternating, slots + 1) + 2))
+    numbers = list(range(slots + 1, max(at_once, slots + 1) + 2))
     wanted = first(numbers, lambda number: keeps(_more_slots(base, now, number)))
     if wanted is not None:
         yield _more_slots(base, now, wanted)
@@ -115,7 +119,7 @@ def _cheapest(evidence: ServerTraffic, alternating: int, best: int) -> Iterator[
     length = evidence.traffic.tree.length
     longest = max(length(one.content) for one in evidence.traffic.asked)
     each = base.token_bytes * longest + base.state_bytes + base.checkpoint_bytes * (now.ctx_checkpoints or 0)
-    limits = [mib for mib in steps(int(each * (alternating + 1) / _MIB) + 1) if mib > (now.cache_ram_mib or 0)]
+    limits = [mib for mib in steps(int(each * (at_once + 1) / _MIB) + 1) if mib > (now.cache_ram_mib or 0)]
     wanted = first(limits, lambda mib: keeps(replace(base, cache_ram_mib=mib))) if limits else None
     if wanted is not None:
         yield replace(base, cache_ram_mib=wanted)
@@ -134,3 +138,50 @@ def _span(times: Sequence[str | None]) -> float | None:
     except (ValueError, TypeError):  # with and without a time zone
         return None
     return (known[-1] - known[0]).total_seconds() if len(known) > 1 else None
+
+
+# ---- vLLM and SGLang
+
+
+_TIMES = tuple(1 + step / 8 for step in range(1, 25))
+"""Times the cache that there is, in steps of an eighth, up to four times."""
+
+
+def block_agents_fit(replay: BlockReplay) -> AgentsFit | None:
+    """Say how many conversations alternate and are kept; None where no two do.
+
+    Kept is a conversation of which no block left the cache before it was used again. No log shows the
+    memory per token, so it is unknown.
+    """
+    evidence = replay.evidence
+    base, numbers = evidence.setup, evidence.conversations
+    at_once = alternating(numbers)
+    if at_once < 2 or base.tokens is None or not base.caching:
+        return None
+    whole = sum(one.endless for one in replay.served(base))
+    lost = _lost_blocks(replay, base)
+    known = {number for number in numbers if number is not None}
+    missed = {number for number, tokens in lost.items() if tokens > LOST * whole / max(1, len(known))}
+    found = AgentsFit(at_once, len(known), len(known - missed), None)
+    if sum(lost.values()) > LOST * whole:
+        sizes = [int(times * base.tokens) // base.block for times in _TIMES]
+        wanted = first(sizes, lambda size: sum(_lost_blocks(replay, _sized(base, size)).values()) <= LOST * whole)
+        if wanted is not None:
+            settings = _sized(base, wanted)
+            saved = replay.account(settings).reused_tokens - replay.account(base).reused_tokens
+            more = (settings.tokens or 0) - base.tokens
+            why = f"{more:,} tokens of KV cache; the log does not show the memory per token"
+            found.keep_all.append(Candidate(block_command_line(base, settings), saved, None, None, why))
+    return found
+
+
+def _sized(base: BlockSetup, blocks: int) -> BlockSetup:
+    return replace(base, tokens=blocks * base.block, blocks_given=blocks if in_blocks(base.engine) else None)
+
+
+def _lost_blocks(replay: BlockReplay, setup: BlockSetup) -> Counter[int | None]:
+    """Tokens of each conversation whose blocks had left the cache."""
+    found: Counter[int | None] = Counter()
+    for number, one in zip(replay.evidence.conversations, replay.served(setup), strict=True):
+        found[number] += max(0, one.endless - one.reused)
+    return found

@@ -85,7 +85,7 @@ class ServerTraffic(msgspec.Struct):
     cause: Finding | None = None
     """The finding of the log that cost most tokens."""
     sizes: Sizes = msgspec.field(default_factory=Sizes)
-    """What the log says of the memory of saved states."""
+    """What the log shows of the memory of saved states."""
     requests: list[Request | None] = []
     """Of the log; empty without one."""
     warming: Warming | None = None

@@ -32,7 +32,7 @@ def _context(old: ServerSettings, new: ServerSettings) -> MemoryCost | None:
     if not tokens or new.memory == "recurrent":
         return None
     if not old.token_bytes:
-        return MemoryCost(None, "the log does not say what a token of context takes")
+        return MemoryCost(None, "the log does not show the memory per token of context")
     return MemoryCost(tokens * old.token_bytes / _MIB, "context")
 
 
@@ -42,7 +42,7 @@ def _ram(old: ServerSettings, new: ServerSettings) -> MemoryCost | None:
         return None
     if before < 0 or after < 0:
         return MemoryCost(None, "a RAM cache without limit")
-    sized = "" if new.token_bytes else "; the log does not say what a saved prompt takes"
+    sized = "" if new.token_bytes else "; the log does not show the size of a saved prompt"
     return MemoryCost(float(after - before), f"limit of the RAM cache{sized}")
 
 
@@ -54,7 +54,7 @@ def _saved(old: ServerSettings, new: ServerSettings) -> MemoryCost | None:
     if places[0] == places[1] and old.slots == new.slots:
         return None
     if not old.checkpoint_bytes:
-        return MemoryCost(None, "the log does not say what a checkpoint takes")
+        return MemoryCost(None, "the log does not show the size of a checkpoint")
     states = ((new.slots or 1) - (old.slots or 1)) * old.state_bytes
     return MemoryCost(((places[1] - places[0]) * old.checkpoint_bytes + states) / _MIB, "checkpoints")
 
@@ -62,4 +62,4 @@ def _saved(old: ServerSettings, new: ServerSettings) -> MemoryCost | None:
 def _window(old: ServerSettings, new: ServerSettings) -> MemoryCost | None:
     if old.swa_full == new.swa_full:
         return None
-    return MemoryCost(None, "the log does not say what a window of full size takes")
+    return MemoryCost(None, "the log does not show the size of a full window")

@@ -22,7 +22,7 @@ _WITH_CHECKPOINTS = 11549
 
 
 def stops(evidence: ServerTraffic, served: Sequence[Served]) -> list[ServerStop]:
-    """Say of every restart and sleep what was computed again because of it, by the replay."""
+    """Say of every restart and sleep what was recomputed because of it, by the replay."""
     happened = sorted((one for one in evidence.traffic.happened if one.what == "restart"), key=lambda one: one.moment)
     found = [_stop(one, evidence.lives) for one in happened]
     for asked, one in zip(evidence.traffic.asked, served, strict=True):
@@ -95,4 +95,4 @@ def _why(request: Request, held: int | None) -> str:
         old = facts.at_least(_WITH_CHECKPOINTS) is False
         files = f": slot files hold checkpoints from b{_WITH_CHECKPOINTS} on only" if old else ""
         return f"the memory of this model could not go back to where the next prompt differs{files}"
-    return "the next request asked for no cache" if request.uncached else "no line says why"
+    return "the next request asked for no cache" if request.uncached else "no line shows why"

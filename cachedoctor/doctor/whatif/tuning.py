@@ -16,7 +16,7 @@ from cachedoctor.doctor.replaying.trials import SIMILARITIES, compare
 from cachedoctor.doctor.scratch import printable
 from cachedoctor.doctor.whatif import block_replay
 from cachedoctor.doctor.whatif.accounts import account, learn, replay_base, settings_rows
-from cachedoctor.doctor.whatif.agents import agents_fit
+from cachedoctor.doctor.whatif.agents import agents_fit, block_agents_fit
 from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
 from cachedoctor.doctor.whatif.evidence import ServerTraffic
 from cachedoctor.doctor.whatif.first_turn import first_turn
@@ -107,7 +107,9 @@ def tune(
         CacheDoctorError: the replay does not explain the log, or a setting is not known, or the log shows it.
     """
     if isinstance(evidence, BlockEvidence):
-        return block_replay.tune(evidence, paths, limit_mib, words)
+        tuned = block_replay.tune(evidence, paths, limit_mib, words)
+        tuned.agents = block_agents_fit(block_replay.BlockReplay(evidence))
+        return tuned
     learn(evidence, words)
     if evidence.killed and limit_mib is None:
         limit_mib = 0.0

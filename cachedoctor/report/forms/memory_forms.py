@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cachedoctor.model.whatif import AgentsFit, Candidate, MemoryBill, MemoryHeld, MemoryKind, ReplaySetting
 from cachedoctor.report.words.numbers import count, duration, memory, number
@@ -56,20 +56,26 @@ def _enough(found: MemoryBill) -> list[str]:
 
 def agents(found: AgentsFit, settings: Sequence[ReplaySetting]) -> str:
     """Say how many conversations alternate, how many are kept, and what keeps all of them."""
-    values = {row.name: row.recorded for row in settings}
-    slots, ram = values.get("parallel", 1), values.get("cache-ram", 0)
-    held = count(int(slots), "slot")
-    if isinstance(ram, int) and ram:
-        held += " and a RAM cache" + (" without limit" if ram < 0 else f" of {memory(float(ram))}")
-    keep = "keep" if ram or slots != 1 else "keeps"
+    held, keep = _held_by({row.name: row.recorded for row in settings})
     words = f"{count(found.alternating, 'conversation')} alternate; {held} {keep}"
     if not found.keep_all and found.kept == found.conversations:
         return f"{words} all {found.conversations:,}"
     words += f" {found.kept:,} of {found.conversations:,}"
     if not found.keep_all:
-        return f"{words}; neither more slots nor more RAM cache that was tried keeps all"
+        return f"{words}; no larger setting that was tried keeps all"
     ways = " or ".join(f"{one.options} ({_more(one)})" for one in found.keep_all)
     return f"{words}. {ways} would have kept all{_saves(found)}"
+
+
+def _held_by(values: Mapping[str, int | float | bool | str]) -> tuple[str, str]:
+    """What holds conversations under the recorded settings, and the verb that goes with it."""
+    slots, ram = values.get("parallel"), values.get("cache-ram", 0)
+    if slots is None:
+        return "the KV cache", "keeps"
+    held = count(int(slots), "slot")
+    if isinstance(ram, int) and ram:
+        held += " and a RAM cache" + (" without limit" if ram < 0 else f" of {memory(float(ram))}")
+    return held, "keep" if ram or slots != 1 else "keeps"
 
 
 def _more(one: Candidate) -> str:

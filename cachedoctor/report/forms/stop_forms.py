@@ -34,7 +34,7 @@ def stops(found: Sequence[ServerStop], replay: ReplayAccount) -> list[str]:
     lines = [_stop(one) for one in worst[:_SHOWN]]
     if len(worst) > _SHOWN:
         lost = sum(one.lost_tokens for one in worst[_SHOWN:])
-        lines.append(f"{len(worst) - _SHOWN:,} more: {count(lost, 'token')} computed again; -f json has all")
+        lines.append(f"{len(worst) - _SHOWN:,} more: {count(lost, 'token')} recomputed; -f json has all")
     if worst and sum(one.lost_tokens for one in worst) >= _WORTH * max(1, replay.computed_tokens):
         lines.append(
             "slots outlive a stop in files: start with --slot-save-path slots (a folder), and send POST "
@@ -51,7 +51,7 @@ def _stop(one: ServerStop) -> str:
     where = "" if one.line is None else f"line {one.line:,}: "
     time = "" if one.lost_ms is None else f", {duration(one.lost_ms)}"
     requests = count(one.requests, "request")
-    return f"{where}{who}: {count(one.lost_tokens, 'token')}{time} computed again in {requests}"
+    return f"{where}{who}: {count(one.lost_tokens, 'token')}{time} recomputed in {requests}"
 
 
 def restores(found: Sequence[ServerRestore], from_ram: int) -> list[str]:

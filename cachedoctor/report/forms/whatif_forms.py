@@ -328,10 +328,10 @@ class TuneDocument(msgspec.Struct):
     """What memory held against what it saved; None of vLLM and SGLang. Added after the first release of v1: may be
     missing."""
     agents: AgentsFit | None = None
-    """How many conversations take turns, and what keeps all of them; None where no two do. Added after the first
+    """How many conversations alternate, and what keeps all of them; None where no two do. Added after the first
     release of v1: may be missing."""
     stops: list[ServerStop] = []
-    """Restarts and sleeps, with what was computed again because of each. Added after the first release of v1: may be
+    """Restarts and sleeps, with what was recomputed because of each. Added after the first release of v1: may be
     missing."""
     restores: list[ServerRestore] = []
     """From slot files all, from the RAM cache those that did not work. Added after the first release of v1: may be

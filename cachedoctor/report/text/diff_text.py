@@ -100,7 +100,7 @@ def least_change(page: TextPage, found: LeastChange, of: str, about: str) -> Non
 
 def _rest(found: LeastChange) -> str:
     if not found.edits:
-        return "No set of a few changes gives reuse back: what follows the first difference does not stand there again."
+        return "No set of a few changes gives reuse back: the text after the first difference is not sent again."
     if found.is_bounded:
         return (
             f"More than {len(found.edits) + found.rest:,} changes: these are the first. Nothing is said about answers."

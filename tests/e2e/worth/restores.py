@@ -23,7 +23,7 @@ _LONG = 3000
 
 @dataclass(frozen=True)
 class Restore:
-    """A conversation is saved to a file, the server starts anew, the file is restored, and one more request comes."""
+    """A conversation is saved to a file, the server restarts, the file is restored, and one more request comes."""
 
     name: str
     kind: str

@@ -10,7 +10,7 @@ from e2e import wheels
 
 @dataclass(frozen=True)
 class Trial:
-    """Conversations that take turns on one server."""
+    """Conversations that alternate on one server."""
 
     asks: Literal["memory", "agents"]
     kind: str

@@ -155,7 +155,7 @@ def _day(trial: Trial, model: Path, options: list[str], log: Path, bodies: list[
 
 
 class _Talk:
-    """The turns of a trial: each conversation in turn goes on with what it was answered."""
+    """The turns of a trial: each conversation in turn continues after the answer."""
 
     def __init__(self, trial: Trial, server: Server, sent: list[dict[str, Any]]) -> None:
         self.trial, self.server, self.sent = trial, server, sent

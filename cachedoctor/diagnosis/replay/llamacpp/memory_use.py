@@ -18,7 +18,7 @@ _FINE = 16
 ENOUGH = 0.99
 """Share of the reused tokens that a smaller limit has to keep."""
 _LEAST_REUSED = 0.5
-"""Share of the prompt tokens: where less is reused, a limit that is enough for that is no advice."""
+"""Share of the prompt tokens: where less is reused, a limit that is enough for that is not worth advising."""
 
 
 class MemoryUse(msgspec.Struct, gc=False):

@@ -33,7 +33,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 
 
 def _held(session: kit.Session) -> str:
-    """What the RAM prompt cache is known to have held, and what was being copied to it; empty where no line says it."""
+    """What the RAM prompt cache is known to have held, and what was being copied to it; empty where no line shows it."""
     sizes, limit = session.sizes, session.setting("cache_ram_mib")
     within = f" (limit {kit.n(limit)} MiB)" if isinstance(limit, int) and limit > 0 else ""
     if sizes.saving is not None:
@@ -47,7 +47,7 @@ def _held(session: kit.Session) -> str:
     most = max(sizes.saving_most, sizes.ram_most)
     return (
         f"The RAM prompt cache held {advice.memory_size(sizes.ram or 0.0)} at the last count{within}, and at least {advice.memory_size(most)} at "
-        "its largest; no line says what the whole process took. "
+        "its largest; no line shows the memory of the whole process. "
     )
 
 
