@@ -1,4 +1,4 @@
-"""A request that goes on with what its slot holds is concluded from its numbers at once: as it is step by step."""
+"""A request that continues what its slot holds is concluded from its numbers at once: as it is step by step."""
 
 from __future__ import annotations
 

@@ -208,6 +208,6 @@ def test_after_a_kill_the_smallest_ram_cache_that_is_enough_comes_first(tmp_path
     assert "held 31 MiB at the last count (limit 8,192 MiB)" in found.why
 
 
-def test_after_a_kill_a_limit_that_frees_nothing_is_no_advice(tmp_path: Path) -> None:
+def test_after_a_kill_a_limit_that_frees_nothing_is_not_advised(tmp_path: Path) -> None:
     """The RAM cache never held more than 1.9 MiB, all of it of use."""
     assert commands(killed(tmp_path, "days/dense-sibling_entry-b11549-lv4")) == []

@@ -106,7 +106,7 @@ class Choice(msgspec.Struct, gc=False):
     """(length, LCP) of the prompts in the RAM cache, where listed."""
     marks: dict[MarkName, Mark] = msgspec.field(default_factory=dict)
     odd: bool = False
-    """A line says more of it than the shares: what the prompt has in common with another text, or that it is empty."""
+    """A line shows more of it than the shares: what the prompt has in common with another text, or that it is empty."""
 
 
 class KnownLength(msgspec.Struct, gc=False, frozen=True):
@@ -164,7 +164,7 @@ class Observed(msgspec.Struct, gc=False):
     partial: bool = False
     """The log begins, or ends, inside it."""
     odd: bool = False
-    """A line says more of it than lengths, shares and times, or does not say what its slot held: its numbers alone do
+    """A line shows more of it than lengths, shares and times, or none shows what its slot held: its numbers alone do
     not tell what it reused."""
     parent: int | None = None
     """Task of which this is one of the ``n > 1`` choices; -1 until that is launched."""

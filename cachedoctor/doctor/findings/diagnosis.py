@@ -282,7 +282,7 @@ class Diagnosis:
 
 @lru_cache(maxsize=1024)  # a log has few combinations of causes
 def _sides(codes: tuple[str, ...]) -> tuple[bool, bool]:
-    """Whether all of them are of slots, and whether one of them is no cause of the input's."""
+    """Whether all of them are of slots, and whether one of them has another cause than the input."""
     return all(code.startswith(OF_SLOTS) for code in codes), not all(code.startswith(OF_INPUT) for code in codes)
 
 

@@ -8,20 +8,25 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from cachedoctor.diagnosis.replay.llamacpp.content import Served
+from cachedoctor.diagnosis.replay.llamacpp.memory_use import ENOUGH, is_judged, measured, reused_tokens, smallest_ram
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.diagnosis.replay.traffic import Traffic
+from cachedoctor.diagnosis.rules import advice
 from cachedoctor.doctor.fixing.fixes import key_of
-from cachedoctor.doctor.fixing.less_memory import KILLED, less_memory
 from cachedoctor.doctor.replaying import from_log
 from cachedoctor.doctor.replaying.server_names import changed
 from cachedoctor.doctor.replaying.trials import SAME, SIMILARITIES, Trial, compare
+from cachedoctor.knowledge import server_options
 from cachedoctor.model import CacheDoctorError, Finding, Fix, OptionChange, OptionReplay, Remedy, Request, Session
 
 FAMILIES = ("CD2", "CD3")
 """Findings whose options change what is reused of an unchanged prompt: memory and slots."""
 _WITH_CLIENTS = frozenset({"CD311"})
 """Findings whose options help together with what clients then send (``id_slot``): alone they cannot be tried."""
+_KILLED = "CD409"
+"""The finding that memory ran out: the replay says how little RAM cache is enough."""
+_MIB = 1 << 20
 LEAST = 500
 """Tokens: of a smaller claim the replay is not asked."""
 HALF = 0.5
@@ -100,7 +105,7 @@ class Planner:
         """
         found = []
         for finding in findings:
-            is_kill = finding.code == KILLED
+            is_kill = finding.code == _KILLED
             replayed = self._replayed(finding) if is_kill or _can_be_tried(finding) else None
             if replayed is not None:
                 planned = self._after_a_kill(finding, replayed) if is_kill else _planned(finding, replayed)
@@ -126,7 +131,7 @@ class Planner:
         if not replayed.answer(0, None).is_explained:
             return finding.remedies
         session = next(one for one in self._sessions if (one.path, one.origin) == (finding.path, finding.origin))
-        return [*less_memory(replayed.traffic, replayed.settings, session), *finding.remedies]
+        return [*_less_memory(replayed.traffic, replayed.settings, session), *finding.remedies]
 
     def _replayed(self, finding: Finding) -> _TriedServer | None:
         """The requests of the server of a finding, replayed; None without any."""
@@ -217,6 +222,26 @@ def _price(remedy: Remedy) -> int:
     if keys and keys <= _SLOT_OPTIONS:
         return _SLOTS
     return max((_PRICE.get(key, _CONTEXT) for key in keys), default=0)
+
+
+# ---- after a kill
+
+
+def _less_memory(traffic: Traffic, settings: ServerSettings, session: Session) -> list[Remedy]:
+    """The smallest limit of the RAM cache that keeps what was reused; empty where it frees nothing of what was held."""
+    served, use = measured(traffic, settings)
+    if not is_judged(traffic, served):
+        return []
+    reused = reused_tokens(served)
+    wanted = smallest_ram(traffic, settings, ENOUGH * reused, use)
+    if wanted is None or wanted * _MIB >= use.saving_bytes:
+        return []
+    words = (
+        f"The smallest limit that keeps 99 % of the {reused:,} tokens reused here, by replay of this log; saving a "
+        "prompt needs memory for a copy beside it."
+    )
+    name = server_options.name_for(server_options.CACHE_RAM, *advice.span(session)) or "--cache-ram"
+    return [Remedy(words, options=[OptionChange(name, str(wanted))])]
 
 
 # ---- several findings of one server

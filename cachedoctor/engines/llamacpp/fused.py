@@ -215,7 +215,7 @@ def _launch(run: ServerRun, slot: Slot, block: Block) -> None:
 
 
 def _timing(lines: list[bytes]) -> int:
-    """Index of the line that times the prompt: that of the reply, the total and the release stand behind it."""
+    """Index of the line that times the prompt: that of the reply, the total and the release come after it."""
     return len(lines) - (5 if GRAPHS in lines[-2] else 4)
 
 

@@ -2,7 +2,7 @@
 
 ``settle`` reads what the log printed (``Observed``), what is known of the server (``Facts``) and what earlier requests
 left after (``ConversationMemory``). It returns what the request changes as ``Effects``; only the conversations learn
-on the way. Most requests go on with what their slot holds and change nothing else: each step asks for that first.
+on the way. Most requests continue what their slot holds and change nothing else: each step asks for that first.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class More(msgspec.Struct, frozen=True, gc=False):
     left_ram: tuple[int | None, ...] = ()
     """Length of the prompt that left the RAM cache; None where that is unknown."""
     resumed: int | None = None
-    """Conversation that it goes on with."""
+    """Conversation that it continues."""
     same: bool = True
     """The slot held this conversation, of which the prefix is known: dropped checkpoints are of it."""
 
@@ -273,7 +273,7 @@ slot held, and whose text; outcome and loss."""
 
 
 def plain(seen: Observed, facts: Facts, talk: Conversations, *, shown: bool) -> Numbers | None:
-    """Conclude a request that goes on with what its slot holds, as most do, from its numbers alone.
+    """Conclude a request that continues what its slot holds, as most do, from its numbers alone.
 
     None where that does not follow from them at once; what follows is what ``concluded`` finds step by step.
     """
