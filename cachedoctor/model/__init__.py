@@ -61,11 +61,15 @@ from cachedoctor.model.kv_events import KvEvents
 from cachedoctor.model.lint import Lint, LintError, LintHint, TrialAnswer
 from cachedoctor.model.log_lines import Explanation, Level, Line, Mark, Part, Reading, Segment, Wording
 from cachedoctor.model.measured import (
+    AgentClaim,
+    AgentDifference,
+    AgentVerdict,
     Answer,
     Answers,
     BatchPeriod,
     Bucket,
     CacheSample,
+    ClaimedRequest,
     Counters,
     Period,
     PrefillBatch,
@@ -104,6 +108,9 @@ __all__ = [
     "AccountEntry",
     "AccountRow",
     "Advice",
+    "AgentClaim",
+    "AgentDifference",
+    "AgentVerdict",
     "AnalysisOptions",
     "Answer",
     "Answers",
@@ -118,6 +125,7 @@ __all__ = [
     "Change",
     "Check",
     "CheckpointRow",
+    "ClaimedRequest",
     "ClientAccount",
     "ClientBy",
     "ClientName",

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from cachedoctor.model.bounds import Amount, Count, LineNumber, Long, Rate, Share
+from cachedoctor.model.bounds import Amount, Count, LineNumber, Long, Name, Rate, Share, Text
 from cachedoctor.model.diff import PromptDiff
 from cachedoctor.model.log_lines import Mark
 
@@ -276,6 +276,60 @@ class Counters(msgspec.Struct):
     """Requests by the length of their prompt."""
     config: dict[str, str] = msgspec.field(default_factory=dict)
     """What the dump says of the cache: ``enable_prefix_caching``, ``block_size``, ``num_gpu_blocks`` ..."""
+
+
+class AgentClaim(msgspec.Struct, frozen=True):
+    """Why less of a prompt was reused, in the words of the agent that sent it or of the provider that answered."""
+
+    by: str
+    """``Claude Code``, ``Copilot``, ``the provider``."""
+    reason: str
+    """As it is written: ``tools_changed``."""
+    tokens: int | None = None
+    """That were not reused for it."""
+
+
+class ClaimedRequest(msgspec.Struct, frozen=True):
+    """A request with such a claim, and the counts of its answer, by which it is found in a log."""
+
+    claim: AgentClaim
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+
+
+class AgentDifference(msgspec.Struct):
+    """A request of which an agent says another reason than the log shows."""
+
+    request: Count
+    """Its index."""
+    task: int | None
+    line: LineNumber
+    """Of the log, where the request begins."""
+    reason: Text
+    """As the agent writes it."""
+    log: list[Name]
+    """Causes that the log shows; none where nearly all was reused."""
+
+
+class AgentVerdict(msgspec.Struct):
+    """What one agent says itself of its requests, beside what the log shows. A claim changes no finding."""
+
+    by: Text
+    """``Claude Code``."""
+    reasons: dict[str, Count]
+    """Requests by the reason that is said."""
+    tokens: Amount
+    """That were not reused, as far as the claims count them."""
+    agrees: Count = 0
+    """Requests of which the log shows the same."""
+    differs: Count = 0
+    """Requests of which the log shows something else."""
+    undecided: Count = 0
+    """Requests of which the log does not tell the cause."""
+    unmatched: Count = 0
+    """Requests of which no request of a log has the counts."""
+    differences: list[AgentDifference] = msgspec.field(default_factory=list)
+    """The first 20 of those that differ."""
 
 
 class Answer(msgspec.Struct):

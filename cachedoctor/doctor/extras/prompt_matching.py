@@ -12,7 +12,7 @@ from cachedoctor.doctor.extras import body_fit, body_sums, extra_inputs
 from cachedoctor.doctor.extras.body_fit import Fit, Joined, Proof
 from cachedoctor.engines.llamacpp.accounting import NEAR
 from cachedoctor.knowledge.texts import common_prefix, pieces
-from cachedoctor.model import CacheDoctorError, ClientName, PromptDiff, Request, SentBodies, Session
+from cachedoctor.model import CacheDoctorError, ClaimedRequest, ClientName, PromptDiff, Request, SentBodies, Session
 from cachedoctor.prompts import client_habits, compare_prompts, conversations, inputs, run_diff
 from cachedoctor.prompts.confined.child import FailedError
 from cachedoctor.prompts.conversations import LOOK_BACK, Outline, outline, shared_with
@@ -299,6 +299,15 @@ class GivenPrompts:
                 found += [] if changed is None else [changed]
             recent.append(prompt)
         self.matched = len(self._prompts)
+        return found
+
+    def claims(self) -> list[ClaimedRequest]:
+        """What the agents that sent them say of why less was reused, each with the counts of its answer."""
+        found = []
+        for prompt in self._prompts:
+            claim = None if prompt is None else extra_inputs.claim_of(prompt)
+            if prompt is not None and claim is not None:
+                found.append(ClaimedRequest(claim, *extra_inputs.of_prompt(prompt)))
         return found
 
     def callers(self) -> dict[ClientName, int]:
