@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from cachedoctor.diagnosis.rules import registry
+from cachedoctor.diagnosis.rules.batch_periods import strategy
 from cachedoctor.diagnosis.rules.kit import SessionFinding, SessionRule
-from cachedoctor.diagnosis.rules.sglang.batch_periods import strategy
 from cachedoctor.model import (
     Answer,
     Answers,

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from cachedoctor.model.account import ClientName
 from cachedoctor.model.bounds import Amount, Count, LineNumber, Long, Name, Rate, Share, Text
 from cachedoctor.model.diff import PromptDiff
 from cachedoctor.model.log_lines import Mark
@@ -370,6 +371,18 @@ class Answers(msgspec.Struct):
     """The first 10,000."""
 
 
+class SentChange(msgspec.Struct):
+    """Bodies that repeat text of earlier ones behind differences of one kind."""
+
+    worst: PromptDiff
+    """The one that repeats most, against the one whose text it is."""
+    bodies: int = 0
+    repeated: int = 0
+    """Bytes."""
+    senders: list[ClientName | None] = msgspec.field(default_factory=list)
+    """Who sent them, each once; None where the body does not tell."""
+
+
 class SentBodies(msgspec.Struct):
     """Sums over all bodies, in bytes of their text."""
 
@@ -392,8 +405,12 @@ class SentBodies(msgspec.Struct):
     """What an earlier body under another ``cache_salt`` began with, beyond ``shared``."""
     salts: int
     """Different salts, none at all among them."""
-    worst: PromptDiff | None
-    """The changed body with most of it, against the one whose text it repeats."""
+    senders: int
+    """Clients that are told apart, those that nothing tells counted as one."""
+    changes: list[SentChange] = msgspec.field(default_factory=list)
+    """Of the changed ones, by what the first difference is, the largest part first."""
+    tokens: int | None = None
+    """Of all prompts, where anything beside the bodies counts them."""
 
     def share(self, part: int | None) -> float:
         """What a part is of all prompts, from 0 to 1."""

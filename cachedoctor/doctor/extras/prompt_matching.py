@@ -324,7 +324,9 @@ class GivenPrompts:
         """What all prompts have in common; None for fewer than two, and where parts of one are missing."""
         if any(one is not None and not one.is_whole for one in self._prompts):
             return None
-        return body_sums.summed([p for p in self._prompts if p is not None], session, self._compare)
+        return body_sums.summed(
+            [p for p in self._prompts if p is not None], session, self._compare, hashed=self._hashed
+        )
 
     def _take(self, request: Request) -> Prompt | None:
         if self.fit is not None and not self.fit.is_theirs:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 
 from cachedoctor.diagnosis.rules import advice, kit, ram
+from cachedoctor.diagnosis.rules.client import changes
 from cachedoctor.diagnosis.rules.client.changes import (
     by_difference,
     cost_of_change,
     from_prompts,
+    is_early,
     prompts_prove,
     references,
     why_before,
@@ -19,6 +21,13 @@ _APPEND = kit.Remedy(
     "Keep the history append-only in the client: no reminders or file contents moved to the newest message, no edits of old turns."
 )
 _BY_HAND = kit.Remedy("If this was an edit or a compaction by hand, it costs once and is fine.")
+_KINDS = ("message-edited", "message-removed", "message-inserted", "message-moved", "compacted")
+_UNNAMED = ("other", "whitespace", "retokenised", "special-token", "template", "json-spacing", "json-key-order")
+"""Differences whose kind does not tell where they are."""
+_WHY = (
+    "The beginning of the conversation matches, its later part does not: a message was edited, removed, moved or rendered "
+    "differently. Reuse ends there."
+)
 _OPENING = ("messages[0]", "messages[1]", "input[0]", "input[1]")
 """Places in a request of the first message of a user."""
 SAME_PLACE = 16
@@ -46,7 +55,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     asked = s.changed("compaction-request")
     if asked is not None and s.lost:
         return from_prompts(s, asked)
-    first = s.changed("message-edited", "message-removed", "message-inserted", "message-moved", "compacted")
+    first = s.changed(*_KINDS)
     if not s.lost or (
         s.early and not _goes_on(s) and (first is None or (s.own_slot is False and not ram.copy_refused(s)))
     ):
@@ -223,8 +232,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             if g.tokens
             else f"the {what} changed {place} ({least}{kit.n(f['changed'])} tokens dropped): {kit.times(g.count)}"
         ),
-        "The beginning of the conversation matches, its later part does not: a message was edited, removed, moved or rendered "
-        "differently. Reuse ends there."
+        _WHY
         + (
             " It is the same place in at least three requests of growing size: something there changes each time (a date, a counter, a reminder)."
             if f.get("fixed")
@@ -241,6 +249,16 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         ],
         references(g),
     )
+
+
+def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
+    """Say it of two given bodies that part in a message, or anywhere behind their head."""
+    first = difference.first
+    if first is None or not (first.kind in _KINDS or (first.kind in _UNNAMED and not is_early(difference))):
+        return None
+    what = "first message" if _of_head(first.place) else "history"
+    head = f"the {what} changed from {changes.place(difference)} of {kit.n(difference.a.tokens)} on"
+    return changes.of_bodies(difference, head, _WHY, [_APPEND, _BY_HAND])
 
 
 def _below(g: kit.MatchGroup) -> str:
@@ -274,4 +292,5 @@ RULE = kit.rule(
     say,
     on=("changed",),
     unless=("CD101", "CD102", "CD103", "CD104", "CD106", "CD107", "CD312", "CD402"),
+    of_bodies=of_bodies,
 )

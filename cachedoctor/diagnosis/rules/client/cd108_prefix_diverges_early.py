@@ -6,6 +6,8 @@ from typing import Any
 
 from cachedoctor.diagnosis.rules import advice, kit, ram
 from cachedoctor.diagnosis.rules.checkpoints import held_whole, serves
+from cachedoctor.diagnosis.rules.client import changes
+from cachedoctor.diagnosis.rules.client.changes import is_early
 
 BEFORE_HEADER = 120
 """Tokens up to the value in Claude Code's billing header that changes: the frame of a message and some 60 of the header."""
@@ -241,6 +243,24 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     )
 
 
+_UNNAMED = ("other", "whitespace", "retokenised", "special-token", "template", "json-spacing", "json-key-order")
+
+
+def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
+    """Say it of two given bodies that part near their head, in nothing that has a name."""
+    first = difference.first
+    if first is None or first.kind not in _UNNAMED or not is_early(difference):
+        return None
+    at = "" if first.place is None else f", in {first.place}"
+    head = f"the prompt differs from the one before it after {kit.n(difference.common_prefix_tokens)} tokens{at}"
+    why = "Reuse ends at the first differing token, however equal the rest is."
+    see = kit.Remedy(
+        "Put what changes behind what stays. To see the place with the text around it:",
+        ["cachedoctor diff request1.json request2.json"],
+    )
+    return changes.of_bodies(difference, head, why, [see])
+
+
 RULE = kit.rule(
     __name__,
     "The prompt changed near its head; the log shows where, not what",
@@ -249,4 +269,5 @@ RULE = kit.rule(
     say,
     on=("early",),
     unless=("CD101", "CD102", "CD103", "CD105", "CD106", "CD313", "CD314", "CD402"),
+    of_bodies=of_bodies,
 )

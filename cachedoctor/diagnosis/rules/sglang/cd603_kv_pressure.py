@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit, kv_proof
-from cachedoctor.diagnosis.rules.sglang.batch_periods import (
+from cachedoctor.diagnosis.rules.batch_periods import (
     caching,
     capacity,
     crowded,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.vllm import rolling
+from cachedoctor.diagnosis.rules import kit, rolling
 
 _MOST = 0.5
 """Share of the turns that must reuse less than the turn before left, to call it alternating."""

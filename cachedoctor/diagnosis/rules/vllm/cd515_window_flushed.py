@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import kit, shared_beginnings
-from cachedoctor.diagnosis.rules.vllm import rolling
-from cachedoctor.diagnosis.rules.vllm.rolling import TrafficStretch
+from cachedoctor.diagnosis.rules import kit, rolling, shared_beginnings
+from cachedoctor.diagnosis.rules.rolling import TrafficStretch
 from cachedoctor.knowledge.builds import is_sliding
 
 _FULL = 0.2
