@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cachedoctor.diagnosis.rules import sent_changes
 from cachedoctor.diagnosis.rules.kit import (
     ANY,
     AnyRule,
@@ -24,6 +23,7 @@ from cachedoctor.diagnosis.rules.kit import (
     SessionRule,
     n,
 )
+from cachedoctor.diagnosis.rules.measured import sent_changes
 from cachedoctor.diagnosis.rules.registry import Broken, Plan, signs_of
 from cachedoctor.diagnosis.rules.replaying import Setup
 from cachedoctor.doctor.faults import described

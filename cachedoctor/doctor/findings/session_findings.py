@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cachedoctor.diagnosis.rules import advice, shared_beginnings
+from cachedoctor.diagnosis.rules import advice
 from cachedoctor.diagnosis.rules.kit import ANY, AnyRule, RequestRule, Rule, SessionFinding
+from cachedoctor.diagnosis.rules.measured import shared_beginnings
 from cachedoctor.diagnosis.rules.registry import OF_COMPUTED_TWICE, Broken
 from cachedoctor.doctor.faults import described
 from cachedoctor.doctor.findings.groups import Key

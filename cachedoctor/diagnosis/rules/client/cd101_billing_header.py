@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cachedoctor.diagnosis.rules import advice, header, kit
+from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.client.changes import (
     field_that_differs,
     from_prompts,
@@ -12,6 +12,7 @@ from cachedoctor.diagnosis.rules.client.changes import (
     prompts_prove,
     texts_prove,
 )
+from cachedoctor.diagnosis.rules.measured import header
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:

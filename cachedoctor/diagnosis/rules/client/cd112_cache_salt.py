@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import kit, kv_proof, sent_changes
-from cachedoctor.diagnosis.rules.shared_beginnings import WORTH, given
+from cachedoctor.diagnosis.rules import kit
+from cachedoctor.diagnosis.rules.measured import kv_proof, sent_changes
+from cachedoctor.diagnosis.rules.measured.shared_beginnings import WORTH, given
 
 _LITTLE = 0.05
 """Reused share at most of a server on which a salt for each request cost everything."""

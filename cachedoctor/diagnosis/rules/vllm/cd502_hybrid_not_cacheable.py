@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import kit, rolling
+from cachedoctor.diagnosis.rules import kit
+from cachedoctor.diagnosis.rules.measured import rolling
 from cachedoctor.knowledge.builds import RECURRENT
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import kit, kv_proof, rolling, shared_beginnings
+from cachedoctor.diagnosis.rules import kit
+from cachedoctor.diagnosis.rules.measured import kv_proof, rolling, shared_beginnings
 from cachedoctor.diagnosis.rules.vllm import kv_flow
 from cachedoctor.diagnosis.rules.vllm.kv_flow import KvFlow
 

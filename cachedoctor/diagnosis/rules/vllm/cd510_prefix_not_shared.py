@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import kit, kv_proof, rolling, shared_beginnings
-from cachedoctor.diagnosis.rules.rolling import TrafficStretch
-from cachedoctor.diagnosis.rules.shared_beginnings import SharedVerdict
+from cachedoctor.diagnosis.rules import kit
+from cachedoctor.diagnosis.rules.measured import kv_proof, rolling, shared_beginnings
+from cachedoctor.diagnosis.rules.measured.rolling import TrafficStretch
+from cachedoctor.diagnosis.rules.measured.shared_beginnings import SharedVerdict
 from cachedoctor.diagnosis.rules.vllm import kv_flow
 from cachedoctor.diagnosis.rules.vllm import kv_flow as request_groups
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import kit, rolling, shared_beginnings
+from cachedoctor.diagnosis.rules import kit
+from cachedoctor.diagnosis.rules.measured import rolling, shared_beginnings
 from cachedoctor.knowledge.builds import is_sliding
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cachedoctor.diagnosis.rules import batch_periods, rolling
 from cachedoctor.diagnosis.rules.kit import Confidence, Line, Remedy, Session, n, said_by
+from cachedoctor.diagnosis.rules.measured import batch_periods, rolling
 
 SERVERS = ("vllm", "sglang")
 _STRIPPED = "0.18"

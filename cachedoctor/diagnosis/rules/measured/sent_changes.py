@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import batch_periods, kv_proof, rolling
 from cachedoctor.diagnosis.rules.kit import ChangeText, Line, OfBodies, SessionFinding, finding, n
-from cachedoctor.diagnosis.rules.shared_beginnings import WORTH, given
+from cachedoctor.diagnosis.rules.measured import batch_periods, kv_proof, rolling
+from cachedoctor.diagnosis.rules.measured.shared_beginnings import WORTH, given
 from cachedoctor.model import ClientName, RuledOut, SentBodies, Session
 from cachedoctor.model.measured import SentChange
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cachedoctor.diagnosis.rules.kit import FindingText, SessionFinding, n, said_by
-from cachedoctor.diagnosis.rules.shared_beginnings import CHANGES, WORTH
+from cachedoctor.diagnosis.rules.measured.shared_beginnings import CHANGES, WORTH
 from cachedoctor.model import KvEvents, Remedy, RuledOut, SamplePeriod, Session
 
 _CHANGED = (
