@@ -24,7 +24,7 @@ LINES = sorted(
     path
     for folder in ("lines", "measured")
     for path in FIXTURES.glob(f"{folder}/**/*")
-    if path.is_file() and not path.name.startswith(("ollama-", "omlx-", "ds4-", "vllm-mlx-", "mlx-"))
+    if path.is_file() and not path.name.startswith(("ollama-", "omlx-", "ds4-", "vllm-mlx-", "mlx-", "koboldcpp-"))
 )
 
 

@@ -105,7 +105,7 @@ def test_retrieved_documents_in_another_order_change_nothing(tmp_path: Path) -> 
     documents = [prose(at, 120) for at in range(20, 24)]
     bodies = [
         {"messages": [{"role": "system", "content": prose(9, 90)},
-                      {"role": "user", "content": " ".join([*documents[at % 4:], *documents[: at % 4], prose(at)])}]}
+                      {"role": "user", "content": " ".join([*documents[at % 4:], *documents[: at % 4], prose(at, 9)])}]}
         for at in range(8)
     ]  # fmt: skip
     found = summed(bodies, tmp_path)

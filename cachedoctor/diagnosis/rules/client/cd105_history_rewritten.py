@@ -16,6 +16,7 @@ from cachedoctor.diagnosis.rules.client.changes import (
     why_before,
     why_client,
 )
+from cachedoctor.diagnosis.rules.measured import own_settings
 
 _APPEND = kit.Remedy(
     "Keep the history append-only in the client: no reminders or file contents moved to the newest message, no edits of old turns."
@@ -284,6 +285,29 @@ def _not_the_head(g: kit.MatchGroup) -> str:
     return f"{kit.n(f['lcp']).replace('~', 'about ')} of {kit.n(r.prompt_tokens)} tokens match"
 
 
+def alone(session: kit.Session) -> list[kit.SessionFinding]:
+    """Say it of a program that prints where prompts part from what it held, behind a common beginning."""
+    said = kit.stated(session, "parted")
+    if said is None:
+        return []
+    n, reason = said.numbers, f" ({said.field})" if said.field and " " not in said.field else ""
+    worst = ", in the worst of them" if said.count > 1 else ""
+    words = kit.FindingText(
+        f"the prompt parts from what {session.program} held at token {kit.n(n['place'])} of {kit.n(n['held'])}{reason}{worst}: {kit.n(n['tokens'])} tokens "
+        f"behind differ, {kit.times(said.count)}; a changed history, or another conversation",
+        f"Up to that place the prompt is what {session.program} held. There it goes on otherwise, and nothing behind a difference can be reused. A client does this "
+        "that moves a system message, drops reasoning or old tool results, or sums up.",
+        [own_settings.compare(), *own_settings.room(session), _APPEND],
+        [
+            kit.RuledOut(
+                "slot-held-other-prompt",
+                "not excluded: another conversation with the same beginning (system prompt and tools) looks the same, and nothing is wrong with it",
+            )
+        ],
+    )
+    return [kit.SessionFinding(words, "", [(said.mark, "where the prompt parts")], "note", "low")]
+
+
 RULE = kit.rule(
     __name__,
     "Old messages changed behind the head of the prompt",
@@ -292,5 +316,7 @@ RULE = kit.rule(
     say,
     on=("changed",),
     unless=("CD101", "CD102", "CD103", "CD104", "CD106", "CD107", "CD312", "CD402"),
+    alone=alone,
+    stated=("parted",),
     of_bodies=of_bodies,
 )

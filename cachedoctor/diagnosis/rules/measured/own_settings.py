@@ -10,6 +10,15 @@ _ROOM = {
     "ds4": "ds4-server keeps one conversation live, and each other request replaces it: --kv-disk-dir with a folder saves what is replaced, up to "
     "--kv-disk-space-mb.",
     "vllm-mlx": "If conversations come back that were stored before, give the cache more memory: --cache-memory-mb.",
+    "koboldcpp": "KoboldCpp keeps one conversation: --smartcache N (newer versions) keeps N more in memory, and brings them back. --noshift and "
+    "--nofastforward take reuse away.",
+    "ollama": "An ollama runner keeps OLLAMA_NUM_PARALLEL conversations (1 by default), each with a context of its own; more of them take more memory.",
+    "lmstudio": "LM Studio has no setting for how many conversations it keeps in memory with this engine: newer versions of its llama.cpp engine do more.",
+    "lmstudio-mlx": "What LM Studio's MLX engine keeps cannot be set there.",
+    "llama-cpp-python": "llama-cpp-python keeps one conversation. Its server keeps more with --cache true and --cache_size BYTES; in a program, "
+    "llm.set_cache(LlamaRAMCache(capacity_bytes=...)) does.",
+    "tabbyapi": "TabbyAPI shares one cache among all conversations: cache_size in config.yml, in tokens, a multiple of 256 and at least max_seq_len.",
+    "ik_llama.cpp": "ik_llama.cpp saves conversations that lose their slot to memory: --cache-ram N, in MiB.",
     "mlx-vlm": "Prefix reuse is off unless APC_ENABLED=1 is in the environment of the server; APC_NUM_BLOCKS is its size, 2048 blocks of 16 tokens by "
     "default.",
 }
