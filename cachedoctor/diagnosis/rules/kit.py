@@ -199,7 +199,7 @@ def _needs_nothing(_: Session) -> None:
 
 
 ANY = ""
-"""Engine of a rule about sessions of every one."""
+"""Engine of a rule about sessions of every one that bodies or KV events were given for."""
 
 
 class Rule(msgspec.Struct):

@@ -252,7 +252,7 @@ class Diagnosis:
             if isinstance(rule, SessionRule):
                 found = rule.inspect(session)
             else:
-                found = sent_changes.findings(session, rule.of_bodies)
+                found = [] if session.sent is None else sent_changes.findings(session, rule.of_bodies)
                 found = found or ([] if rule.alone is None else rule.alone(session))
             if not all(said.proven_in(session) for said in found):
                 raise ValueError("a finding without a line")
@@ -293,7 +293,9 @@ def _is_about(rule: SessionRule | RequestRule, session: Session) -> bool:
         if rule.alone is None:
             return False
     stated = rule.on if isinstance(rule, SessionRule) else rule.stated
-    return not session.incidents.keys().isdisjoint(stated) if stated else rule.engine in (ANY, session.engine)
+    if stated:
+        return not session.incidents.keys().isdisjoint(stated)
+    return session.engine == rule.engine or (rule.engine == ANY and bool(session.sent or session.kv_events))
 
 
 def _may_show(request: Request) -> bool:
