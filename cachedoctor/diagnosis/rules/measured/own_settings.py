@@ -22,7 +22,7 @@ _ROOM = {
     "mlx-vlm": "Prefix reuse is off unless APC_ENABLED=1 is in the environment of the server; APC_NUM_BLOCKS is its size, 2048 blocks of 16 tokens by "
     "default.",
 }
-_BACK = {
+BACK = {
     "omlx": (
         "oMLX stores a prompt in blocks, of 2,048 tokens where the model has recurrent or windowed layers, and resumes at the end of a block of which "
         "all layers are stored.",
@@ -59,5 +59,5 @@ def room(session: kit.Session) -> list[kit.Remedy]:
 
 def back(session: kit.Session) -> tuple[str, kit.Remedy]:
     """Say why the program could not resume where a prompt parts from what it held, and what can be set."""
-    why, remedy = _BACK[session.engine]
+    why, remedy = BACK[session.engine]
     return why, kit.Remedy(remedy)
