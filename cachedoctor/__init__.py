@@ -75,7 +75,7 @@ if TYPE_CHECKING:
         UnknownShape,
     )
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 __all__ = [
     "Account",
     "AccountEntry",

@@ -32,6 +32,7 @@ include_patterns = [
     "tests/e2e/README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
+    "SECURITY.md",
 ]
 exclude_patterns = ["docs/examples/*/*", "build", "dist", "fixtures", ".*", "**/__pycache__"]
 root_doc = "docs/index"

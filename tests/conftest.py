@@ -50,7 +50,7 @@ CASES = sorted(path.parent for path in (FIXTURES / "cases").glob("*/case.toml"))
 # Seconds are no matter of a test: on a busy machine any of them would fail now and then.
 settings.register_profile("sweep", deadline=None)
 settings.register_profile("all", deadline=None, max_examples=40)
-settings.register_profile("tests", deadline=None, max_examples=25)
+settings.register_profile("tests", deadline=None, max_examples=15)
 settings.load_profile("sweep")
 
 gc.disable()  # until all is collected: nothing of it is garbage
@@ -129,7 +129,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tests that draw have all examples with whole sweeps alone: 40 of 100 with --all, 25 without sweeps.
+    """Tests that draw have all examples with whole sweeps alone: 40 of 100 with --all, 15 without sweeps.
 
     The program is started hundreds of times: it is compiled once for all of them, whatever the environment says.
     """

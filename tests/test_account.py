@@ -402,8 +402,8 @@ def test_clients_are_counted_when_requests_are_final() -> None:
     assert [a.requests for a in ledger.accounts({}) if a.scope == "client"] == [1]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.spread(9)
-@pytest.mark.sample(8)
 @pytest.mark.parametrize("case", CASES, ids=lambda folder: folder.name)
 def test_the_account_of_a_case(case: Path) -> None:
     """The whole log's rows are those of its servers together, and hold all tokens of the totals."""

@@ -90,6 +90,7 @@ LONG = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("line", LONG.values(), ids=LONG)
 def test_a_line_made_to_cost_time_has_no_numbers(line: str) -> None:
     assert [n for session in report_of(f"{line}\n" * 2).sessions for n in numbers(session)] == []

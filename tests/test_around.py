@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from answered import report_of
 from conftest import FIXTURES, ROOT
+from loops import each
 
 from cachedoctor.engines.catalogue.base import Message
 from cachedoctor.engines.catalogue.scanner import Scanner
@@ -47,7 +48,7 @@ def test_all_are_there() -> None:
     assert len(OURS) == len(NAMES) == len(list((ROOT / "cachedoctor/engines/programs").glob("[!_]*.py")))
 
 
-@pytest.mark.parametrize(("engine", "row"), rows(), ids=lambda value: getattr(value, "name", None) or value.id)
+@each(("engine", "row"), rows(), ids=lambda value: getattr(value, "name", None) or value.id)
 def test_a_sample_is_found_and_recognised_by_its_row_alone(engine: Engine, row: Message) -> None:
     found = reader(engine)
     line = row.sample.encode()

@@ -152,8 +152,8 @@ def test_two_programs_in_one_log_byte_by_byte(one: str, other: str, way: str) ->
     assert json_of(pieces(log, 1)) == json_of([log])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.spread(9)
-@pytest.mark.sample(8)
 @every_case
 def test_the_stream_of_a_case_has_the_values_of_its_report(case: Path) -> None:
     log = content_of(case)

@@ -61,6 +61,7 @@ def test_a_log_of_one_life_has_the_bytes_that_it_always_had() -> None:
     assert hashlib.sha256(made).hexdigest() == "54b377fa1263dbd6c4a6e120c4f035b237f314da6769ab39d0b2c8a8b0449ac0"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("era", gen_log.ERAS)
 def test_every_life_of_a_log_is_a_session(era: str) -> None:
     made = "".join(gen_log.blocks(era, 60_000, lives=3))

@@ -62,6 +62,7 @@ LIVE = [
 ]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("every", [1, 20, 60])
 @pytest.mark.parametrize(("at", "of"), [(0, 0), (1, 1), (2, 2), (0, 1), (2, 0)])
 def test_a_live_log_ends_as_if_it_had_been_read_at_once(at: int, of: int, every: int) -> None:

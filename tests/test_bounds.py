@@ -14,6 +14,7 @@ from fuzz import planted
 from fuzz.planted import VALUES
 from hypothesis import given
 from hypothesis import strategies as st
+from loops import each
 from schemas import schema_of
 from sglang_logs import START
 
@@ -133,8 +134,7 @@ SIGNED = {
 """They may be negative (-1: all, or no limit), are fractions, or are read by nobody."""
 
 
-@pytest.mark.sample(98)
-@pytest.mark.parametrize("row", [*LLAMA, *VLLM, *SGLANG], ids=lambda row: row.id)
+@each("row", [*LLAMA, *VLLM, *SGLANG], ids=lambda row: row.id)
 def test_the_kind_of_a_hole_is_that_of_its_unit(row: Message) -> None:
     fields = llama_fields if row in LLAMA else vllm_fields if row in VLLM else sglang_fields
     for name, kind in HOLE.findall(row.template):
@@ -143,8 +143,8 @@ def test_the_kind_of_a_hole_is_that_of_its_unit(row: Message) -> None:
             assert kind == KINDS[known.unit], (name, known.unit)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.spread(9)
-@pytest.mark.sample(3)
 @pytest.mark.parametrize("value", VALUES, ids=lambda v: str(v[:12]))
 def test_every_engine_outlives_every_value(value: bytes) -> None:
     """In the first, the middle and the last place where its log has a number: lines that do not know of each other."""

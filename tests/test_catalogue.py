@@ -7,8 +7,8 @@ import re
 from functools import lru_cache
 from typing import Any
 
-import pytest
 from conftest import FIXTURES
+from loops import each
 
 from cachedoctor.engines.catalogue.base import Catalogue, Message
 from cachedoctor.engines.catalogue.scanner import Scanner, ScanPlan
@@ -56,7 +56,7 @@ def name_of(row: Message) -> str:
     return f"{row.id}-{row.first}-{ROWS.index(row)}"
 
 
-@pytest.mark.parametrize("row", ROWS, ids=name_of)
+@each("row", ROWS, ids=name_of)
 def test_a_sample_is_recognised_by_its_row_alone(row: Message) -> None:
     """Two rows that match one line would make the reading a matter of luck."""
     found = [event.row for event in catalogue().recognise(row.sample.encode())]
@@ -73,8 +73,7 @@ def scanned(row: Message) -> list[Message]:
     return [event.row for event in events if event.row is not None]
 
 
-@pytest.mark.sample(57)
-@pytest.mark.parametrize("row", ROWS, ids=name_of)
+@each("row", ROWS, ids=name_of)
 def test_the_scanner_finds_what_the_catalogue_recognises(row: Message) -> None:
     """The one big pattern sees every sample, but for rows without a literal head."""
     found = scanned(row)
@@ -93,8 +92,7 @@ def test_the_exceptions_are_needed() -> None:
     assert set(SAME_LINE) | set(MORE_FIELDS) <= {m["id"] for m in MESSAGES}
 
 
-@pytest.mark.sample(55)
-@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message["id"])
+@each("message", MESSAGES, ids=lambda message: message["id"])
 def test_every_known_message_is_one_row_with_its_fields(message: dict[str, Any]) -> None:
     """The examples, line by line: one row each, and together the fields."""
     fields: set[str] = set()

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from conftest import FIXTURES
+from loops import each
 
 from cachedoctor.engines.catalogue.base import HOLE, Event, Message
 from cachedoctor.engines.catalogue.scanner import Scanner
@@ -32,14 +33,13 @@ def events(text: str) -> list[Event]:
     return list(Scanner(READER.catalogue, READER.plan).scan(Segment(None, text.encode() + b"\n", 1)))
 
 
-@pytest.mark.parametrize("row", ROWS, ids=name_of)
+@each("row", ROWS, ids=name_of)
 def test_a_sample_is_recognised_by_its_row_alone(row: Message) -> None:
     """Two rows that match one line would make the reading a matter of luck."""
     assert [event.row for event in READER.catalogue.recognise(row.sample.encode())] == [row]
 
 
-@pytest.mark.sample(15)
-@pytest.mark.parametrize("row", ROWS, ids=name_of)
+@each("row", ROWS, ids=name_of)
 def test_the_scanner_finds_what_the_catalogue_recognises(row: Message) -> None:
     (event,) = events(row.sample)
     assert event.row is row
@@ -61,8 +61,7 @@ def test_the_lines_are_there() -> None:
     assert len([line for line in BATCHES if "Decode" in line]) == 9 * 3
 
 
-@pytest.mark.sample(24)
-@pytest.mark.parametrize("number", range(len(BATCHES)))
+@each("number", range(len(BATCHES)))
 def test_a_batch_line_is_read_with_all_its_fields(number: int) -> None:
     line = BATCHES[number]
     (event,) = events(line)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from conftest import FIXTURES
+from loops import each
 
 from cachedoctor.engines.catalogue.base import Event, Message
 from cachedoctor.engines.catalogue.scanner import Scanner, ScanPlan
@@ -39,14 +40,13 @@ def fields_of(line: str) -> dict[str, Any]:
     return event.fields
 
 
-@pytest.mark.parametrize("row", ROWS, ids=name_of)
+@each("row", ROWS, ids=name_of)
 def test_a_sample_is_recognised_by_its_row_alone(row: Message) -> None:
     """Two rows that match one line would make the reading a matter of luck."""
     assert [event.row for event in READER.catalogue.recognise(row.sample.encode())] == [row]
 
 
-@pytest.mark.sample(25)
-@pytest.mark.parametrize("row", ROWS, ids=name_of)
+@each("row", ROWS, ids=name_of)
 def test_the_scanner_finds_what_the_catalogue_recognises(row: Message) -> None:
     """In a block, among other lines, and with all its fields."""
     found = scanned("Loading safetensors: 50% Completed | 1/2 [00:01<00:01]", row.sample, "  at nothing of ours")

@@ -38,7 +38,7 @@ def test_version_imports_nothing_heavy() -> None:
 
 
 def test_analyze_imports_nothing_that_it_does_not_need(log: Path) -> None:
-    """A default that typer must convert brings pydantic, which takes longer than the log."""
+    """typer 0.29 converts defaults by pydantic, which takes longer than the log."""
     command = [sys.executable, "-X", "importtime", "-m", "cachedoctor", "analyze", str(log), "-f", "json"]
     done = subprocess.run(command, capture_output=True, check=True)
     assert done.stdout.startswith(b'{"schema":"cachedoctor.report/1"')

@@ -328,7 +328,7 @@ SECRETS = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", SECRETS)
 def test_hash_text_prints_no_prompt_text(tmp_path: Path, name: str) -> None:
     """Neither quotes nor labels, names, keys, places or advice; numbers, kinds and hashes stay."""
@@ -346,6 +346,7 @@ def test_hash_text_prints_no_prompt_text(tmp_path: Path, name: str) -> None:
     ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("a", "b", "shown_a", "shown_b"),
     [

@@ -82,6 +82,7 @@ def test_tune_within_a_limit_of_memory_names_no_cause() -> None:
     assert "cause" not in shown
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from loops import each
 from prompt_forms import A1, A2, SYSTEM, U1, U2, U3, anthropic, between, chatml, openai, tool
 from scripts_here import checked
 
@@ -272,7 +273,7 @@ def test_every_habit_has_its_case():
     }
 
 
-@pytest.mark.parametrize("handle", CASES)
+@each("handle", CASES)
 def test_a_habit_is_named_and_its_look_alike_is_not(handle):
     case, habit = CASES[handle], known(handle).habit
     found, alike = between(case.a, case.b), between(case.like_a, case.like_b)

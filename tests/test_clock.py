@@ -6,6 +6,7 @@ import json
 
 import pytest
 from conftest import json_of, report_of
+from loops import each
 from test_ik_llama import REWRITTEN
 from wrapped import docker
 
@@ -16,7 +17,7 @@ from cachedoctor.inputs.envelope.shapes import ends, wall_time
 LAUNCH = "slot launch_slot_: id  0 | task 7 | processing task"
 
 
-@pytest.mark.parametrize(
+@each(
     ("stored", "time"),
     [
         ("2026-11-20T12:00:02.686000+00:00 box llama-server[42]: " + LAUNCH, "2026-11-20T12:00:02.686000+00:00"),

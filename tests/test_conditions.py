@@ -221,6 +221,15 @@ def test_what_a_snapshot_costs() -> None:
     assert restored((21742, 16383), source="responses") == []
 
 
+def test_a_snapshot_off_the_multiple_is_told_by_two_requests_that_went_back_to_it() -> None:
+    """7,179 and 7,905 tokens (ollama issue 17829)."""
+    (found,) = restored((32112, 24933), (32838, 24933))
+    assert "15,084 tokens computed again, up to 7,905 at once" in found.words.claim
+    assert restored((32112, 24933)) == []
+    assert restored((32112, 24933), (32838, 24934)) == []
+    assert restored((28000, 24933), (28400, 24933)) == [], "less than half a stride"
+
+
 # ---- CD514 and CD515: layers with a sliding window on vLLM
 
 

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from conftest import CASES, ROOT, content_of
+from loops import each
 
 from cachedoctor.diagnosis.rules import registry
 from cachedoctor.model import Confidence, Cost, Finding, RuledOut, Severity
@@ -131,7 +132,7 @@ def a_finding(name: str, confidence: Confidence, not_excluded: str = "", severit
     return Finding("CD100", name, severity, confidence, "", [0], 1, [], Cost(1_000, None), "", ruled_out, None, [], [])
 
 
-@pytest.mark.parametrize(
+@each(
     ("causes", "finding", "wanted"),
     [
         ({"no-usable-checkpoint"}, a_finding("no-usable-checkpoint", "high"), honest.SAME),

@@ -29,8 +29,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return days.models_in(tmp_path_factory.mktemp("models"))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.spread(7)
-@pytest.mark.sample(3)
 @pytest.mark.parametrize("evidence", ["log", "counted", "exact"])
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_a_day_is_said_as_it_was(run: Path, evidence: str, models: Path) -> None:

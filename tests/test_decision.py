@@ -7,6 +7,7 @@ window and a batch. The numbers below follow from the server's own comparisons, 
 from __future__ import annotations
 
 import pytest
+from loops import each
 
 from cachedoctor.knowledge.decision import CHANGES, Decision, HeldState, checkpoints, common_of, decide, reusable
 
@@ -14,7 +15,7 @@ HYBRID, SWA = "hybrid", "swa"
 ERAS = (5311, *CHANGES, 11_549)
 
 
-@pytest.mark.parametrize(
+@each(
     ("build", "memory", "length", "starts", "expected"),
     [
         # none at all; then one for sliding windows, after the whole prompt

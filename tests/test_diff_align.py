@@ -7,6 +7,7 @@ import pytest
 from hostile_inputs import SEQUENCES, tokens
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import each
 from rapidfuzz.distance import Levenshtein
 
 from cachedoctor.model import Edit
@@ -108,7 +109,7 @@ def test_common_prefix_at_every_length_around_the_slices(n):
 A = tokens(3_000)
 
 
-@pytest.mark.parametrize(
+@each(
     ("a", "b", "pattern", "at", "size", "appended"),
     [
         ([], [], "equal", 0, 0, 0),

@@ -1,6 +1,7 @@
 """Values that change by themselves: headers, dates, ids, counters, paths, git; and what only looks like one."""
 
 import pytest
+from loops import each
 from prompt_forms import A1, REST, SYSTEM, U1, between, chatml, forms, openai
 
 HEAD = "x-anthropic-billing-header: cc_version=2.1.101.85f; cc_entrypoint=cli; cch=0ed9c;"
@@ -103,7 +104,7 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "before", "a", "b", "after"), VALUES)
+@each(("kind", "before", "a", "b", "after"), VALUES)
 def test_value(kind, before, a, b, after):
     for outside in (lambda x: x, lambda x: chatml(("system", x), U1), lambda x: openai(("system", x), U1)):
         found = between(
@@ -115,7 +116,7 @@ def test_value(kind, before, a, b, after):
         assert found.sure
 
 
-@pytest.mark.parametrize(("kind", "before", "a", "b", "after"), [v for v in VALUES if "left" not in v[4]])
+@each(("kind", "before", "a", "b", "after"), [v for v in VALUES if "left" not in v[4]])
 def test_value_at_the_end_of_the_text(kind, before, a, b, after):
     found = between("Be brief.\n" + before + a, "Be brief.\n" + before + b)
     assert found.kind in (kind, "appended")

@@ -57,6 +57,7 @@ def names_an_engine(path: Path) -> bool:
     return NAMES.search(text) is not None and any(sought.search(word) for sought, word in words(ast.parse(text)))
 
 
+@pytest.mark.sweep
 def test_no_other_module_names_an_engine() -> None:
     paths = [(path, path.relative_to(CODE).as_posix()) for path in sorted(CODE.rglob("*.py"))]
     found = {name for path, name in paths if OWN.match(name) is None and names_an_engine(path)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from loops import each
 from wrapped import EVAL, LINES, LOG, SLOT, SRV, UP, docker, jsonl, unwrap
 
 from cachedoctor.inputs.envelope import Unwrapper
@@ -13,7 +14,7 @@ def test_unwrapped_block_is_one_segment_without_numbers() -> None:
     assert (segment.origin, segment.data, segment.first, segment.numbers) == (None, LOG.encode(), 41, None)
 
 
-@pytest.mark.parametrize(
+@each(
     ("prefix", "origin"),
     [
         ("llama-1  | ", "llama-1"),
@@ -89,7 +90,7 @@ def test_uncertain_prefix_comes_off_once_a_server_line_has_shown_it(prefix: str,
     assert unwrap("".join(f"{prefix}{line}\n" for line in LINES)) == {origin: expected}
 
 
-@pytest.mark.parametrize(
+@each(
     "line",
     [
         SLOT,

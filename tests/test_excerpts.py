@@ -82,6 +82,7 @@ def words_of(finding: dict[str, Any]) -> str:
     return f"{finding['name']} {finding['claim']} {finding['why']} {others} {fixes}"
 
 
+@pytest.mark.sample(60)
 @pytest.mark.parametrize("case", params(EXCERPTS, NOT_YET))
 def test_an_excerpt_says_what_its_lines_determine(case: dict[str, Any]) -> None:
     """Every finding that is expected, none that is not, with its severity, confidence, cost and numbers."""

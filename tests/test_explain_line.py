@@ -16,6 +16,7 @@ import pytest
 from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loops import each
 
 from cachedoctor.doctor.explain.explain import explain, wording
 from cachedoctor.engines.catalogue.base import Message
@@ -91,8 +92,7 @@ def test_a_sample_is_explained_by_its_row_with_all_its_fields(row: Message) -> N
     assert found.levels[-1].last == row.last
 
 
-@pytest.mark.sample(60)
-@pytest.mark.parametrize("row", ROWS, ids=name_of)
+@each("row", ROWS, ids=name_of)
 def test_every_number_has_a_unit(row: Message) -> None:
     """Also of rows whose sample another row reads."""
     for name, kind in HOLES.findall(row.template):

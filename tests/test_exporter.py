@@ -25,6 +25,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import cachedoctor
 from cachedoctor.cli import exporter as exporter_command
 from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.knowledge.libraries import install
 from cachedoctor.live.exporter import many_logs, request_counts
 from cachedoctor.live.exporter.followed_log import SavedState, decoded, encoded
 from cachedoctor.live.exporter.log_places import Places
@@ -347,8 +348,8 @@ def torture(log: Path, source: Path, seed: int) -> Exporter:
     return (exporter or Exporter(log, saved=state)).read()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.spread(9)
-@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(60))
 def test_whatever_happens_the_counters_are_the_totals(tmp_path: Path, seed: int) -> None:
     cases = ("wrapped-compose-two-services", "checkpoint-evicted-three-depths-b8672", "cache-ram-evicts-nothing-missed")
@@ -695,5 +696,5 @@ def test_nobody_else_imports_the_library_and_without_it_there_is_a_hint(log: Pat
         "main()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=ROOT, check=False)
-    one_line(done, "exporter needs prometheus-client", " -m pip install 'prometheus-client>=0.21'")
+    one_line(done, "exporter needs prometheus-client", install("exporter"))
     assert done.returncode == 2

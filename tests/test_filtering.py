@@ -74,6 +74,7 @@ def test_slots_and_their_findings() -> None:
     assert [f.requests for f in both.findings] == [f.requests for f in whole.findings if f.requests]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("stamp", "since", "until"),
     [

@@ -66,6 +66,7 @@ def report_of_case(case: Path) -> dict[str, Any]:
     return report_of(content_of(case), prompts_of(case), given_of(case))
 
 
+@pytest.mark.sample(24)
 @pytest.mark.spread(9)
 @every_case
 def test_every_command_of_a_case_can_be_pasted(case: Path) -> None:
@@ -80,6 +81,7 @@ def test_every_command_of_a_case_can_be_pasted(case: Path) -> None:
     servers_take(in_rows(engine_of(report), rows), report["sessions"])
 
 
+@pytest.mark.sample(24)
 @pytest.mark.spread(9)
 @every_case
 def test_every_fix_of_a_case_in_every_form(case: Path) -> None:

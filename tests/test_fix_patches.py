@@ -290,6 +290,7 @@ def test_aliases_that_unfold_into_very_much_are_refused(first: str, row: str) ->
             commands(text, "compose")
 
 
+@pytest.mark.sweep
 def test_an_alias_that_is_used_often_is_followed() -> None:
     head = "x-log: &log {driver: json-file, options: {max-size: 10m}}\n"
     more = "".join(f"  s{n}: {{image: x, logging: *log}}\n" for n in range(300))

@@ -39,6 +39,7 @@ from cachedoctor.doctor.fleet.task_engine import Lost
 from cachedoctor.doctor.stored_fleet import StoredFleet
 from cachedoctor.doctor.tables.statistics import Gathering
 from cachedoctor.inputs.sources.object_store import listed
+from cachedoctor.knowledge.libraries import install
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.model.stats import FleetCause, FleetPage
 from cachedoctor.report.html import fleet_page
@@ -460,7 +461,7 @@ def test_without_its_extra_an_engine_says_how_to_get_it(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(CacheDoctorError, match="--engine ray needs ray") as error, engine("ray", 1, None):
         pass
-    assert error.value.hint.endswith(" -m pip install 'ray>=2.40' 'polars>=1.30'")
+    assert error.value.hint == install("ray", "tables")
 
 
 class RpcError(Exception):
@@ -615,6 +616,7 @@ def pipes() -> Iterator[None]:
     signal.signal(signal.SIGPIPE, before)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.usefixtures("pipes")
 @pytest.mark.parametrize(
     ("fault", "words"),

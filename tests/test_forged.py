@@ -71,12 +71,14 @@ def test_no_forgery_in_a_logged_prompt_changes_the_report(engine: str) -> None:
     assert row.ratio == 0, row.measured
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("case", forgeries.UNCLOCKED)
 def test_forgeries_in_a_log_without_clocks_are_counted(case: str) -> None:
     row = forged.silent(case, some(forgeries.forgeries(case)))
     assert row.ratio == 0, row.measured
 
 
+@pytest.mark.sweep
 def test_the_benchmark_notices_a_forgery_that_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PromptText, "feed", lambda self, block, last=False: block)
     row = forged.changed("x", some(forgeries.forgeries(forgeries.CLOCKED[0])))

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from conftest import ROOT
+from loops import each
 
 from cachedoctor.live.proxy import passed_requests, record_file
 from cachedoctor.live.proxy.exchange import Exchange, ProxyOptions
@@ -49,7 +50,7 @@ def test_what_may_be_a_key_is_no_name_of_a_model(name: str) -> None:
     assert len(model(name)) == 9
 
 
-@pytest.mark.parametrize("kind", leaks.KINDS[::8], ids=lambda kind: kind.name)
+@each("kind", leaks.KINDS[::8], ids=lambda kind: kind.name)
 def test_no_credential_is_a_name(kind: leaks.Kind) -> None:
     source = random.Random(kind.name)
     for _ in range(20):
@@ -103,6 +104,7 @@ def test_records_of_older_versions_are_hidden_when_they_are_read() -> None:
     assert passed.view().conversations[0].model == hashed(KEY)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["OpenAI project", "Mistral, bare", "Shopify"])
 def test_nothing_that_passes_shows_a_key(name: str) -> None:
     kind = next(kind for kind in leaks.KINDS if kind.name == name)

@@ -53,6 +53,7 @@ def test_a_long_log_has_all_of_them_at_once() -> None:
     assert len(built) == 1
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["billing-header-hybrid", "cancelled", "parallel-agents-b6301", "coloured-b11549"])
 def test_a_log_is_read_the_same_in_pieces(name: str) -> None:
     lines = (FIXTURES / "cases" / name / "server.log").read_bytes().splitlines(keepends=True)

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 from conftest import ROOT
+from loops import each
 
 from cachedoctor.redaction import sanitize, secrets
 from cachedoctor.redaction.credentials import CONTEXTS, CREDENTIALS
@@ -39,8 +40,8 @@ def shown(kind: leaks.Kind) -> Iterator[str]:
             yield way
 
 
+@pytest.mark.sample(2)
 @pytest.mark.spread(7)
-@pytest.mark.sample(5)
 @pytest.mark.parametrize("kind", leaks.KINDS, ids=lambda kind: kind.name)
 def test_a_credential_is_shown_in_none_of_the_ways(kind: leaks.Kind) -> None:
     found = set(shown(kind))
@@ -78,8 +79,7 @@ def sanitize_formats() -> set[str]:
     return set(FORMATS)
 
 
-@pytest.mark.sample(20)
-@pytest.mark.parametrize("kind", leaks.KINDS, ids=lambda kind: kind.name)
+@each("kind", leaks.KINDS, ids=lambda kind: kind.name)
 def test_what_is_hidden_stays_as_it_is(kind: leaks.Kind) -> None:
     """Formats hide again what was hidden before: they must say the same."""
     text, _ = kind.draw(random.Random(kind.name))
@@ -88,7 +88,7 @@ def test_what_is_hidden_stays_as_it_is(kind: leaks.Kind) -> None:
         assert hidden(once) == once
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "hf_hub_download and npm_config_cache and sk-learn and pypi-server",

@@ -38,15 +38,15 @@ def shown(kind: str, form: Any, text: str) -> str:
     return out.getvalue().decode()
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(3)
 @BOTH
 @payloads
 def test_no_text_of_others_controls_a_terminal(kind: str, payload: str) -> None:
     harmless(shown(kind, "text", payload))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.spread(9)
-@pytest.mark.sample(3)
 @BOTH
 @payloads
 def test_no_text_of_others_is_markup(kind: str, payload: str) -> None:

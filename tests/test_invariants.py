@@ -160,6 +160,7 @@ def test_requests_are_built_in_one_file() -> None:
     assert places == ["engines/llamacpp/settle.py"]
 
 
+@pytest.mark.sweep
 def test_no_property_only_forwards() -> None:
     """What was printed is ``request.seen.x``, what was settled ``request.x``: one name for one value."""
     found = [
@@ -314,6 +315,7 @@ def test_sentences_of_a_summary_are_counted() -> None:
     assert summary_sentences("Read ``a. B`` as one word.") == 1
 
 
+@pytest.mark.sweep
 def test_a_public_function_is_described_in_one_sentence() -> None:
     """What else there is to say follows in paragraphs of its own: an example, units, errors."""
     found = [

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from conftest import report_of
+from loops import each
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 
@@ -49,7 +50,7 @@ def findings(log: str) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@each(
     ("log", "code", "severity", "confidence", "line", "says"),
     [
         (
@@ -163,7 +164,7 @@ def test_a_line_speaks_for_itself(log: str, code: str, severity: str, confidence
     assert says in found["claim"]
 
 
-@pytest.mark.parametrize(
+@each(
     "log",
     [
         "srv         alloc:  - prompt is already in the cache, skipping\n"

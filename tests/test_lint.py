@@ -70,6 +70,7 @@ def save(folder: Path, bodies: list[Any]) -> Path:
 # ---- verdicts
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", CASES)
 def test_a_case_gets_the_verdict_of_what_its_client_did(name: str) -> None:
     found = of_file(FIXTURES / "cases" / name / "requests.jsonl")

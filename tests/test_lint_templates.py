@@ -58,6 +58,7 @@ def test_what_is_published_is_unchanged() -> None:
         assert sha256((FIXTURES / "templates" / name).read_bytes()).hexdigest() == digest
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_template_is_answered_for_question_by_question(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = answers(family, monkeypatch)

@@ -47,6 +47,37 @@ def test_the_findings_are_the_causes_by_construction(case: dict[str, Any]) -> No
     for entry in want:
         assert any(f[: len(entry)] == entry for f in found), f"{entry} is not among {found}"
     assert not set(case["absent"]) & {code for code, _, _ in found}
+    _untold_is_said(case)
+    _server_is_what_it_was(case)
+    _evidence_stands_in_the_log(case)
+
+
+def _untold_is_said(case: dict[str, Any]) -> None:
+    """Rules without their evidence are named, with what would show it."""
+    left = {rule["code"]: rule for rule in report_of(case)["not_evaluated"]}
+    for code in case.get("open", ()):
+        assert left[code]["reason"]
+        assert left[code]["enable"]
+    assert not {entry.split()[0] for entry in case["expect"]} & set(left)
+
+
+def _server_is_what_it_was(case: dict[str, Any]) -> None:
+    """One life, its engine and version."""
+    (session,) = report_of(case)["sessions"]
+    assert session["engine"] == case["engine"]
+    assert (session["version"] or "") == case["version"]
+    assert session["build"] is None
+
+
+def _evidence_stands_in_the_log(case: dict[str, Any]) -> None:
+    """Each line is quoted with its number; of long lines a part."""
+    lines = (FIXTURES / case["log"]).read_text("utf-8", "replace").split("\n")
+    for finding in report_of(case)["findings"]:
+        for evidence in finding["evidence"]:
+            stored = lines[evidence["line"] - 1]
+            for part in evidence["text"].split("[...]"):
+                words = part.strip()
+                assert words[:40] in stored.replace("\x1b[0;36m", "").replace("\x1b[0;0m", "")
 
 
 class MeasuredExpected(Expected):
@@ -62,25 +93,6 @@ def test_findings_read_as_before(case: dict[str, Any], snapshot: SnapshotAsserti
     assert said == snapshot.use_extension(MeasuredExpected)(name=case["name"])
 
 
-@by_case
-def test_what_could_not_be_told_is_said(case: dict[str, Any]) -> None:
-    """Rules without their evidence are named, with what would show it."""
-    left = {rule["code"]: rule for rule in report_of(case)["not_evaluated"]}
-    for code in case.get("open", ()):
-        assert left[code]["reason"]
-        assert left[code]["enable"]
-    assert not {entry.split()[0] for entry in case["expect"]} & set(left)
-
-
-@by_case
-def test_the_server_is_what_it_was(case: dict[str, Any]) -> None:
-    """One life, its engine and version."""
-    (session,) = report_of(case)["sessions"]
-    assert session["engine"] == case["engine"]
-    assert (session["version"] or "") == case["version"]
-    assert session["build"] is None
-
-
 @pytest.mark.parametrize("case", [c for c in MEASURED if "computed" in c], ids=lambda case: case["name"])
 def test_sums_agree_with_the_responses(case: dict[str, Any]) -> None:
     """Computed tokens of every period, as exactly as rounded rates allow; answered requests exactly."""
@@ -90,18 +102,6 @@ def test_sums_agree_with_the_responses(case: dict[str, Any]) -> None:
         assert abs(period["computed_tokens"] - computed) <= period["within"]
         assert period["within"] <= max(10, 0.15 * computed), "so wide a range says nothing"
     assert [p["answered"] for p in periods] == case.get("answered", [])
-
-
-@by_case
-def test_evidence_stands_in_the_log(case: dict[str, Any]) -> None:
-    """Each line is quoted with its number; of long lines a part."""
-    lines = (FIXTURES / case["log"]).read_text("utf-8", "replace").split("\n")
-    for finding in report_of(case)["findings"]:
-        for evidence in finding["evidence"]:
-            stored = lines[evidence["line"] - 1]
-            for part in evidence["text"].split("[...]"):
-                words = part.strip()
-                assert words[:40] in stored.replace("\x1b[0;36m", "").replace("\x1b[0;0m", "")
 
 
 def test_no_prompt_of_the_log_is_shown() -> None:

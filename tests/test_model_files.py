@@ -72,9 +72,9 @@ def test_hostile_templates(name: str, tmp_path: Path, rushed: None) -> None:
     _ends(lambda files: files.rendered(body(), False), template=str(path))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.spread(4)
 @linux
-@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", made.TOKENIZERS)
 def test_hostile_tokenizers(name: str, tmp_path: Path, rushed: None) -> None:
     path = made.write(made.TOKENIZERS[name](), tmp_path / "t.json")

@@ -71,7 +71,7 @@ def test_bodies_lose_no_verdict_of_a_case(case: Path) -> None:
     assert lost(alone, more, true) is None
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("case", BESIDE, ids=lambda case: case["name"])
 def test_what_lies_beside_a_measured_log_loses_no_verdict(case: dict[str, Any]) -> None:
     """Each file alone beside the log, and all together."""

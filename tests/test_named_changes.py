@@ -16,6 +16,7 @@ from cachedoctor.report.base import Appearance, write
 CASE = FIXTURES / "cases" / "requests-tool-added"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("format", ["text", "concise", "markdown", "github", "sarif", "html", "json"])
 def test_every_format_names_the_tool_and_one_token(format: str) -> None:
     """The tool is the seventh; the log counts 2,609 tokens before it, which the text alone cannot count."""

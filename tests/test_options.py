@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from loops import each
 
 from cachedoctor.knowledge import builds, server_options
 from cachedoctor.knowledge.cmdline import parse, settings
@@ -19,7 +20,7 @@ from cachedoctor.report.launchers.forms import variable
 # ---- names
 
 
-@pytest.mark.parametrize(
+@each(
     ("option", "low", "high", "name"),
     [
         (server_options.CTX_CHECKPOINTS, 6180, 6628, "--swa-checkpoints"),
@@ -67,7 +68,7 @@ def test_between_two_samples_nothing_is_claimed() -> None:
     assert Name("--cache-ram", 6751).exists(99999, None) is True
 
 
-@pytest.mark.parametrize(
+@each(
     ("option", "low", "high", "default"),
     [
         (server_options.CTX_CHECKPOINTS, 6628, 6628, 3),

@@ -37,6 +37,7 @@ def written(case: str, name: str, *, verbose: bool) -> bytes:
     return out.getvalue()
 
 
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(("name", "verbose"), FORMS)
 def test_a_report_is_not_read_as_a_log(case: str, name: str, verbose: bool) -> None:
@@ -45,6 +46,7 @@ def test_a_report_is_not_read_as_a_log(case: str, name: str, verbose: bool) -> N
     assert [found.code for found in report.findings] == ["CD903"]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["text", "markdown"])
 @pytest.mark.parametrize("case", CASES)
 def test_a_log_below_a_report_is_read_as_without_it(case: str, name: str) -> None:

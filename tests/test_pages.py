@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
 from conftest import ROOT
+from loops import each
 
 PAGES = [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 PACKAGES = {path.name for path in (ROOT / "cachedoctor").iterdir() if path.is_dir()}
@@ -48,7 +48,7 @@ def missing(word: str, beside: Path) -> bool:
     return not any((start / word).exists() for start in (ROOT, ROOT / "cachedoctor", beside))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@each("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_paths_on_a_page_exist(page: Path) -> None:
     """In the recipes above all, where a reader opens what is named."""
     prose = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)

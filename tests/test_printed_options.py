@@ -146,8 +146,8 @@ def test_a_variable_stands_for_the_option_of_its_name() -> None:
     assert asked > 1000
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("build", BUILDS)
-@pytest.mark.sample(3)
 def test_every_option_in_every_form_is_one_of_the_build(build: int) -> None:
     session = {"engine": "llama.cpp", "build": build}
     for option in server_options.TABLE:

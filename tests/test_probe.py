@@ -642,7 +642,7 @@ ODD_USAGES = {
 }
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("engine", ["llama.cpp", "vllm", "other"])
 @pytest.mark.parametrize("name", ODD_USAGES)
 def test_counts_that_are_none_give_no_cause(name: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:

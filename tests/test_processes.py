@@ -56,6 +56,7 @@ def test_an_error_of_a_task_is_raised_here() -> None:
         assert workers.wait() == [("a", b"a")]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("tasks", [["large"], ["large", "large", "a"]])
 def test_processes_end_in_the_middle_of_a_result(tasks: list[str]) -> None:
     """In a process of its own: where it waits for ever, the test ends all the same."""

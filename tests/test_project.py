@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from loops import each
 from packaging.requirements import Requirement
 
 import cachedoctor
@@ -109,7 +110,7 @@ def test_importing_the_package_imports_nothing_heavy():
     assert after.isdisjoint({"polars", "rich", "typer", "regex", "jinja2"})
 
 
-@pytest.mark.parametrize(
+@each(
     "script",
     [
         "scripts/demo",
@@ -121,6 +122,12 @@ def test_importing_the_package_imports_nothing_heavy():
         "scripts/make-tables-doc",
         "scripts/make-clients-doc",
         "scripts/make-words-doc",
+        "scripts/make-versions-doc",
+        "scripts/make-gallery",
+        "scripts/make-readme-accuracy",
+        "scripts/make-extras-doc",
+        "scripts/artefacts",
+        "scripts/release",
         "scripts/make-session",
         "scripts/make-schemas",
         "scripts/make-man",
@@ -136,7 +143,7 @@ def test_scripts_can_be_executed(script):
     assert os.access(ROOT / script, os.X_OK)
 
 
-@pytest.mark.parametrize(
+@each(
     "page",
     [
         "CONTRIBUTING.md",
@@ -155,6 +162,13 @@ def test_scripts_can_be_executed(script):
         "docs/diff.md",
         "docs/engines.md",
         "docs/dependencies.md",
+        "docs/extras.md",
+        "docs/versions.md",
+        "docs/comparison.md",
+        "docs/gallery.md",
+        "docs/library.md",
+        "SECURITY.md",
+        "CHANGELOG.md",
         *(str(page.relative_to(ROOT)) for name in ("tasks", "usage") for page in (ROOT / "docs" / name).glob("*.md")),
     ],
 )

@@ -293,7 +293,7 @@ def test_the_reply_in_a_dump(tmp_path: Path) -> None:
 # ---- findings and the command line
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", BESIDE, ids=lambda folder: folder.name)
 def test_findings_carry_the_difference(case: Path) -> None:
     """Valid by the schema, with both sides and the place; without prompts there is none, and rules say so."""

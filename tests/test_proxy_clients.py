@@ -131,6 +131,7 @@ def test_each_of_two_conversations_goes_on_once_it_says_its_own() -> None:
         assert len(body["messages"]) > len(bodies[3]["messages"])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("alike", [0, 2, 4])
 def test_nothing_of_forgotten_conversations_is_mixed_up(alike: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two clients' conversations that all begin alike, only a few are remembered at a time."""

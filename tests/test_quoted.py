@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from command import FIRST, HEAD, LOG, TURN, run
 from conftest import report_of
+from loops import each
 from secret_places import SECRETS
 
 from cachedoctor.doctor.analysis.analyzer import Analyzer
@@ -27,7 +28,7 @@ LOOKS_LIKE_A_SECRET = (
 LONG = "The quick brown fox jumps over the lazy dog. " * 20
 
 
-@pytest.mark.parametrize("kind", LOOKS_LIKE_A_SECRET)
+@each("kind", LOOKS_LIKE_A_SECRET)
 def test_what_looks_like_a_secret_is_hidden(kind: str) -> None:
     assert (
         "zq"

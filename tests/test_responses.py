@@ -275,7 +275,7 @@ def test_each_is_bounded_and_the_sums_are_not(monkeypatch):
     assert (answers.requests, len(answers.each), answers.prompt_tokens) == (25, 10, 125)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("head", "unit"), ANSWERS)
 def test_what_is_made_to_cost_time(head, unit):
     """It is refused, or the answers that it holds."""

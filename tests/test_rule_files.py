@@ -136,6 +136,7 @@ print(finding.cost.tokens, finding.evidence[0].text)
 """
 
 
+@pytest.mark.sweep
 def test_a_rule_on_a_new_sign_changes_at_most_six_files(tmp_path: Path) -> None:
     """The script writes them all but the engine's, which sets the mark; its rule names only what the kit has."""
     for folder in ("cachedoctor", "scripts"):

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 from conftest import CASES, MEASURED, ROOT, case_of, report_of
+from loops import each
 from scripts_here import checked
 
 from cachedoctor.diagnosis.rules import advice, registry
@@ -37,6 +38,7 @@ is no pattern yet. Those that a rule fires ``only_with`` need not stand here."""
 WORDS = ["the", "otter", "walked", "along", "a", "river", "in", "winter", "and", "nobody", "sang"]
 
 by_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+of_every_rule = each("rule", RULES, ids=lambda rule: rule.code)
 
 
 def page_of(rule: Rule) -> str:
@@ -89,7 +91,7 @@ def test_every_page_has_its_rule() -> None:
     assert [page.stem for page in PAGES] == [*registry.modules()]
 
 
-@by_rule
+@of_every_rule
 def test_code_name_and_file_agree(rule: Rule) -> None:
     """``cd108_prefix_diverges_early`` is CD108 prefix-diverges-early, in the code and on the page."""
     path = registry.find(rule.code)
@@ -99,7 +101,7 @@ def test_code_name_and_file_agree(rule: Rule) -> None:
     assert page_of(rule).splitlines()[0] == f"# {rule.code} {rule.name}"
 
 
-@by_rule
+@of_every_rule
 def test_headings(rule: Rule) -> None:
     """The six of them, in order, each with something below it."""
     text = re.sub(r"^```.*?^```$", "excerpt", page_of(rule), flags=re.MULTILINE | re.DOTALL)
@@ -107,7 +109,7 @@ def test_headings(rule: Rule) -> None:
     assert all(section.strip() for section in re.split(r"^## .*$", text, flags=re.MULTILINE)[1:])
 
 
-@by_rule
+@of_every_rule
 def test_what_the_script_left_to_be_written_is_written(rule: Rule) -> None:
     page = registry.find(rule.code)
     assert page is not None
@@ -115,6 +117,7 @@ def test_what_the_script_left_to_be_written_is_written(rule: Rule) -> None:
     assert left == [], "scripts/new-rule wrote TODO there"
 
 
+@pytest.mark.sample(45)
 @by_rule
 def test_the_first_excerpt_fires_this_rule_alone(rule: Rule, tmp_path: Path) -> None:
     """What the page shows as the rule's look is its look, with the prompts that it gives beside the excerpt."""
@@ -126,7 +129,7 @@ def test_the_first_excerpt_fires_this_rule_alone(rule: Rule, tmp_path: Path) -> 
     assert prompts is None or prompts.matched == len(prompts)
 
 
-@by_rule
+@of_every_rule
 def test_a_rule_that_needs_prompts_has_some_on_its_page(rule: Rule) -> None:
     """And is silent without them."""
     if rule.needs in (advice.needs_prompts, advice.needs_bodies):
@@ -134,7 +137,7 @@ def test_a_rule_that_needs_prompts_has_some_on_its_page(rule: Rule) -> None:
         assert rule.code not in fired(blocks(page_of(rule), "log")[0])
 
 
-@pytest.mark.sample(25)
+@pytest.mark.sample(12)
 @by_rule
 def test_the_other_excerpt_does_not(rule: Rule, tmp_path: Path) -> None:
     """Fine, or a look-alike; with prompts of its own, or else those of the first excerpt."""
@@ -151,13 +154,13 @@ def shown_by(llama: bool) -> set[str]:
     return {entry.split()[0] for case in cases for entry in case["expect"]}
 
 
-@by_rule
+@of_every_rule
 def test_the_rule_has_a_case(rule: Rule) -> None:
     """A bundled log in which it fires. Where it must be silent, its page shows, and every case of another rule."""
     assert rule.code in shown_by(rule.engine == "llama.cpp")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@each("page", PAGES, ids=lambda page: page.stem)
 def test_other_rules_are_named_as_they_are_called(page: Path) -> None:
     """``CD108 prefix-diverges-early``: code and name belong together; a code alone is no help to a reader."""
     names = dict(registry.names())

@@ -99,6 +99,7 @@ def test_a_reader_that_leaves_is_no_trouble(capfd: pytest.CaptureFixture[str]) -
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("request_", "status"),
     [

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import FIXTURES, json_of
+from loops import each
 
 from cachedoctor.doctor.explain.explain import explain
 from cachedoctor.engines import sentences
@@ -23,7 +24,7 @@ def findings(log: str) -> list[dict[str, object]]:
     return list(json.loads(json_of([log.encode()]))["findings"])
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.id)
+@each("row", TABLE, ids=lambda row: row.id)
 def test_a_sample_is_recognised_by_its_row_alone(row: Sentence) -> None:
     fitting = [one.id for one in TABLE if sentences._PATTERNS[one.id].search(row.sample)]
     assert fitting == [row.id]
@@ -38,6 +39,7 @@ def test_every_literal_is_looked_for() -> None:
     assert {row.literal for row in TABLE} == {*EVERYWHERE, *ELSEWHERE}
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.id)
 def test_a_sentence_in_a_text_says_nothing(row: Sentence) -> None:
     """A user may paste such a line into a prompt, which a log prints as a string."""

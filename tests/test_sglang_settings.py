@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from loops import each
 from sglang_logs import START, capacity, head, prefill, read, settings, tree
 
 from cachedoctor.engines.catalogue.base import Message
@@ -52,7 +53,7 @@ def test_settings_as_a_dictionary() -> None:
     assert session.version_min == "0.5.22"
 
 
-@pytest.mark.parametrize("row", OFF, ids=lambda row: f"{row.id}-{row.first}-{row.template[:20]}")
+@each("row", OFF, ids=lambda row: f"{row.id}-{row.first}-{row.template[:20]}")
 def test_lines_that_switch_the_cache_off(row: Message) -> None:
     """Each is the reason, and settings that say otherwise behind it change nothing."""
     found = of(row.sample, settings(disable_radix_cache=False), capacity())
@@ -102,7 +103,7 @@ def test_entries(text: str, want: list[tuple[str, str]]) -> None:
     assert list(literals.entries(text)) == want
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "want"),
     [
         ("1", 1), ("-1", -1), ("0.88", 0.88), ("1e-05", 1e-05), ("True", True), ("None", None), ("'a\\nb'", "a\nb"),

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from command import LOG, one_line
 
+from cachedoctor.knowledge.libraries import install
+
 WITHOUT_POLARS = """
 import sys
 sys.modules["polars"] = None
@@ -44,7 +46,7 @@ def test_stats_and_parquet_say_how_to_get_it(log: Path, tmp_path: Path) -> None:
     ):
         done = run(*args)
         assert done.returncode == 2
-        one_line(done, f"error: {what} needs polars (hint: {sys.executable} -m pip install 'polars>=1.30')")
+        one_line(done, f"error: {what} needs polars (hint: {install('tables')})")
         assert done.stdout == b""
     assert not target.exists()
 

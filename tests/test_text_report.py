@@ -158,6 +158,7 @@ def test_the_whole_report_at_80_columns() -> None:
     assert text(report(), verbose=True) == VERBOSE
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("verbose", [False, True])
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 120, 200])
 def test_only_a_word_that_must_be_copied_is_wider_than_the_page(width: int, verbose: bool) -> None:

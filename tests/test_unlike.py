@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from command import one_line, run
+from loops import each
 from shipments import cloudwatch_events, filebeat
 from wrapped import LINES
 
@@ -21,7 +22,7 @@ PROSE = (
 )
 
 
-@pytest.mark.parametrize(
+@each(
     ("begin", "words"),
     [
         (PAGE, "a page of the web"),

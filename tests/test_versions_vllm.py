@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 from conftest import FIXTURES, json_of
+from loops import each
 
 from cachedoctor.engines.vllm.facts import by_line, narrow
 from cachedoctor.model import Session
@@ -24,8 +25,7 @@ def printed() -> list[tuple[str, str]]:
     return out
 
 
-@pytest.mark.sample(20)
-@pytest.mark.parametrize(("version", "line"), printed())
+@each(("version", "line"), printed())
 def test_a_line_is_of_a_version_within_its_range(version: str, line: str) -> None:
     """The true version, which the line itself does not say."""
     (session,) = json.loads(json_of([line.encode() + b"\n"]))["sessions"]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT
+from loops import each
 
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
@@ -137,7 +138,7 @@ def test_a_replay_that_does_not_explain_the_log_is_refused() -> None:
 # ---- names
 
 
-@pytest.mark.parametrize(
+@each(
     ("word", "field", "value"),
     [
         ("cache-ram=16384", "cache_ram_mib", 16384), ("cram=-1", "cache_ram_mib", -1),

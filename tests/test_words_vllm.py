@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from loops import each
 
 from cachedoctor.engines.catalogue.base import HOLE, Message
 from cachedoctor.engines.vllm.fields import FIELDS, MEANINGS, PAIRS, field, pair
@@ -33,8 +34,7 @@ def test_every_message_has_a_meaning() -> None:
     assert all(re.fullmatch(r"[A-Z].*[.]", meaning) for meaning in MEANINGS.values())
 
 
-@pytest.mark.sample(25)
-@pytest.mark.parametrize("row", ROWS, ids=name_of)
+@each("row", ROWS, ids=name_of)
 def test_every_field_has_words_and_every_number_a_unit(row: Message) -> None:
     """Of all wordings."""
     for name, kind in HOLE.findall(row.template):

@@ -29,8 +29,8 @@ TOLD = struct.Struct("!i")
 """The process id of a child; later its status, as ``subprocess`` gives it."""
 
 
-LATER = ("pydantic", "typer._adapters", "jinja2", "tomllib")
-"""What commands import while they run (not every typer uses the first two). Polars starts threads when it is imported:
+LATER = ("jinja2", "tomllib")
+"""What commands import while they run. Polars starts threads when it is imported:
 that stays with the commands that need it."""
 
 

@@ -22,7 +22,7 @@ _EXAMPLES = (
 )
 """Rows below the options of ``analyze``, where a terminal shows them."""
 COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
-    "Why": (
+    "The log doctor": (
         ("analyze", "Say why prompts were recomputed, and what fixes it.",
          "--format --output --follow --requests --cmdline --fail-on --verbose"),
         ("fix", "Print what to change, in the form of what starts the server.",
@@ -31,29 +31,25 @@ COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
          "--cmdline --launcher --ignore --kv-events --output"),
         ("compare", "Say whether a change helped, with a confidence interval.",
          "--format --output --fail-on --build"),
-    ),
-    "Requests": (
         ("diff", "Say where two prompts diverge, and why.",
          "--tokenizer --template --full --build --format --output"),
         ("lint", "Check that requests only extend each other.",
          "--tokenizer --template --server --format --output"),
-        ("proxy", "Pass requests to a server, and say what each reused.",
-         "--upstream --listen --record --keep-text --fix --dry-run --metrics-listen"),
-        ("probe", "Ask a running server whether it reuses what it should.",
-         "--model --api-key-env --save --against --log --format --output"),
-    ),
-    "Many servers, other settings": (
-        ("fleet", "Sum up many logs, or analyze each into tables and a page.",
-         "--output --by --format --jobs"),
-        ("exporter", "Serve counters for Prometheus over many live logs.",
-         "--follow --listen --state --ignore"),
-        ("tune", "Rank settings by what they would save, or replay given ones.",
-         "--set --memory --requests --tokenizer --cmdline --format --output"),
-    ),
-    "Share, learn": (
         ("redact", "Write a copy of a log that can be shown.", ""),
         ("explain", "Explain a rule, a word, a line of a log, the settings.",
          "--line --format"),
+    ),
+    "Around it: a running server, many logs (* needs an extra)": (
+        ("probe", "Ask a running server whether it reuses what it should.",
+         "--model --api-key-env --save --against --log --format --output"),
+        ("proxy", "Pass requests to a server, and say what each reused. *",
+         "--upstream --listen --record --keep-text --fix --dry-run --metrics-listen"),
+        ("tune", "Rank settings by what they would save, or replay given ones.",
+         "--set --memory --requests --tokenizer --cmdline --format --output"),
+        ("fleet", "Sum up many logs, or analyze each into tables and a page. *",
+         "--output --by --format --jobs"),
+        ("exporter", "Serve counters for Prometheus over many live logs. *",
+         "--follow --listen --state --ignore"),
     ),
 }  # fmt: skip
 """By heading: names, lines of the list of commands, and options that ``--help`` shows where not all fit."""

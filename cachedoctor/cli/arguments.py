@@ -5,44 +5,11 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from functools import cached_property
+from typing import Any, get_type_hints
 
 import typer
-from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
-
-
-class _WordReader:
-    """Stands for the one of typer, which it asks where a word must be converted or refused."""
-
-    def __init__(self, typers: Callable[[], Any]) -> None:
-        self._typers = typers
-
-    def coerce(self, value: Any, param: TyperArgument | TyperOption, ctx: typer.Context) -> Any:
-        """Return the value of a parameter."""
-        several = param.multiple or param.nargs == -1
-        wanted = param.type_descriptor.annotation
-        if value is None:
-            return () if several else None
-        if several and wanted == list[str] and all(type(word) is str for word in value):
-            return list(value)
-        if wanted in (str, int) and type(value) is wanted:  # an integer is a default
-            return value
-        if value in _choices(wanted):
-            return value
-        return self._typers().coerce(value, param=param, ctx=ctx)
-
-
-def _choices(wanted: Any) -> tuple[Any, ...]:
-    origin: Any = get_origin(wanted)
-    return get_args(wanted) if origin is Literal else ()
-
-
-def _plainly(params: list[Any]) -> list[Any]:
-    for param in params:
-        if isinstance(param, (TyperArgument, TyperOption)) and not isinstance(param.get_runtime_param, partial):
-            param.get_runtime_param = partial(_WordReader, param.get_runtime_param)  # type: ignore[method-assign, assignment]
-    return params
+from typer.core import TyperCommand, TyperGroup
 
 
 class Grouped:
@@ -92,7 +59,7 @@ _HELP_NAMES = ["-h", "--help", HELP_ALL]
 
 
 class GroupedCommand(TyperCommand):
-    """A command of typer, each of whose words is read by ``_Reader``, and whose help has options in groups."""
+    """A command of typer whose help has options in groups."""
 
     heading = ""
     """Under which the list of commands has it."""
@@ -117,7 +84,7 @@ class GroupedCommand(TyperCommand):
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments, then options under the headings that they name, in the order in which these first occur."""
         groups: dict[str, list[tuple[str, str]]] = {"Arguments": []}
-        params = self.get_params(ctx)
+        params: list[Any] = [*self.get_params(ctx)]
         for param in params:
             record = param.get_help_record(ctx)
             option = param.param_type_name == "option"
@@ -140,10 +107,6 @@ class GroupedCommand(TyperCommand):
             with formatter.section("Examples"):
                 for example in self.examples:
                     formatter.write(f"  {example}\n")
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return what can stand behind the command."""
-        return _plainly(super().get_params(ctx))
 
 
 def add_command(
@@ -192,10 +155,6 @@ class CommandGroup(TyperGroup):
         for heading, rows in groups.items():
             with formatter.section(heading):
                 formatter.write_dl(rows, col_max=12)
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return what can stand before a command."""
-        return _plainly(super().get_params(ctx))
 
 
 def rule(incomplete: str) -> list[tuple[str, str]]:

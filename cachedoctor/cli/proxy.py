@@ -33,15 +33,14 @@ def proxy(
     ] = None,
     keep_text: Annotated[bool, option("--keep-text", "Record the bodies themselves.")] = False,
     record_size: Annotated[
-        int,
+        int | None,
         option(
             "--record-size",
             "Size at which FILE becomes FILE.1.  [default: 1G]",
             "SIZE",
             parser=terminal.size,
-            show_default=False,
         ),
-    ] = _SIZE,
+    ] = None,
     fix: Annotated[
         list[str] | None,
         option(
@@ -72,7 +71,9 @@ def proxy(
     from cachedoctor.live.proxy.serving import ServingPlan, serve
 
     path = None if record is None else os.path.abspath(record)
-    asked = ProxyOptions(path, keep_text, record_size, tuple(dict.fromkeys(fix or [])), dry_run, tokenizer, template)
+    asked = ProxyOptions(
+        path, keep_text, record_size or _SIZE, tuple(dict.fromkeys(fix or [])), dry_run, tokenizer, template
+    )
     hosts = allowed_hosts(allow_host)
     where, metrics = _address(listen, "--listen"), None
     if metrics_listen is not None:

@@ -25,7 +25,7 @@ ROWS: list[R] = [
     R("common", "ik_llama", 0, 0, "I0", "======== Cache: cache_size = {held:count}, n_past0 = {exact:count}, n_past1 = {in_slot:count}, n_past_prompt1 = {in_prompt:count}, n_past2 = {loose_in_slot:count}, n_past_prompt2 = {loose_in_prompt:count}",
       "======== Cache: cache_size = 11967, n_past0 =  11967, n_past1 =  11967, n_past_prompt1 = 11967,  n_past2 =  11967, n_past_prompt2 =  11967"),
     R("common", "ik_llama", 0, 0, "I0", "======== Cache: cache_size = {held:count}, n_past = {in_slot:count}, n_past_prompt = {in_prompt:count}",
-      "======== Cache: cache_size = 20335, n_past = 14, n_past_prompt = 14"),
+      "======== Cache: cache_size = 80546, n_past =  66940, n_past_prompt = 66940"),
     # before every batch of a prompt: the first one tells what was reused
     R("kept", "ik_llama", 0, 0, "I0", "kv cache rm [p0, end) | tid={tid:word} timestamp={timestamp:d} id_slot={slot:count} id_task={task:d} p0={p0:count}",
       'INFO [    batch_pending_prompt] kv cache rm [p0, end) | tid="127061612023808" timestamp=1772656428 id_slot=0 id_task=55 p0=11967'),

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from cachedoctor.diagnosis.rules import kit
 
 _STRIDE = 8192
 """Tokens between the snapshots that a long prompt leaves (issue 18267, ollama 0.33.3)."""
 _LEAST = 512
 """Tokens by which the restored part must be shorter than the match: a few are lost wherever a conversation is resumed."""
+_FAR = 4096
+"""The same where the restored part does not end at a multiple: half the stride."""
 _WORTH = 8192
 """Tokens lost in all from which on it is a warning."""
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it where what was restored ends one token below a multiple of the stride, and far below the match."""
-    cut = [a for answers in session.answers for a in answers.each if answers.source == "log" and _is_cut(a)]
+    logged = [a for answers in session.answers for a in answers.each if answers.source == "log"]
+    cut = [a for a in logged if _is_cut(a)] or _to_one_place(logged)
     line = session.settings.get("restore_cut")
     if not cut or line is None or line.line is None:
         return []
@@ -41,6 +46,17 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 def _is_cut(answer: kit.Answer) -> bool:
     matched, cached = answer.prefix, answer.cached_tokens
     return matched is not None and cached is not None and is_cut(matched, cached)
+
+
+def _to_one_place(logged: list[kit.Answer]) -> list[kit.Answer]:
+    """Return the requests that went back to a length that comes again, far below their matches.
+
+    A snapshot near the end of an earlier prompt lies at no multiple: ``matched=32112 cached=24933``, then
+    ``matched=32838 cached=24933``.
+    """
+    back = [a for a in logged if a.cached_tokens and (a.prefix or 0) - a.cached_tokens >= _FAR]
+    lengths = Counter(a.cached_tokens for a in back)
+    return [a for a in back if lengths[a.cached_tokens] > 1]
 
 
 def is_cut(matched: int, cached: int) -> bool:
