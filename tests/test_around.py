@@ -21,11 +21,12 @@ from cachedoctor.model import Report, Segment
 NAMES = {program.tracker.engine for program in programs()}
 OURS = [engine for engine in engines() if engine.name in NAMES]
 CASES = sorted(path.parent.name for path in FIXTURES.glob("cases/*/server.log"))
+THEIRS = ("ollama-", "omlx-", "ds4-", "vllm-mlx-", "mlx-", "koboldcpp-", "tabbyapi-", "llama-cpp-", "lmstudio-")
 LINES = sorted(
     path
     for folder in ("lines", "measured")
     for path in FIXTURES.glob(f"{folder}/**/*")
-    if path.is_file() and not path.name.startswith(("ollama-", "omlx-", "ds4-", "vllm-mlx-", "mlx-"))
+    if path.is_file() and not path.name.startswith(THEIRS)
 )
 
 

@@ -67,7 +67,7 @@ LOGS: dict[str, list[str]] = {
 
 KEYS = {
     "report": "schema tool interrupted inputs sessions totals requests samples batches findings not_evaluated rules "
-    "restart slots ignored accounts filtered causes slowest fix clients",
+    "restart slots ignored accounts filtered causes slowest fix clients agents",
     "tool": "name version",
     "input": "path engine bytes lines recognised error counted imitations launcher",
     "session": "index path origin engine build build_min build_max build_source model memory n_slots n_ctx_slot "

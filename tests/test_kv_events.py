@@ -23,7 +23,7 @@ from e2e.server import free_port
 
 import cachedoctor
 from cachedoctor.diagnosis.account.from_kv_events import KvFold
-from cachedoctor.diagnosis.rules import kv_proof
+from cachedoctor.diagnosis.rules.measured import kv_proof
 from cachedoctor.inputs.metrics import kv_messages
 from cachedoctor.inputs.metrics.kv_messages import Blinder
 from cachedoctor.inputs.sources import kv_subscription
@@ -549,7 +549,7 @@ def test_the_account_adds_up_and_names_its_proof() -> None:
     assert found["server", "kv-pressure"] == (events.evicted, "kv events")
     assert found["client", "prefix-not-shared"] == (events.changed + events.salted, "kv events")
     assert sum(tokens for tokens, _ in found.values()) == whole.prompt_tokens == of_server.prompt_tokens == prompt
-    assert {"CD504", "CD510"} == {finding.code for finding in report.findings}
+    assert {"CD112", "CD504", "CD510"} == {finding.code for finding in report.findings}
 
 
 BESIDE = {"kv_events": "kv.jsonl", "responses": "usage.jsonl"}

@@ -48,10 +48,10 @@ def test_two_lines_of_one_request_of_omlx_are_one_answer() -> None:
 def test_omlx_says_what_the_client_changed_and_what_the_server_could_not_restore() -> None:
     """417,792 - 119,464 = 298,328 tokens come after the place; 119,464 - 118,784 = 680 were common and not reused."""
     causes = found(parted(A, 420173, 118784, 119464, 417792))
-    assert set(causes) == {"CD704", "CD705"}
-    assert "at token 119,464 of 417,792: 298,328 tokens after it differ" in causes["CD704"].claim
+    assert set(causes) == {"CD105", "CD705"}
+    assert "at token 119,464 of 417,792: 298,328 tokens after it differ" in causes["CD105"].claim
     assert "680 cached tokens of 1 request recomputed: 118,784 of 119,464 in common reused" in causes["CD705"].claim
-    assert (causes["CD704"].severity, causes["CD704"].confidence) == ("note", "low")
+    assert (causes["CD105"].severity, causes["CD105"].confidence) == ("note", "low")
     assert (causes["CD705"].severity, causes["CD705"].confidence) == ("note", "high")
 
 
@@ -78,19 +78,20 @@ def test_omlx_says_itself_why_it_went_back() -> None:
     causes = found(log)
     assert "2,322 cached tokens" in causes["CD705"].claim
     assert "dropped 1 trailing block(s) with placeholder non-sliceable state" in causes["CD705"].why
-    assert "12,578 tokens after it differ" in causes["CD704"].claim
-    assert "non-sliceable" not in causes["CD704"].claim
+    assert "12,578 tokens after it differ" in causes["CD105"].claim
+    assert "non-sliceable" not in causes["CD105"].claim
 
 
 def test_a_head_that_most_prompts_have_does_not_tell_who_changed_it() -> None:
     """14 of 9,000 in common: below a tenth. Nobody is accused."""
     causes = found(restored(B, 8192, 100) + parted(A, 9100, 0, 14, 9000))
-    assert list(causes) == ["CD704"]
-    assert (causes["CD704"].confidence, causes["CD704"].severity) == ("low", "note")
-    assert "another conversation used the server" in causes["CD704"].why
+    assert list(causes) == ["CD108"]
+    assert (causes["CD108"].confidence, causes["CD108"].severity) == ("low", "note")
+    assert "another conversation used the server" in causes["CD108"].why
+    assert "after 14 of 9,000 tokens" in causes["CD108"].claim
 
 
-@pytest.mark.parametrize(("matched", "code"), [(8488, "CD704"), (8489, None)])
+@pytest.mark.parametrize(("matched", "code"), [(8488, "CD105"), (8489, None)])
 def test_a_few_tokens_at_the_end_are_not_change(matched: int, code: str | None) -> None:
     """9,000 - 8,488 = 512."""
     causes = found(parted(A, 9500, 8448, matched, 9000))
@@ -119,7 +120,7 @@ def test_the_prompt_that_starts_next_is_the_one_that_missed() -> None:
     assert (session.engine, session.program) == ("ds4", "ds4-server")
     assert numbers(session) == [(85790, 0, 1), (86821, 24576, 3), (87000, 86821, 4)]
     causes = found(log)
-    assert "at token 28,336 of 86,593 (token-mismatch): 58,257 tokens after it differ" in causes["CD704"].claim
+    assert "at token 28,336 of 86,593 (token-mismatch): 58,257 tokens after it differ" in causes["CD105"].claim
     assert "3,760 cached tokens" in causes["CD705"].claim
     assert "--kv-disk-dir" in causes["CD705"].remedies[0].text
 
@@ -143,7 +144,7 @@ def test_a_side_request_takes_the_one_live_conversation() -> None:
 
 def test_a_reason_in_other_words_is_not_repeated() -> None:
     causes = found(prompt(0, 39000) + miss(40000, 40500, 20000, "ignore-all-rules") + prompt(0, 40500))
-    assert "ignore" not in causes["CD704"].claim
+    assert "ignore" not in causes["CD105"].claim
 
 
 def test_ds4_begins_another_life() -> None:
@@ -203,7 +204,7 @@ CANDIDATE = (
 
 @pytest.mark.parametrize(
     ("stuck", "computed", "codes"),
-    [("True", 79863, {"CD704", "CD705"}), ("True", 400, set()), ("False", 79863, set())],
+    [("True", 79863, {"CD105", "CD705"}), ("True", 400, set()), ("False", 79863, set())],
 )
 def test_a_candidate_counts_where_the_prompt_was_computed_after_all(stuck: str, computed: int, codes: set[str]) -> None:
     """Of a miss in memory that the disk has, nothing was lost; a single prompt alone shows no cause."""

@@ -56,7 +56,21 @@ def test_a_line_is_explained(row: Sentence) -> None:
     assert line.explanations[0].meaning == row.meaning
 
 
-@pytest.mark.parametrize("row", [row for row in TABLE if row.incident], ids=lambda row: row.id)
+NAMELESS = "srv  update_slots: all slots are idle\nslot launch_slot_: id  0 | task 9 | processing task, is_child = 0\n"
+"""Lines of a server, before one of the system that names no process."""
+
+
+def test_a_kill_of_nothing_that_is_named_is_about_the_server_around_it() -> None:
+    line = "A process of this unit has been killed by the OOM killer.\n"
+    assert [found["code"] for found in findings(NAMELESS + line) if found["code"] == "CD409"] == ["CD409"]
+    assert [found["code"] for found in findings(line) if found["code"] == "CD409"] == []
+    quoted = NAMELESS + f"my log says {line}"
+    assert [found["code"] for found in findings(quoted) if found["code"] == "CD409"] == []
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in TABLE if row.incident and row.id != "oom_alone"], ids=lambda row: row.id
+)
 def test_a_line_alone_is_a_finding(row: Sentence) -> None:
     """No certain line ends in an all-clear or as an unknown format."""
     codes = [found["code"] for found in findings(row.sample + "\n")]

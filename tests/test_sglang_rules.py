@@ -9,23 +9,26 @@ import pytest
 
 from cachedoctor.diagnosis.rules import registry
 from cachedoctor.diagnosis.rules.kit import SessionFinding, SessionRule
-from cachedoctor.diagnosis.rules.sglang.batch_periods import strategy
+from cachedoctor.diagnosis.rules.measured.batch_periods import strategy
 from cachedoctor.model import (
     Answer,
     Answers,
     BatchPeriod,
     Counters,
-    First,
     Mark,
-    PromptDiff,
     SentBodies,
     Session,
     Setting,
-    Side,
 )
 
 RULES = {rule.code: rule for rule in registry.load()[0] if rule.engine == "sglang"}
 
+BILLING = next(rule for rule in registry.load()[0] if rule.code == "CD101")
+SENT = SentBodies(
+    bodies=12, complete=True, size=60_000, shared=600, endless=None, kept=None, repeated=50_000, changed=11,
+    salted=0, salts=1, senders=1,
+)  # fmt: skip
+"""Bodies of which eleven repeat what an earlier one had behind a difference."""
 HEALTHY = BatchPeriod(
     rank=None,
     since="start",
@@ -106,28 +109,6 @@ def codes(one: Session) -> set[str]:
 
 def commands(found: SessionFinding) -> str:
     return "\n".join(command for remedy in found.words.remedies for command in remedy.commands)
-
-
-def difference(kind: str) -> PromptDiff:
-    """Two bodies of 4,000 tokens that part at token 27."""
-    side = Side("body.json", "anthropic-messages", 16_000, 4_000)
-    first = First(27, 110, 1, 110, "system[0].text", kind, None, "a", "b", [])
-    return PromptDiff(
-        equal=False,
-        a=side,
-        b=side,
-        tokenizer="approximate",
-        exact=False,
-        first=first,
-        explanation="",
-        sure=True,
-        common_prefix_tokens=27,
-        common_suffix_tokens=0,
-        reusable={},
-        edits=None,
-        summary=None,
-        excerpt=None,
-    )
 
 
 # ---- healthy
@@ -401,31 +382,29 @@ def test_a_burst_is_judged_by_what_comes_after() -> None:
     )
 
 
-# ---- CD609
+# ---- CD101
 
 
 def test_claude_code_is_a_candidate_until_prompts_prove_it() -> None:
     one = session(UNSHARED, anthropic_requests=12)
-    found = note("CD609", one)
+    (found,) = BILLING.alone(one)
     assert (found.severity, found.confidence) == ("warning", "medium")
     assert "CLAUDE_CODE_ATTRIBUTION_HEADER=0" in commands(found)
-    assert codes(one) == {"CD609"}  # and not CD610 beside it
-    found = note("CD609", session(UNSHARED, anthropic_requests=12, billing_header=True))
+    assert "CD101" in note("CD610", one).unless  # and not CD610 beside it
+    (found,) = BILLING.alone(session(UNSHARED, anthropic_requests=12, billing_header=True))
     assert (found.severity, found.confidence) == ("warning", "high")
 
 
-def test_bodies_beside_the_log_show_whether_it_is_the_header() -> None:
-    """One that differs in the header proves it; one that differs elsewhere takes the suspicion off."""
+def test_bodies_beside_the_log_take_the_suspicion_off() -> None:
+    """What they changed is said by their own words; a header that they do not have is not suspected."""
     one = session(UNSHARED, anthropic_requests=12)
-    one.parted = [difference("billing-header")]
-    assert note("CD609", one).confidence == "high"
-    one.parted = [difference("timestamp")]
-    assert codes(one) == {"CD610"}
+    one.sent = SENT
+    assert BILLING.alone(one) == []
 
 
 def test_other_clients_are_not_claude_code() -> None:
-    assert codes(session(UNSHARED, anthropic_requests=3)) == {"CD610"}
-    assert codes(session(UNSHARED, anthropic_requests=12, chat_requests=40)) == {"CD610"}
+    assert BILLING.alone(session(UNSHARED, anthropic_requests=3)) == []
+    assert BILLING.alone(session(UNSHARED, anthropic_requests=12, chat_requests=40)) == []
 
 
 # ---- CD610
@@ -484,14 +463,9 @@ def test_prefix_not_shared_is_sure_where_prompts_prove_it() -> None:
     found = note("CD610", session(UNSHARED, answers=alike))
     assert (found.severity, found.confidence) == ("warning", "medium")  # they begin alike, and nothing is reused
     one = session(UNSHARED)
-    one.sent = SentBodies(
-        bodies=12, complete=True, size=60_000, shared=600, endless=None, kept=None, repeated=50_000, changed=11,
-        salted=0, salts=1, worst=difference("timestamp"),
-    )  # fmt: skip
-    found = note("CD610", one)
-    assert (found.severity, found.confidence) == ("warning", "high")
-    assert found.difference is one.sent.worst
-    one.sent.repeated = 0
+    one.sent = SENT
+    assert notes("CD610", one) == [], "a client's change has a rule of its own"
+    one.sent = msgspec.structs.replace(SENT, repeated=0)
     assert note("CD610", one).severity == "note"  # documents of their own: nothing to fix
 
 
@@ -557,6 +531,5 @@ def test_what_is_missing_is_said() -> None:
     assert "--log-requests" in needs("CD610", session(busy))
     assert "start of the server" in needs("CD601", session(busy, radix_cache=None))
     assert "start of the server" in needs("CD602", session(busy, hybrid_ssm=True))
-    assert "--log-level-http" in needs("CD609", session(busy))
     for code in RULES:
         assert RULES[code].needs(session(period(), chat_requests=12)) is None, code

@@ -71,6 +71,10 @@ TABLE: tuple[Sentence, ...] = (
         r"^(?:\{\"[^{}\n]{0,400}\"msg\":\"|[^\"'{}\n]{0,200}?)slot context shift\b(?:.{0,200}?" + _KEY.format("n_ctx") + r"(?P<limit>\d{1,10}))?",
         "The context is full while the answer is generated (llama.cpp of 2024). The server drops the older half: the next prompt no longer matches.",
         _JSON + '"msg":"slot context shift","id_slot":0,"id_task":7,"n_keep":0,"n_left":8191,"n_discard":4095,"n_ctx":8192,"n_past":8191}'),
+    Sentence("older_shift", "llama.cpp", "shifted", b": context shift - n_keep = ",
+        r"^[^\"'{}\n]{0,200}?\bslot \d{1,3} ?: context shift - n_keep = \d{1,10}, n_left = \d{1,10}, n_discard = (?P<erased>\d{1,10})",
+        "The context is full (llama.cpp of early 2024). The server drops the older half: the next prompt no longer matches.",
+        "slot 0: context shift - n_keep = 0, n_left = 6858, n_discard = 3429"),
     # ---- no room, and batches that fail
     Sentence("no_cells", "llama.cpp", "no_room", b"failed to find free space in the KV cache",
         _LEAD + r"failed to find free space in the KV cache, retrying with smaller (?:n_batch|batch size, n_batch|batch size) = (?P<batch>1)\b",
@@ -131,6 +135,10 @@ TABLE: tuple[Sentence, ...] = (
         _LEAD + r"(?P<process>[\w.@-]{1,64})\.(?:service|scope): Failed with result 'oom-kill'",
         "systemd: the unit ended because memory ran out. Its caches are gone.",
         "systemd[1]: ollama.service: Failed with result 'oom-kill'."),
+    Sentence("oom_alone", "", "killed", b"killed by the OOM killer",
+        r"^\s{0,20}A process of this unit has been killed by the OOM killer\.\s{0,20}$",
+        "systemd: the kernel ended a process of the unit whose lines stand around this one because memory ran out. Its caches are gone.",
+        "A process of this unit has been killed by the OOM killer."),
     Sentence("exit_137", "", "killed", b"exited with code 137",
         _LEAD + r"(?:\s|^)(?P<process>[\w.@-]{1,64}) exited with code 137\b",
         "The container was ended by a signal that cannot be caught: out of memory, or a stop that took too long.",
@@ -270,7 +278,7 @@ def certain_line(row: Sentence, found: re.Match[str], line: int, text: bytes) ->
     groups = found.groupdict()
     process = groups.pop("process", None)
     engine = row.engine if process is None else engine_of(process)
-    if not engine:
+    if not engine and process is not None:
         return None
     numbers = {name: float(value) for name, value in groups.items() if value is not None}
     return CertainLine(row, engine, line, Mark(line, text), numbers)

@@ -64,11 +64,15 @@ from cachedoctor.model.kv_events import KvEvents
 from cachedoctor.model.lint import Lint, LintError, LintHint, TrialAnswer
 from cachedoctor.model.log_lines import Explanation, Level, Line, Mark, Part, Reading, Segment, Wording
 from cachedoctor.model.measured import (
+    AgentClaim,
+    AgentDifference,
+    AgentVerdict,
     Answer,
     Answers,
     BatchPeriod,
     Bucket,
     CacheSample,
+    ClaimedRequest,
     Counters,
     Period,
     PrefillBatch,
@@ -107,6 +111,9 @@ __all__ = [
     "AccountEntry",
     "AccountRow",
     "Advice",
+    "AgentClaim",
+    "AgentDifference",
+    "AgentVerdict",
     "AnalysisOptions",
     "Answer",
     "Answers",
@@ -121,6 +128,7 @@ __all__ = [
     "Change",
     "Check",
     "CheckpointRow",
+    "ClaimedRequest",
     "ClientAccount",
     "ClientBy",
     "ClientName",

@@ -24,6 +24,10 @@ DIFFERENCES = [
 """Kinds of a first difference."""
 
 
+OWN_VERDICT = "own verdict"
+"""Place of what an agent says itself of why less was reused."""
+
+
 class Advice(msgspec.Struct):
     """What to do about a difference, and commands that can be copied."""
 
@@ -50,7 +54,8 @@ class RequestSetting(msgspec.Struct):
     """Something beside the prompt that a cache depends on, and that is not the same in both requests."""
 
     place: Text
-    """Path in the request: ``cache_salt``, ``lora``, ``lora_path``, ``model``, ``images[2]``."""
+    """Path in the request: ``cache_salt``, ``lora``, ``lora_path``, ``model``, ``images[2]``; ``own verdict``: no field
+    of the request, but what the agent says itself of why less was reused."""
     a: str
     """Its value, or length and hash of it; empty when it has none."""
     b: str

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from cachedoctor.model.bounds import Amount, Count, LineNumber, Long, Rate, Share
+from cachedoctor.model.account import ClientName
+from cachedoctor.model.bounds import Amount, Count, LineNumber, Long, Name, Rate, Share, Text
 from cachedoctor.model.diff import PromptDiff
 from cachedoctor.model.log_lines import Mark
 
@@ -278,6 +279,60 @@ class Counters(msgspec.Struct):
     """What the dump shows of the cache: ``enable_prefix_caching``, ``block_size``, ``num_gpu_blocks`` ..."""
 
 
+class AgentClaim(msgspec.Struct, frozen=True):
+    """Why less of a prompt was reused, in the words of the agent that sent it or of the provider that answered."""
+
+    by: str
+    """``Claude Code``, ``Copilot``, ``the provider``."""
+    reason: str
+    """As it is written: ``tools_changed``."""
+    tokens: int | None = None
+    """That were not reused for it."""
+
+
+class ClaimedRequest(msgspec.Struct, frozen=True):
+    """A request with such a claim, and the counts of its answer, by which it is found in a log."""
+
+    claim: AgentClaim
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+
+
+class AgentDifference(msgspec.Struct):
+    """A request of which an agent says another reason than the log shows."""
+
+    request: Count
+    """Its index."""
+    task: int | None
+    line: LineNumber
+    """Of the log, where the request begins."""
+    reason: Text
+    """As the agent writes it."""
+    log: list[Name]
+    """Causes that the log shows; none where nearly all was reused."""
+
+
+class AgentVerdict(msgspec.Struct):
+    """What one agent says itself of its requests, beside what the log shows. A claim changes no finding."""
+
+    by: Text
+    """``Claude Code``."""
+    reasons: dict[str, Count]
+    """Requests by the reason that is said."""
+    tokens: Amount
+    """That were not reused, as far as the claims count them."""
+    agrees: Count = 0
+    """Requests of which the log shows the same."""
+    differs: Count = 0
+    """Requests of which the log shows something else."""
+    undecided: Count = 0
+    """Requests of which the log does not tell the cause."""
+    unmatched: Count = 0
+    """Requests of which no request of a log has the counts."""
+    differences: list[AgentDifference] = msgspec.field(default_factory=list)
+    """The first 20 of those that differ."""
+
+
 class Answer(msgspec.Struct):
     """What one response says of its request, in tokens; or, without them, what a logged prompt shares with others."""
 
@@ -316,6 +371,18 @@ class Answers(msgspec.Struct):
     """The first 10,000."""
 
 
+class SentChange(msgspec.Struct):
+    """Bodies that repeat text of earlier ones behind differences of one kind."""
+
+    worst: PromptDiff
+    """The one that repeats most, against the one whose text it is."""
+    bodies: int = 0
+    repeated: int = 0
+    """Bytes."""
+    senders: list[ClientName | None] = msgspec.field(default_factory=list)
+    """Who sent them, each once; None where the body does not tell."""
+
+
 class SentBodies(msgspec.Struct):
     """Sums over all bodies, in bytes of their text."""
 
@@ -338,8 +405,12 @@ class SentBodies(msgspec.Struct):
     """What an earlier body under another ``cache_salt`` began with, beyond ``shared``."""
     salts: int
     """Different salts, none at all among them."""
-    worst: PromptDiff | None
-    """The changed body with most of it, against the one whose text it repeats."""
+    senders: int
+    """Clients that are told apart, those that nothing tells counted as one."""
+    changes: list[SentChange] = msgspec.field(default_factory=list)
+    """Of the changed ones, by what the first difference is, the largest part first."""
+    tokens: int | None = None
+    """Of all prompts, where anything beside the bodies counts them."""
 
     def share(self, part: int | None) -> float:
         """What a part is of all prompts, from 0 to 1."""

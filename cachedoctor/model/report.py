@@ -12,6 +12,7 @@ from cachedoctor.model.account import Account, ClientAccount
 from cachedoctor.model.bounds import MOST, Code, Count, Long, LongMs, Positive, Share
 from cachedoctor.model.finding import Finding, NotEvaluated, Restart, RuleInfo
 from cachedoctor.model.fix import Fix, Launcher
+from cachedoctor.model.measured import AgentVerdict
 from cachedoctor.model.row import RequestRow, SlowTurn
 from cachedoctor.model.session import Session
 
@@ -209,6 +210,9 @@ class Report(msgspec.Struct):
     clients: list[ClientAccount] = msgspec.field(default_factory=list)
     """Where the prompt tokens went by who sent the requests: 64 clients, then all others together, then requests of
     which nothing tells. Added after the first release of v1: may be missing."""
+    agents: list[AgentVerdict] = msgspec.field(default_factory=list)
+    """What agents and providers say themselves of why less was reused, where recordings given beside the log hold it,
+    and how often the log shows the same. No finding goes by it. Added after the first release of v1: may be missing."""
     unknown: list[UnknownShape] | None = None
     """Lines that are not recognised by their shape, where --unknown asked for them, at most 512, the most frequent
     first. Added after the first release of v1: may be missing."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from cachedoctor.inputs.metrics.responses import claim_of
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.model import CacheDoctorError, PromptDiff, Side
+from cachedoctor.model import CacheDoctorError, PromptDiff, RequestSetting, Side
+from cachedoctor.model.diff import OWN_VERDICT
 from cachedoctor.prompts import compare_prompts, conversations, inputs, request_bodies
 from cachedoctor.prompts import conversations as mode_switches
 from cachedoctor.prompts import inputs as slots_dump
@@ -100,7 +102,26 @@ def _compared(a: Prompt, b: Prompt, ask: DiffJob, files: ModelFiles, hashing: bo
     if ask.least:
         least = least_change(a, b, files.cutter, lambda prompt: rendered(prompt, ask, files))
         found = msgspec.structs.replace(found, least=hashed_change(least) if ask.hash_text else least)
+    found = _with_claim(found, b)
     return compare_prompts.hashed(found) if ask.hash_text and hashing else found
+
+
+def _with_claim(found: PromptDiff, b: Prompt) -> PromptDiff:
+    """The same with what the agent says itself of the later prompt: of what its recording lacks nothing is denied."""
+    claim = None if b.recorded is None or not b.recorded.answer else claim_of(b.recorded.answer)
+    if claim is None:
+        return found
+    lost = "" if claim.tokens is None else f", {claim.tokens:,} tokens not reused"
+    words = f"{claim.by} itself gives this reason for what was not reused{lost}"
+    settings = [*found.settings, RequestSetting(OWN_VERDICT, "", claim.reason, words)]
+    first = found.first
+    if b.is_whole or first is None or first.kind != "appended":
+        return msgspec.structs.replace(found, settings=settings)
+    explanation = (
+        f"the messages go on where those before end; {claim.by} says {claim.reason}, which messages alone do not show"
+    )
+    first = msgspec.structs.replace(first, kind="other")
+    return msgspec.structs.replace(found, settings=settings, first=first, explanation=explanation, sure=False)
 
 
 def _with_alone(

@@ -55,6 +55,7 @@ from cachedoctor.report.words.traffic_words import LLAMA
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.listener import Listener
+    from cachedoctor.doctor.extras.agent_claims import AgentClaims
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts, TextTurn
     from cachedoctor.doctor.fixing.fixes import StartInfo
@@ -103,6 +104,7 @@ class Analyzer:
         """
         self._told_start = told
         self._extras = extras
+        self._claims = _claims_beside(prompts, extras)
         self._lives = Sessions(given or [])
         self._prompts = prompts
         self._replayable: list[Request] | None = []
@@ -350,6 +352,8 @@ class Analyzer:
         """Count requests in the account, those that are judged again in the place of what they were."""
         told, ledger = self._told, self._ledger
         for one in judged:
+            if self._claims is not None:
+                self._claims.note(one)
             number = one.request.index
             if one.request.revision:
                 before = told.pop(number, None)
@@ -591,12 +595,24 @@ class Analyzer:
             accounts=self._ledger.accounts(names, self._told.values()) or from_kv_events.accounts(sessions, names),
             slowest=self._slowest.turns(), fix=fix,
             clients=self._ledger.by_client(names, self._told.values(), [s.callers for s in sessions]),
+            agents=[] if self._claims is None else self._claims.verdicts(names),
         )  # fmt: skip
 
 
 def _is_open(finding: Finding) -> bool:
     """Whether it leaves open what the cause is, or is a suspicion."""
     return finding.code in ("CD901", "CD904") or finding.confidence == "low"
+
+
+def _claims_beside(prompts: GivenPrompts | None, extras: ExtraInputs | None) -> AgentClaims | None:
+    """What agents say themselves in what was given beside the logs; None where they say nothing."""
+    found = [] if prompts is None else prompts.claims()
+    found += [] if extras is None else [claim for given in extras.given for claim in given.claims]
+    if not found:
+        return None
+    from cachedoctor.doctor.extras.agent_claims import AgentClaims  # few recordings have any
+
+    return AgentClaims(found)
 
 
 def _tries(finding: Finding) -> bool:

@@ -75,7 +75,7 @@ _SIGNS = tuple(
         (rb"\blevel=(?:DEBUG|INFO|WARN|ERROR) source=[\w.]{1,60}\.go:\d|^\[GIN\] \d{4}/\d\d/\d\d - ", _OLLAMA),
         (rb"\bomlx\.\w{1,40}\b", _OMLX),
         (rb"\bds4-server: ", _DS4),
-        (rb"\[cache_(?:fetch|store)\] ", _RAPID),
+        (rb"\[cache_(?:fetch|store)\] |\bLCP unavailable: shared=\d", _RAPID),
         (rb"^(?:\S{1,40} ){0,5}?Prompt processing progress: \d{1,9}/\d{1,9}", _MLX_LM),
         (rb"\b(?:Prefill|Decode) (?:started|progress|completed): request=\S{1,80} ", _MLX_VLM),
         (
@@ -97,11 +97,16 @@ _SIGNS = tuple(
             _OLD,
         ),
         (rb"\| tid=\"\w+\" timestamp=\d{10}\b", _OLD_FORM),
-        (rb"\bCtxLimit:\d|^Processing Prompt |^Starting Kobold API on port |^Active Modules: ", _KOBOLD),
+        (rb"\bC(?:tx|ontext)Limit: ?\d|^Processing Prompt |^Starting Kobold API on port |^Active Modules: ", _KOBOLD),
         (rb"\[(?:ModelKit|CacheWrapper)\]\[[A-Z]+\]", _MLX),
         (
             rb"^(?:\S{0,40} ?)?[WE]? ?find_slot: non-consecutive token position \d",
             "warnings of the llama.cpp library about image positions, which show nothing about the cache",
+        ),
+        (
+            rb"^Output generated in \d{1,9}\.\d\d seconds ",
+            "the log of text-generation-webui; where llama-cpp-python is below it, lines "
+            "'Llama.generate: N prefix-match hit' say what was reused",
         ),
         (
             rb"\bllama_(?:print_timings|perf_context_print): ",

@@ -256,7 +256,8 @@ class Servers:
         return segment.number(index) + self._files[-1].before
 
     def _keep_certain(self, origin: str | None, certain: CertainLine) -> None:
-        self._certain[certain.engine] += 1
+        if certain.engine:
+            self._certain[certain.engine] += 1
         if certain.row.incident is not None and len(self.certain) < _CERTAIN:
             self.certain.append((origin, certain))
 

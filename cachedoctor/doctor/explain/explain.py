@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from cachedoctor.doctor.analysis.intake import Intake
-from cachedoctor.engines import sentences
-from cachedoctor.engines.catalogue.base import HOLE, Message, as_pairs
+from cachedoctor.engines import program_words, sentences
+from cachedoctor.engines.catalogue.base import HOLE, Event, Message, as_pairs
 from cachedoctor.engines.catalogue.logger import Field, Vocabulary
 from cachedoctor.engines.catalogue.reading import LineReading, RowMatch, nearest, read, read_logged
 from cachedoctor.engines.detect import engines
@@ -190,6 +190,8 @@ def _line(number: int, origin: str | None, body: bytes) -> Line:
     certain = None if reading.found or likely else sentences.recognise(body)
     if certain is not None:
         return Line(number, text(body), [_certain(*certain, origin, body)])
+    if not reading.clean and (program := program_words.recognise(body)) is not None:
+        return Line(number, text(body), [_of_program(*program, origin, body)])
     if not reading.clean and (likely or not reading.found):
         found = _logged(likely, origin, body) or ([] if reading.found else _logged(engine_vocabularies(), origin, body))
         if found:
@@ -220,6 +222,31 @@ def _certain(row: sentences.Sentence, found: re.Match[str], origin: str | None, 
         builds="it has the same meaning in every version that prints it",
         levels=[Level(1, 1, "unknown level", "as the program or the system prints it")],
         analyzed=row.incident is not None,
+        sample=row.sample,
+        others=[],
+    )
+
+
+def _of_program(engine: str, program: str, row: Message, event: Event, origin: str | None, body: bytes) -> Explanation:
+    """Put a line of a program into words that logs numbers of each request."""
+    return Explanation(
+        engine=engine,
+        program=program,
+        message=row.id,
+        meaning=program_words.MEANINGS[row.component, row.id],
+        text=text(body),
+        origin=origin,
+        parts=[],
+        fields=[
+            Reading(name, name, str(value), "tokens", program_words.FIELDS[name])
+            for name, value in event.fields.items()
+            if name in program_words.FIELDS
+        ],
+        first=1,
+        last=1,
+        builds="wordings of other versions mean the same",
+        levels=[Level(1, 1, "unknown level", "as the program prints it")],
+        analyzed=True,
         sample=row.sample,
         others=[],
     )

@@ -12,7 +12,7 @@ from cachedoctor.doctor.extras import body_fit, body_sums, extra_inputs
 from cachedoctor.doctor.extras.body_fit import Fit, Joined, Proof
 from cachedoctor.engines.llamacpp.accounting import NEAR
 from cachedoctor.knowledge.texts import common_prefix, pieces
-from cachedoctor.model import CacheDoctorError, ClientName, PromptDiff, Request, SentBodies, Session
+from cachedoctor.model import CacheDoctorError, ClaimedRequest, ClientName, PromptDiff, Request, SentBodies, Session
 from cachedoctor.prompts import client_habits, compare_prompts, conversations, inputs, run_diff
 from cachedoctor.prompts.confined.child import FailedError
 from cachedoctor.prompts.conversations import LOOK_BACK, Outline, outline, shared_with
@@ -301,6 +301,15 @@ class GivenPrompts:
         self.matched = len(self._prompts)
         return found
 
+    def claims(self) -> list[ClaimedRequest]:
+        """What the agents that sent them say of why less was reused, each with the counts of its answer."""
+        found = []
+        for prompt in self._prompts:
+            claim = None if prompt is None else extra_inputs.claim_of(prompt)
+            if prompt is not None and claim is not None:
+                found.append(ClaimedRequest(claim, *extra_inputs.of_prompt(prompt)))
+        return found
+
     def callers(self) -> dict[ClientName, int]:
         """Count all bodies by who sent them; empty where none tells it."""
         names = [client_habits.asker(prompt, hashed=self._hashed) for prompt in self._prompts if prompt is not None]
@@ -315,7 +324,9 @@ class GivenPrompts:
         """What all prompts have in common; None for fewer than two, and where parts of one are missing."""
         if any(one is not None and not one.is_whole for one in self._prompts):
             return None
-        return body_sums.summed([p for p in self._prompts if p is not None], session, self._compare)
+        return body_sums.summed(
+            [p for p in self._prompts if p is not None], session, self._compare, hashed=self._hashed
+        )
 
     def _take(self, request: Request) -> Prompt | None:
         if self.fit is not None and not self.fit.is_theirs:

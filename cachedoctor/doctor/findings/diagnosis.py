@@ -11,6 +11,7 @@ from functools import lru_cache
 import msgspec
 
 from cachedoctor.diagnosis.rules.kit import (
+    ANY,
     AnyRule,
     FindingText,
     InputRule,
@@ -23,12 +24,14 @@ from cachedoctor.diagnosis.rules.kit import (
     SessionRule,
     n,
 )
+from cachedoctor.diagnosis.rules.measured import sent_changes
 from cachedoctor.diagnosis.rules.registry import Broken, Plan, signs_of
 from cachedoctor.diagnosis.rules.replaying import Setup
 from cachedoctor.doctor.faults import described
 from cachedoctor.doctor.findings.groups import FindingGroups, Key
 from cachedoctor.doctor.findings.history import FindingHistory
 from cachedoctor.doctor.findings.session_findings import not_evaluated, session_finding, short
+from cachedoctor.knowledge.engines import ENGINES
 from cachedoctor.model import (
     NO_VERDICT,
     SEVERITY_ORDER,
@@ -247,8 +250,11 @@ class Diagnosis:
 
     def _inspect(self, rule: SessionRule | RequestRule, session: Session) -> list[SessionFinding]:
         try:
-            inspect = rule.inspect if isinstance(rule, SessionRule) else rule.alone
-            found = [] if inspect is None else inspect(session)
+            if isinstance(rule, SessionRule):
+                found = rule.inspect(session)
+            else:
+                found = [] if session.sent is None else sent_changes.findings(session, rule.of_bodies)
+                found = found or ([] if rule.alone is None else rule.alone(session))
             if not all(said.proven_in(session) for said in found):
                 raise ValueError("a finding without a line")
             return found
@@ -288,10 +294,15 @@ def _sides(codes: tuple[str, ...]) -> tuple[bool, bool]:
 
 def _is_about(rule: SessionRule | RequestRule, session: Session) -> bool:
     """Whether a rule is asked about a session: of its engine, or with a line that states by itself what it is about."""
-    if isinstance(rule, RequestRule) and rule.alone is None:
-        return False
+    if isinstance(rule, RequestRule):
+        if rule.of_bodies is not None and (session.sent is not None or session.engine in ENGINES):
+            return True
+        if rule.alone is None:
+            return False
     stated = rule.on if isinstance(rule, SessionRule) else rule.stated
-    return not session.incidents.keys().isdisjoint(stated) if stated else session.engine == rule.engine
+    if stated:
+        return not session.incidents.keys().isdisjoint(stated)
+    return session.engine == rule.engine or (rule.engine == ANY and bool(session.sent or session.kv_events))
 
 
 def _may_show(request: Request) -> bool:

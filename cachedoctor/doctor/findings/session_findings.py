@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cachedoctor.diagnosis.rules import advice, shared_beginnings
-from cachedoctor.diagnosis.rules.kit import AnyRule, RequestRule, Rule, SessionFinding
+from cachedoctor.diagnosis.rules import advice
+from cachedoctor.diagnosis.rules.kit import ANY, AnyRule, RequestRule, Rule, SessionFinding
+from cachedoctor.diagnosis.rules.measured import shared_beginnings
 from cachedoctor.diagnosis.rules.registry import OF_COMPUTED_TWICE, Broken
 from cachedoctor.doctor.faults import described
 from cachedoctor.doctor.findings.groups import Key
@@ -48,7 +49,7 @@ def not_evaluated(
 
 def _need(rule: AnyRule, sessions: Sequence[Session], lost: bool) -> tuple[str, str] | None:
     """Why a rule could not be checked in any session, and what would enable it."""
-    if rule.engine == LLAMA and sessions and all(s.engine != LLAMA for s in sessions):
+    if rule.engine in (ANY, LLAMA) and sessions and all(s.engine != LLAMA for s in sessions):
         client = rule.code.startswith(OF_CLIENTS) and rule.code not in shared_beginnings.OF_LLAMA_ALONE
         return shared_beginnings.unseen(sessions) if client else None
     if rule.engine == LLAMA and not lost and _of_loss(rule):

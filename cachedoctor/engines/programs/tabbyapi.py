@@ -6,7 +6,7 @@ Source: ``common/gen_logging.py`` and ``common/logger.py`` of TabbyAPI, which ha
 
 from __future__ import annotations
 
-from cachedoctor.engines.answering import AnswerTracker, Program
+from cachedoctor.engines.answering import JudgedTracker, Program
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
 from cachedoctor.engines.engine_record import Literals
@@ -37,7 +37,7 @@ _PARTS = 3
 """Lines after the first part of a broken line on which its numbers can stand."""
 
 
-class Tracker(AnswerTracker):
+class Tracker(JudgedTracker):
     """Feeds on the events of one origin. TabbyAPI does not log that it starts: all requests are of one session."""
 
     engine = "tabbyapi"
@@ -62,7 +62,7 @@ class Tracker(AnswerTracker):
             self._numbers(event, event.fields["cached"])
 
     def _numbers(self, event: Event, cached: int | None) -> None:
-        self.answered(event.line, None if cached is None else cached + event.fields["new"], cached)
+        self.weigh(event, self.answered(event.line, None if cached is None else cached + event.fields["new"], cached))
 
 
 PROGRAM = Program(Tracker, Literals(b"Metrics (ID:"), ROWS, PREFIX)

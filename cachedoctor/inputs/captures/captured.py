@@ -76,7 +76,7 @@ def depth_of(value: Any) -> int:
 
 
 _TELLS = late(r'"(?:usage|timings|meta_info)"\s*:')
-_KEPT = ("id", "type", "model", "usage", "meta_info", "timings", "stop")
+_KEPT = ("id", "type", "model", "usage", "meta_info", "timings", "stop", "diagnostics")
 """Keys of an answer that say how long the prompt was, and whose it is."""
 _ENDS = 8
 """Telling lines that are kept of the beginning of a stream, and of its end: some servers count in every line."""

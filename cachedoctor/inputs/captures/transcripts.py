@@ -103,9 +103,16 @@ class _Session:
         body: Line = {"model": last.get("model"), "messages": _merged(lines)}
         session = reply[0].get("sessionId")
         body |= {"session_id": session} if isinstance(session, str) else {}
-        answer = {"type": "message", "model": last.get("model"), "usage": last.get("usage")}
+        answer = {"type": "message", "model": last.get("model"), "usage": last.get("usage"), **_diagnostics(reply)}
         usage = encoded(answer) if isinstance(last.get("usage"), dict) else b""
         return Captured(body, "/v1/messages", usage, seconds(reply[0].get("timestamp")), is_whole=False)
+
+
+def _diagnostics(reply: list[Line]) -> Line:
+    """Why less was reused, as the transcript says (``message.diagnostics``, Claude Code since 2026)."""
+    found = (line["message"].get("diagnostics") for line in reply)
+    said = next((one for one in found if isinstance(one, dict)), None)
+    return {} if said is None else {"diagnostics": said | {"by": "Claude Code"}}
 
 
 def _has_result(message: Line) -> bool:

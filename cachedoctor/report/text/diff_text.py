@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Advice, Edit, Excerpt, First, KnownClient, PromptDiff, RequestSetting, Side
-from cachedoctor.model.diff import LeastChange
+from cachedoctor.model.diff import OWN_VERDICT, LeastChange
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.text.page import COMMAND, NEW, OLD, WARNING, Part, TextPage
 from cachedoctor.report.text.text_safe import take, visible
@@ -116,6 +116,9 @@ def _rest(found: LeastChange) -> str:
 def _settings(page: TextPage, settings: list[RequestSetting]) -> None:
     """What else of the requests is not the same."""
     for setting in settings:
+        if setting.place == OWN_VERDICT:
+            page.prose(["  = ", ("own verdict: ", "bold")], f"{setting.b}: {setting.words}", 4)
+            continue
         sides = f"{setting.a or '(none)'} and {setting.b or '(none)'}"
         page.prose(["  = ", ("also: ", "bold")], f"{setting.place} differs ({sides}): {setting.words}", 4)
 

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from cachedoctor.model import Finding, NotEvaluated, Report, RequestRow, Restart
+from cachedoctor.model import AgentDifference, AgentVerdict, Finding, NotEvaluated, Report, RequestRow, Restart
 from cachedoctor.report.words.numbers import count, duration, number, percent
 from cachedoctor.report.words.traffic_words import LLAMA
 
 _FILTER_WORDS_SHOWN = 10
 """Requests that are described."""
+_DIFFERENCES = 3
+"""Of an agent and the log that are shown."""
 _LOST = frozenset({"partial", "reprocessed"})
 
 
@@ -265,6 +267,28 @@ def passed_over(report: Report) -> str:
     return f"{count(short, 'request')} below {count(least, 'token')} {were} not checked (all: --min-prompt-tokens 0)."
 
 
+def own_verdicts(report: Report) -> list[str]:
+    """Say what each agent says itself of why less was reused, and how often the log shows the same."""
+    return [_own_verdict(verdict) for verdict in report.agents]
+
+
+def _own_verdict(verdict: AgentVerdict) -> str:
+    reasons = ", ".join(f"{reason} ({number(times)})" for reason, times in verdict.reasons.items())
+    judged = verdict.agrees + verdict.differs
+    parts = [f"agrees with the log in {number(verdict.agrees)}, differs in {number(verdict.differs)}"] if judged else []
+    parts += [f"the log does not tell in {number(verdict.undecided)}"] if verdict.undecided else []
+    parts += [f"{number(verdict.unmatched)} not found in a log"] if verdict.unmatched else []
+    shown = "".join(f" {_difference(one)}" for one in verdict.differences[:_DIFFERENCES])
+    return f"{verdict.by[:1].upper()}{verdict.by[1:]} itself says: {reasons}. Of these {'; '.join(parts)}.{shown}"
+
+
+def _difference(one: AgentDifference) -> str:
+    task = "" if one.task is None else f" task {one.task}"
+    log = ", ".join(one.log) or "nearly all was reused"
+    return f"Line {number(one.line)}{task}: {one.reason}, but the log shows {log}."
+
+
 def remarks(report: Report) -> list[str]:
     """Say what to know about how the input was read: the numbers of lines, imitations, requests that are too short."""
-    return [said for said in (numbered(report), imitated(report), passed_over(report)) if said]
+    said = [numbered(report), imitated(report), passed_over(report), *own_verdicts(report)]
+    return [words for words in said if words]

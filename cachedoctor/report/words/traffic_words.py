@@ -257,8 +257,8 @@ def of_rule(code: str) -> str:
 
 def rules_of(engine: str, codes: set[str]) -> set[str]:
     """Return those of ``codes`` that are about logs of this engine."""
-    whose = _PROGRAM if engine in PRINTING else engine
-    return {code for code in codes if of_rule(code) == whose}
+    whose = {engine, _PROGRAM} if engine in PRINTING else {engine}
+    return {code for code in codes if of_rule(code) in whose}
 
 
 def version(session: Session) -> str:

@@ -12,6 +12,7 @@ from cachedoctor.diagnosis.rules.client.changes import (
     prompts_prove,
     texts_prove,
 )
+from cachedoctor.diagnosis.rules.measured import header
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
@@ -59,8 +60,9 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 
 _WHY = (
     "Claude Code puts x-anthropic-billing-header at the top of the system prompt; its value is new in every request or "
-    "conversation, so nothing after it can be reused. llama-server b8929 and newer replaces only cch=, and only on /v1/messages."
+    "conversation, so nothing after it can be reused."
 )
+_WHY_HERE = f"{_WHY} llama-server from b8929 on replaces cch= alone, and only on /v1/messages."
 _SEE = ["https://github.com/ggml-org/llama.cpp/pull/21793", "https://code.claude.com/docs/en/llm-gateway-protocol"]
 
 
@@ -93,7 +95,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     )
     return kit.FindingText(
         f"Claude Code's billing header changes between requests ({f['field']}): {cost}",
-        _WHY,
+        _WHY_HERE,
         _remedies(),
         [
             kit.RuledOut(
@@ -109,20 +111,49 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     )
 
 
+def of_bodies(session: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
+    """Say it of two given bodies, with what this server does to the header."""
+    first = difference.first
+    if first is None or first.kind != "billing-header":
+        return None
+    head = f"Claude Code's billing header changes between requests ({first.field or 'header'})"
+    why, remedies, references = header.of(session)
+    return kit.ChangeText(head, f"{_WHY}{why}", [*_remedies(), *remedies], [*references, _SEE[1]])
+
+
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it of two headers that differ, in prompts, dumps or a diff of them that were pasted."""
+    """Say it of two headers that differ, in prompts, dumps or a diff of them that were pasted; of servers that log
+    rates or batches, where logged prompts have it, or where Claude Code's endpoint and little reuse speak for it."""
     said = kit.stated(session, "header")
+    if session.engine in header.SERVERS:
+        return _logged(session)
     if said is None or said.before is None or not kit.unfinished(session):
         return []
     sure: kit.Confidence = "medium" if said.field == "cc_version" else "high"
     words = kit.FindingText(
         f"Claude Code's billing header changes between requests ({said.field}); this input does not show the cost",
-        _WHY,
+        _WHY_HERE,
         _remedies(),
         references=_SEE,
     )
     evidence = [(said.mark, "the header, with another value"), (said.before, "the one before it")]
     return [kit.SessionFinding(words, "", evidence, confidence=sure)]
+
+
+def _logged(session: kit.Session) -> list[kit.SessionFinding]:
+    found = header.logged(session)
+    if found is None:
+        return []
+    why, remedies, references = header.of(session)
+    proven = found.confidence == "high"
+    unsure = "" if proven else " Another client may use the endpoint as well: a request body would tell."
+    claim = (
+        f"prompts begin with Claude Code's billing header, which changes between requests ({found.said})"
+        if proven
+        else f"most requests come by /v1/messages, and next to nothing is reused: perhaps Claude Code's billing header changes between requests ({found.said})"
+    )
+    words = kit.FindingText(claim, f"{_WHY}{why}{unsure}", [*_remedies(), *remedies], references=[*references, _SEE[1]])
+    return [kit.SessionFinding(words, "", found.lines, "warning", found.confidence)]
 
 
 RULE = kit.rule(
@@ -135,4 +166,5 @@ RULE = kit.rule(
     needs=advice.needs_text,
     alone=alone,
     stated=("header",),
+    of_bodies=of_bodies,
 )

@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from cachedoctor.diagnosis.rules import advice, kit
+from cachedoctor.diagnosis.rules.client import changes
 from cachedoctor.diagnosis.rules.client.changes import (
     by_difference,
     from_prompts,
@@ -32,6 +33,8 @@ _KINDS = [
         late(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{6,}\b|(?:id|session|request|trace)\W{1,3}$", re.I),
     ),
 ]
+_VALUES = ("timestamp", "uuid", "random-id", "counter", "path", "git-state", "system-hoisted")
+"""Kinds of differences between given prompts."""
 _VALUE = late(r"^[\s\"':=]*[0-9A-Fa-f]")
 
 
@@ -54,7 +57,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
         return _by_text(s.request.seen.old_text or "", s.request.seen.new_text or "")
     if not s.lost:
         return None
-    first = s.changed("timestamp", "uuid", "random-id", "counter", "path", "git-state", "system-hoisted")
+    first = s.changed(*_VALUES)
     if first is not None:
         return from_prompts(s, first)
     r = s.request
@@ -98,6 +101,7 @@ def _by_text(old: str, new: str) -> kit.Match | None:
 
 
 _HOISTED = "system-hoisted"
+_WHY = "Reuse ends at the first differing token, however equal the rest is."
 _FREEZE = kit.Remedy(
     "In the client: freeze the value for the whole conversation, or move it into the last user message."
 )
@@ -123,10 +127,8 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         else f"{kit.times(g.count)}; this log does not show the cost"
     )
     return kit.FindingText(
-        f"the system prompt grew by a message{at}: {cost}"
-        if f["kind"] == _HOISTED
-        else f"a {f['kind']}{at} changed: {cost}",
-        f"Reuse ends at the first differing token, even if the rest is the same.{why_client(g)}",
+        f"{_head(f['kind'], at)}: {cost}",
+        f"{_WHY}{why_client(g)}",
         [*by_difference(g, [_FREEZE]), _LOOK],
         [
             kit.RuledOut("billing-header", "the text at the bar is not a billing header"),
@@ -134,6 +136,18 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         ],
         references(g),
     )
+
+
+def _head(kind: str, at: str) -> str:
+    return f"the system prompt grew by a message{at}" if kind == _HOISTED else f"a {kind}{at} changed"
+
+
+def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
+    """Say it of two given bodies."""
+    first = difference.first
+    if first is None or first.kind not in _VALUES:
+        return None
+    return changes.of_bodies(difference, _head(first.kind, f" at {changes.place(difference)}"), _WHY, [_FREEZE, _LOOK])
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
@@ -167,4 +181,5 @@ RULE = kit.rule(
     needs=advice.needs_text,
     alone=alone,
     stated=("value",),
+    of_bodies=of_bodies,
 )

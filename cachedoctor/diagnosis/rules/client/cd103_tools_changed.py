@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice, kit
+from cachedoctor.diagnosis.rules.client import changes
 from cachedoctor.diagnosis.rules.client.changes import (
     by_difference,
     from_prompts,
@@ -23,19 +24,20 @@ _WHAT = {
 }
 
 
-_KEEP = kit.Remedy("In the client: keep the tool list the same for the whole conversation: same order, same JSON.")
+_WHY = "Templates put the tools before the conversation, and nothing after the change can be reused."
+_KEEP = kit.Remedy(
+    "In the client: keep the tool list the same for the whole conversation: same order, same JSON."
+)
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the prompts given beside the log first differ in their tools."""
     first = s.changed(*_WHAT)
-    if (
-        first is None
-        or not s.lost
-        or not (first.kind.startswith(("tool", "mode")) or (first.place or "").startswith("tools"))
-    ):
-        return None
-    return from_prompts(s, first)
+    return from_prompts(s, first) if s.lost and first is not None and _is_of_tools(first) else None
+
+
+def _is_of_tools(first: kit.First) -> bool:
+    return first.kind.startswith(("tool", "mode")) or (first.place or "").startswith("tools")
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
@@ -43,11 +45,19 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     f = g.numbers
     return kit.FindingText(
         f"{_WHAT[f['kind']]} at {kit.token(f['lcp'])}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        "Templates put the tools before the conversation, so nothing after the change can be reused." + why_client(g),
+        _WHY + why_client(g),
         by_difference(g, [_KEEP]),
         [seen_in_prompts(f["lcp"])],
         references(g),
     )
+
+
+def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
+    """Say it of two given bodies."""
+    first = difference.first
+    if first is None or first.kind not in _WHAT or not _is_of_tools(first):
+        return None
+    return changes.of_bodies(difference, f"{_WHAT[first.kind]} at {changes.place(difference)}", _WHY, [_KEEP])
 
 
 RULE = kit.rule(
@@ -58,4 +68,5 @@ RULE = kit.rule(
     say,
     on=("text",),
     needs=advice.needs_prompts,
+    of_bodies=of_bodies,
 )

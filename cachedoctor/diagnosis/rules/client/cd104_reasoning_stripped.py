@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice, kit
+from cachedoctor.diagnosis.rules.client import changes
 from cachedoctor.diagnosis.rules.client.changes import (
     cost_of_change,
     from_prompts,
@@ -15,6 +16,8 @@ from cachedoctor.diagnosis.rules.client.changes import (
 from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.server_options import name_for
 
+_KINDS = ("reasoning-dropped", "reasoning-added")
+_SEND = "In the client: send reasoning_content of earlier turns back unchanged"
 _SLACK_BEFORE, _SLACK_AFTER = 12, 3
 """Tokens: the template's opening of a reply (``<|im_start|>assistant``, ``<think>``) belongs to the prompt's end."""
 
@@ -32,7 +35,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when a tool loop that was reused ends, and the prefix now ends where an earlier reply begins."""
     if not s.lost:
         return None
-    first = s.changed("reasoning-dropped", "reasoning-added")
+    first = s.changed(*_KINDS)
     if first is not None:
         return from_prompts(s, first, cost_of_change(s))
     told = s.known and not s.changed("appended")  # prompts hold no replies: that one came back without its reasoning
@@ -69,9 +72,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     f, session = g.numbers, g.session
     low, high = advice.span(session)
     remedies = [
-        kit.Remedy(
-            "In the client: send reasoning_content of earlier turns back unchanged (llama-server accepts it since January 2026)."
-        )
+        kit.Remedy(f"{_SEND} (llama-server accepts it since January 2026)."),
     ]
     if session.at_least(10809) is True:
         remedies.append(
@@ -119,4 +120,21 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     )
 
 
-RULE = kit.rule(__name__, "Reasoning of earlier turns disappears from the prompt", decide, prove, say, on=("changed",))
+def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
+    """Say it of two given bodies: they show which way it went."""
+    first = difference.first
+    if first is None or first.kind not in _KINDS:
+        return None
+    went = "left the history" if first.kind == _KINDS[0] else "came into the history"
+    return changes.of_bodies(
+        difference,
+        f"reasoning of an earlier reply {went} at {changes.place(difference)}",
+        "A template or a client that drops the reasoning of earlier turns once a new message of the user follows changes all that stands behind it.",
+        [kit.Remedy(f"{_SEND}, or never.")],
+    )
+
+
+RULE = kit.rule(
+    __name__, "Reasoning of earlier turns disappears from the prompt", decide, prove, say, on=("changed",),
+    of_bodies=of_bodies,
+)  # fmt: skip

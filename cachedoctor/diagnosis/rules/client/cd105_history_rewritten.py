@@ -5,20 +5,30 @@ from __future__ import annotations
 from itertools import pairwise
 
 from cachedoctor.diagnosis.rules import advice, kit, ram
+from cachedoctor.diagnosis.rules.client import changes
 from cachedoctor.diagnosis.rules.client.changes import (
     by_difference,
     cost_of_change,
     from_prompts,
+    is_early,
     prompts_prove,
     references,
     why_before,
     why_client,
 )
+from cachedoctor.diagnosis.rules.measured import own_settings
 
 _APPEND = kit.Remedy(
     "Keep the history append-only in the client: no reminders or file contents moved to the newest message, no edits of old turns."
 )
 _BY_HAND = kit.Remedy("A manual edit or compaction costs this once and is fine.")
+_KINDS = ("message-edited", "message-removed", "message-inserted", "message-moved", "compacted")
+_UNNAMED = ("other", "whitespace", "retokenised", "special-token", "template", "json-spacing", "json-key-order")
+"""Differences whose kind does not show where they are."""
+_WHY = (
+    "The beginning of the conversation matches, but a later part does not: a message was edited, removed, moved or rendered "
+    "differently. Reuse ends there."
+)
 _OPENING = ("messages[0]", "messages[1]", "input[0]", "input[1]")
 """Places in a request of the first message of a user."""
 SAME_PLACE = 16
@@ -47,7 +57,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     asked = s.changed("compaction-request")
     if asked is not None and s.lost:
         return from_prompts(s, asked)
-    first = s.changed("message-edited", "message-removed", "message-inserted", "message-moved", "compacted")
+    first = s.changed(*_KINDS)
     if not s.lost or (
         s.early and not _goes_on(s) and (first is None or (s.own_slot is False and not ram.copy_refused(s)))
     ):
@@ -224,8 +234,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             if g.tokens
             else f"the {what} changed {place} ({least}{kit.n(f['changed'])} tokens dropped): {kit.times(g.count)}"
         ),
-        "The beginning of the conversation matches, but a later part does not: a message was edited, removed, moved or rendered "
-        "differently. Reuse ends there."
+        _WHY
         + (
             " It is the same place in at least three growing requests: something there changes each time (a date, a counter, a reminder)."
             if f.get("fixed")
@@ -242,6 +251,16 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         ],
         references(g),
     )
+
+
+def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
+    """Say it of two given bodies that part in a message, or anywhere behind their head."""
+    first = difference.first
+    if first is None or not (first.kind in _KINDS or (first.kind in _UNNAMED and not is_early(difference))):
+        return None
+    what = "first message" if _of_head(first.place) else "history"
+    head = f"the {what} changed from {changes.place(difference)} of {kit.n(difference.a.tokens)} on"
+    return changes.of_bodies(difference, head, _WHY, [_APPEND, _BY_HAND])
 
 
 def _below(g: kit.MatchGroup) -> str:
@@ -267,6 +286,29 @@ def _not_the_head(g: kit.MatchGroup) -> str:
     return f"{kit.n(f['lcp']).replace('~', 'about ')} of {kit.n(r.prompt_tokens)} tokens match"
 
 
+def alone(session: kit.Session) -> list[kit.SessionFinding]:
+    """Say it of a program that prints where prompts part from what it held, behind a common beginning."""
+    said = kit.stated(session, "parted")
+    if said is None:
+        return []
+    n, reason = said.numbers, f" ({said.field})" if said.field and " " not in said.field else ""
+    worst = ", in the worst of them" if said.count > 1 else ""
+    words = kit.FindingText(
+        f"the prompt parts from what {session.program} held at token {kit.n(n['place'])} of {kit.n(n['held'])}{reason}{worst}: {kit.n(n['tokens'])} tokens "
+        f"behind differ, {kit.times(said.count)}; a changed history, or another conversation",
+        f"Up to that place the prompt is what {session.program} held. There it goes on otherwise, and nothing behind a difference can be reused. A client does this "
+        "that moves a system message, drops reasoning or old tool results, or sums up.",
+        [own_settings.compare(), *own_settings.room(session), _APPEND],
+        [
+            kit.RuledOut(
+                "slot-held-other-prompt",
+                "not excluded: another conversation with the same beginning (system prompt and tools) looks the same, and nothing is wrong with it",
+            )
+        ],
+    )
+    return [kit.SessionFinding(words, "", [(said.mark, "where the prompt parts")], "note", "low")]
+
+
 RULE = kit.rule(
     __name__,
     "Old messages changed after the start of the prompt",
@@ -275,4 +317,7 @@ RULE = kit.rule(
     say,
     on=("changed",),
     unless=("CD101", "CD102", "CD103", "CD104", "CD106", "CD107", "CD312", "CD402"),
+    alone=alone,
+    stated=("parted",),
+    of_bodies=of_bodies,
 )

@@ -6,6 +6,9 @@ from typing import Any
 
 from cachedoctor.diagnosis.rules import advice, kit, ram
 from cachedoctor.diagnosis.rules.checkpoints import held_whole, serves
+from cachedoctor.diagnosis.rules.client import changes
+from cachedoctor.diagnosis.rules.client.changes import is_early
+from cachedoctor.diagnosis.rules.measured import own_settings
 
 BEFORE_HEADER = 120
 """Tokens up to the value in Claude Code's billing header that changes: the frame of a message and some 60 of the header."""
@@ -246,6 +249,52 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     )
 
 
+_UNNAMED = ("other", "whitespace", "retokenised", "special-token", "template", "json-spacing", "json-key-order")
+
+
+def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
+    """Say it of two given bodies that part near their head, in nothing that has a name."""
+    first = difference.first
+    if first is None or first.kind not in _UNNAMED or not is_early(difference):
+        return None
+    at = "" if first.place is None else f", in {first.place}"
+    head = f"the prompt differs from the one before it after {kit.n(difference.common_prefix_tokens)} tokens{at}"
+    why = "Reuse ends at the first differing token, however equal the rest is."
+    see = kit.Remedy(
+        "Put what changes behind what stays. To see the place with the text around it:",
+        ["cachedoctor diff request1.json request2.json"],
+    )
+    return changes.of_bodies(difference, head, why, [see])
+
+
+def alone(session: kit.Session) -> list[kit.SessionFinding]:
+    """Say it of a program that prints how much of a prompt is what it held, where that is next to nothing."""
+    said = kit.stated(session, "parted_early")
+    if said is None:
+        return []
+    n, reason = said.numbers, f" ({said.field})" if said.field and " " not in said.field else ""
+    worst = ", at worst" if said.count > 1 else ""
+    left = [
+        kit.RuledOut("slot-held-other-prompt", "not excluded: another conversation came; nothing is wrong with it then")
+    ]
+    if not n["place"]:
+        left.append(
+            kit.RuledOut(
+                "no-usable-checkpoint",
+                "not excluded: recurrent and windowed layers, whose memory cannot be cut back, lose everything at any difference",
+            )
+        )
+    words = kit.FindingText(
+        f"the prompt differs from what {session.program} held after {kit.n(n['place'])} of {kit.n(n['held'])} tokens{reason}{worst}: "
+        f"{kit.n(n['prompt'] - n['cached'])} of {kit.n(n['prompt'])} tokens computed, {kit.times(said.count)}",
+        "Either the client changes the beginning of its prompts (a billing header, a clock, an id, the order of its tools), or another conversation came: the log "
+        "does not tell which.",
+        [own_settings.compare(), *own_settings.room(session)],
+        left,
+    )
+    return [kit.SessionFinding(words, "", [(said.mark, "where the prompt parts")], "note", "low")]
+
+
 RULE = kit.rule(
     __name__,
     "The prompt changed near its start; the log shows where, not what",
@@ -254,4 +303,7 @@ RULE = kit.rule(
     say,
     on=("early",),
     unless=("CD101", "CD102", "CD103", "CD105", "CD106", "CD313", "CD314", "CD402"),
+    alone=alone,
+    stated=("parted_early",),
+    of_bodies=of_bodies,
 )

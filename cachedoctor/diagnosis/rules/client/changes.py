@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.kit import MIN_LOST, Match, MatchGroup, Proof, RuleContext, marked, n, token
+from cachedoctor.diagnosis.rules.kit import (
+    EARLY,
+    MIN_LOST,
+    ChangeText,
+    Match,
+    MatchGroup,
+    Proof,
+    RuleContext,
+    marked,
+    n,
+    token,
+)
 from cachedoctor.knowledge import clients
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.model import Confidence, First, Remedy, RuledOut
+from cachedoctor.model import Confidence, First, PromptDiff, Remedy, RuledOut
 
 MOST = 0.25
 """Share of the reference: a change of this size is charged with all that was lost after it, a smaller one with itself."""
@@ -112,6 +123,28 @@ def references(g: MatchGroup) -> list[str]:
     """What proves the habit of the client."""
     found = client_of(g)
     return [] if found is None else list(found.habit.sources)
+
+
+def place(difference: PromptDiff) -> str:
+    """Where two bodies part, as claims write it."""
+    at = 0 if difference.first is None else difference.first.token
+    return token(at if difference.exact else f"~{n(at)}")
+
+
+def is_early(difference: PromptDiff) -> bool:
+    """Whether two bodies part near their head."""
+    return difference.common_prefix_tokens < EARLY * min(difference.a.tokens, difference.b.tokens)
+
+
+def of_bodies(difference: PromptDiff, head: str, why: str, remedies: list[Remedy]) -> ChangeText:
+    """Word a difference between two given bodies: the client that is known to send it, and the advice on its kind."""
+    first = difference.first
+    known = None if first is None or first.client is None else clients.known(first.client.habit)
+    advised = [] if first is None else [advice.of_difference(a) for a in first.advice]
+    if known is None:
+        return ChangeText(head, why, advised or remedies)
+    by = f" {known.client.title} {known.habit.writes} ({known.habit.versions})."
+    return ChangeText(head, why + by, advised or [advice.client(known.handle), *remedies], list(known.habit.sources))
 
 
 def _first(g: MatchGroup) -> First | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.programs import own_settings
+from cachedoctor.diagnosis.rules.measured import own_settings
 
 _WORTH = 8192
 """Tokens from which on it is a warning."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.programs import own_settings
+from cachedoctor.diagnosis.rules.measured import own_settings, shared_beginnings
 
 _WORTH = 1000
 """Computed tokens from which on silence would read as an all-clear."""
@@ -30,7 +30,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
             ],
             evidence=[(said.mark, "the request with the most computed tokens")],
             confidence="low",
-            unless=("CD704", "CD705", "CD706"),
+            unless=(*shared_beginnings.CODES, "CD401", "CD701", "CD705", "CD706"),
         )
     ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.sglang.batch_periods import caching, periods, totals
+from cachedoctor.diagnosis.rules.measured.batch_periods import caching, periods, totals
 from cachedoctor.diagnosis.rules.sglang.option_advice import extra_buffer, needs_start
 from cachedoctor.knowledge.late_patterns import late
 

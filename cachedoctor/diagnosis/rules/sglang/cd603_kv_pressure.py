@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import kit, kv_proof
-from cachedoctor.diagnosis.rules.sglang.batch_periods import (
+from cachedoctor.diagnosis.rules import kit
+from cachedoctor.diagnosis.rules.measured import kv_proof
+from cachedoctor.diagnosis.rules.measured.batch_periods import (
     caching,
     capacity,
     crowded,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.sglang.batch_periods import every, marks
+from cachedoctor.diagnosis.rules.measured.batch_periods import every, marks
 
 RARE = 0.01
 """Share of the requests: the server admits more than it has room for if all answers were long, and bets on short ones. A

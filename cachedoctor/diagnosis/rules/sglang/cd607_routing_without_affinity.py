@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.sglang.batch_periods import (
+from cachedoctor.diagnosis.rules.measured.batch_periods import (
     TWICE,
     caching,
     crowded,

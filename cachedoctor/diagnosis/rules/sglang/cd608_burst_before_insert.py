@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.sglang.batch_periods import LONG, TINY, caching, marks, periods
+from cachedoctor.diagnosis.rules.measured.batch_periods import LONG, TINY, caching, marks, periods
 
 LATER = 4
 """Requests after the burst: of fewer the reuse says nothing about what the burst could have shared."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import kit, kv_proof, shared_beginnings
-from cachedoctor.diagnosis.rules.sglang.batch_periods import (
+from cachedoctor.diagnosis.rules import kit
+from cachedoctor.diagnosis.rules.measured import kv_proof, shared_beginnings
+from cachedoctor.diagnosis.rules.measured.batch_periods import (
     EARLY,
     PAGES,
     WholeRequests,
@@ -32,7 +33,7 @@ from cachedoctor.diagnosis.rules.sglang.option_advice import (
     needs_start,
 )
 
-CAUSES = ("CD601", "CD602", "CD603", "CD605", "CD606", "CD607", "CD609")
+CAUSES = ("CD601", "CD602", "CD603", "CD605", "CD606", "CD607")
 """Where one of these fired, it says better why nothing is reused."""
 
 
@@ -41,6 +42,8 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     if caching(session) is not True:
         return []
     given = shared_beginnings.given(session)
+    if given is not None and given.verdict in ("changed", "salted"):
+        return []  # a client's doing, of which other rules speak
     events = kv_proof.changed(session) if given is None else []
     if events:
         return events
@@ -62,8 +65,10 @@ def _decided(
     remedies = given.remedies if given.early else [experiment(session), log_requests()]
     proof = marks(period, ("whole", "a request that reused almost nothing"), ("cold", "one that reused nothing"))
     words = kit.FindingText(f"{claim}; {given.said}", why, remedies, _ruled_out(session, period, requests))
-    fault = given.verdict in ("changed", "shared")  # nothing to share is none, and a salt is there on purpose
-    return kit.SessionFinding(words, given.verdict, proof, "warning" if fault else "note", "high", given.difference)
+    fault = given.verdict == "shared"  # nothing to share is none
+    return kit.SessionFinding(
+        words, given.verdict, proof, "warning" if fault else "note", "high", unless=shared_beginnings.CODES
+    )
 
 
 def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests) -> kit.SessionFinding:
@@ -91,7 +96,9 @@ def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests
         *kit.said_by(session.settings.get("radix_cache"), "the cache is on"),
         *kit.said_by(session.settings.get("kv_tokens"), "the size of the pool"),
     ]
-    return kit.SessionFinding(words, "", evidence, "warning" if alike and sure != "low" else "note", sure)
+    return kit.SessionFinding(
+        words, "", evidence, "warning" if alike and sure != "low" else "note", sure, unless=shared_beginnings.CODES
+    )
 
 
 def _parted(session: kit.Session, claim: str) -> kit.FindingText:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.sglang.batch_periods import every, marks
+from cachedoctor.diagnosis.rules.measured.batch_periods import every, marks
 
 _WHY = (
     "A flush empties the whole radix cache, so the next request of every conversation is computed from its first token. "

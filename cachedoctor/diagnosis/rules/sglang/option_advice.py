@@ -5,7 +5,7 @@ Covers options of SGLang 0.4.3 to 0.5.23 (server_args.py, from 0.5.19 on arg_gro
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.sglang.batch_periods import strategy
+from cachedoctor.diagnosis.rules.measured.batch_periods import strategy
 from cachedoctor.model import Remedy, Session, as_typed
 
 NO_TRACE = (

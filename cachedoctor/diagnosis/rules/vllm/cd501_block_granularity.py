@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.vllm import rolling
-from cachedoctor.diagnosis.rules.vllm.rolling import TrafficStretch
+from cachedoctor.diagnosis.rules.measured import rolling
+from cachedoctor.diagnosis.rules.measured.rolling import TrafficStretch
 
 _CHEAP = 256
 """Tokens of a prompt below which it does not matter whether it is computed."""

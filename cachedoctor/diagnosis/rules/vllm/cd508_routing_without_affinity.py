@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.vllm import rolling
+from cachedoctor.diagnosis.rules.measured import rolling
 
 _MOST = 0.5
 """Share of the turns that must reuse less than the turn before left, to call it alternating."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import kit, kv_proof, shared_beginnings
-from cachedoctor.diagnosis.rules.shared_beginnings import SharedVerdict
-from cachedoctor.diagnosis.rules.vllm import kv_flow, rolling
+from cachedoctor.diagnosis.rules import kit
+from cachedoctor.diagnosis.rules.measured import kv_proof, rolling, shared_beginnings
+from cachedoctor.diagnosis.rules.measured.rolling import TrafficStretch
+from cachedoctor.diagnosis.rules.measured.shared_beginnings import SharedVerdict
+from cachedoctor.diagnosis.rules.vllm import kv_flow
 from cachedoctor.diagnosis.rules.vllm import kv_flow as request_groups
-from cachedoctor.diagnosis.rules.vllm.rolling import TrafficStretch
 
-_CAUSES = ("CD501", "CD502", "CD503", "CD511", "CD513", "CD514", "CD515")
+_CAUSES = ("CD501", "CD502", "CD503", "CD513", "CD514", "CD515")
 _LONG = 256
 """Tokens of an average prompt from which on a block of any usual size is small beside it."""
 _WORTH = 10_000
@@ -27,7 +28,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
         return []
     found, shared = rolling.stretches(session), shared_beginnings.judged(session)
     if shared is not None and found and _of_this_log(session, found):
-        told = _decided(session, shared, found[0])
+        told = _decided(shared, found[0])
         if told is not None:
             return [told]
     events = kv_proof.changed(session)
@@ -68,7 +69,7 @@ def _some(session: kit.Session) -> list[kit.SessionFinding]:
             "requests in the second group changes the beginning of its prompts, or sends unrelated ones.",
             rolling.experiment()[1:],
         )
-        return [kit.SessionFinding(words, "some", [], "note", "medium")]
+        return [kit.SessionFinding(words, "some", [], "note", "medium", unless=shared_beginnings.CODES)]
     return []
 
 
@@ -107,7 +108,7 @@ def _average(session: kit.Session, stretch: TrafficStretch, computed: int, reque
             kit.RuledOut("new-text", "not excluded: new conversations and long new turns; then there is nothing to fix"),
         ],
     )  # fmt: skip
-    return kit.SessionFinding(words, "part", stretch.evidence, "note", "low")
+    return kit.SessionFinding(words, "part", stretch.evidence, "note", "low", unless=shared_beginnings.CODES)
 
 
 def _barely(session: kit.Session, found: list[TrafficStretch], any_size: bool) -> TrafficStretch | None:
@@ -131,19 +132,13 @@ def _of_this_log(session: kit.Session, found: list[TrafficStretch]) -> bool:
     return sent is None or not sent.complete or found[0].share <= sent.share(sent.shared) + _OTHERS
 
 
-def _decided(session: kit.Session, found: SharedVerdict, stretch: TrafficStretch) -> kit.SessionFinding | None:
-    """What given bodies show whatever the rate is: a healthy client hides a faulty one in it."""
-    said = f"{found.said}{kv_proof.beside(session, found.verdict)} ({stretch.said})"
-    words = kit.FindingText(said, found.why, found.remedies)
-    if found.verdict == "changed":
-        sure: kit.Confidence = "medium" if session.sent is not None and not session.sent.complete else "high"
-        return kit.SessionFinding(words, "changed", stretch.evidence, "warning", sure, found.difference)
-    if found.verdict == "salted":
-        return kit.SessionFinding(words, "salted", stretch.evidence, "note", "high")
-    if found.verdict == "nothing" and stretch.share <= rolling.LITTLE:
-        words.claim = f"almost nothing was reused, and there was nothing to reuse: {words.claim}"
-        return kit.SessionFinding(words, "nothing", stretch.evidence, "note", "high")
-    return None
+def _decided(shared: SharedVerdict, stretch: TrafficStretch) -> kit.SessionFinding | None:
+    """Say that the given bodies had nothing to share; what clients changed in them has rules of its own."""
+    if shared.verdict != "nothing" or stretch.share > rolling.LITTLE:
+        return None
+    claim = f"almost nothing was reused, and there was nothing to reuse: {shared.said} ({stretch.said})"
+    words = kit.FindingText(claim, shared.why, shared.remedies)
+    return kit.SessionFinding(words, "nothing", stretch.evidence, "note", "high", unless=shared_beginnings.CODES)
 
 
 def _proven(stretch: TrafficStretch, found: SharedVerdict) -> kit.SessionFinding:
@@ -154,14 +149,14 @@ def _proven(stretch: TrafficStretch, found: SharedVerdict) -> kit.SessionFinding
             found.why,
             found.remedies,
         )
-        return kit.SessionFinding(words, "early", stretch.evidence, "note", "high")
+        return kit.SessionFinding(words, "early", stretch.evidence, "note", "high", unless=shared_beginnings.CODES)
     words = kit.FindingText(
         f"almost nothing was reused, although the prompts share their beginning: {found.said} ({stretch.said})",
         "So the text of the prompts is not the cause. Possible causes: a cache salt, a LoRA adapter, another image, a router that spreads requests over servers, or "
         "a bug of this version; the log shows none of them.",
         rolling.experiment()[:1],
     )
-    return kit.SessionFinding(words, "shared", stretch.evidence, "warning", "high")
+    return kit.SessionFinding(words, "shared", stretch.evidence, "warning", "high", unless=shared_beginnings.CODES)
 
 
 def _note(session: kit.Session, stretch: TrafficStretch, size: int | None) -> kit.SessionFinding:
@@ -184,7 +179,7 @@ def _note(session: kit.Session, stretch: TrafficStretch, size: int | None) -> ki
     )
     lines = [*stretch.evidence, *kit.said_by(session.settings.get("prefix_caching"), "prefix caching is on")]
     sure: kit.Confidence = "medium" if on and fits and stretch.prompt is not None else "low"
-    return kit.SessionFinding(words, "", lines, "note", sure)
+    return kit.SessionFinding(words, "", lines, "note", sure, unless=shared_beginnings.CODES)
 
 
 def _more(session: kit.Session, stretch: TrafficStretch, size: int | None, fits: bool | None) -> str:
@@ -229,7 +224,7 @@ def _needs(session: kit.Session) -> tuple[str, str] | None:
 
 RULE = kit.session_rule(
     __name__,
-    "Almost nothing is reused and nothing else explains it: the prompts may not share a beginning",
+    "Prompt tokens were computed, and the log shows no cause",
     inspect,
     needs=_needs,
     severity="warning",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import kit, shared_beginnings
-from cachedoctor.diagnosis.rules.vllm import rolling
-from cachedoctor.diagnosis.rules.vllm.rolling import TrafficStretch
+from cachedoctor.diagnosis.rules import kit
+from cachedoctor.diagnosis.rules.measured import rolling, shared_beginnings
+from cachedoctor.diagnosis.rules.measured.rolling import TrafficStretch
 from cachedoctor.knowledge.builds import is_sliding
 
 _FULL = 0.2

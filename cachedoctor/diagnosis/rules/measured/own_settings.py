@@ -10,10 +10,19 @@ _ROOM = {
     "ds4": "ds4-server keeps one conversation in memory, and every other request replaces it: --kv-disk-dir FOLDER saves what is replaced, up to "
     "--kv-disk-space-mb.",
     "vllm-mlx": "If earlier conversations continue, give the cache more memory: --cache-memory-mb.",
+    "koboldcpp": "KoboldCpp keeps one conversation: --smartcache N (newer versions) keeps N more in memory, and restores them. --noshift and "
+    "--nofastforward take reuse away.",
+    "ollama": "An ollama runner keeps OLLAMA_NUM_PARALLEL conversations (1 by default), each with a context of its own; more of them take more memory.",
+    "lmstudio": "LM Studio has no setting for how many conversations it keeps in memory with this engine: newer versions of its llama.cpp engine do more.",
+    "lmstudio-mlx": "What LM Studio's MLX engine keeps cannot be set there.",
+    "llama-cpp-python": "llama-cpp-python keeps one conversation. Its server keeps more with --cache true and --cache_size BYTES; in a program, "
+    "llm.set_cache(LlamaRAMCache(capacity_bytes=...)) does.",
+    "tabbyapi": "TabbyAPI shares one cache among all conversations: cache_size in config.yml, in tokens, a multiple of 256 and at least max_seq_len.",
+    "ik_llama.cpp": "ik_llama.cpp saves conversations that lose their slot to memory: --cache-ram N, in MiB.",
     "mlx-vlm": "Prefix reuse is off unless APC_ENABLED=1 is in the environment of the server; APC_NUM_BLOCKS is its size (2048 blocks of 16 tokens by "
     "default).",
 }
-_BACK = {
+BACK = {
     "omlx": (
         "oMLX stores a prompt in blocks (2,048 tokens if the model has recurrent or sliding-window layers) and resumes at the end of a block of which "
         "all layers are stored.",
@@ -50,5 +59,5 @@ def room(session: kit.Session) -> list[kit.Remedy]:
 
 def back(session: kit.Session) -> tuple[str, kit.Remedy]:
     """Say why the program could not resume where a prompt diverges from what it held, and what can be set."""
-    why, remedy = _BACK[session.engine]
+    why, remedy = BACK[session.engine]
     return why, kit.Remedy(remedy)

@@ -7,9 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from cachedoctor.diagnosis.rules import advice
 from cachedoctor.diagnosis.rules.kit import n
-from cachedoctor.model import First, PromptDiff, Remedy, SentBodies, Session
+from cachedoctor.model import Remedy, Session
 
 _LEAST = 3
 """Logged prompts that have to be compared; of given bodies one pair is enough, since somebody chose them."""
@@ -17,6 +16,10 @@ _EARLY = 0.1
 """Share of the shorter prompt: a common beginning below it is early."""
 _LATE = 0.5
 """Share from which on a common beginning is worth reusing."""
+CHANGES = ("CD101", "CD102", "CD103", "CD104", "CD105", "CD106", "CD108", "CD110")
+"""Causes of clients that given bodies prove where a log has no requests, or that logged prompts do."""
+CODES = (*CHANGES, "CD112")
+"""The same, with that of salts."""
 WORTH = 0.1
 """Share of all prompt text from which on a cause is worth naming."""
 
@@ -28,10 +31,10 @@ class SharedVerdict(msgspec.Struct, frozen=True):
     """A verdict."""
 
     verdict: Verdict
-    said: str
-    why: str
-    remedies: list[Remedy]
-    difference: PromptDiff | None = None
+    said: str = ""
+    """Of ``changed`` and ``salted`` nothing: causes of clients have rules of their own."""
+    why: str = ""
+    remedies: list[Remedy] = msgspec.field(default_factory=list)
 
     @property
     def early(self) -> bool:
@@ -50,65 +53,17 @@ def given(session: Session) -> SharedVerdict | None:
     if sent is None or not sent.size:
         return None
     if sent.share(sent.repeated) >= WORTH:
-        return _changed(sent)
+        return SharedVerdict("changed")
     if sent.share(sent.salted) >= WORTH:
-        return _salted(sent)
-    begin = f"of the text of the {n(sent.bodies)} given request bodies, {_percent(sent.share(sent.shared))} is at the same place in an earlier one"
+        return SharedVerdict("salted")
+    begin = f"of the text of {n(sent.bodies)} given request bodies, {_percent(sent.share(sent.shared))} is at the same place in an earlier one"
     if sent.share(sent.shared) < WORTH:
         return SharedVerdict("nothing", f"{begin}, and almost none of it anywhere else", _NOTHING, [])
     return SharedVerdict("shared", begin, "", [])
 
 
-def _changed(sent: SentBodies) -> SharedVerdict:
-    worst = sent.worst
-    said = (
-        f"{n(sent.changed)} of {n(sent.bodies)} given request bodies repeat text of an earlier one after a difference: "
-        f"{_percent(sent.share(sent.repeated))} of all prompt text{_first(worst.first if worst is not None else None)}"
-    )
-    return SharedVerdict("changed", said, _why(worst), _remedies(worst), worst)
-
-
-def _salted(sent: SentBodies) -> SharedVerdict:
-    said = (
-        f"{n(sent.bodies)} given request bodies have {n(sent.salts)} different salts (cache_salt, extra_key), which separate "
-        f"{_percent(sent.share(sent.salted))} of their text that is otherwise the same"
-    )
-    why = (
-        "The salt is part of the hash of every block: requests with different salts share nothing, so one tenant cannot learn from "
-        "response times what another tenant sent."
-    )
-    fix = Remedy(
-        "Send one salt for all requests that may share data, such as those of one user or team, not one per request."
-    )
-    return SharedVerdict("salted", said, why, [fix])
-
-
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
-
-
-def _first(first: First | None) -> str:
-    if first is None:
-        return ""
-    where = f" in {first.place}" if first.place else ""
-    return f"; the first difference is at token {n(first.token)}{where}"
-
-
-def _why(difference: PromptDiff | None) -> str:
-    kind = difference.first.kind if difference is not None and difference.first is not None else "other"
-    known = "" if kind == "other" else f" What differs there: {kind}."
-    return f"A cached prefix ends at the first token that differs.{known}"
-
-
-def _remedies(difference: PromptDiff | None) -> list[Remedy]:
-    known = difference.first.advice if difference is not None and difference.first is not None else []
-    found = [advice.of_difference(a) for a in known]
-    return found or [
-        Remedy(
-            "Put what changes after what stays the same. To see the place with the text around it:",
-            ["cachedoctor diff request1.json request2.json"],
-        )
-    ]
 
 
 def _logged(session: Session) -> SharedVerdict | None:

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cachedoctor.diagnosis.rules import shared_beginnings
 from cachedoctor.diagnosis.rules.kit import FindingText, SessionFinding, n, said_by
-from cachedoctor.diagnosis.rules.shared_beginnings import WORTH
+from cachedoctor.diagnosis.rules.measured.shared_beginnings import CHANGES, WORTH
 from cachedoctor.model import KvEvents, Remedy, RuledOut, SamplePeriod, Session
 
 _CHANGED = (
     "A block is identified by its tokens and by everything before it. These have the tokens of blocks that were stored before, but a different "
     "beginning: a date, an id, a changed tool list or a rewritten turn comes before them. Text that did not move by whole blocks is not "
     "counted, so there may be more."
-)
-_SALTED = (
-    "The same tokens from the beginning on were stored under another cache_salt, LoRA adapter or image, each of which is part of the "
-    "identity of a block: such requests share nothing, which may be intended."
 )
 _PUSHED = (
     "The events name each block that leaves the cache. These were stored, evicted to make room, and stored once more: "
@@ -79,16 +74,11 @@ def _computed(session: Session) -> int | None:
 
 
 def changed(session: Session) -> list[SessionFinding]:
-    """Say that blocks came back after another beginning, or under another salt, where the events prove it."""
+    """Say that blocks came back after another beginning, where the events prove it; what it is, bodies show."""
     events = of(session)
-    if events is None:
+    if events is None or events.share(events.changed) < WORTH:
         return []
-    found = []
-    if events.share(events.changed) >= WORTH:
-        found.append(_behind_another_beginning(session, events))
-    if events.share(events.salted) >= WORTH:
-        found.append(_salted(session, events))
-    return found
+    return [_behind_another_beginning(session, events)]
 
 
 def _behind_another_beginning(session: Session, events: KvEvents) -> SessionFinding:
@@ -97,18 +87,13 @@ def _behind_another_beginning(session: Session, events: KvEvents) -> SessionFind
         "before them (KV events)"
     )
     words = FindingText(claim, _why(events, _CHANGED), [_bodies(session)], _not_pushed_out(session))
-    given = shared_beginnings.given(session)
-    if given is None or given.verdict != "changed":
-        return SessionFinding(words, "changed-events", [], "warning", "high")
-    words.why = f"{words.why} {given.said}. {given.why}"
-    words.remedies = given.remedies
-    return SessionFinding(words, "changed-events", [], "warning", "high", given.difference)
+    return SessionFinding(words, "changed-events", [], "warning", "high", unless=CHANGES)
 
 
-def _salted(session: Session, events: KvEvents) -> SessionFinding:
-    claim = f"{_part(events, events.salted)} had another salt, adapter or image"
-    fix = Remedy("Send one cache_salt for all requests that may share data, not one per request.")
-    words = FindingText(claim, _why(events, _SALTED), [fix], _not_pushed_out(session))
+def salted(session: Session, events: KvEvents, why: str, remedies: list[Remedy]) -> SessionFinding:
+    """Say that the same tokens were stored under several salts, adapters or images, which the events do not distinguish."""
+    claim = f"{_part(events, events.salted)} had another salt, adapter or image (KV events)"
+    words = FindingText(claim, _why(events, why), remedies, _not_pushed_out(session))
     return SessionFinding(words, "salted-events", [], "note", "high")
 
 

@@ -105,7 +105,8 @@ def _counters(c: Counters) -> TrafficStretch | None:
 def _responses(a: Answers) -> TrafficStretch | None:
     if a.told < MIN_REQUESTS or not a.prompt_tokens:
         return None
-    said = f"{a.told} responses report {n(a.cached_tokens)} of {n(a.prompt_tokens)} prompt tokens reused"
+    whose = f"{a.told} responses report" if a.source == "responses" else f"the log has {a.told} requests, with"
+    said = f"{whose} {n(a.cached_tokens)} of {n(a.prompt_tokens)} prompt tokens reused"
     computed = a.prompt_tokens - a.cached_tokens
     return TrafficStretch(
         "responses", a.told, a.prompt_tokens / a.told, a.cached_tokens / a.prompt_tokens, computed, said, []
