@@ -25,9 +25,7 @@ _WHAT = {
 
 
 _WHY = "Templates put the tools before the conversation, and nothing after the change can be reused."
-_KEEP = kit.Remedy(
-    "In the client: keep the tool list the same for the whole conversation: same order, same JSON."
-)
+_KEEP = kit.Remedy("In the client: keep the tool list the same for the whole conversation: same order, same JSON.")
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
