@@ -328,7 +328,7 @@ def test_an_earlier_life_is_not_that_of_the_log():
 
 def test_responses_find_their_server():
     def given(engine: str | None = None, model: str | None = None) -> ExtraInputs:
-        return ExtraInputs(given=[ResponseFile(Answers("r", "responses", 1), engine, model)])
+        return ExtraInputs(given=[ResponseFile(Answers("r", "responses", 1), engine, model, [])])
 
     assert owner(given(), server(0)) == 0
     assert owner(given("sglang"), server(0), server(1, "sglang")) == 1

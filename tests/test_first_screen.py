@@ -44,7 +44,7 @@ def test_a_healthy_log_says_that_the_cache_works() -> None:
     shown = " ".join(" ".join(rows("cases/healthy-dense-b6301/server.log")).split())
     assert shown.startswith("cache works every request reused all it could; the 3,538 computed tokens were new text ")
     assert "slowest turn task 0: 875 ms = 869 ms prompt (2,715 tokens new, 3,124/s) + 5 ms reply (6 tokens)" in shown
-    assert shown.endswith("No findings. 54 rules checked 4 requests.")
+    assert shown.endswith("No findings. 55 rules checked 4 requests.")
 
 
 def test_a_log_that_cannot_tell_says_what_to_give() -> None:

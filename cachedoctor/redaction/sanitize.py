@@ -12,6 +12,8 @@ from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import (
     Account,
     Advice,
+    AgentDifference,
+    AgentVerdict,
     BatchPeriod,
     CacheSample,
     ClientAccount,
@@ -77,6 +79,8 @@ _T = TypeVar("_T")
 _TEXTS: dict[type, tuple[str, ...]] = {
     Account: ("client",),
     Advice: ("text", "commands"),
+    AgentDifference: ("reason",),
+    AgentVerdict: ("by", "reasons", "differences"),
     BatchPeriod: ("rank",),
     CacheSample: ("engine",),
     ClientAccount: ("name",),
@@ -104,7 +108,7 @@ _TEXTS: dict[type, tuple[str, ...]] = {
     PrefillBatch: ("rank",),
     Reading: ("text", "here"),
     Remedy: ("text", "commands", "options"),
-    Report: ("inputs", "findings", "not_evaluated", "restart", "accounts", "clients", "fix"),
+    Report: ("inputs", "findings", "not_evaluated", "restart", "accounts", "clients", "fix", "agents"),
     Restart: ("command", "text", "options"),
     RuledOut: ("why",),
     SamplePeriod: ("engine",),

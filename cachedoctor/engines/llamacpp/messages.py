@@ -777,7 +777,7 @@ ROWS: list[R] = [
     R("msa_dense", "lib", 11549, 11549, "W11549", "{__func__:func}: unified KV cache with n_seq_max > 1; MSA needs per-sequence streams -> running DENSE attention. Output may be degraded. Drop --kv-unified to enable MSA.",
       "0.00.107.935 W llama_kv_cache: unified KV cache with n_seq_max > 1; MSA needs per-sequence streams -> running DENSE attention. Output may be degraded. Drop --kv-unified to enable MSA.",
       meaning="Answers of this model may be worse: with one cache for all slots its sparse attention is off. Leave --kv-unified out. Reuse is not concerned."),
-    R("mirror_cells", "lib", 11549, 11549, "E11549", "{__func__:func}: mirrored slot layout holds {cells:d} cells, this cache restores {restored_cells:d}",
+    R("mirror_cells", "lib", 11549, 11549, "E11549", "{__func__:func}: mirrored slot layout holds {cells:count} cells, this cache restores {restored_cells:count}",
       "0.12.345.678 E state_read_meta: mirrored slot layout holds 512 cells, this cache restores 480",
       meaning="A saved state could not be restored: it has another number of cells than this cache. Its prompt is computed again."),
     R("mirror_taken", "lib", 11549, 11549, "E11549", "{__func__:func}: cell {cell:count} of the mirrored slot layout is not free",

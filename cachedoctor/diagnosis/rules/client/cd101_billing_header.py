@@ -12,7 +12,6 @@ from cachedoctor.diagnosis.rules.client.changes import (
     prompts_prove,
     texts_prove,
 )
-from cachedoctor.diagnosis.rules.measured import header
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
@@ -117,7 +116,9 @@ def of_bodies(session: kit.Session, difference: kit.PromptDiff) -> kit.ChangeTex
     if first is None or first.kind != "billing-header":
         return None
     head = f"Claude Code's billing header changes between requests ({first.field or 'header'})"
-    why, remedies, references = header.of(session)
+    from cachedoctor.diagnosis.rules.measured import billing_header
+
+    why, remedies, references = billing_header.of(session)
     return kit.ChangeText(head, f"{_WHY}{why}", [*_remedies(), *remedies], [*references, _SEE[1]])
 
 
@@ -125,7 +126,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it of two headers that differ, in prompts, dumps or a diff of them that were pasted; of servers that log
     rates or batches, where logged prompts have it, or where Claude Code's endpoint and little reuse speak for it."""
     said = kit.stated(session, "header")
-    if session.engine in header.SERVERS:
+    if session.engine in ("vllm", "sglang"):
         return _logged(session)
     if said is None or said.before is None or not kit.unfinished(session):
         return []
@@ -141,10 +142,12 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
 
 
 def _logged(session: kit.Session) -> list[kit.SessionFinding]:
-    found = header.logged(session)
+    from cachedoctor.diagnosis.rules.measured import billing_header
+
+    found = billing_header.logged(session)
     if found is None:
         return []
-    why, remedies, references = header.of(session)
+    why, remedies, references = billing_header.of(session)
     proven = found.confidence == "high"
     unsure = "" if proven else " Another client may use the endpoint as well: a request body would tell."
     claim = (
