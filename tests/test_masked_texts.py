@@ -25,7 +25,8 @@ PATHS = """
 """
 """As the user gave them."""
 OURS = """
-    AccountEntry.kind AgentDifference.log Answers.source Comparison.tool_version Comparison.why Counters.source Difference.caveat
+    AgentDifference.log
+    AccountEntry.kind Answers.source Comparison.tool_version Comparison.why Counters.source Difference.caveat
     Evidence.label Explanation.builds Explanation.engine Explanation.meaning Explanation.message Explanation.program
     Explanation.sample Filtered.since Filtered.until Finding.code Finding.name FindingChange.code First.kind Fix.codes
     Fix.costs Fix.engine Fix.names InputInfo.engine KnownClient.fixed KnownClient.habit KnownClient.sources

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from cachedoctor.diagnosis.rules.kit import Confidence, Line, Remedy, Session, n, said_by
 from cachedoctor.diagnosis.rules.measured import batch_periods, rolling
 
-SERVERS = ("vllm", "sglang")
 _STRIPPED = "0.18"
 """vLLM takes the header out of /v1/messages from here on (PR 36829; the source of 0.18.0 does, that of 0.17.1 does not)."""
 _STRIPPED_EVERYWHERE = "0.32"
