@@ -165,4 +165,4 @@ def test_the_words_of_a_verdict_name_nobody_twice() -> None:
     from cachedoctor.report.words.remarks import _own_verdict
 
     words = _own_verdict(AgentVerdict("the provider", {"tools_changed": 1}, 5, undecided=1))
-    assert words == "The provider itself says: tools_changed (1). Of these the log does not tell in 1."
+    assert words == "The provider itself says: tools_changed (1). Of these the log does not show it in 1."

@@ -85,7 +85,7 @@ def test_a_sample_is_explained_by_its_row_with_all_its_fields(row: Message) -> N
     assert all(reading.meaning and reading.text is not None for reading in found.fields)
     if row.component == "client":  # no build prints a client's words, at no level
         assert [(level.first, level.last, level.level) for level in found.levels] == [
-            (row.first, row.last, "no log line")
+            (row.first, row.last, "not a log line")
         ]
         return
     assert found.levels[0].first == row.first

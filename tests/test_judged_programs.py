@@ -46,7 +46,7 @@ def studio(reused: int, prompt: int) -> str:
 
 
 def test_ollama_prints_what_its_slot_held_and_what_is_common() -> None:
-    """31 of 20,400 tokens: next to nothing, of a prompt that is as long as what was held."""
+    """31 of 20,400 tokens: almost nothing, of a prompt that is as long as what was held."""
     causes = found(slot(0, 20000, 0) + slot(20400, 20600, 31))
     assert list(causes) == ["CD108"]
     one = causes["CD108"]
@@ -57,10 +57,10 @@ def test_ollama_prints_what_its_slot_held_and_what_is_common() -> None:
 
 
 def test_a_history_that_changed_in_its_middle() -> None:
-    """9,000 of 20,400 tokens are common: 11,400 of what was held stand behind that place."""
+    """9,000 of 20,400 tokens are common: 11,400 of what was held come after that place."""
     causes = found(slot(0, 20000, 0) + slot(20400, 20600, 9000))
     assert list(causes) == ["CD105"]
-    assert "token 9,000 of 20,400: 11,400 tokens behind differ" in causes["CD105"].claim
+    assert "token 9,000 of 20,400: 11,400 tokens after it differ" in causes["CD105"].claim
 
 
 def test_a_conversation_that_goes_on_has_no_finding() -> None:
@@ -103,7 +103,7 @@ def test_what_koboldcpp_held_is_not_known_behind_a_prompt_that_was_given_up() ->
     ids=["TabbyAPI", "LM Studio"],
 )
 def test_a_program_that_prints_no_place_is_undecided(log: str, setting: str) -> None:
-    """What was held is not told, so whose doing it is stays open; it is no all-clear."""
+    """What was held is not told, so the cause stays open; it is not an all-clear."""
     causes = found(log)
     assert list(causes) == ["CD707"]
     assert causes["CD707"].confidence == "low"
@@ -113,7 +113,7 @@ def test_a_program_that_prints_no_place_is_undecided(log: str, setting: str) -> 
 def test_llama_cpp_python_holds_its_last_prompt_at_least() -> None:
     causes = found(python(100, 9000) + python(2000, 8000))
     assert list(causes) == ["CD105"]
-    assert "token 2,000 of 9,100: 7,100 tokens behind differ" in causes["CD105"].claim
+    assert "token 2,000 of 9,100: 7,100 tokens after it differ" in causes["CD105"].claim
     assert any("--cache_size" in remedy.text for remedy in causes["CD105"].remedies)
 
 
@@ -125,7 +125,7 @@ def test_one_first_request_is_nothing_to_compare_with(log: str) -> None:
     assert done.returncode == 3
 
 
-def test_half_that_was_reused_is_no_finding_and_says_how_much() -> None:
+def test_half_that_was_reused_is_not_a_finding_and_says_how_much() -> None:
     done = run("analyze", "-", stdin=(tabby(0, 9000) + tabby(6000, 4000)).encode())
     assert b"6,000" in done.stdout
     assert b"reused all it could" not in done.stdout

@@ -27,7 +27,7 @@ MEANINGS = {
     ("ds4", "miss"): "The one live conversation is not the beginning of the prompt: how much is common, and why it is not used.",
     ("ds4", "prompt"): "A prompt starts: what is reused of it, and how long it is.",
     ("tabbyapi", "metrics"): "A request ended: what was reused of its prompt, and what was computed.",
-    ("tabbyapi", "begin"): "The first part of a line that was broken at 80 columns; its numbers stand in the next ones.",
+    ("tabbyapi", "begin"): "The first part of a line that was broken at 80 columns; its numbers are in the next ones.",
     ("tabbyapi", "rest"): "A later part of a broken line: what was reused of a prompt, and what was computed.",
     ("vllm_mlx", "hit"): "The beginning of the prompt was found in memory; the rest is computed.",
     ("vllm_mlx", "miss"): "Nothing of the prompt was found in memory; it may still be found on disk.",
@@ -48,7 +48,7 @@ FIELDS = {
     "context": "prompt and reply together", "done": "computed so far", "excess": "by which the entry is too long",
     "generated": "of the reply", "held": "what was held before", "kept": "that are kept", "left": "still to compute",
     "limit": "size of the context", "matched": "in common", "new": "computed of the prompt", "p0": "from which on the memory is cleared",
-    "prefix": "reused as a beginning", "moved": "reused further on", "printed": "reused, as this line says it",
+    "prefix": "reused as a beginning", "moved": "reused further on", "printed": "reused, by this line",
     "prompt": "length of the prompt", "reused": "reused", "trimmed": "cut from the entry",
     "in_slot": "in common, as tokens of the slot", "in_prompt": "in common, as tokens of the prompt", "exact": "in common, token by token",
 }  # fmt: skip

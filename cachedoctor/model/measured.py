@@ -326,7 +326,7 @@ class AgentVerdict(msgspec.Struct):
     differs: Count = 0
     """Requests of which the log shows something else."""
     undecided: Count = 0
-    """Requests of which the log does not tell the cause."""
+    """Requests of which the log does not show the cause."""
     unmatched: Count = 0
     """Requests of which no request of a log has the counts."""
     differences: list[AgentDifference] = msgspec.field(default_factory=list)

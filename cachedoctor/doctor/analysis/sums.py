@@ -36,7 +36,7 @@ class Sums:
 
         ``least``: tokens of the shortest prompt of which the rules say something.
         Returns those that computed enough to matter, and of which it is open what they could have reused; and those
-        that came before the first of which the log tells it.
+        that came before the first of which the log shows it.
         """
         left_open: list[Judged] = []
         before: list[Judged] = []

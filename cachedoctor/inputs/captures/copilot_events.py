@@ -51,7 +51,7 @@ def read(values: list[Any]) -> Capture | None:
 
 
 def _call_of(lost: Event, calls: list[Event], before: int, taken: dict[int, Event]) -> int | None:
-    """The nearest call that reused as many tokens as survived; ``before``: calls that stand before the event."""
+    """The nearest call that reused as many tokens as survived; ``before``: calls before the event."""
     survived = lost["data"].get("survivedTokens")
     near = range(max(0, before - _NEAR), min(len(calls), before + _NEAR))
     fitting = [at for at in near if at not in taken and calls[at]["data"].get("cacheReadTokens") == survived]

@@ -276,7 +276,7 @@ def _own_verdict(verdict: AgentVerdict) -> str:
     reasons = ", ".join(f"{reason} ({number(times)})" for reason, times in verdict.reasons.items())
     judged = verdict.agrees + verdict.differs
     parts = [f"agrees with the log in {number(verdict.agrees)}, differs in {number(verdict.differs)}"] if judged else []
-    parts += [f"the log does not tell in {number(verdict.undecided)}"] if verdict.undecided else []
+    parts += [f"the log does not show it in {number(verdict.undecided)}"] if verdict.undecided else []
     parts += [f"{number(verdict.unmatched)} not found in a log"] if verdict.unmatched else []
     shown = "".join(f" {_difference(one)}" for one in verdict.differences[:_DIFFERENCES])
     return f"{verdict.by[:1].upper()}{verdict.by[1:]} itself says: {reasons}. Of these {'; '.join(parts)}.{shown}"

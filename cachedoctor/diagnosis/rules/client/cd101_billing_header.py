@@ -12,7 +12,6 @@ from cachedoctor.diagnosis.rules.client.changes import (
     prompts_prove,
     texts_prove,
 )
-from cachedoctor.diagnosis.rules.measured import billing_header
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
@@ -117,6 +116,8 @@ def of_bodies(session: kit.Session, difference: kit.PromptDiff) -> kit.ChangeTex
     if first is None or first.kind != "billing-header":
         return None
     head = f"Claude Code's billing header changes between requests ({first.field or 'header'})"
+    from cachedoctor.diagnosis.rules.measured import billing_header
+
     why, remedies, references = billing_header.of(session)
     return kit.ChangeText(head, f"{_WHY}{why}", [*_remedies(), *remedies], [*references, _SEE[1]])
 
@@ -125,7 +126,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it of two headers that differ, in prompts, dumps or a diff of them that were pasted; of servers that log
     rates or batches, where logged prompts have it, or where Claude Code's endpoint and little reuse speak for it."""
     said = kit.stated(session, "header")
-    if session.engine in billing_header.SERVERS:
+    if session.engine in ("vllm", "sglang"):
         return _logged(session)
     if said is None or said.before is None or not kit.unfinished(session):
         return []
@@ -141,6 +142,8 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
 
 
 def _logged(session: kit.Session) -> list[kit.SessionFinding]:
+    from cachedoctor.diagnosis.rules.measured import billing_header
+
     found = billing_header.logged(session)
     if found is None:
         return []
@@ -150,7 +153,7 @@ def _logged(session: kit.Session) -> list[kit.SessionFinding]:
     claim = (
         f"prompts begin with Claude Code's billing header, which changes between requests ({found.said})"
         if proven
-        else f"most requests come by /v1/messages, and next to nothing is reused: perhaps Claude Code's billing header changes between requests ({found.said})"
+        else f"most requests come by /v1/messages, and almost nothing is reused: perhaps Claude Code's billing header changes between requests ({found.said})"
     )
     words = kit.FindingText(claim, f"{_WHY}{why}{unsure}", [*_remedies(), *remedies], references=[*references, _SEE[1]])
     return [kit.SessionFinding(words, "", found.lines, "warning", found.confidence)]

@@ -129,7 +129,7 @@ def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | No
     return changes.of_bodies(
         difference,
         f"reasoning of an earlier reply {went} at {changes.place(difference)}",
-        "A template or a client that drops the reasoning of earlier turns once a new message of the user follows changes all that stands behind it.",
+        "A template or a client that drops the reasoning of earlier turns once a new message of the user follows changes everything after it.",
         [kit.Remedy(f"{_SEND}, or never.")],
     )
 

@@ -287,26 +287,26 @@ def _not_the_head(g: kit.MatchGroup) -> str:
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it of a program that prints where prompts part from what it held, behind a common beginning."""
+    """Say it of a program that prints where prompts diverge from what it held, after a common beginning."""
     said = kit.stated(session, "parted")
     if said is None:
         return []
     n, reason = said.numbers, f" ({said.field})" if said.field and " " not in said.field else ""
     worst = ", in the worst of them" if said.count > 1 else ""
     words = kit.FindingText(
-        f"the prompt parts from what {session.program} held at token {kit.n(n['place'])} of {kit.n(n['held'])}{reason}{worst}: {kit.n(n['tokens'])} tokens "
-        f"behind differ, {kit.times(said.count)}; a changed history, or another conversation",
-        f"Up to that place the prompt is what {session.program} held. There it goes on otherwise, and nothing behind a difference can be reused. A client does this "
-        "that moves a system message, drops reasoning or old tool results, or sums up.",
+        f"the prompt diverges from what {session.program} held at token {kit.n(n['place'])} of {kit.n(n['held'])}{reason}{worst}: {kit.n(n['tokens'])} tokens "
+        f"after it differ, {kit.times(said.count)}; a changed history, or another conversation",
+        f"Up to that place the prompt is what {session.program} held. There it continues differently, and nothing after a difference can be reused. A client does this "
+        "if it moves a system message, drops reasoning or old tool results, or summarizes.",
         [own_settings.compare(), *own_settings.room(session), _APPEND],
         [
             kit.RuledOut(
                 "slot-held-other-prompt",
-                "not excluded: another conversation with the same beginning (system prompt and tools) looks the same, and nothing is wrong with it",
+                "not excluded: another conversation with the same beginning (system prompt and tools) looks the same, and is fine",
             )
         ],
     )
-    return [kit.SessionFinding(words, "", [(said.mark, "where the prompt parts")], "note", "low")]
+    return [kit.SessionFinding(words, "", [(said.mark, "where the prompt diverges")], "note", "low")]
 
 
 RULE = kit.rule(

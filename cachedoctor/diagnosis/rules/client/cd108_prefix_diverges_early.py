@@ -259,24 +259,22 @@ def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | No
         return None
     at = "" if first.place is None else f", in {first.place}"
     head = f"the prompt differs from the one before it after {kit.n(difference.common_prefix_tokens)} tokens{at}"
-    why = "Reuse ends at the first differing token, however equal the rest is."
+    why = "Reuse ends at the first differing token, even if the rest is the same."
     see = kit.Remedy(
-        "Put what changes behind what stays. To see the place with the text around it:",
+        "Put what changes after what stays the same. To see the place with the text around it:",
         ["cachedoctor diff request1.json request2.json"],
     )
     return changes.of_bodies(difference, head, why, [see])
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it of a program that prints how much of a prompt is what it held, where that is next to nothing."""
+    """Say it of a program that prints how much of a prompt is what it held, where that is almost nothing."""
     said = kit.stated(session, "parted_early")
     if said is None:
         return []
     n, reason = said.numbers, f" ({said.field})" if said.field and " " not in said.field else ""
     worst = ", at worst" if said.count > 1 else ""
-    left = [
-        kit.RuledOut("slot-held-other-prompt", "not excluded: another conversation came; nothing is wrong with it then")
-    ]
+    left = [kit.RuledOut("slot-held-other-prompt", "not excluded: another conversation used the server, which is fine")]
     if not n["place"]:
         left.append(
             kit.RuledOut(
@@ -287,12 +285,12 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     words = kit.FindingText(
         f"the prompt differs from what {session.program} held after {kit.n(n['place'])} of {kit.n(n['held'])} tokens{reason}{worst}: "
         f"{kit.n(n['prompt'] - n['cached'])} of {kit.n(n['prompt'])} tokens computed, {kit.times(said.count)}",
-        "Either the client changes the beginning of its prompts (a billing header, a clock, an id, the order of its tools), or another conversation came: the log "
-        "does not tell which.",
+        "Either the client changes the beginning of its prompts (a billing header, a clock, an id, the order of its tools), or another conversation used the server: the log "
+        "does not show which.",
         [own_settings.compare(), *own_settings.room(session)],
         left,
     )
-    return [kit.SessionFinding(words, "", [(said.mark, "where the prompt parts")], "note", "low")]
+    return [kit.SessionFinding(words, "", [(said.mark, "where the prompt diverges")], "note", "low")]
 
 
 RULE = kit.rule(

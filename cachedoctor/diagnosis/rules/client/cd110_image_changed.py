@@ -7,8 +7,8 @@ from cachedoctor.diagnosis.rules.client import changes
 from cachedoctor.diagnosis.rules.client.changes import from_prompts, prompts_prove, seen_in_prompts
 
 _WHY = (
-    "The server compares images by a hash of their bytes. The same picture, scaled, encoded or stripped of its metadata again, is "
-    "another image, and nothing behind it can be reused."
+    "The server compares images by a hash of their bytes. The same picture, scaled, re-encoded or without its metadata, is "
+    "a different image, and nothing after it can be reused."
 )
 _KEEP = [
     kit.Remedy(

@@ -14,7 +14,7 @@ _STRIPPED_EVERYWHERE = "0.32"
 
 
 class LoggedHeader(NamedTuple):
-    """What a log says of the header."""
+    """What a log shows of the header."""
 
     said: str
     """Reuse, as claims name it."""
@@ -68,7 +68,7 @@ def _of_sglang(session: Session) -> LoggedHeader | None:
             same = seen.most - seen.least < batch_periods.page(session)
             reused = f"{n(seen.most)} tokens" if same else f"{n(seen.least)} to {n(seen.most)} tokens"
             said = f"{seen.count - 1:,} requests of up to {n(seen.largest)} tokens reused {reused} each"
-            cold = ("whole", "a request that reused next to nothing"), ("cold", "one that reused nothing")
+            cold = ("whole", "a request that reused almost nothing"), ("cold", "one that reused nothing")
             lines = batch_periods.marks(period, *cold)
             lines += said_by(session.settings.get("anthropic_requests"), "a request by Anthropic's interface")
             return LoggedHeader(said, "high" if proven else "medium", lines)

@@ -52,7 +52,7 @@ def _finding(
     share = sent.share(change.repeated)
     tokens = "" if sent.tokens is None else f" (about {n(round(share * sent.tokens, -2))} tokens)"
     claim = (
-        f"{text.head}: {100 * share:.0f} % of all prompt text{tokens} was sent once more behind it, over {n(change.bodies)} of "
+        f"{text.head}: {100 * share:.0f} % of all prompt text{tokens} was sent once more after it, over {n(change.bodies)} of "
         f"{n(sent.bodies)} requests{_senders(sent, change)}{kv_proof.beside(session, 'changed')} ({said})"
     )
     first = change.worst.first
@@ -77,4 +77,4 @@ def _name(client: ClientName) -> str:
 
 
 def _excluded(session: Session) -> list[RuledOut]:
-    return [RuledOut("kv-pressure", "KV events: next to nothing was pushed out")] if kv_proof.kept(session) else []
+    return [RuledOut("kv-pressure", "KV events: almost nothing was evicted")] if kv_proof.kept(session) else []
