@@ -318,7 +318,7 @@ def _flags(ctx: typer.Context, but: tuple[str, ...]) -> dict[str, FileValue]:
         source = ctx.get_parameter_source(parameter)
         if name not in but and source is not None and source.name == "COMMANDLINE":
             given = ctx.params[parameter]
-            found[name] = FileValue(split(given) if isinstance(given, list) else given, "flag", f"--{name}")
+            found[name] = FileValue(split(given) if isinstance(given, list | tuple) else given, "flag", f"--{name}")
     by_name = format_of(ctx.params.get("output"), FORMATS)
     if by_name is not None and "format" not in but:
         found.setdefault("format", FileValue(by_name, "flag", "--output"))

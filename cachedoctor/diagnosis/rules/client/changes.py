@@ -140,7 +140,9 @@ def of_bodies(difference: PromptDiff, head: str, why: str, remedies: list[Remedy
     """Word a difference between two given bodies: the client that is known to send it, and the advice on its kind."""
     first = difference.first
     known = None if first is None or first.client is None else clients.known(first.client.habit)
-    advised = [] if first is None else [advice.of_difference(a) for a in first.advice]
+    given = [] if first is None else first.advice
+    # options of llama-server are not options of the programs whose requests are told by bodies
+    advised = [advice.of_difference(a) for a in given if not any(line.startswith("--") for line in a.commands)]
     if known is None:
         return ChangeText(head, why, advised or remedies)
     by = f" {known.client.title} {known.habit.writes} ({known.habit.versions})."
