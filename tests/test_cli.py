@@ -176,7 +176,7 @@ def test_nothing_recognised(tmp_path: Path, name: str, content: bytes) -> None:
     path.write_bytes(content)
     done = run("analyze", path, "--fail-on", "note")
     assert done.returncode == 3
-    one_line(done, "empty" if name == "empty" else "recognised")
+    one_line(done, "empty" if name == "empty" else "does not look like a log")
 
 
 @pytest.mark.sweep

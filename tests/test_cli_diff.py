@@ -137,7 +137,7 @@ def test_wrong_usage(tmp_path: Path) -> None:
 SLOT = {"id": 0, "n_ctx": 4096, "is_processing": False, "id_task": 3, "params": {}}
 BAD: dict[str, tuple[bytes, list[str]]] = {
     "broken JSON": (b'{"messages": [{"role": "us', ["broken JSON", "line 1, column"]),
-    "slots without prompts": (json.dumps([SLOT]).encode(), ["holds no prompts", "LLAMA_SERVER_SLOTS_DEBUG=1"]),
+    "slots without prompts": (json.dumps([SLOT]).encode(), ["contains no prompts", "LLAMA_SERVER_SLOTS_DEBUG=1"]),
     "empty": (b"", ["is empty"]),
     "blank": (b" \n\n", ["is empty"]),
     "binary": (bytes(range(256)) * 8, ["binary"]),
@@ -244,7 +244,7 @@ def test_a_walk_through_conversations(tmp_path: Path) -> None:
     assert [(one["a"]["path"][-2:], one["b"]["path"][-2:]) for one in found] == [("#1", "#3"), ("#3", "#4")]
     assert [one["first"]["kind"] for one in found] == ["appended", "timestamp"]
     assert run("diff", path).stdout.count(b"  --> at token") == 2
-    one_line(run("diff", path, path), "holds 4 prompts")
+    one_line(run("diff", path, path), "contains 4 prompts")
 
 
 @pytest.mark.sweep

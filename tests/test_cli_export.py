@@ -44,7 +44,7 @@ def test_an_old_table_stays_unless_the_new_one_is_whole(tmp_path: Path, table: s
     other.write_text("nothing of a server\n")
     done = run("analyze", other, "--table", table, "-o", target)
     assert done.returncode == 3
-    one_line(done, "nothing in the input was recognised")
+    one_line(done, "the input does not look like a log")
     done = run("analyze", tmp_path / "none.log", "--table", table, "-o", target)
     assert done.returncode == 2
     one_line(done, "no such file")

@@ -387,7 +387,7 @@ def test_bad_inputs(log: Path, tmp_path: Path) -> None:
     target.write_text("old")
     done = run("compare", log, other, "-o", target)
     assert done.returncode == 3
-    one_line(done, "other.txt: nothing in it was recognised")
+    one_line(done, "other.txt: does not look like a log")
     done = run("compare", tmp_path / "none.log", log, "-o", target)
     assert done.returncode == 2
     one_line(done, "no such file")

@@ -408,7 +408,7 @@ def test_the_command_reads_lines_from_a_pipe() -> None:
     done = run("--line", "-", stdin=f"{CHOICE}\nwhat is this\nsrv update_slots: all slots are idle\n".encode())
     assert done.returncode == 0
     assert re.findall(rb"its id is (\w+)$", done.stdout, re.MULTILINE) == [b"slot_select_lcp", b"idle"]
-    assert re.fullmatch(rb"cachedoctor: warning: line 2: no message [^\n]*\n", done.stderr)
+    assert re.fullmatch(rb"cachedoctor: warning: line 2: no known message [^\n]*\n", done.stderr)
     objects = run("--line", "-", "-f", "json", stdin=f"{CHOICE}\nwhat is this\n".encode()).stdout.splitlines()
     assert [len(json.loads(o)["readings"]) for o in objects] == [1, 0]
 

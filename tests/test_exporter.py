@@ -696,7 +696,10 @@ def test_a_state_that_is_not_a_file_is_refused(tmp_path: Path, make: Callable[[P
 @pytest.mark.sweep
 @pytest.mark.parametrize(
     ("args", "words"),
-    [(("server.log", "--listen", "9931"), "'9931' is no address"), (("--no-config",), "give logs, or --follow DIR")],
+    [
+        (("server.log", "--listen", "9931"), "'9931' is not an address"),
+        (("--no-config",), "give logs, or --follow DIR"),
+    ],
 )
 def test_wrong_use_is_one_line(args: tuple[str, ...], words: str) -> None:
     one_line(run("exporter", *args), words)

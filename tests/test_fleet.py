@@ -574,10 +574,10 @@ def test_statuses_and_refusals(logs: Path, tmp_path: Path) -> None:
     (tmp_path / "other" / "x.log").write_text("nothing of a server\n")
     done = run("fleet", tmp_path / "other" / "x.log", "-o", tmp_path / "none")
     assert done.returncode == 3
-    one_line(done, "nothing in the input was recognised")
+    one_line(done, "does not look like a log")
     done = run("fleet", logs, "-o", tmp_path / "other")
     assert done.returncode == 2
-    one_line(done, "holds other things", "give a new folder")
+    one_line(done, "contains other files", "give a new folder")
     done = run("fleet", logs, "-o", tmp_path / "out", "--address", "tcp://x")
     assert done.returncode == 2
     one_line(done, "--address: needs a cluster")

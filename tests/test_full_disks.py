@@ -108,7 +108,7 @@ def test_the_standard_output_is_full(name: str, filled: Callable[[list[object]],
         args = [url if arg == "URL" else arg for arg in filled((WRITERS | PRINTERS)[name])]
         done = limited(*args, room=None, stdout="/dev/full")
     assert done.returncode == 2
-    one_line(done, "the standard output: cannot be written (No space left on device)")
+    one_line(done, "standard output: cannot be written (No space left on device)")
 
 
 @pytest.mark.sweep

@@ -38,7 +38,7 @@ _COUNTERS = {
     "tokens": _CounterForm(
         "cachedoctor_prompt_tokens",
         "Prompt tokens: reused, new (had to be computed), avoidable (recomputed; a fix would save them), computed "
-        "(vLLM, SGLang: new or avoidable), or unknown (the log does not show how many were computed).",
+        "(servers without requests: new or avoidable), or unknown (the log does not show how many were computed).",
         ("outcome", "cause", *_WHO),
     ),
     "ns": _CounterForm(
@@ -91,7 +91,7 @@ class MetricsPage(Collector):
         yield readable
         rates = GaugeMetricFamily(
             "cachedoctor_prefix_cache_hit_ratio",
-            "Hit rate that vLLM logged last, over its last 1,000 requests, from 0 to 1.",
+            "Hit rate that the server logged last, over its last 1,000 requests, from 0 to 1.",
             labels=["server", "engine"],
         )
         for (server, engine), rate in sorted(numbers.hit_rates.items()):

@@ -110,9 +110,7 @@ def unseen(sessions: Sequence[Session]) -> tuple[str, str]:
     """
     answers = [answers for s in sessions for answers in s.answers]
     if any(session.parted for session in sessions):
-        reason = (
-            "the request bodies that were given could not be matched to requests: the log has no numbers per request"
-        )
+        reason = "the given request bodies could not be matched to requests: the log has no numbers per request"
         return (
             reason,
             "see how each body differs from the one before it in its conversation\ncachedoctor diff bodies.jsonl",
