@@ -303,7 +303,8 @@ def of_day(name: str, models: Path) -> ServerTraffic:
     ("name", "wanted", "option"),
     [
         ("dense-six_on_four-b11549-lv4", MENDED["total"]["reused"], "--cache-ram 1024"),
-        ("dense-eight_on_four-b9713-default", 56_841, "--cache-ram 8192"),  # as the server of that build said with --cache-ram 8192
+        # as the server of that build said with --cache-ram 8192
+        ("dense-eight_on_four-b9713-default", 56_841, "--cache-ram 8192"),
     ],
 )  # fmt: skip
 def test_more_people_than_slots_reuse_what_the_real_server_did_with_a_ram_cache(
