@@ -79,6 +79,11 @@ class Prompt(msgspec.Struct):
         """Whether all of it is here, as far as that is known."""
         return self.recorded is None or self.recorded.is_whole
 
+    @property
+    def answer(self) -> bytes:
+        """What a recording kept of the answer to it; empty where it kept nothing."""
+        return b"" if self.recorded is None else self.recorded.answer
+
     def place_at(self, offset: int) -> str | None:
         """Place in the request that the code point at ``offset`` came from."""
         for span in self.spans:

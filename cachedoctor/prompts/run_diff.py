@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from cachedoctor.inputs.metrics.responses import claim_of
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheDoctorError, PromptDiff, RequestSetting, Side
@@ -108,9 +107,14 @@ def _compared(a: Prompt, b: Prompt, ask: DiffJob, files: ModelFiles, hashing: bo
 
 def _with_claim(found: PromptDiff, b: Prompt) -> PromptDiff:
     """The same with what the agent says itself of the later prompt: of what its recording lacks nothing is denied."""
-    claim = None if b.recorded is None or not b.recorded.answer else claim_of(b.recorded.answer)
-    if claim is None:
+    if not b.answer:
         return found
+    from cachedoctor.inputs.metrics.responses import claim_of  # few prompts are of a recording
+
+    claimed = claim_of(b.answer)
+    if claimed is None:
+        return found
+    claim = claimed.claim
     lost = "" if claim.tokens is None else f", {claim.tokens:,} tokens not reused"
     words = f"{claim.by} itself gives this reason for what was not reused{lost}"
     settings = [*found.settings, RequestSetting(OWN_VERDICT, "", claim.reason, words)]

@@ -17,7 +17,7 @@ from cachedoctor.inputs.metrics.responses import ResponseFile
 from cachedoctor.inputs.sources.base import Source
 from cachedoctor.knowledge.engines import ENGINES, METRICS_OF_LLAMA, in_blocks
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.model import AgentClaim, CacheDoctorError, Counters, KvEvents, Session, Setting
+from cachedoctor.model import CacheDoctorError, Counters, KvEvents, Session, Setting
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.regular_files import open_file
 
@@ -34,15 +34,8 @@ _UNKNOWN = ServerCounts(None, None)
 
 def of_prompt(prompt: Prompt) -> ServerCounts:
     """Read the answer that was recorded with a prompt."""
-    if prompt.recorded is None or not prompt.recorded.answer:
-        return _UNKNOWN
-    found = responses.of_answer(prompt.recorded.answer)
+    found = responses.of_answer(prompt.answer)
     return _UNKNOWN if found is None else ServerCounts(found.prompt_tokens, found.cached_tokens)
-
-
-def claim_of(prompt: Prompt) -> AgentClaim | None:
-    """Read why less of a prompt was reused, as its recording says; None where it says nothing."""
-    return None if prompt.recorded is None or not prompt.recorded.answer else responses.claim_of(prompt.recorded.answer)
 
 
 MAX_DUMP = 64 * 1024 * 1024

@@ -11,6 +11,7 @@ import msgspec
 from cachedoctor.doctor.extras import body_fit, body_sums, extra_inputs
 from cachedoctor.doctor.extras.body_fit import Fit, Joined, Proof
 from cachedoctor.engines.llamacpp.accounting import NEAR
+from cachedoctor.inputs.metrics.responses import claim_of
 from cachedoctor.knowledge.texts import common_prefix, pieces
 from cachedoctor.model import CacheDoctorError, ClaimedRequest, ClientName, PromptDiff, Request, SentBodies, Session
 from cachedoctor.prompts import client_habits, compare_prompts, conversations, inputs, run_diff
@@ -303,12 +304,8 @@ class GivenPrompts:
 
     def claims(self) -> list[ClaimedRequest]:
         """What the agents that sent them say of why less was reused, each with the counts of its answer."""
-        found = []
-        for prompt in self._prompts:
-            claim = None if prompt is None else extra_inputs.claim_of(prompt)
-            if prompt is not None and claim is not None:
-                found.append(ClaimedRequest(claim, *extra_inputs.of_prompt(prompt)))
-        return found
+        found = (claim_of(prompt.answer) for prompt in self._prompts if prompt is not None)
+        return [claim for claim in found if claim is not None]
 
     def callers(self) -> dict[ClientName, int]:
         """Count all bodies by who sent them; empty where none tells it."""

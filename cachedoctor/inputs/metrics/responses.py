@@ -300,6 +300,24 @@ def read(chunks: Iterable[bytes], path: str) -> ResponseFile:
 
 def of_answer(answer: bytes) -> Answer | None:
     """Read what is kept of one answer; None where it does not say how long its prompt was, or is several."""
+    reader = _of_one(answer)
+    return None if reader is None else reader.only
+
+
+def claim_of(answer: bytes) -> ClaimedRequest | None:
+    """Read why less was reused, as what is kept of one answer says, with its counts; None where it says nothing."""
+    reader = _of_one(answer)
+    if reader is None or len(reader.claims) != 1:
+        return None
+    told = reader.only
+    counts = (None, None) if told is None else (told.prompt_tokens, told.cached_tokens)
+    return ClaimedRequest(reader.claims[0].claim, *counts)
+
+
+def _of_one(answer: bytes) -> _AnswerSums | None:
+    """Read what is kept of one answer; None where nothing is, or it cannot be read."""
+    if not answer:
+        return None
     reader = _AnswerSums("the answer")
     try:
         for value in values([answer], "the answer"):
@@ -307,19 +325,7 @@ def of_answer(answer: bytes) -> Answer | None:
     except CacheDoctorError:
         return None
     reader.end()
-    return reader.answers.each[0] if len(reader.answers.each) == 1 else None
-
-
-def claim_of(answer: bytes) -> AgentClaim | None:
-    """Read why less was reused, as what is kept of one answer says; None where it says nothing."""
-    reader = _AnswerSums("the answer")
-    try:
-        for value in values([answer], "the answer"):
-            reader.take(value)
-    except CacheDoctorError:
-        return None
-    reader.end()
-    return reader.claims[0].claim if len(reader.claims) == 1 else None
+    return reader
 
 
 def _begun(chunks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
@@ -357,6 +363,11 @@ class _AnswerSums:
         self._usage: Usage | None = None
         self._told: ResponseUsage | None = None
         self._line = 0
+
+    @property
+    def only(self) -> Answer | None:
+        """The answer; None where there is none, or several."""
+        return self.answers.each[0] if len(self.answers.each) == 1 else None
 
     def take(self, value: PlacedObject) -> None:
         """Take the next value."""
