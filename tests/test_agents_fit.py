@@ -11,7 +11,7 @@ from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.doctor.findings.history import PromptSpeed
 from cachedoctor.doctor.replaying.server_names import changed
-from cachedoctor.doctor.whatif.accounts import settings_rows
+from cachedoctor.doctor.whatif.accounts import account, settings_rows
 from cachedoctor.doctor.whatif.agents import agents_fit, block_agents_fit
 from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
 from cachedoctor.doctor.whatif.block_replay import BlockReplay
@@ -24,8 +24,13 @@ SIZED = replace(ONE, token_bytes=float(1 << 20))
 """One slot without RAM cache; a token takes a MiB."""
 
 
+def counted(given: ServerTraffic) -> AgentsFit | None:
+    served = serve(given.traffic, given.settings)
+    return agents_fit(given, served, account(given, served, given.settings))
+
+
 def fit(given: ServerTraffic) -> AgentsFit:
-    found = agents_fit(given, serve(given.traffic, given.settings))
+    found = counted(given)
     assert found is not None
     return found
 
@@ -61,13 +66,13 @@ def test_where_all_are_kept_no_setting_is_named() -> None:
 
 def test_conversations_one_after_the_other_do_not_alternate() -> None:
     traffic = in_turn(1, 4)
-    assert agents_fit(evidence(traffic), serve(traffic, ONE)) is None
+    assert counted(evidence(traffic)) is None
 
 
 def test_conversations_that_cannot_be_distinguished_are_not_counted() -> None:
     given = evidence(in_turn(5, 4), SIZED)
     given.placed = Placed(20, None, True, open_tokens=2_000)
-    assert agents_fit(given, serve(given.traffic, given.settings)) is None
+    assert counted(given) is None
 
 
 def test_seconds_of_a_day_need_an_hour_of_traffic() -> None:

@@ -74,12 +74,12 @@ def test_a_larger_cache_keeps_the_agent_that_a_batch_job_evicted(model: Path) ->
 
 
 def test_tune_finds_the_smallest_cache_that_is_large_enough(model: Path) -> None:
-    found = tune(of(BATCH, model), [BATCH])
+    found = tune(BlockReplay(of(BATCH, model)), [BATCH])
     assert found.best is not None
     assert found.best.options == "--num-gpu-blocks-override 72"
     assert found.best.saved_tokens >= 0.99 * 13_696
     assert found.best.memory_mib is None, "the log does not say what a token takes"
-    limited = tune(of(BATCH, model), [BATCH], 1024.0)
+    limited = tune(BlockReplay(of(BATCH, model)), [BATCH], 1024.0)
     assert (limited.best, limited.over_limit) == (None, ["--num-gpu-blocks-override 72"])
 
 
@@ -191,7 +191,7 @@ def test_sglang_is_held_against_its_prefill_lines(model: Path, tmp_path: Path) -
 def test_a_replay_that_does_not_explain_the_responses_ranks_nothing(model: Path) -> None:
     right = of(CLOCK, model)
     wrong = replace(right, reused=[0 if said else said for said in right.reused])
-    for answer in (lambda: simulate(wrong, [], [CLOCK]), lambda: tune(wrong, [CLOCK])):
+    for answer in (lambda: simulate(wrong, [], [CLOCK]), lambda: tune(BlockReplay(wrong), [CLOCK])):
         with pytest.raises(CacheDoctorError, match=r"does not explain the responses: .* off by 41\.9 %") as error:
             answer()
         assert error.value.exit_code == 3

@@ -9,12 +9,28 @@ from cachedoctor.diagnosis.replay.llamacpp.content import Served
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.doctor.findings.history import PromptSpeed
-from cachedoctor.doctor.replaying.server_names import FIELDS, changed, listed
+from cachedoctor.doctor.replaying.server_names import FIELDS, changed, command_line, listed
 from cachedoctor.doctor.whatif.evidence import ServerTraffic
+from cachedoctor.doctor.whatif.more_memory import MemoryCost
 from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.server_options import lacking
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.model.whatif import MOST_WRONG, ReplayAccount, ReplayFit, ReplaySetting
+from cachedoctor.model.whatif import MOST_WRONG, Candidate, ReplayAccount, ReplayFit, ReplaySetting
+
+
+def saved_ms(base: ReplayAccount, now: ReplayAccount) -> float | None:
+    """Milliseconds of prompt time that one replay takes less than the other; None where the log shows no speed."""
+    if now.prompt_ms is None or base.prompt_ms is None:
+        return None
+    return round(base.prompt_ms - now.prompt_ms, 3)
+
+
+def candidate(
+    base: ServerSettings, settings: ServerSettings, saved: int, ms: float | None, memory: MemoryCost
+) -> Candidate:
+    """Put settings that help into options, with what they save and take."""
+    mib = None if memory.mib is None else round(memory.mib, 1)
+    return Candidate(command_line(base, settings), saved, ms, mib, memory.why)
 
 
 def fits(evidence: ServerTraffic, settings: ServerSettings) -> list[bool]:

@@ -12,17 +12,16 @@ from cachedoctor.diagnosis.replay.llamacpp.content import Cause, Served
 from cachedoctor.diagnosis.replay.llamacpp.memory_use import first, steps
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
-from cachedoctor.doctor.replaying.server_names import command_line
-from cachedoctor.doctor.whatif.accounts import account
+from cachedoctor.doctor.whatif.accounts import account, candidate, saved_ms
 from cachedoctor.doctor.whatif.block_replay import BlockReplay
+from cachedoctor.doctor.whatif.block_replay import candidate as block_candidate
 from cachedoctor.doctor.whatif.block_setup import BlockSetup
-from cachedoctor.doctor.whatif.block_setup import command_line as block_command_line
 from cachedoctor.doctor.whatif.evidence import ServerTraffic
 from cachedoctor.doctor.whatif.more_memory import more_memory
 from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.engines import in_blocks
 from cachedoctor.knowledge.server_options import lacking
-from cachedoctor.model.whatif import AgentsFit, Candidate
+from cachedoctor.model.whatif import AgentsFit, ReplayAccount
 
 _MIB = 1 << 20
 LOST = 0.01
@@ -38,15 +37,15 @@ _LEAST_SPAN = 3600.0
 _DAY = 86_400.0
 
 
-def agents_fit(evidence: ServerTraffic, served: Sequence[Served]) -> AgentsFit | None:
+def agents_fit(evidence: ServerTraffic, served: Sequence[Served], base: ReplayAccount) -> AgentsFit | None:
     """Say how many conversations alternate and are kept; None where no two do, or nothing distinguishes them.
 
     Args:
         evidence: what is replayed.
         served: the replay under the recorded settings.
+        base: the sums of that.
     """
     at_once = alternating(evidence.conversations)
-    base = account(evidence, served, evidence.settings)
     if at_once < 2 or evidence.placed.open_tokens > _OPEN * base.computed_tokens:
         return None
     lost = _lost(evidence, served)
@@ -59,12 +58,8 @@ def agents_fit(evidence: ServerTraffic, served: Sequence[Served]) -> AgentsFit |
             now = account(evidence, serve(evidence.traffic, settings), settings)
             if now.too_long > base.too_long:
                 continue
-            ms = None if now.prompt_ms is None or base.prompt_ms is None else round(base.prompt_ms - now.prompt_ms, 3)
-            memory = more_memory(evidence.settings, settings)
-            mib = None if memory.mib is None else round(memory.mib, 1)
-            options = command_line(evidence.settings, settings)
-            saved = now.reused_tokens - base.reused_tokens
-            found.keep_all.append(Candidate(options, saved, ms, mib, memory.why))
+            saved, memory = now.reused_tokens - base.reused_tokens, more_memory(evidence.settings, settings)
+            found.keep_all.append(candidate(evidence.settings, settings, saved, saved_ms(base, now), memory))
         found.keep_all.sort(key=lambda one: (one.memory_mib is None, one.memory_mib or 0.0))
         if found.span_s and found.span_s >= _LEAST_SPAN and found.keep_all and found.keep_all[0].saved_ms is not None:
             found.saved_ms_per_day = round(found.keep_all[0].saved_ms * _DAY / found.span_s, 3)
@@ -167,11 +162,7 @@ def block_agents_fit(replay: BlockReplay) -> AgentsFit | None:
         sizes = [int(times * base.tokens) // base.block for times in _TIMES]
         wanted = first(sizes, lambda size: sum(_lost_blocks(replay, _sized(base, size)).values()) <= LOST * whole)
         if wanted is not None:
-            settings = _sized(base, wanted)
-            saved = replay.account(settings).reused_tokens - replay.account(base).reused_tokens
-            more = (settings.tokens or 0) - base.tokens
-            why = f"{more:,} tokens of KV cache; the log does not show the memory per token"
-            found.keep_all.append(Candidate(block_command_line(base, settings), saved, None, None, why))
+            found.keep_all.append(block_candidate(replay, replay.account(base), _sized(base, wanted)))
     return found
 
 

@@ -221,24 +221,24 @@ def simulate(
 
 
 def tune(
-    evidence: BlockEvidence, paths: Sequence[str], limit_mib: float | None = None, words: Sequence[str] = ()
+    replay: BlockReplay, paths: Sequence[str], limit_mib: float | None = None, words: Sequence[str] = ()
 ) -> Tuning:
-    """Rank settings by what they would have saved.
+    """Rank settings by what they would have saved; the replay keeps what it tried.
 
     Raises:
         CacheDoctorError: the replay does not explain what the server said, or a setting is not known or said otherwise.
     """
+    evidence = replay.evidence
     _learn(evidence, words)
-    replay = BlockReplay(evidence)
     fit = replay.fit()
     base = replay.account(evidence.setup)
     least = max(fit.wrong_tokens, int(LEAST_SHARE * base.computed_tokens)) + 1
     helped = [one for family in _families(evidence) if (one := _smallest(replay, base, least, family)) is not None]
     helped.sort(key=lambda one: base.reused_tokens - replay.account(one).reused_tokens)
-    candidates = [_candidate(replay, base, one) for one in helped]
+    candidates = [candidate(replay, base, one) for one in helped]
     within = [] if limit_mib is not None else helped
     merged = _merged(evidence.setup, replay, base, least, within)
-    best = None if merged is None else _candidate(replay, base, merged)
+    best = None if merged is None else candidate(replay, base, merged)
     return Tuning(
         cachedoctor.__version__, [printable(path) for path in paths], evidence.placed, fit,
         replay.settings(evidence.setup if merged is None else merged), base, least, limit_mib,
@@ -307,7 +307,8 @@ def _merged(
     return best
 
 
-def _candidate(replay: BlockReplay, base: ReplayAccount, one: BlockSetup) -> Candidate:
+def candidate(replay: BlockReplay, base: ReplayAccount, one: BlockSetup) -> Candidate:
+    """Put a setup that helps into options, with what it saves; no log shows what a token takes."""
     options = command_line(replay.evidence.setup, one)
     saved = replay.account(one).reused_tokens - base.reused_tokens
     more = (one.tokens or 0) - (replay.evidence.setup.tokens or 0)

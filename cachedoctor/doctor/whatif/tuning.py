@@ -11,11 +11,11 @@ import cachedoctor
 from cachedoctor.diagnosis.replay.llamacpp.memory_use import ENOUGH, measured
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
-from cachedoctor.doctor.replaying.server_names import FIELDS, command_line
+from cachedoctor.doctor.replaying.server_names import FIELDS
 from cachedoctor.doctor.replaying.trials import SIMILARITIES, compare
 from cachedoctor.doctor.scratch import printable
 from cachedoctor.doctor.whatif import block_replay
-from cachedoctor.doctor.whatif.accounts import account, learn, replay_base, settings_rows
+from cachedoctor.doctor.whatif.accounts import account, candidate, learn, replay_base, saved_ms, settings_rows
 from cachedoctor.doctor.whatif.agents import agents_fit, block_agents_fit
 from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
 from cachedoctor.doctor.whatif.evidence import ServerTraffic
@@ -61,22 +61,26 @@ class _Search:
         self.base: ReplayAccount = account(evidence, self.served, evidence.settings)
         wrong = 0 if base.fit is None else base.fit.wrong_tokens
         self.least = max(wrong, int(LEAST_SHARE * self.base.computed_tokens)) + 1
+        self._known: dict[ServerSettings, _Tried | None] = {}
 
     def tried(self, changes: dict[str, Any]) -> _Tried | None:
         """Replay with changes; None where prompts do not fit any more, or a conversation is worse off."""
+        settings = replace(self.evidence.settings, **changes)
+        if settings not in self._known:
+            self._known[settings] = self._replayed(settings, changes)
+        found = self._known[settings]
+        return None if found is None else found._replace(changes=changes)
+
+    def _replayed(self, settings: ServerSettings, changes: dict[str, Any]) -> _Tried | None:
         base = self.evidence.settings
-        settings = replace(base, **changes)
         served = serve(self.evidence.traffic, settings)
         found = account(self.evidence, served, settings)
         if found.too_long > self.base.too_long or found.requests != self.base.requests:
             return None
         if compare(self.evidence.conversations, self.served, served).worst:
             return None
-        ms = None
-        if found.prompt_ms is not None and self.base.prompt_ms is not None:
-            ms = round(self.base.prompt_ms - found.prompt_ms, 3)
         saved = found.reused_tokens - self.base.reused_tokens
-        return _Tried(changes, settings, saved, ms, more_memory(base, settings))
+        return _Tried(changes, settings, saved, saved_ms(self.base, found), more_memory(base, settings))
 
     def allowed(self, one: _Tried) -> bool:
         """Whether it stays within the limit of memory."""
@@ -84,9 +88,7 @@ class _Search:
 
     def candidate(self, one: _Tried) -> Candidate:
         """Put it in words."""
-        mib = None if one.memory.mib is None else round(one.memory.mib, 1)
-        options = command_line(self.evidence.settings, one.settings)
-        return Candidate(options, one.saved, one.saved_ms, mib, one.memory.why)
+        return candidate(self.evidence.settings, one.settings, one.saved, one.saved_ms, one.memory)
 
 
 def tune(
@@ -107,8 +109,9 @@ def tune(
         CacheDoctorError: the replay does not explain the log, or a setting is not known, or the log shows it.
     """
     if isinstance(evidence, BlockEvidence):
-        tuned = block_replay.tune(evidence, paths, limit_mib, words)
-        tuned.agents = block_agents_fit(block_replay.BlockReplay(evidence))
+        replay = block_replay.BlockReplay(evidence)
+        tuned = block_replay.tune(replay, paths, limit_mib, words)
+        tuned.agents = block_agents_fit(replay)
         return tuned
     learn(evidence, words)
     if evidence.killed and limit_mib is None:
@@ -147,7 +150,7 @@ def tune(
         None if best is None else search.candidate(best),
         evidence.cause,
         bill,
-        agents_fit(evidence, search.served),
+        agents_fit(evidence, search.served, search.base),
         stops(evidence, search.served),
         *restores(evidence.requests),
         first_turn(evidence, search.served, search.least),
