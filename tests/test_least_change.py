@@ -79,7 +79,7 @@ def _edit_message(body: Body) -> None:
 PLANTS: dict[str, Callable[[Body], None]] = {
     "clock": _system("10:41:03", "11:52:47"),
     "session": _system("6f1e2d3c-0a1b-4c2d-8e3f-112233445566", "0c9d8e7f-aaaa-4bbb-9ccc-998877665544"),
-    "folder": _system("/srv/project/main", "/srv/work/tree-7"),
+    "folder": _system("/srv/project/main", "/srv/team/tree-7"),
     "tool gone": lambda body: body["tools"].pop(1),
     "tool new": lambda body: body["tools"].insert(3, tool(random.Random(5), "lsp")),
     "tools sorted": lambda body: body["tools"].reverse(),

@@ -117,8 +117,6 @@ class Sizes(msgspec.Struct):
     """The RAM cache when its state was last printed."""
     ram_most: float = 0.0
     """The RAM cache at most, as printed; 0 where no line prints its state."""
-    ram_most_prompts: int = 0
-    """Prompts in it then."""
     saving_most: float = 0.0
     """The RAM cache at most while a prompt was saved: what its state says, and what left it right before."""
     saving: float | None = None

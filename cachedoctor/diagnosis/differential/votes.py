@@ -20,7 +20,7 @@ _SHORT = 350
 NEAR = 24
 """Tokens by which places and lengths differ that are the same."""
 EXTENDS = range(12, 901)
-"""Tokens by which the next turn of a chat is longer."""
+"""Tokens by which the next turn of a chat is longer than what the last one left: a question, or a long tool result."""
 _HEAD = 0.25
 """Share of the last turn up to which a common prefix is no more than its head."""
 _SIMILAR, _KEPT = 0.3, 0.95
@@ -31,7 +31,7 @@ _REGULAR = 0.75
 _ALL = 0.9
 """Share of the prompts of a slot that are longer by a turn where there is one chat, however much it grows."""
 ROUNDS = 3
-"""Turns that each chat of a slot has to have."""
+"""Turns that each chat has to have: two may agree by chance."""
 _MOST = 0.5
 """Share of a prompt that is reused where nothing much was lost."""
 

@@ -85,7 +85,7 @@ def of_difference(known: Advice) -> Remedy:
 
 def side_requests() -> Remedy:
     """Advise the settings of clients that send titles and summaries elsewhere."""
-    settings = "; ".join(f"{k.client.title}: {k.habit.stop}" for k in clients.habits_named("side-requests"))
+    settings = clients.ways_to_stop("side-requests")
     return Remedy(f"Or let the client send them to a separate small model ({settings}), or switch them off.")
 
 

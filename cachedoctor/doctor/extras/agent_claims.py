@@ -16,14 +16,16 @@ _REUSED = 0.9
 """Share of a prompt from which on the log shows that nothing was lost that a change of tools or messages loses."""
 _PLACES = frozenset({"CD105", "CD108"})
 """The log shows where a prompt changed, not what changed there."""
+_GONE = frozenset({"CD301", "CD302", "CD304", "CD306", "CD310", "CD404", "CD405", "CD409"})
+"""What the server held was given up while the conversation paused."""
 _SAME: dict[str, frozenset[str]] = {
     "tool": frozenset({"CD103"}) | _PLACES,
     "system": frozenset({"CD101", "CD102"}) | _PLACES,
     "message": frozenset({"CD104", "CD106", "CD107", "CD110"}) | _PLACES,
     "compact": frozenset({"CD106"}) | _PLACES,
     "truncat": frozenset({"CD106"}) | _PLACES,
-    "idle": frozenset({"CD301", "CD302", "CD304", "CD306", "CD310", "CD404", "CD405", "CD409"}),
-    "expire": frozenset({"CD301", "CD302", "CD304", "CD306", "CD310", "CD404", "CD405", "CD409"}),
+    "idle": _GONE,
+    "expire": _GONE,
 }
 """Codes of the causes that a reason with this word in it may mean."""
 _CAUSES = ("CD1", "CD2", "CD3", "CD4")

@@ -9,14 +9,12 @@ from collections.abc import Sequence
 from statistics import median_low
 from typing import NamedTuple
 
-GROWTH = range(12, 901)
-"""Tokens by which a turn is longer than what its conversation left: a short question, or a long tool result."""
+from cachedoctor.diagnosis.differential.votes import EXTENDS, ROUNDS
+
 ENOUGH = 0.75
 """Share of the prompts that have to come round."""
 ALIKE = 32
 """Tokens by which turns of one round differ in growth: any lengths that rise come round at some distance."""
-ROUNDS = 3
-"""Rounds that have to be seen: two may agree by chance."""
 
 
 class SlotPrompt(NamedTuple):
@@ -53,13 +51,13 @@ def _period(prompts: Sequence[SlotPrompt]) -> int:
         growths = [prompts[at].length - prompts[at - period].left for at in range(period, len(prompts))]
         usual = median_low(growths)
         agree = sum(abs(growth - usual) <= ALIKE for growth in growths) / len(growths)
-        if usual in GROWTH and agree >= ENOUGH and agree > share:
+        if usual in EXTENDS and agree >= ENOUGH and agree > share:
             best, share = period, agree
     return best
 
 
 def _goes_on(prompts: Sequence[SlotPrompt], at: int, period: int) -> bool:
-    return prompts[at].length - prompts[at - period].left in GROWTH
+    return prompts[at].length - prompts[at - period].left in EXTENDS
 
 
 def _is_overwritten(prompts: Sequence[SlotPrompt], at: int, period: int) -> bool:

@@ -435,7 +435,7 @@ class ServerRun:
             return
         sizes.ram = mib
         if mib > sizes.ram_most:
-            sizes.ram_most, sizes.ram_most_prompts = mib, prompts
+            sizes.ram_most = mib
         sizes.saving_most = max(sizes.saving_most, mib + gone)
 
     def _measure_entry(self, mib: float | None, thread: int | None) -> None:

@@ -36,6 +36,5 @@ def kinds(found: Sequence[RequestKind]) -> list[str]:
 
 def _step(kind: KindName) -> str:
     if kind == "title":
-        known = "; ".join(f"{k.client.title}: {k.habit.stop}" for k in clients.habits_named("side-requests"))
-        return f"give them a small model of their own, or switch them off ({known})"
+        return f"give them a small model of their own, or switch them off ({clients.ways_to_stop('side-requests')})"
     return _ADVICE.get(kind, "")

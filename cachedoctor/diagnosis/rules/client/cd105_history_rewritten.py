@@ -291,7 +291,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     said = kit.stated(session, "parted")
     if said is None:
         return []
-    n, reason = said.numbers, f" ({said.field})" if said.field and " " not in said.field else ""
+    n, reason = said.numbers, own_settings.reason(said)
     worst = ", in the worst of them" if said.count > 1 else ""
     words = kit.FindingText(
         f"the prompt diverges from what {session.program} held at token {kit.n(n['place'])} of {kit.n(n['held'])}{reason}{worst}: {kit.n(n['tokens'])} tokens "

@@ -272,7 +272,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     said = kit.stated(session, "parted_early")
     if said is None:
         return []
-    n, reason = said.numbers, f" ({said.field})" if said.field and " " not in said.field else ""
+    n, reason = said.numbers, own_settings.reason(said)
     worst = ", at worst" if said.count > 1 else ""
     left = [kit.RuledOut("slot-held-other-prompt", "not excluded: another conversation used the server, which is fine")]
     if not n["place"]:

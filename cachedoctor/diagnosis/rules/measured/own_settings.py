@@ -43,6 +43,11 @@ BACK = {
 }
 
 
+def reason(said: kit.Incident) -> str:
+    """The reason that the program prints for a difference, if it is one word of its own: `` (token-mismatch)``."""
+    return f" ({said.field})" if said.field and " " not in said.field else ""
+
+
 def compare() -> kit.Remedy:
     """Say that the bodies of two requests show what changed."""
     return kit.Remedy(
