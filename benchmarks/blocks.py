@@ -46,7 +46,7 @@ def settings_of(session: Session) -> BlockSettings | None:
     large = session.setting("attention_block") or block
     states = "few" if session.since("0.29") else "every"
     # The three groups of recurrent layers of the recordings; where the block is enlarged in the worker alone, the
-    # scheduler goes on with the small one.
+    # scheduler continues the small one.
     return BlockSettings(large, kv, states, split=block, state_blocks=3)
 
 

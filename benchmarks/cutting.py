@@ -25,7 +25,7 @@ MEMORY = re.compile(
     r"[Cc]hecking checkpoint with|forcing full prompt|erased invalidated context checkpoint|SWA checkpoint erase"
 )
 BEFORE = 80
-"""Lines before a launch among which the choice of its slot is looked for."""
+"""Lines before a launch among which the choice of its slot is searched for."""
 
 
 class Asked(NamedTuple):
@@ -58,7 +58,7 @@ def _start(lines: list[str], asked: Asked) -> int:
 
 
 def own_lines(lines: list[str], asked: Asked) -> list[str]:
-    """All lines of a request: the choice of its slot, the RAM cache's block behind it, then its own."""
+    """All lines of a request: the choice of its slot, the RAM cache's block after it, then its own."""
     out, launched, timing = [], False, False
     for line in lines[_start(lines, asked) : asked.last_line]:
         whose = _whose(line)
@@ -75,7 +75,7 @@ def _first(lines: list[str], wanted: re.Pattern[str]) -> int | None:
 
 
 def _between(first: re.Pattern[str], last: re.Pattern[str]) -> Callable[[list[str]], list[str]]:
-    """A cut from the first line of one kind to the first of another behind it; empty where one is missing."""
+    """A cut from the first line of one kind to the first of another after it; empty where one is missing."""
 
     def cut(lines: list[str]) -> list[str]:
         begin = _first(lines, first)

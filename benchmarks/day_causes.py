@@ -1,6 +1,6 @@
 """Which answers are right for the cause of a day, by construction.
 
-A cause is a slug of ``tests/e2e/days/situations.py``. An answer is right when acting on it mends the day, as the same
+A cause is a slug of ``tests/e2e/days/situations.py``. An answer is right when acting on it fixes the day, as the same
 day without its fault shows; it is near when it says what the evidence shows and leads on.
 """
 
@@ -10,21 +10,21 @@ from typing import Any
 
 SILENT = "silent"
 SLOT_TAKEN = {"slot-contention", "slot-held-other-prompt", "side-request"}
-"""A slot was taken, told by who took it; each of them advises more slots, which is what mends it."""
+"""A slot was taken, told by who took it; each of them advises more slots, which is what fixes it."""
 
 RIGHT: dict[str, set[str]] = {
-    # more conversations than slots, and no copy in main memory: more slots mend it, and so does the RAM cache
+    # more conversations than slots, and no copy in main memory: more slots fix it, and so does the RAM cache
     "slots_taken_ram_off": SLOT_TAKEN | {"cache-ram-disabled"},
     "side_requests_ram_off": SLOT_TAKEN | {"cache-ram-disabled"},
     # the RAM cache is on and holds one or two prompts; with automatic slots idle ones are cleared into it
     "slots_taken_ram_small": {"slot-contention", "cache-ram-too-small", "idle-slots-cleared"},
-    # infill and embeddings take the slot, and what it held is not copied for them: only another slot mends it
+    # infill and embeddings take the slot, and what it held is not copied for them: only another slot fixes it
     "slot_taken_unsaved": SLOT_TAKEN,
     "slept": {"server-slept"},
     "restarted": {"server-restarted"},
     # a unified KV cache of two thirds of what the chats need; with the RAM cache on the purged prompts were copied
     "kv_too_small": {"kv-purged", "cache-ram-disabled"},
-    # a prompt with the same head takes the copy out of main memory, which ends it: a slot each mends it
+    # a prompt with the same head takes the copy out of main memory, which ends it: a slot each fixes it
     "sibling_took_ram_entry": {
         "ram-entry-consumed",
         "shared-prefix-steal",
@@ -36,7 +36,7 @@ RIGHT: dict[str, set[str]] = {
     "checkpoints_off": {"checkpoints-disabled"},
     "clock": {"volatile-prefix"},
     "billing_header": {"billing-header", "volatile-prefix"},
-    # both stand in the head of the same prompts; the tools come first in this template
+    # both are in the head of the same prompts; the tools come first in this template
     "clock_and_tools": {"tools-changed", "volatile-prefix"},
     "tools_shuffled": {"tools-changed"},
     "tools_come_and_go": {"tools-changed"},
@@ -50,7 +50,7 @@ RIGHT: dict[str, set[str]] = {
     "results_pruned": {"history-rewritten"},
     "together": {"cold-burst", "computed-together"},
 }
-"""Answers after which the day is mended, by cause."""
+"""Answers after which the day is fixed, by cause."""
 
 _CHANGED_HEAD = {"prefix-diverges-early"}
 NEAR: dict[str, set[str]] = {
@@ -59,10 +59,10 @@ NEAR: dict[str, set[str]] = {
     "clock_and_tools": _CHANGED_HEAD,
     "tools_shuffled": _CHANGED_HEAD,
     "tools_come_and_go": _CHANGED_HEAD,
-    # the log shows that the prompt parts behind its head, and what is new of it; not that the oldest are gone
+    # the log shows that the prompt parts after its head, and what is new of it; not that the oldest are gone
     "rolling_window": {"history-rewritten", "prefix-diverges-early"},
     "early_message_edited": _CHANGED_HEAD,
-    # the passages begin behind 400 tokens of instructions and are the longest part of the head
+    # the passages begin after 400 tokens of instructions and are the longest part of the head
     "passages_shuffled": _CHANGED_HEAD,
     "reasoning_dropped": {"history-rewritten"},
 }
@@ -82,7 +82,7 @@ NO_CAUSE = {"context-shift", "cache-reuse-unsupported", "log-cut", "unknown-form
 
 
 def nothing_to_mend(truth: dict[str, Any]) -> bool:
-    """Whether nothing is to be mended: by construction, or because the fault cost nothing here."""
+    """Whether nothing is to be fixed: by construction, or because the fault cost nothing here."""
     return truth["cause"] == "none" or truth["side"] == "none"
 
 

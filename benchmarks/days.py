@@ -13,17 +13,17 @@ responses  server.log and the server's responses (--responses)
 
 The answer of a run is its first finding above a note; else its first note; else "silent".
 
-right      acting on the answer mends the day (day_causes.py)
-honest     the log cannot tell by principle: the answer says so, names the look-alikes, the true cause among them, and
+right      acting on the answer fixes the day (day_causes.py)
+honest     the log does not show by principle: the answer says so, names the look-alikes, the true cause among them, and
            what would tell; and nothing else that is said above low confidence is wrong
 near       the answer is true of what the evidence shows, and leads on
 silent     nothing is said, or only notes that name no cause of a loss
 wrong      another answer, at low confidence
 WRONG      another answer, at medium or high confidence
-ok         nothing is to be mended, and no finding is above a note
-alarm      nothing is to be mended, and a finding above a note says so at low confidence; ALARM at medium or high
+ok         nothing is to be fixed, and no finding is above a note
+alarm      nothing is to be fixed, and a finding above a note says so at low confidence; ALARM at medium or high
 
-A faulty day whose fault cost nothing here, by measurement, counts as one with nothing to mend. "worse" lists the runs
+A faulty day whose fault cost nothing here, by measurement, counts as one with nothing to fix. "worse" lists the runs
 that more evidence made worse. Exits 1 when a count of tokens is wrong, an answer is WRONG or an ALARM, or evidence made
 a run worse.
 """
@@ -75,7 +75,7 @@ class Said(NamedTuple):
 
 
 def judge(truth: dict[str, Any], first: Finding | None, others: Sequence[Finding] = ()) -> str:
-    """Verdict on the first finding of a run; ``others`` are those behind it."""
+    """Verdict on the first finding of a run; ``others`` are those after it."""
     answer = first.name if first else SILENT
     is_sure = first is not None and first.confidence != "low"
     if answer in right(truth):
@@ -107,7 +107,7 @@ def left_open(finding: Finding) -> set[str]:
 
 
 def first_of(report: Report) -> Finding | None:
-    """The answer: notes come behind everything else."""
+    """The answer: notes come after everything else."""
     return min(report.findings, key=lambda f: f.severity == "note", default=None)
 
 
@@ -135,7 +135,7 @@ def analyse(work: tuple[Path, str, Path]) -> Said:
     if evidence == "responses":
         given["responses"] = [run / "responses.jsonl"]
     try:
-        # A server that is no wheel prints its build.
+        # A server that is not a wheel prints its build.
         report = cachedoctor.analyze(run / "server.log", build=truth["build"], **given)
     except Exception as error:  # a crash is one of the results
         return Said(run.name, evidence, "WRONG", "crash", "", "", repr(error), None, "", Counter(), [], [])
@@ -153,7 +153,7 @@ def analyse(work: tuple[Path, str, Path]) -> Said:
 
 
 def _with_answers(run: Path, folder: Path) -> Path:
-    """Bodies beside what was answered, as a recorder in front of the server writes them."""
+    """Bodies beside what was answered, as a recorder before the server writes them."""
     sent, answered = (
         [json.loads(line) for line in (run / name).read_text(encoding="utf-8").splitlines()]
         for name in ("requests.jsonl", "responses.jsonl")
@@ -194,7 +194,7 @@ def models_in(folder: Path) -> Path:
 
 
 def table(head: list[str], rows: list[list[Any]]) -> list[str]:
-    """Lines of a Markdown table; numbers stand on the right."""
+    """Lines of a Markdown table; numbers are on the right."""
     cells = [head, *([str(cell) for cell in row] for row in rows)]
     marks = ["--:" if rows and isinstance(cell, int) else "---" for cell in (rows[0] if rows else head)]
     lines = ["| " + " | ".join(row) + " |" for row in cells]

@@ -2,10 +2,10 @@
 
 usage: decisions.py DIR [--build] [--workers 2]
 
-DIR is a folder of logs: DIR/**/<run>/server.log. The build is what the log says (or a range, where it prints none);
+DIR is a folder of logs: DIR/**/<run>/server.log. The build is what the log shows (or a range, where it prints none);
 with ``--build`` it is the number of four digits or more that ends the name of the folder above. Beside a log may lie
 ``requests.jsonl``, with the ``body`` of every request, and ``truth.json``, with ``server_flags``: they explain what
-no line of a log says.
+no line of a log shows.
 
 equal      the tokens reused are those that the build's rules give, and every printed line is the one they lead to:
            whether a checkpoint was searched for, the threshold, the checkpoint taken

@@ -53,7 +53,7 @@ ANSWERS: dict[str, set[str]] = {
     "shared_system_prompt_slot_steal": {"shared-prefix-steal"},
     "id_slot_pinned_same_slot": {"id-slot-pinned", "slot-held-other-prompt"},
     "chat_template_strips_reasoning": {"reasoning-stripped"},
-    # an image changes, and an edit behind one; a chat in between costs where the RAM cache does not work with images
+    # an image changes, and an edit after one; a chat in between costs where the RAM cache does not work with images
     "multimodal_image_requests": {
         "history-rewritten",
         "image-changed",

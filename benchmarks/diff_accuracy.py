@@ -1,4 +1,4 @@
-"""Check where `cachedoctor diff` says that two prompts part, against runs whose prompts were made in a laboratory.
+"""Check where `cachedoctor diff` says that two prompts diverge, against runs whose prompts were made in a laboratory.
 
 usage: diff_accuracy.py DIR [--tokenizers FOLDER_OF_GGUF] [--show N]
 
@@ -57,7 +57,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def reply(response: dict[str, Any]) -> str:
-    """Text of an answer, as it stands in the slot behind the prompt."""
+    """Text of an answer, as it is in the slot after the prompt."""
     content = response.get("content")
     content = content.get("content") if isinstance(content, dict) else content
     if isinstance(content, list):

@@ -1,10 +1,11 @@
 """Cut single requests out of whole logs, and compare what a cut is said to show with what the whole log shows.
 
 usage: benchmarks/run excerpts [DIR ...] [--all] [--list] [--save DIR]
+       benchmarks/run excerpts --posts [--list]
 
 Takes the logs of fixtures/cases that are llama-server's own lines, and those below DIR (**/server.log). Faulty are
 requests with a cause that cost 1,000 tokens or more, or an error; healthy those of logs without a finding above note.
-cutting.py has the cuts and the forms of text, honest.py which answers are honest where the whole log says more.
+cutting.py has the cuts and the forms of text, honest.py which answers are honest where the whole log shows more.
 
 same       the cause that the whole log gives this request, first or second
 pair       a look-alike that one request cannot tell from it, with the cause named as not excluded
@@ -18,6 +19,10 @@ ALL CLEAR  no finding, and the report reads like that of a healthy log
 "right" is same + pair + less; then by builds. "two requests" are those around the worst loss of a log. Exits 1 when a
 wanted share is missed, when a cut of a faulty request gives OTHER, unread or ALL CLEAR, or when a cut of a healthy
 request gives more than a low note. By default a sample: a few requests of each log, and at most 120 logs of DIR.
+
+--posts takes the lines of posts.toml instead, which were judged by hand: "named" is the cause that the lines determine,
+"undecided" no cause where they determine none. Exits 1 when fewer are right or a cause is missed more often than POSTS
+says, and for a wrong cause above low, an all-clear over a determined cause, or an unknown-format of known lines.
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ import io
 import json
 import re
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +44,7 @@ import honest
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Finding, Report
 from cachedoctor.report.base import Appearance, write
+from cachedoctor.report.words import coverage
 
 CASES = Path(__file__).resolve().parent.parent / "fixtures" / "cases"
 LOGS = 120
@@ -55,12 +62,17 @@ ALONE = "E FORCED alone"
 SHARES = {**dict.fromkeys(A_TO_C, 0.9), **dict.fromkeys(D_AND_F, 0.8), TWO: 0.95}
 """Least share of right answers for requests with FORCED; of two requests for all."""
 CLEAR_WORDS = re.compile(r"no findings|nothing was checked|cache works", re.IGNORECASE)
+POSTS = {"right": 0.9, "named": 0.85}
+"""Least share of posts that are answered right, and of determined causes that are named."""
+NAMED, UNDECIDED, MISSED, WRONG, UNKNOWN = "named", "undecided", "missed", "WRONG", "UNKNOWN"
+STATED_NOTES = frozenset({"first-repeat-cold", "statistics-off", "server-restarted", "cache-reuse-unsupported"})
+"""Notes of a setting or a state that a line has by itself; no diagnosis."""
 OF_PLAIN = 0.98
 """Share of the right answers to the plain lines that a form of them keeps; bare ones are wanted as D and F are."""
 
 
 class Cut(NamedTuple):
-    """Lines of a request, and what its whole log says of it."""
+    """Lines of a request, and what its whole log shows of it."""
 
     log: str
     task: int
@@ -209,7 +221,7 @@ SILENT, LOW_NOTE, LOW_WARNING, TOO_MUCH = "silent", "low note", "low warning", "
 
 
 def _too_much(findings: list[Finding]) -> str:
-    """How much is said of a healthy request; settings and evictions that a line states are no diagnosis."""
+    """How much is said of a healthy request; settings and evictions that a line states are not diagnosis."""
     said = [
         f for f in findings if f.name not in honest.NO_ANSWER and not (f.name in honest.STATED and f.severity == "note")
     ]
@@ -306,6 +318,49 @@ def wrong(answers: list[Answer]) -> list[Answer]:
     return [a for a in answers if a.verdict not in fine and not (a.cut.name == ALONE and a.verdict == honest.TOO_TERSE)]
 
 
+def judged_post(post: dict[str, Any]) -> tuple[str, str]:
+    """The verdict on what is said of the lines of a post, and what that was."""
+    report = report_on(post["lines"])
+    said = "; ".join(f"{f.severity} {f.name} {f.confidence}" for f in report.findings)
+    causes, names = set(filter(None, post["cause"].split("|"))), {f.name for f in report.findings}
+    fine = causes | set(post.get("may", ())) | honest.NO_ANSWER - {honest.UNKNOWN}
+    nameless = [f for f in report.findings if f.name == honest.UNKNOWN and "it looks like" not in f.claim]
+    if nameless and honest.UNKNOWN not in fine:
+        return UNKNOWN, said
+    fine |= {honest.UNKNOWN}
+    if any(f.confidence != "low" and f.name not in fine | STATED_NOTES for f in report.findings):
+        return WRONG, said
+    if causes & names:
+        return NAMED, said
+    if causes:
+        unclear = honest.UNKNOWN in names or coverage.cannot_tell(report) is not None
+        return honest.ALL_CLEAR if not unclear and is_all_clear(report) else MISSED, said
+    return UNDECIDED, said
+
+
+def posts(listed: bool) -> int:
+    """Print the verdicts on all posts by program."""
+    found = tomllib.loads((Path(__file__).parent / "posts.toml").read_text("utf-8"))["post"]
+    verdicts = [(post, *judged_post(post)) for post in found]
+    columns = (NAMED, UNDECIDED, MISSED, WRONG, honest.ALL_CLEAR, UNKNOWN)
+    print(f"{'posts':26}{'all':>5}" + "".join(f"{column:>11}" for column in columns))
+    for program in [*sorted({post["program"] for post in found}), None]:
+        mine = Counter(verdict for post, verdict, _ in verdicts if program in (None, post["program"]))
+        print(f"{program or 'all':26}{mine.total():>5}" + "".join(f"{mine[column]:>11}" for column in columns))
+    for post, verdict, said in verdicts:
+        if listed or verdict not in (NAMED, UNDECIDED):
+            print(f"{verdict:10}{post['link']}: {post['cause'] or 'not determined'} -> {said or 'nothing'}")
+    counts = Counter(verdict for _, verdict, _ in verdicts)
+    determined = sum(bool(post["cause"]) for post in found)
+    shares = {"right": (counts[NAMED] + counts[UNDECIDED]) / len(found), "named": counts[NAMED] / max(1, determined)}
+    missed = [
+        f"{name}: {shares[name]:.0%}, wanted {least:.0%}" for name, least in POSTS.items() if shares[name] < least
+    ]
+    missed += [f"{bad}: {counts[bad]}, wanted 0" for bad in (WRONG, honest.ALL_CLEAR, UNKNOWN) if counts[bad]]
+    print("\n" + ("\n".join(["missed:", *missed]) if missed else "all that is wanted was reached"))
+    return 1 if missed else 0
+
+
 def name_of(answer: Answer) -> str:
     """A line about an answer."""
     cut = answer.cut
@@ -320,8 +375,11 @@ def main() -> int:
     parser.add_argument("folder", nargs="*", type=Path, metavar="DIR")
     parser.add_argument("--all", action="store_true", help="every request of every log")
     parser.add_argument("--list", action="store_true", help="name the cuts whose answer is wrong or missing")
+    parser.add_argument("--posts", action="store_true", help="the lines of posts.toml, judged by hand")
     parser.add_argument("--save", type=Path, metavar="DIR", help="write those cuts there, a file each")
     options = parser.parse_args()
+    if options.posts:
+        return posts(options.list)
     for folder in options.folder:
         if not folder.is_dir():
             parser.error(f"{folder} is no directory")

@@ -7,8 +7,8 @@ every DIR, with the prompts and the command line that a case.toml beside them gi
 but rows that are too wide in all of them. The same is counted of the reports for servers that compose or systemd starts
 (``--launcher``), but the number of rows. Exits 1, and names the logs, when one of these does not hold:
 
-fix      stands in one of the first 5 rows at 80 columns
-do now   stands in one of the last 3 rows at 80 columns, with its command or sentence
+fix      is in one of the first 5 rows at 80 columns
+do now   is in one of the last 3 rows at 80 columns, with its command or sentence
 rows     at most 40 in the median report at 80 columns
 wide     no row is wider than 60, 80 and 120 columns, each in its report
 """
@@ -42,7 +42,7 @@ WIDTHS = (60, 80, 120)
 FIX, FROM_END, ROWS = 5, 3, 40
 LAUNCHERS: tuple[Launcher, ...] = ("compose", "systemd")
 KINDS = ("fix ", "try ", "to be sure ")
-"""How the row begins that says what to do: what mends it, what may, what tells more."""
+"""How the row begins that says what to do: what fixes it, what may, what tells more."""
 
 
 class Screen(NamedTuple):

@@ -3,7 +3,7 @@
 usage: forged.py
 
 The forgeries are those of tests/forgeries.py: lines of llama-server with and without a clock, in records of other
-programs, and lines of other engines, in texts behind ``old:`` and ``new:``, in bodies and logged prompts. A report is
+programs, and lines of other engines, in texts after ``old:`` and ``new:``, in bodies and logged prompts. A report is
 changed when it differs from that of the same log with prose in their place in anything but bytes and the count of such
 lines. Where the server's lines have no clock, nothing tells forged lines without a clock apart: there it counts whether
 the report says how many there are. Prints a row for each kind of log; exits 1 when a report changed where lines can be

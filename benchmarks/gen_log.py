@@ -22,7 +22,7 @@ FLUSH_LINES = 4000
 
 
 class Log:
-    """Lines in the shapes of an era, and the clock in front of them."""
+    """Lines in the shapes of an era, and the clock before them."""
 
     def __init__(self, era: str, rnd: random.Random) -> None:
         self.new = era.startswith("b11549")

@@ -1,10 +1,10 @@
-"""Which answers to an excerpt are honest where the whole log says more: by the definitions of causes, not by output.
+"""Which answers to an excerpt are honest where the whole log shows more: by the definitions of causes, not by output.
 
 A cut can take away what a cause is told by. Then another name is right, if it claims no more than the lines left do:
 
 - the text of the prompts (``old:`` / ``new:``, bodies) says what changed; without it there is only where;
 - the requests before and between say whose prompt the slot held; without them there is only that it was another one,
-  which looks like a changed head: both names must stand there (``PAIRS``);
+  which looks like a changed head: both names must be there (``PAIRS``);
 - start-up lines and earlier lines of the slot say why there is no checkpoint; without them there is none.
 """
 
@@ -37,7 +37,7 @@ _NO_CHECKPOINT = {"no-usable-checkpoint"}
 LESS: dict[str, set[str]] = {
     # what changed is told by text: the place is left
     "billing-header": _CHANGED_HEAD
-    | {"history-rewritten"},  # the header stands behind the tools where a template puts them first
+    | {"history-rewritten"},  # the header comes after the tools where a template puts them first
     "volatile-prefix": _CHANGED_HEAD | {"history-rewritten"},
     "tools-changed": _CHANGED_HEAD | {"history-rewritten"},
     "image-changed": _CHANGED_HEAD | {"history-rewritten", "no-usable-checkpoint"},
@@ -55,7 +55,7 @@ LESS: dict[str, set[str]] = {
     "id-slot-pinned": _TAKEN,
     "idle-slots-cleared": _TAKEN,
     "kv-purged": _TAKEN,
-    "prompt-cache-restore-failed": _TAKEN,  # its line stands before the launch, and cuts C to F begin behind it
+    "prompt-cache-restore-failed": _TAKEN,  # its line comes before the launch, and cuts C to F begin after it
     "shared-prefix-steal": _TAKEN | {"no-usable-checkpoint"},  # where the memory cannot go back to the shared beginning
     # why there is no checkpoint is told by start-up lines and earlier lines of the slot
     "checkpoints-disabled": _NO_CHECKPOINT,

@@ -76,7 +76,7 @@ def parse(data: bytes) -> None:
     try:
         inputs.parse(data, "f")
     except CacheDoctorError:
-        pass  # some are no prompts, and this is the answer
+        pass  # some are not prompts, and this is the answer
 
 
 def chats(n: int) -> Work:

@@ -4,7 +4,7 @@ usage: leaks.py [--every N] [--seed N] [--seams] [--list]
 
 Each kind is planted in each way into a log whose finding quotes it: in the texts around the place where two prompts
 diverge, in the path of a model, in an error. Shown is a credential of which eight drawn characters in a row (all of a
-shorter part) stand in the output, also after what the planting did to them is undone. Kinds are written from the
+shorter part) are in the output, also after what the planting did to them is undone. Kinds are written from the
 formats that services document, not from the table that hides them; {A20} are 20 characters drawn from an alphabet.
 Without ``redact`` at most 2 % may be shown in any format and none of the large services, with ``redact`` none. Exits 1
 when more are.
@@ -36,7 +36,7 @@ MOST = 0.02
 RUN = 8
 """Drawn characters in a row that are a leak."""
 SHORTEST = 6
-"""Drawn parts that are shorter are no secret."""
+"""Drawn parts that are shorter are not secret."""
 _LOWER, _UPPER, _DIGITS = "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789"
 ALPHABETS = {
     "A": _LOWER + _UPPER + _DIGITS,
@@ -368,7 +368,7 @@ CUTS: dict[str, Callable[[str], tuple[str, str]]] = {
     "the server cut its begin": lambda t: (f"{t[len(t) // 2 :]} is all of it. Then the", "text goes on"),
     "the server cut its end": lambda t: ("Then the text", f"goes on with what it is {t[: len(t) // 2 + 1]}"),
 }
-"""What stands before the bar, and what behind it, where the server cut a text that it prints."""
+"""What comes before the bar, and what after it, where the server cut a text that it prints."""
 
 _LOG = """\
 0.00.000.272 I srv          init: initializing ...
@@ -444,7 +444,7 @@ class Output:
         self._texts = written, unquote(unquote(unquote(plain))).translate(_UNSEEN).replace(" | ", "")
 
     def shows(self, part: str) -> bool:
-        """Whether eight characters in a row of a drawn part stand in it, or all of a shorter one."""
+        """Whether eight characters in a row of a drawn part are in it, or all of a shorter one."""
         run = min(RUN, len(part))
         for text in self._texts:
             hints = (at for at in range(0, len(part) - 4, 4) if part[at : at + 5] in text)  # eight in a row hold one

@@ -4,7 +4,7 @@ usage: proxy_fuzz.py [--exchanges 2000] [--first 0] [--jobs 4]
 
 What a client is given (status, reason, fields in their order, body, whether it is whole) and what the server is sent
 (method, target, fields, body) must be the same; only fields about one connection and Via may differ, and an answer that
-is no HTTP becomes a 502 of one line. Exit status 1 when anything else does. The server is ``tests/proxy_exchanges.py``.
+is not HTTP becomes a 502 of one line. Exit status 1 if anything else does. The server is ``tests/proxy_exchanges.py``.
 
 As many exchanges follow whose heads hold any of the 256 byte values (``tests/proxy_heads.py``): they arrive byte for
 byte, or are refused with 400 or 502.

@@ -4,7 +4,7 @@ usage: replay.py DIR --models DIR [--log] [--only TEXT] [--workers 2]
 
 DIR is a folder of runs: DIR/**/<run>/{server.log,truth.json,requests.jsonl,responses.jsonl}. ``truth.json`` says how
 the server was started (``server_params`` or ``options``), and what it reused of every request. The build is the number
-that ``truth.json`` has, or of four digits or more that ends the name of the folder above, or stands in BUILDS. The
+that ``truth.json`` has, or of four digits or more that ends the name of the folder above, or is in BUILDS. The
 folder of models has ``KIND.gguf`` for tokens and template.
 
 equal      the tokens reused are those that the replay gives
@@ -12,7 +12,7 @@ DIFFERENT  they are not; listed
 unmatched  the request is not in the log, or no body has its length; listed
 no count   the server never said what it reused: refused, cancelled, or the process had crashed
 
-With ``--log`` the bodies are not looked at, and the settings are those that the log says. ``derived`` are requests
+With ``--log`` the bodies are not checked, and the settings are those that the log shows. ``derived`` are requests
 whose length or reuse no line prints, so that they follow from other numbers; ``assumed`` are turns of a conversation
 whose common prefix with the turn before is in no line. Exits 1 where fewer than 99 % are equal (95 % of those printed).
 """
@@ -84,7 +84,7 @@ class Action(NamedTuple):
     """A slot file that was asked for."""
 
     after: int
-    """Number of the body in front of it."""
+    """Number of the body before it."""
     happened: Happened
 
 
@@ -153,7 +153,7 @@ class Run:
             self.numbers.append(line["n"])
 
     def happened(self, numbers: Sequence[int | None], asked: Sequence[TimedRequest]) -> list[Happened]:
-        """Slot files, in front of the request that was sent next."""
+        """Slot files, before the request that was sent next."""
         found = []
         for action in self.actions:
             later = [one.started for n, one in zip(numbers, asked, strict=True) if n is not None and n > action.after]

@@ -5,9 +5,9 @@ usage: rotations.py [--storms 20] [--requests 1700] [--seed 1]
 A storm is a server that writes requests without a pause, a rotator beside it that knows nothing of the server, and
 ``cachedoctor analyze --follow``. Half of the storms copy the log and cut it (logrotate's copytruncate), half rename it
 and have the server open a new one some milliseconds later; names are shifted numbers or dates, and pauses between
-rotations are random, from none to several of the follower's looks. The last rotation comes behind the last line, and
-Ctrl-C right behind it. No rotated file is deleted. What the server writes between the copy and the cut is lost by the
-rotator: a request counts when all of its lines stand in the files at the end, and is lost when the report does not have
+rotations are random, from none to several of the follower's looks. The last rotation comes after the last line, and
+Ctrl-C right after it. No rotated file is deleted. What the server writes between the copy and the cut is lost by the
+rotator: a request counts when all of its lines are in the files at the end, and is lost when the report does not have
 it. Exit status 1 when one was lost, or read twice.
 """
 
@@ -101,7 +101,7 @@ class Rotator:
         self.rotations = 0
 
     def rotate_until(self, done: threading.Event) -> None:
-        """Rotate with random pauses; the last rotation comes behind the last line."""
+        """Rotate with random pauses; the last rotation comes after the last line."""
         while not done.is_set():
             time.sleep(self._chance.uniform(*self._pauses))
             if self.rotations < MOST:
@@ -173,12 +173,12 @@ def reported(told: Path) -> dict[int, int]:
 
 
 def is_whole(request: dict[str, Any]) -> bool:
-    """Whether it has what its lines say."""
+    """Whether it has what its lines show."""
     return request["prompt_tokens"] == request["processed_tokens"] == TOKENS
 
 
 def complete(files: list[Path], requests: int) -> set[int]:
-    """Requests of which all lines stand in these files, whole or torn by a cut: at the end of one and in the next."""
+    """Requests of which all lines are in these files, whole or torn by a cut: at the end of one and in the next."""
     texts = [path.read_text() for path in files]
     lines = {line for text in ("".join(texts), *texts) for line in text.split("\n")}
     turns = (TURN.format(task=task, tokens=TOKENS, similarity="", diff="") for task in range(requests))

@@ -37,7 +37,7 @@ def analyse(log: Path) -> Report | str:
 
 
 def requests(report: Report) -> list[dict[str, Any]]:
-    """Requests of a report as they stand in its JSON form, in the order in which they started."""
+    """Requests of a report as they are in its JSON form, in the order in which they started."""
     return [json.loads(line) for line in report.requests.lines()]
 
 

@@ -63,7 +63,7 @@ class _Chat:
         return Turn(self._slot, task, self._prompt, held, lcp, GENERATED)
 
     def _write_prompt(self, log: Log, turn: Turn) -> None:
-        """The prompt, the way back to the checkpoint at its common prefix, and the checkpoints made behind it."""
+        """The prompt, the way back to the checkpoint at its common prefix, and the checkpoints made after it."""
         head = f"slot   operator(): id  {turn.slot} | task {turn.task} | "
         log.line(f"{head}new prompt, n_ctx_slot = 262144, n_keep = 0, task.n_tokens = {turn.prompt}")
         if turn.lcp < turn.held:

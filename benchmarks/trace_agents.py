@@ -8,7 +8,7 @@ Code, one file each, in which every request has its time, its length, the length
 block of 64 tokens; equal numbers at one place of a session are equal text. Nothing of it is in this repository.
 
 ``--agents`` sessions run at the same time on one server; where one ends the next begins. What two sessions share (the
-system prompt, the tools) has other numbers in each, so that it is not seen. A request that goes on with all whole
+system prompt, the tools) has other numbers in each, so that it is not seen. A request that continues all whole
 blocks of an earlier one is taken to send back its reply.
 
 Prints the account of a llama-server with ``--slots`` of ``--context`` tokens each and the default RAM cache, the

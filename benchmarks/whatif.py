@@ -54,7 +54,7 @@ class Row(NamedTuple):
 
 
 def pairs(folder: Path, only: str) -> list[tuple[Path, Path]]:
-    """Days that were mended by other options."""
+    """Days that were fixed by other options."""
     found = []
     for run in runs.find(folder):
         if "_mended-" in run.name or only not in run.name:
@@ -90,7 +90,7 @@ def counted(run: Path) -> bool:
 
 
 def fields(run: Path) -> list[list[str]]:
-    """Keys of the bodies: a day may also be mended by what its clients ask for, such as a slot."""
+    """Keys of the bodies: a day may also be fixed by what its clients ask for, such as a slot."""
     lines = (run / "requests.jsonl").read_text(encoding="utf-8").splitlines()
     return [sorted(json.loads(line)["body"] or {}) for line in lines]
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
         Account,
         AccountEntry,
         Advice,
+        AgentDifference,
+        AgentVerdict,
         Answer,
         Answers,
         BatchPeriod,
@@ -44,12 +46,15 @@ if TYPE_CHECKING:
         KnownClient,
         KvEvents,
         Launcher,
+        LeastChange,
+        LeastEdit,
         Lint,
         LintError,
         LintHint,
         Memory,
         NotEvaluated,
         OptionChange,
+        OptionReplay,
         OtherFix,
         Outcome,
         PrefillBatch,
@@ -80,6 +85,8 @@ __all__ = [
     "Account",
     "AccountEntry",
     "Advice",
+    "AgentDifference",
+    "AgentVerdict",
     "Answer",
     "Answers",
     "BatchPeriod",
@@ -106,12 +113,15 @@ __all__ = [
     "KnownClient",
     "KvEvents",
     "Launcher",
+    "LeastChange",
+    "LeastEdit",
     "Lint",
     "LintError",
     "LintHint",
     "Memory",
     "NotEvaluated",
     "OptionChange",
+    "OptionReplay",
     "OtherFix",
     "Outcome",
     "PrefillBatch",
@@ -175,7 +185,7 @@ def analyze(
     ``report.inputs``.
 
     Args:
-        build: the llama.cpp build number, when the log does not say it.
+        build: the llama.cpp build number, when the log does not show it.
         cmdline: what started the server; its options are checked, and are facts where the log is silent.
         prompts: files beside the log: request bodies (JSONL), ``/slots`` dumps, directories of ``--log-prompts-dir``.
         tokenizer: as for ``diff``; matches prompts to requests by their exact length.

@@ -33,7 +33,7 @@ def assert_cache_friendly(
 
     Raises:
         AssertionError: with place, cost and fix of every error.
-        CacheDoctorError: nothing can be said: no two requests are of one conversation, or an argument is no good.
+        CacheDoctorError: nothing can be said: no two requests are of one conversation, or an argument is not a good.
     """
     __tracebackhide__ = True
     import cachedoctor

@@ -29,6 +29,7 @@ include_patterns = [
     "cachedoctor/diagnosis/rules/*/cd*.md",
     "cachedoctor/diagnosis/rules/blind.md",
     "benchmarks/README.md",
+    "benchmarks/accuracy.md",
     "tests/e2e/README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",

@@ -36,7 +36,7 @@ class Fake(BaseHTTPRequestHandler):
     refuses: ClassVar[str | None] = None
     """Words with which it refuses tools."""
     images: ClassVar[str] = ""
-    """It says that it takes images, and does: ``kept``; ``anew``, as if each had other bytes; ``lost``: a prompt with
+    """It says that it takes images, and does: ``kept``; ``again``, as if each had other bytes; ``lost``: a prompt with
     one is never reused; ``refused``: it does not."""
     block: ClassVar[int] = 16
     config: ClassVar[str] = ""
@@ -50,7 +50,7 @@ class Fake(BaseHTTPRequestHandler):
     held: ClassVar[list[str]]
     kept: ClassVar[list[dict[str, Any]]]
     looked: ClassVar[list[int]]
-    """Chats that were answered when the slots were looked at; the first look behind one is too early to see others."""
+    """Chats that were answered when the slots were checked; the first look after one is too early to see others."""
     seen: ClassVar[list[dict[str, Any]]]
 
     def log_message(self, *_: object) -> None:

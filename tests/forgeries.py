@@ -200,7 +200,7 @@ def _planted(place: Place) -> Iterator[tuple[str, list[str]]]:
 
 
 def _places(log: list[str]) -> list[tuple[int, Place]]:
-    """Offsets behind the second texts: the first request of a log has none, and is not worth an attack."""
+    """Offsets after the second texts: the first request of a log has none, and is not worth an attack."""
     found = []
     for number, line in enumerate(log):
         if match := _OPENS.match(line):
@@ -210,7 +210,7 @@ def _places(log: list[str]) -> list[tuple[int, Place]]:
 
 
 def forgeries(case: str, around: str = "as it is") -> Iterator[Forgery]:
-    """Every forgery in the log of a case: behind ``old:`` and behind ``new:``."""
+    """Every forgery in the log of a case: after ``old:`` and after ``new:``."""
     log = (FIXTURES / "cases" / case / "server.log").read_text("utf-8").splitlines()
     for (at, place), side in zip(_places(log), ("old", "new"), strict=True):
         for name, lines in _planted(place):
@@ -234,7 +234,7 @@ def _wrapped(log: list[str], around: str) -> str:
 
 
 def in_one_record(case: str) -> Iterator[Forgery]:
-    """The server's own JSON records (--log-jsonl): a text and what is planted in it stand in one."""
+    """The server's own JSON records (--log-jsonl): a text and what is planted in it are in one."""
     log = (FIXTURES / "cases" / case / "server.log").read_text("utf-8").splitlines()
     (at, place), _ = _places(log)
     for name, lines in _planted(place):
@@ -276,7 +276,7 @@ LOGGED = {
     "vllm": ("vllm-logged-prompts-shared.log", "prompt: '"),
     "sglang": ("sglang-unshared-logged.log", ", text='"),
 }
-"""Logs with whole prompts as Python prints them: on one line, with escapes; and what stands before a prompt."""
+"""Logs with whole prompts as Python prints them: on one line, with escapes; and what comes before a prompt."""
 
 
 def in_logged_prompts(engine: str) -> Iterator[Forgery]:

@@ -223,7 +223,7 @@ PLACES: dict[str, Callable[[Path], str]] = {
     "a file of a TiB": _huge,
     "a folder": _folder,
 }
-"""What is no file of a moderate size: makes it in a folder, and gives its path."""
+"""What is not a file of a moderate size: makes it in a folder, and gives its path."""
 
 
 def write(content: object, path: Path) -> str:

@@ -25,7 +25,7 @@ class Element:
     attrs: dict[str, str]
     parents: list[Element] = field(repr=False)
     page: list[str] = field(repr=False)
-    """All texts of the page; those from ``start`` to ``end`` stand in this element."""
+    """All texts of the page; those from ``start`` to ``end`` are in this element."""
     start: int
     end: int
 

@@ -88,7 +88,7 @@ def _parsed(pattern: re.Pattern[Any]) -> Any:
 
 
 def searched(name: str) -> bool:
-    """Whether the pattern is looked for anywhere in a text, and not only at one place of it."""
+    """Whether the pattern is searched for anywhere in a text, and not only at one place of it."""
     if name == "the catalogue" or name.startswith("secrets by"):
         return True
     module, _, last = name.split("[")[0].rpartition(".")

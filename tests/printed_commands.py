@@ -48,7 +48,7 @@ def _shell_says(text: str) -> bytes | None:
 
 
 def as_command(row: str) -> str:
-    """A row of options behind a program."""
+    """A row of options after a program."""
     return f"program {row}" if row.startswith("-") else row
 
 
@@ -167,7 +167,7 @@ def _assigned(words: Iterable[str]) -> Options:
 
 
 def servers_take(options: Options, sessions: Sequence[dict[str, Any]], own: str | None = None) -> None:
-    """Hold options against the parsers of the servers' builds; what stands in ``own``, a user's line, is theirs."""
+    """Hold options against the parsers of the servers' builds; what is in ``own``, a user's line, is theirs."""
     typed = set(shlex.split(own or ""))
     options = [pair for pair in options if pair[0] not in typed and f"{pair[0]}={pair[1]}" not in typed]
     asked = [s for s in sessions if s["engine"] in real_options.FILES and not s.get("program")]

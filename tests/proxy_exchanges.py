@@ -20,7 +20,7 @@ TOKENS = "abcdefghijklmnopqrstuvwxyz-"
 METHODS = ("POST", "POST", "POST", "GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "QUERY")
 STATUSES = (200, 200, 200, 200, 201, 204, 304, 301, 400, 401, 404, 413, 429, 500, 503, 599)
 CHANGED = {"connection", "keep-alive", "transfer-encoding", "via", "host"}
-"""Fields that are about one connection, or that a proxy says anew."""
+"""Fields that are about one connection, or that a proxy says again."""
 RESET = b"(reset)"
 
 
@@ -250,7 +250,7 @@ def differences(server: Server, proxy: int, seeds: range) -> list[str]:
                 y.fields.remove(nothing)
             if x != y:
                 found.append(f"seed {seed}.{number}: the server was sent {short(x)}, then {short(y)}")
-        # After a refusal the client may go on through the proxy; a server that broke off ended the connection.
+        # After a refusal the client may continue through the proxy; a server that broke off ended the connection.
         if len(passing) < len(direct):
             found.append(f"seed {seed}: {len(direct)} answers became {len(passing)}")
     return found

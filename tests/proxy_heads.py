@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 HOP = {b"connection", b"transfer-encoding", b"content-length", b"via", b"host"}
-"""Fields that a proxy writes anew, and those of this test."""
+"""Fields that a proxy writes again, and those of this test."""
 TEXTS = (b"plain", b"two words", b"a\tb", "naïve 日本".encode(), b"", b'"q";x=1, y')
 METHODS = (b"POST", b"POST", b"GET", b"PUT", b"DELETE", b"QUERY")
 CRLF = re.compile(rb"\r\n")

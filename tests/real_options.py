@@ -121,7 +121,7 @@ def refused(engine: str, options: Iterable[tuple[str, str | None]], low: Any, hi
 
 
 def read(engine: str, words: Sequence[str]) -> list[tuple[str, str | None]]:
-    """Options of a command line, with the word behind each where it is no option; llama-server takes no ``--a=b``."""
+    """Options of a command line, with the word after each if it is not an option; llama-server takes no ``--a=b``."""
     found: list[tuple[str, str | None]] = []
     for word in words:
         if re.fullmatch(r"--?[A-Za-z].*", word, re.DOTALL):

@@ -60,7 +60,7 @@ class Terminal:
         os.write(self.fd, keys)
 
     def end(self, number: int | None = None, after: Callable[[], bool] | None = None) -> str:
-        """Send a signal and read to the end; gives what stands on the normal screen then.
+        """Send a signal and read to the end; gives what is on the normal screen then.
 
         ``after``: what is to be true of the terminal as soon as the screen is given back.
         """

@@ -47,7 +47,7 @@ SECRETS = {
     "bar": "left zq | right zq",
     "escape codes": "\x1b[31mzqred\x1b[0m",
 }
-"""All hold the letters zq, in some case, which stand in no word of the server."""
+"""All hold the letters zq, in some case, which are in no word of the server."""
 
 _PLACES = """\
 0.00.010.665 I srv    load_model: loading model '{s}'

@@ -37,12 +37,12 @@ def rows(request: Request, *codes: str, **verdict: Any) -> dict[str, int]:
 # ---- a request
 
 
-def test_a_turn_that_only_goes_on() -> None:
+def test_a_turn_that_only_continues() -> None:
     assert rows(turn()) == {"reused": 2000, "new": 300}
 
 
-def test_behind_what_the_client_changed() -> None:
-    """58 tokens match: 1,942 of the turn before stand behind the change, 300 are new."""
+def test_after_what_the_client_changed() -> None:
+    """58 tokens match: 1,942 of the turn before come after the change, 300 are new."""
     changed = turn(cached_tokens=58, common_prefix_tokens=58, lost_tokens=1942, outcome="reprocessed")
     assert rows(changed, "CD101", avoidable_tokens=1942) == {"reused": 58, "new": 300, "client": 1942}
 
@@ -68,7 +68,7 @@ def test_a_single_edit_may_be_a_new_conversation() -> None:
 
 
 def test_the_same_numbers_without_a_cause_blame_nobody() -> None:
-    """Lengths say that it may go on with what the slot held; that the client changed it, they do not."""
+    """Lengths say that it may continue what the slot held; that the client changed it, they do not."""
     changed = turn(cached_tokens=58, common_prefix_tokens=58, lost_tokens=1942, outcome="reprocessed")
     assert rows(changed) == {"reused": 58, "new": 300, "undecided": 1942}
 
@@ -79,7 +79,7 @@ def test_a_prefix_that_the_server_did_not_give_back() -> None:
 
 
 def test_each_side_has_a_cause_of_its_own() -> None:
-    """58 tokens match, of which the server gave back 30; what only says that the log lacks something is no cause."""
+    """58 tokens match, of which the server gave back 30; what only says that the log lacks something is not a cause."""
     both = turn(cached_tokens=30, common_prefix_tokens=58, lost_tokens=1970, outcome="reprocessed")
     for codes in (("CD202", "CD101"), ("CD901", "CD101", "CD202")):
         assert place(Judged(both, Verdict(codes, avoidable_tokens=1970))) == [
@@ -114,7 +114,7 @@ def test_a_cause_of_the_server_takes_of_what_is_open_what_it_cost() -> None:
 
 
 def test_a_cause_of_the_client_takes_of_what_is_open_what_it_cost_unless_it_is_a_guess() -> None:
-    """The text of the header shows that it changed, though the log does not print where the prompts part."""
+    """The text of the header shows that it changed, though the log does not print where the prompts diverge."""
     unknown = turn(cached_tokens=9, common_prefix_tokens=None, lost_tokens=1991, outcome="reprocessed")
     assert rows(unknown, "CD101", avoidable_tokens=1500) == {"reused": 9, "new": 300, "client": 1500, "undecided": 491}
     assert rows(unknown, "CD101", avoidable_tokens=5000) == {"reused": 9, "new": 300, "client": 1991}
@@ -124,7 +124,7 @@ def test_a_cause_of_the_client_takes_of_what_is_open_what_it_cost_unless_it_is_a
 
 
 def test_the_copy_in_the_ram_cache_tells_who_changed_what() -> None:
-    """1,500 tokens of it stand in the prompt; or 5, where the 9 that were reused are another conversation's."""
+    """1,500 tokens of it are in the prompt; or 5, where the 9 that were reused are another conversation's."""
     taken: dict[str, Any] = {"cached_tokens": 9, "common_prefix_tokens": 9, "held_thread": 1, "lost_tokens": 1991}
     assert rows(turn(**taken, reference_lcp=1500)) == {"reused": 9, "new": 300, "client": 500, "server": 1491}
     assert rows(turn(**taken, reference_lcp=5)) == {"reused": 9, "new": 300, "client": 1991}
@@ -145,8 +145,8 @@ def test_the_last_tokens_are_rounding() -> None:
     assert rows(turn(cached_tokens=1990, lost_tokens=10)) == {"reused": 1990, "new": 300, "rounding": 10}
 
 
-def test_what_lies_behind_the_checkpoint_that_was_restored_is_rounding() -> None:
-    """Memory of an agent whose notes change behind token 1,663: the server goes back to 1,193, and nobody is to blame
+def test_what_lies_after_the_checkpoint_that_was_restored_is_rounding() -> None:
+    """Memory of an agent whose notes change after token 1,663: the server goes back to 1,193, and nobody is to blame
     for the 470 tokens between."""
     back = {"prompt_tokens": 3744, "reference_tokens": 3342, "common_prefix_tokens": 1663, "cached_tokens": 1193,
             "lost_tokens": 2149, "lost_client": 1679, "lost_server": 470, "outcome": "partial"}  # fmt: skip
@@ -154,7 +154,7 @@ def test_what_lies_behind_the_checkpoint_that_was_restored_is_rounding() -> None
     said = {"avoidable_tokens": 1679}
     assert rows(turn(**back, restored_at=(1192, 1192)), "CD105", **said) == {**found, "rounding": 470}
     for other in (
-        {"restored_at": None},  # no line says what was restored
+        {"restored_at": None},  # no line shows what was restored
         {"restored_at": (991, 991)},  # it ends before what was reused
         {"restored_at": (1192, 1192), "forced": True},
         {"restored_at": (1192, 1192), "dropped": Dropped(1600, 1599, 1599, None, 32, False, False, 1, b"x")},
@@ -185,13 +185,13 @@ def test_a_first_prompt_is_new() -> None:
     assert rows(first) == {"reused": 8, "new": 2292}
 
 
-def test_a_first_prompt_that_may_go_on_with_another_conversation() -> None:
+def test_a_first_prompt_that_may_continue_another_conversation() -> None:
     first = turn(cached_tokens=8, thread_turn=0, held_thread=1, outcome="cold", lost_tokens=None, other_candidates=2)
     assert rows(first) == {"reused": 8, "undecided": 2292}
 
 
 def test_texts_decide() -> None:
-    """All of the turn before stands in the prompt: the server lost what it did not reuse, whoever held the slot."""
+    """All of the turn before is in the prompt: the server lost what it did not reuse, whoever held the slot."""
     lost = turn(
         cached_tokens=8, common_prefix_tokens=8, held_thread=1, lost_tokens=1992, outcome="reprocessed", text_lcp=2000
     )
@@ -266,7 +266,7 @@ def test_a_few_undecided_tokens_are_rounding() -> None:
 
 
 def test_what_is_lost_without_a_cause() -> None:
-    """A server's loss that a rule names is no loss without a cause, though only another side's rule named it."""
+    """A server's loss that a rule names is not a loss without a cause, though only another side's rule named it."""
     lost = turn(cached_tokens=0, lost_tokens=2000, outcome="reprocessed")
     ledger = Ledger()
     for codes in ((), ("CD901",), ("CD111",), ("CD202",)):
@@ -322,7 +322,7 @@ def test_the_rows_add_up(
 # ---- sums
 
 
-def test_a_request_that_is_judged_anew_takes_the_place_of_what_it_was() -> None:
+def test_a_request_that_is_judged_again_takes_the_place_of_what_it_was() -> None:
     ledger, first = Ledger(), Judged(turn(cached_tokens=0, outcome="cold", thread_turn=0, other_candidates=1))
     ledger.add(first)
     ledger.add(first, -1)
@@ -390,7 +390,7 @@ def test_the_conversations_that_computed_most_again_are_listed() -> None:
 
 
 def test_clients_are_counted_when_requests_are_final() -> None:
-    """Those that are not are counted beside them, each time anew."""
+    """Those that are not are counted beside them, each time again."""
     ledger, one, other = Ledger(), Judged(turn(client="10.0.0.1")), Judged(turn(client="10.0.0.2"))
     ledger.add(one)
     assert [account.client for account in ledger.accounts({})] == [None, None, None]

@@ -31,7 +31,8 @@ def prefix(
     held = accounting.held_content(seen)
     if seen.choice.found_keep is not None:  # the conversation that came back from RAM is found by its length
         held = replace(held, tokens=seen.held_tokens)
-    return accounting.prefix(seen, held, numbers, facts, shown=shown)
+    shares = accounting.shares(held, seen.prompt_tokens)[0]
+    return accounting.prefix(seen, held, numbers, shares, facts, shown=shown)
 
 
 def judge(reference: int | None, *, cold: bool = False, **fields: object) -> Loss:
@@ -80,7 +81,7 @@ def test_more_reused_than_the_prompt_is_long_is_of_another_request(printed: int,
     assert (only["prompt_tokens"], only["cached_tokens"]) == (1900, reused)
 
 
-def test_chunks_that_were_moved_are_no_common_prefix() -> None:
+def test_chunks_that_were_moved_are_not_common_prefix() -> None:
     """``reusing chunk with size 507, shifting KV cache [1964, 2471) -> [1872, 2379)``: 1,872 tokens stayed in front."""
     log = content_of(FIXTURES / "cases" / "option-without-effect-dense-b8672")
     last = report_of(log)["requests"][-1]
@@ -297,7 +298,7 @@ def test_outcomes(reference: int, cached: int, prompt: int, outcome: str) -> Non
     assert judge(reference, prompt_tokens=prompt, cached_tokens=cached)[0] == outcome
 
 
-def test_outcomes_that_are_no_comparison() -> None:
+def test_outcomes_that_are_not_comparison() -> None:
     """Failed, cancelled, cold, unknown."""
     for fields, reference, cold, outcome in [
         ({"error": "context-overflow"}, 2000, False, "failed"),
@@ -320,7 +321,7 @@ def test_without_a_common_prefix_the_loss_has_no_side() -> None:
     assert judge(2229, prompt_tokens=2049, cached_tokens=0)[1:] == (2229, None, None)
 
 
-def test_more_than_the_reference_is_no_loss() -> None:
+def test_more_than_the_reference_is_not_a_loss() -> None:
     """A foreign prefix that happened to be longer."""
     assert judge(1900, prompt_tokens=2049, cached_tokens=2000, common_prefix_tokens=2000) == ("reused", 0, 0, 0)
 
@@ -343,7 +344,7 @@ def test_a_growing_prompt_is_one_conversation() -> None:
     assert first == second
 
 
-def test_two_conversations_take_turns() -> None:
+def test_two_conversations_alternate() -> None:
     """The prompt of 1,912 extends the 1,846 of A, not the 1,621 of B that the slot holds."""
     threads = Conversations()
     a = turn(threads, 1846, prompt_tokens=1841, first_line=1, last_line=5)
@@ -397,7 +398,7 @@ def test_a_long_prompt_out_of_nowhere_is_a_new_conversation() -> None:
 
 
 def test_a_conversation_that_is_still_running_is_not_continued() -> None:
-    """Its end lies behind the start of the other request: they ran side by side."""
+    """Its end lies after the start of the other request: they ran side by side."""
     threads = Conversations()
     turn(threads, 1846, prompt_tokens=1841, first_line=1, last_line=50)
     assert joined(threads, request(index=1, prompt_tokens=1912, cached_tokens=0, first_line=10)) is None

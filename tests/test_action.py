@@ -1,4 +1,4 @@
-"""action.yml: what stands in its inputs is no shell, and a check without anything to check fails."""
+"""action.yml: what is in its inputs is not a shell, and a check without anything to check fails."""
 
 from __future__ import annotations
 

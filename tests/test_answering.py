@@ -23,7 +23,7 @@ def test_sums_are_over_all_requests_and_ten_thousand_are_listed() -> None:
     assert len(answers.each) == 10_000
 
 
-def test_another_life_is_listed_anew() -> None:
+def test_another_life_is_listed_again() -> None:
     analyzer = Analyzer()
     analyzer.open("server.log")
     analyzer.feed((slot(0, 10, 4) * 10_003 + START + slot(0, 7, 0)).encode())
@@ -31,7 +31,7 @@ def test_another_life_is_listed_anew() -> None:
     assert numbers(second) == [(7, 0, 10_005)]
 
 
-def test_a_session_goes_on_in_the_next_file() -> None:
+def test_a_session_continues_in_the_next_file() -> None:
     analyzer = Analyzer()
     analyzer.open("server.log.1")
     analyzer.feed((LISTENING + slot(0, 100, 0)).encode())

@@ -51,7 +51,7 @@ SERVERS = st.one_of(
 
 
 def sent(turns: list[Turn], head: int) -> Traffic:
-    """One after the other; each conversation begins with the head and goes on with what it alone says."""
+    """One after the other; each conversation begins with the head and continues what it alone says."""
     tree = PromptTree()
     asked, last = list[TimedRequest](), dict[int, int]()
     system = tree.branch(None, 0, head) if head else None

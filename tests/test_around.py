@@ -21,11 +21,12 @@ from cachedoctor.model import Report, Segment
 NAMES = {program.tracker.engine for program in programs()}
 OURS = [engine for engine in engines() if engine.name in NAMES]
 CASES = sorted(path.parent.name for path in FIXTURES.glob("cases/*/server.log"))
+THEIRS = ("ollama-", "omlx-", "ds4-", "vllm-mlx-", "mlx-", "koboldcpp-", "tabbyapi-", "llama-cpp-", "lmstudio-")
 LINES = sorted(
     path
     for folder in ("lines", "measured")
     for path in FIXTURES.glob(f"{folder}/**/*")
-    if path.is_file() and not path.name.startswith(("ollama-", "omlx-", "ds4-", "vllm-mlx-", "mlx-"))
+    if path.is_file() and not path.name.startswith(THEIRS)
 )
 
 
@@ -58,14 +59,14 @@ def test_a_sample_is_found_and_recognised_by_its_row_alone(engine: Engine, row: 
 
 
 @pytest.mark.parametrize("engine", OURS, ids=lambda engine: engine.name)
-def test_a_line_that_proves_the_program_is_looked_at(engine: Engine) -> None:
+def test_a_line_that_proves_the_program_is_checked(engine: Engine) -> None:
     """Each program has at least one; of the fork of llama-server, only lines that llama-server has not."""
     seen = [row.id for row in reader(engine).catalogue.rows if engine.looks.search(row.sample.encode() + b"\n")]
     assert seen
     if engine.fork or engine.name in (
         "tabbyapi",
         "llama-cpp-python",
-    ):  # its other lines stand behind one that proves it
+    ):  # its other lines come after one that proves it
         assert not {"timing", "computed", "released", "rest"} & set(seen)
     else:
         assert seen == [row.id for row in reader(engine).catalogue.rows]
@@ -138,7 +139,7 @@ def lm_studio_bundled(lines: list[str]) -> list[str]:
 
 
 def lm_studio_file(lines: list[str]) -> list[str]:
-    """The log on disk: the header in front of the first line of a record."""
+    """The log on disk: the header before the first line of a record."""
     return [f"[2026-05-12 00:36:31][DEBUG] {line}" if number % 3 == 0 else line for number, line in enumerate(lines)]
 
 

@@ -134,7 +134,7 @@ def test_two_programs_in_one_log_are_read_the_same_however_it_is_cut(one: str, o
     for chunks in (pieces(log, 7), pieces(log, 4096), log.splitlines(keepends=True)):
         assert json_of(chunks) == whole
     report = json.loads(whole)
-    if way != "in turns" and one != "ik_llama.cpp":  # behind a line of this fork all are taken for its own
+    if way != "in turns" and one != "ik_llama.cpp":  # after a line of this fork all are taken for its own
         engines = [session["engine"] for session in report["sessions"]]
         assert (engines[0], set(engines)) == (one, {one, other})
     streams = [stream_of(chunks) for chunks in ([log], log.splitlines(keepends=True))]

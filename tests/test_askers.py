@@ -110,8 +110,8 @@ def test_families_of_system_prompts() -> None:
     assert family("Hi.") is None
 
 
-def test_the_log_tells_route_before_address() -> None:
-    """What stands before the interface is a tenant's; the interface alone is everybody's."""
+def test_the_log_shows_route_before_address() -> None:
+    """What comes before the interface is a tenant's; the interface alone is everybody's."""
     assert logged("/team-a/v1/chat/completions", "10.0.0.7") == ClientName("route", "/team-a")
     assert logged("/team-a/completion?x=1", None) == ClientName("route", "/team-a")
     for path in ("/v1/chat/completions", "/completion", "/v1/messages?beta=true", "/chat/completions", None, "/odd"):
@@ -189,7 +189,7 @@ def test_ledgers_of_two_parts_add_up() -> None:
 
 
 def test_callers_of_servers_without_requests() -> None:
-    """A port is no client, and 50,000 addresses are few."""
+    """A port is not a client, and 50,000 addresses are few."""
     session = Session(0, "x")
     for port in (40782, 40783):
         count_caller(session, "/v1/chat/completions", f"10.0.0.7:{port}")

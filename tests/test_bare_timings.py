@@ -82,7 +82,7 @@ def test_of_several_open_requests_the_numbers_decide() -> None:
     assert measured(read(*begun, *second, *first)) == expected
 
 
-def test_rows_that_fit_two_open_requests_or_none_are_of_nobody() -> None:
+def test_rows_that_fit_two_open_requests_or_none_have_no_request() -> None:
     same = [*rows(0, 5, 9000, 100), *rows(1, 6, 9000, 100)]
     other = [*rows(0, 5, 9000, 100), *rows(1, 6, 5000, 100)]
     for begun, computed in ((same, 8900), (other, 7)):
@@ -90,7 +90,7 @@ def test_rows_that_fit_two_open_requests_or_none_are_of_nobody() -> None:
         assert [row[2] for row in measured(report)] == [None, None]
 
 
-def test_rows_before_any_request_are_of_nobody() -> None:
+def test_rows_before_any_request_have_no_request() -> None:
     """A log that was cut inside the block."""
     report = read(*timings(700, 5.0), *rows(0, 5, 9000, 100), *timings(8900, 3170.1), release(0, 5, 9005))
     assert measured(report) == [(5, 8900, 3170.1, "reprocessed")]

@@ -1,4 +1,4 @@
-"""A source whose first line is looked at before it is read."""
+"""A source whose first line is checked before it is read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cachedoctor.inputs.sources.stdin import BegunSource
 
 
 class Given:
-    """A source of these chunks; what is no chunk is raised."""
+    """A source of these chunks; what is not a chunk is raised."""
 
     path = "-"
 
@@ -34,7 +34,7 @@ class Given:
         ((), b"", 0),
     ],
 )
-def test_what_was_looked_at_is_read_as_well(chunks: tuple[bytes, ...], head: bytes, waited: int) -> None:
+def test_what_was_checked_is_read_as_well(chunks: tuple[bytes, ...], head: bytes, waited: int) -> None:
     waits: list[int] = []
     source = BegunSource(Given(*chunks))
     assert source.head(8, lambda: waits.append(1)) == head

@@ -143,7 +143,7 @@ def test_throughput_has_a_row_for_every_peer(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_peer_that_fails_is_named_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_fails_is_named_and_the_rest_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def measure(command: list[str], *_: object) -> process.Usage:
         if command[0] == "mawk":
             raise process.FailedError("mawk: exit status 2: no such option")

@@ -80,7 +80,7 @@ def test_the_library_does_the_same():
     (server,) = cachedoctor.analyze(log(BILLING), metrics=[metrics(BILLING)]).sessions
     assert server.path == str(log(BILLING))
     assert [counted.reused for counted in server.counters] == [75_776]
-    with pytest.raises(CacheDoctorError, match="is no dump"):
+    with pytest.raises(CacheDoctorError, match="is not a dump"):
         cachedoctor.analyze(metrics=[log(BILLING)])
 
 
@@ -148,7 +148,7 @@ def test_secrets_in_labels_are_hidden(tmp_path):
 @pytest.mark.parametrize(
     ("option", "file", "words"),
     [
-        ("--metrics", log(BILLING), ("is no dump of /metrics", "a log is given without an option")),
+        ("--metrics", log(BILLING), ("is not a dump of /metrics", "a log without an option")),
         ("--metrics", usage(BILLING), ("holds responses", "--responses")),
         ("--responses", metrics(BILLING), ("holds a dump of /metrics", "--metrics")),
         ("--responses", log(BILLING), ("line 1 is not JSON",)),
@@ -156,7 +156,7 @@ def test_secrets_in_labels_are_hidden(tmp_path):
         ("--responses", REAL, ("is a directory",)),
     ],
 )
-def test_one_line_says_what_is_wrong(option, file, words):
+def test_one_line_shows_what_is_wrong(option, file, words):
     done = run("analyze", option, file)
     assert (done.returncode, done.stdout) == (2, b"")
     one_line(done, *words)
@@ -196,7 +196,7 @@ def test_a_log_that_is_none_of_ours():
 def test_a_dump_in_the_place_of_a_log():
     done = run("analyze", "-f", "json", metrics(BILLING))
     assert done.returncode == 0
-    assert f"note: {metrics(BILLING)}: read as with --metrics" in done.stderr.decode()
+    assert f"note: {metrics(BILLING)}: a dump of /metrics, read as with --metrics" in done.stderr.decode()
     (server,) = json.loads(done.stdout)["sessions"]
     assert (server["path"], server["engine"]) == (str(metrics(BILLING)), "vllm")
 
@@ -328,7 +328,7 @@ def test_an_earlier_life_is_not_that_of_the_log():
 
 def test_responses_find_their_server():
     def given(engine: str | None = None, model: str | None = None) -> ExtraInputs:
-        return ExtraInputs(given=[ResponseFile(Answers("r", "responses", 1), engine, model)])
+        return ExtraInputs(given=[ResponseFile(Answers("r", "responses", 1), engine, model, [])])
 
     assert owner(given(), server(0)) == 0
     assert owner(given("sglang"), server(0), server(1, "sglang")) == 1

@@ -134,7 +134,7 @@ def test_the_same_text_is_not_more_tokens() -> None:
         ("... <|im_start|> | sys", True),
     ],
 )
-def test_what_the_log_printed_must_stand_in_a_body(printed: str, theirs: bool) -> None:
+def test_what_the_log_printed_must_be_in_a_body(printed: str, theirs: bool) -> None:
     """Single words of a template tell nothing."""
     assert fits(talk(3, new_text=printed)) is theirs
 

@@ -1,4 +1,4 @@
-"""What given bodies have in common: who repeats text behind a change, who only appends, who has nothing to share."""
+"""What given bodies have in common: who repeats text after a change, who only appends, who has nothing to share."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def summed(bodies: list[Body], folder: Path, kv: int | None = None, tokens: int 
 
 
 def test_conversations_that_only_grow_repeat_nothing(tmp_path: Path) -> None:
-    """However many are interleaved; a system prompt that they share is no rewrite."""
+    """However many are interleaved; a system prompt that they share is not a rewrite."""
     for bodies in (chat(1, 6), mixed(chat(1, 6), chat(2, 6), chat(3, 6))):
         found = summed(bodies, tmp_path)
         assert (found.repeated, found.changed) == (0, 0)
@@ -72,28 +72,58 @@ def test_unrelated_prompts_repeat_nothing(tmp_path: Path) -> None:
     assert found.share(found.shared) < 0.1
 
 
-def test_a_clock_in_front_makes_all_behind_it_repeated(tmp_path: Path) -> None:
+def test_a_clock_in_front_makes_all_after_it_repeated(tmp_path: Path) -> None:
     """All but the first request; the other client's are none of them."""
     found = summed(mixed(chat(1, 10), chat(2, 10, "It is 10:{turn:02}:07. ")), tmp_path)
     assert found.changed == 9
     assert 0.3 < found.share(found.repeated) < 0.5
-    assert found.worst is not None
-    assert found.worst.first is not None
-    assert found.worst.first.kind == "timestamp"
+    (change,) = found.changes
+    assert change.worst.first is not None
+    assert (change.worst.first.kind, change.bodies, change.repeated) == ("timestamp", 9, found.repeated)
+    assert len(change.senders) == 1, "the other client changed nothing"
+    assert found.senders == 2
 
 
 def test_the_difference_is_of_two_turns_of_one_client(tmp_path: Path) -> None:
     bodies = mixed(chat(1, 5, "It is 10:{turn:02}:07. "), chat(2, 5, "Turn {turn} of many. "))
     found = summed(bodies, tmp_path)
-    assert found.worst is not None
-    ends = {int(side.path.rsplit("#", 1)[1]) % 2 for side in (found.worst.a, found.worst.b)}
-    assert len(ends) == 1
+    kinds = {change.worst.first.kind for change in found.changes if change.worst.first is not None}
+    assert kinds == {"timestamp", "counter"}
+    for change in found.changes:
+        ends = {int(side.path.rsplit("#", 1)[1]) % 2 for side in (change.worst.a, change.worst.b)}
+        assert len(ends) == 1
 
 
 def test_tools_in_another_order_are_repeated(tmp_path: Path) -> None:
     tools = [{"type": "function", "function": {"name": f"t{at}", "description": prose(at, 60)}} for at in range(6)]
     bodies = [{"tools": tools[turn:] + tools[:turn], **body} for turn, body in enumerate(chat(1, 5))]
     assert summed(bodies, tmp_path).changed == 4
+
+
+def test_retrieved_documents_in_another_order_change_nothing(tmp_path: Path) -> None:
+    """Each request is one question with the same four documents; only their order in it is another."""
+    documents = [prose(at, 120) for at in range(20, 24)]
+    bodies = [
+        {"messages": [{"role": "system", "content": prose(9, 90)},
+                      {"role": "user", "content": " ".join([*documents[at % 4:], *documents[: at % 4], prose(at, 9)])}]}
+        for at in range(8)
+    ]  # fmt: skip
+    found = summed(bodies, tmp_path)
+    assert (found.changed, found.repeated, found.changes) == (0, 0, [])
+
+
+def test_old_results_that_an_agent_leaves_out_are_a_change(tmp_path: Path) -> None:
+    """The newest result is whole in each request, and a note in the next."""
+    bodies = []
+    for turn in range(1, 9):
+        messages = [{"role": "system", "content": prose(9, 60)}]
+        for at in range(turn):
+            messages.append({"role": "user", "content": prose(at, 200) if at == turn - 1 else "left out"})
+            messages.append({"role": "assistant", "content": prose(50 + at, 120)})
+        bodies.append({"messages": messages})
+    found = summed(bodies, tmp_path)
+    assert found.changed >= 4
+    assert {change.worst.first.kind for change in found.changes if change.worst.first is not None} == {"message-edited"}
 
 
 def test_salts_keep_apart_what_is_the_same(tmp_path: Path) -> None:

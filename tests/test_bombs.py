@@ -88,12 +88,12 @@ def test_the_limit_holds_for_tables_and_standard_input(tmp_path: Path) -> None:
 
 @pytest.mark.sweep
 def test_a_bomb_in_a_file_that_is_packed_twice_is_never_opened(tmp_path: Path) -> None:
-    """One layer is unpacked; what is in it is no log."""
+    """One layer is unpacked; what is in it is not a log."""
     path = tmp_path / "server.log.gz.gz"
     path.write_bytes(_gzip_in_gzip(LOG + ZEROS))
     done = run("analyze", path)
     assert done.returncode == 2
-    one_line(done, "packed twice", "unpack it once")
+    one_line(done, "compressed twice", "unpack it once")
 
 
 CLAIMS = {
@@ -157,8 +157,8 @@ def test_sizes(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "G", "-1", "0", "1.5G", "9" * 5000, "²", "1GG", "x", "1e9", "1\n2"])
-def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match="is no size"):
+def test_what_is_not_a_size(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="is not a size"):
         size(text)
 
 
@@ -166,7 +166,7 @@ def test_what_is_no_size(text: str) -> None:
 def test_a_wrong_size_is_wrong_usage() -> None:
     done = run("analyze", os.devnull, "--max-unpacked", "1\x1b[31mG")
     assert done.returncode == 2
-    assert b"is no size" in done.stderr
+    assert b"is not a size" in done.stderr
     assert b"Traceback" not in done.stderr
     assert b"\x1b" not in done.stderr
 

@@ -53,7 +53,7 @@ def with_rate(value: str) -> bytes:
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("value", WRONG, ids=lambda v: v[:10])
 def test_a_rate_that_cannot_be_is_unknown(value: str) -> None:
-    """What else the line says stays, and so do the other lines."""
+    """What else the line shows stays, and so do the other lines."""
     plain, found = report_of(STATS), whole(with_rate(value))
     assert len(plain["samples"]) > 2
     assert plain["samples"][1].pop("generation_rate") is not None
@@ -78,7 +78,7 @@ KEPT = b"selected slot by LCP similarity, f_sim_best = 0.500 (> 0.100 thold), f_
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("value", ["9999999999999999", "1.001", "-1.000", "nan", "1e308", "9" * 400])
 def test_a_share_is_one(value: str) -> None:
-    """Fused with the lines behind it, or read by itself."""
+    """Fused with the lines after it, or read by itself."""
     log = LOG.replace(b"selected slot by LRU, t_last = 9\n", KEPT + b"0.900\n")
     assert log != LOG
     assert [r["f_keep"] for r in report_of(log)["requests"]] == [None, 0.9]
@@ -217,7 +217,7 @@ def test_json_is_made_sound(text: str) -> None:
         assert made == written
 
 
-def test_an_escaped_backslash_is_no_escape() -> None:
+def test_an_escaped_backslash_is_not_an_escape() -> None:
     assert sound_json(r'"\\ud83d"') == r'"\\ud83d"'
     assert sound_json(r'"\\\ud83d"') == r'"\\\ufffd"'
     assert sound_json(r'"\ud83d\ude00\ude00"') == r'"\ud83d\ude00\ufffd"'

@@ -31,7 +31,7 @@ class Size(NamedTuple):
 
 
 def sizes() -> dict[str, Size]:
-    """Files and lines of Python in each package; ``top`` is what stands in none."""
+    """Files and lines of Python in each package; ``top`` is what is in none."""
     found: dict[str, Size] = {}
     for path in CODE.rglob("*.py"):
         first, *rest = path.relative_to(CODE).parts

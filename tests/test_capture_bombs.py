@@ -1,6 +1,6 @@
 """Recordings made to explode, by nesting, packing, numbers or counts: one line, or the requests that are in them.
 
-Each is refused or read whole; what comes out is no larger than a few times what went in.
+Each is refused or read whole; the result is at most a few times the input.
 """
 
 from __future__ import annotations

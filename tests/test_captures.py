@@ -119,7 +119,7 @@ def test_har_of_another_page_holds_nothing() -> None:
     har = json.loads((FOLDER / "traffic.har").read_text("utf-8"))
     har["log"]["entries"] = har["log"]["entries"][:2]
     error = fails(har)
-    assert "holds no prompts of requests to a model (HAR)" in error.message
+    assert "contains no prompts of requests to a model (HAR)" in error.message
     assert "with content" in error.hint
 
 
@@ -130,7 +130,7 @@ def test_har_whose_body_is_cut_says_so() -> None:
     found = parse(har)
     assert len(found) == 2
     assert found[0].recorded is not None
-    assert found[0].recorded.note == "1 of its requests to a model have no body, or one that is cut"
+    assert found[0].recorded.note == "1 of its requests to a model have no body, or a truncated one"
 
 
 def test_the_activity_of_llama_swap_has_no_bodies() -> None:
@@ -142,8 +142,10 @@ def test_the_activity_of_llama_swap_has_no_bodies() -> None:
 
 def test_litellm_leaves_out_what_it_cut_and_what_no_server_saw() -> None:
     (note,) = {one.recorded.note for one in load("litellm-spend.json") if one.recorded}
-    assert note.startswith("1 of its 5 requests have a prompt that LiteLLM cut and are left out; 1 of its 5 requests")
-    assert "LiteLLM's own cache" in note
+    assert note.startswith(
+        "1 of its 5 requests have a prompt truncated by LiteLLM and are left out; 1 of its 5 requests"
+    )
+    assert "LiteLLM's cache" in note
 
 
 @pytest.mark.parametrize(
@@ -306,7 +308,7 @@ def test_messages_that_a_limit_of_attributes_left_out_are_said(span: dict[str, A
     (prompt,) = parse(spans(span))
     assert not prompt.is_whole
     assert prompt.recorded is not None
-    assert "1 of its requests lost messages to a limit of attributes" in prompt.recorded.note
+    assert "1 of its requests lost messages because of an attribute limit" in prompt.recorded.note
 
 
 def test_messages_that_openinference_hides_are_none() -> None:
@@ -314,7 +316,7 @@ def test_messages_that_openinference_hides_are_none() -> None:
     error = fails(spans({"attributes": attributes(**hidden)}))
     assert "1 of its requests have no messages" in error.message
     embedding = {"attributes": attributes(**{"openinference.span.kind": "EMBEDDING", "input.value": "x"})}
-    assert "holds no prompts" in fails(spans(embedding)).message
+    assert "contains no prompts" in fails(spans(embedding)).message
 
 
 def test_spans_without_content_say_so() -> None:
@@ -338,7 +340,7 @@ def test_a_reply_in_several_lines_is_counted_once() -> None:
     assert [one.prompt_tokens for one in given.each] == [8012, 8219, 8251]
 
 
-def test_a_compaction_begins_anew() -> None:
+def test_a_compaction_begins_again() -> None:
     lines = (FOLDER / "transcript.jsonl").read_text("utf-8").splitlines()
     boundary = {"type": "system", "subtype": "compact_boundary", "parentUuid": None, "logicalParentUuid": "a4",
                 "uuid": "b", "sessionId": "s", "timestamp": "2026-11-03T10:01:09.000Z"}  # fmt: skip
@@ -360,7 +362,7 @@ def test_sglang_cuts_prompts_at_its_default_level() -> None:
     whole = "text='<|im_start|>system\\nYou are a careful"
     cut = text.replace(whole, f"text='{'a' * 1024}' ... '{'b' * 1024}', was='")
     error = fails(cut.encode())
-    assert "3 of its 3 prompts are cut (--log-requests-level 2)" in error.message
+    assert "3 of its 3 prompts are truncated (--log-requests-level 2)" in error.message
     assert "--log-requests-level 3" in error.hint
 
 
@@ -371,7 +373,7 @@ def test_sglang_as_json_does_not_mark_what_it_cut() -> None:
     found = parse("\n".join(map(json.dumps, lines)))
     assert len(found) == 2
     assert found[0].recorded is not None
-    assert found[0].recorded.note == "1 of its 3 prompts are cut (--log-requests-level 2) and are left out"
+    assert found[0].recorded.note == "1 of its 3 prompts are truncated (--log-requests-level 2) and are left out"
 
 
 def test_sglang_prints_no_prompts_at_low_levels() -> None:
@@ -394,7 +396,7 @@ def test_vllm_cuts_prompts_without_a_mark(said: str, length: int, kept: int) -> 
     if kept:
         assert len(parse("\n".join(lines))) == kept
     else:
-        assert "3 of its 3 prompts are cut, or look so" in fails("\n".join(lines).encode()).message
+        assert "3 of its 3 prompts are truncated, or look truncated" in fails("\n".join(lines).encode()).message
 
 
 def test_vllm_prompts_may_be_ids_alone() -> None:
@@ -441,7 +443,7 @@ def test_lint_of_a_transcript_concludes_nothing_about_the_head() -> None:
 
 
 def test_a_transcript_is_not_simulated() -> None:
-    with pytest.raises(CacheDoctorError, match="prompts are not whole: a transcript has messages only"):
+    with pytest.raises(CacheDoctorError, match="prompts are incomplete: a transcript has only messages"):
         inputs.load_sent(str(FOLDER / "transcript.jsonl"))
 
 
@@ -520,7 +522,7 @@ ODD: list[Any] = [None, 7, "x", [], {}, [None], {"a": 1}]
 @pytest.mark.parametrize("name", HALVES)
 @pytest.mark.parametrize("odd", ODD, ids=str)
 def test_any_part_of_a_recording_may_be_odd(name: str, odd: Any) -> None:
-    """Each value of a recording in turn is something else: what is read is bodies, or one line says why not."""
+    """Each value of a recording in turn is something else: what is read is bodies, or one line shows why not."""
     text = (FOLDER / name).read_text("utf-8")
     lines = text.splitlines() if name.endswith("jsonl") else [text]
     values = [json.loads(line) for line in lines]
@@ -589,10 +591,10 @@ def test_notes_keep_the_contract() -> None:
     done = run("diff", FOLDER / "transcript.jsonl", "-f", "json")
     last = json.loads(done.stdout.splitlines()[-1])
     schema_of("diff").validate(last)
-    assert last["notes"][0].startswith("a transcript has messages only")
+    assert last["notes"][0].startswith("a transcript has only messages")
 
 
-def test_bodies_of_a_program_are_no_recording() -> None:
+def test_bodies_of_a_program_are_not_recording() -> None:
     assert [one.prompt.recorded for one in from_dicts(BODIES)] == [None] * 3
 
 

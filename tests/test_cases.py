@@ -66,7 +66,7 @@ def plain_catalogue() -> Catalogue:
 
 @by_case
 def test_numbers_server_and_causes_are_those_of_the_run(case: Path) -> None:
-    """Prompt, cached and processed tokens of every answered request; what the log cannot tell is null."""
+    """Prompt, cached and processed tokens of every answered request; what the log does not show is null."""
     ours = [numbers(r) for r in report_of(case)["requests"] if r["parent"] is None]
     left = list(ours)
     for n, request in enumerate(case_of(case)["requests"]):
@@ -119,7 +119,7 @@ def test_requests_that_follow_each_other_keep_their_order(case: Path) -> None:
 def test_a_finding_says_what_the_log_proves(case: Path, request: pytest.FixtureRequest) -> None:
     """What each costs, how sure it is, the line that proves it, the numbers it names, and its first command."""
     want, findings = case_of(case), report_of(case)["findings"]
-    if "wrong" in want:  # what is true stands in the case; the mark goes when the code gets there
+    if "wrong" in want:  # what is true is in the case; the mark goes when the code gets there
         request.applymarker(pytest.mark.xfail(reason=want["wrong"], strict=True))
     found = [summary(finding) for finding in findings]
     assert found == want["expect"], truth_and_report("findings", want["expect"], found)
@@ -134,7 +134,7 @@ def test_a_finding_says_what_the_log_proves(case: Path, request: pytest.FixtureR
 @pytest.mark.sample(40)
 @by_case
 def test_evidence_quotes_the_log(case: Path) -> None:
-    """The text of every piece of evidence stands in the line that it names."""
+    """The text of every piece of evidence is in the line that it names."""
     if case.name.startswith(("wrapped-docker", "jsonl")):
         pytest.skip("the text stands in the line as JSON")
     lines = content_of(case).split(b"\n")
@@ -147,7 +147,7 @@ def test_evidence_quotes_the_log(case: Path) -> None:
 
 
 def test_a_cache_that_is_announced_and_not_used_is_not_said_to_be_disabled() -> None:
-    """Up to b7964 the RAM cache does nothing with mmproj, whatever the start-up line says."""
+    """Up to b7964 the RAM cache does nothing with mmproj, whatever the start-up line shows."""
     folder = next(f for f in CASES if f.name == "mmproj-truncation-b7551")
     (found,) = (f for f in report_of(folder)["findings"] if f["code"] == "CD303")
     assert "does not use it while a multimodal projector is loaded" in found["why"]
@@ -210,7 +210,7 @@ def test_line_by_line_gives_the_same_bytes(case: Path, monkeypatch: pytest.Monke
 
 
 def test_the_cases_cover_builds_memories_and_rules() -> None:
-    """Every sampled build, every kind of memory; every rule fires somewhere. Its look-alike stands on its page."""
+    """Every sampled build, every kind of memory; every rule fires somewhere. Its look-alike is on its page."""
     cases = [case_of(folder) for folder in CASES]
     assert {c.get("build") for c in cases} >= BUILDS
     assert {c.get("memory") for c in cases} >= MEMORIES
@@ -238,7 +238,7 @@ class CaseExpected(Expected):
 
 @by_case
 def test_findings_read_as_before(case: Path, snapshot: SnapshotAssertion) -> None:
-    """Each word of each finding; ``pytest --snapshot-update`` accepts a change that was looked at."""
+    """Each word of each finding; ``pytest --snapshot-update`` accepts a change that was checked."""
     assert findings_text(report_of(case)) == snapshot.use_extension(CaseExpected)(name="findings")
 
 
@@ -250,7 +250,7 @@ def masked(report: str) -> str:
 
 @pytest.mark.parametrize("name", SNAPSHOTS)
 def test_reports_look_as_before(name: str, snapshot: SnapshotAssertion) -> None:
-    """Text and JSON report; ``pytest --snapshot-update`` accepts a change that was looked at."""
+    """Text and JSON report; ``pytest --snapshot-update`` accepts a change that was checked."""
     (case,) = (folder for folder in CASES if folder.name == name)
     shot = snapshot.use_extension(CaseExpected)
     report = json.loads(masked(whole(case).decode()))

@@ -139,11 +139,11 @@ def test_numbers_that_are_none() -> None:
 
 
 def test_the_groups_of_the_fused_pattern_are_counted_right() -> None:
-    """What stands behind its groups is found by their number."""
+    """What comes after its groups is found by their number."""
     assert re.compile(rb"()()" + fused.PATTERN).groups - 2 == fused.GROUPS
 
 
-def test_a_wording_is_compiled_when_all_its_words_stand_in_a_line() -> None:
+def test_a_wording_is_compiled_when_all_its_words_are_in_a_line() -> None:
     row = Message("a", "slot", 0, 0, "I0", "read {n:count} of {m:count} \t tokens", "")
     others = (b"read 1 of 2", b"tokens: read 1 of 2", b"read 1 tokens of 2\ntokens")
     assert [row.match(line, 0, loose=loose) for line in others for loose in (False, True)] == [None] * 6

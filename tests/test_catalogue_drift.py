@@ -78,7 +78,7 @@ def test_what_came_and_what_went(tmp_path: Path, rows: list[catalogue.Row]) -> N
 
 
 def test_what_the_table_says_of_two_releases(tmp_path: Path, rows: list[catalogue.Row]) -> None:
-    """What came and went here, and by the table alone; how others print a message is no message of its own."""
+    """What came and went here, and by the table alone; how others print a message is not a message of its own."""
     abort = "failed to restore context checkpoint\n"
     known = [_format(row.message) for row in rows if row.message.last == 11549 and row.message.first <= 9713]
     went = [row for row in rows if row.is_known_at(10229) and not row.is_known_at(11549)]
@@ -94,7 +94,7 @@ def test_what_the_table_says_of_two_releases(tmp_path: Path, rows: list[catalogu
 
 
 def test_a_message_that_is_joined_while_the_program_runs(tmp_path: Path, rows: list[catalogue.Row]) -> None:
-    """b10229 puts texts behind one another in a line; with one of them missing, the line cannot be printed."""
+    """b10229 puts texts after one another in a line; with one of them missing, the line cannot be printed."""
     parts = [", K (%s): %7.2f MiB", ", V (%s): %7.2f MiB", ", K_idx (%s): %7.2f MiB"]
     line = "%s: size = %7.2f MiB (%6u cells, %3d layers, %2u/%u seqs)%s%s%s\n"
     whole = "%s: size = %7.2f MiB (%6u cells, %3d layers, %2u/%u seqs), K (%s): %7.2f MiB, V (%s): %7.2f MiB\n"
@@ -142,7 +142,7 @@ def _format(row: Message) -> str:
 
 
 def test_strings_that_no_zero_byte_begins(tmp_path: Path, rows: list[catalogue.Row]) -> None:
-    """Numbers or a text in front, which stand in real files; not words in front."""
+    """Numbers or a text in front, which are in real files; not words in front."""
     line = "%s: failed to find a memory slot for batch of size %d\n"
     there = compare.drift(
         rows, program(tmp_path / "a", "\u00e45" + line, f"grammar_triggers{SLOT}n_past was set to %d\n")
@@ -218,7 +218,7 @@ def test_conversions() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"#!/bin/sh\n", b"\x7fELF\x02\x01", b"PK\x03\x04 no archive"])
 def test_what_cannot_be_read(content: bytes, tmp_path: Path) -> None:
-    """One line says why; no traceback."""
+    """One line shows why; no traceback."""
     (tmp_path / "server").write_bytes(content)
     with pytest.raises(DriftError, match="server: "):
         load(tmp_path / "server", None, None)

@@ -103,7 +103,7 @@ def test_the_numbers_of_a_batch_line() -> None:
         "Capturing batches (bs=1): 100%|####| 23/23 [00:05<00:00,  4.2it/s] [2026-07-04 04:31:24 TP0] ",
     ],
 )
-def test_what_may_stand_before_a_message(prefix: str) -> None:
+def test_what_may_come_before_a_message(prefix: str) -> None:
     (event,) = events(prefix + PREFILL)
     assert event.message == "prefill"
     assert event.fields["more"]["#cached-token"] == "9344"
@@ -118,13 +118,13 @@ def test_what_may_stand_before_a_message(prefix: str) -> None:
         f"Finish: obj=GenerateReqInput(rid='1', text='why {STAMP}] {PREFILL}'), out={{'meta_info': {{}}}}",
     ],
 )
-def test_a_log_in_a_prompt_is_no_log(line: str) -> None:
+def test_a_log_in_a_prompt_is_not_a_log(line: str) -> None:
     (event,) = events(line)
     assert event.message in ("received", "finished")
 
 
 def test_text_of_others_is_not_taken_for_a_message() -> None:
-    """A quoted message, one in the middle of a sentence, and one behind the prefix of another logger."""
+    """A quoted message, one in the middle of a sentence, and one after the prefix of another logger."""
     assert events(f"app got '{STAMP}] {PREFILL}'") == []
     assert events(f"{STAMP}] the log says Cache flushed successfully!") == []
     assert events("INFO:root:Cache flushed successfully!") == []

@@ -167,7 +167,7 @@ PREFIXES = [
 
 
 @pytest.mark.parametrize("prefix", PREFIXES)
-def test_whatever_stands_before_a_message(prefix: str) -> None:
+def test_whatever_comes_before_a_message(prefix: str) -> None:
     """Processes, ranks, paths of the debug level, text of the user, a progress bar, nothing."""
     line = prefix + "Failed to reset prefix cache because some blocks (12) are not freed yet"
     (event,) = scanned(line)
@@ -195,8 +195,8 @@ def test_a_prompt_cannot_pose_as_another_message() -> None:
     assert event.fields == {"request": "r-1", "prompt": f"{prompt}, params: P, lora_request: None."}
 
 
-def test_words_in_the_middle_of_a_line_are_no_message() -> None:
-    """A message begins behind the prefix or at the begin of a line."""
+def test_words_in_the_middle_of_a_line_are_not_message() -> None:
+    """A message begins after the prefix or at the begin of a line."""
     assert (
         scanned("[x.py:1] The client said: Successfully reset prefix cache", "say Successfully reset prefix cache")
         == []

@@ -106,7 +106,7 @@ def test_fail_on(log: Path) -> None:
 
 @pytest.mark.sweep
 def test_build_option(log: Path) -> None:
-    """The build that the log does not say."""
+    """The build that the log does not show."""
     assert b"llama.cpp b11549 " in run("analyze", log, "--build", "11549").stdout
 
 
@@ -148,12 +148,12 @@ def test_missing_file_directory_and_typo(log: Path) -> None:
     for command in ("analyze", "watch"):
         address = run(command, "http://127.0.0.1:8080/a b")
         assert address.returncode == 2
-        one_line(address, "an address: cachedoctor probe 'http://127.0.0.1:8080/a b' asks a server; a log there: curl")
+        one_line(address, "for a server: cachedoctor probe 'http://127.0.0.1:8080/a b'; for a log: curl")
     (log.parent / "empty").mkdir()
     folder = run("analyze", log.parent / "empty", log)
     assert folder.returncode == 2
     assert b"warning[CD101]" in folder.stdout
-    one_line(folder, "empty: holds no log of llama-server, vLLM or SGLang", "with any name")
+    one_line(folder, "empty: contains no log of llama-server, vLLM or SGLang", "with any name")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -176,7 +176,7 @@ def test_nothing_recognised(tmp_path: Path, name: str, content: bytes) -> None:
     path.write_bytes(content)
     done = run("analyze", path, "--fail-on", "note")
     assert done.returncode == 3
-    one_line(done, "empty" if name == "empty" else "recognised")
+    one_line(done, "empty" if name == "empty" else "does not look like a log")
 
 
 @pytest.mark.sweep
@@ -229,7 +229,7 @@ def test_an_unexpected_fault_is_one_line(log: Path, tmp_path: Path) -> None:
 @pytest.mark.sweep
 def test_output_file_that_cannot_be_written(log: Path, tmp_path: Path) -> None:
     """A missing folder, a folder, a full disk, the input itself: 2, one line, nothing left behind."""
-    for target, words in [(tmp_path / "no" / "x", "there is no folder"), (tmp_path, "Is a directory"),
+    for target, words in [(tmp_path / "no" / "x", "does not exist"), (tmp_path, "Is a directory"),
                           (Path("/dev/full"), "No space left on device"), (log, "is an input")]:  # fmt: skip
         done = run("analyze", log, "-o", target)
         assert (done.returncode, done.stdout) == (2, b"")
@@ -249,7 +249,7 @@ def test_full_and_closed_standard_output(log: Path, command: str) -> None:
         one_line(done, words)
 
 
-def test_a_reader_that_goes_away_is_no_error(log: Path) -> None:
+def test_a_reader_that_goes_away_is_not_an_error(log: Path) -> None:
     """``| true`` ends us as it ends every Unix tool: silently, by SIGPIPE."""
     done = run("analyze", log, shell="| true; exit ${PIPESTATUS[0]}")
     assert done.returncode == 128 + signal.SIGPIPE
@@ -261,7 +261,7 @@ def test_a_reader_that_goes_away_is_no_error(log: Path) -> None:
 
 @pytest.mark.sweep
 def test_a_command_line_is_checked(log: Path) -> None:
-    """Its findings stand in the report; what cannot be read is one line and status 2."""
+    """Its findings are in the report; what cannot be read is one line and status 2."""
     done = run("analyze", log, "--cmdline", "llama-server -m x --checkpoint-every-nb 3 --temp 0.7")
     assert done.returncode == 0
     assert b"note[CD406] " in done.stdout
@@ -289,6 +289,6 @@ def test_wrong_usage_is_one_line_with_a_hint(args: list[str], said: str) -> None
     """No page of usage, and nothing of what was typed reaches the terminal as it is."""
     done = run(*args)
     assert (done.returncode, done.stdout) == (2, b"")
-    one_line(done, said, "--help says what there is")
+    one_line(done, said, "--help lists the options")
     assert b"\x1b" not in done.stderr
     assert "\u202e".encode() not in done.stderr

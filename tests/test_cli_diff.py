@@ -54,7 +54,7 @@ def answer(*args: object, **env: str) -> dict[str, Any]:
 
 
 def body(*messages: str, system: str = "You are the clerk of a small harbour office.") -> str:
-    """A chat body whose messages take turns."""
+    """A chat body whose messages alternate."""
     roles = ("user", "assistant")
     turns = [{"role": roles[i % 2], "content": text} for i, text in enumerate(messages)]
     return json.dumps({"messages": [{"role": "system", "content": system}, *turns]})
@@ -137,7 +137,7 @@ def test_wrong_usage(tmp_path: Path) -> None:
 SLOT = {"id": 0, "n_ctx": 4096, "is_processing": False, "id_task": 3, "params": {}}
 BAD: dict[str, tuple[bytes, list[str]]] = {
     "broken JSON": (b'{"messages": [{"role": "us', ["broken JSON", "line 1, column"]),
-    "slots without prompts": (json.dumps([SLOT]).encode(), ["holds no prompts", "LLAMA_SERVER_SLOTS_DEBUG=1"]),
+    "slots without prompts": (json.dumps([SLOT]).encode(), ["contains no prompts", "LLAMA_SERVER_SLOTS_DEBUG=1"]),
     "empty": (b"", ["is empty"]),
     "blank": (b" \n\n", ["is empty"]),
     "binary": (bytes(range(256)) * 8, ["binary"]),
@@ -188,7 +188,7 @@ def test_files_that_cannot_be_had(tmp_path: Path) -> None:
         ([a, tmp_path / "missing"], "No such file"),
         ([tmp_path, a], "--log-prompts-dir"),
         (["-", "-"], "standard input"),
-        ([a], "no two prompts of one conversation"),
+        ([a], "does not contain two prompts of one conversation"),
     ):
         done = run("diff", *args)
         assert (done.returncode, done.stdout) == (2, b"")
@@ -244,7 +244,7 @@ def test_a_walk_through_conversations(tmp_path: Path) -> None:
     assert [(one["a"]["path"][-2:], one["b"]["path"][-2:]) for one in found] == [("#1", "#3"), ("#3", "#4")]
     assert [one["first"]["kind"] for one in found] == ["appended", "timestamp"]
     assert run("diff", path).stdout.count(b"  --> at token") == 2
-    one_line(run("diff", path, path), "holds 4 prompts")
+    one_line(run("diff", path, path), "contains 4 prompts")
 
 
 @pytest.mark.sweep
@@ -368,3 +368,31 @@ def test_only_what_differs_is_marked(tmp_path: Path, a: str, b: str, shown_a: st
     assert shown_a in rows["a"]
     assert shown_b in rows["b"]
     assert rows["a"].count("[") == rows["b"].count("[") == 1
+
+
+def test_the_least_change_is_in_text_and_json_and_hides_names(tmp_path: Path) -> None:
+    """Two tools, of which the second request lacks one, and a value in the system prompt."""
+    text = " ".join(f"word{n}" for n in range(200))
+    tools = [{"type": "function", "function": {"name": name, "description": text}} for name in ("read", "our_lookup")]
+    a = {
+        "tools": tools,
+        "messages": [{"role": "system", "content": f"Now: 10:41\n{text}"}, {"role": "user", "content": text}],
+    }
+    b = {
+        "tools": tools[:1],
+        "messages": [{"role": "system", "content": f"Now: 11:52\n{text}"}, {"role": "user", "content": text}],
+    }
+    paths = pair(tmp_path, json.dumps(a), json.dumps(b))
+    done = run("diff", *paths, "--least", "-f", "json")
+    found = json.loads(done.stdout)
+    VALIDATOR.validate(found)
+    kinds = [(edit["kind"], edit["owner"], edit["place"]) for edit in found["least"]["edits"]]
+    assert kinds[0][:2] == ("tool-removed", "client")
+    assert kinds[1] == ("timestamp", "client", "messages[0].content")
+    assert found["least"]["common"] == found["common_prefix_tokens"]
+    shown = run("diff", *paths, "--least").stdout.decode()
+    assert "keep `our_lookup` in the tool list" in shown
+    assert "nothing is said about answers" in " ".join(shown.split())
+    hashed = run("diff", *paths, "--least", "--hash-text")
+    assert b"our_lookup" not in hashed.stdout
+    assert b"least change" in hashed.stdout

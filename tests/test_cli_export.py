@@ -22,7 +22,7 @@ def test_an_unknown_ending_is_refused_before_a_log_is_read(tmp_path: Path) -> No
     for target in (tmp_path / "requests.xlsx", "-"):
         done = run("analyze", tmp_path / "live.log", "--table", "requests", "-o", target)
         assert done.returncode == 2
-        one_line(done, "--table: the format is not that of a table", ".csv, .parquet or .ndjson")
+        one_line(done, "--table: this is not a table format", ".csv, .parquet or .ndjson")
 
 
 @pytest.mark.sweep
@@ -44,7 +44,7 @@ def test_an_old_table_stays_unless_the_new_one_is_whole(tmp_path: Path, table: s
     other.write_text("nothing of a server\n")
     done = run("analyze", other, "--table", table, "-o", target)
     assert done.returncode == 3
-    one_line(done, "nothing in the input was recognised")
+    one_line(done, "the input does not look like a log")
     done = run("analyze", tmp_path / "none.log", "--table", table, "-o", target)
     assert done.returncode == 2
     one_line(done, "no such file")
@@ -106,7 +106,7 @@ def test_a_report_gives_the_requests_of_its_log(log: Path, tmp_path: Path) -> No
     assert run("analyze", stored, "-f", "ndjson", "-o", "-").stdout == of_log
     done = run("analyze", stored, "--table", "events", "-o", tmp_path / "t.csv")
     assert done.returncode == 2
-    one_line(done, "holds no lines of its log", "--table events")
+    one_line(done, "does not contain the lines of its log", "--table events")
 
 
 def test_reports_and_logs_make_one_table(log: Path, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_bad_report_does_not_hide_the_others(log: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.sweep
-def test_a_log_of_json_records_is_no_report(tmp_path: Path) -> None:
+def test_a_log_of_json_records_is_not_a_report(tmp_path: Path) -> None:
     path = tmp_path / "docker.log"
     path.write_text("".join(json.dumps({"log": line, "stream": "stderr"}) + "\n" for line in FIRST.splitlines(True)))
     done = run("analyze", path, "-f", "ndjson", "-o", "-")

@@ -91,7 +91,7 @@ def test_a_signal_gives_the_report_and_130(log: Path, tmp_path: Path, number: in
 
 @pytest.mark.sweep
 def test_a_signal_that_is_ignored_stays_ignored(log: Path) -> None:
-    """``nohup cachedoctor analyze --follow`` goes on without its terminal."""
+    """``nohup cachedoctor analyze --follow`` continues without its terminal."""
     ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731
     with started("analyze", "--follow", log, preexec_fn=ignore) as process:
         read_until(process, b"explain CD101\n")
@@ -270,13 +270,13 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
-        (lambda folder: folder / "empty", "empty: holds no log of llama-server, vLLM or SGLang"),
+        (lambda folder: folder / "empty", "empty: contains no log of llama-server, vLLM or SGLang"),
         (lambda folder: folder / "gone.log", "no such file"),
         (lambda folder: Path("/proc/self/mem"), "cannot be read further (Input/output error, after 0 bytes)"),
     ],
 )
 def test_what_cannot_be_read_in_the_middle_of_a_list(tmp_path: Path, bad: Callable[[Path], Path], words: str) -> None:
-    """The others are read, before and behind it."""
+    """The others are read, before and after it."""
     first, last = tmp_path / "a.log", tmp_path / "z.log"
     (tmp_path / "empty").mkdir()
     first.write_bytes(LOG)
@@ -337,7 +337,7 @@ def test_a_closed_standard_input(tmp_path: Path) -> None:
     for args in (["-"], ["-", "-o", target]):
         done = run("analyze", *args, shell="<&-")
         assert (done.returncode, done.stdout) == (2, b"")
-        one_line(done, "the standard input is closed")
+        one_line(done, "standard input is closed")
     assert target.read_text() == "old"
     assert left(tmp_path) == ["report.txt"]
 
@@ -478,7 +478,7 @@ def test_a_live_reader_that_goes_away() -> None:
 
 @pytest.mark.sweep
 def test_a_server_that_hangs_up_in_the_middle_of_a_request_is_one_line(tmp_path: Path) -> None:
-    """A broken connection is no broken standard output: it ends nobody silently."""
+    """A broken connection is not a broken standard output: it ends nobody silently."""
     for name in "ab":
         (tmp_path / name).write_text(f"{name} word " * 2_000_000)
     with socket.create_server(("127.0.0.1", 0)) as listening:

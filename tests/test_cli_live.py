@@ -143,8 +143,8 @@ def test_follow_a_growing_file_until_sigterm(log: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["analyze", "watch"])
-def test_ctrl_c_comes_behind_what_was_written_until_then(command: str, log: Path) -> None:
-    """Also behind the copy of a log that was cut right before, and of which no further line came."""
+def test_ctrl_c_comes_after_what_was_written_until_then(command: str, log: Path) -> None:
+    """Also after the copy of a log that was cut right before, and of which no further line came."""
     given = ["--follow", log] if command == "analyze" else [log]
     with start(command, *given, stdin=subprocess.DEVNULL) as process:
         read_until(process, b"CD101")

@@ -1,4 +1,4 @@
-"""The rules of the first family name the client whose doing a change is, its setting and where it ended; or nobody."""
+"""The rules of the first family name the client that caused a change, its setting and its fixed version; or none."""
 
 import json
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_a_clock_of_a_client_that_is_known(tmp_path):
     names(finding, "goose/clock")
 
 
-def test_a_clock_of_nobody_that_is_known(tmp_path):
+def test_a_clock_of_an_unknown_client(tmp_path):
     (finding,) = found(tmp_path, heads(GOOSE.replace("called goose", "called swan")))
     assert (finding.code, finding.count, finding.key) == ("CD102", 3, "")
     assert "goose" not in str(finding)
@@ -75,12 +75,12 @@ def tool(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("says", "handle"), [("You are opencode, a CLI.", "opencode/mode-switch"), ("You are Marlow.", None)]
 )
-def test_modes_that_take_turns(tmp_path, says, handle):
+def test_modes_that_alternate(tmp_path, says, handle):
     plan, build = [tool("ask"), tool("read")], [tool("edit"), tool("read"), tool("run")]
     findings = found(tmp_path, [f"{says}\n{PLAIN}"] * 4, tools=[plan, build, plan, build])
     back = next(f for f in findings if f.diff["first"].kind == "mode-switched")
     assert {f.code for f in findings} == {"CD103"}
-    assert back.claim.startswith("a mode with other tools took turns")
+    assert back.claim.startswith("a mode with other tools alternated")
     assert "same" in back.remedies[0].text
     if handle is not None:
         names(back, handle)
@@ -97,7 +97,7 @@ def test_a_compaction_request_with_another_head(tmp_path):
     findings = found(tmp_path, systems, tools=tools)
     asked = next(f for f in findings if f.diff is not None and f.diff["first"].kind == "compaction-request")
     assert asked.code == "CD105"
-    assert asked.claim.startswith("the request for a summary of the conversation has another head")
+    assert asked.claim.startswith("the request for a summary of the conversation starts differently")
     assert "append" not in str(asked.remedies)
     names(asked, "opencode/compaction")
     assert "CD108" not in {f.code for f in findings}

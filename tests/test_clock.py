@@ -44,7 +44,7 @@ def test_the_time_of_a_wrapper(stored: str, time: str | None) -> None:
 
 
 @pytest.mark.parametrize("stored", [docker("x" * 2000).strip(), "2026-11-20T12:00:00.001373Z stderr P " + "x" * 2000])
-def test_the_ends_of_a_line_tell_its_time(stored: str) -> None:
+def test_a_time_is_found_from_the_ends_of_its_row(stored: str) -> None:
     assert len(ends(stored.encode())) < 1000
     assert wall_time(ends(stored.encode())) == wall_time(stored.encode()) == "2026-11-20T12:00:00.001373Z"
 
@@ -60,7 +60,7 @@ def request(task: int, uptime: str = "") -> str:
 
 
 MORE = ["a line of nobody\n"] * (EXCERPT_LINES + 1)
-"""With these it is no excerpt, which is read when all of it has come."""
+"""With these it is not an excerpt, which is read when all of it has come."""
 
 
 def stamped(lines: list[str], first: int = 0) -> list[str]:
@@ -128,7 +128,7 @@ def test_the_uptime_is_that_of_the_first_line() -> None:
 
 
 def test_each_request_has_the_client_of_its_answer() -> None:
-    """Other addresses of the server, and queries in the path, are no part of it."""
+    """Other addresses of the server, and queries in the path, are not part of it."""
     log = request(1) + answer("10.0.0.1", "/v1/messages?beta=true") + answer("10.0.0.9", "/slots", "GET")
     log += request(9) + answer("10.0.0.9", "/tokenize") + answer("10.0.0.2", "/v1/chat/completions")
     assert asked(log) == [("10.0.0.1", "/v1/messages"), ("10.0.0.2", "/v1/chat/completions")]
@@ -148,12 +148,12 @@ def test_a_request_without_an_answer_leaves_the_next_ones_open() -> None:
     assert asked(request(1) + request(2) + answer("10.0.0.1")) == [(None, None)] * 2
 
 
-def test_a_date_in_the_text_of_a_prompt_is_no_time() -> None:
+def test_a_date_in_the_text_of_a_prompt_is_not_a_time() -> None:
     assert wall_time(b" old: ...2026-11-20T12:00:00Z stderr P ") is None
     assert wall_time(b"2026-11-21T13:30:00Z box old: ... 2026-11-20T12:00:00Z |") == "2026-11-21T13:30:00Z"
 
 
-def test_the_stamp_of_syslog_stands_before_a_date_of_the_message() -> None:
+def test_the_stamp_of_syslog_comes_before_a_date_of_the_message() -> None:
     line = b"Nov 20 12:00:00 box llama[12]: old: ... 2026-11-21T13:30:00Z stderr P "
     assert wall_time(line) == "--11-20T12:00:00"
     assert wall_time(b"2026-11-21T13:30:00Z box: Nov 20 12:00:00 x") == "2026-11-21T13:30:00Z"

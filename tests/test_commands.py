@@ -124,15 +124,18 @@ def test_a_file_of_a_wrong_name_is_a_log(log: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("analyze", "LOG", "-o", "t.csv", "--fail-on", "note"), "--fail-on: does not go with a table (csv)"),
-        (("analyze", "-f", "ndjson", "--follow", "LOG"), "--follow: does not go with a table (ndjson)"),
-        (("fleet", "LOG", "--engine", "ray"), "--engine: does not go with sums"),
-        (("fleet", "LOG", "-o", "out", "--by", "model"), "--by: does not go with -o DIR"),
-        (("fleet", "LOG", "-o", "sums.csv", "--no-reports"), "--reports: does not go with sums"),
-        (("tune", "LOG", "--set", "parallel=2", "--memory", "1G"), "--memory limits a search, and --set is a replay"),
-        (("watch", "LOG", "--kv-events", "tcp://127.0.0.1:1", "-o", "kv.jsonl"), "log: does not go with --kv-events"),
+        (("analyze", "LOG", "-o", "t.csv", "--fail-on", "note"), "--fail-on: cannot be combined with a table (csv)"),
+        (("analyze", "-f", "ndjson", "--follow", "LOG"), "--follow: cannot be combined with a table (ndjson)"),
+        (("fleet", "LOG", "--engine", "ray"), "--engine: cannot be combined with sums"),
+        (("fleet", "LOG", "-o", "out", "--by", "model"), "--by: cannot be combined with -o DIR"),
+        (("fleet", "LOG", "-o", "sums.csv", "--no-reports"), "--reports: cannot be combined with sums"),
+        (("tune", "LOG", "--set", "parallel=2", "--memory", "1G"), "--memory limits a search, but --set is a replay"),
+        (
+            ("watch", "LOG", "--kv-events", "tcp://127.0.0.1:1", "-o", "kv.jsonl"),
+            "log: cannot be combined with --kv-events",
+        ),
         (("watch", "--kv-events", "tcp://127.0.0.1:1"), "--kv-events: -o FILE is missing"),
-        (("watch", "LOG", "-o", "x"), "--replay and --output go with --kv-events"),
+        (("watch", "LOG", "-o", "x"), "--replay and --output need --kv-events"),
         (("explain", "CD101", "-f", "json"), "--format"),
     ],
 )
@@ -165,11 +168,11 @@ def test_what_ran_is_said_for_a_replay_as_well() -> None:
     for more in ((), ("--set", "cache-ram=64")):
         done = run("tune", day, "--ran", "parallel=9", *more)
         assert (done.returncode, done.stdout) == (2, b"")
-        one_line(done, "--ran: the log says otherwise of slots")
+        one_line(done, "--ran: the log contradicts slots")
 
 
 def test_a_default_is_not_read_as_a_word() -> None:
     """Some versions of typer pass defaults to the parser of an option, which reads text."""
     done = run("proxy", "--upstream", "http://127.0.0.1:1", "--listen", "nowhere")
     assert done.returncode == 2
-    assert b"is no address" in done.stderr
+    assert b"is not an address" in done.stderr

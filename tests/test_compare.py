@@ -176,7 +176,7 @@ def test_requests_without_conversation_decide_by_all() -> None:
     assert shown.verdict == "better"
 
 
-def test_requests_of_which_the_log_does_not_tell_are_left_out() -> None:
+def test_requests_of_which_the_log_does_not_show_are_left_out() -> None:
     rows = [*turns(8, 500), request(prompt_tokens=9000), request(**{**_known(), "parent": 3})]
     shown = both(report(rows), report(rows))
     assert (shown.before.requests, shown.before.unknown_requests) == (25, 1)
@@ -249,7 +249,7 @@ def test_a_rare_finding_may_be_missed_by_chance() -> None:
     assert change(rare, report(turns(100, 500))) == ("went", True, "")
 
 
-def test_findings_of_whole_servers_are_no_share_of_requests() -> None:
+def test_findings_of_whole_servers_are_not_share_of_requests() -> None:
     whole = finding("CD902", 3)
     whole.requests = []
     (found,) = both(report(turns(2, 500), [whole]), report(turns(1, 500))).findings
@@ -365,7 +365,7 @@ def test_names_that_are_not_utf_8(log: Path, tmp_path: Path) -> None:
 
 @pytest.mark.sweep
 def test_fail_on_worse(log: Path, tmp_path: Path) -> None:
-    """A warning that surely is new; what may have been missed by chance is no reason."""
+    """A warning that surely is new; what may have been missed by chance is not a reason."""
     sound, ill = tmp_path / "sound.log", tmp_path / "ill.log"
     many = [TURN.format(task=n, tokens=1900, similarity="", diff="") for n in range(1, 40)]
     sound.write_text(HEAD + "".join(many))
@@ -387,7 +387,7 @@ def test_bad_inputs(log: Path, tmp_path: Path) -> None:
     target.write_text("old")
     done = run("compare", log, other, "-o", target)
     assert done.returncode == 3
-    one_line(done, "other.txt: nothing in it was recognised")
+    one_line(done, "other.txt: does not look like a log")
     done = run("compare", tmp_path / "none.log", log, "-o", target)
     assert done.returncode == 2
     one_line(done, "no such file")

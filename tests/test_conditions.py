@@ -47,7 +47,7 @@ def asked(*history: Request, **fields: Any) -> RuleContext:
 
 @pytest.mark.parametrize(("place", "fires"), [("lora", True), ("model", False)])
 def test_adapters_that_only_the_bodies_show(place: str, fires: bool) -> None:
-    """No line says that the slot was cleared; nothing was reused of a slot that was chosen for its content."""
+    """No line shows that the slot was cleared; nothing was reused of a slot that was chosen for its content."""
     request = made.request(
         thread=0, outcome="reprocessed", prompt_tokens=2872, cached_tokens=0, common_prefix_tokens=2542,
         reference_tokens=2542, lost_tokens=2542, selected_by="lcp", similarity=0.885,
@@ -67,7 +67,7 @@ def test_adapters_that_only_the_bodies_show(place: str, fires: bool) -> None:
 
 
 def cleared(*left: int, passed_over: tuple[int, ...], text_lcp: int | None = None) -> tuple[int, int | None] | None:
-    """Tokens that CD310 names of a turn behind others that left so many: 2,140 by its length, none reused."""
+    """Tokens that CD310 names of a turn after others that left so many: 2,140 by its length, none reused."""
     facts = Facts(0, "x", settings={"ram_evictions": Setting(2, 5)})
     request = made.request(
         thread=0, thread_turn=len(left), outcome="reprocessed", prompt_tokens=2168, cached_tokens=0,
@@ -111,7 +111,7 @@ def test_a_copy_that_was_taken() -> None:
 
 
 def test_the_texts_say_how_much_of_a_copy_the_owner_could_use() -> None:
-    """All but the last 782 tokens stand in the new prompt: 3,500 - 1,516 were lost by the server."""
+    """All but the last 782 tokens are in the new prompt: 3,500 - 1,516 were lost by the server."""
     found = cd311.decide(taken(text_lcp=3500))
     assert found is not None
     assert (found.tokens, found.confidence) == (1984, "high")
@@ -156,7 +156,7 @@ def test_what_was_not_computed_together(other: dict[str, Any]) -> None:
 
 
 def test_a_turn_that_was_sent_twice_is_its_new_text_once_more() -> None:
-    """It reused its own conversation; what came behind that was computed by the other as well."""
+    """It reused its own conversation; what came after that was computed by the other as well."""
     found = cd312.decide(first(thread_turn=1, outcome="reused", cached_tokens=1600, together_tokens=2820))
     assert found is not None
     assert (found.tokens, found.key) == (1220, "twice")
@@ -213,7 +213,7 @@ def test_what_a_snapshot_costs() -> None:
     """5,359 and 3,853 tokens: a warning from 8,192 on."""
     (found,) = restored((21742, 16383), (36620, 32767))
     assert found.severity == "warning"
-    assert "9,212 tokens computed again, up to 5,359 at once" in found.words.claim
+    assert "9,212 tokens recomputed, up to 5,359 at once" in found.words.claim
     assert found.evidence == [(Mark(7, b"line"), "matched and restored")]
     (found,) = restored((21742, 16383))
     assert found.severity == "note"
@@ -224,7 +224,7 @@ def test_what_a_snapshot_costs() -> None:
 def test_a_snapshot_off_the_multiple_is_told_by_two_requests_that_went_back_to_it() -> None:
     """7,179 and 7,905 tokens (ollama issue 17829)."""
     (found,) = restored((32112, 24933), (32838, 24933))
-    assert "15,084 tokens computed again, up to 7,905 at once" in found.words.claim
+    assert "15,084 tokens recomputed, up to 7,905 at once" in found.words.claim
     assert restored((32112, 24933)) == []
     assert restored((32112, 24933), (32838, 24934)) == []
     assert restored((28000, 24933), (28400, 24933)) == [], "less than half a stride"
@@ -247,10 +247,10 @@ def served(**fields: Any) -> Session:
 
 
 def bodies(**fields: Any) -> SentBodies:
-    """Bodies 80 % of whose text stands at the same place in an earlier one; a cache of this size has room for 75 %."""
+    """Bodies 80 % of whose text is at the same place in an earlier one; a cache of this size has room for 75 %."""
     known: dict[str, Any] = {
         "bodies": 4, "complete": True, "size": 1000, "shared": 800, "endless": 790, "kept": 750, "repeated": 0,
-        "changed": 0, "salted": 0, "salts": 1, "worst": None,
+        "changed": 0, "salted": 0, "salts": 1, "senders": 1,
     }  # fmt: skip
     return SentBodies(**{**known, **fields})
 
@@ -285,7 +285,7 @@ def test_a_window_that_pushes_prompts_out() -> None:
     """40,000 tokens were computed, a fifth of the cache is 20,000; 0 % was reused where 75 % could have been."""
     (found,) = cd515.inspect(served(version="0.27.1", sent=bodies()))
     assert (found.severity, found.confidence) == ("warning", "medium")
-    assert "a cache of 100,000 tokens could have had 75.0 % of the request bodies" in found.words.claim
+    assert "a cache of 100,000 tokens could have held 75.0 % of the given request bodies" in found.words.claim
     assert len(found.words.remedies) == 2
     (old,) = cd515.inspect(served(version="0.22.1", sent=bodies()))
     assert len(old.words.remedies) == 1  # the variable came with 0.23
@@ -331,8 +331,8 @@ def open_(**fields: Any) -> list[SessionFinding]:
 def test_much_of_a_log_is_open() -> None:
     (found,) = open_()
     assert (found.severity, found.confidence, found.unless) == ("note", "low", ("CD109",))
-    assert found.words.claim.startswith("10,000 of 40,000 prompt tokens were reused, and this log does not tell why")
-    assert found.evidence == [(LINE, "of the request with the most of them")]
+    assert found.words.claim.startswith("10,000 of 40,000 prompt tokens were reused, and this log cannot show why")
+    assert found.evidence == [(LINE, "in the request with the most of them")]
 
 
 @pytest.mark.parametrize("other", [{"tokens": 9_999}, {"requests": 1}, {"all_requests": 2}, {"cached_tokens": 10_001}])
@@ -342,7 +342,7 @@ def test_little_of_a_log_is_open(other: dict[str, int]) -> None:
 
 def test_a_loss_without_a_cause_comes_first() -> None:
     (found,) = open_(lost=1000, alike=2000, alike_requests=3)
-    assert found.words.claim == "1,000 prompt tokens were lost by the server, and no rule names the cause"
+    assert found.words.claim == "1,000 prompt tokens were lost by the server, and no rule identifies the cause"
     (found,) = open_(lost=999)
     assert "were reused" in found.words.claim
 
@@ -362,7 +362,7 @@ def test_first_prompts_of_one_length() -> None:
     """Half of all first prompts, half of what is open; some random prompts are as long as the one before by chance."""
     level = {"tokens": 4000, "level": 2000, "level_requests": 3, "first_requests": 6}
     (found,) = open_(**level)
-    assert found.words.claim.startswith("2,000 prompt tokens over 3 requests were new, or changed by the client")
+    assert found.words.claim.startswith("2,000 prompt tokens over 3 requests were new or changed by the client")
     assert [out.name for out in found.words.ruled_out][:1] == ["history-truncated"]
     assert open_(**level | {"first_requests": 7}) == []
     assert open_(**level | {"level_requests": 2, "first_requests": 4}) == []
@@ -371,18 +371,18 @@ def test_first_prompts_of_one_length() -> None:
     assert open_(**by_chance) == []
 
 
-def test_first_prompts_that_may_go_on_with_another_conversation() -> None:
+def test_first_prompts_that_may_continue_another_conversation() -> None:
     able = {"able": 10_000, "able_requests": 3, "cached_tokens": 10_001}
     (found,) = open_(**able)
-    assert found.words.claim.startswith("10,000 prompt tokens over 3 requests were new text, or computed before")
+    assert found.words.claim.startswith("10,000 prompt tokens over 3 requests were new text or recomputed")
     assert (found.severity, found.confidence, found.unless) == ("note", "low", ())
     assert open_(**able | {"able": 9_999}) == []
     assert open_(**able | {"able_requests": 2}) == []
 
 
-def test_prompts_that_may_be_sent_again_behind_another_beginning() -> None:
+def test_prompts_that_may_be_sent_again_after_another_beginning() -> None:
     (found,) = open_(tokens=9_999, anew=1000, returns=3)
-    assert found.words.claim.startswith("1,000 prompt tokens may have been sent before behind another beginning")
+    assert found.words.claim.startswith("1,000 prompt tokens may have been sent earlier with a different beginning")
     assert open_(tokens=9_999, anew=999, returns=3) == []
     assert open_(tokens=9_999, anew=1000, returns=2) == []
 

@@ -1,4 +1,4 @@
-"""Files of settings: where they are looked for, what they may say, and the one line about what is wrong with them."""
+"""Files of settings: where they are searched for, what they may say, and the one line about what is wrong with them."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def test_the_place_of_a_value_is_its_line(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("\nwarn-token = 1", ":2: warn-token: there is no such key", "did you mean warn-tokens?"),
-        ("fail_on = 'note'", ":1: fail_on: there is no such key", "did you mean fail-on?"),
-        ("zzz = 1", ":1: zzz: there is no such key", "cachedoctor explain settings lists all keys"),
+        ("\nwarn-token = 1", ":2: warn-token: unknown key", "did you mean warn-tokens?"),
+        ("fail_on = 'note'", ":1: fail_on: unknown key", "did you mean fail-on?"),
+        ("zzz = 1", ":1: zzz: unknown key", "cachedoctor explain settings lists all keys"),
         ("warn-tokens = '5'", ":1: warn-tokens: Expected int, got str", "give a whole number of tokens, 0 or more"),
         ("warn-tokens = -1", ":1: warn-tokens: Expected int >= 0", "give a whole number of tokens, 0 or more"),
         ("warn-tokens = 1.5", ":1: warn-tokens: Expected int, got float", "give a whole number"),
@@ -80,8 +80,8 @@ def test_the_place_of_a_value_is_its_line(tmp_path):
         ("ignore = ['CD1', 5]", ":1: ignore: Expected str, got int - at $[1]", "give a list of codes"),
         ("fail-on = 'bad'", ":1: fail-on: Invalid enum value 'bad'", "give one of never, note, warning, error"),
         ("[ignore]\nx = 1", ":1: ignore: Expected array, got object", "give a list of codes"),
-        ("format = ", ": is no TOML: Invalid value", "--no-config"),
-        ("x = " + "[" * 9999, ": is no TOML: ", "--no-config"),
+        ("format = ", ": is not valid TOML: Invalid value", "--no-config"),
+        ("x = " + "[" * 9999, ": is not valid TOML: ", "--no-config"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(tmp_path, text, message, hint):
@@ -98,7 +98,7 @@ def test_a_file_that_cannot_be_read(tmp_path):
     path.write_bytes(b" " * (1 << 20) + b"\n")
     assert "is larger than a MiB" in fault(path).message
     path.write_bytes(b"format = '\xff'")
-    assert "is no TOML" in fault(path).message
+    assert "is not valid TOML" in fault(path).message
 
 
 @pytest.mark.parametrize("text", ["tool = 3", "tool.cachedoctor = 3"])
@@ -122,7 +122,7 @@ def test_the_nearest_file_counts(tmp_path):
     assert settings.find(folder) == beside
 
 
-def test_a_folder_of_that_name_is_no_file(tmp_path):
+def test_a_folder_of_that_name_is_not_a_file(tmp_path):
     write(tmp_path / "cachedoctor.toml", "")
     (tmp_path / "a" / "cachedoctor.toml").mkdir(parents=True)
     (tmp_path / "a" / "pyproject.toml").mkdir()
@@ -145,18 +145,22 @@ def test_variables_of_the_environment():
 
 
 def test_what_no_reader_of_toml_takes_is_one_line(tmp_path):
-    """Numbers without end, keys that take their square to read, what is no file."""
+    """Numbers without end, keys that take their square to read, what is not a file."""
     (tmp_path / "digits.toml").write_text("warn-tokens = " + "9" * 5000)
     (tmp_path / "dots.toml").write_text("a." * 100_000 + "b = 1")
     os.mkfifo(tmp_path / "pipe")
-    for name, said in (("digits.toml", "is no TOML"), ("dots.toml", "more than 100 dots"), ("pipe", "it is no file")):
+    for name, said in (
+        ("digits.toml", "is not valid TOML"),
+        ("dots.toml", "more than 100 dots"),
+        ("pipe", "it is not a file"),
+    ):
         with pytest.raises(CacheDoctorError, match=said):
             settings.read_file(tmp_path / name)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 @pytest.mark.parametrize("name", ["cachedoctor.toml", "pyproject.toml"])
-def test_a_byte_order_mark_is_no_fault(tmp_path, name, encoding):
+def test_a_byte_order_mark_is_not_a_fault(tmp_path, name, encoding):
     """Editors on Windows write one, and > of PowerShell."""
     head = "[tool.cachedoctor]\n" if name == "pyproject.toml" else ""
     (tmp_path / name).write_bytes(f"{head}fail-on = 'error'\n".encode(encoding))

@@ -53,14 +53,14 @@ def alerts() -> list[dict[str, Any]]:
 
 def served() -> set[str]:
     """Names of the series that the page has."""
-    metrics = MetricsPage(lambda: Numbers(Counter(), Counter(), {})).collect()
+    metrics = MetricsPage(lambda: Numbers(Counter(), Counter(), {}, {})).collect()
     return {metric.name + ("_total" if metric.type == "counter" else "") for metric in metrics}
 
 
 def test_every_metric_that_is_asked_for_is_served() -> None:
     asked = " ".join([*expressions(), *(alert["expr"] for alert in alerts())])
     assert set(re.findall(r"\bcachedoctor_\w+", asked)) <= served()
-    assert len(served()) == 8
+    assert len(served()) == 9
 
 
 def test_causes_that_alerts_name_are_names_of_rules() -> None:

@@ -1,4 +1,4 @@
-"""What a cut log says where its lines decide, and where they do not: no all-clear, and no cause."""
+"""What a cut log shows where its lines decide, and where they do not: no all-clear, and no cause."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def findings(log: str) -> list[tuple[str, str, str]]:
 
 
 def request(task: int, prompt: int, cached: int, *choice: str, slot: str = "slot update_slots: id  0") -> str:
-    """A whole request as b8672 prints it, behind the choice of its slot."""
+    """A whole request as b8672 prints it, after the choice of its slot."""
     return "".join(
         f"{line}\n"
         for line in (
@@ -59,7 +59,7 @@ KNOWN = request(
     RAM[0].format(2921),
     "srv          load:  - found better prompt with f_keep = 1.000, sim = 0.959",
 )
-"""A request that goes on with a prompt from RAM."""
+"""A request that continues a prompt from RAM."""
 OPEN = request(45, 2985, 7, LRU, RAM[0].format(1697), RAM[1])
 """One whose predecessor is not in the log: a new conversation, or the one whose prompt was in RAM all the time."""
 
@@ -74,8 +74,8 @@ def others(log: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_one_request_that_stays_open_is_no_all_clear(name: str) -> None:
-    """A changed head, a slot that was taken, or a new conversation: the turn before may stand above the first line."""
+def test_one_request_that_stays_open_is_not_an_all_clear(name: str) -> None:
+    """A changed head, a slot that was taken, or a new conversation: the turn before may be above the first line."""
     said = shown(KNOWN + OPEN, name)
     assert "no findings" not in said.lower()
     assert findings(KNOWN + OPEN) == [HEAD]
@@ -85,7 +85,7 @@ def test_one_request_that_stays_open_is_no_all_clear(name: str) -> None:
 
 @pytest.mark.parametrize("prompt", [1984, 2985, 1200])
 def test_the_second_request_of_an_excerpt_that_shares_little_is_a_note(prompt: int) -> None:
-    """9 of 1,697 tokens in common: by their lengths the next turn, or another conversation's; no line tells."""
+    """9 of 1,697 tokens in common: by their lengths the next turn, or another conversation's; no line shows."""
     log = request(21, 1692, 9, LRU) + request(28, prompt, 9, LRU)
     assert findings(log) == [HEAD]
     assert {"slot-held-other-prompt", "new-conversation"} <= others(log)
@@ -96,8 +96,8 @@ def test_the_second_request_of_an_excerpt_that_shares_little_is_a_note(prompt: i
     assert "client" not in rows
 
 
-def test_the_second_request_behind_a_short_one_stays_open() -> None:
-    """The slot held a title of 86 tokens: what a prompt of 2,267 does not share with it is no loss."""
+def test_the_second_request_after_a_short_one_stays_open() -> None:
+    """The slot held a title of 86 tokens: what a prompt of 2,267 does not share with it is not a loss."""
     log = request(36, 81, 7, LRU) + request(43, 2267, 7, LRU)
     assert findings(log) == []
     assert "cannot tell" in shown(log).lower()
@@ -159,7 +159,7 @@ def test_a_prompt_that_does_not_fit_was_refused() -> None:
 
 
 def test_a_prompt_that_does_not_fit_and_was_cut_was_not_refused() -> None:
-    """Up to b6628 the server drops its middle, and goes on."""
+    """Up to b6628 the server drops its middle, and continues."""
     batch = "slot update_slots: id  0 | task 14 | kv cache rm [0, end)\n"
     log = REFUSED.format(5887).replace("slot      release", batch + "slot      release")
     assert "context-overflow" not in {name for name, _, _ in findings(log)}
@@ -198,7 +198,7 @@ def test_a_request_without_its_end_names_the_lines_that_tell_it() -> None:
 FORCED = "slot update_slots: id  0 | task 9 | forcing full prompt re-processing due to lack of cache data (likely due to SWA)\n"
 
 
-@pytest.mark.parametrize(("held", "said"), [(870, "too small to matter"), (9870, "prefix-diverges-early")])
+@pytest.mark.parametrize(("held", "said"), [(870, "too small to matter"), (9870, "CD108")])
 def test_a_small_request_is_said_to_be_small(held: int, said: str) -> None:
     log = (
         f"slot update_slots: id  0 | task 9 | n_past = 6, slot.prompt.tokens.size() = {held}, seq_id = 0, "
@@ -208,7 +208,7 @@ def test_a_small_request_is_said_to_be_small(held: int, said: str) -> None:
     assert ("too small" in shown(log + FORCED)) == (held < 1000)
 
 
-def test_a_first_request_is_no_warning() -> None:
+def test_a_first_request_is_not_a_warning() -> None:
     """Nothing before it is in the log: it may have begun a conversation."""
     log = request(18, 1594, 0, LRU).replace(
         "slot update_slots: id  0 | task 18 | n_tokens",

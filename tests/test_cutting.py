@@ -189,7 +189,7 @@ def test_what_is_wanted_can_be_missed() -> None:
 
 
 def test_a_case_is_cut_and_answered() -> None:
-    """Of a changed header on a hybrid: FORCED stands in the cuts, and the cause is that of the whole log."""
+    """Of a changed header on a hybrid: FORCED is in the cuts, and the cause is that of the whole log."""
     (folder,) = (case for case in CASES if case.name == "billing-header-hybrid")
     log = excerpts.whole("x", content_of(folder).decode().splitlines())
     assert log is not None

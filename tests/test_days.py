@@ -34,7 +34,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("evidence", ["log", "counted", "exact"])
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_a_day_is_said_as_it_was(run: Path, evidence: str, models: Path) -> None:
-    """What is not, stands in known.toml; an entry that is mended has to go."""
+    """What is not, is in known.toml; an entry that is fixed has to go."""
     said = days.analyse((run, evidence, models))
     assert not said.counted
     answer = None if said.verdict in GOOD else f"{said.verdict} {said.answer}"

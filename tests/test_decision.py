@@ -23,21 +23,21 @@ ERAS = (5311, *CHANGES, 11_549)
         (6180, SWA, 5000, [], [5000]),
         (6628, SWA, 5000, [], [5000]),
         (6628, HYBRID, 5000, [], []),
-        # 64 in front of the end, if its last position is 64 or more
+        # 64 before the end, if its last position is 64 or more
         (6751, HYBRID, 5000, [], [4936]),
         (7964, SWA, 5000, [], [4936]),
         (7964, HYBRID, 129, [], [65]),
         (7964, HYBRID, 128, [], []),
-        # a batch of 512 in front of the end
+        # a batch of 512 before the end
         (8156, HYBRID, 5000, [], [4488]),
         (8156, HYBRID, 512, [], []),
-        # 4 + 512 and 4 in front of the end, and every 8192 as long as those lie ahead
+        # 4 + 512 and 4 before the end, and every 8192 as long as those lie ahead
         (8352, HYBRID, 5000, [], [4484, 4996]),
         (8672, HYBRID, 300, [], [296]),
         (9093, HYBRID, 20_000, [100], [8192, 16_384, 19_484, 19_996]),
         (9294, HYBRID, 8300, [], [7784, 8296]),
         (9294, HYBRID, 60, [], []),
-        # only the last message of the user, and the ends 256 behind it
+        # only the last message of the user, and the ends 256 after it
         (9538, HYBRID, 5000, [50, 2000], [2000, 4484, 4996]),
         (9713, HYBRID, 5000, [50, 4400], [4400, 4996]),
         (9713, HYBRID, 5000, [50, 4800], [4800]),
@@ -74,7 +74,7 @@ def test_attention_memory_is_cut_anywhere(build: int) -> None:
     [
         (6628, 0, 5000, 0),  # no checkpoints: everything from the start
         (6751, 900, 5000, 4999),  # the one exactly at the prefix was refused
-        (7079, 900, 5000, 0),  # not even one token can be cut off, and none is looked for
+        (7079, 900, 5000, 0),  # not even one token can be cut off, and none is searched for
         (8353, 900, 5000, 0),
         (8672, 1000, 5000, 0),  # now it is taken
         (9093, 1000, 5000, 0),
@@ -104,7 +104,7 @@ def test_hybrid_memory(build: int, exactly_at: int, appended: int, again: int) -
         (8353, 9800, 9488, 5000, 0),
         (8672, 9800, 5499, 5000, 0),  # equal is no longer enough: back to the newest checkpoint that fits
         (9538, 9800, 5499, 5000, 0),
-        (9713, 9800, 5499, 4499, 0),  # a checkpoint behind the prefix does not count any more
+        (9713, 9800, 5499, 4499, 0),  # a checkpoint after the prefix does not count any more
         (11_549, 9800, 5499, 4499, 0),
     ],
 )
@@ -199,8 +199,8 @@ def test_a_prefix_inside_the_window(build: int, reused: int, threshold: int, sea
     assert found[:3] == (reused, threshold, searched)
 
 
-def test_a_window_checkpoint_behind_the_prefix() -> None:
-    """[1582, 2349] reaches back far enough for a prefix of 1,783 (window 128) and ends behind it: b9713 refuses it."""
+def test_a_window_checkpoint_after_the_prefix() -> None:
+    """[1582, 2349] reaches back far enough for a prefix of 1,783 (window 128) and ends after it: b9713 refuses it."""
     held = HeldState(SWA, 2871, 2103, [(2094, 2861), (1582, 2349)], 128)
     assert decide(8353, held, 1783, 2810) == Decision(1783, 1655, True, (1582, 2349))
     assert decide(9294, held, 1783, 2810) == Decision(1783, 1654, True, (1582, 2349))
@@ -209,7 +209,7 @@ def test_a_window_checkpoint_behind_the_prefix() -> None:
 
 
 def test_a_checkpoint_that_does_not_reach_back_far_enough() -> None:
-    """After a jump back a window memory holds less than its cells: [1656, 2293] begins one behind 1,783 - 128."""
+    """After a jump back a window memory holds less than its cells: [1656, 2293] begins one after 1,783 - 128."""
     for build in (8353, 8672, 9093, 9294, 11_549):
         assert decide(build, HeldState(SWA, 2815, 2047, [(2038, 2805), (1656, 2293)], 128), 1783, 2756).reused == 0
 
@@ -219,7 +219,7 @@ def test_a_checkpoint_that_does_not_reach_back_far_enough() -> None:
     [(6900, 1947, False), (7079, 0, True), (7964, 0, True), (8156, 1947, False), (8353, 1947, False)],
 )
 def test_a_projector_skips_the_search(build: int, reused: int, cleared: bool) -> None:
-    """With --mmproj no checkpoint was looked for between b7079 and b7964, and the cut failed (PR #19849)."""
+    """With --mmproj no checkpoint was searched for between b7079 and b7964, and the cut failed (PR #19849)."""
     held = HeldState("hybrid", 2042, 2041, [(1946, 1946)])
     found = decide(build, held, 1966, 2049, projector=True)
     assert (found.reused, found.cleared) == (reused, cleared)

@@ -19,7 +19,7 @@ PROMPTS = Path(__file__).parent.parent / "fixtures" / "prompts"
 
 
 class Words:
-    """A token is a word and the blank in front of it; ``bos`` tokens stand in front of every prompt."""
+    """A token is a word and the blank before it; ``bos`` tokens come before every prompt."""
 
     name = "words"
     exact = True
@@ -58,15 +58,15 @@ def test_numbers_of_a_replaced_word() -> None:
     assert (excerpt.b, excerpt.after_b) == (" nine five", " six seven")
 
 
-def test_a_common_end_is_counted_behind_the_prefix_only() -> None:
+def test_a_common_end_is_counted_after_the_prefix_only() -> None:
     """A word that is in the prefix is not in the suffix as well."""
     assert diff("x x x", "x x x x x").common_suffix_tokens == 0
     found = diff("a b c d e", "a b X d e")
     assert (found.common_prefix_tokens, found.common_suffix_tokens) == (2, 2)
 
 
-def test_text_that_stands_behind_the_difference_again() -> None:
-    """Nothing of a last message that was replaced; all of a document behind another question."""
+def test_text_that_comes_after_the_difference_again() -> None:
+    """Nothing of a last message that was replaced; all of a document after another question."""
     document = " ".join(f"Berth {at} has been free since day {at * 7 % 31}." for at in range(30))
     assert diff("Hello. One draft of the answer", "Hello. Quite another text").sent_again == 0
     assert diff("Hello.", "Hello. And more").sent_again == 0
@@ -115,9 +115,9 @@ def test_only_images_differ() -> None:
         (
             range(1200),
             [*range(1000), *range(2000, 2300)],
-            "everything after token 1,000 was replaced (200 tokens went)",
+            "everything after token 1,000 was replaced (200 tokens removed)",
         ),
-        (range(9), [0, 1, 70, 3, 4, 71, 6, 7, 8], "2 places differ: 2 tokens out, 2 in, 7 equal"),
+        (range(9), [0, 1, 70, 3, 4, 71, 6, 7, 8], "2 places differ: 2 tokens removed, 2 inserted, 7 equal"),
     ],
 )
 def test_what_a_script_amounts_to_in_words(a: range, b: range | list[int], says: str) -> None:
@@ -202,7 +202,7 @@ def test_a_tokenizer_of_another_model_is_refused_only_when_it_is_sure() -> None:
         def encode(self, text: str) -> TokenArrays:
             return TokenArrays(list(text), list(range(len(text))))
 
-    with pytest.raises(CacheDoctorError, match="not of the model"):
+    with pytest.raises(CacheDoctorError, match="not belong to the model"):
         run_diff.check_model(prompt, run_diff.DiffJob(), Letters())
     run_diff.check_model(prompt, run_diff.DiffJob(template="x.jinja"), Letters())
     run_diff.check_model(Prompt("a", "text", prompt.text), run_diff.DiffJob(), Letters())

@@ -31,7 +31,7 @@ def test_plain_text_is_kept_as_it_is(text):
 
 
 @pytest.mark.parametrize("codec", ["utf-8-sig", "utf-16"])
-def test_byte_order_marks_are_no_part_of_the_prompt(codec):
+def test_byte_order_marks_are_not_part_of_the_prompt(codec):
     assert inputs.parse("Käse\r\n".encode(codec), "f")[0].text == "Käse\r\n"
 
 

@@ -187,7 +187,7 @@ def test_edited_reasoning_is_an_edit(style):
 
 
 @pytest.mark.parametrize("style", ["chatml", "openai", "anthropic"])
-def test_reasoning_and_answer_gone_is_no_dropped_reasoning(style):
+def test_reasoning_and_answer_gone_is_not_a_dropped_reasoning(style):
     has, lacks = reasoned(style, "The user wants this."), reasoned(style, "")
     lacks = json.loads(json.dumps(lacks).replace("two programs", "no program at all"))
     assert between(has, lacks).kind == "message-edited"

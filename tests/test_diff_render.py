@@ -252,7 +252,7 @@ def test_where_templates_come_from(tmp_path):
         (b"", "not a"),
     ],
 )
-def test_files_that_are_no_template(tmp_path, content, message):
+def test_files_that_are_not_template(tmp_path, content, message):
     path = tmp_path / "x"
     path.write_bytes(content)
     with pytest.raises(CacheDoctorError, match=message):

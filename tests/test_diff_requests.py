@@ -1,4 +1,4 @@
-"""Hoisted system messages, modes that take turns, compaction requests, salts; and a walk that drops no prompt."""
+"""Hoisted system messages, modes that alternate, compaction requests, salts; and a walk that drops no prompt."""
 
 import json
 
@@ -37,8 +37,8 @@ def test_hoisted_as_messages_and_as_blocks():
     assert between(a, b).kind == "system-hoisted"
 
 
-def test_hoisted_in_front_of_what_the_template_writes():
-    """Qwen's templates write the tools behind the client's system prompt, in the same message."""
+def test_hoisted_before_what_the_template_writes():
+    """Qwen's templates write the tools after the client's system prompt, in the same message."""
     tools = "\n\n# Tools\n\nYou may call one or more functions.\n<tools>\n{}\n</tools>"
     a, b = chatml(("system", SYSTEM[1] + tools), U1), chatml(("system", f"{SYSTEM[1]}\n{FIRST}{tools}"), U1, A1, U2)
     assert between(a, b).kind == "system-hoisted"
@@ -99,11 +99,11 @@ TITLE = ("user", "Summarize this conversation in a title of 5 words.")
     ],
     ids=["same head", "title", "another conversation", "no summary"],
 )
-def test_what_is_no_compaction_request(b):
+def test_what_is_not_a_compaction_request(b):
     assert between(openai(SYSTEM, *SAID, tools=[tool("read")]), b).kind != "compaction-request"
 
 
-def test_a_summary_of_a_summary_is_no_compaction_request():
+def test_a_summary_of_a_summary_is_not_a_compaction_request():
     a, b = openai(SUMMARISER, *SAID), openai(("system", SUMMARISER[1] + " Be brief."), *SAID, SUMMARY)
     assert between(a, b).kind == "message-edited"
 
@@ -151,7 +151,7 @@ def test_the_name_of_a_model_alone_makes_no_difference():
     assert not request_bodies.decides(found.settings)
 
 
-def test_images_that_differ_behind_the_first_difference():
+def test_images_that_differ_after_the_first_difference():
     def seen(system, data):
         url = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
         return {"messages": [{"role": "system", "content": system}, {"role": "user", "content": [url]}]}
@@ -171,7 +171,7 @@ def walked(tmp_path, *bodies):
 PLAN, BUILD = [tool("bash", "Runs."), tool("plan_exit", "Ends.")], [tool("bash", "Runs."), tool("edit", "Edits.")]
 
 
-def test_modes_that_take_turns(tmp_path):
+def test_modes_that_alternate(tmp_path):
     """The tools go and come back; the first switch alone does not show that."""
     system = ("system", "You are opencode, a CLI.")
     turns = [
@@ -181,7 +181,7 @@ def test_modes_that_take_turns(tmp_path):
     ]
     _, found = walked(tmp_path, *turns)
     assert [answer.first.kind for answer in found] == ["tool-removed", "mode-switched"]
-    assert "an earlier prompt had just these" in found[1].explanation
+    assert "an earlier prompt had exactly these" in found[1].explanation
     assert found[1].first.client.habit == "opencode/mode-switch"
     assert "same tools" in found[1].first.advice[0].text
     other = [{**turn, "tools": tools} for turn, tools in zip(turns, (PLAN, BUILD, [tool("third")]), strict=True)]
@@ -211,7 +211,7 @@ def test_an_append_only_walk_ends_well(tmp_path):
 
 
 def test_two_conversations_that_are_only_appended_to(tmp_path):
-    """Told apart first, however they take turns; what began and never went on is listed and no difference."""
+    """Told apart first, however they alternate; what began and never continued is listed and no difference."""
     mine = [
         OTHER,
         openai(*((m["role"], m["content"]) for m in OTHER["messages"]), ("assistant", "Here."), ("user", "A sail.")),
@@ -226,7 +226,7 @@ def test_two_conversations_that_are_only_appended_to(tmp_path):
 def test_prompts_without_a_partner_are_listed(tmp_path):
     path, _ = walked(tmp_path, TALK[0], OTHER, TALK[1], TITLED)
     text = run("diff", path, COLUMNS="200").stdout.decode()
-    assert "2 prompts were compared with none: no other of the conversation is here" in text
+    assert "2 prompts were not compared: no other request of the conversation is here" in text
     assert all(f"requests.jsonl#{number} (openai-chat" in text for number in (2, 4))
     rows = [json.loads(line) for line in run("diff", path, "-f", "json").stdout.splitlines()]
     assert [side["path"][-2:] for side in rows[-1]["alone"]] == ["#2", "#4"]

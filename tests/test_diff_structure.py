@@ -114,6 +114,6 @@ def test_a_date_in_a_tool_is_a_date():
         assert between(form(a), form(b)).kind == "timestamp"
 
 
-def test_text_about_tools_is_no_tool():
+def test_text_about_tools_is_not_a_tool():
     a, b = (chatml(SYSTEM, ("user", f"Explain <tools> to {who}.")) for who in ("Ann", "Bob"))
     assert between(a, b).kind == "message-edited"

@@ -180,6 +180,6 @@ def test_sentencepiece_merges_by_score_and_falls_back_to_bytes(
     assert tokens.starts == [0, 5, 11, 12, 12]
     assert tokens.ids[-2:] == [3 + 0xC3, 3 + 0xA9]
     prefixed = tokenizers["sentencepiece with prefix"].encode("hello<|im_start|>world")
-    assert prefixed.starts == [0, 0, 5, 17]  # a blank before the text, and again behind a special token
+    assert prefixed.starts == [0, 0, 5, 17]  # a blank before the text, and again after a special token
     assert tokenizers["sentencepiece"].leading("hello") == 1
     assert tokenizers["sentencepiece"].leading("<s>hello") == 0

@@ -117,11 +117,11 @@ def test_json_with_byte_fallback(tmp_path: Path) -> None:
         ({"pre_tokenizer": None}, "a BPE without bytes"),
         (
             {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Digits"}, {"type": "Metaspace"}]}},
-            "a blank in front of every piece",
+            "a space before every piece",
         ),
         ({"normalizer": {"type": "Precompiled"}}, "the normalizer Precompiled"),
-        ({"model": {"type": "BPE", "vocab": {}}}, "no sound tokenizer.json"),
-        ({"model": 1}, "is no tokenizer.json"),
+        ({"model": {"type": "BPE", "vocab": {}}}, "not a valid tokenizer.json"),
+        ({"model": 1}, "is not a tokenizer.json"),
         ({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "("}}}, "the pattern"),
     ],
 )
@@ -131,7 +131,7 @@ def test_a_tokenizer_json_that_cannot_be_followed_is_refused(tmp_path: Path, cha
     assert caught.value.hint
 
 
-def test_files_that_are_no_tokenizer_are_refused(tmp_path: Path) -> None:
+def test_files_that_are_not_tokenizer_are_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_bytes(b"\xff\xfe{")
     with pytest.raises(CacheDoctorError, match="is not JSON"):
         from_path(str(tmp_path / "x.json"))
@@ -146,9 +146,9 @@ def test_files_that_are_no_tokenizer_are_refused(tmp_path: Path) -> None:
     ("changes", "says"),
     [
         ({"pre": (STRING, "afmoe")}, "the pre-tokenizer 'afmoe', which is not supported"),
-        ({"model": (STRING, "bert")}, "a tokenizer of the kind 'bert'"),
-        ({"tokens": (STRING, None)}, "holds no tokenizer"),
-        ({"merges": (STRING, None)}, "holds no tokenizer"),
+        ({"model": (STRING, "bert")}, "a tokenizer of type 'bert'"),
+        ({"tokens": (STRING, None)}, "has no tokenizer"),
+        ({"merges": (STRING, None)}, "has no tokenizer"),
         ({"model": (STRING, "llama")}, "no scores"),
     ],
 )
@@ -200,10 +200,10 @@ def test_a_running_server_is_asked(server: str, tmp_path: Path, text: str) -> No
 @pytest.mark.parametrize(
     ("mode", "says"),
     [
-        ("old", "no pieces"),
+        ("old", "no token text"),
         ("html", "did not answer with JSON"),
         ("loading", "503"),
-        ("other", "do not spell the prompt"),
+        ("other", "do not match the prompt"),
     ],
 )
 def test_a_server_that_answers_badly_is_refused(

@@ -43,7 +43,7 @@ def test_billing_header_on_one_side(a, b):
     assert (found.kind, found.field) == ("billing-header", None)
 
 
-def test_behind_the_billing_header_is_not_the_header():
+def test_after_the_billing_header_is_not_the_header():
     assert between(HEAD + "\nToday is 2026-09-01." + REST, HEAD + "\nToday is 2026-09-02." + REST).kind == "timestamp"
     assert between(HEAD + "\nYou are A.", HEAD + "\nYou are B.").kind != "billing-header"
 

@@ -71,7 +71,7 @@ def test_image():
     assert between(picture("AAAA"), picture("AAAA"), same_text=True).kind == "retokenised"
 
 
-def test_another_question_about_an_image_is_no_image():
+def test_another_question_about_an_image_is_not_an_image():
     other = picture("AAAA")
     other["messages"][0]["content"][1]["text"] = "Where is it?"
     assert between(picture("AAAA"), other).kind == "message-edited"
@@ -110,7 +110,7 @@ def test_template_switches():
     assert (between(c, d).kind, between(c, d).sure) == ("template", False)
 
 
-def test_markers_around_other_words_are_no_template():
+def test_markers_around_other_words_are_not_template():
     assert between(chatml(SYSTEM, U1), chatml(SYSTEM, U2)).kind == "message-edited"
     assert between(chatml(U1, A1), llama(U2, A2)).kind not in ("special-token",)
 

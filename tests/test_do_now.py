@@ -1,4 +1,4 @@
-"""What to do first: the launcher's form, what mends before what looks, a suspicion is looked at; fleets said once."""
+"""What to do first: the launcher's form, what fixes before what looks, a suspicion is checked; fleets said once."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from cachedoctor.doctor.fixing.fixes import StartInfo, fixes
 from cachedoctor.model import Cost, Finding, Launcher, OptionChange, Remedy, Report, RuledOut, Session, Totals
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.report_view import ReportView
+from cachedoctor.report.text import text_finding
+from cachedoctor.report.text.page import TextPage
 from cachedoctor.report.text.text_report import render
 from cachedoctor.report.words import do_now
 
@@ -27,10 +29,10 @@ LOOK = Remedy("Look at it.", ["cachedoctor explain CD108"], purpose="look")
 MORE = Remedy("Give it more.", options=[OptionChange("--cache-ram", "8192")])
 
 
-def rows(name: str, launcher: Launcher | None = None) -> list[str]:
+def rows(name: str, launcher: Launcher | None = None, width: int = 80) -> list[str]:
     found = first_screen.found_in(FIXTURES / name)
     return first_screen._page(
-        sanitize.report(found) if launcher is None else first_screen.launched(found, launcher), 80
+        sanitize.report(found) if launcher is None else first_screen.launched(found, launcher), width
     )
 
 
@@ -48,7 +50,7 @@ def test_bare_options_say_where_they_belong() -> None:
         ("compose", '           LLAMA_ARG_CTX_CHECKPOINTS: "32"', "make the change above, then docker compose up -d"),
         ("systemd", "         Environment=LLAMA_ARG_CTX_CHECKPOINTS=32", "systemctl restart llama-server"),
         ("kubernetes", "           - name: LLAMA_ARG_CTX_CHECKPOINTS", "llama-server starts with --ctx-checkpoints 32"),
-        ("docker", "fix    add to docker run, in front of the image: -e LLAMA_ARG_CTX_CHECKPOINTS=32",
+        ("docker", "fix    add to docker run, before the image: -e LLAMA_ARG_CTX_CHECKPOINTS=32",
          "start the container with -e LLAMA_ARG_CTX_CHECKPOINTS=32"),
     ],
 )  # fmt: skip
@@ -92,18 +94,18 @@ def test_a_healthy_paste_reads_healthy() -> None:
     assert [found.code for found in report.findings] == ["CD902"]
     shown = text_of(report)
     assert shown[0].startswith("cache works   every request reused all it could")
-    assert "1 request is not whole in this log" in " ".join(" ".join(shown[:3]).split())
+    assert "1 request is incomplete in this log" in " ".join(" ".join(shown[:3]).split())
     assert not any("Do now" in row or "server.log" in row for row in shown)
     assert " ".join(shown[-2:]).startswith("No cause found. ")
     assert "No cause found" in written("html", report).decode()
     assert written("markdown", report).decode().startswith("## llama-server: no cause found\n")
     ill = text_of(lm_studio("billing-header-without-text", "n_tokens = 1901"))
-    assert "computed again" in ill[0]
+    assert "recomputed" in ill[0]
     assert "Do now" in " ".join(ill[-2:])
 
 
 def test_rows_of_a_file_are_rows_in_what_the_page_copies() -> None:
-    """Their ends are no control characters to be shown."""
+    """Their ends are not control characters to be shown."""
     found = first_screen.found_in(FIXTURES / "cases/cache-ram-evicts-b9294/server.log")
     found.fix = fixes(found.findings, found.sessions, found.inputs, StartInfo("compose"))
     page = written("html", found).decode()
@@ -111,21 +113,21 @@ def test_rows_of_a_file_are_rows_in_what_the_page_copies() -> None:
     assert "\\x0a" not in page
 
 
-def test_lines_that_are_no_message_are_counted() -> None:
+def test_lines_that_are_not_messages_are_counted() -> None:
     """Only where they are more than those that are known."""
     shown = text_of(lm_studio("healthy-hybrid-b9294"))
     (read,) = (row for row in shown if row.startswith("read "))
-    lines, known, others = (int(number) for number in re.findall(r"\d+", read))
-    assert (lines, known + others) == (186, 186)
-    assert others > 93, "every record begins with a row of its own"
-    assert read.endswith("others such as dates on rows of their own")
+    lines, known = (int(number) for number in re.findall(r"\d+", read))
+    assert lines == 186
+    assert known < 93, "every record begins with a row of its own"
+    assert read.endswith("recognised (others: dates on separate rows)")
     assert not any(row.startswith("read ") for row in rows("cases/healthy-hybrid-b9294/server.log"))
     whole = report_of((FIXTURES / "excerpts/healthy-append-b11549.log").read_bytes())
     assert not any(row.startswith("read ") for row in text_of(whole))
 
 
 def test_the_page_claims_the_main_cause_once() -> None:
-    """Beside it stands why; what is no cause does not stand there."""
+    """Beside it stands why; what is not a cause does not be there."""
     page = written("html", first_screen.found_in(FIXTURES / "cases/billing-header-hybrid/server.log")).decode()
     cause = page.partition('<div class="cause">')[2].partition("</section>")[0]
     assert cause.count("billing header changes between requests") == 1
@@ -151,12 +153,14 @@ def test_nobody_is_told_to_set_what_lm_studio_has_not() -> None:
 
 def test_a_second_way_has_the_form_of_the_launcher() -> None:
     """Bare options only where nobody knows what starts the server."""
-    shown = rows("cases/cache-ram-evicts-b9294/server.log", "compose")
+    found, out = first_screen.found_in(FIXTURES / "cases/cache-ram-evicts-b9294/server.log"), io.StringIO()
+    text_finding.first(TextPage(out, 80), ReportView(first_screen.launched(found, "compose")).causes[0])
+    shown = out.getvalue().splitlines()
     at = shown.index("or     compose.yaml, at the service:")
     assert shown[at + 1 : at + 4] == [
         "         environment:", '           LLAMA_ARG_N_PARALLEL: "4"', '           LLAMA_ARG_CTX_SIZE: "65536"',
     ]  # fmt: skip
-    assert "or     --parallel 4 --ctx-size 65536" in rows("cases/cache-ram-evicts-b9294/server.log")
+    assert "or     --parallel 4 --ctx-size 65536" in rows("cases/cache-ram-evicts-b9294/server.log", width=160)
     seen = rows("cases/billing-header-without-text/server.log", "systemd")
     assert "         Environment=LLAMA_SERVER_SLOTS_DEBUG=1" in seen
 
@@ -167,13 +171,13 @@ def of(confidence: str, *remedies: Remedy) -> do_now.DoNow:
     return found
 
 
-def test_what_mends_it_stands_before_what_looks() -> None:
+def test_what_fixes_it_comes_before_what_looks() -> None:
     assert of("medium", LOOK, MORE).commands == ["--cache-ram 8192"]
     assert of("medium", LOOK).kind == "to be sure"
     assert of("high", Remedy("It depends.", purpose="depends")).kind == "try"
 
 
-def test_a_suspicion_gets_no_memory_before_it_is_looked_at() -> None:
+def test_a_suspicion_gets_no_memory_before_it_is_checked() -> None:
     assert of("low", MORE, LOOK).commands == LOOK.commands
     alone = of("low", MORE)
     assert (alone.kind, alone.commands) == ("to be sure", ["cachedoctor explain CD108"])
@@ -202,14 +206,14 @@ def test_one_cause_on_many_servers_is_said_once() -> None:
     assert len(ReportView(report).causes) == 2, "two causes of one server stay two"
 
 
-def test_what_many_lose_together_stands_before_what_one_loses() -> None:
+def test_what_many_lose_together_comes_before_what_one_loses() -> None:
     report = fleet()
     report.findings = [report.findings[2], report.findings[0], report.findings[1]]
     report.findings[0].cost = Cost(350, None)
     assert [one.finding.code for one in ReportView(report).causes] == ["CD108", "CD503"]
 
 
-def test_a_part_of_the_times_is_no_sum() -> None:
+def test_a_part_of_the_times_is_not_a_sum() -> None:
     report = fleet()
     report.findings[0].cost = Cost(100, None)
     assert ReportView(report).causes[0].finding.cost.ms is None
@@ -223,8 +227,8 @@ def test_every_server_is_called_so() -> None:
     assert one.many == "all 3 servers"
 
 
-def test_what_looks_alike_is_named_where_nothing_can_be_looked_at() -> None:
+def test_what_looks_alike_is_named_where_nothing_can_be_checked() -> None:
     found: Finding = finding(confidence="low", remedies=[MORE], still_possible=[RuledOut("log-cut", "it may be")])
     said = do_now.of_finding(found)
     assert said is not None
-    assert said.text == "Rule out first what looks alike (log-cut)."
+    assert said.text == "First rule out similar causes (log-cut)."

@@ -75,7 +75,7 @@ def test_text_counts_as_sent_again_in_whole_runs() -> None:
     assert repeated(old + new + old, 0, runs(old)) == 800
 
 
-def test_what_goes_on_is_reused_but_for_what_is_new() -> None:
+def test_what_continues_is_reused_but_for_what_is_new() -> None:
     cached = left(FIRST)
     new = len(tokens(rendered({"messages": NEXT}))) - cached
     assert rows(ask(0, FIRST, 0), ask(1, NEXT, cached)) == {"reused": cached, "new": new}
@@ -94,7 +94,7 @@ def test_a_request_without_cache_asked_for_it() -> None:
     assert "server" not in got
 
 
-def test_the_client_loses_what_it_sends_again_behind_a_change() -> None:
+def test_the_client_loses_what_it_sends_again_after_a_change() -> None:
     changed = messages("At 14:02. " + HEAD, prose(2, 300), REPLY, prose(3, 300))
     before = messages("At 14:01. " + HEAD, prose(2, 300))
     shared = common(tokens(rendered({"messages": before})), tokens(rendered({"messages": changed})))
@@ -104,13 +104,13 @@ def test_the_client_loses_what_it_sends_again_behind_a_change() -> None:
     assert "server" not in got
 
 
-def test_new_text_behind_a_change_is_nobodys_loss() -> None:
+def test_new_text_after_a_change_is_nobodys_loss() -> None:
     edited = messages(HEAD, prose(9, 300))
     cached = common(tokens(rendered({"messages": FIRST})), tokens(rendered({"messages": edited})))
     assert set(rows(ask(0, FIRST, 0), ask(1, edited, cached))) == {"reused", "new"}
 
 
-def test_what_another_client_sent_is_no_repetition_of_ours() -> None:
+def test_what_another_client_sent_is_not_a_repetition_of_ours() -> None:
     other = messages("Another head. " + HEAD, prose(2, 300))
     got = rows(ask(0, FIRST, 0), ask(1, other, 0, "other", client="other"))
     assert "client" not in got

@@ -47,7 +47,7 @@ def test_an_update_goes_to_the_first_build_that_is_named() -> None:
 
 
 def test_words_drop_an_option_or_change_the_client() -> None:
-    assert "--no-cache-prompt" not in after("On the server: drop --no-cache-prompt.").options
+    assert "--no-cache-prompt" not in after("On the server: remove --no-cache-prompt.").options
     assert after("In the client: be calm.", calm={"calm": True}).habits == {"calm": True}
     for text, command in [("Be patient.", None), ("", "cachedoctor diff a b"), ("", "rm -rf /")]:
         with pytest.raises(NotMechanicalError):

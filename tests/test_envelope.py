@@ -127,7 +127,7 @@ def test_uncertain_prefix_comes_off_once_a_server_line_has_shown_it(prefix: str,
         "-- Boot 3f2a --",
     ],
 )
-def test_line_that_is_no_wrapper_stays(line: str) -> None:
+def test_line_that_is_not_a_wrapper_stays(line: str) -> None:
     assert unwrap(f"{line}\n{SLOT}\n") == {None: [(1, line), (2, SLOT)]}
 
 
@@ -176,7 +176,7 @@ def test_services_and_ports_do_not_mix() -> None:
     }
 
 
-def test_bare_slot_line_is_no_compose_service() -> None:
+def test_bare_slot_line_is_not_a_compose_service() -> None:
     text = f"{SLOT}\nllama-1  | {SLOT}\nslot      release: id  3 | task 9  | x\n"
     assert unwrap(text) == {None: [(1, SLOT), (3, "slot      release: id  3 | task 9  | x")], "llama-1": [(2, SLOT)]}
 

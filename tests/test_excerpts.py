@@ -33,7 +33,7 @@ ENTRY = re.compile(
     r"(?: (?P<limit>at most )?(?P<tokens>[\d,]+)(?: to (?P<last>[\d,]+))? tokens)?"
 )
 ALWAYS = "note log-cut any"
-"""An excerpt is a part of a log; to say so is no diagnosis."""
+"""An excerpt is a part of a log; to say so is not a diagnosis."""
 
 
 @cache

@@ -85,7 +85,7 @@ def test_a_sample_is_explained_by_its_row_with_all_its_fields(row: Message) -> N
     assert all(reading.meaning and reading.text is not None for reading in found.fields)
     if row.component == "client":  # no build prints a client's words, at no level
         assert [(level.first, level.last, level.level) for level in found.levels] == [
-            (row.first, row.last, "no log line")
+            (row.first, row.last, "not a log line")
         ]
         return
     assert found.levels[0].first == row.first
@@ -182,7 +182,7 @@ USUAL = {
 
 
 @pytest.mark.parametrize(("line", "usual"), list(zip(NO_NUMBERS, USUAL, strict=True)))
-def test_values_that_are_no_numbers(line: str, usual: str) -> None:
+def test_values_that_are_not_numbers(line: str, usual: str) -> None:
     """They say something else, and it is said of them alone."""
     said = [reading.here for reading in one(line).fields if reading.here]
     assert len(said) == 1
@@ -201,7 +201,7 @@ def test_computed_tokens_are_without_the_reused_ones() -> None:
 
 
 def test_the_names_are_those_that_the_line_prints() -> None:
-    """``task.n_tokens`` is the catalogue's n_prompt_tokens; several words before a value are no name."""
+    """``task.n_tokens`` is the catalogue's n_prompt_tokens; several words before a value are not name."""
     new = fields_of("slot operator(): id 0 | task 0 | new prompt, n_ctx_slot = 16384, n_keep = 0, task.n_tokens = 1850")
     assert new["n_prompt_tokens"].label == "task.n_tokens"
     assert fields_of("total time = 843.07 ms / 1880 tokens")["total_ms"].label == "total_ms"
@@ -228,7 +228,7 @@ def test_levels_by_era() -> None:
 def test_the_builds_of_a_line() -> None:
     """Seen, perhaps in those between two samples, and at which level."""
     found = one(CREATED)
-    assert found.builds == "seen in b8156 to b11549 (perhaps from b7965 on, newer builds were not looked at)"
+    assert found.builds == "seen in b8156 to b11549 (perhaps from b7965 on, newer builds were not checked)"
     assert [(v.first, v.last, v.level.split()[0], v.shown) for v in found.levels] == [
         (8156, 9093, "WARN", "shown by default"),
         (9294, 9713, "INFO", "shown by default"),
@@ -282,7 +282,7 @@ def test_one_record_may_hold_several_lines() -> None:
 
 
 def test_a_slot_line_without_a_message_is_only_a_header_of_timings() -> None:
-    """Cut right behind its prefix it could be anything."""
+    """Cut right after its prefix it could be anything."""
     (answer,) = explain(b"slot update_slots: id 0 | task 9 | ")
     assert answer.explanations == []
 
@@ -302,7 +302,7 @@ def test_a_cut_line(end: str) -> None:
 @pytest.mark.sample(10)
 @pytest.mark.parametrize("row", [row for row in ROWS if len(row.heads[0]) > 20 and row.id != PASSED_ON], ids=name_of)
 def test_every_message_is_known_by_its_beginning(row: Message) -> None:
-    """Cut behind its head it is itself, perhaps among others that begin so, or nothing at all."""
+    """Cut after its head it is itself, perhaps among others that begin so, or nothing at all."""
     line = row.sample.encode()
     at = line.find(row.heads[0].split()[-1].encode())
     (answer,) = explain(line[: at + len(row.heads[0].split()[-1])])
@@ -408,7 +408,7 @@ def test_the_command_reads_lines_from_a_pipe() -> None:
     done = run("--line", "-", stdin=f"{CHOICE}\nwhat is this\nsrv update_slots: all slots are idle\n".encode())
     assert done.returncode == 0
     assert re.findall(rb"its id is (\w+)$", done.stdout, re.MULTILINE) == [b"slot_select_lcp", b"idle"]
-    assert re.fullmatch(rb"cachedoctor: warning: line 2: no message [^\n]*\n", done.stderr)
+    assert re.fullmatch(rb"cachedoctor: warning: line 2: no known message [^\n]*\n", done.stderr)
     objects = run("--line", "-", "-f", "json", stdin=f"{CHOICE}\nwhat is this\n".encode()).stdout.splitlines()
     assert [len(json.loads(o)["readings"]) for o in objects] == [1, 0]
 
@@ -418,7 +418,7 @@ def test_the_command_reads_lines_from_a_pipe() -> None:
     ("line", "words"),
     [
         ("forcing full promt reprocessing", b'the nearest one begins with "forcing full prompt re-processing"'),
-        ("\x1b]0;evil\x07hello \x9b2J", b"nor like one"),
+        ("\x1b]0;evil\x07hello \x9b2J", b"not similar to one"),
         ("", b"the line is empty"),
     ],
 )

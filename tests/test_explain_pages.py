@@ -1,4 +1,4 @@
-"""``cachedoctor explain``: pages of rules as they are printed, words of the reports, rules that were not evaluated."""
+"""``cachedoctor explain``: pages of rules as they are printed, words of the reports, rules that were not checked."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ Because.
 
 
 def test_the_fix_comes_first() -> None:
-    """Sections keep their order otherwise; sentences are wrapped, commands are not, a comment is no heading."""
+    """Sections keep their order otherwise; sentences are wrapped, commands are not, a comment is not a heading."""
     assert printed(PAGE, 40).split("\n") == [
         "CD999 some-cause",
         "",
@@ -139,21 +139,21 @@ def test_sample_lines_are_shown_where_they_are_asked_for() -> None:
     assert b"--example" not in run("explain", "blind").stdout
 
 
-def test_explain_prints_words_and_what_was_not_evaluated() -> None:
+def test_explain_prints_words_and_what_was_not_checked() -> None:
     """Asked for as they are spelt anywhere; an unknown one names the nearest."""
     slot = run("explain", "slot")
     assert (slot.returncode, slot.stderr) == (0, b"")
     assert slot.stdout.startswith(b"slot: Place in llama-server for one conversation")
-    assert run("explain", "blind").stdout.startswith(b"Rules that could not be evaluated\n\nFix\n")
+    assert run("explain", "blind").stdout.startswith(b"Rules that could not be checked\n\nFix\n")
     unknown = run("explain", "slto")
     assert unknown.returncode == 2
-    one_line(unknown, "no such rule, and no word", "did you mean slot?")
+    one_line(unknown, "no such rule or word", "did you mean slot?")
 
 
 def test_the_shell_offers_words() -> None:
     """Once something was typed: the list of rules is long enough."""
     assert ("slot", "word") in arguments.explained("sl")
-    assert ("blind", "rules that could not be evaluated") in arguments.explained("bl")
+    assert ("blind", "rules that could not be checked") in arguments.explained("bl")
     assert arguments.explained("") == arguments.rule("")
 
 

@@ -77,7 +77,7 @@ def test_a_sample_is_explained_by_its_row(engine: str, row: Message) -> None:
     SCHEMA.validate(msgspec.to_builtins(line_v1.document(next(explain(row.sample.encode())), "0")))
 
 
-def test_what_stands_before_a_message_of_vllm() -> None:
+def test_what_comes_before_a_message_of_vllm() -> None:
     """Process, its number, level, time, and the place in the source; LMCache names itself."""
     parts = {part.text: part.meaning for part in one(STATS).parts}
     assert list(parts) == ["EngineCore_DP1", "pid=30", "INFO", "11-20 23:44:58", "loggers.py:335"]
@@ -90,7 +90,7 @@ def test_what_stands_before_a_message_of_vllm() -> None:
     assert hit.program == "LMCache"
 
 
-def test_what_stands_before_a_message_of_sglang() -> None:
+def test_what_comes_before_a_message_of_sglang() -> None:
     """Time and ranks."""
     parts = {part.text: part.meaning for part in one(PREFILL).parts}
     assert list(parts) == ["2026-07-04 04:31:24", "DP0", "TP1"]
@@ -104,7 +104,7 @@ def test_pairs_are_fields_of_their_own() -> None:
     assert "more" not in fields
     assert (fields["GPU KV cache usage"].text, fields["GPU KV cache usage"].unit) == ("1.5%", "%")
     assert "nothing was found" in fields["Prefix cache hit rate"].here
-    assert "not known" in fields["Brand new"].meaning
+    assert "no checked version prints it" in fields["Brand new"].meaning
     assert fields["engine"].text == "001"
     usual = {reading.name: reading for reading in one(STATS.replace("rate: 0.0%", "rate: 10.0%")).fields}
     assert usual["Prefix cache hit rate"].here == ""
@@ -116,7 +116,7 @@ def test_pairs_are_fields_of_their_own() -> None:
 def test_versions_in_words_and_levels() -> None:
     """Minor and patch are one number in a row; a level may change between versions."""
     found = one(STATS)
-    assert found.builds == "seen in 0.8.3 to 0.33.0 (newer versions were not looked at)"
+    assert found.builds == "seen in 0.8.3 to 0.33.0 (newer versions were not checked)"
     mode = "Mamba cache mode is set to 'align' for Qwen3NextForCausalLM by default when prefix caching is enabled"
     levels = one(mode).levels
     assert [(level.level, level.shown) for level in levels] == [

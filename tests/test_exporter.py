@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -16,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from command import FIRST, LOG, SECOND, THIRD, one_line, run, start, wait_for
 from conftest import ROOT
@@ -111,7 +113,7 @@ def total(samples: dict[Sample, float], name: str, **labels: str) -> float:
     return sum(value for (of, said), value in samples.items() if of == name and set(labels.items()) <= said)
 
 
-TOKENS, SECONDS = "cachedoctor_prompt_tokens_total", "cachedoctor_prompt_seconds_total"
+TOKENS, SECONDS = "cachedoctor_prompt_tokens_total", "cachedoctor_prompt_processing_seconds_total"
 
 
 def sums(samples: dict[Sample, float]) -> dict[str, float]:
@@ -123,8 +125,8 @@ def sums(samples: dict[Sample, float]) -> dict[str, float]:
         "avoidable": total(samples, TOKENS, outcome="avoidable"),
         "seconds": round(total(samples, SECONDS), 3),
         "avoidable seconds": round(total(samples, SECONDS, outcome="avoidable"), 3),
-        "lines": total(samples, "cachedoctor_lines_total"),
-        "unread": total(samples, "cachedoctor_lines_unread_total"),
+        "lines": total(samples, "cachedoctor_log_lines_total"),
+        "unread": total(samples, "cachedoctor_log_lines_unrecognised_total"),
     }
 
 
@@ -185,6 +187,29 @@ def test_every_avoidable_token_has_its_cause_and_every_finding_its_gauge(log: Pa
     assert total(samples, TOKENS, model="hybrid.gguf") == total(samples, TOKENS) == report.totals.prompt_tokens
     assert total(samples, "cachedoctor_build_info", version=cachedoctor.__version__) == 1
     assert total(samples, "cachedoctor_log_readable", server=str(log)) == 1
+
+
+def test_sglang_counts_the_tokens_of_its_batches() -> None:
+    log = CASES.parent / "measured" / "sglang-healthy.log"
+    report = cachedoctor.analyze(log)
+    assert report.batches is not None
+    batches = [msgspec.json.decode(row) for row in report.batches.lines()]
+    samples = Exporter(log).read().samples()
+    for outcome, column in {"reused": "cached_tokens", "computed": "new_tokens"}.items():
+        assert total(samples, TOKENS, outcome=outcome) == sum(batch[column] or 0 for batch in batches) > 0
+    assert total(samples, "cachedoctor_requests_total") == 0, "a batch is not a request"
+
+
+def test_vllm_has_its_last_hit_rate_and_the_tokens_that_its_lines_show() -> None:
+    """The rate is the last one that the log has."""
+    log = CASES.parent / "vllm" / "vllm032_dense_healthy.log"
+    (last,) = re.findall(r"Prefix cache hit rate: ([\d.]+)%", log.read_text())[-1:]
+    (session,) = cachedoctor.analyze(log).sessions
+    samples = Exporter(log).read().samples()
+    assert total(samples, "cachedoctor_prefix_cache_hit_ratio", engine="000") == pytest.approx(float(last) / 100)
+    computed = sum(period.computed_tokens or 0 for period in session.periods)
+    assert computed > 0
+    assert total(samples, TOKENS, outcome="computed") == pytest.approx(computed, abs=2)
 
 
 def test_nothing_but_the_version_is_shown_before_all_logs_are_read(log: Path) -> None:
@@ -300,7 +325,7 @@ def test_a_rotation_that_is_gone_stays_counted(log: Path, tmp_path: Path) -> Non
     samples = Exporter(log, saved=exporter.state()).read().samples()
     assert total(samples, "cachedoctor_requests_total") == 3
     assert total(samples, TOKENS, outcome="new") + total(samples, TOKENS, outcome="avoidable") == 6070
-    assert total(samples, "cachedoctor_lines_total") == reported(whole)["lines"]
+    assert total(samples, "cachedoctor_log_lines_total") == reported(whole)["lines"]
 
 
 def test_without_a_state_the_rotations_that_are_there_are_counted(log: Path, tmp_path: Path) -> None:
@@ -362,13 +387,13 @@ def test_whatever_happens_the_counters_are_the_totals(tmp_path: Path, seed: int)
 
 def test_values_of_a_label_are_bounded_also_over_a_restart(tmp_path: Path) -> None:
     values = LabelValues(3)
-    said = [values.bounded("client", f"10.0.0.{n}") for n in range(50)]
+    said = [values.bounded("client_address", f"10.0.0.{n}") for n in range(50)]
     assert said == ["10.0.0.0", "10.0.0.1", "10.0.0.2", *["other"] * 47]
     again = LabelValues(3, values.known())
-    assert again.bounded("client", "10.0.0.49") == "other"
-    assert again.bounded("client", "10.0.0.1") == "10.0.0.1"
+    assert again.bounded("client_address", "10.0.0.49") == "other"
+    assert again.bounded("client_address", "10.0.0.1") == "10.0.0.1"
     assert again.bounded("model", "10.0.0.49") == "10.0.0.49"
-    assert again.bounded("client", None) == ""
+    assert again.bounded("client_address", None) == ""
 
 
 def test_a_log_of_many_models_and_clients_makes_few_series(tmp_path: Path) -> None:
@@ -524,7 +549,7 @@ def test_a_log_that_could_never_be_read_makes_room_for_others(log: Path, tmp_pat
     assert exporter.read().state().labels["server"] == [str(log)]
 
 
-def test_files_that_are_no_logs_are_not_remembered_when_they_are_gone(log: Path, tmp_path: Path) -> None:
+def test_files_that_are_not_logs_are_not_remembered_when_they_are_gone(log: Path, tmp_path: Path) -> None:
     other = tmp_path / "notes.log"
     other.write_text("nothing of a server\n")
     exporter = Exporter(folders=(tmp_path,)).read()
@@ -533,7 +558,7 @@ def test_files_that_are_no_logs_are_not_remembered_when_they_are_gone(log: Path,
     assert not exporter.read().many._places._others
 
 
-def test_a_name_that_is_no_utf8_is_kept_in_the_state(log: Path, tmp_path: Path) -> None:
+def test_a_name_that_is_not_an_utf8_is_kept_in_the_state(log: Path, tmp_path: Path) -> None:
     try:
         odd = log.rename(tmp_path / os.fsdecode(b"odd-\xff.log"))
     except OSError:
@@ -549,8 +574,8 @@ def gone_for_long(exporter: Exporter) -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_log_that_was_away_for_long_goes_on_where_it_stood(tmp_path: Path, restarted: bool) -> None:
-    """A rotation that was counted is not there any more: a counter that began anew would fall, and rise twice."""
+def test_a_log_that_was_away_for_long_continues_where_it_stood(tmp_path: Path, restarted: bool) -> None:
+    """A rotation that was counted is not there any more: a counter that began again would fall, and rise twice."""
     folder = tmp_path / "logs"
     folder.mkdir()
     log = folder / "server.log"
@@ -613,11 +638,11 @@ def test_logs_that_are_gone_are_remembered_in_a_bounded_number(tmp_path: Path, m
 def counted(port: int) -> float:
     """Lines that a running exporter has counted."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        return total(parsed(answer.read().decode()), "cachedoctor_lines_total")
+        return total(parsed(answer.read().decode()), "cachedoctor_log_lines_total")
 
 
 @pytest.mark.sweep
-def test_the_command_serves_and_goes_on_after_a_restart(log: Path, tmp_path: Path) -> None:
+def test_the_command_serves_and_continues_after_a_restart(log: Path, tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     for requests in (2, 3):
         with start("exporter", log, "--listen", "127.0.0.1:0", "--state", state, "--no-config") as process:
@@ -638,7 +663,7 @@ def test_the_command_serves_and_goes_on_after_a_restart(log: Path, tmp_path: Pat
 
 def test_a_state_file_of_another_kind_is_one_line_and_stays(log: Path) -> None:
     done = run("exporter", log, "--state", log, "--listen", "127.0.0.1:0")
-    one_line(done, "is no state of the exporter")
+    one_line(done, "is not an exporter state file")
     assert done.returncode == 2
     assert log.read_bytes() == LOG
     assert list(log.parent.iterdir()) == [log]
@@ -659,10 +684,10 @@ def test_a_state_file_that_another_exporter_has_is_one_line_and_stays(log: Path,
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["folder", "pipe"])
-def test_a_state_that_is_no_file_is_refused(tmp_path: Path, make: Callable[[Path], None]) -> None:
+def test_a_state_that_is_not_a_file_is_refused(tmp_path: Path, make: Callable[[Path], None]) -> None:
     make(tmp_path / "state")
     with (
-        pytest.raises(CacheDoctorError, match="is no file"),
+        pytest.raises(CacheDoctorError, match="is not a file"),
         exporter_command._held(f"{tmp_path}/state", is_ours=False),
     ):
         pass
@@ -671,7 +696,10 @@ def test_a_state_that_is_no_file_is_refused(tmp_path: Path, make: Callable[[Path
 @pytest.mark.sweep
 @pytest.mark.parametrize(
     ("args", "words"),
-    [(("server.log", "--listen", "9931"), "'9931' is no address"), (("--no-config",), "give logs, or --follow DIR")],
+    [
+        (("server.log", "--listen", "9931"), "'9931' is not an address"),
+        (("--no-config",), "give logs, or --follow DIR"),
+    ],
 )
 def test_wrong_use_is_one_line(args: tuple[str, ...], words: str) -> None:
     one_line(run("exporter", *args), words)

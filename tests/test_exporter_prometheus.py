@@ -105,7 +105,7 @@ def test_what_prometheus_has_is_the_report_after_rotations_and_a_kill(
 
     def counted() -> bool:
         time.sleep(0.5)
-        return prometheus.value("sum(cachedoctor_lines_total)") == written
+        return prometheus.value("sum(cachedoctor_log_lines_total)") == written
 
     written, step = 0, len(lines) // 6 + 1
     process = begun()
@@ -134,7 +134,7 @@ def test_what_prometheus_has_is_the_report_after_rotations_and_a_kill(
         assert totals.avoidable_tokens > 0
         assert (prometheus.value(tokens % "reused") or 0) == totals.cached_tokens
         assert prometheus.value("sum(resets(cachedoctor_prompt_tokens_total[10m]))") == 0
-        assert prometheus.value("sum(resets(cachedoctor_lines_total[10m]))") == 0
+        assert prometheus.value("sum(resets(cachedoctor_log_lines_total[10m]))") == 0
         wait_for(lambda: time.sleep(0.5) or "CachePromptTokensAvoidable" in prometheus.firing(), "alert")
     finally:
         process.send_signal(signal.SIGTERM)

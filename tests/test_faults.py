@@ -51,19 +51,19 @@ def test_a_fault_costs_one_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [s["engine"] for s in whole["sessions"]] == ["llama.cpp", "sglang"]
     assert [s["engine"] for s in found["sessions"]] == ["llama.cpp", "llama.cpp"]
     error = found["inputs"][0]["error"]
-    assert error.startswith("internal error, lines of sglang are not read any further: ValueError")
+    assert error.startswith("internal error, lines of sglang are ignored from here on: ValueError")
     assert "secret" not in error
     assert found["inputs"][1]["error"] is None
 
 
 def test_what_came_before_a_fault_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lines behind it are not read: what they are about is not known any more."""
+    """The lines after it are ignored: what they are about is not known any more."""
     whole, _ = reported(LOG)
     monkeypatch.setattr(ServerRun, "purge", fails)
     line = b"0.00.637.500 W srv  operator(): purging slot 0 with 20 tokens\n"
     found, crashed = reported(LOG + line + SECOND.encode().replace(b"task 9 ", b"task 12 "))
     assert crashed
-    assert "llama.cpp are not read" in found["inputs"][0]["error"]
+    assert "llama.cpp are ignored" in found["inputs"][0]["error"]
     assert [r["prompt_tokens"] for r in found["requests"]] == [r["prompt_tokens"] for r in whole["requests"]]
 
 
@@ -77,7 +77,7 @@ def test_a_fault_costs_one_of_several_servers(monkeypatch: pytest.MonkeyPatch) -
     found, crashed = reported("".join(lines).encode())
     assert crashed
     assert {s["origin"] for s in found["sessions"] if s["n_requests"]} == {"llama-a"}
-    assert "lines of llama.cpp of llama-b are not read" in found["inputs"][0]["error"]
+    assert "lines of llama.cpp of llama-b are ignored" in found["inputs"][0]["error"]
 
 
 @pytest.mark.parametrize("step", ["close_open", "quiet", "give_up"])
@@ -105,7 +105,7 @@ def test_a_fault_costs_one_rule(monkeypatch: pytest.MonkeyPatch, step: str) -> N
     assert len(found["requests"]) == 2
 
 
-def test_what_the_user_can_mend_is_no_fault_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_user_can_fix_is_not_a_fault_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise CacheDoctorError("no space left")
 

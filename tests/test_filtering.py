@@ -99,7 +99,7 @@ def test_times_are_those_of_the_wrapper(stamp: str, since: str | None, until: st
     assert tasks(shown) == [row.task for row in (rows[2:] if since else rows[:2])]
 
 
-def test_a_day_that_no_calendar_has_is_no_fault() -> None:
+def test_a_day_that_no_calendar_has_is_not_a_fault() -> None:
     """Its requests have no time that another zone could be compared with."""
     whole = report_of(wrapped(content_of(CASE), "2026-02-30T10:{}Z "))
     with pytest.raises(CacheDoctorError, match="no request of the log is from 10:00Z on"):
@@ -122,10 +122,10 @@ def test_times_since_the_start_of_the_server() -> None:
         (RequestFilter(until="10:00"), "no clock with a date"),
         (RequestFilter(tasks=(99999,)), "no request of the log is task 99999"),
         (RequestFilter(since="+9h"), "from +9h on"),
-        (RequestFilter(since="yesterday"), "is no time"),
-        (RequestFilter(since="2026-13-01"), "is no time"),
-        (RequestFilter(until="+"), "is no time"),
-        (RequestFilter(since="10:00+99:99"), "is no time"),
+        (RequestFilter(since="yesterday"), "is not a time"),
+        (RequestFilter(since="2026-13-01"), "is not a time"),
+        (RequestFilter(until="+"), "is not a time"),
+        (RequestFilter(since="10:00+99:99"), "is not a time"),
     ],
 )
 def test_what_cannot_be_chosen_is_said(wanted: RequestFilter, words: str) -> None:
@@ -142,7 +142,7 @@ def test_a_log_of_several_days_or_without_a_zone_says_so() -> None:
     whole = report_of(log)
     for wanted, words in (
         (RequestFilter(since="10:00"), "several days"),
-        (RequestFilter(since="2026-05-02T10:00Z"), "has no zone"),
+        (RequestFilter(since="2026-05-02T10:00Z"), "has no time zone"),
     ):
         with pytest.raises(CacheDoctorError) as caught:
             filtered(whole, wanted)
@@ -182,9 +182,9 @@ def test_the_command_line_of_logs_and_stored_reports(tmp_path: Path) -> None:
     assert b"4 of 4 requests" in piped.stdout
     part = tmp_path / "part.json"
     assert run("analyze", whole, "--task", str(task), "-o", part).returncode == 0
-    one_line(run("analyze", part, "--slot", "0"), "filtered already")
+    one_line(run("analyze", part, "--slot", "0"), "already filtered")
     one_line(run("compare", whole, part), "shows a part of its log")
-    one_line(run("analyze", log, "-f", "jsonl", "--task", "1"), "is not filtered")
+    one_line(run("analyze", log, "-f", "jsonl", "--task", "1"), "cannot be filtered")
     nothing = run("analyze", log, "--task", "4711", "-q")
     assert (nothing.returncode, nothing.stdout) == (3, b"")
     one_line(nothing, "no request of the log is task 4711")

@@ -24,7 +24,7 @@ def rows(name: str, width: int = 80) -> list[str]:
     "log", ["cases/billing-header-hybrid/server.log", "cases/slot-contention-dense-b8672/server.log", "excerpts/B1.log",
             "vllm/vllm032_hybrid_gdn.log", "measured/sglang-kv-pressure.log"],
 )  # fmt: skip
-def test_the_fix_stands_at_the_top_and_at_the_end(log: str) -> None:
+def test_the_fix_is_at_the_top_and_at_the_end(log: str) -> None:
     found = first_screen.screen(FIXTURES / log, first_screen.analysed(FIXTURES / log))
     assert found.causes
     assert (found.fix or 99) <= first_screen.FIX
@@ -39,23 +39,23 @@ def test_the_benchmark_names_what_does_not_hold() -> None:
     assert first_screen.missed([bad._replace(fix=5, do_now=3, rows=40, wide={80: []})]) == []
 
 
-def test_a_healthy_log_says_that_the_cache_works() -> None:
+def test_a_healthy_log_shows_that_the_cache_works() -> None:
     """12,536 prompt tokens, 8,998 reused: 3,538 were computed, all of them new."""
     shown = " ".join(" ".join(rows("cases/healthy-dense-b6301/server.log")).split())
     assert shown.startswith("cache works every request reused all it could; the 3,538 computed tokens were new text ")
     assert "slowest turn task 0: 875 ms = 869 ms prompt (2,715 tokens new, 3,124/s) + 5 ms reply (6 tokens)" in shown
-    assert shown.endswith("No findings. 54 rules checked 4 requests.")
+    assert shown.endswith("No findings. 55 rules checked 4 requests.")
 
 
 def test_a_log_that_cannot_tell_says_what_to_give() -> None:
     cold = rows("excerpts/healthy-first.log")
     assert cold[0].startswith("cannot tell   1 request, cold: the slot was empty, so nothing could be reused")
-    assert any(row.startswith("to be sure    give the lines of the next turn") for row in cold)
+    assert any(row.startswith("to be sure    also give the lines of the next turn") for row in cold)
     shown = rows("excerpts/slot-fits.log")
-    assert shown[0].startswith("cannot tell   1 request, and not the one before it")
-    assert any("the slot fits: nearly all of the prompt can be reused" in row for row in shown)
+    assert shown[0].startswith("cannot tell   1 request, but not the one before it")
+    assert any("the slot matches: nearly all of the prompt can be reused" in row for row in shown)
     assert any(row.startswith("to be sure    give the last two turns") for row in shown)
-    assert shown[-1] == "Cannot tell. Do now: give the last two turns, better the whole log."
+    assert shown[-1] == "Cannot tell. Do now: give the last two turns, or better the whole log."
     assert not any("cache works" in row for row in shown)
 
 
@@ -75,8 +75,8 @@ def report_with(open_requests: int = 0, not_placed: int = 0, **tokens: int) -> R
         (report_with(reused=991, server=9), "cache works", "9 of 1,000 prompt tokens (0.9 %) were lost, too few for"),
         (report_with(reused=989, server=11), "no cause", "98.9 % reused, 1.1 % lost by the server"),
         (report_with(reused=500, undecided=500), "no cause", "50.0 % cannot tell"),
-        (report_with(2, reused=900, new=100), "cache works", "; of 2 requests the log does not tell"),
-        (report_with(0, 3, reused=900, new=100), "cache works", "; of 3 requests the log does not tell"),
+        (report_with(2, reused=900, new=100), "cache works", "; unknown for 2 requests"),
+        (report_with(0, 3, reused=900, new=100), "cache works", "; unknown for 3 requests"),
     ],
 )
 def test_the_cache_works_only_where_nothing_was_lost(of: Report, key: str, words: str) -> None:
@@ -94,11 +94,11 @@ def test_the_cache_works_so_far_where_no_request_has_its_end() -> None:
     said = ReportView(report).healthy
     assert said is not None
     assert said.key == "so far"
-    assert said.words.endswith("; its end, and with it whether it failed, is not in this log")
+    assert said.words.endswith("; its end (and whether it failed) is not in this log")
     twice = begun + [line.replace("task 4 ", "task 9 ") for line in begun]
     several = ReportView(report_of("\n".join(twice) + "\n")).healthy
     assert several is not None
-    assert several.words.endswith("; the ends of all, and with them whether they failed, are not in this log")
+    assert several.words.endswith("; the ends of all (and whether they failed) are not in this log")
 
 
 def finding(**changes: object) -> Finding:
@@ -108,14 +108,14 @@ def finding(**changes: object) -> Finding:
 
 
 def test_a_claim_is_a_sentence_with_its_share() -> None:
-    """What it cost stands in the row of the cost; the rest of the claim with the proof."""
+    """What it cost is in the row of the cost; the rest of the claim with the proof."""
     totals = Totals(4, 8001, 0, 8001, prompt_ms=1474.7)
     found = finding()
     assert FindingView(found, totals).headline(200) == (
-        "The prompt differs from the one before it after 58 tokens: 74 % of all prompt tokens were computed again"
+        "The prompt differs from the one before it after 58 tokens: 74 % of all prompt tokens were recomputed"
     )
-    assert FindingView(found, totals).headline(80).endswith(": 74 % computed again")
-    assert FindingView(found).headline(200).endswith(": 5,912 tokens were computed again")
+    assert FindingView(found, totals).headline(80).endswith(": 74 % recomputed")
+    assert FindingView(found).headline(200).endswith(": 5,912 tokens were recomputed")
     assert FindingView(found, totals).cost == "about 1.3 s of 1.5 s (5,912 of 8,001 prompt tokens), in 3 of 4 requests"
     odd = finding(claim="--x has no effect: 1,374 tokens recomputed; and more", count=1)
     assert FindingView(odd).claim == ("--x has no effect", "more")

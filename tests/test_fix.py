@@ -117,7 +117,7 @@ def test_no_rule_holds_a_blank() -> None:
 
 
 def test_settings_of_clients_say_what_their_commands_do() -> None:
-    """The variable and its value stand in the command; a setting without a command has no habit."""
+    """The variable and its value are in the command; a setting without a command has no habit."""
     known = [clients.KnownHabit(client, habit) for client in clients.table() for habit in client.habit]
     for one in known:
         text = " ".join(one.habit.commands)
@@ -190,7 +190,7 @@ def test_what_is_set_replaces_what_is_left_out() -> None:
     assert [(c.name, c.remove) for c in one.options] == [("--cache-reuse", True), ("--cache-ram", False)]
 
 
-def test_only_what_mends_is_merged() -> None:
+def test_only_what_fixes_is_merged() -> None:
     """Not what shows more, not what depends on something, not what is a suspicion."""
     look = Remedy("", options=as_typed("LLAMA_SERVER_SLOTS_DEBUG=1"), purpose="look")
     depends = Remedy("", options=as_typed("--no-mmproj"), purpose="depends")
@@ -218,7 +218,7 @@ def test_other_programs_are_not_given_options_of_llama_server() -> None:
     wanted = [finding("CD303", Remedy("", options=as_typed("--cache-ram 512")))]
     (fix,) = fixes(wanted, [server(program="KoboldCpp")], [], StartInfo("compose"))
     assert (fix.options, fix.steps) == ([], [])
-    assert "KoboldCpp has options of its own" in fix.notes[0]
+    assert "KoboldCpp has its own options" in fix.notes[0]
     (fix,) = fixes(wanted, [server(program="ik_llama.cpp")], [], StartInfo("compose"))
     assert [step.commands for step in fix.steps] == [["--cache-ram 512"], ["docker compose up -d"]]
 
@@ -320,7 +320,7 @@ def test_jan_has_settings_and_a_field_for_variables() -> None:
         "Parallel Sequences: 4", "Context Size (of the model): 65536", "Prompt Cache RAM (MiB): 256",
     ]  # fmt: skip
     assert notes == [
-        "older versions of Jan take LLAMA_ARG_CACHE_RAM=256 as Environmental variables instead",
+        "older versions of Jan read LLAMA_ARG_CACHE_RAM=256 as Environmental variables instead",
         "Jan has no setting for --slot-prompt-similarity 0.5",
     ]
     asked = as_typed("LLAMA_SERVER_SLOTS_DEBUG=1 --ctx-checkpoints 64")
@@ -333,7 +333,7 @@ def test_ollama_hands_its_environment_on_to_llama_server() -> None:
     """Its own runners know none of these variables; an option without one cannot be set."""
     steps, notes = form(LaunchRequest(CHANGES, low=8672, high=8672), "ollama")
     assert steps[0].commands == ["export OLLAMA_NUM_PARALLEL=4 OLLAMA_CONTEXT_LENGTH=16384 LLAMA_ARG_CACHE_RAM=256"]
-    assert "hands LLAMA_ARG_* on" in notes[0]
+    assert "pass LLAMA_ARG_* to it" in notes[0]
     assert notes[1:] == ["ollama has no setting for --slot-prompt-similarity 0.5"]
 
 
@@ -350,7 +350,7 @@ def test_ollama_hands_its_environment_on_to_llama_server() -> None:
         ("billing-header-hybrid", None),
     ],
 )
-def test_the_wrapper_tells_the_launcher(case: str, launcher: Launcher | None) -> None:
+def test_the_wrapper_shows_the_launcher(case: str, launcher: Launcher | None) -> None:
     data = content_of(FIXTURES / "cases" / case)
     assert delivered_by(data[: 1 << 14]) == launcher
     assert report_of(data)["inputs"][0]["launcher"] == launcher
@@ -365,7 +365,7 @@ def test_wrappers_that_disagree_tell_nothing() -> None:
 
 
 def test_what_no_reader_sees_hides_no_wrapper() -> None:
-    """NUL bytes of a log that was cut, and colours: the lines behind them are read as if there were none."""
+    """NUL bytes of a log that was cut, and colours: the lines after them are read as if there were none."""
     header = b"[2026-11-20 12:00:00][DEBUG][model]\r\n old: ...\n"
     for unseen in (b"", b"\0", b"\0" * 99, b"\x1b[32m"):
         assert delivered_by(unseen + header) == "lm-studio", unseen
@@ -409,16 +409,15 @@ def test_a_log_and_its_report_have_one_fix(tmp_path: Path) -> None:
     (fix,) = msgspec.json.decode(asked.stdout, type=list[Fix])
     assert (fix.launcher, fix.codes) == ("compose", ["CD302", "CD303"])
     text = run(report).stdout
-    assert [row for row in text.splitlines() if not row.startswith("#")] == [
-        "--parallel 4 --ctx-size 65536 --cache-ram 8192"
-    ]
+    assert [row for row in text.splitlines() if not row.startswith("#")] == ["--cache-ram 8192"]
+    assert "# Replayed on this log: saves about 13,529 of 13,529 tokens." in text
 
 
 def test_the_command_line_that_was_given_comes_back_changed() -> None:
     log = log_of(FIXTURES / "cases" / "slot-contention-dense-b8672")
     found = run(log, "--cmdline", "LLAMA_ARG_X=1 llama-server -m ~/m.gguf -np 2 -c 32768 --cache-ram 0").stdout
     assert [row for row in found.splitlines() if not row.startswith("#")] == [
-        "LLAMA_ARG_X=1 llama-server -m ~/m.gguf --parallel 4 --ctx-size 65536 --cache-ram 8192"
+        "LLAMA_ARG_X=1 llama-server -m ~/m.gguf -np 2 -c 32768 --cache-ram 8192"
     ]
 
 
@@ -439,7 +438,7 @@ def test_a_line_that_starts_another_server_is_left_out(log: str, line: str, fixe
     text = " ".join(" ".join(step.commands) for step in fix.steps)
     if fixed is None:
         assert line not in text
-        assert "the command line that was given starts another server, and is left out" in fix.notes
+        assert "the given command line starts a different server and was ignored" in fix.notes
     else:
         assert text.startswith(fixed)
         assert not any("another server" in note for note in fix.notes)
@@ -482,14 +481,14 @@ def test_a_report_repeats_no_secret_of_the_command_line() -> None:
     assert done.returncode == 0
     (fix,) = json.loads(done.stdout)["fix"]
     assert "api-key" not in json.dumps(fix)
-    assert fix["steps"][0]["commands"] == ["--parallel 4 --ctx-size 65536 --cache-ram 8192"]
+    assert fix["steps"][0]["commands"] == ["--cache-ram 8192"]
 
 
-def test_findings_that_only_a_change_of_the_client_mends_are_named(tmp_path: Path) -> None:
+def test_findings_that_only_a_change_of_the_client_fixes_are_named(tmp_path: Path) -> None:
     """They are not told as if nothing had been found."""
     done = run(log_of(FIXTURES / "cases" / "reasoning-stripped-swa"))
     assert (done.returncode, done.stdout) == (0, "")
-    assert "no option and no variable mends what was found: CD104 reasoning-stripped (hint" in done.stderr
+    assert "no server option fixes these findings: CD104 reasoning-stripped (hint" in done.stderr
 
 
 def issue_with(line: str) -> Report:
@@ -505,11 +504,11 @@ def pasted(line: str) -> str | None:
 def test_the_command_line_of_a_pasted_issue_comes_back_changed() -> None:
     line = "llama-server -m ~/q.gguf -np 2 \\\n  --cache-ram 0 -a 'my model' | tee x.log"
     ((step,),) = (fix.steps for fix in issue_with(line).fix)
-    assert step.commands == ["llama-server -m ~/q.gguf --parallel 4 --cache-ram 8192 -a 'my model' --ctx-size 65536"]
+    assert step.commands == ["llama-server -m ~/q.gguf -np 2 --cache-ram 8192 -a 'my model'"]
 
 
 def test_a_pasted_command_line_does_no_more_than_start_the_server() -> None:
-    """What a shell would do behind it is left out; one that does more inside its words is not repeated."""
+    """What a shell would do after it is left out; one that does more inside its words is not repeated."""
     line = "llama-server -np 2 -a 'my model'"
     for behind in ("", " 2>&1 | tee x.log", "; curl x | sh", " > x", " && id", " &"):
         assert pasted(line + behind) == line
@@ -521,13 +520,13 @@ def test_a_pasted_command_line_does_no_more_than_start_the_server() -> None:
 def test_a_maintainer_is_not_asked_for_a_command_line_that_is_there() -> None:
     """It is repeated without its secrets, which cannot be pasted either."""
     report = issue_with("llama-server -np 2 --api-key sk-abcdefghijklmnopqrstuvwxyz123456")
-    assert report.fix[0].steps[0].commands == ["--parallel 4 --ctx-size 65536 --cache-ram 8192"]
+    assert report.fix[0].steps[0].commands == ["--cache-ram 8192"]
     text = written("markdown", report).decode()
-    assert "command line. The log does not say them" not in text
+    assert "command line. The log does not show them" not in text
     assert "- Command line: `llama-server -np 2 --api-key " in text
     assert "sk-abcdef" not in text
     bare = answered.report_of(log_of(FIXTURES / "cases" / "slot-contention-dense-b8672").read_bytes())
-    assert "command line. The log does not say them" in written("markdown", bare).decode()
+    assert "command line. The log does not show them" in written("markdown", bare).decode()
 
 
 @pytest.mark.sweep

@@ -1,4 +1,4 @@
-"""Patches of files that start servers: only what has to change is written anew, and what is unsafe is refused."""
+"""Patches of files that start servers: only what has to change is rewritten, and what is unsafe is refused."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_row_that_ends_in_two_backslashes_is_the_last_one() -> None:
     )
 
 
-def test_an_open_quote_is_no_error() -> None:
+def test_an_open_quote_is_not_an_error() -> None:
     assert words("a 'b c")[0].text == "a"
 
 
@@ -200,14 +200,14 @@ def test_llama_swap_changes_the_command_of_the_model() -> None:
 @pytest.mark.parametrize(
     ("text", "words_of_it"),
     [
-        ("services: [", "no sound YAML"),
+        ("services: [", "not valid YAML"),
         ("services: {}\n", "no service"),
-        ("services:\n  a: {image: x}\n  b: {image: y}\n", "not certain: a, b"),
+        ("services:\n  a: {image: x}\n  b: {image: y}\n", "not clear which of these is the server: a, b"),
         ("services:\n  a: {image: llama.cpp}\n", "braces"),
         ("x: &e {A: b}\nservices:\n  a:\n    image: llama.cpp\n    environment: *e\n", "alias"),
         ("services:\n  a:\n    image: llama.cpp\n    environment:\n", "empty"),
-        ("services: !!python/object/apply:os.system [id]\n", "no sound YAML"),
-        ("a: " + "[" * 500, "no sound YAML"),
+        ("services: !!python/object/apply:os.system [id]\n", "not valid YAML"),
+        ("a: " + "[" * 500, "not valid YAML"),
     ],
 )
 def test_what_cannot_be_changed_safely_is_refused(text: str, words_of_it: str) -> None:
@@ -232,12 +232,12 @@ SERVICE = "services:\n  llama:\n    image: llama.cpp:server\n"
     ("text", "words_of_it"),
     [
         (f"{SERVICE}    command: -np 1\n    command: -np 2\n", "command twice"),
-        (f"{SERVICE}    environment: foo\n", "no list of variables"),
-        (f"{SERVICE}    command: {{a: b}}\n", "no command"),
+        (f"{SERVICE}    environment: foo\n", "is not a list of variables"),
+        (f"{SERVICE}    command: {{a: b}}\n", "not a command"),
         ("services:\n  1:\n    image: llama-server\n", "changed safely"),
     ],
 )
-def test_a_file_that_is_no_compose_file_is_refused(text: str, words_of_it: str) -> None:
+def test_a_file_that_is_not_a_compose_file_is_refused(text: str, words_of_it: str) -> None:
     with pytest.raises(CacheDoctorError, match=words_of_it):
         edited(text, "compose")
 
@@ -305,8 +305,8 @@ def test_an_alias_that_is_used_often_is_followed() -> None:
         (f"{SERVICE}    x: !!int ''\n", "does not fit its tag"),
         (f"{SERVICE}    x: !!bool x\n", "does not fit its tag"),
         (f"{SERVICE}    x: !!timestamp x\n", "does not fit its tag"),
-        (f"{SERVICE}    command: {'[' * 400}{']' * 400}\n", "list or a mapping|no word"),
-        (f"{SERVICE}    command: [-np, [1]]\n", "list or a mapping|no word"),
+        (f"{SERVICE}    command: {'[' * 400}{']' * 400}\n", "list or a mapping|not a word"),
+        (f"{SERVICE}    command: [-np, [1]]\n", "list or a mapping|not a word"),
     ],
 )
 def test_values_that_are_none_are_refused(text: str, words_of_it: str) -> None:
@@ -318,12 +318,12 @@ def test_values_that_are_none_are_refused(text: str, words_of_it: str) -> None:
 
 
 def test_a_number_that_python_does_not_print_is_refused() -> None:
-    with pytest.raises(CacheDoctorError, match="no word"):
+    with pytest.raises(CacheDoctorError, match="not a word"):
         commands(f"services:\n  llama:\n    image: 0x{'f' * 9000}\n", "compose")
 
 
-def test_a_value_behind_an_equals_sign_stays_there() -> None:
-    """What is new stands behind it, never between an option and its value."""
+def test_a_value_after_an_equals_sign_stays_there() -> None:
+    """What is new comes after it, never between an option and its value."""
     text = "kind: Pod\nspec:\n  containers:\n  - name: a\n    image: vllm\n"
     text += "    args:\n      - --model=x\n      - --max-num-seqs=3\n"
     changes = as_typed("--max-num-seqs 4 --enable-prefix-caching")
@@ -331,7 +331,7 @@ def test_a_value_behind_an_equals_sign_stays_there() -> None:
     assert new["spec"]["containers"][0]["args"] == ["--model=x", "--max-num-seqs=4", "--enable-prefix-caching"]
 
 
-def test_a_value_that_was_missing_stands_behind_its_option() -> None:
+def test_a_value_that_was_missing_comes_after_its_option() -> None:
     text = f"{SERVICE}    command:\n      - -m\n      - x\n      - -np\n"
     new = yaml.safe_load(edited(text, "compose", as_typed("--parallel 4 --no-such-option 1")))
     assert new["services"]["llama"]["command"] == ["-m", "x", "--parallel", "4", "--no-such-option", "1"]
@@ -378,7 +378,7 @@ def test_a_unit_keeps_its_rows() -> None:
 def test_a_unit_whose_quote_stays_open_is_refused() -> None:
     """What is added would stand inside of it."""
     unit = "[Service]\nExecStart=/usr/bin/llama-server \\\n  \"-m 'a b' -np 1\n"
-    with pytest.raises(CacheDoctorError, match="cannot be read for sure"):
+    with pytest.raises(CacheDoctorError, match="cannot be read reliably"):
         patches.edited(unit, "llama.service", "systemd", LaunchRequest(CHANGES, low=8672, high=8672))
 
 
@@ -414,8 +414,8 @@ def test_a_unit_that_runs_a_container_gives_it_the_variable() -> None:
     [
         ("/usr/bin/nginx -g x", "starts no server"),
         ("/bin/sh -c 'llama-server -m a'", "starts no server"),
-        ("/x/llama-server \\\n# c\n  --cache-ram 0", "a comment stands"),
-        ("/x/llama-server \\ \n  -m a", "blanks stand"),
+        ("/x/llama-server \\\n# c\n  --cache-ram 0", "there is a comment inside"),
+        ("/x/llama-server \\ \n  -m a", "has spaces after"),
     ],
 )
 def test_a_unit_without_a_plain_server_is_refused(command: str, words_of_it: str) -> None:
@@ -423,7 +423,7 @@ def test_a_unit_without_a_plain_server_is_refused(command: str, words_of_it: str
         text_files.unit(f"[Service]\nExecStart={command}\n", CHANGES)
 
 
-def test_a_server_behind_a_change_of_folder_is_found() -> None:
+def test_a_server_after_a_change_of_folder_is_found() -> None:
     new = text_files.script("cd /srv && ./llama-server -m a > log &\n", CHANGES)
     assert new == "cd /srv && ./llama-server -m a --parallel 4 --cache-ram 256 > log &\n"
 
@@ -433,10 +433,10 @@ def test_a_server_behind_a_change_of_folder_is_found() -> None:
     [
         ("llama-server.exe -m a ^\n --cache-ram 0\n", "cmd or PowerShell"),
         ("llama-server -m 'a\nb' -np 1\n", "a quote"),
-        ("llama-server \\\t\n  -m a\n", "blanks stand"),
+        ("llama-server \\\t\n  -m a\n", "has spaces after"),
     ],
 )
-def test_a_script_that_goes_on_otherwise_is_refused(text: str, words_of_it: str) -> None:
+def test_a_script_that_continues_otherwise_is_refused(text: str, words_of_it: str) -> None:
     with pytest.raises(CacheDoctorError, match=words_of_it):
         text_files.script(text, CHANGES)
 
@@ -497,9 +497,9 @@ def test_the_patch_of_a_symlink_changes_the_file_that_it_points_to(
     ("name", "data", "words_of_it"),
     [
         ("x.sh", b"llama-server \x1b[31m", "control characters"),
-        ("x.sh", b"llama-server \xff", "no text in UTF-8"),
+        ("x.sh", b"llama-server \xff", "is not UTF-8 text"),
         ("x.yaml", b"a: b\n", "neither a compose file"),
-        ("missing.yaml", None, "is no file"),
+        ("missing.yaml", None, "is not a file"),
         ("a\nb.sh", b"llama-server -m x\n", "cannot be printed"),
         ("a.sh", b"llama-server -m a\r\nexit\n", "end in two ways"),
         ("a.sh", b"llama-server -m a\recho nothing\n", "control characters"),

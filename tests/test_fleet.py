@@ -126,7 +126,7 @@ def test_rotations_are_one_log_and_every_log_has_a_page(logs: Path, tmp_path: Pa
     assert all((out / str(log.report)).is_file() for log in page.logs)
 
 
-def test_what_fails_is_a_row_and_the_rest_goes_on(logs: Path, tmp_path: Path) -> None:
+def test_what_fails_is_a_row_and_the_rest_continues(logs: Path, tmp_path: Path) -> None:
     packed = gzip.compress(LOG * 20)
     (logs / "broken.log.gz").write_bytes(packed[: len(packed) // 2])
     (logs / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40)
@@ -136,7 +136,7 @@ def test_what_fails_is_a_row_and_the_rest_goes_on(logs: Path, tmp_path: Path) ->
     found = files(out)
     assert found["broken.log.gz"][0] == "cut"
     assert "the gzip data ends early" in str(found["broken.log.gz"][1])
-    assert found["picture.png"] == ("no log", "no line of it was recognised as one of a server")
+    assert found["picture.png"] == ("no log", "no server log line recognised")
     assert found["empty.log"] == ("no log", "is empty")
     assert found["none.log"][0] == "failed"
     assert fleet.run.counts == {"read": 2, "cut": 1, "no log": 2, "failed": 1}
@@ -171,7 +171,7 @@ def test_paths_that_led_nowhere_are_forgotten_when_they_do(tmp_path: Path) -> No
     out, folder = tmp_path / "out", tmp_path / "later"
     folder.mkdir()
     went([folder], out)
-    assert files(out) == {"later": ("failed", f"{folder}: no file lies in it")}
+    assert files(out) == {"later": ("failed", f"{folder}: contains no files")}
     (folder / "server.log").write_bytes(LOG)
     went([folder], out)
     assert files(out) == {"server.log": ("read", None)}
@@ -184,7 +184,7 @@ def test_what_was_found_before_stays_where_nothing_can_be_read_now(tmp_path: Pat
     log.unlink()
     os.mkfifo(log)
     _, page = went([log], out)
-    assert files(out) == {"server.log": ("failed", f"{log}: is no regular file")}
+    assert files(out) == {"server.log": ("failed", f"{log}: is not a regular file")}
     assert page.sums.requests == 2
 
 
@@ -350,11 +350,11 @@ def test_more_than_ten_are_folded_and_files_that_failed_are_told_from_those_with
     text = written.getvalue().decode()
     assert "<summary>2 more causes</summary>" in text
     assert "<summary>3 more logs</summary>" in text
-    assert "13 files read, 3 files without lines of a server." in text
+    assert "13 files read, 3 files without server log lines." in text
     assert '<p class="warn">1 file could not be read, 2 files could not be read to the end' in text
 
 
-def test_the_result_is_no_input_of_itself(logs: Path) -> None:
+def test_the_result_is_not_an_input_of_itself(logs: Path) -> None:
     out = logs / "result"
     (out / "files").mkdir(parents=True)
     (out / "files" / "x.parquet").write_bytes(b"")
@@ -431,7 +431,7 @@ class NoCredentialsError(Exception):
 def test_what_an_object_store_refuses_is_a_row(
     objects: Callable[[Objects], None], tmp_path: Path, fault: Exception, words: str
 ) -> None:
-    """What becomes a row stands in ``unfound``; the rest goes on."""
+    """What becomes a row is in ``unfound``; the rest continues."""
     objects(Objects({}, fault))
     (tmp_path / "server.log").write_bytes(LOG)
     address = words[: len("s3://b/")]
@@ -448,7 +448,7 @@ def test_without_the_extra_an_address_says_how_to_get_it(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "fsspec", None)
     found, unfound = logs_at(["s3://b/x"], str(tmp_path))
     assert found == []
-    assert [one.reason for one in unfound] == ["s3://b/x: what reads s3:// is not installed"]
+    assert [one.reason for one in unfound] == ["s3://b/x: the library for s3:// is not installed"]
     done = run("analyze", "s3://b/x.log")
     assert done.returncode == 2
     assert b"Traceback" not in done.stderr
@@ -530,11 +530,11 @@ def went_through_ray(log: Path, ray: Ray) -> list[tuple[LogTask, LogResult | Los
         ("get", LocalRayletDiedError()),
     ],
 )
-def test_a_cluster_of_ray_that_is_gone_is_no_fault_of_the_logs(tmp_path: Path, call: str, fault: Exception) -> None:
+def test_a_cluster_of_ray_that_is_gone_is_not_a_fault_of_the_logs(tmp_path: Path, call: str, fault: Exception) -> None:
     (tmp_path / "a.log").write_bytes(LOG)
     with pytest.raises(CacheDoctorError, match=rf"Ray: the cluster is gone \({type(fault).__name__}\)") as error:
         went_through_ray(tmp_path, Ray(**{call: fault}))
-    assert "start the same command again" in error.value.hint
+    assert "run the same command again" in error.value.hint
     [(_, lost)] = went_through_ray(tmp_path, Ray(get=WorkerCrashedError()))
     assert isinstance(lost, Lost)
     with pytest.raises(KeyError):
@@ -547,20 +547,20 @@ def test_the_command_reads_in_processes_of_its_own(logs: Path, tmp_path: Path) -
     out = tmp_path / "out"
     done = run("fleet", logs, "-o", out, "-j", "1")
     assert done.returncode == 2
-    one_line(done, "broken.log.gz: the gzip data ends early", "a further run tries it again")
-    assert done.stdout.decode().startswith("3 logs: 2 read, 1 not to the end.\n6 requests, 0 % reused, ")
+    one_line(done, "broken.log.gz: the gzip data ends early", "another run retries it")
+    assert done.stdout.decode().startswith("3 logs: 2 read, 1 not read to the end.\n6 requests, 0 % reused, ")
     assert (out / "index.html").read_bytes().startswith(b"<!doctype html>")
     assert not list(out.rglob("*.tmp"))
 
 
 @pytest.mark.parametrize("dangling", [False, True])
-def test_a_result_that_is_no_folder_is_refused(tmp_path: Path, dangling: bool) -> None:
+def test_a_result_that_is_not_a_folder_is_refused(tmp_path: Path, dangling: bool) -> None:
     out = tmp_path / "out.parquet"
     if dangling:
         out.symlink_to(tmp_path / "none")
     else:
         out.write_bytes(b"mine")
-    with pytest.raises(CacheDoctorError, match=r"out\.parquet: is no folder"), ResultFolder(str(out)).opened():
+    with pytest.raises(CacheDoctorError, match=r"out\.parquet: is not a folder"), ResultFolder(str(out)).opened():
         pass
     assert dangling or out.read_bytes() == b"mine"
 
@@ -574,13 +574,13 @@ def test_statuses_and_refusals(logs: Path, tmp_path: Path) -> None:
     (tmp_path / "other" / "x.log").write_text("nothing of a server\n")
     done = run("fleet", tmp_path / "other" / "x.log", "-o", tmp_path / "none")
     assert done.returncode == 3
-    one_line(done, "nothing in the input was recognised")
+    one_line(done, "does not look like a log")
     done = run("fleet", logs, "-o", tmp_path / "other")
     assert done.returncode == 2
-    one_line(done, "holds other things", "give a new folder")
+    one_line(done, "contains other files", "give a new folder")
     done = run("fleet", logs, "-o", tmp_path / "out", "--address", "tcp://x")
     assert done.returncode == 2
-    one_line(done, "--address: is that of a cluster")
+    one_line(done, "--address: needs a cluster")
     with ResultFolder(str(tmp_path / "out")).opened():
         done = run("fleet", logs, "-o", tmp_path / "out")
     assert done.returncode == 2
@@ -588,7 +588,7 @@ def test_statuses_and_refusals(logs: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.sweep
-def test_an_interrupted_run_shows_what_is_done_and_goes_on(tmp_path: Path) -> None:
+def test_an_interrupted_run_shows_what_is_done_and_continues(tmp_path: Path) -> None:
     for number in range(60):
         (tmp_path / f"s{number:02}").mkdir()
         (tmp_path / f"s{number:02}" / "server.log").write_bytes(LOG)
@@ -605,7 +605,7 @@ def test_an_interrupted_run_shows_what_is_done_and_goes_on(tmp_path: Path) -> No
     assert (out / "index.html").is_file()
     again = run("fleet", tmp_path, "-o", out, "-j", "2")
     assert again.returncode == 0
-    assert again.stdout.decode().startswith(f"60 logs: {60 - done} read, {done} known from an earlier run.\n")
+    assert again.stdout.decode().startswith(f"60 logs: {60 - done} read, {done} already done in an earlier run.\n")
 
 
 @pytest.fixture

@@ -105,7 +105,7 @@ def test_no_line_is_lost_over_many_rotations_and_deletions(path: Path) -> None:
 
 
 class Clock:
-    """Stands in for the clock of the follower: sleeping is all that takes time; that of files goes on."""
+    """Stands in for the clock of the follower: sleeping is all that takes time; that of files continues."""
 
     time = staticmethod(time.time)
 
@@ -149,7 +149,7 @@ def test_a_follower_looks_twenty_times_a_second(path: Path, clock: Clock) -> Non
     assert clock.pauses == [0.05] * 4
 
 
-def test_half_a_line_behind_a_copied_and_cut_log_keeps_nobody_from_resting(path: Path, clock: Clock) -> None:
+def test_half_a_line_after_a_copied_and_cut_log_keeps_nobody_from_resting(path: Path, clock: Clock) -> None:
     chunks = FollowSource(str(path), 0.125).chunks()
     assert next(chunks) == b"start\n"
     shutil.copyfile(path, f"{path}.1")
@@ -280,7 +280,7 @@ def test_stdin_from_a_regular_file_has_no_idle_chunks(tmp_path: Path) -> None:
 
 def test_a_closed_stdin_is_an_error(pipe: tuple[int, int]) -> None:
     os.close(pipe[0])
-    with pytest.raises(SourceError, match="-: the standard input cannot be read"):
+    with pytest.raises(SourceError, match="-: standard input cannot be read"):
         next(StdinSource(pipe[0]).chunks())
 
 

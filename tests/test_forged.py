@@ -35,7 +35,7 @@ def some(made: Iterator[forgeries.Forgery]) -> Iterator[forgeries.Forgery]:
 
 
 def passed(*lines: str, size: int = 0) -> tuple[list[str], int]:
-    """What is left of the lines without the text put behind them, and how many looked like a server's.
+    """What is left of the lines without the text put after them, and how many looked like a server's.
 
     ``size``: cut after so many lines.
     """
@@ -111,7 +111,7 @@ def test_lines_without_a_clock_belong_to_the_text(size: int) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 2])
 @pytest.mark.parametrize("wrap", [str, lambda line: f"a-1  | {line}", lambda line: json.dumps({"log": line + "\n"})])
-def test_more_lines_of_a_text_stand_behind_the_one_that_begins_it(size: int, wrap: Callable[[str], str]) -> None:
+def test_more_lines_of_a_text_come_after_the_one_that_begins_it(size: int, wrap: Callable[[str], str]) -> None:
     begin, new = BEGIN.replace("a | b", "<|system|>"), NEW.replace("a | c", "<|system|>")
     lines = [begin, "it is 08:1 | 0", "more", new, "it is 08:1 | 1", "more", IDS]
     out = [line.replace("\\u001e", "\x1e") for line in read(*map(wrap, lines), size=size)[0]]
@@ -133,7 +133,7 @@ def test_a_line_like_the_servers_ends_what_is_put_behind_a_line_without_a_clock(
 
 @pytest.mark.parametrize("clock", ["0.00.000.272", "0.09.900.000", "9.00.000.000"])
 @pytest.mark.parametrize("size", [0, 1])
-def test_lines_whose_clock_does_not_go_on_belong_to_the_text(clock: str, size: int) -> None:
+def test_lines_whose_clock_does_not_continue_belong_to_the_text(clock: str, size: int) -> None:
     forged_line = f"{clock} I {LINE}"
     assert passed(BEGIN, forged_line, NEW, IDS, size=size) == ([BEGIN, "", NEW, IDS], 1)
 
@@ -166,7 +166,7 @@ def test_the_rest_of_a_line_that_a_container_cut_is_of_the_server(size: int) -> 
 
 
 @pytest.mark.parametrize("size", [0, 1, 2])
-def test_the_rest_of_a_line_of_a_text_is_no_line(size: int) -> None:
+def test_the_rest_of_a_line_of_a_text_is_not_a_line(size: int) -> None:
     lines = [cri(BEGIN), cri("x" * 40, "P"), cri(f"0.10.000.010 I {LINE}"), cri(NEW), cri(IDS)]
     assert passed(*lines, size=size) == ([lines[0], "", "", *lines[3:]], 1)
 
@@ -179,7 +179,7 @@ def test_a_cut_line_of_another_thread_is_passed_on_whole(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1])
-def test_a_text_in_records_of_a_collector_ends_where_its_server_goes_on(size: int) -> None:
+def test_a_text_in_records_of_a_collector_ends_where_its_server_continues(size: int) -> None:
     """Records of another pod, and those whose line stands under another key, are not of the text."""
 
     def record(line: str, pod: str = "a", key: str = "line") -> str:
@@ -262,7 +262,7 @@ def test_a_text_of_a_post_without_rows_of_ids_ends_at_a_row_of_its_request(texts
 
 @pytest.mark.parametrize("size", [0, 1])
 def test_a_line_with_a_clock_in_a_text_of_a_server_without_one_is_of_the_text(size: int) -> None:
-    """Rows that are due with it as well: they do not end the text. Behind the text another server may have a clock."""
+    """Rows that are due with it as well: they do not end the text. After the text another server may have a clock."""
     clocked = [f"0.10.000.000 I {line}" for line in (LINE, *_bare(7, FORCED, NEW_TEXT, *ROWS_OF_IDS))]
     rows = _bare(7, *ROWS_OF_IDS)
     begin, new = _bare(7, OLD_TEXT, NEW_TEXT)
@@ -279,7 +279,7 @@ def test_no_forgery_with_a_clock_changes_the_report_of_a_log_without_clocks(case
 
 
 @pytest.mark.parametrize("size", [0, 1])
-def test_rows_of_ids_that_come_after_all_show_that_the_text_went_on(size: int) -> None:
+def test_rows_of_ids_that_come_after_all_show_that_the_text_continued(size: int) -> None:
     """Who writes a prompt may know slot and task, and end the text with a row of the request, or with another text."""
     forged = [*_bare(7, FORCED), LINE]
     rows = _bare(7, *ROWS_OF_IDS)
@@ -299,7 +299,7 @@ def test_a_row_of_spaces_takes_time_like_its_length() -> None:
     assert passed(*_bare(7, OLD_TEXT), *row) == ([*_bare(7, OLD_TEXT), *row], 1)
 
 
-def test_bodies_are_looked_for_where_the_server_logs_at_the_debug_level() -> None:
+def test_bodies_are_searched_for_where_the_server_logs_at_the_debug_level() -> None:
     """Which is noticed at the same line, however the log is cut."""
     info, debug = ["0.09.000.000 I x"] * 500, ["0.09.000.000 D x"] * 15_000
     lines = [*info, BODY, LINE, *info, *debug, BODY, LINE, "0.10.000.010 D x"]
@@ -338,4 +338,4 @@ def test_every_format_says_how_many_lines_looked_like_the_servers() -> None:
     for form in ("text", "markdown", "html"):
         out = io.BytesIO()
         base.write(form, report, out, base.Appearance())
-        assert "3 lines inside a prompt looked like the server's" in out.getvalue().decode().replace("&#39;", "'")
+        assert "3 lines inside a prompt looked like server log lines" in out.getvalue().decode().replace("&#39;", "'")

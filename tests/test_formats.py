@@ -84,7 +84,7 @@ def test_odd_reports_can_be_written(name: str, odd: str) -> None:
 @every_format
 @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
 def test_no_text_of_others_controls_the_output(name: str, payload: str) -> None:
-    """Wherever it stands in the report; JSON escapes what would."""
+    """Wherever it is in the report; JSON escapes what would."""
     if name.startswith("json"):
         pytest.skip("a machine reads it; control characters are escaped by JSON, others are data")
     harmless(written(name, poisoned(payload)).decode())

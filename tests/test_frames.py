@@ -144,7 +144,7 @@ def test_ndjson_is_one_object_per_row(logs: list[Path], tmp_path: Path) -> None:
 
 
 def test_rows_are_those_of_the_report() -> None:
-    """Every key of a request is a column, or several; facts of the session stand beside it."""
+    """Every key of a request is a column, or several; facts of the session are beside it."""
     log = next(log for log in LOGS if "cache-ram-evicts-b9294" in str(log))
     report = report_of(log.read_bytes())
     rows = [json.loads(row) for row in request_rows([cachedoctor.analyze(log)])]
@@ -196,7 +196,7 @@ def test_no_text_of_csv_is_a_formula(text: str) -> None:
         assert found[name] == f"'{text}", name
 
 
-def test_behind_a_semicolon_neither() -> None:
+def test_after_a_semicolon_neither() -> None:
     """Where lists are separated by it, a spreadsheet begins a cell there."""
     text = "m;=1+1; @SUM(A1);x"
     found = cells(request(path=text, client=text), Session(0, text, origin=text, model=text))
@@ -250,7 +250,7 @@ def test_an_event_is_a_line_with_its_clocks_and_fields(tmp_path: Path) -> None:
     assert third["path"].endswith("server.log")
 
 
-def test_events_of_several_servers_stand_in_the_order_of_the_lines(tmp_path: Path) -> None:
+def test_events_of_several_servers_are_in_the_order_of_the_lines(tmp_path: Path) -> None:
     line = "slot launch_slot_: id  0 | task {n} | processing task"
     log = "".join(f"[{50000 + n % 2}] {line.format(n=n)}\n" for n in range(8))
     found = events(log, tmp_path)

@@ -1,4 +1,4 @@
-"""A disk that is full, under every command that writes: one line, status 2, and what stood there before stays."""
+"""A disk that is full, under every command that writes: one line, status 2, and what was there before stays."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_the_standard_output_is_full(name: str, filled: Callable[[list[object]],
         args = [url if arg == "URL" else arg for arg in filled((WRITERS | PRINTERS)[name])]
         done = limited(*args, room=None, stdout="/dev/full")
     assert done.returncode == 2
-    one_line(done, "the standard output: cannot be written (No space left on device)")
+    one_line(done, "standard output: cannot be written (No space left on device)")
 
 
 @pytest.mark.sweep
@@ -124,14 +124,14 @@ def test_the_kept_answers_of_a_probe_stay(tmp_path: Path) -> None:
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("room", [0, ROOM, 2000, 20_000])
-def test_a_fleet_goes_on_where_there_is_room_again(tmp_path: Path, room: int) -> None:
+def test_a_fleet_continues_where_there_is_room_again(tmp_path: Path, room: int) -> None:
     logs, out, whole = tmp_path / "logs", tmp_path / "out", tmp_path / "whole"
     logs.mkdir()
     for number in range(3):
         (logs / f"{number}.log").write_bytes(LOG)
     done = limited("fleet", logs, "-o", out, room=room)
     assert done.returncode == 2
-    one_line(done, f"{out}: cannot be written (File too large)", "it goes on")
+    one_line(done, f"{out}: cannot be written (File too large)", "it continues")
     for folder in (out, whole):
         assert limited("fleet", logs, "-o", folder, room=None).returncode == 0
     files = [sorted(str(path.relative_to(folder)) for path in folder.rglob("*")) for folder in (out, whole)]

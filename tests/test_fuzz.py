@@ -1,4 +1,4 @@
-"""A short run of every fuzzing target, with the same inputs each time; ``sh scripts/fuzz`` goes on where this ends."""
+"""A short run of every fuzzing target, with the same inputs each time; ``sh scripts/fuzz`` continues from there."""
 
 from __future__ import annotations
 

@@ -92,12 +92,12 @@ def test_every_type_of_value_is_read(tmp_path: Path, version: int) -> None:
         (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text("k") + struct.pack("<I", 99), "the unknown type 99"),
         (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text("k") + struct.pack("<IQ", STRING, 2**27), "ends inside"),
         (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text("k") + struct.pack("<IIQ", ARRAY, U64, 2**61), "ends inside"),
-        (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text("k") + struct.pack("<IIQ", ARRAY, STRING, 2**61), "cannot be"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text("k") + struct.pack("<IIQ", ARRAY, STRING, 2**61), "not valid"),
         (b"GGUF" + struct.pack("<IQQ", 3, 0, 2) + (text("k") + struct.pack("<IB", U8, 1)) * 2, "'k' twice"),
-        (gguf({"deep": (ARRAY, (ARRAY, [(ARRAY, [(ARRAY, [(U8, [])])])]))}), "cannot be"),
+        (gguf({"deep": (ARRAY, (ARRAY, [(ARRAY, [(ARRAY, [(U8, [])])])]))}), "not valid"),
     ],
 )
-def test_what_is_no_sound_gguf_is_refused_in_one_line(tmp_path: Path, data: bytes, says: str) -> None:
+def test_what_is_not_a_sound_gguf_is_refused_in_one_line(tmp_path: Path, data: bytes, says: str) -> None:
     with pytest.raises(CacheDoctorError, match=says) as caught:
         read(tmp_path / "m.gguf", data)
     assert "\n" not in caught.value.message

@@ -101,7 +101,7 @@ def test_odd_reports(odd: str) -> None:
 
 
 def test_standard_input_has_no_place() -> None:
-    """There is no file that an annotation could stand in."""
+    """There is no file that an annotation could be in."""
     found, last = commands(ODD["interrupted"]())
     assert [set(command.properties) for command in found] == [{"title"}] * len(found)
     assert found

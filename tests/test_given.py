@@ -67,7 +67,7 @@ def test_an_option_of_another_build_and_its_name_here(build: int, option: str, f
         assert commands == ([fix] if fix else [])
     assert option.split()[0] in note.words.claim
     if fix is None:
-        assert "Leave it out" in note.words.remedies[0].text
+        assert "Remove it" in note.words.remedies[0].text
 
 
 @pytest.mark.parametrize("build", [9294, None])
@@ -94,12 +94,12 @@ def test_a_switch_off_is_not_replaced_by_what_switches_on(option: str) -> None:
     "option", ["--ctx-checkpoints 8", "--swa-checkpoints 8", "--cache-ram 0", "--cache-idle-slots", "-np 4", "--temp 1"]
 )
 def test_an_option_of_this_build_is_not_called_unknown(option: str) -> None:
-    """Nor one that is no business of a cache."""
+    """Nor one that is not a business of a cache."""
     assert unknown(f"llama-server {option} --frobnicate") == []
 
 
 def test_where_the_build_is_a_range_or_unknown_nothing_is_claimed() -> None:
-    """b9400 is behind the last sample that has --checkpoint-every-n-tokens, and before the first that has it not."""
+    """b9400 is after the last sample that has --checkpoint-every-n-tokens, and before the first that has it not."""
     line = "llama-server --checkpoint-every-n-tokens 512"
     assert unknown(line, 9400) == []
     assert unknown(line, None) == []
@@ -112,7 +112,7 @@ def test_a_variable_is_ignored_and_has_another_name() -> None:
     """The server does not refuse it."""
     session = server("LLAMA_CHAT_TEMPLATE_KWARGS={} llama-server", build=9538)
     (note,) = cd406_option_unknown.inspect(session)
-    assert "ignored" in note.words.why
+    assert "ignores" in note.words.why
     assert "LLAMA_ARG_CHAT_TEMPLATE_KWARGS" in note.words.remedies[0].text
     assert unknown("LLAMA_CHAT_TEMPLATE_KWARGS={} llama-server", 9294) == []
 
@@ -136,8 +136,8 @@ def test_what_the_server_refused_needs_no_command_line() -> None:
     [
         ("--swa-full", {"memory": "hybrid"}, "no sliding window"),
         ("--swa-full", {"memory": "attention"}, "no sliding window"),
-        ("--cache-reuse 256", {"memory": "hybrid"}, "hybrid memory cannot move"),
-        ("--cache-reuse 256", {"memory": "recurrent"}, "recurrent memory cannot move"),
+        ("--cache-reuse 256", {"memory": "hybrid"}, "hybrid memory cannot be moved"),
+        ("--cache-reuse 256", {"memory": "recurrent"}, "recurrent memory cannot be moved"),
         ("--cache-reuse 256", {"memory": "attention", "settings": {"mmproj": True}}, "projector"),
         ("--cache-reuse 256", {"memory": "swa"}, "with --swa-full"),
         ("--ctx-checkpoints 64", {"memory": "attention"}, "makes no checkpoints"),
@@ -147,9 +147,9 @@ def test_what_the_server_refused_needs_no_command_line() -> None:
         ("--cache-idle-slots", {"build": 9294, "settings": {"kv_unified": False}}, "needs --kv-unified"),
         ("-c 32768 -np 4", {"n_slots": 4, "settings": {"kv_unified": False}}, "has 8,192 tokens"),
         ("--no-cache-prompt --cache-reuse 9", {}, "--cache-reuse then does nothing"),
-        ("--cache-ram 0", {"settings": {"cache_ram_mib": 8192}}, "the log says 8192"),
-        ("--kv-unified", {"settings": {"kv_unified": False}}, "the log says off"),
-        ("-np 4", {"n_slots": 1, "shows": frozenset({"slot_count"})}, "the log says 1 slot,"),
+        ("--cache-ram 0", {"settings": {"cache_ram_mib": 8192}}, "the log shows 8192"),
+        ("--kv-unified", {"settings": {"kv_unified": False}}, "the log shows off"),
+        ("-np 4", {"n_slots": 1, "shows": frozenset({"slot_count"})}, "the log shows 1 slot;"),
     ],
 )
 def test_an_option_that_does_nothing_here(line: str, facts: dict[str, Any], part: str) -> None:
@@ -224,7 +224,7 @@ def test_a_command_line_does_not_hide_that_no_checkpoint_was_made() -> None:
     report = report_of(log_of(case).read_bytes(), given=parse("llama-server --ctx-checkpoints 64"))
     (off,) = (f for f in report["findings"] if f["code"] == "CD202")
     assert off["confidence"] == "medium"
-    assert "printed none" in off["why"]
+    assert "logged none" in off["why"]
 
 
 def test_a_finding_needs_no_lost_token() -> None:
@@ -269,7 +269,7 @@ def test_the_ram_cache_is_sized_by_the_conversations() -> None:
 
 
 def test_the_ram_cache_is_never_advised_smaller_than_it_is() -> None:
-    """Where it is on and nothing was thrown out, its size is no remedy; an evicting one grows by the largest prompt."""
+    """Where it is on and nothing was evicted, its size is not a remedy; an evicting one grows by the largest prompt."""
     small = Sizes(None, 300.0, conversations={1: 300.0})
     session = Session(0, "x", build=9294, at_once=2, sizes=small)
     assert advice.cache_ram(session).commands == ["--cache-ram 8192"]
@@ -319,7 +319,7 @@ def test_slots_and_the_context_that_they_divide() -> None:
 
 
 def test_sizes_are_read_from_the_log() -> None:
-    """What a checkpoint and a saved prompt take stands in their lines."""
+    """What a checkpoint and a saved prompt take is in their lines."""
     from cachedoctor.doctor.analysis.analyzer import Analyzer
 
     log = (

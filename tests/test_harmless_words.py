@@ -44,7 +44,7 @@ def test_a_name_of_a_model_stays(name: str) -> None:
         "12345678901234", "x" * 500, "AKIAQ7RT2ZLM4NB6VXK", "https://u:secret@host/m", "me@example.com",
     ],
 )  # fmt: skip
-def test_what_may_be_a_key_is_no_name_of_a_model(name: str) -> None:
+def test_what_may_be_a_key_is_not_a_name_of_a_model(name: str) -> None:
     assert model(name) == hashed(name)
     assert model(model(name)) == model(name)
     assert len(model(name)) == 9
@@ -133,7 +133,7 @@ def test_a_role_of_the_client_is_in_no_record_and_no_hashed_text(role: str, befo
     change = json.loads(recorded.splitlines()[1])["change"]
     assert change["kind"] == "message-edited"
     assert change["explanation"] == (
-        f"message 2 is by {hashed(role)} instead of user"
+        f"message 2 has the role {hashed(role)} instead of user"
         if before
         else f"a message of role {hashed(role)} changed: number 2 of 3"
     )

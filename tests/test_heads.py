@@ -37,7 +37,7 @@ def test_only_heads_that_are_there_are_compiled() -> None:
     assert built == [{"one": trie_pattern(["alpha beta"]), "two": b"(?!)"}]
 
 
-def test_a_log_that_goes_on_with_others_has_all_of_them() -> None:
+def test_a_log_that_continues_others_has_all_of_them() -> None:
     built: list[dict[str, bytes]] = []
     heads = few(built)
     assert found(heads, b"\nnothing") == []

@@ -175,13 +175,13 @@ def test_a_slot_whose_share_is_negative_holds_nothing() -> None:
 
 
 def test_a_prompt_on_a_slot_of_unknown_content_is_not_known_to_be_cold() -> None:
-    """The log begins behind the start: the slot may have held this conversation, changed at its head."""
+    """The log begins after the start: the slot may have held this conversation, changed at its head."""
     (request,) = report_of(turn(9, 3000, 0, choice="selected slot by LRU, t_last = 919996079"))["requests"]
     assert (request["outcome"], request["held_tokens"]) == ("unknown", None)
 
 
-def test_a_batch_in_front_of_which_the_log_begins_may_be_any() -> None:
-    """The line stands there for every batch of a prompt, and only the first one says what was reused."""
+def test_a_batch_before_which_the_log_begins_may_be_any() -> None:
+    """The line is there for every batch of a prompt, and only the first one says what was reused."""
     log = turn(9, 3000, 2048).partition("n_keep = 0, task.n_tokens = 3000\n")[2]
     ended = "".join(line for line in log.splitlines(keepends=True) if "time =" not in line and "print_t" not in line)
     assert "memory_seq_rm [2048" in ended.splitlines()[0]
@@ -223,7 +223,7 @@ def test_a_turn_of_what_an_idle_slot_still_held_costs_what_an_earlier_one_left()
 
 
 @pytest.mark.parametrize(("last", "found"), [(1734, {"CD105": 6}), (58, {"CD105": 5, "CD108": 1})])
-def test_a_change_stays_one_finding_as_the_conversation_grows_behind_it(last: int, found: dict[str, int]) -> None:
+def test_a_change_stays_one_finding_as_the_conversation_grows_after_it(last: int, found: dict[str, int]) -> None:
     """Notes at the end of a system prompt, one more each turn: what is common was most of the prompt at first.
 
     A change before it is another one.
@@ -252,8 +252,8 @@ def test_a_launch_elsewhere_clears_idle_slots_from_b8672_on(build: int, keeps: b
     assert (held[20] == 2005) == keeps
 
 
-def test_a_conversation_whose_head_changes_goes_on_changing() -> None:
-    """5,005 tokens of another conversation could go on with 5,100 as well; that one has not changed its head before."""
+def test_a_conversation_whose_head_changes_continues_changing() -> None:
+    """5,005 tokens of another conversation could continue 5,100 as well; that one has not changed its head before."""
     log = head(OLD) + turn(0, 5000, 0, choice=OLDEST)
     for number, (prompt, held) in enumerate(((4700, 5005), (4800, 4705), (5100, 4805)), 1):
         log += turn(10 * number, prompt, 0, back(10, held), FORCED, choice=OLDEST.replace("-1", "99"))
@@ -289,7 +289,7 @@ def test_a_clock_that_falls_by_more_than_a_second_is_of_another_life(stamp: str,
 
 
 @pytest.mark.parametrize(("before", "lives"), [(16, 1), (17, 2)])
-def test_task_0_behind_many_is_of_another_life(before: int, lives: int) -> None:
+def test_task_0_after_many_is_of_another_life(before: int, lives: int) -> None:
     """Without a clock: tasks that ran side by side may begin in another order, but not so many of them."""
     log = turn(before, 2000, 0) + turn(0, 2000, 0)
     assert len(report_of(log)["sessions"]) == lives

@@ -1,4 +1,4 @@
-"""Keys of a command line: variables of the shell stand in their place, and it is still one command."""
+"""Keys of a command line: variables of the shell are in their place, and it is still one command."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_variable_stands_for_a_key(line: str, shown: str, names: list[str]) ->
         "vllm serve Qwen/Qwen3-8B --max-num-batched-tokens 8192 --ssl-keyfile /k",
     ],
 )
-def test_what_is_no_key_stays(line: str) -> None:
+def test_what_is_not_a_key_stays(line: str) -> None:
     assert masked(line) == (line, [])
 
 

@@ -1,4 +1,4 @@
-"""How secrets are found in quoted text: a sample of the benchmark, and what is no secret."""
+"""How secrets are found in quoted text: a sample of the benchmark, and what is not a secret."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_what_is_hidden_stays_as_it_is(kind: leaks.Kind) -> None:
         "Windows C:\\new\\table\\x.gguf",
     ],
 )
-def test_what_is_no_secret_stays(text: str) -> None:
+def test_what_is_not_a_secret_stays(text: str) -> None:
     assert hidden(text) == text
 
 
@@ -128,7 +128,7 @@ def test_a_cut_word_is_hidden_but_not_what_prompts_differ_in(pieces: list[str], 
     assert without_cut_words(pieces) == left
 
 
-def test_a_key_behind_the_bar_needs_nothing_in_front() -> None:
+def test_a_key_after_the_bar_needs_nothing_in_front() -> None:
     """Put together, the word before the bar would be glued to it."""
     key, _ = leaks.Kind("", "glpat-{W20}", True).draw(SOURCE)
     assert parted(["Now", f"{key} and on"]) == ["Now", "glpat-<key> and on"]
@@ -228,7 +228,7 @@ def test_every_row_has_a_source_and_what_it_needs() -> None:
         ("hf_|[xyz]prv", ()),
     ],
 )
-def test_what_a_pattern_begins_with_is_looked_for_before_it_is_compiled(pattern: str, texts: tuple[str, ...]) -> None:
+def test_what_a_pattern_begins_with_is_searched_for_before_it_is_compiled(pattern: str, texts: tuple[str, ...]) -> None:
     assert beginnings(pattern) == texts
 
 

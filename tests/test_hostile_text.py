@@ -138,7 +138,7 @@ def test_the_difference_of_two_prompts(payload: str) -> None:
 @ALL
 @pytest.mark.parametrize("ending", [".csv", ".ndjson"])
 def test_the_table_of_requests(tmp_path: Path, payload: str, ending: str) -> None:
-    """The path, and what the log says of the server; a spreadsheet must not take it for a formula."""
+    """The path, and what the log shows of the server; a spreadsheet must not take it for a formula."""
     report = analyzed(payload, payload).finish()
     target = tmp_path / f"t{ending}"
     with target.open("wb") as out:
@@ -165,7 +165,7 @@ def test_errors_on_standard_error(third: int) -> None:
 
 
 def test_a_log_line_quoted_in_a_body_is_not_believed() -> None:
-    """Bodies are printed as JSON: the newline in them is an escape, and the quoted line is no line."""
+    """Bodies are printed as JSON: the newline in them is an escape, and the quoted line is not a line."""
     fake = "\nslot launch_slot_: id  0 | task 99 | processing task, is_child = 0\n"
     body = json.dumps({"messages": [{"role": "user", "content": fake}]})
     log = FIRST + f"0.00.400.000 D srv  log_server_r: request: {body}\n"

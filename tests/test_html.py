@@ -1,4 +1,4 @@
-"""The HTML report: whole, the same numbers as the JSON report, of a bounded size, and deaf to what a log says."""
+"""The HTML report: whole, the same numbers as the JSON report, of a bounded size, and deaf to what a log shows."""
 
 from __future__ import annotations
 
@@ -275,12 +275,12 @@ def test_unknown_is_not_zero() -> None:
         "outcome": "unknown", "thread": None, "checkpoints": CheckpointRow(None, None, None, None),
     }  # fmt: skip
     page = page_of(report([row(i, **unknown) for i in range(20)]))
-    assert page.tagged("h1")[0].text == "20 requests, but the log does not say how long their prompts were"
+    assert page.tagged("h1")[0].text == "20 requests, but the log does not show the length of their prompts"
     for key in ("thread", "prompt", "reused", "recomputed", "new", "ms"):
         assert [e.text for e in page.tagged("td", **{"data-key": key})] == ["unknown"] * 20, key
     text = page.by_id("timeline").text
     assert "how much was reused is unknown" in text
-    assert "Unknown: the log does not say how much was reused" in text
+    assert "Unknown: the log does not show how much was reused" in text
     assert "Unknown: the log has no prompt times" in text
     assert "does not show what happened to context checkpoints" in text
     check_whole(page)
@@ -311,10 +311,10 @@ def test_charts_are_drawn_from_twenty_requests_on() -> None:
 @pytest.mark.parametrize(
     ("confidence", "words"),
     [
-        (["high"], "were computed again without need"),
-        (["medium", "high"], "were computed again without need"),
-        (["medium"], "were probably computed again without need"),
-        (["low"], "may have been computed again without need"),
+        (["high"], "were recomputed without need"),
+        (["medium", "high"], "were recomputed without need"),
+        (["medium"], "were probably recomputed without need"),
+        (["low"], "may have been recomputed without need"),
     ],
 )
 def test_the_headline_claims_no_more_than_its_findings(confidence: list[str], words: str) -> None:
@@ -372,7 +372,7 @@ def test_the_reuse_of_unknown_requests_is_a_gap() -> None:
         columns.add(row(i, cached_tokens=None if i == 1 else 500, processed_tokens=500))
     chart = over_time(columns, 0.5)
     assert chart is not None
-    assert chart.line.count("M") == 2  # two lines: before and behind the gap
+    assert chart.line.count("M") == 2  # two lines: before and after the gap
     half = (chart.top + chart.bottom) / 2
     assert {float(y) for y in re.findall(r" ([\d.]+)", chart.line)} == {half}
     assert chart.level == half
@@ -393,7 +393,7 @@ def test_the_sample_of_speeds_is_bounded_and_even() -> None:
 @pytest.mark.parametrize(
     ("prefix", "back", "said"),
     [
-        (50, None, "All its 2 checkpoints end behind the place where the prompts diverge (50 tokens)"),
+        (50, None, "All its 2 checkpoints end after the place where the prompts diverge (50 tokens)"),
         (150, None, "A checkpoint at position 99 lies within the common prefix, but the server did not use it"),
         (150, (99, 99), "It went back to the checkpoint at position 99"),
         (None, None, "where the prompts diverge is unknown"),
@@ -430,7 +430,7 @@ def test_a_stored_report_may_hold_a_request_twice() -> None:
 
 
 def test_a_table_has_a_row_for_each_client() -> None:
-    """By address, and those of which the log does not say who asked."""
+    """By address, and those of which the log does not show who asked."""
     page, found = page_of_case(next(case for case in CASES if case.name == "slot-erased-b8672"))
     (section,) = (e for e in page.all if e.attrs.get("id") == "clients")
     rows = [e for e in page.tagged("tr") if section in e.parents]

@@ -1,4 +1,4 @@
-"""Text of the HTML report can be read on every background that it stands on, by light and in the dark."""
+"""Text of the HTML report can be read on every background that it is on, by light and in the dark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from conftest import ROOT
 CSS = Path(ROOT / "cachedoctor" / "report" / "html" / "templates" / "report.css").read_text("utf-8")
 BACKGROUNDS = ("paper", "card", "sunk")
 TINTED = ("same", "old", "fresh")
-"""Behind text that two prompts share, or that differs."""
+"""After text that two prompts share, or that differs."""
 LEAST = 4.5
 """WCAG 2.2, 1.4.3, AA: text of any size."""
 
@@ -21,7 +21,7 @@ def variables(text: str) -> dict[str, str]:
 
 
 def block(head: str) -> str:
-    """What stands between the braces behind ``head``."""
+    """What stands between the braces after ``head``."""
     at = CSS.index(head) + len(head)
     depth, end = 1, CSS.index("{", at) + 1
     while depth:
@@ -59,7 +59,7 @@ def texts() -> set[str]:
 
 
 def test_the_measure_is_right() -> None:
-    """Black on white has 21; #767676 is the lightest grey that may stand on white."""
+    """Black on white has 21; #767676 is the lightest grey that may be on white."""
     assert contrast("#000", "#ffffff") == pytest.approx(21)
     assert contrast("#767676", "#fff") == pytest.approx(4.54, abs=0.01)
     assert contrast("#777777", "#fff") < LEAST

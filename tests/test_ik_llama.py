@@ -195,7 +195,7 @@ def test_remedies_name_the_program() -> None:
     log = REWRITTEN.replace(restored(88, 36864), forced).replace(kept(88, 36864), kept(88, 0))
     (lost,) = (finding for finding in report_of(log).findings if finding.name == "no-usable-checkpoint")
     advised = [remedy.text for remedy in lost.remedies]
-    assert advised[0].startswith("Update ik_llama.cpp, which has builds of its own. In llama.cpp: ")
+    assert advised[0].startswith("Update ik_llama.cpp, which has its own builds. In llama.cpp: ")
     assert not any(text.startswith("Update llama.cpp") for text in advised)
 
 
@@ -244,7 +244,7 @@ def test_a_choice_alone_is_read_as_llama_servers() -> None:
 LLAMA = (FIXTURES / "cases" / "mmproj-truncation-b7551" / "server.log").read_text("utf-8")
 
 
-def test_llama_servers_lines_behind_such_a_line_are_still_read() -> None:
+def test_llama_servers_lines_after_such_a_line_are_still_read() -> None:
     """A user may have pasted it: requests and findings stay."""
     at = LLAMA.index("\n", len(LLAMA) // 3) + 1
     whole, proved = report_of(LLAMA), report_of(LLAMA[:at] + chosen() + LLAMA[at:])
@@ -271,7 +271,7 @@ def test_an_excerpt_may_end_within_the_timings_of_an_open_request() -> None:
     assert (request["cached_tokens"], request["prompt_tokens"]) == (40, None)
 
 
-def test_a_redacted_log_says_the_same() -> None:
+def test_a_redacted_log_shows_the_same() -> None:
     redactor = Redactor()
     redacted = redactor.feed(REWRITTEN.encode()) + redactor.finish()
     assert b"restored context checkpoint took" in redacted

@@ -33,7 +33,7 @@ def parties(*rows: tuple[int, int | None], reply: int = 300) -> list[list[int]] 
 
 
 def test_two_sessions_in_turn() -> None:
-    """Each prompt goes on where the last but one ended, and is too short for the last."""
+    """Each prompt continues where the last but one ended, and is too short for the last."""
     rows = [(14_000, None), (13_900, HEAD), (14_500, HEAD), (14_400, HEAD)]
     assert parties(*rows) == [[0, 2], [1, 3]]
 
@@ -50,9 +50,9 @@ def test_a_sub_agent_between_the_turns_of_a_long_session() -> None:
 @pytest.mark.parametrize(
     "rows",
     [
-        # one place changes with every turn of a growing conversation: a date behind the system prompt
+        # one place changes with every turn of a growing conversation: a date after the system prompt
         [(14_000, None), (14_600, HEAD), (15_200, HEAD), (15_800, HEAD), (16_400, HEAD)],
-        # the last user message is written anew three times
+        # the last user message is rewritten three times
         [(14_000, None), (14_010, 13_900), (13_990, 13_900), (14_020, 13_900), (14_005, 13_900)],
         # a rolling window: the oldest turns are dropped, the length stays
         [(14_000, None), (14_020, HEAD), (13_980, HEAD), (14_050, HEAD), (14_010, HEAD), (13_990, HEAD)],

@@ -65,7 +65,7 @@ def test_conversations_that_are_all_alike_leave_no_doubt() -> None:
     assert found.low == found.high == pytest.approx(0.6)
 
 
-def test_one_long_conversation_among_short_ones_is_no_certainty() -> None:
+def test_one_long_conversation_among_short_ones_is_not_a_certainty() -> None:
     """Requests were no help: what counts is how many conversations there are."""
     before, after = (
         [RatioTerms(0, 10)] * 9 + [RatioTerms(0, 100_000)],

@@ -254,7 +254,7 @@ def test_there_are_eleven_packages() -> None:
 
 
 def test_an_event_is_known_in_few_files() -> None:
-    """From ``Tracker.feed`` on a line is read once; behind that, values go from package to package."""
+    """From ``Tracker.feed`` on a line is read once; after that, values go from package to package."""
     found = {
         path.name
         for path, tree in trees(LLAMA, ": Event").items()
@@ -288,7 +288,7 @@ def test_an_optional_library_is_imported_in_one_place(library: str, place: str) 
 
 
 def test_a_report_writes_to_no_session() -> None:
-    """What a report adds to a session (prompts sent twice) stands in its own copy: asking twice gives the same."""
+    """What a report adds to a session (prompts sent twice) is in its own copy: asking twice gives the same."""
     analyzer = Analyzer()
     analyzer.open("server.log")
     analyzer.feed(gzip.decompress((ROOT / "fixtures/cases/sent-twice-b11549/server.log.gz").read_bytes()))
@@ -304,7 +304,7 @@ def test_a_report_writes_to_no_session() -> None:
 
 
 def summary_sentences(docstring: str) -> int:
-    """Sentences of the first paragraph; what stands in code quotes counts as a word."""
+    """Sentences of the first paragraph; what is in code quotes counts as a word."""
     first = re.sub(r"``.*?``", "x", docstring.partition("\n\n")[0], flags=re.DOTALL)
     return len(re.findall(r"[.!?](?:\s+[A-Z]|$)", first))
 

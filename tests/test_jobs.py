@@ -148,7 +148,7 @@ def test_the_servers_that_are_told_apart_are_counted_in_the_whole_log(
 
 
 @pytest.mark.sweep
-def test_any_logs_behind_each_other(seen: list[tuple[int, int]], tmp_path: Path) -> None:
+def test_any_logs_after_each_other(seen: list[tuple[int, int]], tmp_path: Path) -> None:
     chance = random.Random(7)
     for _ in range(25):
         logs = [chance.choice(LOGS).splitlines(keepends=True) for _ in range(chance.randint(2, 5))]

@@ -67,7 +67,7 @@ LOGS: dict[str, list[str]] = {
 
 KEYS = {
     "report": "schema tool interrupted inputs sessions totals requests samples batches findings not_evaluated rules "
-    "restart slots ignored accounts filtered causes slowest fix clients",
+    "restart slots ignored accounts filtered causes slowest fix clients agents",
     "tool": "name version",
     "input": "path engine bytes lines recognised error counted imitations launcher",
     "session": "index path origin engine build build_min build_max build_source model memory n_slots n_ctx_slot "
@@ -130,7 +130,7 @@ def check_contract(report: dict[str, Any]) -> None:
             check_keys("evidence", evidence)
         assert all(list(remedy)[:2] == ["text", "commands"] for remedy in finding["remedies"])
         others = finding["ruled_out"] + finding["still_possible"]
-        assert all(list(other) == ["name", "why"] for other in others)
+        assert all(list(other)[:2] == ["name", "why"] for other in others)
         assert list(finding["cost"]) == ["tokens", "ms", "ms_from", "at_most"]
 
 
@@ -179,7 +179,7 @@ def test_the_numbers_are_those_of_the_log(tmp_path: Path) -> None:
     assert report["interrupted"] is False
 
 
-def test_what_the_log_does_not_say_is_null(tmp_path: Path) -> None:
+def test_what_the_log_does_not_show_is_null(tmp_path: Path) -> None:
     """Unknown is null, never 0."""
     (first, *_) = report_of(write(tmp_path, LOGS["cut at both ends"]))["requests"]
     assert first["partial"] is True

@@ -1,4 +1,4 @@
-"""The line that KoboldCpp prints behind each reply becomes an answer of its session."""
+"""The line that KoboldCpp prints after each reply becomes an answer of its session."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_prompt_that_was_given_up_tells_nothing() -> None:
 
 @pytest.mark.parametrize(("context", "computed", "generated"), [(100, 2000, 50), (50, 10, 60)])
 def test_numbers_that_cannot_be_tell_no_reuse(context: int, computed: int, generated: int) -> None:
-    """Phrases that were banned and generated anew count twice as generated."""
+    """Phrases that were banned and generated again count twice as generated."""
     [session] = sessions_of(done(context, computed, generated))
     assert all(cached is None for _, cached, _ in numbers(session))
     assert session.answers[0].told == 0
@@ -84,7 +84,7 @@ def test_a_start_begins_another_session() -> None:
     assert [numbers(session)[0][:2] for session in (first, second)] == [(100, 0), (200, 0)]
 
 
-def test_the_library_that_it_loads_is_no_llama_server() -> None:
+def test_the_library_that_it_loads_is_not_a_llama_server() -> None:
     log = "print_info: n_swa                = 0\nprint_info: n_swa                = 0\n"
     assert [session.engine for session in report_of(log).sessions] == ["llama.cpp"]
     found = report_of(log + done(110, 100, 10))
@@ -92,7 +92,7 @@ def test_the_library_that_it_loads_is_no_llama_server() -> None:
     assert (found.inputs[0].engine, found.inputs[0].recognised) == ("koboldcpp", 3)
 
 
-def test_what_is_no_version_is_not_shown() -> None:
+def test_what_is_not_a_version_is_not_shown() -> None:
     for version in ("\x07" * 9, "1." + "1" * 99, "<b>"):
         [session] = sessions_of(START.replace("1.120", version) + done(110, 100, 10))
         assert session.version is None

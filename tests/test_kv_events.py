@@ -23,7 +23,7 @@ from e2e.server import free_port
 
 import cachedoctor
 from cachedoctor.diagnosis.account.from_kv_events import KvFold
-from cachedoctor.diagnosis.rules import kv_proof
+from cachedoctor.diagnosis.rules.measured import kv_proof
 from cachedoctor.inputs.metrics import kv_messages
 from cachedoctor.inputs.metrics.kv_messages import Blinder
 from cachedoctor.inputs.sources import kv_subscription
@@ -59,18 +59,18 @@ def rows(events: KvEvents) -> dict[str, int]:
 # ---- what the events prove
 
 
-def test_what_is_stored_again_after_it_was_removed_was_pushed_out() -> None:
+def test_what_is_stored_again_after_it_was_removed_was_evicted() -> None:
     found = said(kv.stored("a", "b", "c"), kv.removed("c", "b"), kv.stored("b", "c", parent="a"))
     assert rows(found) == {"new": 3, "evicted": 2}
     assert (found.removed, found.complete) == (2 * kv.SIZE, True)
 
 
-def test_what_is_removed_and_never_wanted_again_is_no_loss() -> None:
+def test_what_is_removed_and_never_wanted_again_is_not_a_loss() -> None:
     assert rows(said(kv.stored("a", "b"), kv.removed("b"), kv.stored("z"))) == {"new": 3}
 
 
-def test_the_same_text_behind_another_beginning_was_changed() -> None:
-    """A clock: the first block differs, and so do the names of all behind it, but not their tokens."""
+def test_the_same_text_after_another_beginning_was_changed() -> None:
+    """A clock: the first block differs, and so do the names of all after it, but not their tokens."""
     found = said(kv.stored("a1", "b1", "c1", text="1bc"), kv.stored("a2", "b2", "c2", text="2bc"))
     assert rows(found) == {"new": 4, "changed": 2}
 
@@ -80,12 +80,12 @@ def test_the_same_text_from_its_beginning_on_under_another_name_was_salted() -> 
     assert rows(found) == {"new": 2, "salted": 2}
 
 
-def test_a_salted_prompt_that_is_pushed_out_is_not_called_salted_again() -> None:
+def test_a_salted_prompt_that_is_evicted_is_not_called_salted_again() -> None:
     found = said(kv.stored("a"), kv.stored("s", text="a"), kv.removed("s"), kv.stored("s", text="a"))
     assert rows(found) == {"new": 1, "salted": 1, "evicted": 1}
 
 
-def test_a_cleared_cache_and_a_restart_are_no_eviction() -> None:
+def test_a_cleared_cache_and_a_restart_are_not_evictions() -> None:
     assert rows(said(kv.stored("a"), kv.CLEARED, kv.stored("a"))) == {"new": 1, "emptied": 1}
     blinder, sent = (
         Blinder(KEY),
@@ -116,7 +116,7 @@ def test_another_engine_has_a_cache_of_its_own() -> None:
     assert found.publishers == 2
 
 
-def test_a_block_from_before_the_recording_may_be_pushed_out_too() -> None:
+def test_a_block_from_before_the_recording_may_be_evicted_too() -> None:
     found = said((7, kv.removed("a")), (8, kv.stored("a")))
     assert rows(found) == {"evicted": 1}
     assert found.late
@@ -181,7 +181,7 @@ def test_added_fields_and_added_events_are_passed_over() -> None:
     assert newer == plain
 
 
-def test_tokens_that_are_no_single_numbers_tell_texts_apart() -> None:
+def test_tokens_that_are_not_single_numbers_tell_texts_apart() -> None:
     """SGLang with EAGLE has pairs of tokens."""
     event = {**kv.stored("a"), "token_ids": [[1, 2], [2, 3], [3, 4], [4, 5]]}
     message = Blinder(KEY).message(kv.frames(0, event))
@@ -216,7 +216,7 @@ def test_blocks_that_were_left_out_of_an_event_have_no_text() -> None:
         [b"", bytes(8), msgspec.msgpack.encode([1.0, [{"type": "BlockStored", "block_hashes": [[1]]}], 0])],
     ],
 )
-def test_what_is_no_event_is_no_message(frames: list[bytes]) -> None:
+def test_what_is_not_an_event_is_not_a_message(frames: list[bytes]) -> None:
     assert Blinder(KEY).message(frames) is None
 
 
@@ -276,7 +276,7 @@ def test_broken_lines_and_a_cut_one_are_counted() -> None:
     "data", [b"", b"\n\n", b"hello\n", b'{"type":"head","format":"cachedoctor.kv/2"}\n', b"[" * 90_000]
 )
 def test_another_file_is_refused_in_one_line(data: bytes) -> None:
-    with pytest.raises(CacheDoctorError, match="no recording of KV events"):
+    with pytest.raises(CacheDoctorError, match="not a recording of KV events"):
         read(data)
 
 
@@ -294,12 +294,12 @@ def test_a_gap_is_told_once_and_foreign_messages_end_it() -> None:
     recorder.take(kv.frames(0, kv.stored("a")), 0)
     recorder.take(kv.frames(5, kv.stored("b")), 0)
     recorder.take([b"odd"], 0)
-    assert told == ["tcp://x:1: 4 messages did not come, before number 5"]
+    assert told == ["tcp://x:1: 4 messages were missed before number 5"]
     assert (recorder.messages, recorder.missing) == (2, 4)
     foreign = KvRecorder(["tcp://x:1"], io.BytesIO(), lambda message, hint: None, Blinder(KEY))
     for _ in range(4):
         foreign.take([b"weather", b"sunny"], 0)
-    with pytest.raises(CacheDoctorError, match="no KV events"):
+    with pytest.raises(CacheDoctorError, match="not KV events"):
         foreign.take([b"weather", b"sunny"], 0)
 
 
@@ -549,7 +549,7 @@ def test_the_account_adds_up_and_names_its_proof() -> None:
     assert found["server", "kv-pressure"] == (events.evicted, "kv events")
     assert found["client", "prefix-not-shared"] == (events.changed + events.salted, "kv events")
     assert sum(tokens for tokens, _ in found.values()) == whole.prompt_tokens == of_server.prompt_tokens == prompt
-    assert {"CD504", "CD510"} == {finding.code for finding in report.findings}
+    assert {"CD112", "CD504", "CD510"} == {finding.code for finding in report.findings}
 
 
 BESIDE = {"kv_events": "kv.jsonl", "responses": "usage.jsonl"}
@@ -570,7 +570,7 @@ def test_a_recording_stands_alone_and_beside_a_log() -> None:
 
 
 @pytest.mark.sweep
-def test_what_is_no_recording_is_one_line(tmp_path: Path) -> None:
+def test_what_is_not_a_recording_is_one_line(tmp_path: Path) -> None:
     other = tmp_path / "other.jsonl"
     for content in (b"", b"hello\n", b'{"usage":{"prompt_tokens":5}}\n', b"\0\1\2", HEAD[:20]):
         other.write_bytes(content)
@@ -590,12 +590,12 @@ def test_watch_records_a_file_that_analyze_reads(tmp_path: Path) -> None:
     again = record(publisher, out)
     assert (again.returncode, again.stderr) == (
         2,
-        f"cachedoctor: error: {out}: is there already (hint: give a new file with -o)\n".encode(),
+        f"cachedoctor: error: {out}: already exists (hint: give a new file with -o)\n".encode(),
     )
 
 
 def test_sglang_has_the_same_proof(tmp_path: Path) -> None:
-    """Its log says nothing of what the cache gave up while it is idle."""
+    """Its log shows nothing of what the cache gave up while it is idle."""
     pushed = [kv.stored("a", "b"), kv.removed("b"), kv.stored("b", parent="a")]
     changed = [kv.stored("x1", "y1", text="xy"), kv.stored("x2", "y2", text="zy")]
 
@@ -605,15 +605,15 @@ def test_sglang_has_the_same_proof(tmp_path: Path) -> None:
         report = cachedoctor.analyze(MEASURED / "sglang-healthy.log", kv_events=[recording])
         return {finding.code: finding.claim for finding in report.findings}
 
-    assert claims(pushed)["CD603"].startswith("4 of 12 computed tokens had been pushed out")
-    assert claims(changed)["CD610"].startswith("4 of 16 computed tokens were known, but behind another beginning")
+    assert claims(pushed)["CD603"].startswith("4 of 12 computed tokens had been evicted")
+    assert claims(changed)["CD610"].startswith("4 of 16 computed tokens were known, but after a different beginning")
 
 
 def test_events_that_show_no_eviction_silence_what_the_log_only_suggests(tmp_path: Path) -> None:
     """The log alone has a note about pressure, since more was computed than the cache holds."""
     log = MEASURED / "vllm-kv-too-small.log"
     recording, late, short = tmp_path / "kv.jsonl", tmp_path / "late.jsonl", tmp_path / "short.jsonl"
-    whole = {**kv.stored("a", "b", "c"), "block_size": 40_000}  # the log says that 147,000 tokens were computed
+    whole = {**kv.stored("a", "b", "c"), "block_size": 40_000}  # the log shows that 147,000 tokens were computed
     recording.write_bytes(recorded(kv.frames(0, whole), kv.frames(1, kv.removed("a", "b"))))
     late.write_bytes(recorded(kv.frames(7, whole)))
     short.write_bytes(recorded(kv.frames(0, kv.stored("a", "b", "c"))))
@@ -676,7 +676,7 @@ def test_a_server_that_connects_is_waited_for() -> None:
 
 @pytest.mark.parametrize(
     ("event", "words"),
-    [(kv.stored("b", group_idx=1), "layers of several kinds"), (kv.stored("b", medium="CPU"), "a slower memory")],
+    [(kv.stored("b", group_idx=1), "different kinds of layers"), (kv.stored("b", medium="CPU"), "slower memory")],
 )
 def test_what_cannot_be_told_is_said_without_a_number(event: dict[str, Any], words: str) -> None:
     session = Session(0, "kv.jsonl", kv_events=[said(kv.stored("a"), kv.removed("a"), kv.stored("a"), event)])

@@ -229,4 +229,4 @@ def test_a_closed_pipe_ends_every_command_without_a_word(files: Path) -> None:
 def test_a_closed_standard_input_is_one_line(command: list[str], files: Path) -> None:
     done = run(*command, shell="<&-", folder=str(files))
     assert done.returncode == 2
-    one_line(done, "-: ", "the standard input is closed")
+    one_line(done, "-: ", "standard input is closed")

@@ -83,21 +83,21 @@ def findings(log: str) -> list[dict[str, Any]]:
         ),
         (
             "srv    load_model: prompt cache is enabled, size limit: 4096 MiB\n" + MAKING_ROOM,
-            "CD304", "note", "medium", 2, "1,822.0 MiB left the RAM prompt cache of 4,096 MiB to make room: about 2 of",
+            "CD304", "note", "medium", 2, "1,822.0 MiB was evicted from the RAM prompt cache of 4,096 MiB to make room: about 2 of",
         ),
-        (MAKING_ROOM, "CD304", "note", "medium", 1, "a prompt of 1,822.0 MiB left the RAM prompt cache to make room"),
+        (MAKING_ROOM, "CD304", "note", "medium", 1, "a prompt of 1,822.0 MiB was evicted from the RAM prompt cache to make room"),
         (
             "0.01.208.820 W srv         alloc:  - prompt state size 1800.5 MiB exceeds cache size limit 1000.000 MiB, skipping\n",
             "CD304", "note", "medium", 1, "1,800.5 MiB did not fit into the RAM prompt cache of 1,000 MiB and was not saved",
         ),
-        (WHOLE + MAKING_ROOM, "CD304", "note", "medium", 8, "left the RAM prompt cache"),
+        (WHOLE + MAKING_ROOM, "CD304", "note", "medium", 8, "evicted from the RAM prompt cache"),
         (
             "0.51.220.100 W srv  try_clear_id: purging slot 3 with 18422 tokens\n",
             "CD306", "note", "high", 1, "slot 3 with 18,422 tokens",
         ),
         (
             "srv    load_model: cache_reuse is not supported by this context, it will be disabled\n",
-            "CD210", "note", "high", 1, "switched it off at its start",
+            "CD210", "note", "high", 1, "switched it off at start",
         ),
         (
             POSITIONS + "srv  update_slots: Invalid input batch. i = 0, n_batch = 2048, ret = -1\n",
@@ -106,7 +106,7 @@ def findings(log: str) -> list[dict[str, Any]]:
         (POSITIONS, "CD214", "error", "medium", 1, "ends at position 213, and the batch begins at 0"),
         (
             "srv  update_slots: Invalid input batch. i = 0, n_batch = 2048, ret = -1\n",
-            "CD214", "error", "medium", 1, "the batch was refused",
+            "CD214", "error", "medium", 1, "the batch was rejected",
         ),
         (
             "srv    send_error: task id = 7, error: Invalid input batch.\n",
@@ -188,7 +188,7 @@ def test_what_looks_like_it_is_silent(log: str) -> None:
     assert findings(log) == []
 
 
-def test_what_the_library_says_in_any_program_is_no_log_of_a_server() -> None:
+def test_what_the_library_says_in_any_program_is_not_a_log_of_a_server() -> None:
     line = "find_slot: non-consecutive token position 4 after 4 for sequence 0 with 512 new tokens\n"
     assert [info["recognised"] for info in report_of(line * 3)["inputs"]] == [0]
     (whole,) = report_of(WHOLE)["inputs"]
@@ -209,7 +209,7 @@ def test_a_prompt_has_at_least_what_was_computed_of_it(progress: str) -> None:
 
 
 def test_a_request_that_is_cut_is_not_whole() -> None:
-    """Its lines do not tell whether what was thrown away came back."""
+    """Its lines do not show whether what was discarded came back."""
     cut = "0.51.220.100 W srv  try_clear_id: purging slot 3 with 18422 tokens\n" + "".join(WHOLE.splitlines(True)[:3])
     assert [f["code"] for f in findings(cut)] == ["CD306"]
 
@@ -243,7 +243,7 @@ def test_a_checkpoint_that_could_not_be_restored(log: str, confidence: str, toke
     ]
 
 
-def test_a_restore_that_failed_is_no_wrong_comparison() -> None:
+def test_a_restore_that_failed_is_not_a_wrong_comparison() -> None:
     """A whole request whose usable checkpoint was taken and failed: the comparison was right."""
     log = WHOLE + (
         "slot get_availabl: id  0 | task -1 | selected slot by LCP similarity, sim_best = 0.900 (> 0.100 thold), f_keep = 0.900\n"

@@ -91,7 +91,7 @@ def test_a_day_gets_the_verdict_of_its_truth(day: Path, monkeypatch: pytest.Monk
     render_here(monkeypatch, FIXTURES / "templates/qwen3.jinja" if "reasoning" in day.name else TEMPLATE)
     changed = {r["n"] + 1 for r in truth["requests"] if r.get("rows", {}).get("client", 0) > 8}
     if day.name.startswith(("dense-cold_burst", "dense-one_shots")):
-        with pytest.raises(CacheDoctorError, match="no two requests"):
+        with pytest.raises(CacheDoctorError, match="does not contain two requests"):
             of_file(day / "requests.jsonl")
         return
     found = of_file(day / "requests.jsonl", build=truth["build"])
@@ -140,7 +140,7 @@ def test_what_is_expected_is_a_hint() -> None:
     assert not cachedoctor.lint(later).append_only
 
 
-def test_a_conversation_that_goes_on_in_two_ways_is_no_edit() -> None:
+def test_a_conversation_that_continues_in_two_ways_is_not_an_edit() -> None:
     start = talk(2)
     messages = start[1]["messages"]
     reply = {"role": "assistant", "content": "The cutter, at night."}
@@ -214,9 +214,9 @@ def test_a_template_that_opens_a_reply_in_other_words_is_a_hint(monkeypatch: pyt
 @pytest.mark.parametrize(
     ("bodies", "says"),
     [
-        ([], "there are none"),
-        ([{"messages": []}], "no two requests"),
-        (talk(1), "no two requests"),
+        ([], "none given"),
+        ([{"messages": []}], "does not contain two requests"),
+        (talk(1), "does not contain two requests"),
         ([{"model": "x"}] * 2, "unknown shape"),
         ([{"messages": {1, 2}}], "are not JSON"),
         ([{"messages": [object()]}], "are not JSON"),
@@ -264,7 +264,7 @@ def test_the_command_says_it_in_four_formats(tmp_path: Path) -> None:
     text = run("lint", path)
     assert (text.returncode, text.stderr) == (1, b"")
     assert b"error timestamp (date): a date changed" in text.stdout
-    assert b"cost: about 1,761 tokens computed again" in text.stdout
+    assert b"cost: about 1,761 tokens recomputed" in text.stdout
     done = run("lint", path, "-f", "json")
     document = json.loads(done.stdout)
     SCHEMA.validate(document)
@@ -314,9 +314,9 @@ def test_more_bad_input_is_one_line_and_status_2(tmp_path: Path) -> None:
     for args, says in (
         ((log,), "is a log"),
         (("nowhere.jsonl",), "cannot be read"),
-        (("-", "-"), "once only"),
+        (("-", "-"), "only once"),
         ((bodies, "--template", "nowhere.jinja"), "cannot be read"),
-        ((bodies, "--server", "ftp://x"), "is no address"),
+        ((bodies, "--server", "ftp://x"), "is not an address"),
         ((bodies, "--server", "http://127.0.0.1:1"), "cannot reach"),
         ((bodies, "--server", "http://127.0.0.1:1", "--template", TEMPLATE), "give one of them"),
         (("--tokenizer", FIXTURES / "tokenizers/tiny.json"), "no chat template"),
@@ -432,16 +432,33 @@ NEXT = [*BODY["messages"], {"role": "assistant", "content": "Yes."}, {"role": "u
 
 
 def test_a_changed_tool_costs_a_range_where_the_template_is_not_known() -> None:
-    """Most templates write the tools in front of all messages, some in front of the last user's."""
+    """Most templates put the tools before all messages, some before the last user message."""
     found = cachedoctor.lint([{**BODY, "tools": TOOLS[:2]}, {"messages": NEXT, "tools": TOOLS}])
     (error,) = found.errors
     assert error.kind == "tool-added"
     assert error.least_cost is not None
     assert 0 < error.least_cost < 60 < 300 < error.cost
-    assert f"{error.least_cost} to {error.cost} tokens computed again" in lint_forms.cost(error, exact=True)
+    assert f"{error.least_cost} to {error.cost} tokens recomputed" in lint_forms.cost(error, exact=True)
 
 
 def test_a_changed_message_costs_the_same_in_any_template() -> None:
     other = [{"role": "system", "content": "You were " + "a helper " * 200}, *NEXT[1:]]
     found = cachedoctor.lint([{**BODY, "tools": TOOLS}, {"messages": other, "tools": TOOLS}])
     assert [error.least_cost for error in found.errors] == [None]
+
+
+def test_the_least_change_is_shown_where_it_is_more_than_one() -> None:
+    """Two values differ, and a history follows them; with one of them the error says it all."""
+    text = " ".join(f"word{n}" for n in range(300))
+
+    def body(clock: str, count: str) -> dict[str, object]:
+        system = f"Now: {clock}\n{text}\nSession: {count}\n{text}"
+        return {"messages": [{"role": "system", "content": system}, {"role": "user", "content": text}]}
+
+    both = lint_requests(from_dicts([body("10:41", "4711"), body("11:52", "4712")]), LintAsk())
+    assert both.least is not None
+    assert [edit.line for edit in both.least.edits] == [2, 4]  # behind the role
+    assert both.least_path == "bodies#2"
+    assert both.least.edits[-1].reuse > 0.95 * both.least.tokens
+    one = lint_requests(from_dicts([body("10:41", "4711"), body("11:52", "4711")]), LintAsk())
+    assert (len(one.errors), one.least) == (1, None)

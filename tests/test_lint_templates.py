@@ -21,17 +21,17 @@ NAMES = ("plain", "tools", "reasoning-kept", "reasoning-preserved", "reasoning-d
 SHORT = {"y": "yes", "n": "no", "r": "refused", "-": "unknown"}
 FAMILIES = {
     "chatml": "y y y y n y y",  # shows all reasoning that it is sent
-    "qwen3": "y y n n y y y",  # shows reasoning behind the last user message only
-    "qwen3.5": "n n n n y r y",  # opens with <think>, shows it behind the last user only; no later system message
+    "qwen3": "y y n n y y y",  # shows reasoning after the last user message only
+    "qwen3.5": "n n n n y r y",  # opens with <think>, shows it after the last user only; no later system message
     "qwen3.6": "n n n y y r y",  # the same, unless preserve_thinking is set
     "glm-4.6": "y y n n y y y",
     "deepseek-v3.1": "y y - - y n y",  # opens and shows replies with </think>; joins all system messages at the front
     "minimax-m2": "n n n n y n y",  # opens with <think>, shows none; leaves later system messages out
-    "mistral-small-3.2": "y n - - y r n",  # tools stand before the last user message; a date without system prompt
+    "mistral-small-3.2": "y n - - y r n",  # tools come before the last user message; a date without system prompt
     "kimi-k2": "y y - - y y y",
     "phi-4-mini": "y y - - y - y",  # leaves later system messages out
     "llama-3.1": "y y - - y y n",  # the date of today in the head
-    "gemma-4": "y y n n y y y",  # shows reasoning with calls, behind the last user message only
+    "gemma-4": "y y n n y y y",  # shows reasoning with calls, after the last user message only
     "gpt-oss": "y y n n y - n",  # shows the reasoning of a call until there is a final answer
 }
 

@@ -41,7 +41,7 @@ def test_lines_of_vllm() -> None:
 
 
 def test_lines_of_sglang() -> None:
-    """Ranks are the process; numbers are numbers; lines that are no message have no row."""
+    """Ranks are the process; numbers are numbers; lines that are not messages have no row."""
     rows = rows_of(SGLANG)
     assert [(row["line"], row["message"]) for row in rows] == [(1, "ready"), (2, "prefill"), (4, "access")]
     assert rows[1]["fields"] == {"#new-seq": 1, "#new-token": 310, "token usage": 0.07}

@@ -30,5 +30,5 @@ def test_without_the_name_of_its_logger() -> None:
     assert numbers(session) == [(80129, 0, 1)]
 
 
-def test_quoted_in_a_prompt_it_is_no_request() -> None:
+def test_quoted_in_a_prompt_it_is_not_a_request() -> None:
     assert sessions_of(f'it says "{BODY.format(1, 2)}"\n') == []

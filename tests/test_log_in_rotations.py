@@ -58,7 +58,7 @@ def assert_lines_stand_where_they_are_said_to(report: Report, files: dict[str, b
 
 
 def test_the_lines_of_a_request_are_those_of_the_file_in_which_it_begins(tmp_path: Path) -> None:
-    """In every form; a request that goes on in the next file has its last line counted on."""
+    """In every form; a request that continues in the next file has its last line counted on."""
     content = content_of(FIXTURES / "cases" / CASE)
     files = in_files(content, 201, 352)
     for name, part in files.items():
@@ -77,8 +77,8 @@ def test_the_lines_of_a_request_are_those_of_the_file_in_which_it_begins(tmp_pat
         assert f"task {event['task']} |".encode() in lines[event["path"]][event["line"] - 1]
 
 
-def test_a_rotation_without_a_known_line_is_no_unknown_log() -> None:
-    """A backtrace alone may stand in one; a log of which no file is known is named."""
+def test_a_rotation_without_a_known_line_is_not_an_unknown_log() -> None:
+    """A backtrace alone may be in one; a log of which no file is known is named."""
     backtrace = b"#0  0x00007f8c in ?? ()\n" * 20
     content = content_of(FIXTURES / "cases" / CASE)
     names = [found.name for found in report_of({NAMES[0]: content, NAMES[1]: backtrace}).findings]
@@ -93,7 +93,7 @@ def test_a_rotation_without_a_known_line_is_no_unknown_log() -> None:
     assert "other.log" in [found.path for found in analyzer.finish().findings if found.name == "unknown-format"]
 
 
-def test_requests_behind_a_rotation_have_their_time() -> None:
+def test_requests_after_a_rotation_have_their_time() -> None:
     content = content_of(FIXTURES / "cases" / "wrapped-journald-short")
     lines = content.count(b"\n")
     times = [[row.time for row in report_of(in_files(content, *cuts)).requests] for cuts in ((), (lines // 3,))]

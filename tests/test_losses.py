@@ -105,7 +105,7 @@ def test_a_full_list_at_the_default_level_is_enough() -> None:
 # ---- slot files
 
 
-def test_a_gap_in_the_log_is_no_slot_file() -> None:
+def test_a_gap_in_the_log_is_not_a_slot_file() -> None:
     """Requests whose lines are missing leave another length in the slot; no file was restored."""
     text = without(log("checkpoint-evicted-hybrid-b8672"), r"task (41|49) \|")
     assert "CD207" not in codes(text)
@@ -150,7 +150,7 @@ def test_a_slot_that_holds_what_another_request_left_holds_a_file() -> None:
 
 
 def test_a_file_of_an_earlier_turn_takes_a_conversation_back() -> None:
-    """Saved at 1,913 tokens, restored behind a turn that left 1,983: what was not in the file cannot be missed."""
+    """Saved at 1,913 tokens, restored after a turn that left 1,983: what was not in the file cannot be missed."""
     found = rows(log("slot-saved-erased-restored"), "thread", "outcome", "reference_tokens", "held_tokens")
     assert found[-2:] == [(0, "reprocessed", 1913, 0), (0, "reused", 1913, 1913)], "the erased slot was its own"
 
@@ -164,7 +164,7 @@ def test_an_idle_slot_that_was_not_emptied_holds_what_it_held() -> None:
     assert found[4:8] == [(0, "reused", 1840), (1, "reused", 1940), (2, "reused", 2040), (3, "reused", 2140)]
 
 
-def test_a_copy_that_was_not_pushed_out_is_not_missed() -> None:
+def test_a_copy_that_was_not_evicted_is_not_missed() -> None:
     """Without an eviction the copy was there: that it was not used has another reason."""
     text = log("idle-slots-cleared-b9713")
     assert "CD310" in codes(text)
@@ -172,7 +172,7 @@ def test_a_copy_that_was_not_pushed_out_is_not_missed() -> None:
 
 
 def test_the_oldest_prompt_leaves_first() -> None:
-    """One eviction takes the first conversation's copy; the second's lies behind it and needs one more."""
+    """One eviction takes the first conversation's copy; the second's lies after it and needs one more."""
     lines = log("idle-slots-cleared-b9713").split("\n")
     evictions = [i for i, line in enumerate(lines) if "cache size limit reached" in line]
     text = "\n".join(line for i, line in enumerate(lines) if i not in evictions[1:])
@@ -189,7 +189,7 @@ def test_without_the_line_nobody_slept() -> None:
 
 
 def test_a_sleep_is_blamed_once() -> None:
-    """What a conversation loses after its first turn behind the sleep has another cause."""
+    """What a conversation loses after its first turn after the sleep has another cause."""
     text = log("server-slept-b9713")
     again = text[text.index("0.05.802.477 I slot get_availabl") :]
     again = replaced(again, "f_keep = 1.000", "f_keep = 0.600").replace("/    68 tokens", "/   819 tokens")
@@ -215,7 +215,7 @@ def test_a_checkpoint_of_the_new_text_is_sound() -> None:
 
 
 def test_a_repeated_prompt_changes_nothing() -> None:
-    """A prompt that is sent again computes its last token anew; the text is the same."""
+    """A prompt that is sent again computes its last token again; the text is the same."""
     text = log("stale-checkpoint-swa-b8353")
     same = replaced(
         text, "task 9 | n_tokens = 2108, memory_seq_rm [2108", "task 9 | n_tokens = 2182, memory_seq_rm [2182"
@@ -227,7 +227,7 @@ def test_a_repeated_prompt_changes_nothing() -> None:
 def test_the_list_is_advised_as_long_as_the_deepest_change_needs_it() -> None:
     """A list of 2; five checkpoints left it from the one of 1,603 tokens on, and one place is for the others.
 
-    Measured on the server: 3 cures one of three requests, 7 two, 8 all of them.
+    Measured on the server: 3 fixes one of three requests, 7 two, 8 all of them.
     """
     (finding,) = (
         f for f in report_of(log("checkpoint-evicted-three-depths-b8672"))["findings"] if f["code"] == "CD203"
@@ -236,7 +236,7 @@ def test_the_list_is_advised_as_long_as_the_deepest_change_needs_it() -> None:
     assert finding["count"] == 3
 
 
-def test_a_copy_in_the_ram_cache_is_no_loss_where_the_slot_held_as_much() -> None:
+def test_a_copy_in_the_ram_cache_is_not_a_loss_where_the_slot_held_as_much() -> None:
     """Requests with cache_prompt false: their slot had the conversation, so that no search was needed."""
     log = (FIXTURES / "days/dense-not_cached-b11549-lv4/server.log").read_bytes()
     report = json.loads(json_of([log]))

@@ -110,7 +110,7 @@ def rendered(report: Report, look: Appearance | None = None) -> Rendered:
 @pytest.mark.sample(7)
 @every_case
 def test_every_case_renders(case: Path) -> None:
-    """An issue holds 65,536 characters; every finding has its heading, every quoted line stands in a block."""
+    """An issue holds 65,536 characters; every finding has its heading, every quoted line is in a block."""
     report = report_of_case(case)
     page = rendered(report)
     assert len(written("markdown", report)) < 65_536
@@ -131,7 +131,7 @@ def test_odd_reports_render(odd: str) -> None:
 @pytest.mark.parametrize("payload", HOSTILE.values(), ids=HOSTILE)
 def test_text_of_others_is_text(payload: str) -> None:
     """Wherever it stands: no tag, no link, no mention, no further heading, item, row or block."""
-    # Commands behind the first line of what enables a rule are rows of a block.
+    # Commands after the first line of what enables a rule are rows of a block.
     page, plain = rendered(poisoned(payload)), rendered(poisoned("a\nb" if "\n" in payload else "word"))
     assert page.links == []
     for tag in OURS - {"code", "p", "li"}:
@@ -208,13 +208,13 @@ def test_a_report_says_what_is_known() -> None:
     page = rendered(report_of_case(case_named(FINDINGS)))
     shown = written("markdown", report_of_case(case_named(FINDINGS))).decode()
     for words in (
-        "- Version: llama.cpp b8354 to b9293, told by the wording of its messages",
+        "- Version: llama.cpp b8354 to b9293, inferred from the wording of its messages",
         "- Model: `hybrid.gguf`, hybrid memory, architecture `qwen35`",
         "- Slots: 1 slot, 16,384 tokens each",
         "- `n_ctx` = `16384` (line 80)",
-        "- no-usable-checkpoint: one had been made, and left the list at line 240",
+        "- no-usable-checkpoint: one had been made and was dropped at line 240",
         "2. Send prompts until slot 0 holds 3,889 tokens.",
-        "3. Send a prompt of 3,527 tokens, of which the first 3,182 are what the slot holds.",
+        "3. Send a prompt of 3,527 tokens, of which the first 3,182 match the slot.",
         "4. The log shows: 0 reused, 3,527 computed.",
     ):
         assert words in shown
@@ -234,12 +234,12 @@ def test_a_report_says_what_is_known() -> None:
 
 
 def test_the_steps_name_the_conversation_that_lost_its_slot() -> None:
-    """By construction two slots serve four conversations: task 42 took the 1,917 tokens that task 56 goes on with."""
+    """By construction two slots serve four conversations: task 42 took the 1,917 tokens that task 56 continues."""
     shown = written("markdown", report_of_case(case_named("slot-contention-dense-b8672"))).decode()
     for step in (
         "2. Send the earlier turns of a conversation: 1,917 tokens with the last reply.",
         "3. Send other prompts until slot 1 holds 1,666 tokens.",
-        "4. Send the next turn of that conversation, a prompt of 1,984 tokens, of which the first 9 are what the slot",
+        "4. Send the next turn of that conversation, a prompt of 1,984 tokens, of which the first 9 match the slot",
         "5. The log shows: 9 reused, 1,975 computed.",
     ):
         assert step in shown

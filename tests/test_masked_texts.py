@@ -20,17 +20,19 @@ KEY = "sk-proj-Zq81kkTTvv29sLLm0pQx"
 ROOTS = (Report, PromptDiff, Comparison, Lint, Line, Stats)
 PATHS = """
     ComparedSide.path Counters.path Counters.since Evidence.path Finding.path Fix.path InputInfo.path KvEvents.path
-    Answers.path LintError.path LintError.before LintHint.path RequestRow.path Session.path Side.path
+    Answers.path Lint.least_path LintError.path LintError.before LintHint.path RequestRow.path Session.path Side.path
     SlowTurn.path StatsInput.path UnknownShape.path
 """
 """As the user gave them."""
 OURS = """
+    AgentDifference.log
     AccountEntry.kind Answers.source Comparison.tool_version Comparison.why Counters.source Difference.caveat
     Evidence.label Explanation.builds Explanation.engine Explanation.meaning Explanation.message Explanation.program
     Explanation.sample Filtered.since Filtered.until Finding.code Finding.name FindingChange.code First.kind Fix.codes
     Fix.costs Fix.engine Fix.names InputInfo.engine KnownClient.fixed KnownClient.habit KnownClient.sources
     KnownClient.title KnownClient.writes ClientSetting.client ClientSetting.file ClientSetting.key ClientSetting.value
-    ClientSetting.variable Level.level Level.shown Line.nearest Lint.notes Lint.tokenizer LintError.kind LintHint.words
+    ClientSetting.variable Level.level Level.shown Line.nearest LeastEdit.kind Lint.notes Lint.tokenizer
+    LintError.kind LintHint.words
     Measure.name Measure.unit Measure.why NotEvaluated.code NotEvaluated.name Part.meaning PromptDiff.notes
     PromptDiff.reusable PromptDiff.summary PromptDiff.tokenizer Reading.label Reading.meaning Reading.name Reading.unit
     Report.ignored Report.tool_version RequestRow.at_least RequestRow.bounds RequestRow.codes RequestRow.derived

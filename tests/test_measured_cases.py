@@ -88,7 +88,7 @@ class MeasuredExpected(Expected):
 
 @by_case
 def test_findings_read_as_before(case: dict[str, Any], snapshot: SnapshotAssertion) -> None:
-    """Each word of each finding; ``pytest --snapshot-update`` accepts a change that was looked at."""
+    """Each word of each finding; ``pytest --snapshot-update`` accepts a change that was checked."""
     said = findings_text(report_of(case)).replace(f"{FIXTURES}/", "")  # dumps beside a log are named with their folder
     assert said == snapshot.use_extension(MeasuredExpected)(name=case["name"])
 

@@ -127,7 +127,7 @@ def told(log: bytes, size: int) -> list[bytes]:
     return b"".join(narration.close(analyzer.finish())).splitlines()
 
 
-def test_a_session_is_told_before_its_first_sample_and_a_sample_behind_its_line() -> None:
+def test_a_session_is_told_before_its_first_sample_and_a_sample_after_its_line() -> None:
     """However the bytes arrive."""
     log = "".join(STATS.format(s=s) for s in (10, 20, 30)).encode()
     lines = told(log, len(log))
@@ -267,7 +267,7 @@ def test_which_tables_a_report_has() -> None:
     assert len(samples()) == 3
 
 
-# ---- what could not be evaluated
+# ---- what could not be checked
 
 
 def left(*sessions: Session) -> list[tuple[str, str, list[str]]]:
@@ -281,7 +281,7 @@ def test_causes_of_clients_are_one_group_and_those_of_llama_server_are_left_out(
     found = left(vllm(periods=[]))
     assert {code[:3] for code, _, _ in found} == {"CD1"}
     assert len({(reason, *commands) for _, reason, commands in found}) == 1
-    assert found[0][1] == "there are no numbers of requests, and no prompts"
+    assert found[0][1] == "the log has no numbers per request and no prompts"
 
 
 @pytest.mark.parametrize(
@@ -304,9 +304,9 @@ def test_what_makes_a_server_log_prompts_goes_by_its_version(session: Session, c
 
 
 def test_the_reason_goes_by_what_is_there() -> None:
-    assert left(vllm(answers=[ANSWERS]))[0][1] == "there are numbers of requests, and no prompts"
+    assert left(vllm(answers=[ANSWERS]))[0][1] == "the log has numbers per request but no prompts"
     prefixes = Answers("vllm.log", "log", 1, 0, each=[Answer(None, None, 1, 120)])
-    assert left(vllm(answers=[prefixes]))[0][1].startswith("of the prompts only the length of their common prefix")
+    assert left(vllm(answers=[prefixes]))[0][1].startswith("only the length of the common prefix")
 
 
 def test_beside_a_log_with_requests_nothing_is_said_of_the_others() -> None:

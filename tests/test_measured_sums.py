@@ -78,7 +78,7 @@ def test_what_gives_an_interval_comes_before_what_is_more_exact() -> None:
     assert [m.piece for m in both or []] == ["metrics", "metrics"]
 
 
-def test_a_response_that_does_not_say_what_was_reused_is_no_zero() -> None:
+def test_a_response_that_does_not_say_what_was_reused_is_not_a_zero() -> None:
     assert only(read_measured(answered((100, 40), (200, None), (None, None)))) == ("response", 1, [RatioTerms(40, 100)])
 
 
@@ -103,7 +103,7 @@ def compared(before: Report, after: Report) -> Comparison:
     return found
 
 
-def test_a_cure_is_seen_in_responses() -> None:
+def test_a_fix_is_seen_in_responses() -> None:
     """12 responses are put together by two (12 ** (1/3) = 2.29): six runs on each side."""
     before = answered(*[(1000, 100 + at) for at in range(12)])
     after = answered(*[(1000, 900 + at) for at in range(12)])
@@ -118,13 +118,13 @@ def test_a_cure_is_seen_in_responses() -> None:
     assert compared(after, before).verdict == "worse"
 
 
-def test_too_few_pieces_are_no_proof() -> None:
+def test_too_few_pieces_are_not_proof() -> None:
     found = compared(answered((1000, 0), (1000, 0)), answered((1000, 900), (1000, 900)))
     assert (found.verdict, found.measures[0].low) == ("unsure", None)
     assert found.why == "only 2 runs of responses on each side, 5 are needed"
 
 
-def test_the_same_responses_are_no_difference() -> None:
+def test_the_same_responses_are_not_difference() -> None:
     assert compared(answered((1000, 40)), answered((1000, 40))).verdict == "same"
 
 

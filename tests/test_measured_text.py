@@ -44,7 +44,7 @@ metrics   b.txt since a.txt, engine 0: 47,936 tokens looked up, 43,520 reused
           (90.8 %), 0 preemptions
 responses 26 requests: 48,304 prompt tokens, 43,904 reused (90.9 %)
 
-Read 90 lines: 20 known, 70 others such as start-up and an access log.
+Read 90 lines, 20 recognised (others: start-up and an access log).
 No findings. 2 rules for vLLM checked 3 intervals with traffic, metrics and 26
   responses.
 """
@@ -65,7 +65,7 @@ def test_batches_of_sglang_are_neither_requests_nor_prompts() -> None:
     )
     assert found["batches"] == "12 prefill batches: 9,344 tokens reused, 9,702 computed (49.1 % reused)"
     assert found["prompts"] == (
-        "known of 5 requests that came alone, the longest has 4,096 tokens; 1 of them reused nothing"
+        "known for 5 requests that ran alone, the longest has 4,096 tokens; 1 of them reused nothing"
     )
     assert found["memory"] == "KV pool up to 94.0 % in use, Mamba pool up to 21.0 % in use, 2 requests retracted"
     assert "traffic" not in found
@@ -78,9 +78,9 @@ def test_batches_of_sglang_are_neither_requests_nor_prompts() -> None:
         (sglang(periods=[]), "log", "no prefill batches in this log"),
         (vllm(periods=[intervals(busy=0, answered=None)]), "log", "4 intervals, none of them with traffic"),
         (vllm(periods=[intervals(rates=0, last_rate=None, least_rate=None, most_rate=None)]), "hit rate",
-         "unknown: the lines print none, engine 000"),
+         "unknown: the lines show none, engine 000"),
         (vllm(periods=[intervals(computed_tokens=None)]), "computed",
-         "unknown: whether the throughput counts reused tokens depends on the version"),
+         "unknown: whether throughput includes reused tokens depends on the version"),
         (vllm(periods=[intervals(computed_tokens=None, prompt_tokens=5000)]), "prompts",
          "about 5,000 tokens, reused ones included (throughput x 10 s)"),
         (vllm(periods=[intervals(within=44, seconds=31.0)]), "computed",
@@ -92,21 +92,21 @@ def test_batches_of_sglang_are_neither_requests_nor_prompts() -> None:
         (vllm(periods=[intervals(last_rate=0.0, least_rate=0.0, most_rate=0.0)]), "hit rate",
          "0.0 % at the end, of the last 1,000 requests since the start, engine 000"),
         (vllm(answers=[Answers("u.log", "log", 5, 0)]), "requests",
-         "5 requests; unknown how much they reused: the lines of the log do not say it"),
+         "5 requests; reuse unknown: the lines of the log do not show it"),
         (sglang(periods=[batches(cold=0)]), "prompts",
-         "known of 5 requests that came alone, the longest has 4,096 tokens; all of them reused something"),
+         "known for 5 requests that ran alone, the longest has 4,096 tokens; all of them reused something"),
         (vllm(answers=[Answers("u.json", "responses", 5, 0)]), "responses",
-         "5 requests; unknown how much they reused: the responses do not say it"),
+         "5 requests; reuse unknown: the responses do not show it"),
         (vllm(answers=[Answers("u.json", "log", 5, 3, 100, 50)]), "requests",
-         "5 requests, 3 of them say it: 100 prompt tokens, 50 reused (50.0 %)"),
+         "5 requests, 3 of them with counts: 100 prompt tokens, 50 reused (50.0 %)"),
         (vllm(counters=[Counters("m", None, "vllm", looked_up=0, prompt_tokens=4000)]), "metrics",
-         "m since the start of the server: 0 tokens looked up, although 4,000 prompt tokens came"),
+         "m since the start of the server: 0 tokens looked up, although 4,000 prompt tokens were sent"),
         (vllm(counters=[Counters("m", None, "vllm")]), "metrics",
-         "m since the start of the server: nothing of the prefix cache in it"),
+         "m since the start of the server: no prefix cache counters in it"),
         (vllm(counters=[Counters("m", None, "vllm", reused=9, cached_external=7, cached_by_tier=
               {"device": 9, "host": 4, "disk": 0, "p2p": 1, "external_unspecified": 2, "moon": 5})]), "metrics",
          "m since the start of the server: 9 reused, found 9 in the memory of the GPU, 4 in host memory, 1 with "
-         "another server, 2 outside, unsaid where, 5 in moon"),
+         "another server, 2 outside, place unknown, 5 in moon"),
         (vllm(counters=[Counters("m", None, "vllm", reused=9, cached_by_tier={"device": 9, "host": 0})]), "metrics",
          "m since the start of the server: 9 reused"),
         (sglang(counters=[Counters("m", "l", "sglang", prompt_tokens=4000, reused=1000, preemptions=2)]), "metrics",
@@ -120,12 +120,12 @@ def test_what_is_unknown_is_not_zero(session: Session, key: str, words: str) -> 
 @pytest.mark.parametrize(
     ("session", "words"),
     [
-        (vllm(version=None, version_min="0.31.0", build_source="source"), "vLLM 0.31.0 or newer (by the line numbers"),
+        (vllm(version=None, version_min="0.31.0", build_source="source"), "vLLM 0.31.0 or newer (from the line"),
         (vllm(version=None, version_max="0.8.5"), "vLLM 0.8.5 or older"),
         (vllm(version=None), "vLLM unknown version"),
         (vllm(settings={}), "· prefix caching: unknown whether on · size of the KV cache unknown"),
         (Session(0, "o.log", engine="ollama", answers=[Answers("o.log", "log", 2, 2, 20, 10)]), "ollama"),
-        (Session(0, "u.json", engine="unknown", answers=[ANSWERS]), "a server of unknown make"),
+        (Session(0, "u.json", engine="unknown", answers=[ANSWERS]), "an unknown server"),
     ],
 )
 def test_the_server_is_said_as_far_as_it_is_known(session: Session, words: str) -> None:
@@ -187,17 +187,17 @@ def test_several_servers_each_in_its_unit() -> None:
         (report(vllm(periods=[]), rules=RULES), "2 rules for vLLM checked the settings of 1 server and found nothing."),
         (report(vllm(), rules=RULES, ignored=["CD502"]), "1 rule for vLLM checked 3 intervals with traffic."),
         (report(vllm(), rules=RULES, not_evaluated=[NotEvaluated(c, "r", "r", "e") for c in ("CD101", "CD501")]),
-         "1 rule for vLLM checked 3 intervals with traffic; 2 rules could not be evaluated."),
+         "1 rule for vLLM checked 3 intervals with traffic; 2 rules could not be checked."),
         (report(vllm(periods=[intervals(busy=0)]), rules=RULES),
          "2 rules for vLLM checked 4 intervals without traffic and found nothing."),
         (report(Session(0, "o", engine="ollama", answers=[Answers("o", "log", 2, 2, 900, 800)]), rules=RULES),
          "No findings. No rule is about ollama (2 responses)."),
         (report(Session(0, "o", engine="ollama", answers=[Answers("o", "log", 2)]), rules=RULES),
-         "cannot tell 2 responses, and no line says how much was reused"),
-        (report(rules=RULES), "cannot tell no requests in it, so nothing was checked"),
+         "cannot tell 2 responses, but no line shows how much was reused"),
+        (report(rules=RULES), "cannot tell no requests in the input, so nothing was checked"),
     ],
 )  # fmt: skip
-def test_the_footer_says_what_was_looked_at(of: Report, words: str) -> None:
+def test_the_footer_says_what_was_checked(of: Report, words: str) -> None:
     """Only the rules of an engine count for it."""
     assert words in " ".join(text(of).split())
 

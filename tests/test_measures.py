@@ -155,12 +155,12 @@ def test_other_spellings():
 
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf", "-5", "1e300"])
-def test_what_is_no_count_is_unknown(value):
+def test_what_is_not_a_count_is_unknown(value):
     (counted,) = only(("m", made("vllm", f"prompt_tokens_total {value}", "prefix_cache_hits_total 7")))
     assert (counted.prompt_tokens, counted.reused) == (None, 7)
 
 
-def test_a_gauge_is_no_counter():
+def test_a_gauge_is_not_a_counter():
     text = "# TYPE vllm:prompt_tokens gauge\nvllm:prompt_tokens 5\nvllm:prefix_cache_hits_total 7\n"
     (counted,) = only(("m", text))
     assert counted.prompt_tokens is None
@@ -195,7 +195,7 @@ def test_the_start_may_differ_by_a_second():
 
 @pytest.mark.parametrize("kept", ["vllm:prompt_tokens_created 1.795e9\n", ""])
 def test_a_counter_that_fell(kept):
-    """Without the start of a process, as behind several API servers."""
+    """Without the start of a process, as after several API servers."""
     first, second = spans(("a", vllm(100, 90, kept)), ("b", vllm(400, 9, kept)))[0]
     assert first[0].path == "a"
     assert [(c.path, c.since, c.prompt_tokens, c.reused) for c in second] == [("b", None, 400, 9)]
@@ -276,7 +276,7 @@ def test_sglang_counters_come_late():
     early, later = made("sglang", "prompt_tokens_total 100"), ("prompt_tokens_total 300", "cached_tokens_total 50")
     (counted,) = only(("a", early), ("b", made("sglang", *later)))
     assert (counted.prompt_tokens, counted.reused) == (200, 50)
-    # One that was there and is gone: the server began anew.
+    # One that was there and is gone: the server began again.
     first, second = spans(("a", made("sglang", *later)), ("b", made("sglang", "prompt_tokens_total 400")))[0]
     assert [(c.since, c.prompt_tokens, c.reused) for c in second] == [(None, 400, None)]
     assert first[0].reused == 50
@@ -291,7 +291,7 @@ def test_sglang_counters_come_late():
         ("llamacpp:prompt_tokens_total 9\nllamacpp:prompt_seconds_total 1\n", "m: /metrics of llama-server"),
         ("go_goroutines 9\n", "m: a dump of /metrics without the counters of vLLM or SGLang"),
         ("vllm:num_requests_running 0\n", "m: a dump of /metrics without the counters of vLLM or SGLang"),
-        ("INFO 11-20 23:44:25 [core.py:133] no\n", "m: is no dump of /metrics"),
+        ("INFO 11-20 23:44:25 [core.py:133] no\n", "m: is not a dump of /metrics"),
     ],
 )
 def test_refused(text, words):

@@ -119,7 +119,7 @@ def _ends(use, **files: str) -> None:
 @pytest.mark.sample(1)
 @linux
 @pytest.mark.parametrize("name", made.PLACES)
-def test_what_is_no_file_of_a_moderate_size(name: str, tmp_path: Path) -> None:
+def test_what_is_not_a_file_of_a_moderate_size(name: str, tmp_path: Path) -> None:
     path = made.PLACES[name](tmp_path)
     for use in (
         lambda: ModelFiles(tokenizer=path),
@@ -229,7 +229,7 @@ def analyzed(template: str | None, tokenizer: str | None) -> tuple[Analyzer, obj
 @linux
 @pytest.mark.sweep
 @pytest.mark.parametrize("option", ["template", "tokenizer"])
-def test_an_analysis_goes_on_without_what_failed(option: str, hurried: None, tmp_path: Path) -> None:
+def test_an_analysis_continues_without_what_failed(option: str, hurried: None, tmp_path: Path) -> None:
     path = tmp_path / "x"
     if option == "template":
         path.write_text(FOREVER)
@@ -244,7 +244,7 @@ def test_an_analysis_goes_on_without_what_failed(option: str, hurried: None, tmp
 
 
 @pytest.mark.sweep
-def test_the_command_says_what_failed_behind_its_report(tmp_path: Path) -> None:
+def test_the_command_says_what_failed_after_its_report(tmp_path: Path) -> None:
     path = tmp_path / "t.jinja"
     path.write_text("{{ raise_exception('roles must\nalternate') }}")
     done = run(

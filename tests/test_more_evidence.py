@@ -1,6 +1,6 @@
 """Every log with known causes, with and without what lies beside it: more evidence loses no verdict that is sure.
 
-And no report passes over a quarter of the prompt tokens that were computed again.
+And no report passes over a quarter of the prompt tokens that were recomputed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def as_rows(findings: list[Finding]) -> list[dict[str, Any]]:
 
 
 def unsaid(report: Report) -> int:
-    """Tokens of the whole log that were computed again while nothing is said of it; 0 where little was."""
+    """Tokens of the whole log that were recomputed while nothing is said of it; 0 where little was."""
     if report.findings:
         return 0
     whole = next((account for account in report.accounts if account.scope == "log"), None)

@@ -31,7 +31,7 @@ def test_every_format_names_the_tool_and_one_token(format: str) -> None:
     assert "tools[6].function.name" in text
     assert "ask_user" in text
     assert "2,609" in text
-    if format != "json":  # there each number stands beside what counted it
+    if format != "json":  # there each number is beside what counted it
         assert not re.search(r"\b671\b", text)
 
 

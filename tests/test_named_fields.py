@@ -44,7 +44,7 @@ def test_fields_of_a_fork_are_read_by_their_names() -> None:
     ],
     ids=["a name twice", "a name missing", "text between", "no number"],
 )
-def test_what_is_no_list_of_all_fields_is_not_read(message: str) -> None:
+def test_what_is_not_a_list_of_all_fields_is_not_read(message: str) -> None:
     assert events(f"{PREFIX}{message}\n") == []
 
 

@@ -10,7 +10,7 @@ PACKAGE = Path(__file__).parent.parent / "cachedoctor"
 MODULES = [PurePosixPath(path.relative_to(PACKAGE).as_posix()) for path in sorted(PACKAGE.rglob("*.py"))]
 
 EVERYWHERE = {"__init__", "__main__", "base"}
-"""``base`` is what all modules of a folder stand on."""
+"""``base`` is what all modules of a folder are on."""
 ENGINE_ROLES = {"facts", "fields", "meanings", "messages", "reader", "tracker", "versions", "vocabulary"}
 """What a package of an engine consists of: the same role has the same name in each of them."""
 CLASSES = {"Found", "Key", "Prompts", "Reading", "Span"}

@@ -27,7 +27,7 @@ def third(reused: int, more: str = "", log: str = LOG) -> list[dict[str, Any]]:
     return report_of(log.encode())["findings"]
 
 
-def test_a_request_that_goes_on_says_nothing() -> None:
+def test_a_request_that_continues_says_nothing() -> None:
     assert third(3342) == []
 
 
@@ -74,7 +74,7 @@ def asked(folder: Path, **more: Any) -> list[dict[str, Any]]:
 
 
 def test_bodies_that_ask_for_no_cache_are_the_cause(tmp_path: Path) -> None:
-    """1,843, 1,913 and 1,983 tokens of the turns before; without the bodies the log cannot tell."""
+    """1,843, 1,913 and 1,983 tokens of the turns before; without the bodies the log does not show."""
     (found,) = asked(tmp_path, cache_prompt=False)
     assert (found["code"], found["count"], found["confidence"], found["cost"]["tokens"]) == ("CD109", 3, "high", 5739)
     assert found["claim"].startswith('the request bodies ask for no cache ("cache_prompt": false): 5,739 tokens')

@@ -67,7 +67,7 @@ def test_the_environment_is_not_read() -> None:
     assert b"secret" not in repr(report_of(START + slot(0, 10, 0)).sessions).encode()
 
 
-def test_behind_journald() -> None:
+def test_after_journald() -> None:
     log = "".join(
         f"Sep 11 00:03:06 host ollama[812]: {line}" for line in (LISTENING, slot(0, 100, 0), slot(100, 110, 99))
     )
@@ -84,5 +84,5 @@ def test_behind_journald() -> None:
         f'{CLOCK} level=INFO msg="cache hit" total=9999999999999999999999 matched=1 cached=1 left=0',
     ],
 )
-def test_what_is_none_of_its_lines_is_no_request(line: str) -> None:
+def test_what_is_none_of_its_lines_is_not_a_request(line: str) -> None:
     assert sessions_of(line + "\n") == []

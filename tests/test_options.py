@@ -133,10 +133,9 @@ def test_advice_exists_in_the_build() -> None:
     assert option_rows(show_accounting(9294, 9294)[1]) == ["--verbosity 4"]
     assert show_text(6301, 6301)[1] == []
     assert option_rows(show_text(8672, 8672)[1]) == ["export LLAMA_SERVER_SLOTS_DEBUG=1"]
-    around = "export LLAMA_SERVER_SLOTS_DEBUG=1 LLAMA_SERVER_SLOTS_N_DIFF=32"
-    assert option_rows(show_text(11549, 11549)[1]) == [around]
-    assert "--log-prompts-dir" in show_text(11549, 11549)[0]
-    assert "--log-prompts-dir" not in show_text(8672, 8672)[0]
+    assert option_rows(show_text(9713, 9713)[1]) == option_rows(show_text(11549, 11549)[1])
+    assert option_rows(show_text(11549, 11549)[1]) == ["--log-prompts-dir prompts"], "whole prompts, before variables"
+    assert "This writes prompt text into the log." in show_text(8672, 8672)[0]
 
 
 @pytest.mark.parametrize(
@@ -146,18 +145,8 @@ def test_advice_exists_in_the_build() -> None:
         (8672, 8672, ["export LLAMA_SERVER_SLOTS_DEBUG=1"], ["text"]),
         (9294, 9294, ["export LLAMA_SERVER_SLOTS_DEBUG=1", "--verbosity 4"], ["accounting", "text"]),
         (9094, 9537, ["export LLAMA_SERVER_SLOTS_DEBUG=1", "--verbosity 4"], ["accounting", "text"]),
-        (
-            9713, 9713, ["export LLAMA_SERVER_SLOTS_DEBUG=1", "--verbosity 4 --log-prompts-dir prompts"],
-            ["accounting", "text", "prompts"],
-        ),
-        (
-            10809, None,
-            [
-                "export LLAMA_SERVER_SLOTS_DEBUG=1 LLAMA_SERVER_SLOTS_N_DIFF=32",
-                "--verbosity 4 --log-prompts-dir prompts",
-            ],
-            ["accounting", "text", "prompts"],
-        ),
+        (9713, 9713, ["--verbosity 4 --log-prompts-dir prompts"], ["accounting", "text", "prompts"]),
+        (10809, None, ["--verbosity 4 --log-prompts-dir prompts"], ["accounting", "text", "prompts"]),
         (None, None, ["export LLAMA_SERVER_SLOTS_DEBUG=1 LLAMA_SERVER_SLOTS_N_DIFF=32"], ["text"]),
     ],
 )  # fmt: skip
@@ -171,7 +160,8 @@ def test_one_restart_shows_the_most(low: int | None, high: int | None, command: 
 def test_a_restart_says_what_it_costs_and_what_it_cannot() -> None:
     """Prompts in the log are a warning; what the build cannot show is named with the build that can."""
     both = restart({"text", "prompts"}, 11549, 11549).text
-    assert both.startswith("Prompts will stand in the log and in the folder.")
+    assert both.startswith("This writes prompt text to the folder.")
+    assert restart({"text"}, 8672, 8672).text.startswith("This writes prompt text to the log.")
     assert restart({"accounting"}, 9294, 9294).text == ""
     assert "b6900" in restart({"text"}, 6301, 6301).text
     assert "b9713" in restart({"prompts"}, 8672, 8672).text
@@ -195,14 +185,14 @@ def read(line: str) -> list[tuple[str, str | None, object, bool]]:
     ],
 )  # fmt: skip
 def test_however_the_program_is_called(start: str) -> None:
-    """What stands before the options is passed over."""
+    """What comes before the options is passed over."""
     assert read(f"{start} -m x.gguf -np 2 --cache-ram -1 --temp -0.5") == [
         ("-np", "parallel", 2, False),
         ("--cache-ram", "cache_ram", -1, False),
     ]
 
 
-def test_variables_count_and_stand_behind_options() -> None:
+def test_variables_count_and_come_after_options() -> None:
     """LLAMA_ARG_X is read where the option is not given; a container has its own variables."""
     assert read("LLAMA_ARG_CACHE_RAM=0 llama-server -m x") == [("LLAMA_ARG_CACHE_RAM", "cache_ram", 0, True)]
     assert settings(parse("LLAMA_ARG_CACHE_RAM=0 llama-server --cache-ram 512")) == {"cache_ram_mib": 512}
@@ -230,7 +220,7 @@ def test_a_variable_says_off_only_where_the_build_reads_it_so() -> None:
 
 
 def test_names_as_the_server_takes_them() -> None:
-    """Underscores count as dashes behind two dashes; names that never were are kept; the rest is not ours."""
+    """Underscores count as dashes after two dashes; names that never were are kept; the rest is not ours."""
     line = "llama-server --cache_ram 0 --no_cache_prompt --checkpoint-every-nb 3 --frobnicate --no-such-thing 5 -fa on"
     assert read(line) == [
         ("--cache_ram", "cache_ram", 0, False),
@@ -250,7 +240,7 @@ def test_the_line_ends_where_the_command_does() -> None:
 
 
 @pytest.mark.parametrize("value", ["$N", "many", "", "1e999", "nan", "9" * 5000])
-def test_what_is_no_number_is_unknown(value: str) -> None:
+def test_what_is_not_a_number_is_unknown(value: str) -> None:
     """A variable of a script is not expanded, and no value is guessed for it."""
     assert read(f"llama-server --cache-ram '{value}'") == [("--cache-ram", "cache_ram", None, False)]
     assert settings(parse(f"llama-server --cache-ram '{value}'")) == {}

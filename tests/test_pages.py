@@ -56,7 +56,7 @@ def test_paths_on_a_page_exist(page: Path) -> None:
 
 
 def test_modules_named_in_docstrings_exist() -> None:
-    """``settle.py`` is looked for anywhere, ``redact/holes.py`` in its folder."""
+    """``settle.py`` is searched for anywhere, ``redact/holes.py`` in its folder."""
     found = []
     for path in sorted((ROOT / "cachedoctor").rglob("*.py")):
         where = path.relative_to(ROOT / "cachedoctor").as_posix()
@@ -70,7 +70,7 @@ def test_modules_named_in_docstrings_exist() -> None:
 
 
 def test_what_is_gone_is_noticed() -> None:
-    """A page that names a module of another time, and what is no path."""
+    """A page that names a module of another time, and what is not a path."""
     text = "`choosing.py`, `cli/diff.py`, `docs/gone.md`, `docs/usage/COMMAND.md`, `llama-server`, `cd docs/usage`"
     assert named(text) == ["choosing.py", "cli/diff.py", "docs/gone.md", "docs/usage"]
     assert [word for word in named(text) if missing(word, ROOT)] == ["choosing.py", "docs/gone.md"]

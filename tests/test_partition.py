@@ -53,7 +53,7 @@ def test_every_avoidable_token_has_one_cause(folder: Path) -> None:
 @pytest.mark.sample(20)
 @every
 def test_the_account_adds_up(folder: Path) -> None:
-    """Of the log, of its servers and of its conversations; what is avoidable was computed again."""
+    """Of the log, of its servers and of its conversations; what is avoidable was recomputed."""
     report = of(folder)
     for account in report.accounts:
         assert sum(entry.tokens for entry in account.entries) == account.prompt_tokens

@@ -13,7 +13,7 @@ from test_pastes import FORCED, LINES
 
 from cachedoctor.inputs.sources.base import IDLE_SECONDS
 
-ASKED = b"Paste the log, then Ctrl-D (20 lines will do, two turns are better)\n"
+ASKED = b"Paste the log, then Ctrl-D (20 lines are enough, two turns are better)\n"
 LOG = "".join(f"{line}\n" for line in LINES).encode()
 
 
@@ -85,4 +85,4 @@ def test_a_folder_without_logs_is_named(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     done = run("logs", folder=str(tmp_path))
     assert (done.returncode, done.stdout) == (2, b"")
-    one_line(done, "logs: holds no log of llama-server, vLLM or SGLang", "whose first lines are a server's")
+    one_line(done, "logs: contains no log of llama-server, vLLM or SGLang", "first lines look like a server log")

@@ -133,7 +133,7 @@ def test_a_rate_of_zero_may_be_that_of_a_server_without_prefix_caching() -> None
     """Up to 0.30 it is printed all the same; from 0.31 on a rate is only printed where prompts were looked up."""
     old = findings_of(v1("10:13:31", "271", "0.0"), v1("10:13:41", "271", "0.0"))["CD510"]
     new = findings_of(v1("10:13:31", "335", "0.0"), v1("10:13:41", "335", "0.0"))["CD510"]
-    assert "prefix caching is off, of which nothing is known, or" in old
+    assert "prefix caching is off (the log does not show it), or" in old
     assert "though prefix caching is on" in new
 
 
@@ -145,7 +145,7 @@ def test_lines_that_lost_the_break_between_them() -> None:
 
 
 def test_api_servers_print_at_their_own_times() -> None:
-    """Three seconds between the lines of two servers are no interval: four lines are over 10 s each."""
+    """Three seconds between the lines of two servers are not interval: four lines are over 10 s each."""
     clocks = (("0", "10:13:31"), ("1", "10:13:34"), ("0", "10:13:41"), ("1", "10:13:44"))
     (period,) = session_of(*(f"(ApiServer_{server} pid=7) {v1(clock, '122', '5.0')}" for server, clock in clocks))[
         "periods"
@@ -157,7 +157,7 @@ def test_api_servers_print_at_their_own_times() -> None:
 
 
 def test_batches_without_time_and_rank() -> None:
-    """As they stand in documentation, and under a logging configuration of one's own."""
+    """As they are in documentation, and under a logging configuration of one's own."""
     line = "Prefill batch, #new-seq: 1, #new-token: 10, #cached-token: 30, token usage: 0.00, #queue-req: 0"
     session = session_of("Serving on port 30000", f"   {line}", line)
     assert session["engine"] == "sglang"
@@ -165,7 +165,7 @@ def test_batches_without_time_and_rank() -> None:
     assert report_of(f'prompt: "{line}"\n'.encode())["sessions"] == [], "text in a line proves nothing"
 
 
-def test_a_batch_that_lost_its_middle_is_no_batch() -> None:
+def test_a_batch_that_lost_its_middle_is_not_a_batch() -> None:
     """A terminal wrote over it: what was reused is unknown, not 0."""
     whole = "[2026-05-28 02:59:50 TP0] Prefill batch, #new-seq: 1, #new-token: 896, #cached-token: 64, "
     whole += "token usage: 0.00, #running-req: 0, #queue-req: 28"

@@ -90,7 +90,7 @@ def test_a_wrapped_request_counts_as_a_whole_one(columns: int, indent: str, more
 
 
 @pytest.mark.parametrize("indent", ["", " ", "    "])
-def test_digits_go_on_in_a_line_that_is_shorter_than_others(indent: str) -> None:
+def test_digits_continue_in_a_line_that_is_shorter_than_others(indent: str) -> None:
     """The continued lines of the first record are wider than any that begins one."""
     prefix = "slot update_slots: id  0 | task 9 | "
     prompt = f"{prefix}new prompt, n_ctx_slot = 16384, n_keep = 0, task.n_tokens = 11520"
@@ -99,8 +99,8 @@ def test_digits_go_on_in_a_line_that_is_shorter_than_others(indent: str) -> None
     assert (request["prompt_tokens"], request["cached_tokens"]) == (11520, 0)
 
 
-def test_tokens_below_the_widest_line_are_no_digits_of_it() -> None:
-    """``old`` and ``new`` tokens stand below their texts; here they lost their prefix."""
+def test_tokens_below_the_widest_line_are_not_digits_of_it() -> None:
+    """``old`` and ``new`` tokens are below their texts; here they lost their prefix."""
     prompt = next(line for line in LINES if "new prompt" in line)
     lines = [line for line in LINES if len(line) <= len(prompt)]
     at = lines.index(prompt)
@@ -133,7 +133,7 @@ def test_two_requests_of_messages_alone() -> None:
     assert [first["generated_tokens"], second["generated_tokens"]] == [6, 6]
 
 
-def test_timings_that_were_not_pasted_are_no_sign_of_a_client_that_went_away() -> None:
+def test_timings_that_were_not_pasted_are_not_sign_of_a_client_that_went_away() -> None:
     """Of lines that stand as the server wrote them they are."""
     lines = [line for line in LINES if " time = " not in line and "print_timing" not in line]
     assert [request["outcome"] for request in requests(*lines)] == ["cancelled"]
@@ -211,7 +211,7 @@ def test_a_version_names_a_build(said: list[str], build: int | None) -> None:
 
 
 @pytest.mark.parametrize(("between", "codes"), [([], ["CD404"]), (["```", "", "Bad:", "", "```"], [])])
-def test_runs_in_fences_of_their_own_are_no_restart(between: list[str], codes: list[str]) -> None:
+def test_runs_in_fences_of_their_own_are_not_restart(between: list[str], codes: list[str]) -> None:
     """A good run and a bad one, as issues show them; in one fence the second life follows the first."""
     log = content_of(FIXTURES / "cases" / "server-restarted-b9713").decode().splitlines()
     start = next(at for at, line in enumerate(log) if at and "build_info" in line)
@@ -255,7 +255,7 @@ def test_a_symptom_of_which_the_end_is_missing(end: str) -> None:
     assert [finding["code"] for finding in report(f"we are {line} again")["findings"]] == ["CD903"]
 
 
-def test_prose_between_is_no_line_of_the_log() -> None:
+def test_prose_between_is_not_a_line_of_the_log() -> None:
     said = ["```", "", f"{FORCED} is what I expected", "forcing full prompt re-processing due to SWA, they say", "```"]
     (request,) = requests(*LINES[:9], *said, *LINES[9:])
     assert counted(request) == COUNTED
@@ -282,7 +282,7 @@ ERRORS = (
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_rows_that_a_record_goes_on_in_are_recognised(width: int) -> None:
+def test_rows_that_a_record_continues_in_are_recognised(width: int) -> None:
     lines = [line for line in LINES if len(line) > 60 and not re.search(r"\| (?:old:|new:| )", line)]
     rows = [line[at : at + width] for line in lines for at in range(0, len(line), width)]
     (whole,), (wrapped,) = report(*lines)["inputs"], report(*rows)["inputs"]
@@ -444,7 +444,7 @@ VALUES = [
 def test_a_diff_of_prompts_whose_first_change_is_a_value(
     old: str, new: str, kind: str, shown: tuple[str, str], around: str
 ) -> None:
-    """The hunk begins in line 11 of the second prompt; two lines stand before the change."""
+    """The hunk begins in line 11 of the second prompt; two lines come before the change."""
     (finding,) = report(*around.replace("{}", DIFF.format(old, new)).split("\n"))["findings"]
     assert (finding["code"], finding["severity"], finding["confidence"]) == ("CD102", "note", "medium")
     assert f"a {kind} in line 13 of the prompt changed" in finding["claim"]

@@ -15,7 +15,7 @@ compiled = cache(patterns.compiled)
 SIZE = 300
 """Repetitions: a cube of it would be felt, an exponential never end."""
 PARTS = 16
-"""The patterns are known when the package is imported as a whole; the tests take turns with them."""
+"""The patterns are known when the package is imported as a whole; the tests alternate with them."""
 
 
 @pytest.mark.sweep
@@ -68,7 +68,7 @@ def test_a_pattern_answers_its_attacks(part: int) -> None:
                 assert re.search(bounded, pattern.pattern), name
 
 
-def test_methods_and_modules_are_no_patterns() -> None:
+def test_methods_and_modules_are_not_patterns() -> None:
     found: dict[str, re.Pattern[str]] = {}
     patterns._collect("x", types.ModuleType("x"), found, 0)
     patterns._collect("x", "text".join, found, 0)

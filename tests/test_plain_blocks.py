@@ -1,4 +1,4 @@
-"""Blocks in which every line is llama-server's own: neither wrappers nor other engines are looked for in them."""
+"""Blocks in which every line is llama-server's own: neither wrappers nor other engines are searched for in them."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def test_every_option_in_every_form_is_one_of_the_build(build: int) -> None:
 
 
 def _said_version(name: str) -> str:
-    """The one that the log says; empty where it says none, or several."""
+    """The one that the log shows; empty where it says none, or several."""
     said = {session["version"] for session in _measured(name)["sessions"]}
     return next(iter(said)) or "" if len(said) == 1 else ""
 

@@ -128,15 +128,15 @@ def test_where_caching_is_on_the_cache_is_not_called_off() -> None:
     assert (cause.codes, "caching is on" in cause.says) == (["CD510"], True)
 
 
-def test_reuse_that_ends_early_is_no_changed_head() -> None:
+def test_reuse_that_ends_early_is_not_a_changed_head() -> None:
     early = asked(first=NONE, again=("less", 1024), turn=("less", 1024), tail=("less", 1024))
     (cause,) = judging.causes(ProbedServer("u", "vllm", prefix_caching=True), early, {"first": 1200})
     assert cause.codes[0] == "CD501"
     (cause,) = judging.causes(LLAMA, early, {"first": 1200})
-    assert cause.says.startswith("the same prompt is another one from token 1,024 on")
+    assert cause.says.startswith("the same prompt is different from token 1,024 on")
 
 
-def test_a_context_of_another_server_is_not_mended_by_options_of_llama_server() -> None:
+def test_a_context_of_another_server_is_not_fixed_by_options_of_llama_server() -> None:
     with served(engine="vllm", context=300) as (url, _):
         found = probed(url)
     assert found["server"]["context_tokens"] == 300
@@ -170,7 +170,7 @@ def test_without_counts_and_without_a_difference_nothing_can_be_known() -> None:
     with served(engine="other", counts=False) as (url, _):
         done = CliRunner().invoke(APP, ["probe", url, "--prompt-tokens", "300"])
     assert done.exit_code == 3
-    assert "Cannot know whether prompts are reused here." in done.stdout
+    assert "Unknown whether prompts are reused here." in done.stdout
     assert "up to 12 requests of about 300 tokens" in done.stderr
 
 
@@ -195,7 +195,7 @@ def test_questions_explain_themselves_where_there_is_room(monkeypatch: pytest.Mo
         assert len(f"{question.name}: {question.asks}") <= 38
 
 
-def test_a_refusal_of_tools_is_no_fault_of_the_cache() -> None:
+def test_a_refusal_of_tools_is_not_a_fault_of_the_cache() -> None:
     with served(refuses="no tools\x1b[31m\u202e here") as (url, _):
         found = probed(url)
     assert (states(found)["tools"], "tools-again" in states(found), found["causes"]) == ("refused", False, [])
@@ -232,7 +232,7 @@ def test_nothing_is_expected_of_what_was_never_sent() -> None:
     assert run._shared(run.table["tools-again"]) > 0
 
 
-def test_a_cure_is_proved_against_the_stored_probe(tmp_path: Path) -> None:
+def test_a_fix_is_proved_against_the_stored_probe(tmp_path: Path) -> None:
     before = str(tmp_path / "before.json")
     with served(reuses=False) as (url, _):
         probed(url, "--save", before)
@@ -242,13 +242,13 @@ def test_a_cure_is_proved_against_the_stored_probe(tmp_path: Path) -> None:
         assert found["cured"] is True
         assert {"name": "again", "before": "less", "after": "as expected"}.items() <= found["changes"][1].items()
         text = CliRunner().invoke(APP, ["probe", url, "-q", "--prompt-tokens", "300", "--against", before]).stdout
-    assert "cured: what deviated before no longer does" in text
+    assert "fixed: the earlier deviations are gone" in text
 
 
 @pytest.mark.parametrize(
     ("state", "cured"), [("as expected", True), ("less", False), ("more", False), ("unknown", None)]
 )
-def test_what_still_deviates_is_not_cured_though_its_cause_is_unknown(state: State, cured: bool | None) -> None:
+def test_what_still_deviates_is_not_fixed_though_its_cause_is_unknown(state: State, cured: bool | None) -> None:
     question = ProbeQuestion("again", "", state, 1200, 1190, True, 8)
     cause = ProbeCause("again", [], "", "")
     before, now = (Probe(TOOL, LLAMA, "count", 1, 1, 1, 1.0, [question], causes) for causes in ([cause], []))
@@ -259,14 +259,14 @@ def test_what_still_deviates_is_not_cured_though_its_cause_is_unknown(state: Sta
 UNLIKE = {
     "build": (ProbedServer("u", "llama.cpp", "b9000-a", slots=1), 1200, "build: b9000-a, now b9001-b"),
     "model": (ProbedServer("u", "llama.cpp", "b9001-b", "other"), 1200, "model: other, now tiny"),
-    "a build that is not said": (ProbedServer("u", "llama.cpp"), 1200, "build: not said, now b9001-b"),
+    "a build that is not said": (ProbedServer("u", "llama.cpp"), 1200, "build: unknown, now b9001-b"),
     "engine": (ProbedServer("u", "ollama", "b9001-b"), 1200, "server: ollama, now llama.cpp"),
     "prompts": (ProbedServer("u", "llama.cpp", "b9001-b"), 6000, "prompts: of 6,000 tokens, now of 1,200"),
 }
 
 
 @pytest.mark.parametrize("name", UNLIKE)
-def test_against_another_server_nothing_is_cured(name: str) -> None:
+def test_against_another_server_nothing_is_fixed(name: str) -> None:
     server, tokens, said = UNLIKE[name]
     found = {
         state: ProbeQuestion("first", "", state, length) for state, length in (("less", tokens), ("as expected", 1200))
@@ -292,18 +292,18 @@ def test_that_the_stored_probe_is_of_another_build_stands_first(tmp_path: Path) 
         probed(url, "--save", before)
     with served() as (url, _):
         text = CliRunner().invoke(APP, ["probe", url, "-q", "--prompt-tokens", "300", "--against", before]).stdout
-    assert text.startswith("The stored probe is not of the same: build: b9000-old, now b11549-1234567.")
+    assert text.startswith("The saved probe is not comparable: build: b9000-old, now b11549-1234567.")
     assert "cured" not in text
-    assert "against the stored probe: cannot tell" in text
+    assert "compared with the saved probe: cannot tell" in text
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\xff[", b'{"schema":"cachedoctor.report/1"}'])
-def test_what_is_no_stored_probe_is_refused_before_anything_is_sent(tmp_path: Path, content: bytes) -> None:
+def test_what_is_not_a_stored_probe_is_refused_before_anything_is_sent(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.json").write_bytes(content)
     with served() as (url, seen):
         done = CliRunner().invoke(APP, ["probe", url, "--against", str(tmp_path / "x.json")])
     assert isinstance(done.exception, CacheDoctorError)
-    assert "is no stored probe" in done.exception.message
+    assert "is not a saved probe" in done.exception.message
     assert seen == []
 
 
@@ -383,12 +383,12 @@ def test_a_pattern_has_one_cause_which_is_a_rule(name: str) -> None:
 @pytest.mark.parametrize(
     ("build", "fix"),
     [
-        ("b7551-a52dc60ba", "b8156 or newer, or --no-mmproj, or a slot more (-np)"),
+        ("b7551-a52dc60ba", "b8156 or newer, or --no-mmproj, or one more slot (-np)"),
         ("b8156", "--cache-ram 8192 (0 is off; builds before b6751 have none), or -np 2"),
         (None, "--cache-ram 8192 (0 is off; with --mmproj from b8156 on), or -np 2"),
     ],
 )
-def test_a_ram_cache_is_no_cure_where_a_projector_switches_it_off(build: str | None, fix: str) -> None:
+def test_a_ram_cache_is_not_a_fix_where_a_projector_switches_it_off(build: str | None, fix: str) -> None:
     causes = judging.causes(seeing(build), asked(again=OK, turn=OK, tail=OK, head=OK, back=LESS), {})
     assert [cause.fix for cause in causes] == [fix]
 
@@ -413,7 +413,7 @@ def test_counts_that_cannot_be_are_trusted_by_nobody() -> None:
     ("reused", "inserted", "state"),
     [(1000, 0, "as expected"), (985, 0, "less"), (1000, 500, "unknown"), (1492, 500, "as expected"), (8, 500, "less")],
 )
-def test_a_head_that_stands_before_every_prompt_proves_nothing(reused: int, inserted: int, state: str) -> None:
+def test_a_head_that_comes_before_every_prompt_proves_nothing(reused: int, inserted: int, state: str) -> None:
     found = ProbeQuestion("back", "", "unknown", 1100 + inserted, 1000, True, reused)
     assert measuring.judge(found, LLAMA, False, inserted) == state
 
@@ -425,7 +425,7 @@ def test_the_control_is_doubted_only_where_what_was_sent_came_back(reused: int, 
 
 
 def in_slots(**slots: int | None) -> dict[str, ProbeQuestion]:
-    """The next turn was computed again, and each question used this slot."""
+    """The next turn was recomputed, and each question used this slot."""
     found = asked(first=OK, again=OK, turn=("less", 8))
     for name, slot in slots.items():
         found[name].slot = slot
@@ -440,7 +440,7 @@ def in_slots(**slots: int | None) -> dict[str, ProbeQuestion]:
         ({"first": None, "again": None, "turn": 0}, "CD105"),
     ],
 )
-def test_a_turn_that_went_to_another_slot_is_not_written_anew(slots: dict[str, int | None], code: str) -> None:
+def test_a_turn_that_went_to_another_slot_is_not_rewritten(slots: dict[str, int | None], code: str) -> None:
     found = judging.causes(ProbedServer("u", "llama.cpp", slots=2), in_slots(**slots), {})
     assert [cause.codes[0] for cause in found] == [code]
 
@@ -530,8 +530,8 @@ def test_the_image_is_a_png() -> None:
 @pytest.mark.parametrize(
     ("images", "codes", "words"),
     [
-        ("anew", ["CD110"], "the same image is another one"),
-        ("lost", [], "a prompt with an image is computed from its start"),
+        ("anew", ["CD110"], "the same image is different"),
+        ("lost", [], "a prompt with an image is computed from the start"),
     ],
 )
 def test_what_happens_to_images_is_named(images: str, codes: list[str], words: str, renders: bool) -> None:
@@ -549,7 +549,7 @@ def test_no_image_is_sent_where_the_server_does_not_say_that_it_sees() -> None:
     assert "system" in states(found)
 
 
-def test_a_refusal_of_images_is_no_fault_of_the_cache() -> None:
+def test_a_refusal_of_images_is_not_a_fault_of_the_cache() -> None:
     with served(images="refused", renders=True) as (url, seen):
         found = probed(url)
     assert (found["causes"], states(found)["system"], states(found)["look"]) == ([], "refused", "refused")
@@ -577,9 +577,9 @@ def test_a_list_of_models_may_say_that_one_sees(modes: Any, sees: bool | None) -
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\n"
 BAD = {
-    "garbage": (b"\x00\xff garbage \x1b[2J\r\n\r\n", "no answer of a server"),
-    "nothing": (b"", "ended before it was whole"),
-    "half": (HEAD + b'{"data": [', "ended before it was whole"),
+    "garbage": (b"\x00\xff garbage \x1b[2J\r\n\r\n", "not a server response"),
+    "nothing": (b"", "response is incomplete"),
+    "half": (HEAD + b'{"data": [', "response is incomplete"),
     "page": (b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n<html></html>", "has no /v1/models"),
     "redirect": (b"HTTP/1.1 302 x\r\nLocation: http://e\x1b[2J.example/\r\nContent-Length: 0\r\n\r\n", "redirects to"),
     "nested": (b"HTTP/1.0 200 OK\r\n\r\n" + b"[" * 200_000, "has no /v1/models"),
@@ -599,18 +599,18 @@ def test_a_bad_answer_is_one_line_with_a_hint(name: str) -> None:
 def test_a_slow_answer_ends_in_time() -> None:
     begun = time.monotonic()
     with raw(HEAD + b" " * 400, drip=0.05) as url:
-        assert "no whole answer came in the time" in fault(url, seconds=0.4).message
+        assert "no complete response within the time limit" in fault(url, seconds=0.4).message
     assert time.monotonic() - begun < 3
 
 
 def test_nobody_there_and_no_tls() -> None:
     with raw(b"HTTP/1.1 400 Bad Request\r\n\r\n") as url:
         assert "TLS failed" in fault(url.replace("http:", "https:")).message
-    assert "nothing listens there" in fault(url).message
+    assert "nothing listens at this address" in fault(url).message
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "http://a:b@c", "http://h:99999", "http://h/?q", "http://h\x1b"])
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_what_is_not_an_address_is_refused(url: str) -> None:
     with pytest.raises(CacheDoctorError):
         ProbeConnection(url, None, 1)
 
@@ -619,7 +619,7 @@ def test_v1_at_the_end_of_an_address_is_taken_off() -> None:
     assert ProbeConnection("127.0.0.1:8080/api/v1/", None, 1).url == "http://127.0.0.1:8080/api"
 
 
-def test_without_an_address_the_usual_ports_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_address_the_usual_ports_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     with raw(b"no http\r\n\r\n") as other, served() as (url, _):
         ports = tuple(int(address.rpartition(":")[2]) for address in (other, url))
         monkeypatch.setattr(questioning, "PORTS", ports)
@@ -632,12 +632,12 @@ def test_without_an_address_the_usual_ports_are_looked_at(monkeypatch: pytest.Mo
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("after", [1, 2, 6, 9])
 @pytest.mark.parametrize("engine", ["llama.cpp", "vllm"])
-def test_what_somebody_else_pushed_out_is_no_fault(engine: str, after: int) -> None:
+def test_what_somebody_else_evicted_is_not_a_fault(engine: str, after: int) -> None:
     with served(engine=engine, others_after=after) as (url, _):
         found = probed(url)
     assert (found["causes"], [q for q in found["questions"] if q["state"] == "less"]) == ([], [])
-    assert "somebody else used the server meanwhile: what that may have pushed out is not judged" in found["notes"]
-    told = [q["name"] for q in found["questions"] if q["note"].startswith("cannot tell: somebody else")]
+    assert "another client used the server during the probe: possible evictions are not judged" in found["notes"]
+    told = [q["name"] for q in found["questions"] if q["note"].startswith("unknown: another client")]
     assert told
     assert all(states(found)[name] == "unknown" for name in told)
 
@@ -645,7 +645,7 @@ def test_what_somebody_else_pushed_out_is_no_fault(engine: str, after: int) -> N
 def test_whether_there_were_others_is_said_where_it_cannot_be_seen() -> None:
     with served(others_after=6, shows_slots=False) as (url, _):
         found = probed(url)
-    assert "whether somebody else used the server meanwhile cannot be seen: ask again to be sure" in found["notes"]
+    assert "other users of the server during the probe cannot be detected: probe again to be sure" in found["notes"]
     with served(reuses=False) as (url, _):
         assert not any("somebody else" in note for note in probed(url)["notes"])
 
@@ -655,7 +655,8 @@ def test_a_stored_answer_tells_nothing_of_the_cache() -> None:
         found = probed(url)
     assert (found["causes"], len(seen)) == ([], found["requests"] - 2)
     assert (states(found)["again"], states(found)["tools-again"]) == ("unknown", "unknown")
-    assert "something before the server stores answers: again, tools-again tell nothing of its cache" in found["notes"]
+    said = "something before the server caches responses: again, tools-again show nothing about its cache"
+    assert said in found["notes"]
 
 
 @pytest.mark.sample(1)
@@ -722,9 +723,9 @@ def refusing(monkeypatch: pytest.MonkeyPatch, status: int, after: int) -> None:
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize(("status", "words"), [(503, "is not ready"), (429, "too much to do")])
+@pytest.mark.parametrize(("status", "words"), [(503, "is not ready"), (429, "overloaded")])
 @pytest.mark.parametrize("after", [0, 1, 8])
-def test_a_server_that_is_not_ready_or_overloaded_is_no_faulty_one(
+def test_a_server_that_is_not_ready_or_overloaded_is_not_a_faulty_one(
     status: int, words: str, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusing(monkeypatch, status, after)
@@ -738,9 +739,9 @@ MODELS = b'{"data": [{"id": "m"}]}'
 PACKED = gzip.compress(MODELS)
 ANSWERS = {
     "half packed": (b"gzip", PACKED[:9], "has no /v1/models"),
-    "not packed": (b"gzip", b"{}", "is no gzip, as it says"),
+    "not packed": (b"gzip", b"{}", "is not gzip, despite its header"),
     "a bomb": (b"gzip", gzip.compress(bytes(9 << 20)), "more than 8 MiB"),
-    "brotli": (b"br", b"xx", "packed as br"),
+    "brotli": (b"br", b"xx", "compressed as br"),
 }
 
 
@@ -768,7 +769,7 @@ def test_answers_are_read_packed_and_without_a_length(answer: bytes) -> None:
 def test_a_stream_that_was_not_asked_for_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Fake, "_answer", lambda *_: 'data: {"choices": []}\n\ndata: [DONE]\n\n')
     with served(engine="other") as (url, _):
-        assert "is a stream, which was not asked for" in fault(url).message
+        assert "is a stream, which was not requested" in fault(url).message
 
 
 def test_metrics_slots_and_names_of_any_kind_stop_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,7 +135,7 @@ def test_without_a_size_it_only_counts_and_no_row_is_wrapped(
     assert len(row) <= int(columns)
 
 
-def test_a_terminal_that_is_gone_is_no_reason_to_fail(bare: pytest.MonkeyPatch, clock: Clock) -> None:
+def test_a_terminal_that_is_gone_is_not_a_reason_to_fail(bare: pytest.MonkeyPatch, clock: Clock) -> None:
     stream = Gone(True)
     bare.setattr(sys, "stderr", stream)
     shown = read_progress.ReadProgress(["-"])

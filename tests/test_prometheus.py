@@ -105,7 +105,7 @@ def test_it_may_be_cut_anywhere(size):
 @pytest.mark.parametrize(
     "text", ["", "\n\n", "# HELP a b\n", "what is this?\n", "a 1\n" + "this is a log, you see\n" * 2, '{"usage": 1}\n']
 )
-def test_what_is_no_dump(text):
+def test_what_is_not_a_dump(text):
     assert prometheus.read([text.encode()], "m.txt", lambda _: True) is None
 
 
@@ -148,6 +148,6 @@ def test_more_series_than_a_server_has(monkeypatch):
     monkeypatch.setattr(prometheus, "MAX_KEPT", 1_000)
     line = b'a{x="' + b"1" * 90 + b'"} 1\n'
     assert prometheus.read([line * 10], "m.txt", lambda _: True) is not None
-    with pytest.raises(CacheDoctorError, match=r"m\.txt: holds more series"):
+    with pytest.raises(CacheDoctorError, match=r"m\.txt: contains more series"):
         prometheus.read([line * 11], "m.txt", lambda _: True)
     assert prometheus.read([line * 11], "m.txt", lambda _: False) is not None

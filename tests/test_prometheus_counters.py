@@ -21,7 +21,7 @@ from cachedoctor.inputs.metrics.dump import Dump
 from cachedoctor.model import CacheDoctorError, Counters
 
 RANGE = (FIXTURES / "vllm" / "prometheus_range.json").read_bytes()
-"""What Prometheus 2.42 answered of a server of 1,000 tokens a second, which began anew behind the first moment."""
+"""What Prometheus 2.42 answered of a server of 1,000 tokens a second, which began again after the first moment."""
 LOG = FIXTURES / "vllm" / "vllm032_dense_healthy.log"
 
 Page = Callable[[str], tuple[int, bytes]]
@@ -106,7 +106,7 @@ def test_of_many_moments_the_first_and_the_last_count() -> None:
     assert only.since.startswith("http://127.0.0.1:")
 
 
-def test_a_server_that_began_anew_is_counted_from_its_start() -> None:
+def test_a_server_that_began_again_is_counted_from_its_start() -> None:
     """What it counted before the first moment of its life is not lost."""
     (first,), (second,) = counted(dump(100), dump(700), dump(300, 500.0), dump(900, 500.0))
     assert (first.prompt_tokens, first.since is None) == (600, False)
@@ -134,8 +134,8 @@ def test_credentials_are_sent_and_never_shown(web: Callable[[Page], Web]) -> Non
         (401, b"", "answered 401 Unauthorized"),
         (500, b"Traceback ...", "answered 500"),
         (302, b"", "answered 302"),
-        (200, b"<html>sorry</html>", "does not answer as Prometheus does"),
-        (200, b"", "does not answer as Prometheus does"),
+        (200, b"<html>sorry</html>", "does not answer like Prometheus"),
+        (200, b"", "does not answer like Prometheus"),
     ],
 )
 def test_another_answer_is_one_line(web: Callable[[Page], Web], status: int, body: bytes, says: str) -> None:
@@ -148,7 +148,7 @@ def test_another_answer_is_one_line(web: Callable[[Page], Web], status: int, bod
 def test_slow_answers_end(web: Callable[[Page], Web]) -> None:
     going = threading.Event()
     server = web(lambda path: (200, b"x" if going.wait(20) else b""))
-    with pytest.raises(CacheDoctorError, match="no whole answer within 0 s"):
+    with pytest.raises(CacheDoctorError, match="no complete response within 0 s"):
         http_requests.get(server.url, 0.05)
     going.set()
 
@@ -183,20 +183,20 @@ def test_a_range_is_what_was_counted_in_it(web: Callable[[Page], Web]) -> None:
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (b"<html>", "does not answer as Prometheus does"),
-        (b"[" * 100_000, "does not answer as Prometheus does"),
-        (b'{"status":"error","errorType":"bad_data","error":"parse error"}', "Prometheus says: parse error"),
-        (b'{"status":"success","data":{"resultType":"vector","result":[]}}', "answers with no range"),
-        (b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":3}]}}', "does not answer as"),
+        (b"<html>", "does not answer like Prometheus"),
+        (b"[" * 100_000, "does not answer like Prometheus"),
+        (b'{"status":"error","errorType":"bad_data","error":"parse error"}', "Prometheus answered: parse error"),
+        (b'{"status":"success","data":{"resultType":"vector","result":[]}}', "did not return a range"),
+        (b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":3}]}}', "does not answer like"),
         (b'{"status":"success","data":{"resultType":"matrix","result":[]}}', "no counters of vLLM or SGLang"),
     ],
 )
-def test_what_is_no_range_is_one_line(web: Callable[[Page], Web], body: bytes, says: str) -> None:
+def test_what_is_not_a_range_is_one_line(web: Callable[[Page], Web], body: bytes, says: str) -> None:
     with pytest.raises(CacheDoctorError, match=says):
         stored_counters(web(lambda path: (200, body)).url)
 
 
-def test_values_that_are_no_numbers_are_left_out() -> None:
+def test_values_that_are_not_numbers_are_left_out() -> None:
     body = {"metric": {"__name__": "vllm:x"}, "values": [[1, "NaN"], [2, "many"], [3, "7"]]}
     answer = {"status": "success", "data": {"resultType": "matrix", "result": [body]}}
     found = dumps.moments(json.dumps(answer).encode(), "p")
@@ -221,9 +221,9 @@ def test_a_log_is_analysed_though_nobody_answers() -> None:
     [
         (["--prometheus", "http://127.0.0.1:1"], b"cannot be fetched"),
         (["--metrics", "http://127.0.0.1:1/metrics", LOG], b"is an address, not a file"),
-        (["--prometheus", "localhost:9090"], b"is no address"),
-        (["--prometheus", "http://127.0.0.1:1", "--since", "yesterday"], b"is no length of time"),
-        (["--match", 'job="x"', LOG], b"--match: is about --prometheus"),
+        (["--prometheus", "localhost:9090"], b"is not an address"),
+        (["--prometheus", "http://127.0.0.1:1", "--since", "yesterday"], b"is not a duration"),
+        (["--match", 'job="x"', LOG], b"--match: needs --prometheus"),
     ],
 )
 def test_wrong_usage_is_one_line(args: list[object], says: bytes) -> None:
@@ -235,7 +235,7 @@ def test_wrong_usage_is_one_line(args: list[object], says: bytes) -> None:
 
 
 @pytest.mark.sweep
-def test_counters_of_prometheus_stand_beside_the_log(web: Callable[[Page], Web]) -> None:
+def test_counters_of_prometheus_are_beside_the_log(web: Callable[[Page], Web]) -> None:
     server = web(lambda path: (200, RANGE))
     done = run("analyze", LOG, "--prometheus", server.url, "-f", "json")
     assert done.returncode == 0

@@ -89,7 +89,7 @@ def test_a_branch_of_nothing_is_alone(length: int) -> None:
     assert length == 0 or tree.tokens(other) is None
 
 
-def test_tokens_in_front_of_what_was_invented_are_known() -> None:
+def test_tokens_before_what_was_invented_are_known() -> None:
     tree = PromptTree()
     whole = tree.add([1, 2, 3, 4, 5])
     reply = tree.branch(whole, 3, 6)

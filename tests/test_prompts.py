@@ -49,7 +49,7 @@ def given(folder: Path, *values: object, tokenizer: str | None = None, template:
 
 
 def asked(tokens: int | None, thread: int | None = 0, slot: int = 0, **more: Any) -> Request:
-    """A finished request of the log, behind those asked for before."""
+    """A finished request of the log, after those asked for before."""
     line = 10 * next(NUMBERS)
     marks = {"start": Mark(line, b"start")}
     known = {"last_line": line + 8, "marks": marks, "slot": slot, "prompt_tokens": tokens, "thread": thread}
@@ -62,7 +62,7 @@ def pieces(body: dict[str, Any]) -> int:
 
 
 def changed(prompts: GivenPrompts, request: Request) -> PromptDiff | None:
-    """What changed from the prompt that this one goes on with."""
+    """What changed from the prompt that this one continues."""
     turn = prompts.turn(request)
     return None if turn is None else turn.difference
 
@@ -159,7 +159,7 @@ def alternating(folder: Path, bodies: list[dict[str, Any]], kept: int) -> TextTu
 
 
 def test_two_conversations_that_lengths_took_for_one(tmp_path: Path) -> None:
-    """The third goes on with the first, which left 1,000 tokens in the slot; the slot holds the second."""
+    """The third continues the first, which left 1,000 tokens in the slot; the slot holds the second."""
     turn = alternating(tmp_path, [chat(ONE), chat(A, B), chat(ONE, TWO)], 700)
     assert turn is not None
     assert turn.reference == 1000
@@ -167,7 +167,7 @@ def test_two_conversations_that_lengths_took_for_one(tmp_path: Path) -> None:
     assert turn.held_thread not in (None, turn.thread)
 
 
-def test_branches_of_one_conversation_are_no_two(tmp_path: Path) -> None:
+def test_branches_of_one_conversation_are_not_two(tmp_path: Path) -> None:
     """The second turn was edited, and the edit taken back: all are turns of one conversation."""
     bodies = [chat(ONE), chat(ONE, TWO), chat(ONE, A, B), chat(ONE, TWO, A)]
     turn = alternating(tmp_path, bodies, 700)
@@ -194,7 +194,7 @@ LONG = " ".join(f"Berth {at} at the {PLACES[at % 8]} has been free since day {at
     ],
     ids=["question before a document", "oldest text dropped", "a part of it", "other text"],
 )
-def test_text_that_is_sent_again_behind_another_beginning(tmp_path: Path, first: str, second: str, same: bool) -> None:
+def test_text_that_is_sent_again_after_another_beginning(tmp_path: Path, first: str, second: str, same: bool) -> None:
     """Half of a prompt or more, from another place of an earlier one: the client sends it again."""
     bodies = [{"prompt": first}, {"prompt": second}]
     prompts = given(tmp_path, *bodies)
@@ -239,7 +239,7 @@ def test_a_cancelled_request(tmp_path: Path) -> None:
 
 
 def test_a_failed_request(tmp_path: Path) -> None:
-    """The length stands in the error."""
+    """The length is in the error."""
     bodies = [chat("one"), chat("one", "two " * 900), chat("one", "two")]
     prompts = given(tmp_path, *bodies)
     changed(prompts, asked(pieces(bodies[0])))
@@ -277,7 +277,7 @@ def test_a_dump_of_another_slot_is_not_taken(tmp_path: Path) -> None:
 
 
 def test_the_reply_in_a_dump(tmp_path: Path) -> None:
-    """It is no part of the length of its request, and what the next prompt is compared with."""
+    """It is not part of the length of its request, and what the next prompt is compared with."""
     first, reply = HEAD + "<|im_start|>assistant\n", "Seven boats came in at dawn."
     again = first + reply.replace("at dawn", "at  dawn") + "<|im_end|>\n<|im_start|>user\nAnd then?"
     prompts = given(tmp_path, [slot(0, first, reply)], [slot(0, again)])

@@ -96,7 +96,7 @@ def test_a_client_that_leaves_does_not_end_the_proxy(proxy: Proxy) -> None:
     assert ignored >> (signal.SIGPIPE - 1) & 1
 
 
-def test_bytes_that_are_no_http_are_quoted_nowhere_and_stop_nothing(server: Server, proxy: Proxy) -> None:
+def test_bytes_that_are_not_http_are_quoted_nowhere_and_stop_nothing(server: Server, proxy: Proxy) -> None:
     """What the proxy wrote on its errors is asserted where it ends, below."""
     for head in (b"POST /v1/x?key=\xff", b"GET / HTTP/1.1\r\nAuthorization: Bearer \x00", b"\x16\x03\x01"):
         with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as client:
@@ -124,8 +124,8 @@ def test_lines_that_find_no_room_are_missed_with_a_word(server: Server) -> None:
     _, errors = proxy.process.communicate(timeout=60)
     assert proxy.process.returncode == 0
     assert errors == (
-        "cachedoctor: warning: the standard output: cannot be written (No space left on device); requests pass on,"
-        " and no more lines are written\n"
+        "cachedoctor: warning: the standard output: cannot be written (No space left on device); requests are still "
+        "forwarded, and no more lines are written\n"
     )
 
 
@@ -145,7 +145,7 @@ def test_it_drains_and_says_what_it_saw(server: Server, proxy: Proxy) -> None:
     for text in out.splitlines():
         validate("proxy", json.loads(text))
     faults = {told.get("fault", "") for told in map(json.loads, out.splitlines())}
-    assert "the client left" in faults
+    assert "the client disconnected" in faults
     assert "Bearer" not in out
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", proxy.port))
@@ -189,7 +189,7 @@ def test_told_twice_it_ends_at_once(server: Server) -> None:
         found.process.kill()
     assert (found.process.returncode, errors) == (130, "")
     told = [json.loads(text) for text in out.splitlines()]
-    assert [one["fault"] for one in told] == ["the proxy was ended"] * 2
+    assert [one["fault"] for one in told] == ["the proxy was stopped"] * 2
 
 
 @pytest.mark.sweep  # two more processes
@@ -211,7 +211,7 @@ def test_told_twice_it_does_not_look_at_what_waits(server: Server) -> None:
     assert (found.process.returncode, errors) == (130, "")
     told = [json.loads(text).get("untold") for text in out.splitlines()]
     assert len(told) == 6
-    assert "the proxy was ended before it was looked at" in told
+    assert "the proxy was stopped before it was checked" in told
 
 
 def test_it_knows_its_own_requests() -> None:
@@ -230,14 +230,14 @@ def posted(port: int) -> tuple[int, bytes]:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--upstream", "ftp://x"], "is no address of a server"),
-        (["--upstream", "http://:hunter2@x"], "--upstream: an address must hold no name or password"),
-        (["--upstream", "http://x/?key=hunter2"], "is no address of a server"),
-        (["--upstream", "http://x", "--listen", "8090"], "is no address; give HOST:PORT"),
-        (["--upstream", "http://x", "--listen", "[]:8090"], "is no address; give HOST:PORT"),
+        (["--upstream", "ftp://x"], "is not a server address"),
+        (["--upstream", "http://:hunter2@x"], "--upstream: an address must not contain a user name or password"),
+        (["--upstream", "http://x/?key=hunter2"], "is not a server address"),
+        (["--upstream", "http://x", "--listen", "8090"], "is not an address; give HOST:PORT"),
+        (["--upstream", "http://x", "--listen", "[]:8090"], "is not an address; give HOST:PORT"),
         (["--upstream", "http://x", "--keep-text"], "--keep-text needs --record FILE"),
         (["--upstream", "http://x", "--dry-run"], "--dry-run needs --fix NAME"),
-        (["--upstream", "http://x", "--fix", "all"], "there are strip-billing-header, sort-tools, freeze"),
+        (["--upstream", "http://x", "--fix", "all"], "choose from strip-billing-header, sort-tools, freeze"),
     ],
 )
 def test_wrong_usage_is_one_line(options: list[str], words: str) -> None:
@@ -293,7 +293,7 @@ def test_a_port_that_is_taken() -> None:
         taken.listen()
         where = Address("127.0.0.1", taken.getsockname()[1])
         plan = ServingPlan("http://127.0.0.1:9", where, None, ProxyOptions(), lambda _: None, lambda *_: None)
-        with pytest.raises(CacheDoctorError, match="the port is taken"):
+        with pytest.raises(CacheDoctorError, match="the port is in use"):
             serve(plan)
 
 
@@ -342,8 +342,8 @@ def test_a_request_is_compared_with_the_one_before_it_in_its_conversation(tmp_pa
     assert [one.change and one.change.kind for one in seen] == [None, None, "billing-header", "appended"]
     # The request had 300 tokens, all of which the next one sends again but its header: 20 were reused.
     assert [one.recomputed for one in seen] == [None, None, 280, 0]
-    assert "280 tokens of the previous prompt computed again" in line(seen[2])
-    assert line(seen[3]).endswith("350 prompt, 330 reused (94 %); 0.50 s; /v1/chat/completions 200; goes on")
+    assert "280 tokens of the previous prompt recomputed" in line(seen[2])
+    assert line(seen[3]).endswith("350 prompt, 330 reused (94 %); 0.50 s; /v1/chat/completions 200; only extended")
     text = (tmp_path / "r.jsonl").read_text()
     assert stat.S_IMODE((tmp_path / "r.jsonl").stat().st_mode) == 0o600
     for one in seen:
@@ -383,7 +383,7 @@ def test_single_turns_with_one_prompt_after_a_clock_are_compared() -> None:
     assert [one.recomputed for one in seen] == [None, 295, None, 284]
 
 
-def test_a_chat_beside_one_that_went_on_is_a_new_conversation_in_spite_of_its_clock() -> None:
+def test_a_chat_beside_one_that_continued_is_a_new_conversation_in_spite_of_its_clock() -> None:
     looking = Looking(ProxyOptions())
     rest = (REPLY, "And what does the second one say of boats?")
     seen = [
@@ -396,11 +396,11 @@ def test_a_chat_beside_one_that_went_on_is_a_new_conversation_in_spite_of_its_cl
     assert seen[2].change is None
 
 
-def test_what_only_goes_on_and_was_lost_is_no_fault_of_the_client() -> None:
+def test_what_only_continues_and_was_lost_is_not_a_fault_of_the_client() -> None:
     seen = PassedRequest(0.0, CHAT, 200, 1.0, prompt_tokens=400, cached_tokens=100, recomputed=200, conversation=1)
     seen.change = Change("appended", "text was added at the end")
     assert line(seen).endswith(
-        "goes on; 200 tokens of the previous prompt computed again, though the client changed nothing in it"
+        "only extended; 200 tokens of the previous prompt recomputed, although the client changed nothing in it"
     )
 
 
@@ -448,7 +448,7 @@ def test_the_block_of_the_header_goes_and_nothing_else() -> None:
     assert found.body == (after % rest).encode()
 
 
-def test_the_header_in_front_of_a_text_goes_with_its_line_ends() -> None:
+def test_the_header_before_a_text_goes_with_its_line_ends() -> None:
     body = '{"messages":[{"role":"system","content":"' + HEADER % "a1b2c" + '\\n\\nYou are"}], "n" : 1e2}'
     expected = '{"messages":[{"role":"system","content":"You are"}], "n" : 1e2}'
     assert fix(body.encode(), ["strip-billing-header"]).body == expected.encode()
@@ -516,11 +516,11 @@ def test_a_record_that_does_not_fit_is_not_there_at_all(tmp_path: Path, monkeypa
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(record_file.os, "write", full)
-    assert records.add(one) == f"{path}: cannot be written: No space left on device; requests pass on"
+    assert records.add(one) == f"{path}: cannot be written: No space left on device; requests are still forwarded"
     assert records.add(one) == ""  # it is said once
     assert path.read_bytes() == one + b"\n"
     monkeypatch.undo()
-    assert "is written again" in records.add(one)
+    assert "can be written again" in records.add(one)
     assert path.read_bytes() == (one + b"\n") * 2
     records.close()
 
@@ -533,14 +533,14 @@ def test_half_a_line_of_a_crash_goes_and_strangers_files_stay(tmp_path: Path) ->
     assert path.read_bytes() == one
     path.write_bytes(b"my notes\n")
     path.chmod(0o644)
-    with pytest.raises(CacheDoctorError, match="something else"):
+    with pytest.raises(CacheDoctorError, match="contains something other"):
         RecordFile(str(path), 1000)
     assert path.read_bytes() == b"my notes\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     with pytest.raises(CacheDoctorError, match="cannot be written"):
         RecordFile(str(tmp_path), 1000)
     (tmp_path / "new.jsonl.1").write_bytes(b"my notes\n")
-    with pytest.raises(CacheDoctorError, match=r"new\.jsonl\.1: holds something else"):
+    with pytest.raises(CacheDoctorError, match=r"new\.jsonl\.1: contains something else"):
         RecordFile(str(tmp_path / "new.jsonl"), 1000)
 
 
@@ -580,7 +580,7 @@ def test_copies_are_bounded() -> None:
     first.add(b"x" * EACH)
     second.add(b"y" * 11)
     assert second.whole() is None
-    assert second.untold == "other long bodies took the room"
+    assert second.untold == "other long bodies used the space"
     first.add(b"x")
     assert first.untold == "the body is longer than 32 MiB"
     assert held.take(EACH + 10)

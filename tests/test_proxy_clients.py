@@ -118,7 +118,7 @@ def test_the_second_conversation_of_a_client_takes_nothing_from_a_longer_one() -
     assert found[2] == raw(second[1])
 
 
-def test_each_of_two_conversations_goes_on_once_it_says_its_own() -> None:
+def test_each_of_two_conversations_continues_once_it_says_its_own() -> None:
     first, second = requests("abra", turns=4), requests("babel", number=9, turns=4)
     found = sent(*(Sending(body, ONE) for pair in zip(first, second, strict=True) for body in pair))
     assert [found[n] == raw(first[n // 2]) for n in (0, 2)] == [True, True]

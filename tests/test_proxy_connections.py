@@ -186,7 +186,7 @@ def test_a_host_with_a_port_is_wrong_usage() -> None:
     import typer
 
     assert allowed_hosts(["box.lan"]) == ("box.lan",)
-    with pytest.raises(typer.BadParameter, match=r"--allow-host 'box\.lan:1' is not the name of a host"):
+    with pytest.raises(typer.BadParameter, match=r"--allow-host 'box\.lan:1' is not a host name"):
         allowed_hosts(["box.lan:1"])
 
 
@@ -334,7 +334,7 @@ def test_the_end_does_not_wait_for_ever_for_a_server_that_stands_still(is_whole:
         begun = time.monotonic()
         proxy = through(port, client, limits=Limits(drain=0.2))
     assert time.monotonic() - begun >= 0.2
-    assert [seen.fault for seen in proxy.told] == ["the proxy was ended"]
+    assert [seen.fault for seen in proxy.told] == ["the proxy was stopped"]
 
 
 def test_the_end_waits_as_long_as_bytes_pass() -> None:

@@ -112,6 +112,6 @@ def test_numbers_of_any_length_pass_through() -> None:
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "[1,]", "Infinity", '{"a":1,"a":1}'])
-def test_what_is_no_json_is_refused(text: str) -> None:
+def test_what_is_not_json_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"deep|Expecting|JSON|twice|Illegal"):
         decode(text)

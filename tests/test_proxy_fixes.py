@@ -68,7 +68,7 @@ def recorded(case: str) -> list[dict[str, Any]]:
         ("requests-reasoning-stripped", "keep-reasoning"),
     ],
 )
-def test_recorded_conversations_only_go_on_when_they_are_fixed(case: str, name: str) -> None:
+def test_recorded_conversations_only_continue_when_they_are_fixed(case: str, name: str) -> None:
     bodies = recorded(case)
     assert not all(goes_on(a, b) for a, b in pairwise(bodies))
     after = [json.loads(found.body) for found in fixed(name, *bodies)]
@@ -77,7 +77,7 @@ def test_recorded_conversations_only_go_on_when_they_are_fixed(case: str, name: 
 
 
 def goes_on(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    """Whether all that the first request says stands in the second at its place."""
+    """Whether all that the first request says is in the second at its place."""
     same = [a.get(key) == b.get(key) for key in ("system", "tools")]
     return all(same) and b["messages"][: len(a["messages"])] == a["messages"]
 
@@ -113,7 +113,7 @@ def test_what_else_changed_in_the_system_prompt_is_another_conversation() -> Non
     assert [found.edits for found in fixed("freeze-clock keep-tools", *bodies)] == [(), ()]
 
 
-def test_tools_that_went_come_back_and_new_ones_stand_behind_them() -> None:
+def test_tools_that_went_come_back_and_new_ones_come_after_them() -> None:
     lists = [
         [tool("read"), tool("write")],
         [tool("look"), tool("read")],
@@ -159,7 +159,7 @@ def test_reasoning_that_an_answer_had_is_put_back() -> None:
     assert fixer.fix(json.dumps(other).encode(), CHAT, ME).edits == ()
 
 
-def test_thinking_blocks_stand_in_front_with_their_signature() -> None:
+def test_thinking_blocks_are_in_front_with_their_signature() -> None:
     thought = {"type": "thinking", "thinking": "Hm", "signature": "c2ln"}
     use = {"type": "tool_use", "id": "t", "name": "read", "input": {}}
     kept = [user("Hi"), reply("", content=[thought, use]), user("1")]
@@ -279,7 +279,7 @@ def test_conversations_that_began_alike_are_not_mixed_up() -> None:
     then = talk("Be kind", user("Hi"), reply("Ho"), user("And?"), tools=[tool("b")])
     assert [found.edits for found in fixed("keep-tools", *firsts, then)] == [(), (), ()]
     assert fixed("keep-tools", firsts[0], then | {"model": "another"})[1].edits == ()
-    # The same request sent again is no other conversation.
+    # The same request sent again is not another conversation.
     assert fixed("keep-tools", firsts[0], firsts[0], then)[2].edits != ()
 
 
@@ -329,7 +329,7 @@ def trailed(body: dict[str, Any]) -> TurnTrail:
     return found
 
 
-def test_texts_that_are_to_be_embedded_are_no_conversation() -> None:
+def test_texts_that_are_to_be_embedded_are_not_a_conversation() -> None:
     assert trail({"input": ["to be embedded"]}) is None
 
 

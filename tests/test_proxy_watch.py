@@ -93,12 +93,12 @@ def test_lines_may_come_in_any_parts(written: dict[str, bytes], size: int) -> No
     assert view_of(*(data[at : at + size] for at in range(0, len(data), size))) == view_of(data)
 
 
-def test_a_line_that_has_not_ended_is_no_line_yet(written: dict[str, bytes]) -> None:
+def test_a_line_that_has_not_ended_is_not_a_line_yet(written: dict[str, bytes]) -> None:
     assert view_of(written["records"][:-1]).requests == 6
     assert view_of(written["records"][:-1]).unread == 0
 
 
-def test_what_is_no_line_of_a_proxy_is_counted(written: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_a_line_of_a_proxy_is_counted(written: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     odd = b'{"a": 1}\nnot json\n\n{"sent": "x"}\n\xff\xfe\n' + b'{"recorder":"cachedoctor proxy","sent":\n'
     assert (view_of(odd, written["lines"]).unread, view_of(odd, written["lines"]).requests) == (5, 7)
     monkeypatch.setattr(passed_requests, "_LONGEST", 100)
@@ -109,12 +109,12 @@ def test_what_is_no_line_of_a_proxy_is_counted(written: dict[str, bytes], monkey
 @pytest.mark.parametrize(
     "more", [{"sent": 1e300}, {"sent": -1.0}, {"prompt_tokens": -5}, {"recomputed": 10**30}, {"seconds": 1e99}]
 )
-def test_numbers_that_cannot_be_are_no_line(more: dict[str, Any]) -> None:
+def test_numbers_that_cannot_be_are_not_line(more: dict[str, Any]) -> None:
     view = view_of(line(1), line(1, **more))
     assert (view.requests, view.unread) == (1, 1)
 
 
-def test_a_proxy_that_is_started_again_numbers_anew(written: dict[str, bytes]) -> None:
+def test_a_proxy_that_is_started_again_numbers_again(written: dict[str, bytes]) -> None:
     view = view_of(written["records"], written["records"])
     assert [(row.number, row.requests) for row in view.conversations] == [(1, 3), (1, 3), (2, 4), (2, 4)]
 
@@ -129,12 +129,12 @@ def test_what_no_answer_said_is_unknown() -> None:
     (row,) = view_of(line(1), line(1, change={})).conversations
     assert (row.prompt_tokens, row.cached_tokens, row.recomputed) == (None, None, None)
     text = [row.plain for row in draw(view_of(line(1), line(1, change={})), 80, 24)]
-    assert text[1] == "reused    unknown: no answer said it"
-    assert text[4].split() == ["#1", "2", "unknown", "unknown", "unknown", "goes", "on"]
+    assert text[1] == "reused    unknown: no response had counts"
+    assert text[4].split() == ["#1", "2", "unknown", "unknown", "unknown", "only", "extended"]
 
 
-def test_a_few_tokens_behind_a_reply_are_no_loss() -> None:
-    """A template may write the opening of a reply anew."""
+def test_a_few_tokens_after_a_reply_are_not_loss() -> None:
+    """A template may write the opening of a reply again."""
     (row,) = view_of(line(1), line(1, change={}, recomputed=16), line(1, change={}, recomputed=17)).conversations
     assert (row.recomputed, row.lost) == (17, 1)
 
@@ -174,7 +174,7 @@ def test_80_by_24() -> None:
     rows = [row.plain for row in draw(many(40), 80, 24, chosen=Screenful(20, False, True))]
     assert "#    requests    prompt    reused     again  changed" in rows
     assert any(row.startswith("#20         2    20,000         0    18,000  timestamp in messages[0]") for row in rows)
-    assert rows[-1] == "q ends it   arrows: other conversations   ? help"
+    assert rows[-1] == "q quits   arrows: other conversations   ? help"
     assert len(rows) == 24
     below = next(at for at, row in enumerate(rows) if row.startswith("#20       2 requests"))
     assert rows[below + 1].startswith("changed   timestamp in messages[0].content:")
@@ -218,14 +218,14 @@ def test_a_pipe_of_a_proxy_is_known_by_its_first_line(written: dict[str, bytes],
     assert b"\n#1          3     1,620        59     2,942  2 x billing-header in messages[0]." in done.stdout
     refused = run("watch", "-", "--launcher", "compose", stdin=written[kind])
     assert refused.returncode == 2
-    one_line(refused, "--launcher: does not go with what a proxy wrote")
+    one_line(refused, "--launcher: cannot be combined with the output of a proxy")
 
 
 def test_options_of_logs_are_refused(written: dict[str, bytes], tmp_path: Path) -> None:
     path = tmp_path / "requests.jsonl"
     path.write_bytes(written["lines"])
     done = run("watch", path, "--select", "CD101")
-    one_line(done, "--select: does not go with what a proxy wrote")
+    one_line(done, "--select: cannot be combined with the output of a proxy")
 
 
 @pytest.mark.sweep
@@ -238,8 +238,8 @@ def test_on_a_terminal_as_requests_end(written: dict[str, bytes], tmp_path: Path
             file.write(written["records"])
         terminal.wait_for("2 x billing-header", "failed: 503; lost by the server", "? help")
         terminal.type(b"?")
-        terminal.wait_for("conversation, as the proxy numbers it")
+        terminal.wait_for("number of the conversation, given by the proxy")
         terminal.type(b"q")
         report = terminal.end()
     assert terminal.process.returncode == 130
-    assert "again     3,902 tokens of earlier prompts computed again" in report
+    assert "again     3,902 tokens of earlier prompts recomputed" in report

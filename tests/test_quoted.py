@@ -162,7 +162,7 @@ def finding_of(text: str) -> Finding:
 
 
 @pytest.mark.sweep
-def test_diff_hides_a_secret_in_which_the_prompts_part(tmp_path: Path) -> None:
+def test_diff_hides_a_secret_in_which_the_prompts_diverge(tmp_path: Path) -> None:
     a, b = tmp_path / "a.txt", tmp_path / "b.txt"
     a.write_text("The key is sk-ant-api03-Zq81kkTTvv29sLLm and that is all there is to say.")
     b.write_text("The key is sk-ant-api03-Zq81kkXXvv29sLLm and that is all there is to say.")
@@ -226,7 +226,7 @@ NAMES = "hf_AbCdEfGhIjKlMnOpQrSt", "bob@example.com", "sk-ant-api03-abcdefghijkl
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("name", FORMATS)
 def test_the_name_of_a_server_hides_its_secrets(name: str) -> None:
-    """A wrapper may call a server anything, and it stands in front of every line."""
+    """A wrapper may call a server anything, and it comes before every line."""
     origin = f"m1 {NAMES[0]} {NAMES[1]} https://u:{NAMES[3]}@h {NAMES[2]}"
     log = b"".join(f"[{who}] {line}\n".encode() for who in (origin, "m2") for line in LOG.decode().splitlines())
     listener = EventStream() if name == "jsonl" else None

@@ -135,7 +135,7 @@ def test_no_reason_contradicts_the_numbers_of_its_request(path: Path) -> None:
 @pytest.mark.sample(20)
 @every
 def test_findings_and_undecided_are_what_was_lost(path: Path) -> None:
-    """Of each request: what a cause is said to have cost stands in the account as lost, and what the account says was
+    """Of each request: what a cause is said to have cost is in the account as lost, and what the account says was
     lost to somebody has a finding."""
     for one in read(path)[1]:
         rows: dict[str, int] = defaultdict(int)

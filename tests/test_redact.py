@@ -47,7 +47,7 @@ def same_report(log: bytes | str) -> list[str]:
     return list(differences(without_quotes(report_of(log)), without_quotes(report_of(redacted(log)))))
 
 
-# ---- what stands above the log of an issue
+# ---- what is above the log of an issue
 
 ISSUE = """### Name and Version
 
@@ -120,7 +120,7 @@ def test_no_secret_survives_anywhere(kind: str) -> None:
     assert re.findall(".*zq.*", out, re.IGNORECASE) == []
     assert not any(part in out for part in re.findall(r"\w{9,}", SECRETS[kind]))
     assert out.count("\n") == log.count("\n")
-    assert "updating prompt cache" in out, "what the server says stays"
+    assert "updating prompt cache" in out, "what the server logs stays"
 
 
 SECRET = st.text(
@@ -273,7 +273,7 @@ def test_the_report_of_an_excerpt_stays(path: Path) -> None:
     ],
 )  # fmt: skip
 def test_lines_of_an_excerpt(line: str, safe: str) -> None:
-    """Words of the message and its values stay, what else stands there goes."""
+    """Words of the message and its values stay, what else is there goes."""
     shown = one(line)
     assert "jane" not in shown
     assert safe in shown
@@ -392,7 +392,7 @@ def test_lines_that_wait_for_a_part_that_never_comes_are_bounded(monkeypatch: py
     monkeypatch.setattr("cachedoctor.inputs.envelope.rewriter._WAITING_MAX", 1000)
     redactor = Redactor()
     redactor.feed(docker("srv  get_availabl: updating").encode())
-    assert redactor.quiet() == b""  # it is no excerpt, and still waits for the rest of the line
+    assert redactor.quiet() == b""  # it is not an excerpt, and still waits for the rest of the line
     waited = b""
     for _ in range(40):
         waited += redactor.feed(docker("srv  get_availabl: updating prompt cache\n", stream="stdout").encode())

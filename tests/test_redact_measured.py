@@ -88,7 +88,7 @@ REQUESTS = "\n".join(
 
 
 def test_requests_and_settings_of_sglang_stay() -> None:
-    """Answers with their tokens and common beginnings, settings with their values; names of nobody's choosing go."""
+    """Answers with their tokens and common beginnings, settings with their values; other names go."""
     (session,) = report(REQUESTS.encode())["sessions"]
     assert [answers["requests"] for answers in session["answers"]] == [3]
     assert session["settings"]["schedule_policy"]["value"] == "lpm"
@@ -195,7 +195,7 @@ def test_stand_ins_begin_alike_as_far_as_prompts_do(prompts: list[str]) -> None:
             assert common_prefix(texts[at], texts[other]) == common_prefix(prompt, prompts[other])
 
 
-def test_a_stand_in_is_nothing_but_filler() -> None:
+def test_a_are_in_is_nothing_but_filler() -> None:
     assert StandIns().give("My password is hunter2") == "*" * 22
 
 

@@ -47,7 +47,7 @@ def test_a_growing_chat_reuses_what_the_real_server_said() -> None:
 
 
 def test_questions_below_one_head_on_a_hybrid_model_reuse_what_the_real_server_said() -> None:
-    """876 tokens in common: where the second prompt parts from the first, a state is kept for the third."""
+    """876 tokens in common: where the second prompt diverges from the first, a state is kept for the third."""
     truth = told("vllm032_hybrid_gdn.branch")
     prompts = [SentPrompt(fresh(876, 0) + fresh(prompt - 876, at + 1)) for at, (prompt, _) in enumerate(truth)]
     served = block_cache.serve(prompts, BlockSettings(256, 1_766_022, "few", state_blocks=3))
@@ -95,7 +95,7 @@ def test_drafting_gives_up_the_last_block() -> None:
     assert block_cache.serve(twice, BlockSettings(16))[1].reused == 96
 
 
-def test_a_salt_an_adapter_or_another_image_shares_nothing_behind_it() -> None:
+def test_a_salt_an_adapter_or_another_image_shares_nothing_after_it() -> None:
     tokens = fresh(64, 1)
     salted = [SentPrompt(tokens, key="a"), SentPrompt(tokens, key="b"), SentPrompt(tokens, key="a")]
     assert [s.reused for s in block_cache.serve(salted, BlockSettings(16))] == [0, 0, 48]
@@ -218,7 +218,7 @@ def test_less_room_never_finds_more_than_endless_room_and_never_holds_more(seed:
 
 
 def test_names_tell_where_a_block_stands() -> None:
-    """Equal tokens behind different ones are different blocks, and a part of a block has no name."""
+    """Equal tokens after different ones are different blocks, and a part of a block has no name."""
     same = [7] * 12
     assert len(set(names(SentPrompt(same), 4))) == 3
     assert len(names(SentPrompt(same), 5)) == 2

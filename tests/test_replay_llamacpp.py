@@ -236,7 +236,7 @@ S11_USERS = [[1776], [1776, 2256], [1776, 2256, 2734], [1776, 2256, 2734, 3209],
         (11549, [0, 2253, 2731, 3206, 3686, 2255, 2346, 1731]),
     ],
 )
-def test_an_edit_far_behind_a_sliding_window(build: int, reused: list[int]) -> None:
+def test_an_edit_far_after_a_sliding_window(build: int, reused: list[int]) -> None:
     script, users = Script(), [*S11_USERS, [1776, 2256], [1776, 2256, 2350], [1766, 2362]]
     for at, (length, common) in enumerate(S11):
         script.ask(length, common, None if at == 0 else at - 1, starts=users[at])
@@ -335,7 +335,7 @@ def test_a_state_larger_than_the_limit_is_refused_since_b10068(build: int, reuse
     assert (served[2].reused, served[2].cause) == (reused, cause)
 
 
-def test_the_ram_cache_pushes_out_its_oldest_entry() -> None:
+def test_the_ram_cache_evicts_its_oldest_entry() -> None:
     script = Script()
     first = script.ask(1000)
     for _ in range(3):
@@ -345,7 +345,7 @@ def test_the_ram_cache_pushes_out_its_oldest_entry() -> None:
     assert script.reused(11549, slots=1, cache_ram_mib=4, token_bytes=MIB / 1010)[-1] == 1005
 
 
-def test_an_entry_that_another_goes_on_from_is_dropped() -> None:
+def test_an_entry_that_another_continues_from_is_dropped() -> None:
     """Three turns with another prompt between them take the room of one entry, not of three."""
     script = Script()
     first = script.ask(1000)
@@ -457,7 +457,7 @@ def test_moved_chunks_are_found_in_order_and_long_enough(old: list[int], new: li
     assert common <= found <= len(new)
     assert found == common or found - common >= least
     pieces, at = new[common:found], common
-    for token in pieces:  # a subsequence of what lies behind the common prefix
+    for token in pieces:  # a subsequence of what lies after the common prefix
         at = old.index(token, at) + 1
 
 
@@ -479,7 +479,7 @@ def test_a_window_of_full_size_was_held_against_the_window_by_some_builds(build:
     assert script.reused(build, **full) == reused
 
 
-def test_pieces_are_moved_although_the_reply_behind_them_is_not_known() -> None:
+def test_pieces_are_moved_although_the_reply_after_them_is_not_known() -> None:
     tree, head = PromptTree(), list(range(100))
     one, other = list(range(1000, 1300)), list(range(2000, 2300))
     first, second = tree.add([*head, *one, *other]), tree.add([*head, *other, *one])

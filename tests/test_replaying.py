@@ -18,7 +18,7 @@ from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.model import Check, Judged, Request, Session
 
 OFF = {"CD109", "CD111", "CD213"}
-"""Causes that the replay does not know: the body says "cache_prompt": false; another adapter clears the slot; the
+"""Causes that the replay does not know: the body shows "cache_prompt": false; another adapter clears the slot; the
 checkpoint that it took was not restored."""
 
 
@@ -95,7 +95,7 @@ def test_enough_is_shown_to_be_worth_it() -> None:
         ("recurrent-checkpoint-at-prefix-b8353", 8353, 8672),  # from there on it is taken
         ("swa-threshold-misfire-b8672", 8672, 8929),  # position 0 is good enough
         ("swa-window-lost-b6123", 6123, 5353),  # nothing was checked
-        ("no-checkpoint-swa-b9713", 9713, 9294),  # a checkpoint behind the prefix was good enough
+        ("no-checkpoint-swa-b9713", 9713, 9294),  # a checkpoint after the prefix was good enough
         ("healthy-hybrid-b9294", 9294, 9538),  # a mere continuation goes back to a checkpoint
     ],
 )
@@ -152,7 +152,7 @@ def test_missing_numbers_are_named(
 
 
 def test_the_build_is_missing_when_it_decides() -> None:
-    """b8352 refused a state exactly at the prefix, b8672 took it; the lines tell which, unless no build fits them."""
+    """b8352 refused a state exactly at the prefix, b8672 took it; the lines show which, unless no build fits them."""
     s = Session(0, "x", build_min=6751, build_max=9093, memory="hybrid")
     r = request(
         prompt_tokens=3600,
@@ -186,7 +186,7 @@ def test_the_build_that_would_have_restored_it() -> None:
 
 
 def test_a_list_ends_at_the_checkpoint_that_was_taken() -> None:
-    """What a stricter build would have found behind it is unknown."""
+    """What a stricter build would have found after it is unknown."""
     s = Session(0, "x", build=9294, memory="swa", window=128)
     r = request(prompt_tokens=2810, held_tokens=2871, prefix_between=(1783, 1783), oldest_position=2103)
     r.seen.checks, r.seen.tried, r.seen.restored, r.seen.restored_at = [Check(1582, 2349, 1654, 5)], 1, 1, (1582, 2349)
@@ -261,6 +261,6 @@ def test_a_refused_request_leaves_the_slot_as_it_was() -> None:
 
 
 def test_a_request_knows_the_server_as_it_was_at_its_end() -> None:
-    """What later lines show is no part of it."""
+    """What later lines show is not part of it."""
     seen = watch("\n".join([*START, *old(0, 1168, 0, [], []), *old(17, 1300, 1173, [], [])]).encode() + b"\n", 6301)
     assert [r.facts.several for r, _ in seen] == [False, True]

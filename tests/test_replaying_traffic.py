@@ -113,7 +113,7 @@ def test_a_log_alone_gives_what_the_server_reused(case: str, build: int | None) 
     assert [one.reused for one in served] == [one.cached_tokens or 0 for one in built.requests]
 
 
-def test_a_prompt_for_which_no_idle_slot_was_chosen_goes_on_from_none_of_them() -> None:
+def test_a_prompt_for_which_no_idle_slot_was_chosen_continues_from_none_of_them() -> None:
     """Eight people begin; by their lengths alone each prompt could be the next turn of the one before."""
     day = FIXTURES / "days/dense-eight_auto_ram_small-b11549-default"
     truth = json.loads((day / "truth.json").read_text("utf-8"))["requests"]

@@ -59,7 +59,7 @@ def test_real(name, requests, prompt, cached):
 
 
 def test_messages_say_less_than_the_prompt():
-    """vLLM 0.32: what was read from the cache, and what was written to it, are no input tokens."""
+    """vLLM 0.32: what was read from the cache, and what was written to it, are not input tokens."""
     each = given((REAL / "vllm032_dense_billing.usage.json").read_bytes()).answers.each
     assert [(a.prompt_tokens, a.cached_tokens) for a in each] == [(945, 0)] + [(945, 896)] * 31
     assert [a.line for a in each[:3]] == [2, 12, 22]
@@ -103,7 +103,7 @@ def test_unknown_is_left_out_of_the_sums():
 
 
 @pytest.mark.parametrize("odd", [-1, "100", 1.5, True, 10**30, [1], {"a": 1}])
-def test_what_is_no_number_of_tokens(odd):
+def test_what_is_not_a_number_of_tokens(odd):
     assert told(openai(7, 5), {"usage": {"prompt_tokens": odd}}) == [(7, 5)]
     assert told({"usage": {"prompt_tokens": 9}, "meta_info": odd, "timings": odd, "response": odd}) == [(9, None)]
 
@@ -229,11 +229,11 @@ def test_a_stream_of_sglang_and_of_llama_server():
         (b"no json\n", "r: line 1 is not JSON"),
         (b'{"usage":{"prompt_tokens":1}}\nHTTP/1.1 200 OK\n', "r: line 2 is not JSON"),
         (b"\xff\xfe\xfd", "r: line 1 is not JSON"),
-        (b"{}\n", "r: holds no response"),
-        (b'{"usage": {"prompt_tokens": 5', "r: holds no response"),  # cut off
-        (b"{'usage': {'prompt_tokens': 5}}", "r: holds no response"),  # Python, not JSON
-        (b"[1, 2, 3]", "r: holds no response"),
-        (b"data: {}\n", "r: holds no response"),
+        (b"{}\n", "r: contains no response"),
+        (b'{"usage": {"prompt_tokens": 5', "r: contains no response"),  # cut off
+        (b"{'usage': {'prompt_tokens': 5}}", "r: contains no response"),  # Python, not JSON
+        (b"[1, 2, 3]", "r: contains no response"),
+        (b"data: {}\n", "r: contains no response"),
         (b"[" * 1_000_000, "r: JSON is nested too deeply"),
         (b'{"a":' * 1_000_000, "r: JSON is nested too deeply"),
         (b'[{"a":\n' * 100, "r: JSON is nested too deeply"),
@@ -257,7 +257,7 @@ def test_one_value_may_not_be_all_memory(monkeypatch):
     line = json.dumps(openai(5, 1)).encode() + b"\n"
     assert given(line * 1_000).answers.requests == 1_000  # lines are not held
     for large in (b'{"a":"' + b"x" * 20_000 + b'"}', b"[\n" + line * 1_000, b'{\n"a":\n' + b" \n" * 10_000):
-        with pytest.raises(CacheDoctorError, match="are one value"):
+        with pytest.raises(CacheDoctorError, match="belong to a single value"):
             responses.read([large[at : at + 500] for at in range(0, len(large), 500)], "r")
 
 
@@ -265,7 +265,7 @@ def test_what_says_nothing_is_left(monkeypatch):
     monkeypatch.setattr(responses, "_FRUITLESS", 100)
     line = json.dumps(openai(5, 1)) + "\n"
     assert given(("{}\n" * 100 + line) * 5).answers.requests == 5
-    with pytest.raises(CacheDoctorError, match="without usage in a row"):
+    with pytest.raises(CacheDoctorError, match="in a row without usage"):
         given(line + "{}\n" * 101)
 
 
@@ -282,5 +282,5 @@ def test_what_is_made_to_cost_time(head, unit):
     if b"usage" in unit:
         assert given(head + unit * 20_000).answers.requests == 1
     else:
-        with pytest.raises(CacheDoctorError, match=r"r: (holds no response|JSON is nested)"):
+        with pytest.raises(CacheDoctorError, match=r"r: (contains no response|JSON is nested)"):
             given(head + unit * 20_000)

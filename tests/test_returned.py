@@ -68,12 +68,12 @@ HOSTILE: dict[str, Callable[[LogResult], object]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_is_no_result_of_the_log_is_a_log_that_failed(name: str, good: tuple[LogTask, LogResult]) -> None:
+def test_what_is_not_a_result_of_the_log_is_a_log_that_failed(name: str, good: tuple[LogTask, LogResult]) -> None:
     task, result = good
     found = checked(task, HOSTILE[name](result))
     assert (found.part, found.log, found.status, found.size) == (result.part, result.log, "failed", result.size)
     assert found.reason is not None
-    assert found.reason.startswith("its process gave back ")
+    assert found.reason.startswith("its process returned ")
     assert len(found.reason) < 100
     assert found.reason.isprintable()
     assert list(found.tables) == [FILES.name]

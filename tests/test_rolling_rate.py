@@ -77,7 +77,7 @@ def test_the_difference_of_two_lines_is_what_was_asked_between_them() -> None:
 def test_it_is_unknown_where_the_rate_is_of_something_else(
     version: str, requests: int, waiting: int, known: bool
 ) -> None:
-    """Behind 1,000 requests, where the throughput counts all tokens, and where a look-up counts at every try."""
+    """After 1,000 requests, where the throughput counts all tokens, and where a look-up counts at every try."""
     line = stats(0, version, 1200.0, "40.0").replace("Waiting: 0", f"Waiting: {waiting}")
     (period,) = periods(start(version, True) + access(requests) + line)
     assert (period["looked_up_tokens"] is not None) is known

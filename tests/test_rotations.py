@@ -71,7 +71,7 @@ def at_once(*steps: Step) -> Step:
 
 
 @pytest.mark.parametrize("kind", [rename, copy_and_cut])
-def test_the_last_copy_is_read_though_no_line_comes_behind_it(path: Path, kind: Callable[[Path, str], Step]) -> None:
+def test_the_last_copy_is_read_though_no_line_comes_after_it(path: Path, kind: Callable[[Path, str], Step]) -> None:
     """Twice: the second time nothing had been read of the file that is cut."""
     steps = [at_once(append(path, b"%d\n" % n), kind(path, f"2026010{n}"), path.touch) for n in (1, 2, 3)]
     assert followed(path, one_by_one(*steps)) == b"start\n1\n2\n3\n"
@@ -126,7 +126,7 @@ CLOCKED = b"0.01.10 I slot begin\n0.01.11 I slot end\n"
 @pytest.mark.parametrize("is_at_once", [False, True])
 @pytest.mark.parametrize("before", [b"", CLOCKED])
 def test_a_line_that_was_being_written_when_it_was_copied_is_whole(path: Path, before: bytes, is_at_once: bool) -> None:
-    """Nothing is lost: its rest is the first that comes behind the cut, and after a second cut that rest's rest."""
+    """Nothing is lost: its rest is the first that comes after the cut, and after a second cut that rest's rest."""
     steps = [append(path, before + b"0.01.12 I sl"), copy_and_cut(path, "20260101"), append(path, b"ot beg"),
              copy_and_cut(path, "20260102"), append(path, b"in\n0.01.13 I slot end\n")]  # fmt: skip
     write = one_by_one(at_once(*steps)) if is_at_once else one_by_one(*steps)
@@ -139,7 +139,7 @@ def test_a_line_whose_rest_was_lost_at_a_cut_takes_no_other_with_it(path: Path) 
     assert followed(path, one_by_one(*steps)) == b"start\n" + CLOCKED + b"0.01.12 I sl\n0.02.13 I slot begin\n"
 
 
-def test_a_new_file_does_not_go_on_with_a_line(path: Path) -> None:
+def test_a_new_file_does_not_continue_a_line(path: Path) -> None:
     steps = (append(path, b"unfin"), at_once(rename(path, "1"), append(path, b"ished\n")))
     assert followed(path, one_by_one(*steps)) == b"start\nunfin\nished\n"
 
@@ -187,7 +187,7 @@ def test_a_copy_that_ends_while_the_files_are_opened(
 def test_names_that_change_faster_than_they_can_be_opened_are_waited_for(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file begins anew while they do: what was copied before must come first."""
+    """The file begins again while they do: what was copied before must come first."""
     listed, busy, names = [0], [False], os.listdir
 
     def listdir(folder: str) -> list[str]:
@@ -215,7 +215,7 @@ def test_a_file_that_was_cut_and_has_grown_again(path: Path, more: bytes) -> Non
 
 
 def test_a_server_that_does_not_append_leaves_a_hole(path: Path) -> None:
-    """``llama-server > server.log`` goes on at its old place after copytruncate: the file begins with zeros."""
+    """``llama-server > server.log`` continues at its old place after copytruncate: the file begins with zeros."""
     with path.open("r+b", buffering=0) as file:
         file.seek(0, os.SEEK_END)
         big = b"x" * 99 + b"\n"
@@ -270,7 +270,7 @@ def test_an_empty_file_at_rest_does_not_list_the_folder(path: Path, monkeypatch:
 
 @pytest.mark.parametrize("kind", [rename, copy_and_cut])
 def test_who_ends_it_gets_what_was_written_until_then(path: Path, kind: Callable[[Path, str], Step]) -> None:
-    """Rotations between the last look and the end, the last of them behind the last line."""
+    """Rotations between the last look and the end, the last of them after the last line."""
     looks = [0]
 
     def stop() -> bool:

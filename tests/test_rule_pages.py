@@ -33,7 +33,7 @@ HEADINGS = [
 EDIT = {code: {"CD105"} for code in ("CD203", "CD204", "CD207", "CD211", "CD212")}
 ALONG = {**EDIT, "CD302": {"CD303"}}
 """Codes that the excerpt fires as well: the edit of the history that met the gap; the first loss of a contention, which
-is no pattern yet. Those that a rule fires ``only_with`` need not stand here."""
+is not a pattern yet. Those that a rule fires ``only_with`` need not be here."""
 
 WORDS = ["the", "otter", "walked", "along", "a", "river", "in", "winter", "and", "nobody", "sang"]
 
@@ -162,7 +162,7 @@ def test_the_rule_has_a_case(rule: Rule) -> None:
 
 @each("page", PAGES, ids=lambda page: page.stem)
 def test_other_rules_are_named_as_they_are_called(page: Path) -> None:
-    """``CD108 prefix-diverges-early``: code and name belong together; a code alone is no help to a reader."""
+    """``CD108 prefix-diverges-early``: code and name belong together; a code alone does not help a reader."""
     names = dict(registry.names())
     prose = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     for code, name in re.findall(r"\b(CD\d{3})\s+([a-z-]+)", prose):

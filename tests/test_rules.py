@@ -49,7 +49,7 @@ def codes(*rules: RequestRule) -> tuple[str, ...]:
     return diagnosis.examine(lost, Session(0, "server.log")).verdict.codes
 
 
-def test_a_rule_comes_behind_those_it_gives_way_to() -> None:
+def test_a_rule_comes_after_those_it_gives_way_to() -> None:
     rules = [rule("CD901", unless=("CD902", "CD903")), rule("CD902", only_with=("CD903",)), rule("CD903")]
     assert [found.code for found in registry.in_order(list(rules))] == ["CD903", "CD902", "CD901"]
 
@@ -137,7 +137,7 @@ def test_no_finding_is_without_a_line(
     assert diagnosis.crashed is not reported
 
 
-def test_the_lines_that_prove_a_match_are_no_option() -> None:
+def test_the_lines_that_prove_a_match_are_not_option() -> None:
     with pytest.raises(TypeError):
         Proof()  # type: ignore[call-arg]
 
@@ -182,7 +182,7 @@ def test_rules_of_llama_server_ask_what_lines_show_and_never_for_messages() -> N
     assert asked == []
 
 
-def test_every_name_that_lines_show_stands_on_a_row_with_all_wordings_of_a_message_alike() -> None:
+def test_every_name_that_lines_show_is_on_a_row_with_all_wordings_of_a_message_alike() -> None:
     shown = {row.id: row.shows for row in ROWS}
     assert all(row.shows == shown[row.id] for row in ROWS)
     assert {name for shows in shown.values() for name in shows} == set(get_args(Shows))
@@ -192,9 +192,9 @@ def test_a_request_that_is_seen_otherwise_takes_the_place_of_its_number() -> Non
     spool = Spool(encode_request)
     first, second = (made.request(index=index, thread=0) for index in (0, 2))
     for one in (first, second):
-        spool.add(Judged(one))
+        spool.take([Judged(one)])
     for one in (first, second):
-        spool.revise(Judged(msgspec.structs.replace(one, thread=7), Verdict(("CD105",))))
+        spool.take([Judged(msgspec.structs.replace(one, thread=7, revision=1), Verdict(("CD105",)))])
     assert [(row.index, row.thread, row.codes) for row in spool] == [(0, 7, ["CD105"]), (2, 7, ["CD105"])]
 
 

@@ -31,7 +31,7 @@ def test_a_row_is_parted_before_every_prefix() -> None:
 
 
 def test_names_of_the_server_end_a_record_and_text_does_not() -> None:
-    """Behind a text of somebody all that follows may be his."""
+    """After a text of somebody all that follows may be his."""
     assert parted(f"{CHAIN} {LAUNCH}") == {0: [CHAIN, LAUNCH]}
     error = "srv send_error: task id = 1, error: no such role: user"
     assert parted(f"{IDLE} {error} {LAUNCH}") == {0: [IDLE, f"{error} {LAUNCH}"]}

@@ -22,7 +22,7 @@ from cachedoctor.report.wire.sarif import fingerprints, uri
 SCHEMA = json.loads((FIXTURES / "schemas" / "sarif-2.1.0.schema.json").read_text("utf-8"))
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 _URI = re.compile(r"(?:file://)?(?:[A-Za-z0-9._~/!$&'()*+,;=@-]|%[0-9A-F]{2}|(?<=file:///[A-Z]):)*")
-"""Characters of a relative reference; a colon only behind the letter of a drive."""
+"""Characters of a relative reference; a colon only after the letter of a drive."""
 
 
 def run_of(report: Report, look: Appearance | None = None) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def test_pages_become_links_where_there_are_some() -> None:
 
 
 def test_what_went_wrong_is_a_notification() -> None:
-    """A failed input fails the run; an interrupt and rules that could not be evaluated do not."""
+    """A failed input fails the run; an interrupt and rules that could not be checked do not."""
     (failed,) = run_of(ODD["a failed input"]())["invocations"]
     assert failed["executionSuccessful"] is False
     (fault,) = failed["toolExecutionNotifications"]
@@ -137,7 +137,7 @@ def test_what_went_wrong_is_a_notification() -> None:
 
 
 def test_a_finding_keeps_its_fingerprint_while_the_log_grows_and_moves() -> None:
-    """More lines before it, more repeats behind it, another folder."""
+    """More lines before it, more repeats after it, another folder."""
     data = content_of(case_named(FINDINGS))
     lines = data.split(b"\n")
     until = next(n for n, line in enumerate(lines) if b"task 75" in line)

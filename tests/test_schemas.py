@@ -1,4 +1,4 @@
-"""The schemas are those of the structs that are written, and no key is written that does not stand in them."""
+"""The schemas are those of the structs that are written, and no key is written that does not be in them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def closed(name: str) -> jsonschema.Draft202012Validator:
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_every_key_that_is_written_stands_in_the_schema(path: Path) -> None:
+def test_every_key_that_is_written_is_in_the_schema(path: Path) -> None:
     validator = closed("stream" if path.suffix == ".jsonl" else "report")
     lines = path.read_text("utf-8").splitlines() if path.suffix == ".jsonl" else [path.read_text("utf-8")]
     assert lines

@@ -89,7 +89,7 @@ def test_a_silent_reader_is_closed_without_a_word(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_reader_that_leaves_is_no_trouble(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_reader_that_leaves_is_not_trouble(capfd: pytest.CaptureFixture[str]) -> None:
     with page() as port:
         for sent in (b"", b"GET /", b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"):
             with socket.create_connection(("127.0.0.1", port)) as client:

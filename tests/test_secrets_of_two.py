@@ -51,14 +51,14 @@ def written(a: str, b: str, context: int = 8) -> str:
     ],
 )
 def test_no_part_of_a_key_is_shown(a: str, b: str, context: int) -> None:
-    """The part in front of the difference was shown, up to 23 characters of it."""
+    """The part before the difference was shown, up to 23 characters of it."""
     shown = written(a, b, context)
-    assert "<key>" in shown or context < 8  # else it stands in front of what is shown
+    assert "<key>" in shown or context < 8  # else it comes before what is shown
     for secret in (MAILCHIMP, OTHER_HEX, ZHIPU):
         assert not [secret[at : at + 8] for at in range(len(secret) - 7) if secret[at : at + 8] in shown]
 
 
-def test_what_is_no_secret_is_shown_as_it_is() -> None:
+def test_what_is_not_a_secret_is_shown_as_it_is() -> None:
     shown = written("The build is 4f2a, the task-1 runs.", "The build is 4f2b, the task-1 runs.")
     assert "<key>" not in shown
     assert "The build is" in shown

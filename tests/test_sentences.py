@@ -9,6 +9,7 @@ import pytest
 from conftest import FIXTURES, json_of
 from loops import each
 
+from cachedoctor import analyze
 from cachedoctor.doctor.explain.explain import explain
 from cachedoctor.engines import sentences
 from cachedoctor.engines.detect import ELSEWHERE, EVERYWHERE
@@ -34,7 +35,7 @@ def test_a_sample_is_recognised_by_its_row_alone(row: Sentence) -> None:
     assert set(found[1].groupdict()) <= set(sentences.FIELDS)
 
 
-def test_every_literal_is_looked_for() -> None:
+def test_every_literal_is_searched_for() -> None:
     """The table is imported only where a block has one of them."""
     assert {row.literal for row in TABLE} == {*EVERYWHERE, *ELSEWHERE}
 
@@ -55,7 +56,21 @@ def test_a_line_is_explained(row: Sentence) -> None:
     assert line.explanations[0].meaning == row.meaning
 
 
-@pytest.mark.parametrize("row", [row for row in TABLE if row.incident], ids=lambda row: row.id)
+NAMELESS = "srv  update_slots: all slots are idle\nslot launch_slot_: id  0 | task 9 | processing task, is_child = 0\n"
+"""Lines of a server, before one of the system that names no process."""
+
+
+def test_a_kill_of_nothing_that_is_named_is_about_the_server_around_it() -> None:
+    line = "A process of this unit has been killed by the OOM killer.\n"
+    assert [found["code"] for found in findings(NAMELESS + line) if found["code"] == "CD409"] == ["CD409"]
+    assert [found["code"] for found in findings(line) if found["code"] == "CD409"] == []
+    quoted = NAMELESS + f"my log says {line}"
+    assert [found["code"] for found in findings(quoted) if found["code"] == "CD409"] == []
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in TABLE if row.incident and row.id != "oom_alone"], ids=lambda row: row.id
+)
 def test_a_line_alone_is_a_finding(row: Sentence) -> None:
     """No certain line ends in an all-clear or as an unknown format."""
     codes = [found["code"] for found in findings(row.sample + "\n")]
@@ -111,3 +126,28 @@ def test_a_kill_is_told_of_the_run_that_ended(tmp_path: Path) -> None:
 def test_a_container_that_was_killed_is_not_sure() -> None:
     (found,) = findings("llama-server-1 exited with code 137\n")
     assert (found["code"], found["confidence"]) == ("CD409", "medium")
+
+
+def test_a_kill_while_a_prompt_is_saved_names_both_sizes(tmp_path: Path) -> None:
+    """The RAM cache held 8,100 MiB when a state of 5,300 MiB was copied to it: 13,400 MiB."""
+    log = tmp_path / "server.log"
+    log.write_text(
+        "0.00.050.000 I srv    load_model: loading model '/models/dense.gguf'\n"
+        "0.00.060.000 I srv    load_model: prompt cache is enabled, size limit: 8192 MiB\n"
+        "0.00.220.361 I slot get_availabl: id  0 | task -1 | selected slot by LRU, t_last = -1\n"
+        "0.00.220.365 I srv  get_availabl: updating prompt cache\n"
+        "0.00.220.376 I srv        update:  - cache state: 4 prompts, 8100.000 MiB (limits: 8192.000 MiB, 16384 "
+        "tokens, 8589934592 est)\n"
+        "0.00.220.482 I slot launch_slot_: id  0 | task 0 | processing task, is_child = 0\n"
+        "0.00.556.509 I slot      release: id  0 | task 0 | stop processing: n_tokens = 1989, truncated = 0\n"
+        "0.00.634.278 I slot get_availabl: id  0 | task -1 | selected slot by LRU, t_last = 5\n"
+        "0.00.634.279 I srv  get_availabl: updating prompt cache\n"
+        "0.00.634.280 I srv   prompt_save:  - saving prompt with length 53000, total state size = 5300.000 MiB (draft: "
+        "0.000 MiB)\n"
+        "kernel: Out of memory: Killed process 4242 (llama-server) total-vm:61234567kB, anon-rss:30123456kB\n"
+    )
+    found = next(one for one in analyze(log).findings if one.code == "CD409")
+    assert found.why.startswith(
+        "It ended while a state of 5.2 GiB was being copied to the RAM prompt cache, which held 7.9 GiB (limit 8,192 "
+        "MiB): at least 13.1 GiB for both."
+    )

@@ -33,7 +33,7 @@ def test_it_is_up_to_date(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 
 def test_it_says_what_the_program_prints() -> None:
-    """The expected text of the case whose log it is; the picture has a row with the command in front of it."""
+    """The expected text of the case whose log it is; the picture has a row with the command before it."""
     rows: dict[float, str] = {}
     for text in ElementTree.parse(PICTURE).iter(f"{SVG}text"):
         rows[float(text.attrib["y"])] = rows.get(float(text.attrib["y"]), "") + (text.text or "").replace("\xa0", " ")
@@ -46,7 +46,7 @@ def test_it_says_what_the_program_prints() -> None:
 
 
 def test_it_loads_nothing_and_can_be_read() -> None:
-    """It stands in the README, where a picture that loads something is not shown; it is read on its own black."""
+    """It is in the README, where a picture that loads something is not shown; it is read on its own black."""
     text = PICTURE.read_text("utf-8")
     assert re.findall(r"https?://[^\"]+", text) == ["http://www.w3.org/2000/svg"]
     assert not re.search(r"@import|@font-face|<script|<image|href|url\((?!#)|\son\w+=", text)

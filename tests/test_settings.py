@@ -53,7 +53,7 @@ def test_a_file_that_nobody_named_says_which_rules_it_silences(project):
     inner.mkdir()
     (inner / "server.log").write_bytes((project / "server.log").read_bytes())
     file.write_text('ignore = ["CD101", "log-cut"]\n')
-    said = f"cachedoctor: note: {file}: rules that are not reported: CD101, CD902 (hint: --no-config goes without"
+    said = f"cachedoctor: note: {file}: rules that are not reported: CD101, CD902 (hint: --no-config ignores this file"
     for done in (here(inner, "analyze", "server.log"), here(inner, "watch", "-", stdin=FIRST.encode())):
         assert done.stderr.decode().startswith(said)
         assert done.stderr.count(b"\n") == 1
@@ -107,7 +107,7 @@ def test_another_file(project, tmp_path):
     (project / "cachedoctor.toml").write_text("wrong")
     assert sorted(codes(here(project, "analyze", "server.log", "--config", other))) == ["CD101", "CD102"]
     assert sorted(codes(here(project, "analyze", "server.log", CACHEDOCTOR_CONFIG=str(other)))) == ["CD101", "CD102"]
-    one_line(here(project, "analyze", "server.log"), "cachedoctor.toml: is no TOML")
+    one_line(here(project, "analyze", "server.log"), "cachedoctor.toml: is not valid TOML")
     both = here(project, "analyze", "server.log", "--config", other, "--no-config")
     assert (both.returncode, b"it contradicts --no-config" in both.stderr) == (2, True)
 
@@ -121,7 +121,7 @@ def test_another_file(project, tmp_path):
         ('select = ["CD8"]', ["cachedoctor.toml:1: select: CD8: no such rule"]),
         ("select = []", ["cachedoctor.toml:1: select: names no rule"]),
         ('format = "jsn"', ["cachedoctor.toml:1: format: jsn: no such format", "did you mean json?"]),
-        ("formats = 1", ["cachedoctor.toml:1: formats: there is no such key", "did you mean format?"]),
+        ("formats = 1", ["cachedoctor.toml:1: formats: unknown key", "did you mean format?"]),
         ('ignore = ["\\u001b[2J"]', ["\\x1b[2J: no such rule"]),
     ],
 )  # fmt: skip
@@ -160,7 +160,7 @@ def test_live_findings_leave_out_the_same(project):
     args = ("analyze", "-", "--ignore", "CD101")
     done = run(*args, stdin=(FIRST + SECOND + THIRD).encode(), shell="", folder=str(project), PYTHONPATH=str(ROOT))
     assert done.stdout.count(b"CD101") == 1  # in the last line
-    assert b"1 rule switched off: CD101; it is not reported.\n" in done.stdout
+    assert b"1 rule switched off: CD101, so not reported.\n" in done.stdout
     assert b"warning[CD102]" in done.stdout
 
 

@@ -83,7 +83,7 @@ def test_the_json_form() -> None:
 
 
 def test_a_chat_whose_prompt_is_printed_at_its_end() -> None:
-    """Token ids come in; from 0.5.7 on the decoded text stands in the line of the answer."""
+    """Token ids come in; from 0.5.7 on the decoded text is in the line of the answer."""
     lines = (
         received("a", None),
         finished("a", 50, 0, SYSTEM + "1"),
@@ -131,7 +131,7 @@ def test_a_prompt_that_the_log_has_cut() -> None:
         '{"timestamp": "x", "event": "request.finished", "rid": ' + "[" * 5000,
     ],
 )
-def test_what_is_no_answer(line: str) -> None:
+def test_what_is_not_an_answer(line: str) -> None:
     """The server's own checks, requests that were given up, torn lines, several at once, values of another kind."""
     assert read(*START, line).session.answers == []
 

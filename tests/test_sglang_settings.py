@@ -37,7 +37,7 @@ def test_settings_of_a_start() -> None:
 
 
 def test_settings_as_a_dictionary() -> None:
-    """0.5.19 and newer; nested values and lists are no settings of ours."""
+    """0.5.19 and newer; nested values and lists are not settings of ours."""
     line = (
         f"{head('')}server_args={{'model_path': '/m', 'port': 30000, 'cuda_graph_config': {{'page_size': 7}}, "
         "'lora_paths': ['page_size', '8'], 'page_size': 64, 'disable_radix_cache': True, 'attn_dp_size': 4, "
@@ -55,7 +55,7 @@ def test_settings_as_a_dictionary() -> None:
 
 @each("row", OFF, ids=lambda row: f"{row.id}-{row.first}-{row.template[:20]}")
 def test_lines_that_switch_the_cache_off(row: Message) -> None:
-    """Each is the reason, and settings that say otherwise behind it change nothing."""
+    """Each is the reason, and settings that say otherwise after it change nothing."""
     found = of(row.sample, settings(disable_radix_cache=False), capacity())
     assert found["radix_cache"] == (False, 1)
     assert found["radix_off_because"] == (row.id, 1)

@@ -23,7 +23,7 @@ def kinds(found: Read) -> list[tuple[bool | None, bool]]:
 # ---- clients
 
 
-def test_health_checks_and_the_warm_up_are_no_requests() -> None:
+def test_health_checks_and_the_warm_up_are_not_requests() -> None:
     """One token each, or a page of it before 0.5.20; a short prompt of a client is one."""
     found = read(*START, prefill(1), prefill(17), prefill(1))
     assert (found.period.seqs, found.period.wholes, found.period.smallest_prompt) == (1, 1, 17)
@@ -69,7 +69,7 @@ def test_a_prompt_in_chunks_and_its_follow_up() -> None:
     assert period.marks["whole"].text.decode() == prefill(500, 20010)
 
 
-def test_a_batch_carries_what_its_line_says() -> None:
+def test_a_batch_carries_what_its_line_shows() -> None:
     """By hand, a line of 0.5.23 with both shares."""
     found = read(
         "[2026-07-04 04:31:24.998 DP1 TP4] Prefill batch, #new-seq: 2, #new-token: 310, #cached-token: 9344, "
@@ -91,8 +91,8 @@ def test_a_prompt_that_is_exactly_a_chunk() -> None:
     assert (found.period.wholes, found.period.largest_prompt, found.period.seqs) == (2, 8292, 2)
 
 
-def test_the_last_chunk_with_others_behind_it() -> None:
-    """One request goes on and two begin; what they reused belongs to those two, and no prompt is known."""
+def test_the_last_chunk_with_others_after_it() -> None:
+    """One request continues and two begin; what they reused belongs to those two, and no prompt is known."""
     found = read(*START, prefill(8192), prefill(900, 4000, seqs=3))
     assert kinds(found)[1:] == [(False, False), (True, False)]
     assert (found.period.seqs, found.period.wholes) == (1 + 2, 0)
@@ -105,14 +105,14 @@ def test_chunks_are_off() -> None:
 
 
 def test_the_size_of_chunks_is_not_known() -> None:
-    """Only a batch that is smaller than another one is no chunk that goes on."""
+    """Only a batch that is smaller than another one is not a chunk that continues."""
     found = read(prefill(8192), prefill(1200), prefill(310), prefill(200))
     assert kinds(found) == [(None, False), (None, False), (False, True), (False, True)]
     assert (found.period.since, found.period.wholes) == ("log", 2)
 
 
 def test_nothing_is_pending() -> None:
-    """From 0.5.11 on the line says what is left: a full chunk that leaves nothing is a whole prompt."""
+    """From 0.5.11 on the line shows what is left: a full chunk that leaves nothing is a whole prompt."""
     found = read(*START[:2], prefill(8192, pending=0), prefill(500, pending=0))
     assert kinds(found) == [(False, True), (False, True)]
     found = read(*START[:2], prefill(8192, pending=4000), prefill(4000, pending=0))
@@ -135,20 +135,20 @@ def test_a_chunk_may_be_cut_short() -> None:
 
 
 def test_a_chunk_of_whole_pages() -> None:
-    """1,000 tokens are no whole pages of 64: chunks have 960."""
+    """1,000 tokens are not whole pages of 64: chunks have 960."""
     found = read(settings(page_size=64), capacity(chunk=1000), prefill(960), prefill(128))
     assert kinds(found) == [(False, False), (True, False)]
     assert found.period.largest_prompt == 1088
 
 
 def test_others_are_there() -> None:
-    """A request that runs or waits beside it: its batch is no whole request; several are none either."""
+    """A request that runs or waits beside it: its batch is not a whole request; several are none either."""
     found = read(*START, prefill(500, running=1), prefill(500, queue=1), prefill(500, seqs=2))
     assert [batch.whole for batch in found.batches] == [True, False, False, False]
     assert found.period.wholes == 0
 
 
-def test_health_checks_and_warming_up_are_no_prompts() -> None:
+def test_health_checks_and_warming_up_are_not_prompts() -> None:
     """One token, seven, and a page of 64 tokens say nothing of reuse; 65 do."""
     found = read(settings(page_size=64), capacity(), prefill(1), prefill(7), prefill(64), prefill(65))
     assert [batch.whole for batch in found.batches] == [True] * 4
@@ -226,7 +226,7 @@ def test_a_full_pool() -> None:
 
 
 def test_a_burst() -> None:
-    """Four requests at once find nothing; the three behind them do."""
+    """Four requests at once find nothing; the three after them do."""
     found = read(*START, prefill(4000, 0, seqs=4), prefill(100, 900), prefill(100, 1900, seqs=2))
     period = found.period
     assert (period.bursts, period.burst_seqs, period.burst_new_tokens) == (1, 4, 4000)
@@ -234,7 +234,7 @@ def test_a_burst() -> None:
     assert period.marks["burst"].line == 5
 
 
-def test_three_at_once_are_no_burst() -> None:
+def test_three_at_once_are_not_burst() -> None:
     found = read(*START, prefill(4000, 0, seqs=3), prefill(4000, 64, seqs=8))
     assert found.period.bursts == 0
 
@@ -263,7 +263,7 @@ def test_retracted_requests(line: str) -> None:
 
 
 def test_a_flush_begins_a_period() -> None:
-    """Every TP rank prints it; what was seen before is another cache's. A chunk does not go on behind it."""
+    """Every TP rank prints it; what was seen before is another cache's. A chunk does not continue after it."""
     found = read(
         *START, prefill(8192), flushed("TP0"), flushed("TP1"),
         f"{head()}Cache not flushed because there are pending requests. #queue-req: 0, #running-req: 3",
@@ -319,8 +319,8 @@ def test_a_log_without_its_start() -> None:
     assert kinds(found) == [(False, False), (False, False)]
 
 
-def test_a_torn_line_is_no_batch() -> None:
-    """One has lost its begin, another its end in the middle of a number: what follows that may go on with it."""
+def test_a_torn_line_is_not_a_batch() -> None:
+    """One has lost its begin, another its end in the middle of a number: what follows that may continue it."""
     torn = prefill(700, 3000)
     found = read(
         *START,
@@ -392,7 +392,7 @@ def test_a_setting_inside_a_string_is_none() -> None:
 
 
 def test_a_torn_line_of_settings() -> None:
-    """What stands before the tear is known, the setting that it tears is not."""
+    """What comes before the tear is known, the setting that it tears is not."""
     found = read(settings(schedule_policy="lpm", attention_backend="fa3")[:-8])
     assert (found.session.setting("schedule_policy"), found.session.setting("attention_backend")) == ("lpm", None)
 

@@ -43,7 +43,7 @@ def chunks(data: bytes, size: int = 10_000) -> list[bytes]:
 
 
 def bare(report: bytes, *, lines: bool = True) -> Any:
-    """A report without what its wrapper tells: origin, launcher, time, bytes; ``lines``: without numbers, too."""
+    """A report without what its wrapper shows: origin, launcher, time, bytes; ``lines``: without numbers, too."""
     out = report
     for key in ("origin", "time", "counted", *(() if lines else ("line", "first_line", "last_line"))):
         out = re.sub(rb'"%s":(?:null|\d+|"(?:[^"\\]|\\.)*")' % key.encode(), b'"%s":0' % key.encode(), out)
@@ -147,14 +147,14 @@ def test_the_line_may_stand_under_any_key(key: str) -> None:
     assert unwrap(text) == {None: [(1, UP), (2, "some prose"), (3, '{"other": "slot"}')]}
 
 
-def test_it_may_stand_in_objects_and_records_inside() -> None:
+def test_it_may_be_in_objects_and_records_inside() -> None:
     assert unwrap(record(a={"b": {"c": SRV}, "d": "e"})) == {None: [(1, SRV)]}
     assert unwrap(record(a=record(log=f"[53409] {UP}\n", stream="stderr").strip())) == {"53409": [(1, UP)]}
 
 
 @pytest.mark.parametrize("first", [UP, SLOT, "INFO 11-20 23:44:58 [loggers.py:335] Engine 000", f"llama-1  | {UP}"])
 def test_a_log_that_came_without_a_collector_has_none(first: str) -> None:
-    """What its prompts hold is no record."""
+    """What its prompts hold is not a record."""
     forged = record(message=SLOT, pod="forged")
     bodies = unwrap(f"{first}\nprompt\n{forged}" + f"llama-1  | {forged}")
     assert "forged" not in bodies
@@ -181,7 +181,7 @@ def test_records_of_other_programs_may_come_before() -> None:
     assert unwrap(others + record(line=UP, pod="llama-0"))["llama-0"] == [(301, UP)]
 
 
-def test_after_so_many_lines_no_collector_is_looked_for() -> None:
+def test_after_so_many_lines_no_collector_is_searched_for() -> None:
     assert unwrap("prose\n" * 60 + record(line=UP)) == {
         None: [*((at, "prose") for at in range(1, 61)), (61, record(line=UP).strip())]
     }
@@ -314,7 +314,7 @@ def test_objects_over_several_lines() -> None:
     ],
 )
 @pytest.mark.parametrize("size", [1, 100, 1 << 20])
-def test_what_is_no_document_of_a_log_stays(data: bytes, size: int) -> None:
+def test_what_is_not_a_document_of_a_log_stays(data: bytes, size: int) -> None:
     assert opened(data + b"\n", max(size, len(data) // 2000 + 1)) == data + b"\n"
 
 
@@ -362,6 +362,6 @@ def test_the_table_of_events_has_the_pod_and_the_time() -> None:
         listing = Listing("a.log")
         data = collect(lines_of(LOGS["text that changes"]), POD)
         rows = [json.loads(row) for row in [*listing.feed(data), *listing.finish()]]
-        assert len(rows) == 102
+        assert len(rows) == 103
         assert {row["origin"] for row in rows} == {f"{POD}/server"}
         assert [row["line"] for row in rows] == sorted(row["line"] for row in rows)

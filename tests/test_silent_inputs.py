@@ -53,7 +53,7 @@ def test_help_has_what_starts_the_server_in_a_group() -> None:
 @pytest.mark.parametrize("name", ["report.txt.gz", "report.html.GZ", "x.xz", "x.bz2", "x.json.zst"])
 def test_what_would_not_be_packed_is_refused(tmp_path: Path, name: str) -> None:
     """Its name would promise what nobody wrote; one that ends otherwise stays what it is."""
-    with pytest.raises(CacheDoctorError, match="nothing is packed here"):
+    with pytest.raises(CacheDoctorError, match="does not compress its output"):
         Sink(str(tmp_path / name))
     Sink(str(tmp_path / "report.gz.txt"))
     Sink(str(tmp_path / "gz"))
@@ -173,7 +173,7 @@ def test_the_help_of_analyze_has_its_options_in_groups() -> None:
 
 
 def test_a_folder_stands_for_the_logs_in_it(log: Path, tmp_path: Path) -> None:
-    """Rotations are one log, the oldest first; what no server wrote is named, and what is hidden is not looked at."""
+    """Rotations are one log, the oldest first; what no server wrote is named, and what is hidden is not checked."""
     folder = tmp_path / "logs"
     folder.mkdir()
     lines = log.read_bytes().splitlines(keepends=True)
@@ -192,9 +192,9 @@ def test_a_folder_stands_for_the_logs_in_it(log: Path, tmp_path: Path) -> None:
     assert run(folder, "-q").stderr == b""
     empty = run("analyze", folder / "inner")
     assert empty.returncode == 2
-    one_line(empty, "inner: holds no log of llama-server, vLLM or SGLang (hint", "with any name")
+    one_line(empty, "inner: contains no log of llama-server, vLLM or SGLang (hint", "with any name")
     (folder / "inner" / "access.log").write_text("127.0.0.1 GET / 200\n" * 9)
-    one_line(run("analyze", folder / "inner"), "holds no log of llama-server, vLLM or SGLang: access.log (hint")
+    one_line(run("analyze", folder / "inner"), "contains no log of llama-server, vLLM or SGLang: access.log (hint")
 
 
 def test_logs_of_several_programs_in_one_folder(tmp_path: Path) -> None:

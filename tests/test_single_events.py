@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import made
+from answered import report_of
 
 from cachedoctor.diagnosis.rules.client import cd105_history_rewritten as cd105
 from cachedoctor.diagnosis.rules.client import cd108_prefix_diverges_early as cd108
@@ -35,3 +36,14 @@ def test_a_changed_head_seen_again_has_high_confidence() -> None:
 def test_a_prefix_that_ends_in_the_first_prompt_may_be_a_new_conversation() -> None:
     assert cd105._in_first_prompt(context(2000, judged(0, 1500)))
     assert not cd105._in_first_prompt(context(2000, judged(0, 90)))
+
+
+def test_the_memory_of_deepseek_v4_is_a_window() -> None:
+    """Read from the library of b11549: its raw part is a sliding window, so that it goes back to checkpoints alone."""
+    log = (
+        "0.00.107.935 I llama_kv_cache_dsv4: creating DSV4 raw KV cache\n"
+        "0.00.107.990 I llama_kv_cache_dsv4: creating DSV4 CSA compressed KV cache, size = 4096 cells\n"
+        "0.00.190.599 I srv    load_model: initializing, n_slots = 1, n_ctx_slot = 16384, kv_unified = 'false'\n"
+    )
+    (session,) = report_of(log.encode()).sessions
+    assert session.memory == "swa"

@@ -78,7 +78,7 @@ def test_slots_from_8_on_share_a_row() -> None:
 
 
 def test_the_busiest_life_is_shown_and_the_earlier_of_two_alike() -> None:
-    """A life is over when its server has another one; servers beside each other go on."""
+    """A life is over when its server has another one; servers beside each other continue."""
     two, three = [(1, 0, 10, 5)] * 2, [(4, 0, 10, 5)] * 3
     assert counted([(0, 0, 10, 5), *two, (2, 0, 10, 5)]).slots()[0].session == 1
     assert counted([(0, 0, 10, 5), (0, 1, 10, 5), *two]).slots()[0].session == 0
@@ -162,5 +162,5 @@ def test_joining_keeps_the_sums() -> None:
 def test_a_stored_report_with_impossible_slots_is_refused(change: dict[str, object]) -> None:
     data = json.loads(json_of([FIRST.encode()]))
     data["slots"][0] |= change
-    with pytest.raises(CacheDoctorError, match="is no report"):
+    with pytest.raises(CacheDoctorError, match="is not a report"):
         read(json.dumps(data).encode(), "x.json")

@@ -42,5 +42,5 @@ def test_the_last_token_is_computed_though_all_was_kept() -> None:
     assert [(prompt, cached) for prompt, cached, _ in numbers(session)] == [(939, 938), (1200, 600)]
 
 
-def test_a_summary_that_is_quoted_is_no_request() -> None:
+def test_a_summary_that_is_quoted_is_not_a_request() -> None:
     assert sessions_of('it says "Cache reuse summary: 939/939 of prompt (100%), 939 prefix, 0 non-prefix"\n') == []

@@ -157,11 +157,11 @@ def test_damage_in_the_middle_keeps_everything_before_it(tmp_path: Path, name: s
     packed[middle : middle + 64] = b"\xff" * 64
     data, fault = read(written(tmp_path, bytes(packed)))
     assert "is damaged" in str(fault)
-    # Deflate and LZMA can stumble a few bytes behind the damage, so its last output may be nonsense.
+    # Deflate and LZMA can stumble a few bytes after the damage, so its last output may be nonsense.
     assert data[: int(len(text) * kept)] == text[: int(len(text) * kept)]
 
 
-def test_damage_behind_the_kept_beginning_still_gives_almost_all(
+def test_damage_after_the_kept_beginning_still_gives_almost_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unpack, "_JOURNAL_BYTES", 1000)

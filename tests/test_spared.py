@@ -53,7 +53,7 @@ def test_an_input_is_not_written_over(args: str, target: str, files: Path) -> No
     before = (files / target).read_bytes()
     done = run(*args.split(), "-o", target, folder=str(files), CACHEDOCTOR_NO_CONFIG="")
     assert done.returncode == 2
-    one_line(done, "is an input and would be overwritten")
+    one_line(done, "is an input file and would be overwritten")
     assert (files / target).read_bytes() == before
 
 
@@ -64,7 +64,7 @@ def test_neither_is_what_comes_through_standard_input(command: str, files: Path)
     before = (files / "a.txt").read_bytes()
     done = run(*command.split(), "-o", "a.txt", shell="< a.txt", folder=str(files))
     assert done.returncode == 2
-    one_line(done, "a.txt: is an input and would be overwritten")
+    one_line(done, "a.txt: is an input file and would be overwritten")
     assert (files / "a.txt").read_bytes() == before
 
 

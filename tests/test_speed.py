@@ -32,14 +32,14 @@ def test_the_law_is_found() -> None:
     assert trained(*SPANS).slope == pytest.approx(1e-5 / 0.5, rel=1e-6)
 
 
-def test_saved_tokens_stand_in_front_and_cost_less_than_their_share() -> None:
+def test_saved_tokens_are_in_front_and_cost_less_than_their_share() -> None:
     """50,000 of 100,000 tokens: 37.5 s of 100 s, not half."""
     whole = request(0, 100_000, time_of(0, 100_000))
     assert whole.prompt_ms == 100_000
     assert trained(*SPANS).cost(whole, 50_000)[0] == pytest.approx(time_of(0, 50_000)) == pytest.approx(37_500)
 
 
-def test_behind_a_cached_prefix_the_depth_counts_from_there() -> None:
+def test_after_a_cached_prefix_the_depth_counts_from_there() -> None:
     part = request(50_000, 10_000, time_of(50_000, 60_000))
     assert trained(*SPANS).cost(part, 4_000)[0] == pytest.approx(time_of(50_000, 54_000))
 

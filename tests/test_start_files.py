@@ -121,7 +121,7 @@ def test_of_several_servers_one_is_named(tmp_path: Path) -> None:
     [
         ("a.yaml", "services: {a: {image: nginx}}", "nothing in it starts"),
         ("a.yaml", 'services: {a: {image: llama.cpp, command: "\'"}}', "a command in it: no closing quotation"),
-        ("a.yaml", "services: [", "no sound YAML"),
+        ("a.yaml", "services: [", "not valid YAML"),
         ("a.yaml", "[1, 2]", "neither a compose file"),
         ("a.service", "[Service]\nExecStart=/bin/true\n", "starts no server"),
         ("server.log", "slot release: id 0\n", "no command in it starts a server"),
@@ -139,7 +139,7 @@ def test_files_that_say_nothing(name: str, text: str, words: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("given", ["llama-server -m a:b", "compose.yaml", "nowhere.yaml:llama", "/tmp"])
-def test_what_is_no_file(given: str) -> None:
+def test_what_is_not_a_file(given: str) -> None:
     assert start_of(given) is None
 
 

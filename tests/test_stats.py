@@ -89,7 +89,7 @@ def test_children_and_unknown_requests_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_all_sums_leave_out_the_same(tmp_path: Path) -> None:
-    """Children, requests of which the log does not tell, and what a cancelled one may have computed."""
+    """Children, requests unknown from this log, and what a cancelled one may have computed."""
     known: dict[str, Any] = {"prompt_tokens": 100, "cached_tokens": 60, "processed_tokens": 40, "prompt_ms": 10.0}
     cancelled = request(prompt_tokens=1838, cached_tokens=9, outcome="cancelled")
     rows = [
@@ -172,7 +172,7 @@ def test_tables_in_slices_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_rotations_are_one_server_and_other_logs_another(tmp_path: Path) -> None:
-    """The conversation goes on over the rotation; sums are those of the whole log."""
+    """The conversation continues over the rotation; sums are those of the whole log."""
     lines = LOG.splitlines(keepends=True)
     (tmp_path / "server.log.1").write_bytes(b"".join(lines[:9]))
     (tmp_path / "server.log").write_bytes(b"".join(lines[9:]))
@@ -214,7 +214,7 @@ def test_a_table_that_80_columns_would_break_is_a_block_per_group(two: list[Path
     assert first == "all requests: 4 requests, 7,870 prompt tokens, 0 % reused"
     assert computed.startswith("  computed   7,870 tokens in ")
     assert " tokens/s, median " in computed
-    # The header differs at token 58 of 1,900: what stands before it matched, and hybrid memory could not go back.
+    # The header differs at token 58 of 1,900: what comes before it matched, and hybrid memory could not go back.
     assert lost == "  lost       3,684 tokens changed by the client, 116 tokens by the server"
     assert avoidable.startswith("  avoidable  3,800 tokens, ")
     groups = [row for row in shown[1].splitlines()[1:] if not row.startswith("  ")]
@@ -224,7 +224,7 @@ def test_a_table_that_80_columns_would_break_is_a_block_per_group(two: list[Path
     assert wide.splitlines()[0].split()[:4] == ["all", "requests", "requests", "prompt"]
 
 
-def test_what_no_log_says_stands_in_no_block() -> None:
+def test_what_no_log_shows_is_in_no_block() -> None:
     row = StatsRow(None, 3, 3, *[None] * 14)
     out = io.BytesIO()
     stats_forms.write("text", Stats("1", [], [StatsTable(None, [row])]), out, Appearance())
@@ -247,7 +247,7 @@ def test_json_is_what_its_schema_says(two: list[Path], tmp_path: Path) -> None:
 
 
 @pytest.mark.sweep
-def test_csv_is_no_formula_and_markdown_no_markup(two: list[Path]) -> None:
+def test_csv_is_not_a_formula_and_markdown_no_markup(two: list[Path]) -> None:
     rows = list(csv.DictReader(io.StringIO(run("fleet", *two, "--by", "model", "-f", "csv").stdout.decode())))
     assert [row["by"] for row in rows] == ["all", "model", "model"]
     assert rows[0]["prompt_tokens"] == "7870"
@@ -304,7 +304,7 @@ def test_numbers_that_no_server_can_have(tmp_path: Path, log: Path) -> None:
         pl.concat([pl.read_parquet(table)] * 4).with_columns(pl.lit(value).alias(column)).write_parquet(one_bad)
         done = run("fleet", one_bad, log)
         assert done.returncode == 2
-        one_line(done, f"column {column} holds a number that no server can have")
+        one_line(done, f"column {column} contains an impossible number")
         assert b"3,935" in done.stdout
 
 
@@ -323,7 +323,7 @@ def test_names_that_are_not_utf_8(tmp_path: Path, log: Path) -> None:
     assert run("analyze", log, "-f", "json", "-o", good).returncode == 0
     with open(bad, "w") as file:
         file.write('{"schema": "cachedoctor.report/1"}')
-    for path, words in ((table, "UTF-8"), (bad, "is no report of cachedoctor")):
+    for path, words in ((table, "UTF-8"), (bad, "is not a report of cachedoctor")):
         done = run("fleet", path, log, "-f", "json")
         assert done.returncode == 2
         one_line(done, words)

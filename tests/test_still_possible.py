@@ -14,9 +14,9 @@ from cachedoctor.redaction import sanitize
 from cachedoctor.report.base import Appearance, write
 from cachedoctor.report.wire.stored import StoredRequests
 
-SHUT = RuledOut("no-usable-checkpoint", "a checkpoint can give back no more")
+SHUT = RuledOut("no-usable-checkpoint", "a checkpoint cannot restore more")
 OPEN = RuledOut("slot-held-other-prompt", "not excluded: the log does not show whose: nobody knows")
-LENGTHS = RuledOut("reasoning-edited", "not excluded by lengths alone: only the text decides")
+LENGTHS = RuledOut("reasoning-edited", "not excluded by lengths alone: only the text can show which")
 SECRET = RuledOut("new-conversation", "not excluded: token=sk-ant-api03-0123456789abcdefghij <b>\x1b[1m")
 
 
@@ -39,7 +39,7 @@ def test_a_finding_has_two_lists() -> None:
     assert finding.excluded == [SHUT]
     assert [(other.name, other.why) for other in finding.still_possible] == [
         (OPEN.name, "the log does not show whose: nobody knows"),
-        (LENGTHS.name, "only the text decides"),
+        (LENGTHS.name, "only the text can show which"),
     ]
     assert finding.ruled_out == [SHUT, OPEN, LENGTHS], "programs that read it find what they found"
     assert found().still_possible == found(SHUT).still_possible == []

@@ -54,7 +54,7 @@ def test_a_log_of_json_records_is_none(tmp_path: Path) -> None:
 def test_a_report_is_given_to_analyze_alone(stored: Path, log: Path) -> None:
     done = run("analyze", log, stored)
     assert (done.returncode, done.stdout) == (2, b"")
-    one_line(done, "a JSON report is given alone", f"cachedoctor analyze {stored}")
+    one_line(done, "a JSON report must be the only input", f"cachedoctor analyze {stored}")
 
 
 @pytest.mark.sweep
@@ -64,7 +64,7 @@ def test_a_report_is_given_to_analyze_alone(stored: Path, log: Path) -> None:
 def test_options_that_read_a_log_do_not_go_with_a_report(stored: Path, words: tuple[str, ...]) -> None:
     for done in (run("analyze", stored, *words), run("analyze", "-", *words, stdin=stored.read_bytes())):
         assert (done.returncode, done.stdout) == (2, b"")
-        one_line(done, "does not go with a JSON report")
+        one_line(done, "cannot be combined with a JSON report")
 
 
 @pytest.mark.sweep
@@ -72,7 +72,7 @@ def test_options_that_read_a_log_do_not_go_with_a_report(stored: Path, words: tu
 def test_a_report_from_a_pipe_is_refused_with_a_hint(stored: Path, command: list[str]) -> None:
     done = run(*command, stdin=stored.read_bytes())
     assert (done.returncode, done.stdout) == (3, b"")
-    one_line(done, "nothing", "as a log", "file")
+    one_line(done, "look like", "a JSON report", "file")
 
 
 def test_report_reads_a_pipe(stored: Path) -> None:

@@ -93,17 +93,17 @@ def test_no_cut_of_the_bytes_changes_anything(case: Path) -> None:
     assert stream_of(chunks) == whole
 
 
-def test_a_request_and_its_finding_stand_behind_the_line_that_ended_it() -> None:
+def test_a_request_and_its_finding_come_after_the_line_that_ended_it() -> None:
     lines = lines_of(stream_of([LOG]))
     ended = [at for at, line in enumerate(lines) if line.get("message") == "release"]
     assert [line["type"] for line in lines[ended[0] + 1 : ended[0] + 3]] == ["session", "request"]
     session, request, finding = lines[ended[1] + 1 : ended[1] + 4]
-    assert (session["type"], session["build_min"]) == ("session", 10069)  # "checking sim" came behind b10068
+    assert (session["type"], session["build_min"]) == ("session", 10069)  # "checking sim" came after b10068
     assert (request["type"], request["task"], request["codes"]) == ("request", 9, ["CD101"])
     assert (finding["type"], finding["code"], finding["final"], finding["requests"]) == ("finding", "CD101", False, [1])
 
 
-def test_what_stands_in_a_line_is_told_with_its_types() -> None:
+def test_what_is_in_a_line_is_told_with_its_types() -> None:
     """All lines of one request, the repeated ones as well."""
     again = "0.00.153.940 I slot   operator(): id  0 | task 0 | cached n_tokens = 1024, memory_seq_rm [1024, end)\n"
     log = FIRST.replace("0.00.343.870", again + "0.00.343.870")
@@ -195,7 +195,7 @@ def test_a_report_that_was_stored_has_no_events(tmp_path: Path) -> None:
     assert run("analyze", stored, "-f", "jsonl").stdout == out.getvalue()
 
 
-def test_the_schema_refuses_what_is_no_line_of_a_stream() -> None:
+def test_the_schema_refuses_what_is_not_a_line_of_a_stream() -> None:
     VALIDATOR.check_schema(STREAM)
     good = {line["type"]: line for line in lines_of(stream_of([LOG]))}
     for kind, key, value in [
@@ -266,7 +266,7 @@ def test_a_reader_that_goes_away_ends_the_command_silently(log: Path) -> None:
 
 
 def test_checkpoints_of_a_request_that_a_rotation_parts_are_counted() -> None:
-    """The one behind the rotation, and that before it; with the stream and without."""
+    """The one after the rotation, and that before it; with the stream and without."""
     mark = "0.00.153.940 I slot create_check: id  0 | task 0 | created context checkpoint {n} of 32 (pos_min = {p}, pos_max = {p}, n_tokens = {p}, size = 0.016 MiB)\n"  # noqa: E501
     first, rest = FIRST.split("0.00.343.870")
     before = first + mark.format(n=1, p=500) + IDLE + mark.format(n=2, p=900)

@@ -37,7 +37,7 @@ def test_broken_between_words(generated: int, seconds: float, cached: int, new: 
     assert numbers(session) == [(cached + new, cached, 2)]
 
 
-def test_broken_behind_a_time() -> None:
+def test_broken_after_a_time() -> None:
     """As a log of September 2026 has it, with a draft model."""
     log = (
         "2026-09-06 04:04:21.722 INFO:     Metrics (ID:\n"
@@ -65,7 +65,7 @@ def test_broken_between_the_numbers_it_is_a_request_without_numbers() -> None:
     assert [(prompt, cached) for prompt, cached, _ in numbers(session)] == [(88, 0)]
 
 
-def test_numbers_far_behind_are_not_its_own() -> None:
+def test_numbers_far_after_are_not_its_own() -> None:
     log = "INFO:     Metrics (ID:\n" + "a line\n" * 3 + "Process: 3 cached tokens and 4 new tokens at\n"
     [session] = sessions_of(log)
     assert (numbers(session), session.answers[0].requests) == ([], 1)

@@ -37,7 +37,7 @@ def test_the_text_at_the_bar_names_the_cause(old: str, new: str, code: str, conf
     ((found, sure, claim, tokens),) = findings(pair(old, new))
     assert (found, sure, tokens) == (code, confidence, 0)
     assert named in claim
-    assert "this log does not say what that cost" in claim
+    assert "this log does not show the cost" in claim
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_the_text_at_the_bar_names_the_cause(old: str, new: str, code: str, conf
         ("cat /logs/app-2026-11- | 21.log", "cat /logs/app-2026-11- | 22.log"),  # the newest tool call
         ("; cc_entrypoint=cli; cch= | 77b21;", "; cc_entrypoint=cli; cch= | 77b21;"),  # the same
         ("; cc_entrypoint=cli; cch=77b21; |", "; cc_entrypoint=cli; cch=77b21; | You are"),  # text was only added
-        ("; cc_entrypoint=cli; cch= | 77b21;", "and then it said | cch=0d9aa;"),  # the other is no header
+        ("; cc_entrypoint=cli; cch= | 77b21;", "and then it said | cch=0d9aa;"),  # the other is not a header
         ("I have | 3 apples", "I have | 4 apples"),  # a number may be anything
         ("and then | the rest", "and then | another end"),
     ],
@@ -90,7 +90,7 @@ def test_two_headers_that_differ_name_the_field(log: str, confidence: str, named
     ],
 )
 def test_headers_that_prove_nothing(log: str) -> None:
-    """They are no lines of a server either: the input is as unknown as before."""
+    """They are not lines of a server either: the input is as unknown as before."""
     analyzer = Analyzer()
     analyzer.open("server.log")
     analyzer.feed(log.encode())

@@ -28,7 +28,7 @@ def test_a_clock_behind_a_line_break_is_seen(tmp_path: Path) -> None:
     found = report(tmp_path, LOG)
     assert names(found) == [("volatile-prefix", "high")]
     quoted = {evidence.text.split("|", 2)[-1].strip() for evidence in found.findings[0].evidence}
-    assert {"old: ... stant.", "new: ... stant."} <= quoted, "evidence is the line as it stands in the log"
+    assert {"old: ... stant.", "new: ... stant."} <= quoted, "evidence is the line as it is in the log"
 
 
 def test_a_header_behind_a_line_break_is_seen(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_a_header_behind_a_line_break_is_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["The story so far goes on in chapter | ", "Read src/part1.py | ", "- [ ] item | "])
-def test_other_text_is_no_clock(tmp_path: Path, text: str) -> None:
+def test_other_text_is_not_a_clock(tmp_path: Path, text: str) -> None:
     """Only the words at the bar are new: what changes there is not known, and nothing is certain of it."""
     found = report(tmp_path, LOG.replace(CLOCK, text))
     assert not {"billing-header"} & {name for name, _ in names(found)}

@@ -26,7 +26,7 @@ def request(index: int, prompt: int, **fields: Any) -> Request:
 
 
 def test_a_thread_that_another_slot_holds_is_not_continued_on_an_empty_one() -> None:
-    """Two chats in two slots: the second, a little longer, is no next turn of the first."""
+    """Two chats in two slots: the second, a little longer, is not a next turn of the first."""
     threads = Conversations()
     first = ended(threads, request(0, 3000), None, 3100)
     newcomer = request(1, 3500, held_tokens=0, t_last=-1)
@@ -44,7 +44,7 @@ def test_with_a_shared_head_the_prompt_goes_to_the_thread_it_extends() -> None:
 
 
 def test_an_edit_stays_in_its_thread() -> None:
-    """Nothing else goes further than the common prefix: the same conversation, changed behind it."""
+    """Nothing else goes further than the common prefix: the same conversation, changed after it."""
     threads = Conversations()
     ended(threads, request(0, 1000), None, 1100)
     main = ended(threads, request(1, 22500), None, 22600)
@@ -59,7 +59,7 @@ def test_a_shorter_prompt_with_little_in_common_is_a_new_conversation() -> None:
     assert joined(threads, new) is None
 
 
-def test_the_same_prompt_sent_again_is_no_new_conversation() -> None:
+def test_the_same_prompt_sent_again_is_not_a_new_conversation() -> None:
     """All of it matches, though it is less than half of what the slot holds."""
     threads = Conversations()
     old = ended(threads, request(0, 3005), None, 3009)
@@ -102,7 +102,7 @@ def test_parted_conversations_count_towards_the_bound() -> None:
 
 
 def test_a_request_judged_again_is_seen_with_what_came_before_it_alone() -> None:
-    """Of slot and thread: later requests are known by then, and are no history."""
+    """Of slot and thread: later requests are known by then, and are not history."""
     seen: list[tuple[int, int | None, list[int]]] = []
 
     def decide(s: RuleContext) -> Match:
@@ -164,8 +164,8 @@ def test_very_many_servers_are_not_remembered_for_ever() -> None:
     assert len(diagnosis._memory[0].threads[0]) == WINDOW, "the one in use all the time is kept"
 
 
-def test_a_somewhat_longer_prompt_is_no_next_turn_of_a_single_request() -> None:
-    """Separate questions of about the same length: 8 tokens more are no turn; 40 more may be one."""
+def test_a_somewhat_longer_prompt_is_not_a_next_turn_of_a_single_request() -> None:
+    """Separate questions of about the same length: 8 tokens more are not turn; 40 more may be one."""
     threads = Conversations()
     single = ended(threads, request(0, 1485), None, 1490)
     near = request(1, 1498, held_thread=single.id, held_tokens=1490, common_prefix_tokens=11, cached_tokens=11)

@@ -116,6 +116,6 @@ def test_requests_that_a_threshold_passes_over_are_told(least: int, said: str) -
     report = analyzer.finish()
     out = io.StringIO()
     render(sanitize.report(report), out, 120)
-    told = [row for row in out.getvalue().split("\n") if "not judged" in row]
-    assert told == ([f"{said} not judged (--min-prompt-tokens 0)."] if said else [])
+    told = [row for row in out.getvalue().split("\n") if "min-prompt-tokens" in row]
+    assert told == ([f"{said} not checked (all: --min-prompt-tokens 0)."] if said else [])
     assert report.totals.short_below == least

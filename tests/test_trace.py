@@ -20,7 +20,7 @@ def request(t: float, tokens: int, blocks: list[int], out: int = 10) -> dict[str
     return {"t": t, "type": "n", "in": tokens, "out": out, "hash_ids": blocks, "api_time": 1.0}
 
 
-def test_a_session_goes_on_and_is_cut_where_its_blocks_part(tmp_path: Path) -> None:
+def test_a_session_continues_and_is_cut_where_its_blocks_part(tmp_path: Path) -> None:
     requests = [
         request(0, 150, [1, 2]),
         {"t": 5.0, "type": "subagent", "requests": [request(0.5, 130, [8, 9])]},
@@ -32,7 +32,7 @@ def test_a_session_goes_on_and_is_cut_where_its_blocks_part(tmp_path: Path) -> N
     assert [(one.start, one.agent) for one in sessions[0]] == [(0, 0), (5.5, 1), (10, 0), (20, 0)]
     sent, conversations = trace_agents.traffic(trace_agents.timeline(sessions, 1), sessions)
     assert conversations == [0, 1, 0, 0]
-    # With its reply of 10, whose last token is never computed; a block and no more where they part.
+    # With its reply of 10, whose last token is never computed; a block and no more where they diverge.
     assert [ideal.tokens for ideal in sent.ideal] == [0, 0, 159, 64]
     assert [one.reused for one in serve(sent, ServerSettings(slots=2, context=8192))] == [0, 0, 159, 64]
 

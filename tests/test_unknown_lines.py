@@ -1,4 +1,4 @@
-"""``analyze --unknown``: lines that are no known message, counted by shape, and nothing that a user wrote in them."""
+"""``analyze --unknown``: lines that are not known message, counted by shape, and nothing that a user wrote in them."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def test_shapes_are_counted_and_hold_nothing_of_a_user(tmp_path: Path) -> None:
     assert {one["path"] for one in found["unknown"]} == {str(log)}
     text = run("analyze", str(log), "--unknown").stdout.decode()
     assert (
-        "\n4 of 7 lines are no known message, by shape (N: a number):\n"
+        "\n4 of 7 lines are not recognised, by shape (N: a number):\n"
         "        3  N I srv update_slots: <line>  (first: line 2)\n"
         "        1  <line>  (first: line 7)\n\n"
     ) in text
     for secret in ("tomorrow", "sk-proj", "hunter2", "diary", "\x1b"):
-        assert secret not in text.split("no known message")[1]
+        assert secret not in text.split("not recognised")[1]
 
 
 def test_a_report_has_none_unless_it_was_asked_for(tmp_path: Path) -> None:
@@ -69,4 +69,4 @@ def test_a_shape_of_a_stored_report_is_shown_harmless(tmp_path: Path) -> None:
 def test_a_format_that_does_not_show_it_is_refused(tmp_path: Path, format: str) -> None:
     done = run("analyze", str(written(tmp_path)), "--unknown", "-f", format, "-o", str(tmp_path / "out"))
     assert done.returncode == 2
-    assert "--unknown: is not shown by" in done.stderr.decode()
+    assert "--unknown: is not available with" in done.stderr.decode()

@@ -75,7 +75,7 @@ def test_what_says_too_little_or_was_rescued_is_not_judged(text: str) -> None:
         "9.01.100.200 I slot update_slots: id  0 | task 500 | cache looks fine today",
     ],
 )
-def test_what_is_no_slots_line_or_states_nothing_is_unknown(line: str) -> None:
+def test_what_is_not_a_slots_line_or_states_nothing_is_unknown(line: str) -> None:
     assert unknown(line.encode(), 1) is None
 
 
@@ -89,15 +89,15 @@ REFUSAL = PREFIX + "refusing to restore context checkpoint: size mismatch (pos_m
 
 
 @pytest.mark.parametrize(("line", "name"), [(FAILED, "rollback-failed"), (REFUSAL, "checkpoint-restore-failed")])
-def test_a_first_batch_behind_it_tells_how_it_ended(line: str, name: str) -> None:
-    """From 0 on it was lost; from further on it was mended."""
+def test_a_first_batch_after_it_tells_how_it_ended(line: str, name: str) -> None:
+    """From 0 on it was lost; from further on it was fixed."""
     batch = "44.10.003.020 I slot update_slots: id  0 | task 912 | cached n_tokens = {0}, memory_seq_rm [{0}, end)"
     assert names(line, batch.format(0)) == [name]
     assert names(line, batch.format(18700)) == []
 
 
 def test_a_known_message_is_not_judged_twice() -> None:
-    """With unknown text behind it, it is still the server's own."""
+    """With unknown text after it, it is still the server's own."""
     line = PREFIX + "failed to truncate tokens with position >= 23100 - clearing the memory, seq_rm of p0 = 5"
     report = json.loads(json_of([line.encode() + b"\n"]))
     assert [f["cost"]["tokens"] for f in report["findings"] if f["name"] == "rollback-failed"] == [23100]

@@ -1,4 +1,4 @@
-"""What is no log is named by what it looks like, in one line."""
+"""What is not a log is named by what it looks like, in one line."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ PROSE = (
 @each(
     ("begin", "words"),
     [
-        (PAGE, "a page of the web"),
-        (b"\xef\xbb\xbf \n<HTML>", "a page of the web"),
+        (PAGE, "a web page"),
+        (b"\xef\xbb\xbf \n<HTML>", "a web page"),
         (b"[1, 2, 3]\n", "a JSON array of values"),
         (b'["a", "b"]', "a JSON array of values"),
         (b'[{"id": 1, "name": "a"}]', "a JSON array of objects with id, name,"),
@@ -37,18 +37,18 @@ PROSE = (
         (b'{\n  "object": "list"', "a JSON object with object,"),
         (b'10.0.0.1 - - [20/Nov/2026:12:00:00 +0000] "GET / HTTP/1.1" 200 5\n', "the access log of a web server"),
         (b"Nov 20 12:00:00 gpu sshd[12]: Accepted\n", "the journal of other programs"),
-        (b"[    0.000000] Linux version 6.8\n", "the log of the kernel"),
+        (b"[    0.000000] Linux version 6.8\n", "a kernel log"),
         (b"Traceback (most recent call last):\n", "the traceback of a Python program"),
         (b"2026-11-20 12:00:00,123 INFO root: ready\n", "the log of another program"),
         (b"name,id,size,time\na,b,c,d\n", "a table"),
-        (b"--- one.txt\t2026-11-22\n+++ two.txt\n@@ -1 +1 @@\n", "a comparison of two texts; where these are prompts"),
-        (b"9c9\n< Today: 09:01\n---\n> Today: 09:02\n", "a comparison of two texts"),
-        (b"-Today: 09:01\n+Today: 09:02\n", "a comparison of two texts"),
+        (b"--- one.txt\t2026-11-22\n+++ two.txt\n@@ -1 +1 @@\n", "the output of a text comparison"),
+        (b"9c9\n< Today: 09:01\n---\n> Today: 09:02\n", "the output of a text comparison"),
+        (b"-Today: 09:01\n+Today: 09:02\n", "the output of a text comparison"),
         (b"GGUF\x03\0\0\0", "a model file"),
         (b'{"model": "m", "messages": []}\n', "request bodies: cachedoctor diff"),
         (b'[{"messages": [1], "model": "m"}]', "request bodies"),
         (b'{"n": 0, "body": {"model": "m", "prompt": "x"}}\n', "request bodies"),
-        (PROSE, "text that somebody wrote"),
+        (PROSE, "ordinary text"),
         (b"[TensorRT-LLM][INFO] MPI size: 1, MPI local size: 1, rank: 0\n", "the log of TensorRT-LLM"),
         (b"INFO text_generation_launcher: Args\n", "the log of text-generation-inference"),
         (b"update_slots : failed to decode the batch, n_batch = 1, ret = 1\n", "the log of a llama-server of 2023 or"),
@@ -66,9 +66,9 @@ PROSE = (
             "the log of llama-box",
         ),
         (b"# HELP llamacpp:prompt_tokens_total Number\n", "/metrics of llama-server, which does not count"),
-        (b"find_slot: non-consecutive token position 99 after 98 for sequence 0\n", "warnings of the library"),
-        (b"2.1 W find_slot: non-consecutive token position 9 after 9 for sequence\n", "warnings of the library"),
-        (b"llama_print_timings:        load time =   907.71 ms\n", "timings of the library of llama.cpp"),
+        (b"find_slot: non-consecutive token position 99 after 98 for sequence 0\n", "warnings of the llama.cpp"),
+        (b"2.1 W find_slot: non-consecutive token position 9 after 9 for sequence\n", "warnings of the llama.cpp"),
+        (b"llama_print_timings:        load time =   907.71 ms\n", "timings of the llama.cpp library"),
         (b'vllm:request_success_total{model="m"} 1.0\n', "a dump of /metrics"),
         (b"Read the counters:\n\nvllm:prefix_cache_hits_total     0\n", "a dump of /metrics"),
         (b"self.token_to_kv_pool_allocator.available_size()=2048\n", "an error of SGLang"),
@@ -83,17 +83,17 @@ def test_of_others_nothing_is_said(begin: bytes) -> None:
     assert resemblance(begin) is None
 
 
-def test_an_array_that_is_too_large_is_no_array_without_a_line() -> None:
+def test_an_array_that_is_too_large_is_not_an_array_without_a_line() -> None:
     assert "jq -c '.[]'" in (resemblance(b'[{"line": "x"}', MOST + 1) or "")
 
 
-def test_more_than_the_first_line_of_a_terminal_is_looked_at() -> None:
+def test_more_than_the_first_line_of_a_terminal_is_checked() -> None:
     analyzer = Analyzer()
     analyzer.open("-")
     for line in (b"< Today: 09:01\n", b"---\n", b"> Today: 09:02\n" * BEGIN):
         analyzer.feed(line)
     assert len(analyzer.begin) == BEGIN
-    assert (resemblance(analyzer.begin) or "").startswith("a comparison of two texts")
+    assert (resemblance(analyzer.begin) or "").startswith("the output of a text comparison")
 
 
 @pytest.mark.sweep
@@ -186,6 +186,6 @@ def test_what_to_give_is_of_the_program_that_was_pasted(log: bytes, claim: str, 
     assert not any(remedy.commands for remedy in found.remedies)
 
 
-def test_the_port_of_a_router_is_no_json() -> None:
+def test_the_port_of_a_router_is_not_json() -> None:
     assert resemblance(b"[54321] what a child of a router writes\n") is None
     assert (resemblance(b"[54321, 5]\n") or "").startswith("a JSON array")

@@ -37,7 +37,7 @@ def context(
     ("position", "lcp", "memory", "window", "usable"),
     [
         ((4000, 4000), 4001, "recurrent", 0, True),
-        ((4000, 4000), 4000, "recurrent", 0, False),  # it stands behind the prefix, and cannot be cut
+        ((4000, 4000), 4000, "recurrent", 0, False),  # it comes after the prefix, and cannot be cut
         ((0, 815), 700, "swa", 1024, True),  # ends beyond the prefix, and begins at 0
         ((0, 815), 700, "swa", None, True),  # whatever the window
         ((0, 815), 0, "swa", 1024, False),
@@ -47,7 +47,7 @@ def context(
         ((7400, 8430), 5200, "swa", 1024, False),
         ((600, 650), 700, "swa", 1024, False),  # below the prefix, and not all of the window
         ((3000, 6000), 5000, "swa", None, None),
-        ((5000, 6000), 5000, "swa", None, False),  # begins behind the prefix
+        ((5000, 6000), 5000, "swa", None, False),  # begins after the prefix
         ((3000, 6000), 5000, "hybrid", 1024, False),
     ],
 )

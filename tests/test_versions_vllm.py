@@ -35,7 +35,7 @@ def test_a_line_is_of_a_version_within_its_range(version: str, line: str) -> Non
 
 
 def test_ranges_follow_each_other() -> None:
-    """None goes backwards, and only 0.15 (not looked at) is in two of them."""
+    """None goes backwards, and only 0.15 (not checked) is in two of them."""
     ranges = [found for number in range(1, 1000) if (found := by_line(number)) is not None]
     assert len(ranges) == 21
     for (_, newest), (oldest, _) in pairwise(ranges):
@@ -44,7 +44,7 @@ def test_ranges_follow_each_other() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, 455, 999, 1386])
-def test_other_lines_say_nothing(number: int) -> None:
+def test_other_lines_show_nothing(number: int) -> None:
     """Of the same file, or of another one."""
     assert by_line(number) is None
 

@@ -73,7 +73,7 @@ def test_without_the_start_all_causes_are_named(tmp_path: Path) -> None:
     """Caching off prints 0.0 % up to 0.30, and a cache too small does in every version."""
     said = findings(busy("0.20.2", 1200.0, *["0.0"] * 4), tmp_path)["CD510"]
     assert said["confidence"] == "low"
-    for cause in ("prefix caching is off", "nothing to share", "changes them within their first block", "pushed out"):
+    for cause in ("prefix caching is off", "nothing to share", "changes them within their first block", "evicted"):
         assert cause in said["claim"]
 
 
@@ -102,7 +102,7 @@ def test_up_to_0110_a_hybrid_model_cannot_be_asked_to_cache(tmp_path: Path) -> N
     assert "--enable-prefix-caching" in json.dumps(new["remedies"])
 
 
-def test_a_model_for_embeddings_without_caching_is_no_fault(tmp_path: Path) -> None:
+def test_a_model_for_embeddings_without_caching_is_not_a_fault(tmp_path: Path) -> None:
     log = start("0.32.0", False, "BertModel", pooler="PoolerConfig(pooling_type='CLS')") + busy(
         "0.32.0", 1200.0, None, None
     )

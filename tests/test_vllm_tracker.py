@@ -79,8 +79,8 @@ def test_rates_become_tokens_of_their_interval() -> None:
     assert (period["first_rate"], period["last_rate"], period["kv_usage"], period["waiting"]) == (0.0, 0.4, 0.125, 3)
 
 
-def test_a_gap_without_traffic_is_no_interval() -> None:
-    """Idle engines print nothing: the line behind the gap speaks of its own ten seconds."""
+def test_a_gap_without_traffic_is_not_an_interval() -> None:
+    """Idle engines print nothing: the line after the gap speaks of its own ten seconds."""
     log = (
         START
         + stats("23:50:00", "100.0", "0.0")
@@ -92,20 +92,20 @@ def test_a_gap_without_traffic_is_no_interval() -> None:
 
 
 def test_a_shorter_interval_is_learnt() -> None:
-    """VLLM_LOG_STATS_INTERVAL=2: no line says so, the times do."""
+    """VLLM_LOG_STATS_INTERVAL=2: no line shows so, the times do."""
     log = START + b"".join(stats(f"23:50:{s:02d}", "100.0", "0.0") for s in range(0, 20, 2))
     (period,) = periods_of(log)
     assert (period["computed_tokens"], period["seconds"]) == (10 * 200, 20.0)
 
 
 def test_a_longer_interval_is_learnt() -> None:
-    """VLLM_LOG_STATS_INTERVAL=30: behind a line that tells of work the next one comes after one interval."""
+    """VLLM_LOG_STATS_INTERVAL=30: after a line that tells of work the next one comes after one interval."""
     log = START + b"".join(stats(f"23:5{s // 60}:{s % 60:02d}", "100.0", "0.0") for s in range(0, 120, 30))
     (period,) = periods_of(log)
     assert (period["computed_tokens"], period["seconds"]) == (4 * 3000, 120.0)
 
 
-def test_pauses_between_single_requests_are_no_intervals() -> None:
+def test_pauses_between_single_requests_are_not_intervals() -> None:
     """An interval of 2 s and a request every 12 s: each line of work is followed by one of zeros, then by none."""
     at = [line for s in range(0, 48, 12) for line in ((s, "100.0"), (s + 2, "0.0"))]
     log = START + b"".join(

@@ -47,7 +47,7 @@ def rows_of(view: LiveView, width: int = 80, height: int = 24, ascii_only: bool 
 
 
 def begun(*more: str) -> str:
-    """A log that ends inside its first request, behind lines of ``more``."""
+    """A log that ends inside its first request, after lines of ``more``."""
     return FIRST[: FIRST.index(BEFORE_TIMINGS)] + "".join(more)
 
 
@@ -63,7 +63,7 @@ def test_a_slot_is_idle_before_its_first_request_and_after_each() -> None:
     assert (slot.last.request.task, slot.last.request.prompt_tokens) == (0, 1900)
 
 
-def test_a_slot_of_which_no_line_tells_is_unknown() -> None:
+def test_a_slot_of_which_no_line_shows_is_unknown() -> None:
     """The log begins in the middle: four slots are known of, one was seen."""
     log = LOG.decode()
     middle = log[log.index("0.00.153.756") :].replace("id  0", "id  3")
@@ -112,7 +112,7 @@ def test_progress_of_an_earlier_task_says_nothing_of_this_one() -> None:
     assert slot.last.request.task == 0
 
 
-def test_a_terse_log_says_unknown_and_never_0() -> None:
+def test_a_terse_log_shows_unknown_and_never_0() -> None:
     """Builds that print neither the prompt's length nor what was reused until the end."""
     terse = [row for row in begun().splitlines() if "new prompt" not in row and "memory_seq_rm" not in row]
     (row,) = (row for row in rows_of(view_of("\n".join(terse) + "\n")) if "task 0" in row)
@@ -152,7 +152,7 @@ def test_the_sums_and_findings_are_those_of_the_report() -> None:
     assert "1 finding, the costliest first" in text
     assert "warning[CD101] billing-header: 1,900 tokens" in text
     assert "  fix: export CLAUDE_CODE_ATTRIBUTION_HEADER=0\n       Turn the header off in Claude Code" in text
-    assert rows[-1] == "Ctrl-C ends it and prints the whole report"
+    assert rows[-1] == "Ctrl-C quits and prints the whole report"
 
 
 def test_the_command_of_every_finding_comes_before_its_words() -> None:
@@ -162,7 +162,7 @@ def test_the_command_of_every_finding_comes_before_its_words() -> None:
     assert rows[first + 1] == "  fix: --parallel 4 --ctx-size 65536"
     assert rows[first + 2].startswith("       Add to the command of llama-server. ")
     second = next(at for at, row in enumerate(rows) if "[CD303]" in row)
-    assert rows[second + 1].startswith("  fix: --cache-ram 8192  Let prompts whose slot was taken ")
+    assert rows[second + 1].startswith("  fix: --cache-ram 8192  Keep prompts whose slot was taken ")
 
 
 def test_a_healthy_view_shows_the_last_requests_the_newest_first() -> None:
@@ -186,7 +186,7 @@ def test_more_requests_than_rows_leave_the_end_of_the_view() -> None:
     rows = rows_of(view_of(case))
     at = next(at for at, row in enumerate(rows) if "newest first" in row)
     assert [row.split()[2] for row in rows[at + 1 : -2]] == ["57"]
-    assert rows[-2:] == ["", "Ctrl-C ends it and prints the whole report"]
+    assert rows[-2:] == ["", "Ctrl-C quits and prints the whole report"]
 
 
 def test_a_cut_row_is_marked() -> None:
@@ -244,11 +244,11 @@ def test_a_finding_of_no_request_counts_none() -> None:
 
 def test_what_is_not_read_yet_is_said() -> None:
     assert any("waiting for the first line" in row for row in rows_of(view_of("")))
-    assert any("no line of a server recognised yet" in row for row in rows_of(view_of("hello\n")))
+    assert any("no server log line recognised yet" in row for row in rows_of(view_of("hello\n")))
 
 
 def test_a_picture_at_most_every_tenth_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock is ours; what came in between is drawn in the silence behind it."""
+    """The clock is ours; what came in between is drawn in the silence after it."""
     now, drawn = [50.0], [0]
     monkeypatch.setattr(screen_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     shown = screen_module.Screen(Appearance(), Interrupts())
@@ -284,7 +284,7 @@ def test_slots_and_findings_on_a_terminal_and_the_report_at_the_end(tmp_path: Pa
     assert terminal.process.returncode == 130
     assert terminal.written.count(ENTER) == terminal.written.count(LEAVE) == 1
     assert terminal.written.index(ENTER) < terminal.written.index(LEAVE)
-    assert report.startswith("Claude Code's billing header changes between requests (cch): 48 % computed again\nfix ")
+    assert report.startswith("Claude Code's billing header changes between requests (cch): 48 % recomputed\nfix ")
     assert "Interrupted: this covers what was read until then.\n" in report
     assert b"\x1b[?25h" in terminal.written[terminal.written.rindex(b"\x1b[?25l") :]  # the cursor is back
 
@@ -293,14 +293,14 @@ def test_slots_and_findings_on_a_terminal_and_the_report_at_the_end(tmp_path: Pa
 def test_a_terminal_that_changes_its_size(log: Path) -> None:
     """While nothing is written to the log."""
     with on_terminal("watch", log) as terminal:
-        before = terminal.wait_for("q ends it")
+        before = terminal.wait_for("q quits")
         assert len(before) == 24
         terminal.resize(40, 10)
         small = terminal.wait_for("48.3 % avoidable", "CD101 1,900 tokens")
         assert max(map(len, small)) <= 40
         assert len(small) <= 10
         terminal.resize(200, 60)
-        large = terminal.wait_for("last request", "q ends it")
+        large = terminal.wait_for("last request", "q quits")
         assert len(large) == 60
         report = terminal.end(signal.SIGTERM)
     assert terminal.process.returncode == 130
@@ -362,7 +362,7 @@ LOSS = (
 
 @pytest.mark.sweep
 def test_rules_that_are_switched_off_are_not_named() -> None:
-    """Neither as findings nor behind the requests."""
+    """Neither as findings nor after the requests."""
     done = run("watch", "-", "--ignore", "CD1", stdin=FIRST.encode() + SECOND.encode())
     assert b"lost 1,900 tokens, reprocessed" in done.stdout
     assert b"CD101 " not in done.stdout.split(b"server ")[0]
@@ -395,7 +395,7 @@ def test_plain_lines_through_rotations(tmp_path: Path) -> None:
 
 @pytest.mark.sweep
 def test_a_log_in_a_pipe_as_plain_lines() -> None:
-    """Each request and each finding once; a request without loss is no line."""
+    """Each request and each finding once; a request without loss is not a line."""
     done = run("watch", "-", stdin=LOG)
     assert done.returncode == 0
     lines = done.stdout.splitlines()
@@ -456,12 +456,12 @@ def test_keys_help_and_end_and_the_terminal_is_given_back(log: Path) -> None:
     """Nothing that is typed is echoed; q prints the report as Ctrl-C does."""
     with on_terminal("watch", log) as terminal:
         before = _mode(terminal)
-        terminal.wait_for("q ends it", "warning[CD101]")
+        terminal.wait_for("q quits", "warning[CD101]")
         assert not _mode(terminal)[3] & (termios.ECHO | termios.ICANON)  # type: ignore[operator]
         terminal.type(b"?")
-        terminal.wait_for("? goes back to the view", "taken from the cache")
+        terminal.wait_for("? goes back to the view", "reused from the cache")
         terminal.type(b"x\x1b[5~?")
-        terminal.wait_for("q ends it", "warning[CD101]")
+        terminal.wait_for("q quits", "warning[CD101]")
         terminal.type(b"q")
         report = terminal.end(after=lambda: before == _mode(terminal))
     assert terminal.process.returncode == 130
@@ -473,7 +473,7 @@ def test_keys_help_and_end_and_the_terminal_is_given_back(log: Path) -> None:
 def test_signals_give_the_keyboard_back(log: Path, number: int) -> None:
     with on_terminal("watch", log) as terminal:
         before = _mode(terminal)
-        terminal.wait_for("q ends it")
+        terminal.wait_for("q quits")
         assert _mode(terminal) != before
         terminal.end(number, after=lambda: before == _mode(terminal))
     assert terminal.written.count(ENTER) == terminal.written.count(LEAVE) == 1
@@ -492,7 +492,7 @@ def test_arrows_go_through_the_findings() -> None:
     at = second.index("3 findings, the costliest first, from the 2. on")
     assert second[at + 1].startswith("warning[CD102] second")
     assert "CLAUDE_CODE" in "".join(second[at + 2 : at + 5])
-    assert second[-1].startswith("q ends it")
+    assert second[-1].startswith("q quits")
     last = [row.plain for row in draw(view, 80, 24, False, Screenful(first=99))]
     assert "3 findings, the costliest first, from the 3. on" in last
 

@@ -60,7 +60,7 @@ def of(name: str, model: Path, *, responses: bool = True) -> BlockEvidence:
 # ---- recordings
 
 
-def test_a_larger_cache_keeps_the_agent_that_a_batch_job_pushed_out(model: Path) -> None:
+def test_a_larger_cache_keeps_the_agent_that_a_batch_job_evicted(model: Path) -> None:
     """48 blocks of 128 tokens; an endless cache has 13,696 tokens of the agent (benchmarks/README.md)."""
     found = simulate(of(BATCH, model), ["num-gpu-blocks-override=400"], [BATCH])
     assert found.fit is not None
@@ -74,12 +74,12 @@ def test_a_larger_cache_keeps_the_agent_that_a_batch_job_pushed_out(model: Path)
 
 
 def test_tune_finds_the_smallest_cache_that_is_large_enough(model: Path) -> None:
-    found = tune(of(BATCH, model), [BATCH])
+    found = tune(BlockReplay(of(BATCH, model)), [BATCH])
     assert found.best is not None
     assert found.best.options == "--num-gpu-blocks-override 72"
     assert found.best.saved_tokens >= 0.99 * 13_696
     assert found.best.memory_mib is None, "the log does not say what a token takes"
-    limited = tune(of(BATCH, model), [BATCH], 1024.0)
+    limited = tune(BlockReplay(of(BATCH, model)), [BATCH], 1024.0)
     assert (limited.best, limited.over_limit) == (None, ["--num-gpu-blocks-override 72"])
 
 
@@ -114,8 +114,8 @@ def test_a_trace_of_vllm_has_the_lengths_of_the_responses_and_one_id_for_one_beg
         for other, others in zip(rows, sent, strict=True):
             same = sum(tokens[: end * BLOCK] == others[: end * BLOCK] for end in range(1, whole + 1))
             assert sum(map(operator.eq, row["hash_ids"][:whole], other["hash_ids"])) == same
-    assert any("timestamps are their order" in note for note in notes)
-    assert any("what the client sent back of the reply" in note for note in notes)
+    assert any("timestamps follow their order" in note for note in notes)
+    assert any("the part of the reply that the client sent back" in note for note in notes)
 
 
 def test_salted_prompts_of_a_trace_share_no_id(model: Path, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ SGLANG = (MEASURED / "sglang-busy.log").read_text("utf-8").splitlines()[:4]
 
 
 def sglang_chat(folder: Path, *, cached: int) -> Asking:
-    """One chat of two turns whose log says how much of the second was reused."""
+    """One chat of two turns whose log shows how much of the second was reused."""
     head = [{"role": "system", "content": "s" * 500}, {"role": "user", "content": "u" * 300}]
     reply = {"role": "assistant", "content": "r" * 40}
     turns = [head, [*head, reply, {"role": "user", "content": "v" * 200}]]
@@ -191,7 +191,7 @@ def test_sglang_is_held_against_its_prefill_lines(model: Path, tmp_path: Path) -
 def test_a_replay_that_does_not_explain_the_responses_ranks_nothing(model: Path) -> None:
     right = of(CLOCK, model)
     wrong = replace(right, reused=[0 if said else said for said in right.reused])
-    for answer in (lambda: simulate(wrong, [], [CLOCK]), lambda: tune(wrong, [CLOCK])):
+    for answer in (lambda: simulate(wrong, [], [CLOCK]), lambda: tune(BlockReplay(wrong), [CLOCK])):
         with pytest.raises(CacheDoctorError, match=r"does not explain the responses: .* off by 41\.9 %") as error:
             answer()
         assert error.value.exit_code == 3
@@ -202,9 +202,9 @@ def test_bodies_of_another_server_are_not_taken(model: Path) -> None:
     asking = given_files(BATCH, model, responses=False)._replace(prompts=given_files("one-shots", model).prompts)
     with pytest.raises(CacheDoctorError, match=r"the bodies have 60,760 prompt tokens, the log 90,497"):
         gather_any(asking)
-    with pytest.raises(CacheDoctorError, match=r"40 responses stand beside 20 request bodies"):
+    with pytest.raises(CacheDoctorError, match=r"40 responses for 20 request bodies"):
         gather_any(given_files(BATCH, model)._replace(prompts=given_files("salted", model).prompts))
-    with pytest.raises(CacheDoctorError, match=r"of 40 bodies have as many tokens as their response says"):
+    with pytest.raises(CacheDoctorError, match=r"of 40 bodies have the token count of their response"):
         gather_any(given_files(BATCH, model)._replace(prompts=given_files("one-shots", model).prompts))
 
 
@@ -214,7 +214,7 @@ def test_bodies_of_another_server_are_not_taken(model: Path) -> None:
         ("data_parallel", 2, "several engines"),
         ("architecture", "Gemma3ForCausalLM", "sliding windows"),
         ("architecture", "Qwen3NextForCausalLM", "recurrent layers"),
-        ("kv_connector", "LMCacheConnectorV1", "a cache beside"),
+        ("kv_connector", "LMCacheConnectorV1", "a cache outside"),
         ("speculative", "mtp", "drafting"),
     ],
 )
@@ -238,10 +238,10 @@ def test_what_is_missing_is_one_line(words: Sequence[object], status: int, said:
     one_line(done, said)
 
 
-def test_responses_go_with_bodies_of_engines_whose_log_does_not_say_it() -> None:
+def test_responses_go_with_bodies_of_engines_whose_log_does_not_show_it() -> None:
     done = run("tune", ROOT / "fixtures/days/dense-eight_on_four-b9713-default/server.log", "--responses", "x.json")
     assert done.returncode == 2
-    one_line(done, "--responses goes with logs of vLLM and SGLang")
+    one_line(done, "--responses needs logs of vLLM and SGLang")
 
 
 # ---- settings
@@ -271,7 +271,7 @@ def test_blocks_that_were_asked_for_by_their_number_hold_what_their_size_is() ->
     ("base", "word", "said", "hint"),
     [
         (GPU, "gpu-memory-utilization=0.95", "how many tokens", "num-gpu-blocks-override=N"),
-        (GPU, "cache-ram=1", "no option of vLLM", "it knows block-size"),
+        (GPU, "cache-ram=1", "not an option of vLLM", "it supports block-size"),
         (GPU, "block-size=0", "not a number above 0", "block-size=4096"),
         (GPU, "block-size=٣", "not a number above 0", "e.g."),
         (GPU, "enable-prefix-caching=maybe", "not on or off", "e.g."),

@@ -78,7 +78,7 @@ def test_no_request_reuses_more_than_its_prompt(reused: int, cached: int | None)
     assert torn(reused, 2100) == (1966, cached, 2100), "no timing of this request either"
 
 
-def test_the_timing_line_says_what_a_foreign_reuse_line_cannot() -> None:
+def test_the_timing_line_shows_what_a_foreign_reuse_line_cannot() -> None:
     """1,966 tokens of which 66 were computed: 1,900 were reused, whatever the line of another request says."""
     assert torn(5000, 66) == (1966, 1900, 66)
 
@@ -107,7 +107,7 @@ def test_an_exact_prefix_must_end_where_the_reply_begins(matched: int, goes_on: 
 
 @pytest.mark.parametrize(("matched", "goes_on"), [(1004, True), (1006, True), (1010, False)])
 def test_a_rounded_prefix_may_end_a_little_behind(matched: int, goes_on: bool) -> None:
-    """The default level prints shares of three decimals: up to eight tokens behind the prompt is still its end."""
+    """The default level prints shares of three decimals: up to eight tokens after the prompt is still its end."""
     hidden = "slot   operator(): id  0 | task 4000 | n_gen =      1, tg = 100.00 t/s, tg_3s = 100.00 t/s\n"
     assert (dropped_reasoning(matched, similar(matched), reuse=hidden)["thread"] == 0) is goes_on
 
@@ -157,7 +157,7 @@ def test_lengths_must_alternate_three_times_to_show_two_conversations(
 def test_nobody_is_blamed_where_a_copy_came_back_from_ram_that_fits_in_part() -> None:
     """1,593 tokens came back, of which the prompt of 1,912 shares 487: the first of four conversations, or the last.
 
-    Its own copy of 1,846 tokens was thrown out before; where nothing comes back, that is the cause.
+    Its own copy of 1,846 tokens was evicted before; where nothing comes back, that is the cause.
     """
     lines = content_of(FIXTURES / "cases" / "cache-ram-evicts-b9294").decode().splitlines(keepends=True)
     end = next(at for at, line in enumerate(lines) if "task 28 | stop processing" in line)
@@ -188,7 +188,7 @@ def test_the_same_place_is_within_sixteen_tokens(places: tuple[int, ...], same: 
     assert [request["common_prefix_tokens"] for request in report["requests"][1:]] == list(places)
     (finding,) = report["findings"]
     assert (finding["code"], finding["count"]) == ("CD105", 3)
-    assert ("It is the same place in at least three requests" in finding["why"]) is same
+    assert ("It is the same place in at least three growing requests" in finding["why"]) is same
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_what_was_not_said_to_be_computed_is_unknown_and_not_0() -> None:
     assert totals["unknown_requests"] == 1
 
 
-def test_no_format_says_that_nothing_was_computed_where_the_log_does_not_tell() -> None:
+def test_no_format_says_that_nothing_was_computed_where_the_log_does_not_show() -> None:
     for name in ("text", "markdown", "github", "html"):
         analyzer = Analyzer()
         analyzer.open("server.log")

@@ -48,7 +48,7 @@ def told(found: dict[str, Any]) -> list[object]:
 @pytest.mark.parametrize("name", [OFF, MUTATION])
 @pytest.mark.parametrize("wrap", [hard, soft])
 @pytest.mark.parametrize("width", [80, 120])
-def test_a_wrapped_log_of_vllm_says_what_the_log_says(name: str, wrap: Any, width: int) -> None:
+def test_a_wrapped_log_of_vllm_says_what_the_log_shows(name: str, wrap: Any, width: int) -> None:
     lines = (VLLM / f"{name}.log").read_text("utf-8").splitlines()
     wrapped = wrap(lines, width)
     assert 1.5 * len(lines) < len(wrapped) <= 500, "it is wrapped, and still an excerpt"
@@ -87,7 +87,7 @@ def test_rows_that_are_records_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("end", ["usage: 0.0%,", "CPU KV cache", "cache usage: 0.0", "Prefix cache hit rate: 12"])
-def test_a_cut_line_does_not_say_that_caching_is_off(end: str) -> None:
+def test_a_cut_line_does_not_show_that_caching_is_off(end: str) -> None:
     """Without a hit rate in whole lines it is (CD503)."""
     cut = [line[: line.index(end) + len(end)] for line in (STATS.format(second=second) for second in (38, 48, 58))]
     assert "CD503" not in [finding["code"] for finding in report(cut)["findings"]]

@@ -1,6 +1,6 @@
 """A warm process that forks a child for every command it is sent. Run by tests/forks.py; knows no test and no command.
 
-The child is what ``python -m cachedoctor`` is behind its imports: streams, environment, folder, arguments, signals and
+The child is what ``python -m cachedoctor`` is after its imports: streams, environment, folder, arguments, signals and
 the end are those of a process of its own, but that most children give no memory back.
 """
 

@@ -23,32 +23,32 @@ _EXAMPLES = (
 """Rows below the options of ``analyze``, where a terminal shows them."""
 COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "The log doctor": (
-        ("analyze", "Say why prompts were recomputed, and what fixes it.",
+        ("analyze", "Show why prompts were recomputed, and how to fix it.",
          "--format --output --follow --requests --cmdline --fail-on --verbose"),
-        ("fix", "Print what to change, in the form of what starts the server.",
+        ("fix", "Print the fix for your launcher (shell, compose, systemd ...).",
          "--launcher --file --service --cmdline"),
-        ("watch", "Show live what a server does with its cache.",
+        ("watch", "Show live how a server uses its cache.",
          "--cmdline --launcher --ignore --kv-events --output"),
-        ("compare", "Say whether a change helped, with a confidence interval.",
+        ("compare", "Show whether a change helped, with a confidence interval.",
          "--format --output --fail-on --build"),
-        ("diff", "Say where two prompts diverge, and why.",
+        ("diff", "Show where two prompts diverge, and why.",
          "--tokenizer --template --full --build --format --output"),
-        ("lint", "Check that requests only extend each other.",
+        ("lint", "Check that each request extends the one before it.",
          "--tokenizer --template --server --format --output"),
-        ("redact", "Write a copy of a log that can be shown.", ""),
-        ("explain", "Explain a rule, a word, a line of a log, the settings.",
+        ("redact", "Write a copy of a log that is safe to publish.", ""),
+        ("explain", "Explain a rule, a word, a log line or the settings.",
          "--line --format"),
     ),
     "Around it: a running server, many logs (* needs an extra)": (
-        ("probe", "Ask a running server whether it reuses what it should.",
+        ("probe", "Test whether a running server reuses what it should.",
          "--model --api-key-env --save --against --log --format --output"),
-        ("proxy", "Pass requests to a server, and say what each reused. *",
+        ("proxy", "Forward requests to a server, and show what each reused. *",
          "--upstream --listen --record --keep-text --fix --dry-run --metrics-listen"),
         ("tune", "Rank settings by what they would save, or replay given ones.",
          "--set --memory --requests --tokenizer --cmdline --format --output"),
-        ("fleet", "Sum up many logs, or analyze each into tables and a page. *",
+        ("fleet", "Analyze many logs into sums, or into tables and a page. *",
          "--output --by --format --jobs"),
-        ("exporter", "Serve counters for Prometheus over many live logs. *",
+        ("exporter", "Serve Prometheus counters for many live logs. *",
          "--follow --listen --state --ignore"),
     ),
 }  # fmt: skip
@@ -68,7 +68,7 @@ def _options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Take the options that stand before a command."""
+    """Take the options that come before a command."""
 
 
 def make_app(imported: Collection[str] | None = None) -> typer.Typer:
@@ -76,7 +76,7 @@ def make_app(imported: Collection[str] | None = None) -> typer.Typer:
     app = typer.Typer(
         cls=CommandGroup,
         name="cachedoctor",
-        help=f"Why was my prompt recomputed? Reads logs of llama-server, {BOTH} and answers with evidence.",
+        help=f"Why was my prompt recomputed? Reads logs of llama-server, {BOTH} and shows cause, proof and fix.",
         no_args_is_help=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
@@ -138,5 +138,5 @@ def _refused(error: TyperException) -> int:
     context = getattr(error, "ctx", None)
     command = "cachedoctor" if context is None else context.command_path
     what = message[:1].lower() + message[1:].rstrip(".").replace("Value error, ", "")
-    terminal.complain(what, f"{command} --help says what there is")
+    terminal.complain(what, f"{command} --help lists the options")
     return 2

@@ -59,7 +59,8 @@ class RecordedBeside(NamedTuple):
     """What was recorded beside a log, without prompts."""
 
     slots: Annotated[
-        list[str] | None, option("--slots", "/slots dump made beside the log; repeatable.", "FILE", EVIDENCE)
+        list[str] | None,
+        option("--slots", "/slots dump taken at the same time as the log; repeatable.", "FILE", EVIDENCE),
     ] = None
     metrics: Annotated[
         list[str] | None,
@@ -117,14 +118,14 @@ def analyze(
         TableName | None,
         option(
             "--table",
-            "Rows of the table: requests, statistics lines (samples, vLLM), prefill batches (SGLang), or lines "
-            "that are a known message (events).  [default: requests]",
+            "Rows of the table: requests, statistics lines (samples, vLLM), prefill batches (SGLang), or recognised "
+            "lines (events).  [default: requests]",
             None,
             OUTPUT,
         ),
     ] = None,
     follow: Annotated[
-        str | None, option("--follow", "Read FILE and what is appended to it, until Ctrl-C.", "FILE")
+        str | None, option("--follow", "Read FILE and everything appended to it, until Ctrl-C.", "FILE")
     ] = None,
     *,
     server: ServerInfo,
@@ -137,7 +138,7 @@ def analyze(
     hash_clients: HashClients = False,
     jobs: Annotated[
         int,
-        option("--jobs -j", "Processes that read several or large files; 0: what the cores can.", "N", INPUT, min=0),
+        option("--jobs -j", "Processes for several or large files; 0: one per core.", "N", INPUT, min=0),
     ] = 0,
     max_unpacked: MaxUnpacked = None,
     quiet: Quiet = False,
@@ -145,7 +146,7 @@ def analyze(
     color: ColorOption = "auto",
     width: Width = None,
 ) -> None:
-    """Say why prompts were recomputed, and what fixes it.
+    """Show why prompts were recomputed, and how to fix it.
 
     With -o requests.csv (.parquet, .ndjson): a table with a row per request, measurement or line; its columns are
     described in docs/tables.md, and parquet needs polars: the extra tables. A JSON report in place of
@@ -256,7 +257,7 @@ def _stored(logs: list[str]) -> str | None:
 
         if is_report(path):
             if len(logs) > 1:
-                raise CacheDoctorError(f"{path}: a JSON report is given alone", f"cachedoctor analyze {path}")
+                raise CacheDoctorError(f"{path}: a JSON report must be the only input", f"cachedoctor analyze {path}")
             return path
     return None
 
@@ -276,7 +277,7 @@ def _unknown_lines(format: FormatName) -> UnknownLines:
     if format not in ("text", "json"):
         from cachedoctor.model import CacheDoctorError
 
-        raise CacheDoctorError(f"--unknown: is not shown by --format {format}", "give --format text or json")
+        raise CacheDoctorError(f"--unknown: is not available with --format {format}", "give --format text or json")
     from cachedoctor.doctor.redact.redact import UnknownLines
 
     return UnknownLines()
@@ -326,7 +327,7 @@ def _expanded(paths: list[str], quiet: bool) -> list[str]:
         found += inside or [path]  # whoever reads it says that it is a folder
         if inside and others and not quiet:
             terminal.complain(
-                f"{path}: no lines of a server, not read: {named(others)}", "name them to read them", "note"
+                f"{path}: no server log lines, not read: {named(others)}", "name them to read them", "note"
             )
     return found
 
@@ -335,5 +336,5 @@ def _without_dumps(paths: list[str], quiet: bool) -> tuple[list[str], list[str]]
     """Tell dumps of /metrics that were given as logs from the logs; they are named."""
     dumps = counters.dumps_in(paths)
     if dumps and not quiet:
-        terminal.complain(f"{named(dumps)}: read as with --metrics: a dump of /metrics", kind="note")
+        terminal.complain(f"{named(dumps)}: a dump of /metrics, read as with --metrics", kind="note")
     return [path for path in paths if path not in dumps], dumps

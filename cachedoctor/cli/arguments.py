@@ -68,7 +68,7 @@ class GroupedCommand(TyperCommand):
     examples: Sequence[str] = ()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words behind the command."""
+        """Read the words after the command."""
         ctx.meta[HELP_ALL] = not self.most or HELP_ALL in args
         return super().parse_args(ctx, args)
 
@@ -179,7 +179,7 @@ def explained(incomplete: str) -> list[tuple[str, str]]:
 
     begun = incomplete.lower()
     words = {term.name: "word" for term in glossary.terms() if begun and term.name.lower().startswith(begun)}
-    pages = {"blind": "rules that could not be evaluated", "settings": "what is set, and where"}
+    pages = {"blind": "rules that could not be checked", "settings": "current settings and their origin"}
     words |= {name: about for name, about in pages.items() if begun and name.startswith(begun)}
     return [*rule(incomplete), *((incomplete + word[len(begun) :], about) for word, about in words.items())]
 

@@ -31,7 +31,7 @@ MaxUnpacked = Annotated[
     int | None,
     option(
         "--max-unpacked",
-        "What a packed log may unpack to, e.g. 200G.  [default: 64G]",
+        "Size limit for an unpacked log, e.g. 200G.  [default: 64G]",
         "SIZE",
         INPUT,
         parser=terminal.size,
@@ -39,13 +39,13 @@ MaxUnpacked = Annotated[
 ]
 Build = Annotated[
     int | None,
-    option("--build", "Build of llama.cpp, when the log does not say it.", "N", INPUT, parser=terminal.build_number),
+    option("--build", "Build of llama.cpp, if the log does not show it.", "N", INPUT, parser=terminal.build_number),
 ]
 Cmdline = Annotated[
     str | None,
     option(
         "--cmdline",
-        "What started the server, 'llama-server ...', or the file that does (compose.yaml, unit, script).",
+        "Server command 'llama-server ...', or a file with it (compose.yaml, unit, script).",
         "LINE|FILE",
         EVIDENCE,
     ),
@@ -54,7 +54,7 @@ AllowHost = Annotated[
     list[str] | None,
     option(
         "--allow-host",
-        "Accept this name in Host as well; on loopback only localhost and IP addresses pass. Repeatable.",
+        "Also accept this name in the Host header; on loopback only localhost and IP addresses pass. Repeatable.",
         "NAME",
     ),
 ]
@@ -67,9 +67,7 @@ def allowed_hosts(names: list[str] | None) -> tuple[str, ...]:
     try:
         return host_names(names or ())
     except ValueError as fault:
-        raise typer.BadParameter(
-            f"--allow-host {str(fault)!r} is not the name of a host; leave port and path out"
-        ) from None
+        raise typer.BadParameter(f"--allow-host {str(fault)!r} is not a host name; remove port and path") from None
 
 
 def given_or_piped(ctx: typer.Context, path: str | None) -> str:
@@ -89,7 +87,7 @@ def refuse_alone(tokenizer: str | None, template: str | None) -> None:
 
         name = "--tokenizer" if tokenizer is not None else "--template"
         hint = "it goes with --requests FILE, --prompts DIR or --slots FILE"
-        raise CacheDoctorError(f"{name}: there are no prompts that it could be used on", hint)
+        raise CacheDoctorError(f"{name}: there are no prompts to use it on", hint)
 
 
 def refuse_page(format: str, output: str | None) -> None:
@@ -118,9 +116,9 @@ ColorOption = Annotated[
 Width = Annotated[int | None, option("--width", "Columns of text.  [default: the terminal's]", "N", TERMINAL, min=20)]
 
 Verbose = Annotated[bool, option("--verbose -v", "Show everything: proof, fixes, servers, open rules.", None, TERMINAL)]
-Unknown = Annotated[bool, option("--unknown", "List the lines that are no known message, by shape.", None, OUTPUT)]
+Unknown = Annotated[bool, option("--unknown", "List the unrecognised lines, by shape.", None, OUTPUT)]
 Quiet = Annotated[
-    bool, option("--quiet -q", "No progress and no notes on standard error; errors stay.", None, TERMINAL)
+    bool, option("--quiet -q", "No progress and no notes on standard error, only errors.", None, TERMINAL)
 ]
 
 LauncherName = Literal[
@@ -131,7 +129,7 @@ Launcher = Annotated[
     option(
         "--launcher",
         "What starts the server: shell, docker, compose, systemd, kubernetes, llama-swap, ollama, lm-studio or "
-        "jan.  [default: as the log tells]",
+        "jan.  [default: as the log shows]",
         "NAME",
         OUTPUT,
     ),
@@ -141,7 +139,7 @@ Select = Annotated[
     list[str] | None,
     option(
         "--select",
-        "Report these rules only: codes, beginnings of codes (CD1) or names; repeatable.",
+        "Report only these rules: codes, code prefixes (CD1) or names; repeatable.",
         "RULE,...",
         GATE,
         autocompletion=arguments.rules,
@@ -165,12 +163,12 @@ Since = Annotated[
     str | None,
     option(
         "--since",
-        "Show only requests from then on: 2026-05-01T10:00, 10:00, or +90s after the start of the server.",
+        "Show only requests from this time on: 2026-05-01T10:00, 10:00, or +90s after the start of the server.",
         "TIME",
         OUTPUT,
     ),
 ]
-Until = Annotated[str | None, option("--until", "Show only those that started until then.", "TIME", OUTPUT)]
+Until = Annotated[str | None, option("--until", "Show only requests that started up to this time.", "TIME", OUTPUT)]
 
 
 class RequestSelection(NamedTuple):
@@ -185,7 +183,7 @@ class RequestSelection(NamedTuple):
         """Return which requests are to be shown, None for all.
 
         Raises:
-            CacheDoctorError: it is no time, or the format tells everything as it happens.
+            CacheDoctorError: it is not a time, or the format tells everything as it happens.
         """
         if not self.task and not self.slot and self.since is None and self.until is None:
             return None
@@ -194,7 +192,7 @@ class RequestSelection(NamedTuple):
 
         if format == "jsonl":
             hint = "--format json, or jq 'select(.type == \"request\" and .task == 41)'"
-            raise CacheDoctorError("--format jsonl: tells everything as it happens, and is not filtered", hint)
+            raise CacheDoctorError("--format jsonl: prints everything as it happens and cannot be filtered", hint)
         wanted = RequestFilter(tuple(self.task or ()), tuple(self.slot or ()), self.since, self.until)
         wanted.check()
         return wanted
@@ -204,12 +202,12 @@ Config = Annotated[
     str | None,
     option(
         "--config",
-        "Settings, instead of the nearest cachedoctor.toml or pyproject.toml with [tool.cachedoctor].",
+        "Settings file, instead of the nearest cachedoctor.toml or pyproject.toml with [tool.cachedoctor].",
         "FILE",
         SETTINGS,
     ),
 ]
-NoConfig = Annotated[bool, option("--no-config --isolated", "Read no file of settings.", None, SETTINGS)]
+NoConfig = Annotated[bool, option("--no-config --isolated", "Do not read a settings file.", None, SETTINGS)]
 Prompts = Annotated[
     list[str] | None, option("--prompts", "Directory that --log-prompts-dir wrote; repeatable.", "DIR", EVIDENCE)
 ]
@@ -217,10 +215,10 @@ Requests = Annotated[
     list[str] | None, option("--requests", "Request bodies in order, or a recording; repeatable.", "FILE", EVIDENCE)
 ]
 HashClients = Annotated[
-    bool, option("--hash-clients", "Hash the sessions and users that request bodies name.", None, EVIDENCE)
+    bool, option("--hash-clients", "Replace session and user names in request bodies by hashes.", None, EVIDENCE)
 ]
 ModelTokenizer = Annotated[
-    str | None, option("--tokenizer", "Makes the match of prompts exact; see diff.", "FILE|URL", EVIDENCE)
+    str | None, option("--tokenizer", "For exact matching of prompts; see diff.", "FILE|URL", EVIDENCE)
 ]
 Template = Annotated[str | None, option("--template", "Chat template for request bodies; see diff.", "FILE", EVIDENCE)]
 
@@ -264,4 +262,4 @@ def refuse_others(ctx: typer.Context, allowed: Collection[str], what: str) -> No
             from cachedoctor.model import CacheDoctorError
 
             name = max(param.opts, key=len)
-            raise CacheDoctorError(f"{name}: does not go with {what}", f"leave {name} out")
+            raise CacheDoctorError(f"{name}: cannot be combined with {what}", f"remove {name}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cachedoctor.model import Comparison
 
 _UNLIKE = (
-    "neither has requests, and they measured nothing alike of what was reused",
+    "neither has requests, and they have no common measurement of reuse",
     "give JSON reports of both, from analyze with --responses or --metrics",
 )
 
@@ -30,15 +30,15 @@ def compare(
     output: Output = None,
     fail_on: Annotated[
         Literal["worse"] | None,
-        option("--fail-on", "Exit with 1 when reuse surely fell, or an error or warning surely is new."),
+        option("--fail-on", "Exit with 1 if reuse certainly fell, or an error or warning is certainly new."),
     ] = None,
     build: Build = None,
     quiet: Quiet = False,
 ) -> None:
-    """Say what a change of the server or the client did to findings, reuse and time, and how sure that is.
+    """Compare findings, reuse and time before and after a change, with confidence intervals.
 
     Exit status: 0 compared; 1 --fail-on was reached; 2 wrong usage or an unreadable input; 3 nothing was recognised in
-    one of them, or they measure nothing alike; 130 interrupted.
+    one of them, or nothing is comparable; 130 interrupted.
     """
     from cachedoctor.doctor.compare import compare as comparing
     from cachedoctor.doctor.compare.reports import without_requests
@@ -53,7 +53,7 @@ def compare(
             reports = [comparing.report_of(path, build, MAX_BYTES, progress.read) for path in (before, after)]
             for path, report in zip((before, after), reports, strict=True):
                 if not any(i.recognised for i in report.inputs):
-                    what = f"{path}: nothing in it was recognised as a log of {SERVERS}"
+                    what = f"{path}: does not look like a log of {SERVERS}"
                     terminal.complain(what, "give a log, or a JSON report as a file")
                     raise typer.Exit(NOTHING)
             progress.close()

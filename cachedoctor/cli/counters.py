@@ -55,7 +55,7 @@ def refuse_addresses(metrics: Sequence[str]) -> None:
         if is_address(path):
             from cachedoctor.model import CacheDoctorError
 
-            hint = "curl it into a file before and after the requests and give both, or use --prometheus URL"
+            hint = "save it with curl before and after the requests and give both files, or use --prometheus URL"
             raise CacheDoctorError(f"--metrics {path}: is an address, not a file", hint)
 
 
@@ -64,9 +64,9 @@ def check_prometheus(url: str | None, match: str | None) -> None:
     from cachedoctor.model import CacheDoctorError
 
     if url is None and match is not None:
-        raise CacheDoctorError("--match: is about --prometheus URL", "give both")
+        raise CacheDoctorError("--match: needs --prometheus URL", "give both")
     if url is not None and not is_address(url):
-        raise CacheDoctorError(f"--prometheus {url}: is no address", "e.g. --prometheus http://localhost:9090")
+        raise CacheDoctorError(f"--prometheus {url}: is not an address", "e.g. --prometheus http://localhost:9090")
 
 
 def prometheus_dumps(url: str, since: str | None, match: str | None, *, alone: bool) -> list[Dump]:

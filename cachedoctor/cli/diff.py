@@ -24,7 +24,8 @@ def diff(
     ctx: typer.Context,
     prompt1: Annotated[str, typer.Argument(metavar="PROMPT1", help="The older prompt: what the server holds.")],
     prompt2: Annotated[
-        str | None, typer.Argument(metavar="[PROMPT2]", help="The newer one; left out, PROMPT1 holds many prompts.")
+        str | None,
+        typer.Argument(metavar="[PROMPT2]", help="The newer prompt; without it, PROMPT1 must contain several prompts."),
     ] = None,
     tokenizer: Annotated[
         str | None, option("--tokenizer", "tokenizer.json, .gguf, or http://host:port of a running server.", "FILE|URL")
@@ -33,31 +34,32 @@ def diff(
         str | None, option("--template", "Chat template: .jinja, /props JSON, tokenizer_config.json, .gguf.", "FILE")
     ] = None,
     slot: Annotated[int | None, option("--slot", "Slot of a /slots dump.", "N", min=0)] = None,
-    full: Annotated[bool, option("--full", "The whole difference, not only the first place.")] = False,
+    full: Annotated[bool, option("--full", "Show the whole difference, not only the first place.")] = False,
+    least: Annotated[bool, option("--least", "Show the smallest set of changes that restores reuse.")] = False,
     context: Annotated[int, option("--context", "Tokens shown around it.", "N", min=0, max=200)] = 8,
     build: Annotated[
         int | None,
-        option("--build", "Build of llama.cpp; says what it could reuse.", "N", parser=terminal.build_number),
+        option("--build", "Build of llama.cpp; shows what it could reuse.", "N", parser=terminal.build_number),
     ] = None,
     hash_text: Annotated[bool, option("--hash-text", "Print no prompt text, only hashes and lengths.")] = False,
     format: Annotated[Literal["text", "json"], option("--format -f", "Format of the answer.")] = "text",
     output: Output = None,
 ) -> None:
-    """Say where two prompts diverge, token by token, what differs there, and what it costs.
+    """Show where two prompts diverge, what differs there, and what it costs.
 
     A prompt is plain text, a /slots dump, a request body (OpenAI chat, completions, responses; Anthropic messages),
     JSONL of bodies, a recording (HAR, llama-swap, LiteLLM, OpenTelemetry, request logs of vLLM and SGLang, a transcript
-    of Claude Code), a directory of --log-prompts-dir, or - for standard input. One argument that holds many prompts
-    gives the walk through consecutive prompts of each conversation.
+    of Claude Code), a directory of --log-prompts-dir, or - for standard input. One argument with many prompts
+    compares consecutive prompts of each conversation.
 
-    Exit status: 0 equal, or a walk in which prompts were only appended to; 1 different; 2 an error.
+    Exit status: 0 equal, or with many prompts only appended; 1 different; 2 an error.
     """
     from cachedoctor.prompts import run_diff
 
     chosen = by_name(ctx, format, output, _FORMATS)
     spare_inputs(output, [prompt1, prompt2, tokenizer, template])
     _refuse_logs([prompt1] if prompt2 is None else [prompt1, prompt2])
-    ask = run_diff.DiffJob(tokenizer, template, slot, full, context, build, hash_text)
+    ask = run_diff.DiffJob(tokenizer, template, slot, full, context, build, hash_text, least)
     answers = run_diff.answer(prompt1, prompt2, ask)
     with Interrupts(), Sink(output) as sink:
         _write(answers, sink, chosen, terminal.look(sink.path is not None))
@@ -80,7 +82,7 @@ def _refuse_logs(paths: list[str]) -> None:
 
     if len(paths) == 1:
         raise CacheDoctorError(f"{paths[0]}: is a log, not a prompt", f"cachedoctor analyze {quote(paths[0])}")
-    hint = f"cachedoctor compare {' '.join(map(quote, paths))} says what changed between them"
+    hint = f"cachedoctor compare {' '.join(map(quote, paths))} shows what changed between them"
     raise CacheDoctorError(f"{paths[0]} and {paths[1]}: are logs, not prompts", hint)
 
 

@@ -49,7 +49,7 @@ class Keys:
         try:
             self._fd = os.open(os.ttyname(sys.stdout.fileno()), os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
             if not _is_ours(self._fd):
-                raise OSError(0, "another job has the keyboard")
+                raise OSError(0, "another job uses the keyboard")
             self._mode = termios.tcgetattr(self._fd)
             self._before = signal.signal(signal.SIGIO, self._heard)
             fcntl.fcntl(self._fd, fcntl.F_SETOWN, os.getpid())
@@ -63,7 +63,7 @@ class Keys:
         return True
 
     def end(self) -> None:
-        """Give the keyboard back as it was; what was typed ahead and not read is thrown away with the view."""
+        """Give the keyboard back as it was; what was typed ahead and not read is discarded with the view."""
         fd, self._fd = self._fd, None
         if fd is None:
             return
@@ -112,7 +112,7 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         for number in _SIGNALS:
-            # A job started in the background or by nohup ignores the signal, and must go on doing so.
+            # A job started in the background or by nohup ignores the signal, and must continue doing so.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._strike)
         return self
@@ -169,7 +169,7 @@ _MEASURED = " or ".join(f"{known.table} ({known.title})" for known in ENGINES.va
 _NAMED = 3
 """Inputs that a message names."""
 UNWRITTEN = "nothing was written; a JSON report is read from a file, not from a pipe"
-_PIPE = "llama-server logs to standard error: put 2>&1 | cachedoctor analyze - behind its command line"
+_PIPE = "llama-server logs to standard error: append 2>&1 | cachedoctor analyze - to its command line"
 
 
 def named(names: Sequence[str]) -> str:
@@ -181,7 +181,7 @@ def named(names: Sequence[str]) -> str:
 def no_requests(paths: Sequence[str]) -> tuple[str, str]:
     """Say that these logs have measurements instead of requests, and what shows them: a message and a hint."""
     has = "has" if len(paths) == 1 else "have"
-    what = f"{named(paths)}: {has} measurements of the whole server, and no requests, which this command is about"
+    what = f"{named(paths)}: {has} measurements of the whole server but no requests, which this command needs"
     return what, f"cachedoctor analyze shows them, --table {_MEASURED} -o samples.csv writes them"
 
 
@@ -216,7 +216,7 @@ def complain(errors: Iterable[CacheDoctorError], analyzer: Analyzer) -> None:
         terminal.complain(error.message, error.hint)
     if analyzer.crashed:
         terminal.complain(
-            "a rule, or what reads a server, failed; the report names it",
+            "a rule or a log reader failed; the report names it",
             "this is a bug: please report it",
             "internal error",
         )
@@ -235,7 +235,7 @@ def status(
         return FAULT
     if not any(i.recognised for i in report.inputs) and not (_extras(report) and not report.inputs):
         empty = not any(i.bytes for i in report.inputs)
-        what = "the input is empty" if empty else f"nothing in the input was recognised as a log of {SERVERS}"
+        what = "the input is empty" if empty else f"the input does not look like a log of {SERVERS}"
         terminal.complain(what, _PIPE if empty else _expected(report, begin))
         return NOTHING
     levels = [SEVERITY_ORDER[f.severity] for f in report.findings]
@@ -270,7 +270,7 @@ def expected(begin: bytes, size: int = 0) -> str:
     from cachedoctor.doctor.analysis.resemblance import resemblance
 
     looks = resemblance(begin, size)
-    said = "cachedoctor explain unknown-format says what is expected"
+    said = "cachedoctor explain unknown-format shows what is expected"
     return said if looks is None else f"it looks like {looks}; {said}"
 
 

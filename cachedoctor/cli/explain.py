@@ -40,22 +40,22 @@ def explain(
     line: Annotated[
         str | None, option("--line -l", "Explain this line of a log; - reads standard input.", "LINE")
     ] = None,
-    example: Annotated[bool, option("--example", "With the sample lines of the page of a rule.")] = False,
+    example: Annotated[bool, option("--example", "Include the sample log lines of a rule's page.")] = False,
     format: Annotated[Format, option("--format -f", "Format of a line, the list of rules, or settings.")] = "text",
 ) -> None:
-    """List all rules, or print the page of one; say what a word means, or a line of a log; show the settings.
+    """List all rules, print the page of one, explain a word or a log line, or show the settings.
 
-    A page says what fixes the cause, what it is, how it shows in the log, and why the cache could not be used. Words
-    are slot, checkpoint, prefix and the like; blind is the page about rules that could not be evaluated. In the list a
-    severity "by cost" is a warning once the cause has cost 1,000 tokens in all, a note before.
+    A page has the fix, what the cause means, how it shows in the log, and why the cache could not be used. Words
+    are slot, checkpoint, prefix and the like; blind is the page about rules that could not be checked. In the list a
+    severity "by cost" is a warning from a total cost of 1,000 tokens on, a note below.
 
-    Of a line of llama-server, vLLM or SGLang: what it tells about the cache, its fields and their units, and which
-    builds or versions print it at which level. The line may be wrapped (docker, journald, router) or cut.
+    For a line of llama-server, vLLM or SGLang: what it means for the cache, its fields and units, and which
+    builds or versions print it at which level. The line may be wrapped (docker, journald, router) or truncated.
 
-    settings: every setting, its value and where that comes from. A flag comes before the environment, the environment
-    before a file, a file before the default.
+    settings: every setting with its value and origin. An option overrides the environment, the environment overrides
+    a file, a file the default.
 
-    Exit status: 0; 2 wrong usage, no such rule or word, or a file of settings that cannot be used; 3 no line was
+    Exit status: 0; 2 wrong usage, no such rule or word, or an unusable settings file; 3 no line was
     recognised.
     """
     look = terminal.look(to_file=False)
@@ -68,7 +68,7 @@ def explain(
     elif topic.lower() == SETTINGS:
         _show_settings(ctx, format, look)
     elif format != "text":
-        raise typer.BadParameter("it is about --line, settings and the list of rules", param_hint="--format")
+        raise typer.BadParameter("it needs --line, settings or the list of rules", param_hint="--format")
     else:
         _topic(topic, look, example)
 
@@ -213,7 +213,7 @@ def _word(word: str, look: Appearance) -> None:
         from cachedoctor.model import CacheDoctorError
 
         hint = names.nearest(word, glossary.spellings())
-        raise CacheDoctorError(f"{word}: no such rule, and no word of the reports", hint)
+        raise CacheDoctorError(f"{word}: no such rule or word", hint)
     text = io.StringIO()
     TextPage(text, look.width, look.color, look.ascii_only).facts([(f"{term.name}: ", "bold")], term.meaning, 2)
     _print(text.getvalue().rstrip("\n"), look)
@@ -253,12 +253,12 @@ def _given(line: str) -> bytes:
 
 
 def _unknown(line: Line) -> tuple[str, str]:
-    """Error and hint for a line that is no known message."""
+    """Error and hint for a line that is not a known message."""
     where = f"line {line.number}: " if line.number > 1 else ""
-    none = f"{where}no message of {SERVERS} that is known"
+    none = f"{where}no known message of {SERVERS}"
     if line.nearest:
         return none, f'the nearest one begins with "{line.nearest}"'
-    return f"{none}, nor like one", "give a whole line, in quotes"
+    return f"{none}, and not similar to one", "give a whole line, in quotes"
 
 
 def _write(line: Line, out: IO[bytes], format: Format, look: Appearance) -> None:

@@ -36,7 +36,7 @@ def exporter(
     logs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="LOG", help="Logs that servers write, or folders of them; rotations come by themselves."
+            metavar="LOG", help="Logs that servers write, or folders of them; rotated logs are followed automatically."
         ),
     ] = None,
     follow: Annotated[
@@ -48,24 +48,24 @@ def exporter(
         str | None,
         option(
             "--state",
-            "Keeps the counters over a restart.  [default: ~/.local/state/cachedoctor/exporter-PORT.json]",
+            "Keeps the counters across restarts.  [default: ~/.local/state/cachedoctor/exporter-PORT.json]",
             "FILE",
         ),
     ] = None,
     label_values: Annotated[
-        int, option("--label-values", "Values that a label may have; further ones are 'other'.", "N", min=1)
+        int, option("--label-values", "Maximum number of values per label; more become 'other'.", "N", min=1)
     ] = 100,
     *,
     gate: Gate,
     quiet: Quiet = False,
 ) -> None:
-    """Serve counters for Prometheus: prompt tokens by what became of them, causes, clients; until Ctrl-C or SIGTERM.
+    """Serve Prometheus counters: prompt tokens by outcome, cause and client, until Ctrl-C or SIGTERM.
 
     Needs prometheus-client: the extra exporter. A log that cannot be read is named once, tried again,
     and does not stop the others.
 
-    Exit status: 0 it was told to end; 2 wrong usage, an address that cannot be used, or a state file that is none or is
-    another exporter's; 130 told twice (the state may be up to 15 seconds old).
+    Exit status: 0 stopped; 2 wrong usage, an unusable address, or a state file that is invalid or
+    another exporter's; 130 stopped twice (the state may be up to 15 seconds old).
     """
     chosen = settings.resolve(ctx, gate)
     if not quiet:
@@ -105,7 +105,7 @@ def _require_library() -> None:
 def _address(listen: str) -> tuple[str, int]:
     host, colon, port = listen.rpartition(":")
     if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise typer.BadParameter(f"{listen!r} is no address; give HOST:PORT, e.g. 127.0.0.1:{PORT}")
+        raise typer.BadParameter(f"{listen!r} is not an address; give HOST:PORT, e.g. 127.0.0.1:{PORT}")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
@@ -129,7 +129,7 @@ def _held(path: str, *, is_ours: bool) -> Iterator[None]:
 
     target = os.path.realpath(path)
     if os.path.exists(target) and not os.path.isfile(target):  # a pipe would be waited for, a device replaced
-        raise CacheDoctorError(f"{path}: is no file", "give another --state FILE")
+        raise CacheDoctorError(f"{path}: is not a file", "give another --state FILE")
     _read_state(path)  # nothing is put beside a file of another kind
     with contextlib.ExitStack() as closing:
         with contextlib.suppress(OSError):
@@ -140,7 +140,7 @@ def _held(path: str, *, is_ours: bool) -> Iterator[None]:
             closing.callback(os.close, lock)
             if scratch.HAS_LOCKS and not scratch.lock(lock):
                 raise CacheDoctorError(
-                    f"{path}: another exporter keeps its counters there", "end that one, or give another --state FILE"
+                    f"{path}: another exporter keeps its counters there", "stop that one, or give another --state FILE"
                 )
         yield
 
@@ -234,7 +234,7 @@ class _Saver:
             self._write(content)
         except OSError as fault:
             if not self._failed:
-                hint = "counters begin anew after a restart; --state FILE names another place"
+                hint = "counters restart from 0 after a restart; choose another place with --state FILE"
                 terminal.complain(f"{self._path}: cannot be written ({fault.strerror or fault})", hint, "warning")
             self._failed = True
         else:

@@ -26,19 +26,19 @@ def fix(
     *,
     server: ServerInfo,
     file: Annotated[
-        str | None, option("--file", "compose.yaml, unit, script ... that starts the server.", "FILE", OUTPUT)
+        str | None, option("--file", "File that starts the server: compose.yaml, unit, script ...", "FILE", OUTPUT)
     ] = None,
     service: Annotated[
-        str | None, option("--service", "Its service, container or model in that file.", "NAME", OUTPUT)
+        str | None, option("--service", "The service, container or model in that file.", "NAME", OUTPUT)
     ] = None,
     format: Annotated[Literal["text", "json"], option("--format -f", "Format of the fix.", None, OUTPUT)] = "text",
 ) -> None:
-    """Print what to change, in the form of what starts the server; with --file as a patch.
+    """Print the fix in the form of the server's launcher, or with --file as a patch.
 
     Nothing is changed.
 
-    All findings of a server are merged into one set of options; what a client can change without a restart of the
-    server comes first. Exit status: 0 printed, also where there is nothing to change; 2 wrong usage, an unreadable
+    All findings of a server are merged into one set of options; changes in a client, which need no restart of the
+    server, come first. Exit status: 0 printed, also if there is nothing to change; 2 wrong usage, an unreadable
     input, or a file in which the server was not found; 3 nothing in the input was recognised.
     """
     from cachedoctor.doctor.fixing.fixes import StartInfo, fixes
@@ -49,19 +49,18 @@ def fix(
     with Interrupts():
         report = _report(path, server.build, start.given)
         if not any(info.recognised for info in report.inputs):
-            terminal.complain(f"nothing in the input was recognised as a log of {SERVERS}", UNWRITTEN)
+            terminal.complain(f"the input does not look like a log of {SERVERS}", UNWRITTEN)
             raise typer.Exit(NOTHING)
-        every = fixes(
-            report.findings, report.sessions, report.inputs, StartInfo(start.launcher, start.line), whole=True
-        )
+        told = StartInfo(start.launcher, start.line)
+        every = fixes(report.findings, report.sessions, report.inputs, told, whole=True, replayed=report.fix)
         found = [one for one in every if one.codes or one.notes]
         if file is not None:
             raise typer.Exit(_patch(found, report, file, server.launcher, service))
         if not found:
             what = "nothing to change was found"
             if report.findings:
-                what = f"no option and no variable mends what was found: {_named(report)}"
-            terminal.complain(what, f"cachedoctor analyze {path} says what to do", "note")
+                what = f"no server option fixes these findings: {_named(report)}"
+            terminal.complain(what, f"cachedoctor analyze {path} shows what to do", "note")
         with Sink(None) as sink, sink.writing() as out:
             out.write(fix_forms.json(found) if format == "json" else fix_forms.text(found).encode())
 

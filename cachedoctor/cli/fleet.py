@@ -60,7 +60,7 @@ def fleet(
         list[str],
         typer.Argument(
             metavar="PATH",
-            help="Logs, folders with all below them, patterns in quotes, s3:// addresses; for sums also JSON "
+            help="Logs, folders (read recursively), patterns in quotes, s3:// addresses; for sums also JSON "
             "reports, tables of requests, folders that fleet -o wrote, and - for a log.",
         ),
     ],
@@ -68,7 +68,7 @@ def fleet(
         str | None,
         option(
             "--output -o",
-            "Folder for tables and a page, which a further run goes on with; or .txt, .csv, .json, .md for sums.",
+            "Folder for tables and a page (a second run continues there); or .txt, .csv, .json, .md for sums.",
             "DIR|FILE",
         ),
     ] = None,
@@ -84,29 +84,27 @@ def fleet(
     format: Annotated[Literal["text", "json", "csv", "markdown"], option("--format -f", "Format of sums.")] = "text",
     engine: Annotated[
         Literal["local", "ray"],
-        option("--engine", "With -o DIR, what runs the processes: this machine, or a cluster."),
+        option("--engine", "With -o DIR: where to run, this machine or a cluster."),
     ] = "local",
     address: Annotated[
-        str | None, option("--address", "Of the cluster of Ray.  [default: one is started here]", "ADDRESS")
+        str | None, option("--address", "Address of the Ray cluster.  [default: start one here]", "ADDRESS")
     ] = None,
-    jobs: Annotated[
-        int, option("--jobs -j", "With -o DIR: processes that are started; 0: one per core.", "N", min=0)
-    ] = 0,
+    jobs: Annotated[int, option("--jobs -j", "With -o DIR: number of processes; 0: one per core.", "N", min=0)] = 0,
     reports: Annotated[
-        bool, option("--reports/--no-reports", "With -o DIR: a page for each log, which takes most of the room.")
+        bool, option("--reports/--no-reports", "With -o DIR: a page for each log; these take most of the space.")
     ] = True,
     build: Build = None,
     max_unpacked: MaxUnpacked = None,
     quiet: Quiet = False,
 ) -> None:
-    """Sum up requests over many logs; with -o DIR analyze each log, into tables of all and a page that links to each.
+    """Sum requests over many logs; with -o DIR analyze each log into tables and a page that links to each.
 
-    Every log is one of a server, with its rotations. Sums are reuse, recomputed and lost tokens, time and speed. With
-    -o DIR a log that was read before and has not changed is not read again.
+    Each log belongs to one server and is read with its rotations. Sums are reuse, recomputed and lost tokens, time
+    and speed. With -o DIR a log that was read before and has not changed is not read again.
 
     Needs polars: the extra tables. Exit status: 0 all were read; 2 wrong usage, or a file that could
-    not be read (all others are done); 3 none was recognised, or tells of reuse; 130 interrupted (with -o DIR, run it
-    again to go on).
+    not be read (all others are done); 3 none was recognised or shows reuse; 130 interrupted (with -o DIR, run it
+    again to continue).
     """
     from cachedoctor.inputs.sources.unpack import MAX_BYTES
     from cachedoctor.report.forms.stats_forms import FORMATS
@@ -115,14 +113,14 @@ def fleet(
     require_polars("fleet")
     limit = max_unpacked or MAX_BYTES
     if output is None or output == "-" or format_of(output, FORMATS) is not None:
-        refuse_others(ctx, _OF_SUMS, "sums; it is about fleet -o DIR")
+        refuse_others(ctx, _OF_SUMS, "sums; it needs fleet -o DIR")
         chosen = by_name(ctx, format, output, FORMATS)
         raise typer.Exit(_sums(paths, output, chosen, [kind.value for kind in by or []], build, limit, quiet))
-    refuse_others(ctx, _OF_FOLDER, "-o DIR; it is about sums on the screen or in a file")
+    refuse_others(ctx, _OF_FOLDER, "-o DIR; it applies to sums on the screen or in a file")
     if address is not None and engine == "local":
         from cachedoctor.model import CacheDoctorError
 
-        raise CacheDoctorError("--address: is that of a cluster", "give --engine ray with it")
+        raise CacheDoctorError("--address: needs a cluster", "add --engine ray")
     raise typer.Exit(_folder(paths, output, engine, address, jobs, build, limit, quiet, reports=reports))
 
 
@@ -181,7 +179,7 @@ def _status_of_sums(gathering: Gathering) -> int:
     if not gathering.recognised and gathering.measured:
         return NOTHING
     if not gathering.recognised:
-        terminal.complain(f"nothing in the inputs was recognised as a log of {SERVERS}", UNWRITTEN)
+        terminal.complain(f"the inputs do not look like logs of {SERVERS}", UNWRITTEN)
         return NOTHING
     return 0
 
@@ -274,12 +272,12 @@ def _tell(run: FleetRun, page: FleetPage, output: str) -> None:
 
     words = [f"{run.counts[status]:,} {said}" for status, said in _SAID if run.counts[status]]
     if run.done_before:
-        words.append(f"{run.done_before:,} known from an earlier run")
+        words.append(f"{run.done_before:,} already done in an earlier run")
     if run.again:
-        words.append(f"{run.again:,} given out again, as their process was killed")
+        words.append(f"{run.again:,} restarted because their process was killed")
     lines = [f"{count(run.counts.total() + run.done_before, 'log')}: {', '.join(words) or 'none'}."]
     if run.waiting:
-        lines.append(f"{count(run.waiting, 'log')} not read yet; start the same command again: it goes on.")
+        lines.append(f"{count(run.waiting, 'log')} not read yet; run the same command again to continue.")
     sums = page.sums
     if sums.requests:
         share = percent(sums.cached_tokens or 0, sums.prompt_tokens) if sums.prompt_tokens else None
@@ -288,23 +286,23 @@ def _tell(run: FleetRun, page: FleetPage, output: str) -> None:
         lines.append(f"{count(sums.requests, 'request')}{reused}{avoidable}.")
     if page.logs and page.logs[0].worst is not None:
         lines.append(f"Worst: {page.logs[0].log}: {page.logs[0].worst}.")
-    lines.append(f"{os.path.join(output, 'index.html')} shows them; cachedoctor fleet {output} sums them up.")
+    lines.append(f"{os.path.join(output, 'index.html')} shows them; cachedoctor fleet {output} prints the sums.")
     typer.echo("\n".join(map(visible, lines)))
 
 
-_SAID = (("read", "read"), ("cut", "not to the end"), ("failed", "not read"), ("no log", "no log of a server"))
+_SAID = (("read", "read"), ("cut", "not read to the end"), ("failed", "not read"), ("no log", "not a server log"))
 
 
 def _status(run: FleetRun, page: FleetPage, output: str) -> int:
     for one in run.amiss[:_NAMED]:
         named = "" if one.reason.startswith(one.log) else f"{one.log}: "
-        terminal.complain(f"{named}{one.reason}", "the others are done; a further run tries it again")
+        terminal.complain(f"{named}{one.reason}", "the others are done; another run retries it")
     if len(run.amiss) > _NAMED:
         where = os.path.join(output, "files")
         terminal.complain(f"and {len(run.amiss) - _NAMED:,} more", f"the table {where} has a row for each")
     if run.amiss or run.bugs:
         return FAULT
     if not page.all_logs:
-        terminal.complain(f"nothing in the input was recognised as a log of {SERVERS}", "see the table of files")
+        terminal.complain(f"the input does not look like a log of {SERVERS}", "see the table of files")
         return NOTHING
     return 0

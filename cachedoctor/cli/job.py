@@ -70,7 +70,7 @@ def run_job(job: Job, sink: Sink, look: Appearance, interrupts: Interrupts, refu
         sink: takes the report.
         look: how it is shown.
         interrupts: signals that wait for the end of a step.
-        refuse: raises for options that do not go with what is named, a JSON report on the standard input.
+        refuse: raises for options that do not go with what is named, a JSON report on standard input.
     """
     stream = StreamWriter(sink) if job.settings.format == "jsonl" else None
     # Lines that come one by one, and live ones, leave no place for it.
@@ -83,7 +83,7 @@ def run_job(job: Job, sink: Sink, look: Appearance, interrupts: Interrupts, refu
     except KeyboardInterrupt:  # nothing has come yet
         interrupted = True
     if begun is not None and is_report:
-        refuse("a JSON report on the standard input")
+        refuse("a JSON report on standard input")
         return render_report(job, "-", b"".join(begun.chunks()), sink, look)
     live = Live(sink, look, job.settings.format, progress.hide) if _is_live(job, sink) else None
     hearers = [hearer for hearer in (progress, live, stream) if hearer is not None]
@@ -226,6 +226,6 @@ def _explained(error: CacheDoctorError) -> CacheDoctorError:
     _, others = logs_in(error.path)
     found = f": {named(others)}" if others else ""
     return CacheDoctorError(
-        f"{error.path}: holds no log of {SERVERS}{found}",
-        "taken are files with any name whose first lines are a server's; folders in it are not looked into",
+        f"{error.path}: contains no log of {SERVERS}{found}",
+        "files with any name are read if their first lines look like a server log; subfolders are skipped",
     )

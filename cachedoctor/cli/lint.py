@@ -36,12 +36,12 @@ def lint(
         str | None,
         option(
             "--template",
-            "Chat template: .jinja, /props JSON, tokenizer_config.json, .gguf. Without BODIES it is tried itself.",
+            "Chat template: .jinja, /props JSON, tokenizer_config.json, .gguf. Without BODIES: check the template.",
             "FILE",
         ),
     ] = None,
     server: Annotated[
-        str | None, option("--server", "A running llama-server that renders and tokenises.", "URL")
+        str | None, option("--server", "A running llama-server that renders and tokenises the bodies.", "URL")
     ] = None,
     build: Annotated[
         int | None, option("--build", "Build of llama.cpp that will read them.", "N", parser=terminal.build_number)
@@ -52,13 +52,13 @@ def lint(
     ] = "text",
     output: Output = None,
 ) -> None:
-    """Demand that each request extends the one before it in its conversation, so that a cache can serve it.
+    """Check that each request extends the one before it in its conversation, so a cache can serve it.
 
-    Bodies are those of OpenAI chat, completions and responses and of Anthropic messages; conversations are told apart.
+    Bodies are those of OpenAI chat, completions and responses and Anthropic messages, separated by conversation.
     An error names the place, what it costs in tokens, and the fix; hints name places that are likely to change.
-    Without BODIES, --template (or --server) tries a chat template with scripted conversations.
+    Without BODIES, --template (or --server) tests a chat template with scripted conversations.
 
-    Exit status: 0 append-only; 1 errors, or a template that changes what was said; 2 wrong usage or bad input.
+    Exit status: 0 append-only; 1 errors, or a template that changes earlier text; 2 wrong usage or bad input.
     """
     from cachedoctor.doctor.linting.lint_bodies import LintAsk
     from cachedoctor.report.forms.lint_forms import FORMATS, write
@@ -80,7 +80,7 @@ def _answer(paths: list[str], ask: LintAsk) -> Lint:
     from cachedoctor.model import CacheDoctorError
 
     if ask.server is not None and not is_address(ask.server):
-        raise CacheDoctorError(f"--server {ask.server}: is no address", "e.g. --server http://localhost:8080")
+        raise CacheDoctorError(f"--server {ask.server}: is not an address", "e.g. --server http://localhost:8080")
     if ask.server is not None and ask.template is not None:
         raise CacheDoctorError("--template and --server: both would render the bodies", "give one of them")
     if not paths:
@@ -95,5 +95,5 @@ def _answer(paths: list[str], ask: LintAsk) -> Lint:
         if path != "-" and is_log(path) and not has_logged_prompts(path):
             from shlex import quote
 
-            raise CacheDoctorError(f"{path}: is a log, it has no request bodies", f"cachedoctor analyze {quote(path)}")
+            raise CacheDoctorError(f"{path}: is a log without request bodies", f"cachedoctor analyze {quote(path)}")
     return lint_requests(read_files(paths), ask)

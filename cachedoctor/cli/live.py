@@ -188,7 +188,7 @@ class Live:
 
 
 _TOLD = 256
-"""Requests of which it is remembered that they were printed: more than can be judged anew."""
+"""Requests of which it is remembered that they were printed: more than can be judged again."""
 
 
 class Lines(Listener):

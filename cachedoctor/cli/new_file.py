@@ -18,7 +18,7 @@ _UNNAMED = getattr(os, "O_TMPFILE", None)
 
 
 class NewFile:
-    """What is written to ``stream`` stands at ``target`` once ``publish`` was called; ``close`` comes last."""
+    """What is written to ``stream`` is at ``target`` once ``publish`` was called; ``close`` comes last."""
 
     def __init__(self, target: str, mode: int | None) -> None:
         """Begin an empty file, with ``mode`` where that is not the usual one. Raises ``OSError``."""

@@ -26,42 +26,51 @@ def probe(
     url: Annotated[
         str | None,
         typer.Argument(
-            metavar="URL", help="Address of the server, http://127.0.0.1:8080; without it this machine's usual ports."
+            metavar="URL",
+            help="Address of the server, e.g. http://127.0.0.1:8080.  [default: try the usual ports on this machine]",
         ),
     ] = None,
-    model: Annotated[str | None, option("--model", "Model, where it has several.", "NAME")] = None,
-    key: Annotated[str | None, option("--api-key-env", "Variable that holds the key of the server.", "NAME")] = None,
+    model: Annotated[str | None, option("--model", "Model, if the server has several.", "NAME")] = None,
+    key: Annotated[
+        str | None, option("--api-key-env", "Environment variable with the API key of the server.", "NAME")
+    ] = None,
     prompt_tokens: Annotated[
         int,
         option(
-            "--prompt-tokens", "About how long the prompts are; see the page for windows.", "N", min=_LEAST, max=_MOST
+            "--prompt-tokens",
+            "Approximate prompt length; see the page about sliding windows.",
+            "N",
+            min=_LEAST,
+            max=_MOST,
         ),
     ] = 700,
     budget: Annotated[
-        int, option("--budget", "Prompt tokens that all requests together may have.", "TOKENS", min=1)
+        int, option("--budget", "Limit on prompt tokens for all requests together.", "TOKENS", min=1)
     ] = 20_000,
     timeout: Annotated[
-        float, option("--timeout", "Seconds that the whole probe may take.", "SECONDS", min=1, max=86_400)
+        float, option("--timeout", "Time limit for the whole probe, in seconds.", "SECONDS", min=1, max=86_400)
     ] = 120,
-    force: Annotated[bool, option("--force", "Ask a server that is busy, too.")] = False,
-    save: Annotated[str | None, option("--save", "Keep the answers for --against.", "FILE")] = None,
-    against: Annotated[str | None, option("--against", "Stored answers from before: was it cured?", "FILE")] = None,
-    log: Annotated[str | None, option("--log", "The server's log: what it shows is put beside.", "LOG")] = None,
+    force: Annotated[bool, option("--force", "Also probe a busy server.")] = False,
+    save: Annotated[str | None, option("--save", "Save the answers for --against.", "FILE")] = None,
+    against: Annotated[
+        str | None, option("--against", "Saved answers from before a fix, to compare with.", "FILE")
+    ] = None,
+    log: Annotated[str | None, option("--log", "The server's log, for comparison.", "LOG")] = None,
     fail_on: Annotated[
-        Literal["never", "deviation"], option("--fail-on", "Exit with 1 when something is not as expected.")
+        Literal["never", "deviation"], option("--fail-on", "Exit with 1 if something is not as expected.")
     ] = "never",
     format: Annotated[Literal["text", "json"], option("--format -f", "Format of the answer.")] = "text",
     output: Output = None,
     quiet: Quiet = False,
 ) -> None:
-    """Ask a running server a few small questions, and say whether it reuses what it should.
+    """Send a running server a few small requests, and show whether it reuses what it should.
 
-    Up to 12 requests with one token of answer each, of prompts that no other run shares: the same again, a turn more,
-    an edited end, an edited head (which must miss), another conversation between, tools, two at once, an image where
-    the server sees. It says what it will send before it does; it takes a slot, and refuses a busy server.
+    Up to 12 requests with one token of reply each, with prompts that no other run shares: a repeat, one more turn,
+    an edited end, an edited start (which must miss), another conversation in between, tools, two at once, an image if
+    the server supports it. It announces what it sends; it uses a slot, and refuses a busy server.
 
-    Exit status: 0 asked and judged; 1 with --fail-on, something is not as expected; 2 wrong usage, or no answer of a
-    server; 3 nothing can be known of its cache; 130 interrupted.
+    Exit status: 0 probed; 1 with --fail-on, something is not as expected; 2 wrong usage, or no response of a
+    server; 3 nothing is known about its cache; 130 interrupted.
     """
     from cachedoctor.live.probe import probing
     from cachedoctor.report.forms import probe_forms
@@ -126,5 +135,5 @@ def _key(name: str | None) -> str | None:
             "--api-key-env: that variable is not set", "give the name of a variable, never the key itself"
         )
     if not value.isascii() or not value.isprintable():
-        raise CacheDoctorError("--api-key-env: the key in it has characters that no header takes", "set it anew")
+        raise CacheDoctorError("--api-key-env: the key has characters that are not valid in a header", "set it again")
     return value

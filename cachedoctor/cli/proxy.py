@@ -32,9 +32,9 @@ def proxy(
     allow_host: AllowHost = None,
     format: Annotated[Literal["text", "jsonl"], option("--format -f", "Format of the lines.")] = "text",
     record: Annotated[
-        str | None, option("--record", "Append a record of each prompt: digests and counts.", "FILE")
+        str | None, option("--record", "Append a record of each prompt to FILE: hashes and counts.", "FILE")
     ] = None,
-    keep_text: Annotated[bool, option("--keep-text", "Record the bodies themselves.")] = False,
+    keep_text: Annotated[bool, option("--keep-text", "Also record the request bodies.")] = False,
     record_size: Annotated[
         int | None,
         option(
@@ -48,25 +48,23 @@ def proxy(
         list[str] | None,
         option(
             "--fix",
-            f"Mend bodies: {', '.join(_FIXES)}.",
+            f"Fix bodies: {', '.join(_FIXES)}.",
             "NAME",
         ),
     ] = None,
-    dry_run: Annotated[bool, option("--dry-run", "Change nothing; say what the fixes would have saved.")] = False,
-    tokenizer: Annotated[
-        str | None, option("--tokenizer", "Counts tokens of the model: as for diff.", "FILE|URL")
-    ] = None,
-    template: Annotated[str | None, option("--template", "Chat template: as for diff.", "FILE")] = None,
+    dry_run: Annotated[bool, option("--dry-run", "Change nothing; report what the fixes would have saved.")] = False,
+    tokenizer: Annotated[str | None, option("--tokenizer", "Tokenizer of the model, as for diff.", "FILE|URL")] = None,
+    template: Annotated[str | None, option("--template", "Chat template, as for diff.", "FILE")] = None,
     metrics_listen: Annotated[
-        str | None, option("--metrics-listen", "Serve /metrics for Prometheus there.", "HOST:PORT")
+        str | None, option("--metrics-listen", "Serve /metrics for Prometheus at this address.", "HOST:PORT")
     ] = None,
 ) -> None:
-    """Pass requests to a server unchanged, and say of each what it reused, what changed, and what that cost.
+    """Forward requests to a server unchanged, and show what each reused, what changed, and the cost.
 
     Needs aiohttp: the extra proxy. Give clients http://127.0.0.1:8090 as their server. Ctrl-C lets
-    requests end that are under way; a second one cuts them off.
+    running requests finish; a second one stops them.
 
-    Exit status: 0 it was told to end; 2 wrong usage, or an address that cannot be used; 130 told twice.
+    Exit status: 0 stopped; 2 wrong usage, or an unusable address; 130 stopped twice.
     """
     _refuse(record, keep_text, fix, dry_run)
     _require_libraries(metrics_listen is not None)
@@ -91,7 +89,7 @@ def _refuse(record: str | None, keep_text: bool, fix: list[str] | None, dry_run:
         raise typer.BadParameter("--keep-text needs --record FILE")
     unknown = next((name for name in fix or [] if name not in _FIXES), None)
     if unknown is not None:
-        raise typer.BadParameter(f"--fix {unknown!r}: is none; there are {', '.join(_FIXES)}")
+        raise typer.BadParameter(f"--fix {unknown!r}: unknown; choose from {', '.join(_FIXES)}")
     if dry_run and not fix:
         raise typer.BadParameter("--dry-run needs --fix NAME")
 
@@ -115,7 +113,7 @@ def _address(text: str, option: str) -> Address:
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise typer.BadParameter(f"{option} {text!r} is no address; give HOST:PORT, e.g. {_LISTEN}")
+        raise typer.BadParameter(f"{option} {text!r} is not an address; give HOST:PORT, e.g. {_LISTEN}")
     return Address(host, int(port))
 
 
@@ -124,12 +122,12 @@ def _ready(upstream: str, *asked: Address | None) -> Callable[[Address, Address 
     from cachedoctor.live.named_hosts import is_loopback
 
     def tell(listening: Address, metrics: Address | None) -> None:
-        terminal.complain(f"http://{listening} passes to {upstream}", "Ctrl-C ends it", "note")
+        terminal.complain(f"http://{listening} forwards to {upstream}", "Ctrl-C ends it", "note")
         if metrics is not None:
             terminal.complain(f"counters at http://{metrics}/metrics", kind="note")
         for address in asked:
             if address is not None and not is_loopback(address.host):
-                terminal.complain(f"{address.host} can be reached by other machines", kind="warning")
+                terminal.complain(f"{address.host} is reachable from other machines", kind="warning")
 
     return tell
 
@@ -166,5 +164,5 @@ def _write(text: str) -> None:
     except OSError as fault:
         terminal.silence(sys.stdout)
         if not isinstance(fault, BrokenPipeError):
-            what = f"the standard output: cannot be written ({fault.strerror}); requests pass on"
+            what = f"the standard output: cannot be written ({fault.strerror}); requests are still forwarded"
             terminal.complain(f"{what}, and no more lines are written", kind="warning")

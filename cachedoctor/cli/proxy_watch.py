@@ -40,7 +40,7 @@ def is_of_proxy(path: str, pipe: BegunSource | None = None) -> bool:
     try:
         with open(path, "rb") as file:
             head = file.read(_HEAD)
-    except OSError:  # whoever reads it as a log says so
+    except OSError:  # whoever reads it as a log shows so
         return False
     if not head.startswith(b"{"):
         return not head and path.endswith((".jsonl", ".ndjson"))

@@ -22,14 +22,14 @@ def redact(
     ] = None,
     output: Output = None,
 ) -> None:
-    """Write a copy of a log that can be shown to others; analyze says the same of it.
+    """Write a copy of a log that is safe to publish; analyze reports the same for it.
 
-    Prompts, bodies, paths, hosts, addresses, keys and names of models become tokens like <path-1>, the same secret
-    always the same token. The server's own words, its numbers, clocks and line numbers stay. A line that is no known
+    Prompts, bodies, paths, hosts, addresses, keys and model names become tokens like <path-1>, the same value
+    always the same token. The server's own words, numbers, clocks and line numbers stay. A line that is not a known
     message of llama-server, vLLM or SGLang becomes <line>.
 
-    Exit status: 0 written; 2 wrong usage or an unreadable input; 3 nothing in the input was recognised (written all the
-    same); 130 interrupted (FILE is not written).
+    Exit status: 0 written; 2 wrong usage or an unreadable input; 3 nothing in the input was recognised (written
+    anyway); 130 interrupted (FILE is not written).
     """
     path = given_or_piped(ctx, log)
     spare_inputs(output, [path])
@@ -61,6 +61,6 @@ def _summary(redactor: Redactor) -> int:
         return NOTHING
     unknown = redactor.lines - redactor.recognised
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(redactor.replaced().items()))
-    counts = f"{redactor.lines:,} lines, {max(unknown, 0):,} of them no known message; replaced: {kinds or 'nothing'}"
-    terminal.complain(counts, "read the result before you publish it", "note")
+    counts = f"{redactor.lines:,} lines, {max(unknown, 0):,} of them unrecognised; replaced: {kinds or 'nothing'}"
+    terminal.complain(counts, "check the result before you publish it", "note")
     return 0

@@ -46,7 +46,7 @@ class SettingKey(msgspec.Struct, frozen=True):
     """What its value must be, in words."""
     default: Any
     unit: str
-    """Empty for what is no number."""
+    """Empty for what is not a number."""
     reason: str
     """What it does, or why the default is what it is."""
 
@@ -56,15 +56,15 @@ class SettingKey(msgspec.Struct, frozen=True):
         return PREFIX + self.name.replace("-", "_").upper()
 
 
-_RULES = 'a list of codes, beginnings of codes and names, e.g. ["CD1", "log-too-terse"]'
+_RULES = 'a list of codes, code prefixes and names, e.g. ["CD1", "log-too-terse"]'
 
 
 def _keys() -> Iterable[SettingKey]:
     yield SettingKey("select", list[str], _RULES, ["CD"], "", "rules that are reported; CD is all of them")
-    yield SettingKey("ignore", list[str], _RULES, [], "", "rules that are not reported, nor counted as avoidable")
+    yield SettingKey("ignore", list[str], _RULES, [], "", "rules that are neither reported nor counted as avoidable")
     yield SettingKey("format", str, "the name of a format", "text", "", "format of a report")
     levels = "one of never, note, warning, error"
-    yield SettingKey("fail-on", FailOn, levels, "never", "", "exit with 1 when a finding is that severe")
+    yield SettingKey("fail-on", FailOn, levels, "never", "", "exit with 1 if a finding has at least this severity")
     yield SettingKey("color", Color, "one of auto, always, never", "auto", "", "colours of a text report")
     wanted = (
         'a list of words, in which # is a digit, ? any character, * the rest of a word, e.g. ["Falcon", "EMP-####"]'
@@ -111,13 +111,13 @@ def read_file(path: Path) -> dict[str, FileValue]:
     text = _text(path)
     table = _table(path, text)
     if table is None:
-        raise CacheDoctorError(f"{path}: there is no table [tool.cachedoctor] in it", f"add one, or give a {FILE}")
+        raise CacheDoctorError(f"{path}: has no table [tool.cachedoctor]", f"add one, or give a {FILE}")
     lines = text.split("\n")
     found = {}
     for name, value in table.items():
         where = f"{path}:{_line(lines, name, path.name == PROJECT)}"
         if name not in KEYS:
-            raise CacheDoctorError(f"{where}: {name}: there is no such key", _nearest(name))
+            raise CacheDoctorError(f"{where}: {name}: unknown key", _nearest(name))
         found[name] = FileValue(_converted(KEYS[name], value, where, strict=True), "file", where)
     return found
 
@@ -146,14 +146,14 @@ def split(texts: Iterable[str]) -> list[str]:
 def _text(path: Path) -> str:
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe would be waited for
-            raise OSError(0, "it is no file")
+            raise OSError(0, "it is not a file")
         with path.open("rb") as file:
             data = file.read(_MOST + 1)
     except OSError as error:
-        hint = "--no-config goes without settings from a file"
+        hint = "use --no-config to ignore settings files"
         raise CacheDoctorError(f"{path}: cannot be read: {error.strerror or error}", hint) from error
     if len(data) > _MOST:
-        raise CacheDoctorError(f"{path}: is larger than a MiB", "give a file of settings")
+        raise CacheDoctorError(f"{path}: is larger than a MiB", "give a settings file")
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # what PowerShell's > writes
         return data.decode("utf-16", "replace")
     return data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
@@ -166,17 +166,17 @@ def _table(path: Path, text: str) -> dict[str, Any] | None:
     import tomllib
 
     if any(line.partition("=")[0].count(".") > _DOTS for line in text.split("\n")):  # takes its square to read
-        raise CacheDoctorError(f"{path}: a key has more than {_DOTS} dots", "mend it, or use --no-config")
+        raise CacheDoctorError(f"{path}: a key has more than {_DOTS} dots", "fix it, or use --no-config")
     try:
         content: Any = tomllib.loads(text.encode("utf-8", "surrogateescape").decode("utf-8"))
-    except (ValueError, RecursionError) as error:  # tomllib's own, bytes that are no text, numbers without end
-        raise CacheDoctorError(f"{path}: is no TOML: {error}", "mend it, or use --no-config") from error
+    except (ValueError, RecursionError) as error:  # tomllib's own, bytes that are not text, numbers without end
+        raise CacheDoctorError(f"{path}: is not valid TOML: {error}", "fix it, or use --no-config") from error
     if path.name != PROJECT:
         return dict(content)
     tools = content.get("tool")
     table = tools.get("cachedoctor") if isinstance(tools, dict) else None
     if table is not None and not isinstance(table, dict):
-        raise CacheDoctorError(f"{path}: tool.cachedoctor is no table", "write [tool.cachedoctor] and keys below it")
+        raise CacheDoctorError(f"{path}: tool.cachedoctor is not a table", "write [tool.cachedoctor] and keys below it")
     return table
 
 
@@ -247,7 +247,7 @@ class CommandSettings(msgspec.Struct, frozen=True):
             codes = sorted(self.silenced)
             shown = ", ".join(codes[:_NAMED]) + (f" and {len(codes) - _NAMED} more" if len(codes) > _NAMED else "")
             what = f"{self.file}: rules that are not reported: {shown}"
-            complain(what, "--no-config goes without this file, cachedoctor explain settings shows it", "note")
+            complain(what, "--no-config ignores this file; cachedoctor explain settings shows it", "note")
 
 
 def resolve(ctx: typer.Context, gate: Gate, *, but: tuple[str, ...] = ()) -> CommandSettings:
@@ -318,7 +318,7 @@ def _flags(ctx: typer.Context, but: tuple[str, ...]) -> dict[str, FileValue]:
         source = ctx.get_parameter_source(parameter)
         if name not in but and source is not None and source.name == "COMMANDLINE":
             given = ctx.params[parameter]
-            found[name] = FileValue(split(given) if isinstance(given, list) else given, "flag", f"--{name}")
+            found[name] = FileValue(split(given) if isinstance(given, list | tuple) else given, "flag", f"--{name}")
     by_name = format_of(ctx.params.get("output"), FORMATS)
     if by_name is not None and "format" not in but:
         found.setdefault("format", FileValue(by_name, "flag", "--output"))

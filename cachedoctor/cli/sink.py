@@ -51,7 +51,7 @@ class Sink:
     def writing(self) -> Iterator[IO[bytes]]:
         """Give the stream; a fault of the output ends the run with one line."""
         if self._stream is None:
-            raise RuntimeError("a sink is opened by its with block")
+            raise RuntimeError("a sink must be used in a with block")
         with self._faults():
             yield self._stream
             self._stream.flush()
@@ -86,7 +86,7 @@ class Sink:
         except OSError as fault:
             from cachedoctor.model import CacheDoctorError
 
-            name = "the standard output" if self.path is None else self.path
+            name = "standard output" if self.path is None else self.path
             if self.path is None and sys.stdout is not None:
                 from cachedoctor.cli.terminal import silence
 
@@ -106,7 +106,9 @@ def _refuse_packed(path: str | None) -> None:
         from cachedoctor.model import CacheDoctorError
 
         plain = path[: -len(ending)]
-        raise CacheDoctorError(f"{path}: nothing is packed here", f"-o {plain}, and then {_PACKED[ending]} {plain}")
+        raise CacheDoctorError(
+            f"{path}: cachedoctor does not compress its output", f"-o {plain}, and then {_PACKED[ending]} {plain}"
+        )
 
 
 def spare_inputs(output: str | None, inputs: Iterable[str | None]) -> None:
@@ -118,7 +120,7 @@ def spare_inputs(output: str | None, inputs: Iterable[str | None]) -> None:
     target = os.stat(output)
     for path in inputs:
         if path is not None and any(os.path.samestat(target, found) for found in _files(path)):
-            raise CacheDoctorError(f"{output}: is an input and would be overwritten", "give another file with -o")
+            raise CacheDoctorError(f"{output}: is an input file and would be overwritten", "give another file with -o")
 
 
 def _files(path: str) -> Iterator[os.stat_result]:
@@ -132,9 +134,9 @@ def _files(path: str) -> Iterator[os.stat_result]:
 
 def _hint(fault: OSError, path: str | None) -> str:
     if isinstance(fault, FileNotFoundError):
-        return f"there is no folder {os.path.dirname(path or '')}: create it"
+        return f"folder {os.path.dirname(path or '')} does not exist: create it"
     if isinstance(fault, IsADirectoryError):
         return f"give a file name, e.g. {os.path.join(path or '', 'report.txt')}"
     if isinstance(fault, PermissionError):
-        return "give a file that you may write, with -o FILE"
+        return "give a file that you can write to, with -o FILE"
     return "free some space, or write elsewhere with -o FILE"

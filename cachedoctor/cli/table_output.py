@@ -60,7 +60,7 @@ def table_format(ctx: typer.Context) -> TableFormat | None:
         found = next((ending for ending in _ENDINGS if output.lower().endswith(f".{ending}")), None)
     if found is None and ctx.params["table"] is not None:
         raise CacheDoctorError(
-            "--table: the format is not that of a table", "end the name of the output in .csv, .parquet or .ndjson"
+            "--table: this is not a table format", "use an output name that ends in .csv, .parquet or .ndjson"
         )
     if found is not None:
         refuse_others(ctx, _OPTIONS | _BODIES if found == "mooncake" else _OPTIONS, f"a table ({found})")
@@ -155,7 +155,9 @@ def _events(job: TableJob, sink: Sink) -> int:
 
     stored = next(filter(reports.is_report, job.paths), None)
     if stored is not None:
-        raise CacheDoctorError(f"{stored}: a report holds no lines of its log", "give the log for --table events")
+        raise CacheDoctorError(
+            f"{stored}: a report does not contain the lines of its log", "give the log for --table events"
+        )
     events = tables.EventRows(job.paths, job.max_unpacked, job.progress.read)
     rows = events.lines()
     first = next(rows, None)
@@ -172,5 +174,5 @@ def _status(errors: Sequence[CacheDoctorError], recognised: bool) -> int:
     if errors:
         return FAULT
     if not recognised:
-        terminal.complain(f"nothing in the input was recognised as a log of {SERVERS}", UNWRITTEN)
+        terminal.complain(f"the input does not look like a log of {SERVERS}", UNWRITTEN)
     return 0 if recognised else NOTHING

@@ -58,7 +58,7 @@ def _linked(terminal: bool) -> bool:
 
 
 def _pages() -> str | None:
-    """Address of what the pages of the rules lie in; None where they are no files (in a zip)."""
+    """Address of what the pages of the rules lie in; None where they are not files (in a zip)."""
     from pathlib import Path
 
     import cachedoctor
@@ -79,7 +79,7 @@ def build_number(text: str) -> int:
             f"the build of {text} is not known; give the number that llama-server --version prints"
         )
     if number is None:
-        raise typer.BadParameter(f"{text!r} is no build of llama.cpp; give its number, 6900 for b6900, or v0.9.0")
+        raise typer.BadParameter(f"{text!r} is not a build of llama.cpp; give its number (6900 for b6900) or v0.9.0")
     return number
 
 
@@ -94,7 +94,7 @@ def size(text: str) -> int:
     digits = word.rstrip("KMGT")
     unit = _UNITS.get(word[len(digits) :])
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 9 or unit is None or not int(digits):
-        raise typer.BadParameter(f"{text!r} is no size; give bytes with a unit, e.g. 200G")
+        raise typer.BadParameter(f"{text!r} is not a size; give bytes with a unit, e.g. 200G")
     return int(digits) * unit
 
 
@@ -108,7 +108,7 @@ def seconds(text: str) -> float:
     word = text.strip().lower()
     unit, digits = _SECONDS.get(word[-1:]), word[:-1]
     if unit is None or not (digits.isascii() and digits.isdigit()) or len(digits) > 6 or not int(digits):
-        raise typer.BadParameter(f"{text!r} is no length of time; give it with a unit, e.g. 30s, 5m or 2h")
+        raise typer.BadParameter(f"{text!r} is not a duration; give it with a unit, e.g. 30s, 5m or 2h")
     return float(int(digits) * unit)
 
 
@@ -125,7 +125,7 @@ def typed() -> bool:
 def ask_for_paste() -> None:
     """Say on the standard error what is waited for."""
     end = "Ctrl-Z and Enter" if os.name == "nt" else "Ctrl-D"
-    tell(f"Paste the log, then {end} (20 lines will do, two turns are better)")
+    tell(f"Paste the log, then {end} (20 lines are enough, two turns are better)")
 
 
 def complain(message: str, hint: str = "", kind: str = "error") -> None:
@@ -169,7 +169,7 @@ def failed(error: Exception) -> int:
         complain(str(error), "check the free space, also where temporary files go (TMPDIR)")
         return 2
     if isinstance(error, MemoryError):
-        complain("there is not enough memory", "allow more (ulimit -v, the limit of the container), or give less")
+        complain("there is not enough memory", "allow more (ulimit -v, container limit), or analyze a smaller input")
         return 2
     complain(f"{type(error).__name__}: {error}", _BUG, "internal error")
     return 2

@@ -43,7 +43,7 @@ def tune(
         int | None,
         option(
             "--memory",
-            "What the changes together may take more than now, e.g. 24GiB.  [default: no limit]",
+            "Extra memory for all changes, e.g. 24GiB.  [default: no limit]",
             "SIZE",
             parser=terminal.size,
         ),
@@ -52,7 +52,7 @@ def tune(
         list[str] | None,
         option(
             "--ran",
-            "What ran and the log does not say: an option without its dashes, or memory=swa; repeatable.",
+            "Server setting that the log does not show: an option without its dashes, or memory=swa; repeatable.",
             "NAME=VALUE",
         ),
     ] = None,
@@ -60,7 +60,7 @@ def tune(
     bodies: Bodies,
     responses: Annotated[
         list[str] | None,
-        option("--responses", f"{LIST}: what the server answered, with usage; repeatable.", "FILE"),
+        option("--responses", f"{LIST}: responses of the server, with usage; repeatable.", "FILE"),
     ] = None,
     build: Build = None,
     cmdline: Cmdline = None,
@@ -68,15 +68,15 @@ def tune(
     output: Output = None,
     quiet: Quiet = False,
 ) -> None:
-    """Rank settings of the server by the prompt tokens and seconds that they would have saved, and merge the best.
+    """Rank server settings by the prompt tokens and seconds that they would have saved, and merge the best.
 
-    Single changes come first, with what each takes in memory as far as the log prints sizes; then the merged set, in
-    the form of the command line. Only what surely helps is listed: more than the replay's own error, and than 1 %.
+    Single changes come first, with the memory each needs as far as the log shows sizes; then the merged set, in
+    the form of the command line. Only certain gains are listed: above the replay's own error, and above 1 %.
 
     With --set: what would have been reused under these settings, or by another build, by replay of the server's
     decisions; the replay's own error under the recorded settings comes first. Without a log the recorded settings are
-    the defaults of the build; memory=swa (or hybrid, recurrent) and window=N then say what the model is. Logs of vLLM
-    and SGLang need --requests and --tokenizer; --responses, or the log's own sums, say what was reused.
+    the defaults of the build; memory=swa (or hybrid, recurrent) and window=N then describe the model. Logs of vLLM
+    and SGLang need --requests and --tokenizer; --responses, or the log's own sums, show what was reused.
 
     Exit status: 0 searched or replayed, also when there is nothing to gain; 2 wrong usage, a setting that the build
     does not know, or an unreadable input; 3 the replay does not explain the log, or there is nothing to replay; 130
@@ -95,7 +95,7 @@ def tune(
     )
     if changes:
         if memory is not None:
-            raise typer.BadParameter("--memory limits a search, and --set is a replay")
+            raise typer.BadParameter("--memory limits a search, but --set is a replay")
         _answer(
             asking, output, quiet, lambda found: simulate(found, changes, paths, ran or []),
             partial(whatif_forms.write_simulation, form),

@@ -32,9 +32,7 @@ def watch(
     ctx: typer.Context,
     log: Annotated[
         str | None,
-        typer.Argument(
-            metavar="LOG", help="The log that the server writes, or what a proxy writes; - is standard input."
-        ),
+        typer.Argument(metavar="LOG", help="The log of the server, or the output of a proxy; - is standard input."),
     ] = None,
     *,
     server: ServerInfo,
@@ -44,40 +42,45 @@ def watch(
         list[str] | None,
         option(
             "--kv-events",
-            f"Record KV events of {EITHER} from tcp://HOST:PORT into -o FILE; one for each rank. At "
-            "@ENDPOINT and tcp://*:PORT servers connect.",
+            f"Record KV events of {EITHER} from tcp://HOST:PORT into -o FILE; one per rank. At "
+            "@ENDPOINT and tcp://*:PORT, servers connect.",
             "ENDPOINT",
             KV_EVENTS,
         ),
     ] = None,
     replay: Annotated[
         list[str] | None,
-        option("--replay", "Ask there for missed KV events (replay_endpoint); one for each.", "ENDPOINT", KV_EVENTS),
+        option(
+            "--replay",
+            "Address to request missed KV events from (replay_endpoint); one per --kv-events.",
+            "ENDPOINT",
+            KV_EVENTS,
+        ),
     ] = None,
     output: Annotated[
         str | None, option("--output -o", "With --kv-events: a new file; - is standard output.", "FILE", KV_EVENTS)
     ] = None,
 ) -> None:
-    """Show what a server does with its cache while it does it: slots, reuse, findings.
+    """Show live how a server uses its cache: slots, reuse, findings.
 
-    The log is read from its beginning, and on through rotation and truncation, until q or Ctrl-C; then the report is
-    printed. Arrows go through the findings, ? explains the view. Where the output is no terminal: a line for every
+    The log is read from its beginning and through rotation and truncation until q or Ctrl-C; then the report is
+    printed. Arrows select a finding, ? explains the view. Without a terminal: a line for every
     request that lost tokens, and for every finding.
 
-    Of what cachedoctor proxy writes (--record FILE, or -f jsonl) there is a row for each conversation: what changed in
+    For the output of cachedoctor proxy (--record FILE, or -f jsonl) there is a row per conversation: what changed in
     it, and what that cost.
 
     With --kv-events no log is read: the KV events are recorded until Ctrl-C, for analyze --kv-events, as hashes without
     tokens or text. Needs pyzmq: the extra kv. The server publishes with --kv-events-config.
 
     Exit status: as analyze; 130 after Ctrl-C. With --kv-events: 0 recorded; 2 wrong usage, or an endpoint with
-    something else; 3 nothing came.
+    something else; 3 no event.
     """
     if kv_events:
         refuse_others(ctx, ("kv_events", "replay", "output"), "--kv-events, which records")
         raise typer.Exit(_record(kv_events, replay or [], output))
     if replay or output is not None:
-        raise typer.BadParameter("--replay and --output go with --kv-events")
+        raise typer.BadParameter("--replay and --output need --kv-events")
     chosen = settings.resolve(ctx, gate)
     chosen.announce()
     from cachedoctor.doctor.analysis.run import begun_pipe
@@ -88,7 +91,7 @@ def watch(
         look = terminal.look(False, chosen.color)
         pipe = begun_pipe(path)
         if not _is_pasted(path) and proxy_watch.is_of_proxy(path, pipe):
-            refuse_others(ctx, ("log", "color", "config", "no_config"), "what a proxy wrote")
+            refuse_others(ctx, ("log", "color", "config", "no_config"), "the output of a proxy")
             raise typer.Exit(proxy_watch.run(path, pipe, sink, look, interrupts))
         code = _run(path, pipe, server.build, start, chosen.options, sink, look, interrupts)
     raise typer.Exit(code)
@@ -103,7 +106,7 @@ def _record(endpoints: list[str], replay: list[str], output: str | None) -> int:
     if output is None:
         raise CacheDoctorError("--kv-events: -o FILE is missing, the file for the recording", "-o kv.jsonl")
     if replay and len(replay) != len(endpoints):
-        raise CacheDoctorError("--replay: give one for each --kv-events, in the same order", "or none")
+        raise CacheDoctorError("--replay: give one per --kv-events, in the same order", "or none")
     with Interrupts() as interrupts, KvSubscription(endpoints, replay) as subscription, new_file(output) as out:
         recorder = KvRecorder(endpoints, out, _note)
         with interrupts.deferred() as stop:
@@ -113,9 +116,9 @@ def _record(endpoints: list[str], replay: list[str], output: str | None) -> int:
                 recorder.close()
     if not recorder.messages:
         config = """'{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:5557"}'"""
-        terminal.complain("no KV event came", f"vllm serve MODEL --kv-events-config {config}")
+        terminal.complain("no KV event was received", f"vllm serve MODEL --kv-events-config {config}")
         return NOTHING
-    missing = f"; {recorder.missing:,} did not come" if recorder.missing else ""
+    missing = f"; {recorder.missing:,} were missed" if recorder.missing else ""
     _note(f"{recorder.messages:,} messages recorded{missing}", f"cachedoctor analyze server.log --kv-events {output}")
     return 0
 

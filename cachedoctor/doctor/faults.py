@@ -13,7 +13,7 @@ import cachedoctor
 from cachedoctor.model import CacheDoctorError
 
 _EXPECTED = (CacheDoctorError, OSError, MemoryError)
-"""What the machine or the user has to mend; it ends the command."""
+"""What the machine or the user has to fix; it ends the command."""
 _ROOT = PurePath(cachedoctor.__file__).parent
 
 Server = tuple[str, str | None]
@@ -37,7 +37,7 @@ class Faults:
         self.servers.add(server)
         engine, origin = server
         of = "" if origin is None else f" of {origin}"
-        self._tell(f"internal error, lines of {engine}{of} are not read any further: {described(error)}")
+        self._tell(f"internal error, lines of {engine}{of} are ignored from here on: {described(error)}")
 
 
 def described(error: Exception) -> str:

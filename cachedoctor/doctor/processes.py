@@ -110,7 +110,7 @@ class Workers(Generic[Task, Result]):
 def running(
     run: Callable[[Task], Result], most: int, method: Literal["fork", "spawn"]
 ) -> Iterator[Workers[Task, Result]]:
-    """Start processes when there is work for them, and end them behind the block."""
+    """Start processes when there is work for them, and end them after the block."""
     with pipes_may_break():
         workers = Workers(run, most, method)
         try:

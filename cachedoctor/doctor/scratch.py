@@ -33,7 +33,7 @@ _FILE = late(r"\.cachedoctor-[0-9a-f]{8}\.tmp")
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[str]:
-    """Make a folder for temporary files that is removed behind the block; those of killed runs are removed now.
+    """Make a folder for temporary files that is removed after the block; those of killed runs are removed now.
 
     Raises:
         OSError: there is no room.

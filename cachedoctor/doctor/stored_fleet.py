@@ -47,7 +47,7 @@ def is_fleet(path: str) -> bool:
 
 
 def head_of(folder: str) -> Head:
-    """Read what stands in ``fleet.json``.
+    """Read what is in ``fleet.json``.
 
     Raises ``CacheDoctorError`` when this version cannot read the folder.
     """
@@ -58,8 +58,8 @@ def head_of(folder: str) -> Head:
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CacheDoctorError(f"{path}: cannot be read ({error})", "give the folder that fleet -o wrote") from error
     if found.schema != SCHEMA:
-        what = f"{folder}: is the result of another schema, {found.schema[:40]}; this version reads {SCHEMA}"
-        raise CacheDoctorError(what, "use the version of cachedoctor that wrote it, or write it anew")
+        what = f"{folder}: is a result with another schema, {found.schema[:40]}; this version reads {SCHEMA}"
+        raise CacheDoctorError(what, "use the version of cachedoctor that wrote it, or write it again")
     return found
 
 
@@ -109,7 +109,7 @@ class StoredFleet:
         found = self._report([os.path.basename(path) for path in parts(self._folder, SESSIONS.name)])
         wrong, files = self.amiss()
         if wrong:
-            info = InputInfo(self._folder, error=f"{wrong:,} of {files:,} files could not be read to their end")
+            info = InputInfo(self._folder, error=f"{wrong:,} of {files:,} files could not be read to the end")
             found.inputs.append(info)
         return found
 

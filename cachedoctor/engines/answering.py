@@ -38,7 +38,7 @@ _VERSION = late(r"\d[\w.+-]{0,31}", re.ASCII)
 
 
 class Told(NamedTuple):
-    """A request that was taken, for what later lines say of it."""
+    """A request that was taken, for what later lines show of it."""
 
     answers: Answers
     answer: Answer
@@ -95,11 +95,11 @@ class AnswerTracker:
         raise NotImplementedError
 
     def continue_in(self, path: str) -> None:
-        """The log goes on in another file."""
+        """The log continues in another file."""
         self._path, self._answers, self._begun = path, None, None
 
     def starts(self, line: int) -> None:
-        """The program starts, as this line says."""
+        """The program starts, as this line shows."""
         self._fresh, self._begun, self._version = True, line, None
 
     def is_of(self, version: str) -> None:
@@ -112,7 +112,7 @@ class AnswerTracker:
             self.session.learn(build_source="line")
 
     def answered(self, line: int, prompt: int | None, cached: int | None, matched: int | None = None) -> Told | None:
-        """Take a request, in tokens; what is no number of tokens is unknown.
+        """Take a request, in tokens; what is not a number of tokens is unknown.
 
         ``matched``: what the prompt has in common with an earlier one, restored or not, where the program says it.
         """
@@ -152,7 +152,7 @@ class AnswerTracker:
 
 
 _LEAST = 512
-"""Tokens: fewer are lost wherever a conversation goes on, at the end of a block or of a reply."""
+"""Tokens: fewer are lost wherever a conversation continues, at the end of a block or of a reply."""
 _EARLY = 10
 """A common beginning below one part in so many is a head that most prompts have."""
 
@@ -178,7 +178,7 @@ class JudgedTracker(AnswerTracker):
     def compare(self, event: Event, told: Told | None, held: int, why: str = "") -> None:
         """Conclude from a printed common beginning with what the server held, a sequence of ``held`` tokens.
 
-        What is common and was not reused is the server's part; what it held behind the place and the prompt could have
+        What is common and was not reused is the server's part; what it held after the place and the prompt could have
         had is the other one. ``why``: the reason that the program itself prints.
         """
         if told is None:
@@ -204,7 +204,7 @@ class JudgedTracker(AnswerTracker):
 
     @staticmethod
     def amend(told: Told, cached: int | None = None, matched: int | None = None) -> None:
-        """Take what a later line says of a request; what cannot be is passed over."""
+        """Take what a later line shows of a request; what cannot be is passed over."""
         answers, answer = told
         prompt = answer.prompt_tokens
         if prompt is None:

@@ -52,7 +52,7 @@ _STRANGE = late(rb"\n(?!" + OWN + rb")[^\n]*")
 """A line that does not begin as those of llama-server do, with its uptime, ``slot`` or ``srv``."""
 
 
-EVERYWHERE = (b"disk prompt cache: ",)
+EVERYWHERE = (b"disk prompt cache: ", b": context shift - n_keep = ")
 """Literals of certain sentences in lines that begin as those of llama-server."""
 ELSEWHERE = (
     b'msg="truncating input prompt"', b'msg="input exceeds context length"',
@@ -85,7 +85,7 @@ def strange_lines(data: bytes) -> bytes:
 def written_by(strange: bytes, known: Set[str]) -> set[str]:
     """Engines but those ``known`` of which the ``strange_lines`` of a block may hold some, by name; nearly always none.
 
-    A line of llama-server is none of another engine, whatever stands in it. To look for all of them in the few other
+    A line of llama-server is none of another engine, whatever is in it. To look for all of them in the few other
     lines alone takes an eighth of the time; in a log of another engine all are other lines.
     """
     asked = [engine for engine in engines() if engine.name not in known] if strange else []

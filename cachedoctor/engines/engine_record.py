@@ -42,7 +42,7 @@ class Literals:
     """Finds any of a few literals. One by one, as ``re`` tries alternatives at every byte: ten times the cost."""
 
     def __init__(self, *literals: bytes, sure: re.Pattern[bytes] | None = None) -> None:
-        """``sure``: where a literal stands, this is looked for instead."""
+        """``sure``: where a literal stands, this is searched for instead."""
         self._literals = literals
         self._sure = sure
 
@@ -72,7 +72,7 @@ class Tracker(Protocol):
     """Turns the events of one origin into sessions, their periods, and rows."""
 
     session: Session | None
-    """The life of the server that goes on; None before any line that only this engine writes."""
+    """The life of the server that continues; None before any line that only this engine writes."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Tracker(Protocol):
         """Take the next event."""
 
     def continue_in(self, path: str) -> None:
-        """The log goes on in another file."""
+        """The log continues in another file."""
 
 
 class Reader(msgspec.Struct, frozen=True):

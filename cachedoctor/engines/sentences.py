@@ -1,7 +1,7 @@
 """Sentences with one meaning in any log: ``msg="truncating input prompt" limit=4096 prompt=22739 keep=4 new=4096``.
 
 Programs around llama.cpp, old builds of it, the kernel, systemd and docker write them; each is certain by itself, without
-the lines of a request. One table: what a line says is the incident of its row, and nothing else is concluded from it.
+the lines of a request. One table: what a line shows is the incident of its row, and nothing else is concluded from it.
 Numbers are tokens unless their name says otherwise.
 """
 
@@ -40,7 +40,7 @@ _OLD = "INFO [            update_slots] "
 _JSON = '{"tid":"0x1f2","timestamp":1712345678,"level":"INFO","function":"update_slots","line":1801,'
 _DISK = "0.31.004.118 W srv          load: "
 _LEAD = r"^[^\"'{}\n]{0,200}?"
-"""What may stand before a sentence: a sentence in a string is somebody's text."""
+"""What may come before a sentence: a sentence in a string is somebody's text."""
 _MSG = _LEAD + r"\blevel=[A-Z]{1,8} (?:source=\S{1,100} )?msg="
 _KEY = r'(?:, |,|\| |\s)"?{0}"?[=:] ?'
 
@@ -48,7 +48,7 @@ TABLE: tuple[Sentence, ...] = (
     # ---- prompts that do not fit
     Sentence("prompt_cut", "ollama", "cut", b'msg="truncating input prompt"',
         _MSG + r'"truncating input prompt" limit=(?P<limit>\d{1,10}) prompt=(?P<tokens>\d{1,10}) keep=(?P<keep>\d{1,10}) new=\d{1,10}',
-        "The prompt is longer than num_ctx. ollama removes its middle: nothing behind `keep` matches what was cached, and the model never sees it.",
+        "The prompt is longer than num_ctx. ollama removes its middle: nothing after `keep` matches what was cached, and the model never sees it.",
         _SLOG + 'msg="truncating input prompt" limit=4096 prompt=22739 keep=4 new=4096'),
     Sentence("input_too_long", "ollama", "overflow", b'msg="input exceeds context length"',
         _MSG + r'"input exceeds context length" prompt=(?P<tokens>\d{1,10}) limit=(?P<limit>\d{1,10})',
@@ -56,11 +56,11 @@ TABLE: tuple[Sentence, ...] = (
         _SLOG + 'msg="input exceeds context length" prompt=9120 limit=8192'),
     Sentence("messages_cut", "ollama", "cut", b'msg="truncating input messages which exceed context length"',
         _MSG + r'"truncating input messages which exceed context length" truncated=(?P<messages>\d{1,10})',
-        "The conversation is longer than num_ctx. ollama leaves out its oldest messages: nothing behind the system prompt matches what was cached.",
+        "The conversation is longer than num_ctx. ollama leaves out its oldest messages: nothing after the system prompt matches what was cached.",
         _SLOG + 'msg="truncating input messages which exceed context length" truncated=3'),
     Sentence("input_truncated", "llama.cpp", "cut", b"input truncated",
         _LEAD + r"\binput truncated\b.{0,200}?" + _KEY.format("n_ctx") + r"(?P<limit>\d{1,10}).{0,200}?" + _KEY.format("n_erase") + r"(?P<erased>\d{1,10})",
-        "The prompt is longer than the context (llama.cpp of 2024). The server removes its middle: nothing behind the kept beginning matches what was cached.",
+        "The prompt is longer than the context (llama.cpp of 2024). The server removes its middle: nothing after the kept beginning matches what was cached.",
         _OLD + 'input truncated | tid="139" timestamp=1718000000 id_slot=0 id_task=5 n_ctx=4096 n_keep=0 n_left=4096 n_erase=2048'),
     # ---- a context that was shifted
     Sentence("limit_hit", "ollama", "shifted", b'msg="context limit hit - shifting"',
@@ -71,6 +71,10 @@ TABLE: tuple[Sentence, ...] = (
         r"^(?:\{\"[^{}\n]{0,400}\"msg\":\"|[^\"'{}\n]{0,200}?)slot context shift\b(?:.{0,200}?" + _KEY.format("n_ctx") + r"(?P<limit>\d{1,10}))?",
         "The context is full while the answer is generated (llama.cpp of 2024). The server drops the older half: the next prompt no longer matches.",
         _JSON + '"msg":"slot context shift","id_slot":0,"id_task":7,"n_keep":0,"n_left":8191,"n_discard":4095,"n_ctx":8192,"n_past":8191}'),
+    Sentence("older_shift", "llama.cpp", "shifted", b": context shift - n_keep = ",
+        r"^[^\"'{}\n]{0,200}?\bslot \d{1,3} ?: context shift - n_keep = \d{1,10}, n_left = \d{1,10}, n_discard = (?P<erased>\d{1,10})",
+        "The context is full (llama.cpp of early 2024). The server drops the older half: the next prompt no longer matches.",
+        "slot 0: context shift - n_keep = 0, n_left = 6858, n_discard = 3429"),
     # ---- no room, and batches that fail
     Sentence("no_cells", "llama.cpp", "no_room", b"failed to find free space in the KV cache",
         _LEAD + r"failed to find free space in the KV cache, retrying with smaller (?:n_batch|batch size, n_batch|batch size) = (?P<batch>1)\b",
@@ -83,7 +87,7 @@ TABLE: tuple[Sentence, ...] = (
     # ---- saved prefixes and models that are dropped
     Sentence("prefix_evicted", "ollama", "dropped", b'msg="evicting ',
         _MSG + r'"evicting (?:leaf|interior node)" offset=\d{1,10} tokens=(?P<tokens>\d{1,10}) freed=',
-        "The MLX runner drops a saved prefix to stay within its memory: a prompt that goes on from it is computed again.",
+        "The MLX runner drops a saved prefix to stay within its memory: a prompt that continues from it is recomputed.",
         'time=2026-08-19T19:35:53.590+02:00 level=DEBUG source=prefix_cache.go:311 msg="evicting leaf" offset=8192 tokens=4096 freed="512.0 MiB"'),
     Sentence("all_freed", "ollama", "dropped", b'msg="failed to restore cache, freeing all caches"',
         _MSG + r'"failed to restore cache, freeing all caches"',
@@ -100,11 +104,11 @@ TABLE: tuple[Sentence, ...] = (
     # ---- the disk tier of the prompt cache, in branches of llama-server
     Sentence("disk_over", "llama.cpp", "disk_evicted", b"disk prompt cache: ",
         _LEAD + r"disk prompt cache: size (?P<size>\d{1,9}\.\d{1,3}) MiB over budget (?P<limit>\d{1,9}\.\d{1,3}) MiB, evicting oldest entry",
-        "The disk prompt cache is over its budget: the oldest prompt is deleted. If its conversation comes back, it is computed again.",
+        "The disk prompt cache is over its budget: the oldest prompt is deleted. If its conversation comes back, it is recomputed.",
         _DISK + "disk prompt cache: size 9120.500 MiB over budget 8192.000 MiB, evicting oldest entry '/c/a1.bin'"),
     Sentence("disk_broken", "llama.cpp", "disk_failed", b"disk prompt cache: ",
         _LEAD + r"disk prompt cache: (?:'[^'\n]{0,400}' is (?:corrupt|truncated)|token mismatch in |failed to (?:restore|deserialize|allocate))",
-        "A prompt on disk could not be read back: it is computed again.",
+        "A prompt on disk could not be read back: it is recomputed.",
         _DISK + "disk prompt cache: '/c/a1.bin' is corrupt"),
     Sentence("disk_unsaved", "llama.cpp", "disk_failed", b"disk prompt cache: ",
         _LEAD + r"disk prompt cache: (?:failed to (?:write|rename|serialize)|token list cannot be hashed)",
@@ -131,6 +135,10 @@ TABLE: tuple[Sentence, ...] = (
         _LEAD + r"(?P<process>[\w.@-]{1,64})\.(?:service|scope): Failed with result 'oom-kill'",
         "systemd: the unit ended because memory ran out. Its caches are gone.",
         "systemd[1]: ollama.service: Failed with result 'oom-kill'."),
+    Sentence("oom_alone", "", "killed", b"killed by the OOM killer",
+        r"^\s{0,20}A process of this unit has been killed by the OOM killer\.\s{0,20}$",
+        "systemd: the kernel ended a process of the unit whose lines stand around this one because memory ran out. Its caches are gone.",
+        "A process of this unit has been killed by the OOM killer."),
     Sentence("exit_137", "", "killed", b"exited with code 137",
         _LEAD + r"(?:\s|^)(?P<process>[\w.@-]{1,64}) exited with code 137\b",
         "The container was ended by a signal that cannot be caught: out of memory, or a stop that took too long.",
@@ -157,9 +165,9 @@ _SERVERS = {"ollama": "ollama", "llama": "llama.cpp", "koboldcpp": "koboldcpp"} 
 _OWN = late(rb"\d++\.\d\d\.\d\d\d\.\d\d\d |slot |srv ")
 """How the lines of llama-server begin, which its catalogue has."""
 _BESIDE_LMCACHE = next(iter(ENGINES))
-"""The engine that LMCache stands beside as a rule."""
+"""The engine that LMCache is beside as a rule."""
 _MOST_ERRORS = 50
-"""Error lines that are looked at."""
+"""Error lines that are checked."""
 _MOST = 20_000
 """Bytes of a line that are searched."""
 
@@ -219,7 +227,7 @@ def harmless(line: bytes) -> bytes | None:
 
 
 def read(data: bytes, literals: list[bytes]) -> Iterator[tuple[int, Sentence, re.Match[str], bytes]]:
-    """Yield the index of each line with a sentence, with what was found; ``literals``: those that stand in the lines."""
+    """Yield the index of each line with a sentence, with what was found; ``literals``: those that are in the lines."""
     places = sorted({data.rfind(b"\n", 0, at) + 1 for literal in literals for at in _places(data, literal)})
     number = 0
     counted = 0
@@ -266,11 +274,11 @@ def _places(data: bytes, literal: bytes) -> Iterator[int]:
 
 
 def certain_line(row: Sentence, found: re.Match[str], line: int, text: bytes) -> CertainLine | None:
-    """Return what a line says; None for the end of a process that is no server that cachedoctor knows."""
+    """Return what a line shows; None for the end of a process that is not a server that cachedoctor knows."""
     groups = found.groupdict()
     process = groups.pop("process", None)
     engine = row.engine if process is None else engine_of(process)
-    if not engine:
+    if not engine and process is not None:
         return None
     numbers = {name: float(value) for name, value in groups.items() if value is not None}
     return CertainLine(row, engine, line, Mark(line, text), numbers)

@@ -17,18 +17,18 @@ _BEGINS = late(
     rb"|(?:\([\w.:-]{1,60}[^()]{0,80}\) ?){0,3}\[(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d"
     rb"|(?:INFO|WARN|VERB|ERR) +\[|slot |srv |={8} "
 )
-"""A row that begins a record: of vLLM, of uvicorn, of SGLang, of LMCache behind the name of its process; or of a
+"""A row that begins a record: of vLLM, of uvicorn, of SGLang, of LMCache after the name of its process; or of a
 llama-server in the same log."""
 _ROWS = 80
 """Rows of one record: the settings that vLLM prints at its start fill some forty of 80 columns."""
 _EVIDENCE = 3
-"""Rows that seem to go on in the next, from which on the widest row is as wide as the terminal."""
+"""Rows that seem to continue in the next, from which on the widest row is as wide as the terminal."""
 _WORDS = 12
-"""Rows that are tried where none tells that the record goes on."""
+"""Rows that are tried where none tells that the record continues."""
 
 
 def joined(segment: Segment, catalogue: Catalogue) -> tuple[Segment, int]:
-    """Join what a catalogue knows when it is joined; give the segment, and how many rows went on with one before."""
+    """Join what a catalogue knows when it is joined; give the segment, and how many rows continued one before."""
     rows = segment.data.removesuffix(b"\n").split(b"\n")
     widths = [len(row.decode("utf-8", "replace")) for row in rows]
     widest, out, at = max(widths), [], 0
@@ -50,7 +50,7 @@ def joined(segment: Segment, catalogue: Catalogue) -> tuple[Segment, int]:
 
 
 def _goes_on(rows: list[bytes], widths: list[int], widest: int) -> int:
-    """How many rows seem to go on in the next: this begins no record, and its first word had no room."""
+    """How many rows seem to continue in the next: this begins no record, and its first word had no room."""
     pairs = zip(rows[1:], widths, strict=False)
     return sum(bool(row.strip()) and not _BEGINS.match(row) and _no_room(width, row, widest) for row, width in pairs)
 
@@ -60,7 +60,7 @@ def _no_room(width: int, row: bytes, widest: int) -> bool:
 
 
 def _end(rows: list[bytes], at: int) -> int:
-    """Index behind the last row that may go on with the record that begins at ``at``."""
+    """Index after the last row that may continue the record that begins at ``at``."""
     end = at + 1
     while end < min(len(rows), at + _ROWS) and rows[end].strip() and not _BEGINS.match(rows[end]):
         end += 1

@@ -39,7 +39,7 @@ def connection(parts: SplitResult, seconds: float) -> http.client.HTTPConnection
     """Give a connection to an address, not opened yet; each step on it may take so many seconds.
 
     Raises:
-        ValueError, HTTPException: it is no address of HTTP.
+        ValueError, HTTPException: it is not an address of HTTP.
     """
     if not parts.hostname or parts.scheme not in ("http", "https"):
         raise ValueError("it has no host")
@@ -99,7 +99,7 @@ def _read(response: http.client.HTTPResponse, end: float, most_bytes: int) -> by
             raise TimeoutError
     wanted = response.getheader("Content-Length", "")
     if wanted.isdecimal() and len(found) < int(wanted):
-        raise ConnectionError("the answer ended before it was whole")
+        raise ConnectionError("the response is incomplete")
     return bytes(found)
 
 
@@ -114,11 +114,11 @@ ANSWER_SECONDS = 10.0
 MAX_PAGE = 64 * 1024 * 1024
 """Bytes; /metrics of vLLM has about 50 KB for each engine."""
 _HINTS = {
-    400: f"it does not understand what it is asked for; labels are written as in --match {LABELS_EXAMPLE}",
-    401: "it wants credentials: http://USER:PASSWORD@HOST",
-    403: "it wants credentials: http://USER:PASSWORD@HOST",
-    404: "is there /metrics, or Prometheus, at this address?",
-    503: "it is starting, or busy: try again",
+    400: f"it does not understand the query; write labels as in --match {LABELS_EXAMPLE}",
+    401: "it needs credentials: http://USER:PASSWORD@HOST",
+    403: "it needs credentials: http://USER:PASSWORD@HOST",
+    404: "check that /metrics or Prometheus is at this address",
+    503: "it is starting or busy: try again",
 }
 
 
@@ -143,7 +143,7 @@ def get(url: str, seconds: float = ANSWER_SECONDS) -> bytes:
         parts = urlsplit(url)
         opened = connection(parts, seconds)
     except FAULTS:
-        raise SourceError(f"{name}: is no address", "write it as http://HOST:PORT/metrics") from None
+        raise SourceError(f"{name}: is not an address", "write it as http://HOST:PORT/metrics") from None
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     headers = {"Accept": "*/*", "User-Agent": "cachedoctor", **_credentials(parts)}
     try:
@@ -153,13 +153,13 @@ def get(url: str, seconds: float = ANSWER_SECONDS) -> bytes:
             f"{name}: answered with more than {MAX_PAGE >> 20} MiB", "ask for less, with --match"
         ) from None
     except TimeoutError:
-        hint = "it is busy, or is something else"
-        raise SourceError(f"{name}: no whole answer within {seconds:.0f} s", hint) from None
+        hint = "it is busy, or not the right server"
+        raise SourceError(f"{name}: no complete response within {seconds:.0f} s", hint) from None
     except FAULTS as fault:
         what = getattr(fault, "strerror", None) or str(fault)[:100] or type(fault).__name__
-        raise SourceError(f"{name}: cannot be fetched ({what})", "is a server running there?") from None
+        raise SourceError(f"{name}: cannot be fetched ({what})", "check that a server is running there") from None
     if answer.status != http.HTTPStatus.OK:
-        hint = _HINTS.get(answer.status, "look at it with curl")
+        hint = _HINTS.get(answer.status, "check it with curl")
         raise SourceError(f"{name}: answered {answer.status} {answer.reason[:60]}", hint)
     return answer.body
 

@@ -40,7 +40,7 @@ def number(text: str) -> int | None:
 
 
 def is_release(text: str) -> bool:
-    """Whether ``v1.0.0`` or ``1.0.0`` stands there, known or not."""
+    """Whether ``v1.0.0`` or ``1.0.0`` is there, known or not."""
     return _RELEASE.fullmatch(text) is not None
 
 

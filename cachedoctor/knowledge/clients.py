@@ -118,6 +118,11 @@ def habits_named(name: str) -> list[KnownHabit]:
     return [found for found in _all() if found.habit.name == name]
 
 
+def ways_to_stop(name: str) -> str:
+    """Give how each client that has a habit of this name is kept from it, in one line."""
+    return "; ".join(f"{k.client.title}: {k.habit.stop}" for k in habits_named(name))
+
+
 def settings_by_commands(commands: list[str]) -> list[ClientSetting]:
     """Give the settings of the habit that has these commands; none for others."""
     found = next((k for k in _all() if commands and k.habit.commands == commands), None)

@@ -39,10 +39,10 @@ _ALONE = frozenset(
 _ALONE_LETTERS = "diPqt"
 _ASSIGNMENT = late(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _CONTINUED = late(r"[\\^`]\r?\n")
-"""The line goes on: POSIX shells, cmd, PowerShell."""
+"""The line continues: POSIX shells, cmd, PowerShell."""
 _ENDS = frozenset({"|", "||", "&&", "&", ";", "|&"})
 _WHOLE, _DECIMAL = late(r"-?\d{1,18}"), late(r"-?\d{0,18}\.\d{1,18}")
-_GIVE = "give what started the server: --cmdline 'llama-server -m ...'"
+_GIVE = "give the server's command: --cmdline 'llama-server -m ...'"
 _TRUE, _FALSE = frozenset({"1", "true", "on", "enabled"}), frozenset({"0", "false", "off", "disabled"})
 _COLOURS = _TRUE | _FALSE | {"auto", "-1"}
 
@@ -57,7 +57,7 @@ def parse(line: str) -> list[GivenOption]:
     if not words:
         raise CacheDoctorError("--cmdline: is empty", _GIVE)
     if not any(word.startswith("-") or _ASSIGNMENT.fullmatch(word) or _starts(word) for word in words):
-        raise CacheDoctorError("--cmdline: has no option and no program of llama.cpp", _GIVE)
+        raise CacheDoctorError("--cmdline: has no option and no llama.cpp program", _GIVE)
     variables, arguments = _split(words)
     return [*_environment(variables), *_options(arguments)]
 
@@ -108,7 +108,7 @@ def _words(line: str) -> list[str]:
             return msgspec.json.decode(line.encode("utf-8", "surrogateescape"), type=list[str])
         except (msgspec.MsgspecError, UnicodeDecodeError):
             hint = 'a list has its words in quotes: ["llama-server", "-c", "32768"]'
-            raise CacheDoctorError("--cmdline: is no JSON list of words", hint) from None
+            raise CacheDoctorError("--cmdline: is not a JSON list of words", hint) from None
     try:
         return shlex.split(_CONTINUED.sub(" ", line))
     except ValueError as error:
@@ -118,7 +118,7 @@ def _words(line: str) -> list[str]:
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
-    """(assignments, words behind the program). Wrappers such as sudo, nohup, env and taskset stand before it."""
+    """(assignments, words after the program). Wrappers such as sudo, nohup, env and taskset come before it."""
     container = container_at(words)
     program = next((i for i, word in enumerate(words) if _PROGRAM.search(word)), None)
     if container is not None and (program is None or container < program):
@@ -137,7 +137,7 @@ def _until_end(words: list[str]) -> list[str]:
 
 
 def image_at(words: list[str]) -> tuple[int, list[str]]:
-    """(place of the image, variables) in the words behind ``docker``: ``run -e A=1 ... image arguments``."""
+    """(place of the image, variables) in the words after ``docker``: ``run -e A=1 ... image arguments``."""
     variables: list[str] = []
     at = words.index("run") + 1 if "run" in words else 0
     while at < len(words) and words[at].startswith("-"):
@@ -285,7 +285,7 @@ FIXED_LOG: dict[Launcher, str] = {"lm-studio": "LM Studio"}
 
 HANDS_ON: dict[Launcher, str] = {"ollama": "ollama serve", "jan": "Jan"}
 """Launchers that give their own environment, or variables of a setting, to the llama-server that they start, by what to
-start anew (ollama, llm/llama_server.go: ``cmd.Env = os.Environ()``; https://github.com/ollama/ollama/pull/18265)."""
+start again (ollama, llm/llama_server.go: ``cmd.Env = os.Environ()``; https://github.com/ollama/ollama/pull/18265)."""
 
 NAMES = {
     "shell": "a shell", "docker": "docker run", "compose": "docker compose", "systemd": "systemd",

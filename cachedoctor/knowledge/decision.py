@@ -47,7 +47,7 @@ def checkpoints(length: int, user_starts: list[int], build: int = NEWEST, memory
 
 
 def _spaced(places: list[int], step: int, first: int = 1, always: list[int] | None = None) -> list[int]:
-    """Places from ``first`` on that lie more than ``step`` behind the one before, or that are kept whatever happens."""
+    """Places from ``first`` on that lie more than ``step`` after the one before, or that are kept whatever happens."""
     kept: list[int] = []
     for place in sorted(set(places)):
         if place >= first and (not kept or place > kept[-1] + step or place in (always or [])):
@@ -78,9 +78,9 @@ class Decision(NamedTuple):
     """What the server does with a prompt."""
 
     reused: int
-    """Tokens of it that are not computed again."""
+    """Tokens of it that are not recomputed."""
     threshold: int
-    """Position in front of which the memory, or a checkpoint, must begin."""
+    """Position before which the memory, or a checkpoint, must begin."""
     searched: bool
     """A checkpoint was needed."""
     taken: Saved | None = None
@@ -136,7 +136,7 @@ def _newest(saved: Sequence[Saved], common: int, threshold: int, build: int) -> 
 def _cut(held: HeldState, reused: int, new: int, found: Decision, end: int, build: int) -> Decision:
     """Cut the memory, which now reaches to ``end``: one token at least is computed, and a recurrent state is whole.
 
-    From b6751 to b6900 the last token alone could be cut off a recurrent state, which went on as if it still stood.
+    From b6751 to b6900 the last token alone could be cut off a recurrent state, which continued as if it still stood.
     """
     reused = new - 1 if reused >= new else reused
     whole = end - 1 if 6751 <= build < 7079 else end
@@ -173,7 +173,7 @@ def common_of(threshold: int, window: int, build: int, new: int) -> int | None:
 
 
 def _threshold(common: int, window: int, build: int, whole: bool) -> int:
-    """Position in front of which the memory must still reach."""
+    """Position before which the memory must still reach."""
     return max(0, common - _back(window, build, whole))
 
 
@@ -189,7 +189,7 @@ def _back(window: int, build: int, whole: bool) -> int:
 def _oldest(memory: str, tokens: int, window: int) -> int:
     """Smallest position that the memory holds after so many tokens in one go; a recurrent state is only its last one.
 
-    After a jump back to a checkpoint a sliding-window memory may hold less: cells in front of the window of the new
+    After a jump back to a checkpoint a sliding-window memory may hold less: cells before the window of the new
     tokens are taken first, wherever they lie.
     """
     cells = -(-(window + N_UBATCH) // _PAD) * _PAD
@@ -211,7 +211,7 @@ class _Wording(msgspec.Struct, frozen=True):
 _NEWEST = 1 << 30
 _TELLS: dict[Wanted, tuple[str, tuple[_Wording, ...]]] = {
     "before": (
-        "the end of the request before it on that slot",
+        "the end of the previous request on that slot",
         (
             _Wording(0, 6751, '"stop processing: n_past = N"'),
             _Wording(6752, _NEWEST, '"stop processing: n_tokens = N"'),
@@ -241,14 +241,14 @@ _TELLS: dict[Wanted, tuple[str, tuple[_Wording, ...]]] = {
         ),
     ),
     "end": (
-        "what became of it",
+        "its result",
         (_Wording(0, _NEWEST, '"prompt eval time", or the server\'s "cancel task" or "task id = T, error:"'),),
     ),
 }
 
 
 def deciding(wanted: Wanted, low: int | None, high: int | None) -> str:
-    """Say what a line tells, and how it begins in the builds from ``low`` to ``high``; None leaves an end open."""
+    """Say what a line shows, and how it begins in the builds from ``low`` to ``high``; None leaves an end open."""
     what, wordings = _TELLS[wanted]
     fitting = [w for w in wordings if (high is None or w.first <= high) and (low is None or w.last >= low)]
     if len(fitting) == 1:

@@ -129,7 +129,8 @@ METRICS_OF_LLAMA = "llamacpp"
 LABELS_EXAMPLE = f"'job=\"{next(iter(ENGINES))}\"'"
 """Matcher of labels for Prometheus."""
 
-PRINTING = frozenset({"ds4", "mlx-vlm", "omlx", "vllm-mlx"})
+_PRINTING = "ds4 ik_llama.cpp koboldcpp llama-cpp-python lmstudio lmstudio-mlx mlx-vlm ollama omlx tabbyapi vllm-mlx"
+PRINTING = frozenset(_PRINTING.split())
 """Programs that print numbers of each request, which the rules about printed numbers look at."""
 
 

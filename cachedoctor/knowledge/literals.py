@@ -15,7 +15,7 @@ from cachedoctor.model.bounds import AMOUNT, NumberRange
 
 Value = str | int | float | bool | None
 
-# A prompt is long: what is no quote and no backslash is taken in one go.
+# A prompt is long: what is not a quote and no backslash is taken in one go.
 _QUOTED = r"'[^'\\]*+(?:\\.[^'\\]*+)*+'|\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\""
 # A list of numbers is a piece of its own: the token ids of a long prompt are many.
 _PIECE = late(
@@ -31,7 +31,7 @@ _WORDS: dict[str, Value] = {"None": None, "True": True, "False": False}
 
 
 def entries(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the entries of a call or dictionary as (name, printed value); ``text`` begins behind its opening bracket.
+    """Yield the entries of a call or dictionary as (name, printed value); ``text`` begins after its opening bracket.
 
     An entry without a name has an empty one. The last entry yielded is (``")"``, ``""``) where the closing bracket was
     found; without it the line is torn, and the entry that it tears is left out.
@@ -62,7 +62,7 @@ def _entry(text: str) -> Iterator[tuple[str, str]]:
 
 
 def inside(text: str) -> str:
-    """Return what stands behind the first opening bracket of ``text``, which begins with a name or with the bracket."""
+    """Return what comes after the first opening bracket of ``text``, which begins with a name or with the bracket."""
     found = re.match(r"\s*\w*[({]", text)
     return text[found.end() :] if found is not None else ""
 

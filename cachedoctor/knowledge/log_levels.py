@@ -33,7 +33,7 @@ class Period(msgspec.Struct):
 
     first: int
     last: int
-    """Builds that were looked at, both ends included."""
+    """Builds that were checked, both ends included."""
     level: str
     needs: int | None
     """Smallest ``-lv`` that shows it; None when the default does."""
@@ -56,7 +56,7 @@ def periods(level_at: Callable[[int], str], first: int, last: int) -> list[Perio
 
     Args:
         level_at: gives the letter of the message's level at a build.
-        first: first build with the message, one of those that were looked at.
+        first: first build with the message, one of those that were checked.
         last: last build with it.
     """
     seen = [build for build in SAMPLED if first <= build <= last]
@@ -79,17 +79,18 @@ _WARN = "This writes prompt text into the log."
 
 
 class LevelRestart(msgspec.Struct):
-    """One restart of the server after which the log says more."""
+    """One restart of the server after which the log shows more."""
 
     options: list[OptionChange]
     """None when no option of these builds helps."""
     shows: list[Want]
     text: str
-    """That prompts will stand in the log; what these builds cannot show, and from which one on it can be shown."""
+    """That prompts will be in the log; what these builds cannot show, and from which one on it can be shown."""
 
 
 _TRACE = OptionChange("--verbosity", "4")
 _FILES = OptionChange("--log-prompts-dir", "prompts")
+_FOLDER = "Create the folder prompts first, and pass it to the next analysis with --prompts prompts."
 
 
 def show_accounting(low: int | None, high: int | None) -> tuple[str, list[OptionChange]]:
@@ -102,21 +103,22 @@ def show_accounting(low: int | None, high: int | None) -> tuple[str, list[Option
 
 
 def show_text(low: int | None, high: int | None) -> tuple[str, list[OptionChange]]:
-    """Return (words, options) that make builds show the text around the divergence."""
+    """Return (words, options) that make builds show the text around the divergence.
+
+    Whole prompts in files tell more than the few tokens that the log prints, and for slots that were empty, too.
+    """
+    if _has_prompts_dir(low, high):
+        return f"write whole prompts to files and restart llama-server. {_FOLDER}", [_FILES]
     variables = _variables(high)
     if not variables:
         return (
-            "this build cannot show the text; from b6900 on it can, and the request bodies of the client would tell",
+            "this build cannot show the text; b6900 and newer can, and the client's request bodies show it",
             [],
         )
-    has_files = _has_prompts_dir(low, high)
-    warn = f"{_WARN} Or have whole prompts written to files, by --log-prompts-dir." if has_files else _WARN
-    if low is not None and low >= 10809:
-        return f"set both variables and restart llama-server. {warn}", variables
     if low is not None and low >= _TEXT and len(variables) == 1:
-        return f"set the variable and restart llama-server. {warn}", variables
-    words = "set the variables and restart llama-server (the second only acts from b10809 on; both need b6900)"
-    return f"{words}. {warn}", variables
+        return f"set the variable and restart llama-server. {_WARN}", variables
+    words = "set the variables and restart llama-server (the second works only from b10809 on; both need b6900)"
+    return f"{words}. {_WARN}", variables
 
 
 def _variables(high: int | None) -> list[OptionChange]:
@@ -144,22 +146,24 @@ def restart(wants: set[Want], low: int | None, high: int | None) -> LevelRestart
             shows.append("accounting")
         else:
             said.append(f"Reuse and checkpoints: {show_accounting(low, high)[0]}.")
-    if "text" in wants:
+    has_files = _has_prompts_dir(low, high)
+    if "text" in wants and has_files:
+        shows.append("text")
+    elif "text" in wants:
         variables = _variables(high)
         if variables:
             shows.append("text")
         if not variables or low is None or low < _TEXT:
             said.append(f"The text that changed can be shown from b{_TEXT} on.")
-    if "prompts" in wants:
-        if _has_prompts_dir(low, high):
-            options.append(_FILES)
-            shows.append("prompts")
-            said.append("Make the folder prompts first, and give it to the next analysis with --prompts prompts.")
-        else:
-            said.append(
-                "Whole prompts: from b9713 on with --log-prompts-dir DIR; before, save the client's request bodies."
-            )
-    kept = [where for want, where in (("text", "the log"), ("prompts", "the folder")) if want in shows]
-    if kept:
-        said.insert(0, f"Prompts will stand in {' and in '.join(kept)}.")
+    if has_files and wants & {"text", "prompts"}:
+        options.append(_FILES)
+        said += ["This writes prompt text to the folder.", _FOLDER]
+    elif variables:
+        said.insert(0, "This writes prompt text to the log.")
+    if "prompts" in wants and has_files:
+        shows.append("prompts")
+    elif "prompts" in wants:
+        said.append(
+            "Whole prompts: from b9713 on with --log-prompts-dir DIR; before, save the client's request bodies."
+        )
     return LevelRestart([*variables, *options] if shows else [], shows, " ".join(said))

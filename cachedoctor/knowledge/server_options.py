@@ -260,7 +260,7 @@ BY_NAME: dict[str, tuple[Option, Name, bool]] = {
 
 
 def plain(written: str) -> str:
-    """Return the spelling of the table: behind two dashes the server takes ``_`` for ``-``."""
+    """Return the spelling of the table: after two dashes the server takes ``_`` for ``-``."""
     return written.replace("_", "-") if written.startswith("--") else written
 
 
@@ -283,8 +283,8 @@ NEVER = {
 differs."""
 
 INSTEAD = {
-    "checkpoint_every": "llama-server places checkpoints at user messages by itself; --checkpoint-min-step N is the "
-    "least distance between two of them in tokens, so a smaller N means more",
+    "checkpoint_every": "llama-server places checkpoints at user messages automatically; --checkpoint-min-step N is "
+    "the minimum distance between two of them in tokens, so a smaller N means more",
 }
 """What took the place of a removed option that has no other name, for the builds after it."""
 

@@ -79,7 +79,7 @@ class Repeat(msgspec.Struct, frozen=True):
     """What a text has in common with earlier ones."""
 
     length: int
-    """Bytes that stood in any of them."""
+    """Bytes that was in any of them."""
     owner: int | None
     """Index of the one that has most of it, the latest where several have as much; None where none has any."""
 
@@ -102,7 +102,7 @@ class Repeats:
         self._count = 0
 
     def of(self, text: bytes, start: int = 0) -> Repeat:
-        """Say how much of a text from byte ``start`` on stood in an earlier one."""
+        """Say how much of a text from byte ``start`` on was in an earlier one."""
         found, by_owner = 0, dict[int, int]()
         for piece in _cut(text, start):
             owner = self._owners.get(hash(piece))

@@ -22,8 +22,8 @@ _SILENT_SECONDS = 10
 """Without any message it is said what may be wrong."""
 _LAST_SECONDS = 2
 """In which messages that are on their way are still taken."""
-_UNASKED = "with --replay they are asked for (replay_endpoint of --kv-events-config)"
-_UNANSWERED = "its --replay endpoint did not answer, or has them no more (buffer_steps of --kv-events-config)"
+_UNASKED = "--replay requests them again (replay_endpoint of --kv-events-config)"
+_UNANSWERED = "its --replay endpoint did not answer, or no longer has them (buffer_steps of --kv-events-config)"
 
 Tell = Callable[[str, str], None]
 """Takes a message and a hint."""
@@ -43,7 +43,7 @@ def new_file(path: str) -> Iterator[IO[bytes]]:
         with open(path, "xb") as file:
             yield file
     except FileExistsError:
-        raise CacheDoctorError(f"{path}: is there already", "give a new file with -o") from None
+        raise CacheDoctorError(f"{path}: already exists", "give a new file with -o") from None
     except OSError as fault:
         raise CacheDoctorError(f"{path}: cannot be written ({fault.strerror})", "give another file with -o") from None
 
@@ -92,7 +92,7 @@ class KvRecorder:
                 told = True
                 self._tell(
                     "no message yet; a server publishes when prompts are computed",
-                    "vLLM connects unless its endpoint holds *: then give @tcp://HOST:PORT",
+                    "if vLLM connects instead of listening (no * in its endpoint), give @tcp://HOST:PORT",
                 )
 
     def take(self, frames: Sequence[bytes], source: int, subscription: KvSubscription | None = None) -> None:
@@ -110,12 +110,12 @@ class KvRecorder:
             self._catch_up(subscription, source, last + 1)
             last = self._last[source]
         if last is not None and message.number <= last and message.time <= self._times[source]:
-            return  # it was among those that were asked for; a server that has started anew counts from 0 again, later
+            return  # it was among those that were asked for; a server that has started again counts from 0 again, later
         if last is not None and message.number > last + 1:
             lost = message.number - last - 1
             self.missing += lost
             self._tell(
-                f"{self._endpoints[source]}: {lost:,} messages did not come, before number {message.number:,}",
+                f"{self._endpoints[source]}: {lost:,} messages were missed before number {message.number:,}",
                 _UNANSWERED if subscription is not None and subscription.is_asked(source) else _UNASKED,
             )
         self._keep(message)
@@ -136,7 +136,7 @@ class KvRecorder:
         self._unread[source] = self._unread.get(source, 0) + 1
         if source not in self._last and self._unread[source] >= _FOREIGN:
             raise CacheDoctorError(
-                f"{self._endpoints[source]}: sends messages that are no KV events",
+                f"{self._endpoints[source]}: sends messages that are not KV events",
                 "is it the endpoint of --kv-events-config, with enable_kv_cache_events?",
             )
 

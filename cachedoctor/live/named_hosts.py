@@ -13,9 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from cachedoctor.knowledge.late_patterns import late
 
-REFUSAL = (
-    "Host must be localhost, an IP address or the name given to --listen; --allow-host NAME lets another name pass"
-)
+REFUSAL = "Host must be localhost, an IP address or the name given to --listen; --allow-host NAME accepts another name"
 _HOST = late(r"(\[[^\[\]]*\]|[^\[\]:@/?#\s]+)(?::[0-9]{0,5})?")
 _AUTHORITY = late(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#]*)")
 """Of a target in absolute form."""

@@ -9,11 +9,11 @@ import msgspec
 from cachedoctor.model.bounds import Count, Long
 
 AccountRow = Literal["reused", "new", "client", "server", "together", "rounding", "unexplained", "undecided"]
-"""``reused``: came from the cache. ``new``: never sent before at this place. ``client``: stands behind what the client
+"""``reused``: came from the cache. ``new``: never sent before at this place. ``client``: comes after what the client
 changed. ``server``: the prefix was the same, and the server could not give it back. ``together``: requests with one
 beginning were computed at once. ``rounding``: below a block, a batch, the distance of checkpoints. ``unexplained``:
-the build had to reuse it, and did not. ``undecided``: the client changed it or the server lost it, the log does not
-tell which."""
+the build had to reuse it, and did not. ``undecided``: the client changed it or the server
+lost it, the log does not show which."""
 
 
 class AccountEntry(msgspec.Struct, omit_defaults=True):
@@ -42,7 +42,7 @@ class Account(msgspec.Struct):
     requests: Long
     """Requests whose tokens are placed; 0 where that is not known."""
     not_placed: Long
-    """Requests of which the log does not say how long the prompt was, or how much of it was reused."""
+    """Requests of which the log does not show how long the prompt was, or how much of it was reused."""
     prompt_tokens: Long
     entries: list[AccountEntry]
     """By row and kind, in the order of the rows and the most tokens first."""
@@ -50,8 +50,8 @@ class Account(msgspec.Struct):
 
 ClientBy = Literal["session", "user", "salt", "system_prompt", "route", "address", "other", "unknown"]
 """What names a client, the surest first: ids of its session and of its user, the salt of its cache, the system prompt
-(of request bodies); what stands before the interface in the path, and the address (of the log). ``other``: all clients
-that are not listed. ``unknown``: requests of which nothing tells who sent them."""
+(of request bodies); what comes before the interface in the path, and the address (of the log). ``other``: all clients
+that are not listed. ``unknown``: requests of which nothing shows who sent them."""
 
 
 class ClientName(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ class ClientAccount(msgspec.Struct):
     requests: Long
     """Requests whose tokens are placed."""
     not_placed: Long
-    """Requests of which nothing says how long the prompt was, or how much of it was reused."""
+    """Requests of which nothing shows how long the prompt was, or how much of it was reused."""
     prompt_tokens: Long
     entries: list[AccountEntry]
     """By row and kind, in the order of the rows and the most tokens first."""

@@ -26,7 +26,7 @@ class ComparedSide(msgspec.Struct):
     """What each different server is, in words."""
     requests: int
     unknown_requests: int
-    """Of these, those of which the log does not tell the prompt's length and reuse; no measure has them."""
+    """Of these, those of which the log does not show the prompt's length and reuse; no measure has them."""
     conversations: int
     """Among the requests that are known; one that belongs to none is one of its own."""
     prompt_tokens: int

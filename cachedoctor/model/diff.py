@@ -24,6 +24,10 @@ DIFFERENCES = [
 """Kinds of a first difference."""
 
 
+OWN_VERDICT = "own verdict"
+"""Place of what an agent says itself of why less was reused."""
+
+
 class Advice(msgspec.Struct):
     """What to do about a difference, and commands that can be copied."""
 
@@ -50,7 +54,8 @@ class RequestSetting(msgspec.Struct):
     """Something beside the prompt that a cache depends on, and that is not the same in both requests."""
 
     place: Text
-    """Path in the request: ``cache_salt``, ``lora``, ``lora_path``, ``model``, ``images[2]``."""
+    """Path in the request: ``cache_salt``, ``lora``, ``lora_path``, ``model``, ``images[2]``; ``own verdict``: no field
+    of the request, but what the agent says itself of why less was reused."""
     a: str
     """Its value, or length and hash of it; empty when it has none."""
     b: str
@@ -105,14 +110,14 @@ class Excerpt(msgspec.Struct):
 
 
 class Around(msgspec.Struct):
-    """What stands around the first difference: secrets are looked for in it before anything of it is cut and shown."""
+    """Text around the first difference: secrets are searched for in it before it is truncated and shown."""
 
     a: str
     b: str
     common: int
     """Code points that both have in common at the start."""
     spans_a: list[tuple[int, int]]
-    """Where ``before``, ``a`` and ``after_a`` of the excerpt stand in it, and ``a`` of the first difference."""
+    """Where ``before``, ``a`` and ``after_a`` of the excerpt are in it, and ``a`` of the first difference."""
     spans_b: list[tuple[int, int]]
 
 
@@ -129,6 +134,46 @@ class Edit(msgspec.Struct):
     """Tokens of a, from and to; of a move: where the block was."""
     b: tuple[Amount, Amount]
     """Tokens of b, from and to."""
+
+
+class LeastEdit(msgspec.Struct):
+    """One change that gives reuse back when it is not made."""
+
+    kind: Annotated[str, msgspec.Meta(extra_json_schema={"contract": {"enum": DIFFERENCES}})]
+    """What it is (docs/diff.md)."""
+    field: str | None
+    """What varies in it, or the name of a tool; with --hash-text a hash if it comes from the prompt."""
+    place: str | None
+    """Path in the request; None for plain text and for what the template wrote."""
+    line: LineNumber
+    """Line of the newer prompt at which it begins."""
+    words: Text
+    """What to do, as an imperative."""
+    reuse: Amount
+    """Tokens that are common from the start when this and all before it are taken back."""
+    tokens: Amount
+    """Of the newer prompt then."""
+    owner: Literal["client", "plugin", "template"]
+    """Who writes it: a plugin gives a tool whose name begins with that of its MCP server."""
+    advice: list[Advice]
+    """Settings that do it, the most specific first."""
+    client: KnownClient | None = None
+    """Whose doing it is, where the prompts prove it."""
+
+
+class LeastChange(msgspec.Struct):
+    """The smallest set of changes that, taken back, gives reuse back by common prefix; answers are another matter."""
+
+    common: Amount
+    """Tokens that are common from the start as it is."""
+    tokens: Amount
+    """Of the newer prompt."""
+    edits: list[LeastEdit]
+    """In the order of the prompt: each gives back what lies between it and the next."""
+    rest: Amount
+    """More changes, which together give back less than 1 % of the prompt; what only comes at the end is none."""
+    is_bounded: bool
+    """There are more changes than were tried."""
 
 
 class PromptDiff(msgspec.Struct):
@@ -156,10 +201,12 @@ class PromptDiff(msgspec.Struct):
     settings: list[RequestSetting] = msgspec.field(default_factory=list)
     """What else of the requests differs and decides what a cache gives back."""
     sent_again: int | None = None
-    """Bytes behind the first difference in A that stand behind it in B as well, in pieces of about 35."""
+    """Bytes after the first difference in A that come after it in B as well, in pieces of about 35."""
     alone: list[Side] = msgspec.field(default_factory=list)
     """Of the last of several: the prompts that were compared with none, as none goes before or after them."""
     notes: list[str] = msgspec.field(default_factory=list)
     """Of the last of several: what the recordings that they were read from do not hold; nothing is said of that."""
     around: Around | None = None
     """Where there is an excerpt."""
+    least: LeastChange | None = None
+    """Where it was asked for."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class CacheDoctorError(Exception):
-    """A fault that the user can mend: one line, a hint, and the exit status of the command."""
+    """A fault that the user can fix: one line, a hint, and the exit status of the command."""
 
     def __init__(self, message: str, hint: str = "", exit_code: int = 2) -> None:
         super().__init__(message)

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from cachedoctor.model.account import ClientName
-from cachedoctor.model.bounds import Code, Count, LineNumber, Long, LongMs, Name, Url
-from cachedoctor.model.fix import ClientSetting, OptionChange, option_rows
+from cachedoctor.model.bounds import Code, Count, LineNumber, Long, LongMs, Name, Share, Url
+from cachedoctor.model.fix import ClientSetting, OptionChange, OptionReplay, option_rows
 from cachedoctor.model.request import Request
 
 Severity = Literal["error", "warning", "note"]
@@ -54,7 +55,7 @@ class Remedy(msgspec.Struct):
 
     text: str
     commands: list[str] = msgspec.field(default_factory=list)
-    """To be copied. A row that begins with a dash is options, which belong behind those that the server is started
+    """To be copied. A row that begins with a dash is options, which belong after those that the server is started
     with."""
     options: list[OptionChange] = msgspec.field(default_factory=list)
     """What it changes on the command line or in the environment of the server, all together. Added after the first
@@ -62,11 +63,14 @@ class Remedy(msgspec.Struct):
     settings: list[ClientSetting] = msgspec.field(default_factory=list)
     """What it changes in a client. Added after the first release of v1: may be missing."""
     purpose: Literal["fix", "depends", "look"] = "fix"
-    """Whether it mends the cause, helps or costs depending on what its text says, or only shows more of the cause.
+    """Whether it fixes the cause, helps or costs depending on what its text says, or only shows more of the cause.
     Added after the first release of v1: may be missing."""
+    replay: OptionReplay | None = None
+    """What the replay shows of the options; None where they were not tried. Added after the first release of
+    v1: may be missing."""
 
     def __post_init__(self) -> None:
-        """Write the commands that the options are; a command of ours mends nothing."""
+        """Write the commands that the options are; a command of ours fixes nothing."""
         if not self.commands:
             self.commands = option_rows(self.options)
         if self.purpose == "fix" and self.commands and all(c.startswith("cachedoctor ") for c in self.commands):
@@ -81,6 +85,14 @@ class RuledOut(msgspec.Struct):
 
     name: Name
     why: str
+    likelihood: Share | None = None
+    """How likely it is the cause, 0 to 1, where the log leaves it open and its lines show. Added after the first
+    release of v1: may be missing."""
+
+    @property
+    def label(self) -> str:
+        """Its name, with its likelihood where that is known: ``slot-contention 72 %``."""
+        return self.name if self.likelihood is None else f"{self.name} {100 * self.likelihood:.0f} %"
 
     @property
     def is_open(self) -> bool:
@@ -156,7 +168,7 @@ class Finding(msgspec.Struct):
         """Tell what is left open from what is excluded, in reports of older versions as well."""
         if not self.still_possible:
             left = [other for other in self.ruled_out if other.is_open]
-            self.still_possible = [RuledOut(other.name, other.why.partition(": ")[2]) for other in left]
+            self.still_possible = [replace(other, why=other.why.partition(": ")[2]) for other in left]
 
     @property
     def excluded(self) -> list[RuledOut]:
@@ -185,13 +197,13 @@ class NotEvaluated(msgspec.Struct):
 
 
 class Restart(msgspec.Struct):
-    """The one restart of the server after which most of what was not evaluated could be."""
+    """The one restart of the server after which most of what was not checked could be."""
 
     command: str
-    """To be copied, a row that exports variables and one of options, which belong behind those that the server is
+    """To be copied, a row that exports variables and one of options, which belong after those that the server is
     started with; either may be all."""
     text: str
-    """What to know before: prompts will stand in the log; what these builds cannot show."""
+    """What to know before: prompts will be in the log; what these builds cannot show."""
     codes: list[Code]
     """Rules that it enables."""
     options: list[OptionChange] = msgspec.field(default_factory=list)

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from cachedoctor.model.bounds import Code, Name
+from cachedoctor.model.bounds import Code, Count, Long, Name
 
 Launcher = Literal["shell", "docker", "compose", "systemd", "kubernetes", "llama-swap", "ollama", "lm-studio", "jan"]
 """What starts a server, and so what holds its options."""
@@ -38,6 +38,40 @@ class OtherFix(msgspec.Struct):
     """What cannot be set there."""
 
 
+REPLAY_FIT = 0.9
+"""Share of the requests that a replay has to explain before it confirms or rejects an option."""
+
+
+class OptionReplay(msgspec.Struct, frozen=True):
+    """What the replay shows of options."""
+
+    claimed_tokens: Long
+    """What the findings cost that the options are for."""
+    saved_tokens: Long | None
+    """What the whole log reuses more with the options; None where the replay can neither confirm nor reject them."""
+    equal: Count
+    """Requests of which the replay, under the settings that ran, says the same as the server."""
+    requests: Count
+    """Requests of which the server says what it reused."""
+    assumed: Count = 0
+    """Requests of which the log does not show what they share with earlier ones: the saving is an estimate then."""
+
+    @property
+    def words(self) -> str:
+        """One sentence: ``Replayed on this log: saves 13,529 of 13,529 tokens.``"""
+        if self.saved_tokens is not None:
+            saved = f"{'about ' if self.assumed else ''}{min(self.saved_tokens, self.claimed_tokens):,}"
+            return f"Replayed on this log: saves {saved} of {self.claimed_tokens:,} tokens."
+        if not self.is_explained:
+            return f"Not confirmed: the replay explains {self.equal:,} of {self.requests:,} requests of this log."
+        return "Not confirmed: this log does not show that the recomputed tokens had been sent before."
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether the replay agrees with the server in nine of ten requests."""
+        return bool(self.requests) and self.equal >= REPLAY_FIT * self.requests
+
+
 class Fix(msgspec.Struct):
     """What to change at one server and its clients, the cheapest test first."""
 
@@ -50,7 +84,7 @@ class Fix(msgspec.Struct):
     server: str
     """Its name and build, in words."""
     launcher: Launcher | None
-    """What starts it, as far as the log tells or somebody said."""
+    """What starts it, as far as the log shows or somebody said."""
     codes: list[Code]
     """Findings that it is for."""
     names: list[Name]
@@ -62,12 +96,15 @@ class Fix(msgspec.Struct):
     steps: list[FixStep]
     """What to do, the cheapest test first."""
     costs: list[str]
-    """What it takes in memory, as far as the log tells."""
+    """What it takes in memory, as far as the log shows."""
     notes: list[str]
     """Findings that ask for different values, and what cannot be set there."""
     others: list[OtherFix] = msgspec.field(default_factory=list)
     """Remedies of its findings that are not merged into these options, where it is known what starts it. Where nothing
     is merged, there are no codes and no steps. Added after the first release of v1: may be missing."""
+    replay: OptionReplay | None = None
+    """What the replay shows of all options together; None where they were not tried. Added after the first
+    release of v1: may be missing."""
 
 
 _VARIABLE = re.compile(r"([A-Z][A-Z0-9_]*)=(.*)", re.DOTALL)
@@ -130,7 +167,7 @@ def as_typed(written: str) -> list[OptionChange]:
         elif found and not found[-1].variable and found[-1].value is None:
             found[-1] = OptionChange(found[-1].name, word)
         else:
-            raise ValueError(f"a value without its option: {word}")
+            raise ValueError(f"a value without an option: {word}")
     return found
 
 

@@ -1,6 +1,6 @@
 """KV events of vLLM and SGLang: the lines of a recording, and what they add up to.
 
-No token and no hash of the server stands in a recording: the hashes are keyed, and the key is thrown away.
+No token and no hash of the server is in a recording: the hashes are keyed, and the key is discarded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class StoredBlocks(msgspec.Struct, tag="stored", omit_defaults=True):
     parent: _Id | None = None
     """Id of the block before the first."""
     texts: _Ids = msgspec.field(default_factory=list)
-    """Content of each block alone; empty where the message does not tell which tokens are whose."""
+    """Content of each block alone; empty where the message does not show which tokens are whose."""
     medium: Annotated[str, msgspec.Meta(max_length=64)] | None = None
     """Where they lie; None for the memory of the GPU."""
     group: Count = 0
@@ -72,7 +72,7 @@ class KvHead(msgspec.Struct, tag="head"):
 
 
 class KvUnread(msgspec.Struct, tag="unread"):
-    """Messages of an endpoint that are no KV events."""
+    """Messages of an endpoint that are not KV events."""
 
     source: Count
     messages: Count
@@ -108,9 +108,9 @@ class KvEvents(msgspec.Struct):
     evicted: Amount = 0
     """Stored again after it had been removed: lost for want of room."""
     emptied: Amount = 0
-    """Stored again after the cache had been emptied, or the server started anew."""
+    """Stored again after the cache had been emptied, or the server started again."""
     changed: Amount = 0
-    """The same block had been stored behind another beginning: the client changed something before it."""
+    """The same block had been stored after another beginning: the client changed something before it."""
     salted: Amount = 0
     """The same text from its beginning on had been stored under another salt, adapter or image."""
     routed: Amount = 0

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from cachedoctor.model.bounds import Amount, LineNumber, Long, Text
-from cachedoctor.model.diff import DIFFERENCES, Advice, KnownClient
+from cachedoctor.model.diff import DIFFERENCES, Advice, KnownClient, LeastChange
 from cachedoctor.model.report import Tool
 
 LintKind = Annotated[str, msgspec.Meta(extra_json_schema={"contract": {"enum": [*DIFFERENCES, "cache-prompt-off"]}})]
@@ -19,14 +19,14 @@ TrialVerdict = Literal["yes", "no", "refused", "unknown"]
 
 
 class LintError(msgspec.Struct):
-    """A request that does not go on where the one before it in its conversation ends."""
+    """A request that does not continue where the one before it in its conversation ends."""
 
     path: Text
     """The request: file and number, ``bodies.jsonl#4``."""
     before: Text
     """The request that it had to extend."""
     line: LineNumber | None
-    """Line of the request in its file, where each stands on a line of its own."""
+    """Line of the request in its file, where each is on a line of its own."""
     kind: LintKind
     """What differs (docs/diff.md); cache-prompt-off: the request itself forbids reuse."""
     field: str | None
@@ -39,7 +39,7 @@ class LintError(msgspec.Struct):
     char: Long
     """Offset of the first code point that differs in the rendered prompt, from 0."""
     cost: Amount
-    """Tokens that are computed again and would not be, had the request only been extended."""
+    """Tokens that are recomputed and would not be, had the request only been extended."""
     tokens: Amount
     """Tokens of the request."""
     a: str
@@ -55,7 +55,7 @@ class LintError(msgspec.Struct):
     answered_reused: Amount | None = None
     """Those of them that it reused."""
     least_cost: Amount | None = None
-    """Tokens that are computed again at least, where the place of the tools is the template's and that is not known;
+    """The least that is recomputed, where the template decides where the tools are and is not known;
     ``cost`` is the most. Added after the first release of v1: may be missing."""
 
 
@@ -69,7 +69,7 @@ class LintHint(msgspec.Struct):
     """Path in the request."""
     words: Text
     shown: str
-    """The text that stands there; empty where none does."""
+    """The text that is there; empty where none does."""
     advice: list[Advice]
     requests: Amount = 1
     """Requests in which it stands."""
@@ -114,10 +114,15 @@ class Lint(msgspec.Struct, tag_field="schema", tag="cachedoctor.lint/1"):
     exact: bool
     """The counts are the model's own."""
     rendered: bool
-    """The bodies were rendered with a chat template; else their parts stand in the order of templates."""
+    """The bodies were rendered with a chat template; else their parts are in the order of templates."""
     errors: list[LintError] = msgspec.field(default_factory=list)
     hints: list[LintHint] = msgspec.field(default_factory=list)
     template: list[TrialAnswer] = msgspec.field(default_factory=list)
     """Only without bodies: what the template does with scripted conversations."""
     notes: list[Text] = msgspec.field(default_factory=list)
     """What the recordings that they were read from do not hold: nothing is said of that."""
+    least: LeastChange | None = None
+    """The smallest set of changes that gives reuse back to the request that costs most; None where it is one change.
+    Added after the first release of v1: may be missing."""
+    least_path: Text | None = None
+    """That request. Added after the first release of v1: may be missing."""

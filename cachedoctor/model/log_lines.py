@@ -73,7 +73,7 @@ class Reading(msgspec.Struct):
     unit: str
     meaning: str
     here: str = ""
-    """What this very value says, when it is no plain number."""
+    """What this very value says, when it is not a plain number."""
 
 
 class Level(msgspec.Struct):
@@ -107,7 +107,7 @@ class Explanation(msgspec.Struct):
     origin: str | None
     """Server that the wrapper names, if any."""
     parts: list[Part]
-    """What stands before the message: clock, level, function, slot, task."""
+    """What comes before the message: clock, level, function, slot, task."""
     fields: list[Reading]
     first: int
     last: int
@@ -125,7 +125,7 @@ class Explanation(msgspec.Struct):
     undecided: bool = False
     """Other wordings of the message fit what is left of the line as well."""
     more: str = ""
-    """Text behind the message that no known build prints."""
+    """Text after the message that no known build prints."""
     engine: str = "llama.cpp"
     """As sessions call it: ``llama.cpp``, ``vllm``, ``sglang``."""
     program: str = "llama.cpp"

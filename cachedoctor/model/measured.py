@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from cachedoctor.model.bounds import Amount, Count, LineNumber, Long, Rate, Share
+from cachedoctor.model.account import ClientName
+from cachedoctor.model.bounds import Amount, Count, LineNumber, Long, Name, Rate, Share, Text
 from cachedoctor.model.diff import PromptDiff
 from cachedoctor.model.log_lines import Mark
 
@@ -81,7 +82,7 @@ class PrefillBatch(msgspec.Struct, gc=False):
     """Requests."""
     pending_tokens: Amount | None = None
     continues: bool | None = None
-    """It goes on with the prompt that the batch before could not finish, so that it reuses nothing by itself."""
+    """It continues the prompt that the batch before could not finish, so that it reuses nothing by itself."""
     whole: bool = False
     """It holds exactly one request from begin to end: prompt = new_tokens + cached_tokens, up to a page."""
 
@@ -123,7 +124,7 @@ class SamplePeriod(msgspec.Struct, gc=False, tag_field="unit", tag="interval"):
     looked_up_tokens: Amount | None = None
     """Prompt tokens that were looked up in the cache, reused ones included: computed_tokens / (1 - last_rate).
 
-    None where the log does not tell: below 0.16, behind the first 1,000 requests, where the begin is missing, and up
+    None where the log does not show: below 0.16, after the first 1,000 requests, where the begin is missing, and up
     to 0.26 where requests waited.
     """
     looked_up_within: Amount | None = None
@@ -171,7 +172,7 @@ class BatchPeriod(msgspec.Struct, gc=False, tag_field="unit", tag="batch"):
     cold: Count = 0
     """Of these, those that reused nothing."""
     cached_least: Amount | None = None
-    """Reused tokens of the whole requests behind the first: the fewest."""
+    """Reused tokens of the whole requests after the first: the fewest."""
     cached_most: Amount | None = None
     """The most."""
     best_share: Share | None = None
@@ -179,7 +180,7 @@ class BatchPeriod(msgspec.Struct, gc=False, tag_field="unit", tag="batch"):
     whole_tokens: Long = 0
     """Prompt tokens of all whole requests."""
     whole_cached: Long = 0
-    """Tokens that the whole requests behind the first reused."""
+    """Tokens that the whole requests after the first reused."""
     smallest_prompt: Amount | None = None
     """Tokens of the shortest whole request."""
     largest_prompt: Amount | None = None
@@ -199,7 +200,7 @@ class BatchPeriod(msgspec.Struct, gc=False, tag_field="unit", tag="batch"):
     burst_new_tokens: Long = 0
     """Tokens computed in them."""
     after_burst_seqs: Count = 0
-    """Requests admitted behind the last of them."""
+    """Requests admitted after the last of them."""
     after_burst_cached: Long = 0
     """Tokens that these reused."""
     token_usage: Share | None = None
@@ -215,7 +216,7 @@ class BatchPeriod(msgspec.Struct, gc=False, tag_field="unit", tag="batch"):
     marks: dict[str, Mark] = msgspec.field(default_factory=dict)
     """Lines that prove it: ``first``, ``last``, ``cold``, ``usage``, ``mamba``, ``retracted``, ``burst``, ``begin``.
 
-    ``whole`` is a whole request behind the first that reused least.
+    ``whole`` is a whole request after the first that reused least.
     """
 
 
@@ -275,7 +276,61 @@ class Counters(msgspec.Struct):
     prompt_per_request: list[Bucket] = msgspec.field(default_factory=list)
     """Requests by the length of their prompt."""
     config: dict[str, str] = msgspec.field(default_factory=dict)
-    """What the dump says of the cache: ``enable_prefix_caching``, ``block_size``, ``num_gpu_blocks`` ..."""
+    """What the dump shows of the cache: ``enable_prefix_caching``, ``block_size``, ``num_gpu_blocks`` ..."""
+
+
+class AgentClaim(msgspec.Struct, frozen=True):
+    """Why less of a prompt was reused, in the words of the agent that sent it or of the provider that answered."""
+
+    by: str
+    """``Claude Code``, ``Copilot``, ``the provider``."""
+    reason: str
+    """As it is written: ``tools_changed``."""
+    tokens: int | None = None
+    """That were not reused for it."""
+
+
+class ClaimedRequest(msgspec.Struct, frozen=True):
+    """A request with such a claim, and the counts of its answer, by which it is found in a log."""
+
+    claim: AgentClaim
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+
+
+class AgentDifference(msgspec.Struct):
+    """A request of which an agent says another reason than the log shows."""
+
+    request: Count
+    """Its index."""
+    task: int | None
+    line: LineNumber
+    """Of the log, where the request begins."""
+    reason: Text
+    """As the agent writes it."""
+    log: list[Name]
+    """Causes that the log shows; none where nearly all was reused."""
+
+
+class AgentVerdict(msgspec.Struct):
+    """What one agent says itself of its requests, beside what the log shows. A claim changes no finding."""
+
+    by: Text
+    """``Claude Code``."""
+    reasons: dict[str, Count]
+    """Requests by the reason that is said."""
+    tokens: Amount
+    """That were not reused, as far as the claims count them."""
+    agrees: Count = 0
+    """Requests of which the log shows the same."""
+    differs: Count = 0
+    """Requests of which the log shows something else."""
+    undecided: Count = 0
+    """Requests of which the log does not show the cause."""
+    unmatched: Count = 0
+    """Requests of which no request of a log has the counts."""
+    differences: list[AgentDifference] = msgspec.field(default_factory=list)
+    """The first 20 of those that differ."""
 
 
 class Answer(msgspec.Struct):
@@ -316,6 +371,18 @@ class Answers(msgspec.Struct):
     """The first 10,000."""
 
 
+class SentChange(msgspec.Struct):
+    """Bodies that repeat text of earlier ones behind differences of one kind."""
+
+    worst: PromptDiff
+    """The one that repeats most, against the one whose text it is."""
+    bodies: int = 0
+    repeated: int = 0
+    """Bytes."""
+    senders: list[ClientName | None] = msgspec.field(default_factory=list)
+    """Who sent them, each once; None where the body does not tell."""
+
+
 class SentBodies(msgspec.Struct):
     """Sums over all bodies, in bytes of their text."""
 
@@ -331,15 +398,19 @@ class SentBodies(msgspec.Struct):
     kept: int | None
     """Of these, what a cache of the logged size still had; None where its size, or how long a token is, is unknown."""
     repeated: int
-    """Behind a difference: it stood in an earlier body whose beginning was another."""
+    """After a difference: it was in an earlier body whose beginning was another."""
     changed: int
     """Bodies most of which is such text."""
     salted: int
     """What an earlier body under another ``cache_salt`` began with, beyond ``shared``."""
     salts: int
     """Different salts, none at all among them."""
-    worst: PromptDiff | None
-    """The changed body with most of it, against the one whose text it repeats."""
+    senders: int
+    """Clients that are told apart, those that nothing tells counted as one."""
+    changes: list[SentChange] = msgspec.field(default_factory=list)
+    """Of the changed ones, by what the first difference is, the largest part first."""
+    tokens: int | None = None
+    """Of all prompts, where anything beside the bodies counts them."""
 
     def share(self, part: int | None) -> float:
         """What a part is of all prompts, from 0 to 1."""

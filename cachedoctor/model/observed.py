@@ -6,6 +6,7 @@ What its lines did not say is None, or empty. Counts of checkpoints and marks of
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Literal
 
 import msgspec
@@ -52,7 +53,7 @@ class Dropped(msgspec.Struct, gc=False, frozen=True):
     pos_max: int
     size_mib: float | None
     limit: int | None
-    """Checkpoints that the list holds; None where the log does not say."""
+    """Checkpoints that the list holds; None where the log does not show."""
     crowded: bool
     """Dropped for being too close to an earlier one (b10068 and newer), not because it was the oldest."""
     roomy: bool
@@ -64,15 +65,15 @@ class Dropped(msgspec.Struct, gc=False, frozen=True):
 
 
 class Asker(msgspec.Struct, gc=False):
-    """Who asked, and when; only looked for where requests are listed."""
+    """Who asked, and when; only searched for where requests are listed."""
 
     child: bool = False
     """One of the choices of an ``n > 1`` request."""
     time: str | None = None
-    """When it started, ISO 8601, as the wrapper of its first line says."""
+    """When it started, ISO 8601, as the wrapper of its first line shows."""
     client: str | None = None
     endpoint: str | None = None
-    """Where the log says them without doubt."""
+    """Where the log shows them without doubt."""
 
 
 NOBODY = Asker()
@@ -116,6 +117,8 @@ class Choice(msgspec.Struct, gc=False):
     others: list[SlotCompared] = []
     """What slots hold that were compared with the prompt and not chosen, where that is printed."""
     marks: dict[MarkName, Mark] = msgspec.field(default_factory=dict)
+    odd: bool = False
+    """A line shows more of it than the shares: what the prompt has in common with another text, or that it is empty."""
 
 
 class KnownLength(msgspec.Struct, gc=False, frozen=True):
@@ -137,6 +140,7 @@ _NEXT_LINES = 16
 """Lines between a failed batch and the errors that are sent for it."""
 _MAX_TEXT = 2000
 """Characters kept of an ``old:`` / ``new:`` line."""
+_end_of = attrgetter("pos_max")
 UNCHOSEN = Choice(0)
 """Of requests whose slot choice is not in the log."""
 
@@ -161,7 +165,7 @@ class Observed(msgspec.Struct, gc=False):
     """(pos_min, pos_max) of those whose creation was printed, the oldest first; meant for builds that print no checks
     (up to b8156)."""
     positions_known: bool
-    """They are all that the slot held: not so behind a swap from RAM or a slot file, until the list was emptied."""
+    """They are all that the slot held: not so after a swap from RAM or a slot file, until the list was emptied."""
     fresh: bool
     """The slot had served no request since the start."""
     evictions: int
@@ -171,6 +175,9 @@ class Observed(msgspec.Struct, gc=False):
     asked: Asker
     partial: bool = False
     """The log begins, or ends, inside it."""
+    odd: bool = False
+    """A line shows more of it than lengths, shares and times, or none shows what its slot held: its numbers alone do
+    not tell what it reused."""
     parent: int | None = None
     """Task of which this is one of the ``n > 1`` choices; -1 until that is launched."""
     passed_over: tuple[int, ...] = ()
@@ -217,7 +224,7 @@ class Observed(msgspec.Struct, gc=False):
     erased_at: list[tuple[int, int]] | tuple[()] = ()
     """(pos_min, pos_max) of those that were erased because nothing is reused."""
     parted: int = 0
-    """Tokens of the shortest checkpoint that was erased because the prompt parts from the slot before its end; 0 if
+    """Tokens of the shortest checkpoint that was erased because the prompt diverges from the slot before its end; 0 if
     none was."""
     reach: int = 0
     """Tokens that the slot held at least: the end of the farthest checkpoint that was checked, restored or erased."""
@@ -245,12 +252,12 @@ class Observed(msgspec.Struct, gc=False):
 
     @property
     def untimed(self) -> bool:
-        """Whether nothing says how long it took: not even that the client went away."""
+        """Whether nothing shows how long it took: not even that the client went away."""
         return self.generated_tokens is None and self.processed_tokens is None and not (self.cancelled or self.error)
 
     @property
     def searching(self) -> bool:
-        """Whether checkpoints were looked at, and what it reuses is not known yet."""
+        """Whether checkpoints were checked, and what it reuses is not known yet."""
         return bool(self.checks) and self.marks.keys().isdisjoint(_FOUND)
 
     def has_begun(self, message: str) -> bool:
@@ -266,7 +273,7 @@ class Observed(msgspec.Struct, gc=False):
         known = self.prompt_tokens is not None and self.cached_tokens is not None
         return known and self.processed_tokens is None and self.prompt_tokens == (self.cached_tokens or 0) + computed
 
-    # ---- what a line says
+    # ---- what a line shows
 
     def extend(self, line: int) -> None:
         """A line of it has this number."""
@@ -274,6 +281,7 @@ class Observed(msgspec.Struct, gc=False):
 
     def record_parent(self, task: int) -> None:
         """It is one of several choices of the request with this number; -1 until that is launched."""
+        self.odd = True
         self.parent = task
 
     def record_passed_over(self, thread: int | None) -> None:
@@ -289,6 +297,7 @@ class Observed(msgspec.Struct, gc=False):
 
     def record_cut(self, tokens: int, mark: Mark) -> None:
         """Up to b6628 an over-long prompt is cut in the middle; what is left counts."""
+        self.odd = True
         self.prompt_tokens, self.cut_prompt = tokens, True
         self.marks["cut"] = mark
 
@@ -304,6 +313,7 @@ class Observed(msgspec.Struct, gc=False):
 
     def record_n_past(self, lcp: int, held: int, oldest: int, mark: Mark, known: KnownLength | None) -> None:
         """Common prefix and content as printed when the memory may be unable to go back."""
+        self.odd = True
         self.n_past, self.n_cache, self.oldest_position = lcp, held, oldest
         self.known_length = known
         self.marks["n_past"] = mark
@@ -329,12 +339,14 @@ class Observed(msgspec.Struct, gc=False):
 
     def record_failed_truncation(self, at: int | None, mark: Mark) -> None:
         """The memory could not be cut at the end of the common prefix: nothing is reused."""
+        self.odd = True
         if self.truncate_failed_at is None:
             self.truncate_failed_at, self.cached_tokens = at, 0
             self.marks["failed"] = mark
 
     def record_chunk(self, tokens: int) -> None:
         """--cache-reuse moved a piece of the prompt."""
+        self.odd = True
         self.reused_chunks += tokens
 
     def record_text(self, text: str, mark: Mark, *, old: bool) -> None:
@@ -346,6 +358,7 @@ class Observed(msgspec.Struct, gc=False):
 
     def record_shift(self, mark: Mark) -> None:
         """The context is shifted."""
+        self.odd = True
         self.shifted = True
         self.marks["shift"] = mark
 
@@ -359,9 +372,10 @@ class Observed(msgspec.Struct, gc=False):
         self.batch_position = self.batch_position if batch is None else batch
 
     def record_checks(self, checks: list[Check], tried: int, mark: Mark) -> None:
-        """Checkpoints were looked at: ``tried`` of them, of which ``checks`` are kept; ``mark``: the first line."""
+        """Checkpoints were checked: ``tried`` of them, of which ``checks`` are kept; ``mark``: the first line."""
+        self.odd = True
         self.tried = (self.tried or 0) + tried
-        self.reach = max(self.reach, *(check.pos_max + 1 for check in checks))
+        self.reach = max(self.reach, max(map(_end_of, checks)) + 1)
         self.checks = [*self.checks, *checks[: MAX_CHECKS - len(self.checks)]]
         self.marks.setdefault("check", mark)
 
@@ -369,6 +383,7 @@ class Observed(msgspec.Struct, gc=False):
         self, pos_min: int, pos_max: int, past: int | None, mark: Mark, stale: tuple[Mark, int] | None
     ) -> None:
         """A checkpoint was restored; ``stale``: it stands for text that an earlier request changed."""
+        self.odd = True
         self.restored = (self.restored or 0) + 1
         self.restored_at, self.restored_past = (pos_min, pos_max), past
         self.reach = max(self.reach, pos_max + 1)
@@ -396,11 +411,13 @@ class Observed(msgspec.Struct, gc=False):
 
     def record_cancel(self, line: int) -> None:
         """The client went away."""
+        self.odd = True
         if self.error is None:
             self.cancelled, self.last_line = True, line
 
     def record_error(self, mark: Mark, bad_batch: Mark | None = None) -> None:
         """An error is sent for it; ``bad_batch``: the last line that says that a batch was refused."""
+        self.odd = True
         self.error = "other"
         if bad_batch is not None and 0 < mark.line - bad_batch.line <= _NEXT_LINES:
             self.marks["bad_batch"] = bad_batch
@@ -408,6 +425,7 @@ class Observed(msgspec.Struct, gc=False):
 
     def record_overflow(self, tokens: int | None, limit: int | None, mark: Mark) -> None:
         """The prompt does not fit; a length that is not printed is None."""
+        self.odd = True
         self.error = "context-overflow"
         self.last_line, self.marks["error"] = mark.line, mark
         if tokens is not None:

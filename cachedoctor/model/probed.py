@@ -60,7 +60,7 @@ class ProbeCause(msgspec.Struct):
     question: str
     """Name of the question that shows it."""
     codes: list[str]
-    """Rules that describe it; several where the answers cannot tell them apart."""
+    """Rules that describe it; several where the answers do not show them apart."""
     says: str
     fix: str
 
@@ -90,7 +90,7 @@ class Probe(msgspec.Struct, tag_field="schema", tag="cachedoctor.probe/1"):
     questions: list[ProbeQuestion]
     """In the order in which they were asked."""
     causes: list[ProbeCause]
-    """Empty where all is as expected, or nothing can be known (``measure`` none). The first is to be mended first."""
+    """Empty where all is as expected, or nothing can be known (``measure`` none). The first is to be fixed first."""
     notes: list[str] = []
     changes: list[ProbeChange] | None = None
     """None without --against."""

@@ -12,6 +12,7 @@ from cachedoctor.model.account import Account, ClientAccount
 from cachedoctor.model.bounds import MOST, Code, Count, Long, LongMs, Positive, Share
 from cachedoctor.model.finding import Finding, NotEvaluated, Restart, RuleInfo
 from cachedoctor.model.fix import Fix, Launcher
+from cachedoctor.model.measured import AgentVerdict
 from cachedoctor.model.row import RequestRow, SlowTurn
 from cachedoctor.model.session import Session
 
@@ -43,7 +44,7 @@ class InputInfo(msgspec.Struct):
     imitations: Long = 0
     """Lines inside a printed prompt that looked like the server's. They are not read where its lines have a clock."""
     launcher: Launcher | None = None
-    """What started the servers that wrote it, as far as the wrappers around its lines tell. Added after the first
+    """What started the servers that wrote it, as far as the wrappers around its lines show. Added after the first
     release of v1: may be missing."""
 
 
@@ -67,14 +68,14 @@ class Totals(msgspec.Struct):
     avoidable_ms: LongMs | None = None
     """Milliseconds that the fixes would have saved."""
     unknown_tokens: Long = 0
-    """Tokens that were not reused, of requests of which the log does not say how much they computed."""
+    """Tokens that were not reused, of requests of which the log does not show how much they computed."""
     unknown_requests: Long = 0
     """These requests; prompt tokens are cached + processed + unknown."""
     judged_requests: Long | None = None
-    """Requests of which the log tells what they could have reused and what they did. Added after the first release of
+    """Requests of which the log shows what they could have reused and what they did. Added after the first release of
     v1: may be missing."""
     open_requests: Long | None = None
-    """Requests that computed enough to matter, of which the log does not tell what they could have reused, as it lacks
+    """Requests that computed enough to matter, of which the log does not show what they could have reused, as it lacks
     what came before them or what became of them. Added after the first release of v1: may be missing."""
     short_requests: Long | None = None
     """Requests that lost tokens, and of which nothing is said because their prompt is shorter than ``short_below``.
@@ -98,7 +99,7 @@ class SlotReuse(msgspec.Struct):
     """Requests of each cell, a power of two; the last one may hold fewer."""
     cells: Annotated[list[tuple[_Prompt, _Reused] | None], msgspec.Meta(extra_json_schema=_CELLS)]
     """Prompt tokens and how many of them were reused, at most 64 times, in the order in which the requests ended; None
-    where the log does not say."""
+    where the log does not show."""
 
 
 class Filtered(msgspec.Struct):
@@ -122,7 +123,7 @@ class Filtered(msgspec.Struct):
 
 
 class UnknownShape(msgspec.Struct):
-    """Lines of a log that are no known message, as far as they are alike."""
+    """Lines of a log that are not recognised, as far as they are alike."""
 
     shape: str
     """As ``redact`` writes such a line, numbers as ``N``: what is not understood is ``<line>``."""
@@ -162,7 +163,7 @@ class Rows(Protocol):
 class Report(msgspec.Struct):
     """Everything a renderer needs; the requests stream from a spool.
 
-    It is the JSON document as well: what stands below ``undecided`` is written, read and described as it is declared.
+    It is the JSON document as well: what is below ``undecided`` is written, read and described as it is declared.
     """
 
     tool_version: str
@@ -185,7 +186,7 @@ class Report(msgspec.Struct):
     """Prefill batches of SGLang logs, in the order of the log; empty for other engines. A batch is neither a request
     nor a prompt."""
     undecided: list[RequestRow] = msgspec.field(default_factory=list)
-    """The first requests of which the log does not tell what they could have reused: of all that matter, or of all.
+    """The first requests of which the log does not show what they could have reused: of all that matter, or of all.
     Not in JSON."""
     restart: Restart | None = None
     """None: nothing is left, or no option of this build helps."""
@@ -204,13 +205,16 @@ class Report(msgspec.Struct):
     """The requests that took longest, at most three, the slowest first. Added after the first release of v1: may be
     missing."""
     fix: list[Fix] = msgspec.field(default_factory=list)
-    """What to change, one for each server with findings that something mends, the costliest first. Added after the
+    """What to change, one for each server with findings that something fixes, the costliest first. Added after the
     first release of v1: may be missing."""
     clients: list[ClientAccount] = msgspec.field(default_factory=list)
     """Where the prompt tokens went by who sent the requests: 64 clients, then all others together, then requests of
     which nothing tells. Added after the first release of v1: may be missing."""
+    agents: list[AgentVerdict] = msgspec.field(default_factory=list)
+    """What agents and providers say themselves of why less was reused, where recordings given beside the log hold it,
+    and how often the log shows the same. No finding goes by it. Added after the first release of v1: may be missing."""
     unknown: list[UnknownShape] | None = None
-    """Lines that are no known message by their shape, where --unknown asked for them, at most 512, the most frequent
+    """Lines that are not recognised by their shape, where --unknown asked for them, at most 512, the most frequent
     first. Added after the first release of v1: may be missing."""
 
 

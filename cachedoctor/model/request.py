@@ -132,7 +132,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def tried(self) -> int | None:
-        """Context checkpoints that were looked at; None, as of those below, where this log hides them."""
+        """Context checkpoints that were checked; None, as of those below, where this log hides them."""
         return self._counted(self.seen.tried)
 
     @property

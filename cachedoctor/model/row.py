@@ -23,7 +23,7 @@ _MISSING = {
 }  # fmt: skip
 
 
-class CheckpointRow(msgspec.Struct):
+class CheckpointRow(msgspec.Struct, gc=False):
     """Context checkpoints of a request; the four counts are None where the build hides them."""
 
     tried: Count | None
@@ -36,7 +36,7 @@ class CheckpointRow(msgspec.Struct):
     """(pos_min, pos_max) of the one that was restored."""
 
 
-class RequestRow(msgspec.Struct):
+class RequestRow(msgspec.Struct, gc=False):
     """What llama-server calls a task. Token counts in tokens, times in milliseconds; unknown is None, never 0."""
 
     index: Count
@@ -92,13 +92,13 @@ class RequestRow(msgspec.Struct):
     saved_to_ram: bool = False
     """What the slot held was saved to the RAM prompt cache before."""
     time: str | None = None
-    """When it started, ISO 8601, as the wrapper of its first line says; ``--MM-DDTHH:MM:SS`` where that has no year."""
+    """When it started, ISO 8601, from the wrapper of its first line; ``--MM-DDTHH:MM:SS`` where that has no year."""
     uptime_ms: Ms | None = None
-    """When it started, since the start of the server, as its first line says."""
+    """When it started, since the start of the server, as its first line shows."""
     client: str | None = None
-    """Address that asked, where the log says it without doubt."""
+    """Address that asked, where the log shows it without doubt."""
     endpoint: str | None = None
-    """Path of the HTTP request, where the log says it without doubt."""
+    """Path of the HTTP request, where the log shows it without doubt."""
     avoidable_tokens: Count | None = None
     """Tokens that the fixes of its causes would have saved, each counted once; 0 where no rule fired."""
     avoidable_ms: Ms | None = None
@@ -110,7 +110,7 @@ class RequestRow(msgspec.Struct):
     at_least: dict[str, Count] = msgspec.field(default_factory=dict)
     """Lower bound of fields that have no upper one."""
     client_by: ClientBy | None = None
-    """What names the client: an id of its body, or what the log says."""
+    """What names the client: an id of its body, or what the log shows."""
     client_name: str | None = None
     """The client, by the surest of these; salts and system prompts are hashed."""
 
@@ -125,7 +125,7 @@ class Counted(msgspec.Struct, frozen=True):
 
 
 def counted(row: RequestRow, *, children: bool = False) -> Counted | None:
-    """Return what of a request counts; None where the log does not tell its prompt and reuse.
+    """Return what of a request counts; None where the log does not show its prompt and reuse.
 
     Nothing of a child of an ``n > 1`` request counts, as it shares the prompt of its parent, unless ``children``.
     """
@@ -146,7 +146,7 @@ def read_rows(lines: Iterable[bytes]) -> Iterator[RequestRow]:
 
 
 class SlowTurn(msgspec.Struct):
-    """Tokens and times of one request; None where the log does not say."""
+    """Tokens and times of one request; None where the log does not show."""
 
     request: Count
     """Position in the array of requests."""
@@ -161,9 +161,9 @@ class SlowTurn(msgspec.Struct):
     new_tokens: Count | None
     """Computed, and never sent before at this place."""
     again_tokens: Count | None
-    """Computed, though they had been computed before at this place, or stood behind what the client changed."""
+    """Computed, though they had been computed before at this place, or came after what the client changed."""
     undecided_tokens: Count | None
-    """Computed, and the log does not tell whether they were new."""
+    """Computed, and the log does not show whether they were new."""
     reply_tokens: Count | None
     reply_ms: Ms | None
 

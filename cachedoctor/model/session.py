@@ -34,10 +34,10 @@ IncidentName = Literal[
     "memory_short",  # it ended another server of this input
     "no_room",  # a batch found no free cells and is tried again in smaller pieces
     "overflow",  # a prompt did not fit into the context: tokens, limit
-    "header",  # the billing header of a client, with other values than where it stood before
+    "header",  # the billing header of a client, with other values than where it came before
     "not_restored",  # more of a prompt was in the cache than was reused: tokens; place, held, cached, prompt
     "oversize",  # a prompt is larger than the RAM prompt cache: size, limit in MiB
-    "parted",  # a prompt parts from what the program held, behind a common beginning: the same numbers
+    "parted",  # a prompt diverges from what the program held, after a common beginning: the same numbers
     "parted_early",  # the same, and hardly anything is common
     "positions",  # a batch does not begin where the memory ends: stored, start
     "purged",  # an idle slot was emptied to make room: slot, tokens
@@ -62,7 +62,7 @@ class Incident(msgspec.Struct):
     field: str = ""
     """What differs between the two."""
     followed: bool = False
-    """A request that stands in the log from its start to its end has ended since."""
+    """A request that is in the log from its start to its end has ended since."""
     count: Long = 1
     """Such lines."""
 
@@ -95,7 +95,7 @@ class GivenOption(msgspec.Struct, frozen=True):
 
 
 class Sizes(msgspec.Struct):
-    """What the log says of the memory that saved states take, in MiB; what it does not say is None or empty."""
+    """What the log shows of the memory that saved states take, in MiB; what it does not say is None or empty."""
 
     checkpoint: float | None = None
     """The largest context checkpoint."""
@@ -109,6 +109,20 @@ class Sizes(msgspec.Struct):
     """Largest saved state of each conversation."""
     short: int = 0
     """Checkpoints by which a list was too short to keep every one that was missed."""
+    kv_token: float = 0.0
+    """Bytes of one token in the memory of attention, by its buffer of the start; 0 where no line shows it."""
+    recurrent: float = 0.0
+    """Bytes of the recurrent state of one slot, by the same lines."""
+    ram: float | None = None
+    """The RAM cache when its state was last printed."""
+    ram_most: float = 0.0
+    """The RAM cache at most, as printed; 0 where no line prints its state."""
+    saving_most: float = 0.0
+    """The RAM cache at most while a prompt was saved: what its state says, and what left it right before."""
+    saving: float | None = None
+    """The state that is being copied to the RAM cache, with its checkpoints; None once that is over."""
+    evicted: float = 0.0
+    """What left the RAM cache since its state was last printed."""
 
 
 class Undecided(msgspec.Struct):
@@ -141,7 +155,7 @@ class Undecided(msgspec.Struct):
     """Tokens of first prompts that shared little with what their slot held, which was as long."""
     level_requests: int = 0
     able: int = 0
-    """Tokens of first prompts that may go on with a conversation which had lost its slot."""
+    """Tokens of first prompts that may continue a conversation which had lost its slot."""
     able_requests: int = 0
     first_requests: int = 0
     """First prompts on slots that held something."""
@@ -162,7 +176,7 @@ class Twins(msgspec.Struct):
 class Facts(msgspec.Struct, frozen=True):
     """What is known of one run of a server at a moment. Unknown is None.
 
-    A request keeps the facts that it ended under: what the log says later replaces them, and changes none.
+    A request keeps the facts that it ended under: what the log shows later replaces them, and changes none.
     """
 
     index: Count
@@ -237,9 +251,9 @@ class Session(Facts, frozen=False, gc=False):  # type: ignore[misc]  # msgspec a
     """Oldest version that writes what was seen."""
     version_max: str | None = None
     cmdline: str | None = None
-    """The command line itself, as it was given or stands in a pasted issue; it may hold secrets."""
+    """The command line itself, as it was given or is in a pasted issue; it may hold secrets."""
     launcher: Launcher | None = None
-    """What started it, as far as somebody said or the wrappers around its lines tell: advice goes by that."""
+    """What started it, as far as somebody said or the wrappers around its lines show: advice goes by that."""
     first_line: Long = 1
     last_line: Long = 1
     files: Sequence[LogFile] = ()
@@ -262,16 +276,18 @@ class Session(Facts, frozen=False, gc=False):  # type: ignore[misc]  # msgspec a
     incidents: dict[IncidentName, Incident] = msgspec.field(default_factory=dict)
     """Lines that state something by themselves; of each kind the first."""
     n_whole: Count = 0
-    """Requests that stand in the log from their start to their end."""
+    """Requests that are in the log from their start to their end."""
     parted: list[PromptDiff] = msgspec.field(default_factory=list)
     """Request bodies given beside the log of a server without requests: each, in their order, against the earlier one
     that it shares most with; at most 256."""
     undecided: Undecided | None = None
-    """Tokens of which the log does not tell why they were computed; None without any."""
+    """Tokens of which the log does not show why they were computed; None without any."""
+    stopped: Mark | None = None
+    """Line by which the server ends because it was told to; None where it ended otherwise, or no line shows it."""
     twins: list[Twins] = msgspec.field(default_factory=list)
     """Prompts that may have been sent twice, by their length."""
     callers: dict[ClientName, int] = msgspec.field(default_factory=dict)
-    """Of vLLM and SGLang: answered requests by who sent them, where access lines say it."""
+    """Of vLLM and SGLang: answered requests by who sent them, where access lines show it."""
     sent: SentBodies | None = None
     """What the same bodies have in common."""
 

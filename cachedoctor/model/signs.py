@@ -39,14 +39,12 @@ class Sign(msgspec.Struct, frozen=True):
 
 SIGNS: dict[SignName, Sign] = {
     "loss": Sign("tokens were lost", of_loss=True),
-    "text": Sign(
-        "the text of the prompts is known: old: and new: lines, or prompts given beside the log", of_loss=True
-    ),
+    "text": Sign("the text of the prompts is known: old: and new: lines, or prompts given with the log", of_loss=True),
     "changed": Sign("the client changed more than the last tokens", of_loss=True),
     "early": Sign("the common prefix ends early", of_loss=True),
     "taken": Sign("the slot held another conversation", of_loss=True),
-    "stuck": Sign("the common prefix was long, and the server did not reuse it", of_loss=True),
-    "dropped": Sign("a checkpoint that was dropped would have helped", of_loss=True),
+    "stuck": Sign("the common prefix was long, but the server did not reuse it", of_loss=True),
+    "dropped": Sign("a dropped checkpoint would have helped", of_loss=True),
     "looked": Sign("the server searched its checkpoints, or had some and computed everything", of_loss=True),
     "failed": Sign("the server could not truncate its memory", of_loss=True),
     "bar": Sign("the loss is unknown, but the log has the text where the prompts diverge", of_loss=True),
@@ -59,13 +57,13 @@ SIGNS: dict[SignName, Sign] = {
     "shift": Sign("the context was shifted, in this request or the one before"),
     "partial": Sign("the beginning or the end of the request is missing"),
     "restarted": Sign("the session follows another one of the same server"),
-    "together": Sign("by the texts, another request computed the same beginning at the same time"),
+    "together": Sign("the texts show that another request computed the same beginning at the same time"),
     "checkpoint_failed": Sign("a checkpoint could not be restored", is_mark=True),
     "ram_failed": Sign("a prompt in the RAM cache could not be restored", is_mark=True),
     "slept": Sign("the server slept before this request", is_mark=True),
     "stale": Sign("the restored checkpoint is older than the text", is_mark=True),
     "slot_file": Sign("a slot file was restored into the slot", is_mark=True),
-    "ram_unsearched": Sign("the RAM cache held this conversation, and was not searched", of_loss=True, is_mark=True),
+    "ram_unsearched": Sign("the RAM cache held this conversation but was not searched", of_loss=True, is_mark=True),
 }
 
 OF_LOSS = frozenset(name for name, sign in SIGNS.items() if sign.of_loss)

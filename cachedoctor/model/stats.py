@@ -16,11 +16,11 @@ class StatsRow(msgspec.Struct):
     """Sums over the requests of one group; None where no request of it tells. Children of ``n > 1`` are left out."""
 
     group: str | None
-    """None: the log does not say to which group they belong; in the table of all requests always None."""
+    """None: the log does not show to which group they belong; in the table of all requests always None."""
     requests: int
     """Children of n > 1 requests are left out."""
     unknown_requests: int
-    """Of these, those of which the log does not tell the prompt's length and reuse; they are in no sum below."""
+    """Of these, those of which the log does not show the prompt's length and reuse; they are in no sum below."""
     prompt_tokens: int | None
     cached_tokens: int | None
     processed_tokens: int | None
@@ -94,12 +94,12 @@ class Stats(msgspec.Struct):
 
 
 class FleetSums(msgspec.Struct):
-    """Sums over requests; None is what no log tells."""
+    """Sums over requests; None is what no log shows."""
 
     requests: int = 0
     """Children of ``n > 1`` requests are left out."""
     unknown_requests: int = 0
-    """Of these, those of which no log tells prompt and reuse."""
+    """Of these, those of which no log shows prompt and reuse."""
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     avoidable_tokens: int | None = None
@@ -149,7 +149,7 @@ class FleetCauseGroup(msgspec.Struct):
     code: str
     name: str
     group: str | None
-    """None: no log tells."""
+    """None: no log shows."""
     logs: int
     requests: int
     tokens: int
@@ -159,12 +159,12 @@ class FleetGroup(msgspec.Struct):
     """The requests of one build, client, or day."""
 
     group: str | None
-    """None: no log tells."""
+    """None: no log shows."""
     sums: FleetSums
 
 
 class FleetFile(msgspec.Struct):
-    """A file that was not read to its end, is no log, or changed meanwhile."""
+    """A file that was not read to its end, is not a log, or changed meanwhile."""
 
     path: str
     status: str
@@ -198,4 +198,4 @@ class FleetPage(msgspec.Struct):
     amiss: list[FleetFile]
     all_amiss: int
     waiting: int = 0
-    """Logs that are still to be read: the run goes on, or ended early."""
+    """Logs that are still to be read: the run continues, or ended early."""

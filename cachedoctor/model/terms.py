@@ -30,7 +30,7 @@ Shows = Literal[
     "checkpoint_counts",  # how many checkpoints a request looked at, restored and made
     "checkpoints",  # a checkpoint that was made, looked at, restored or erased
     "dropped_checkpoints",  # one that left a full list
-    "forcing",  # that all of a prompt is computed again
+    "forcing",  # that all of a prompt is recomputed
     "images",
     "launches",
     "makes_checkpoints",  # the server makes checkpoints, or says that it will
@@ -64,14 +64,14 @@ WARN_TOKENS = Threshold(
     "warn-tokens",
     "tokens",
     1000,
-    "a cause that cost as much in all is a warning, below it is a note; 1,000 tokens are many seconds on a "
-    "processor, a fraction of one on a large GPU",
+    "a cause with at least this total cost is a warning, below it a note; 1,000 tokens are many seconds on a "
+    "CPU, a fraction of a second on a large GPU",
 )
 MIN_PROMPT_TOKENS = Threshold(
     "min-prompt-tokens",
     "tokens",
     1000,
-    "a request with a shorter prompt costs too little to matter; nothing is said of it",
+    "requests with a shorter prompt cost too little to matter and are not checked",
 )
 THRESHOLDS = (WARN_TOKENS, MIN_PROMPT_TOKENS)
 

@@ -18,7 +18,7 @@ class SlotView(msgspec.Struct):
 
     slot: int
     state: Literal["idle", "prompt", "reply", "busy", "unknown"]
-    """``busy``: with the prompt or the reply, the log does not say which; ``unknown``: no line told of the slot."""
+    """``busy``: with the prompt or the reply, the log does not show which; ``unknown``: no line told of the slot."""
     request: Observed | None = None
     """The one that it computes; None while it is idle."""
     tokens: int | None = None
@@ -63,7 +63,7 @@ class ConversationView(msgspec.Struct):
     """A conversation as its last request left it. Counts in tokens; unknown is None, never 0."""
 
     number: int
-    """As the proxy numbers it; a proxy that is started again begins anew."""
+    """As the proxy numbers it; a proxy that is started again begins again."""
     requests: int = 0
     model: str | None = None
     prompt_tokens: int | None = None
@@ -71,11 +71,11 @@ class ConversationView(msgspec.Struct):
     cached_tokens: int | None = None
     """Those of them that the server reused."""
     recomputed: int | None = None
-    """Tokens of previous prompts that its requests had computed again, all together; None where none is known."""
+    """Tokens of previous prompts that its requests had recomputed, all together; None where none is known."""
     changes: int = 0
     """Requests in which the client changed what it had sent."""
     lost: int = 0
-    """Requests that only went on, and of whose previous prompt the server computed much again all the same."""
+    """Requests that only continued, and of whose previous prompt the server computed much again all the same."""
     kind: str | None = None
     """What the last change was, as ``diff`` names it; None without one."""
     place: str | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from cachedoctor.model.finding import Finding
@@ -18,7 +20,7 @@ class ReplayFit(msgspec.Struct):
     """How far the replay, under the recorded settings, agrees with what the server said that it reused."""
 
     requests: int
-    """Requests of which the log says what was reused."""
+    """Requests of which the log shows what was reused."""
     equal: int
     """Of these, those of which the replay says the same, to the token."""
     prompt_tokens: int
@@ -45,10 +47,10 @@ class Placed(msgspec.Struct):
     requests_without_length: int = 0
     """Requests of the log that are not replayed: it does not say how long they were."""
     assumed_turns: int = 0
-    """Without bodies: turns that no line says to go on with the turn before, and that are taken to."""
+    """Without bodies: turns that no line shows to continue the turn before, and that are taken to."""
     open_tokens: int = 0
-    """Computed tokens of which nothing says whether they had been sent before: of requests whose text is not known, and
-    that did not go on with what their slot held."""
+    """Computed tokens that may have been sent before: of requests whose text is not known, and
+    that did not continue what their slot held."""
     sizes_known: bool = False
     """The log prints what a saved prompt takes; else every prompt is taken to fit into the RAM cache."""
     images: int = 0
@@ -77,7 +79,7 @@ class ReplayAccount(msgspec.Struct):
     new_tokens: int | None
     """Never sent before, or the last of a prompt, which is always computed; None of the server, which does not say."""
     lost_tokens: dict[str, int] | None
-    """Sent before and computed again, by the cause; None of the server."""
+    """Sent before and recomputed, by the cause; None of the server."""
     prompt_ms: float | None
     """Milliseconds; of the server as printed, of the replay by its speed at each depth. None where there are no
     times."""
@@ -130,6 +132,148 @@ class Candidate(msgspec.Struct):
     """What the memory is taken for, or which size is not known."""
 
 
+MemoryKind = Literal["slots", "ram", "checkpoints"]
+
+
+class MemoryHeld(msgspec.Struct):
+    """One kind of memory under the recorded settings: what it held at most, and what that saved. By the replay."""
+
+    what: MemoryKind
+    requests: int
+    """Requests that reused something out of it. A request that goes back to a checkpoint counts there as well as with
+    the slot, or the RAM cache, that had it."""
+    tokens: int
+    """Prompt tokens that these reused."""
+    ms: float | None
+    """Milliseconds that computing them would have taken; None where the log has no times."""
+    entries: int
+    """Slots that there are; prompts of the RAM cache, or checkpoints in all slots, at most at once."""
+    held_mib: float | None = None
+    """At most at once; None where the log prints no sizes."""
+    limit_mib: float | None = None
+    """What the settings allow: of slots it is taken at the start; None without a limit or without sizes."""
+    made: int | None = None
+    """Prompts that were ever saved to the RAM cache; None of others."""
+    options: str | None = None
+    """The smallest value that keeps 99 % of all that was reused; None where nothing smaller does."""
+    enough_mib: float | None = None
+    """What that value allows."""
+
+
+class MemoryBill(msgspec.Struct):
+    """What memory held against what it saved."""
+
+    held: list[MemoryHeld]
+    saving_mib: float | None
+    """RAM cache while a prompt was saved, with the checkpoints of the slots, at most: a lower bound of what the process
+    took beside model and slots. None where the log prints no sizes."""
+    logged_mib: float | None
+    """The RAM cache at most as the log prints it; None where it does not."""
+    logged_saving_mib: float | None
+    """The same while a prompt was saved."""
+    killed: bool
+    """The system ended this server for want of memory: then nothing that takes more is advised."""
+    least: Candidate | None = None
+    """All smaller values together, as far as they keep 99 % of what was reused; None where there are none."""
+
+
+class AgentsFit(msgspec.Struct):
+    """Conversations that alternate on a server, and what keeps all of them."""
+
+    alternating: int
+    """Conversations that are in use at once, at most."""
+    conversations: int
+    """All of several requests."""
+    kept: int
+    """Those that lost nothing for want of slots or RAM cache under the recorded settings."""
+    span_s: float | None
+    """Seconds from the first request to the last; None where the log has no clock."""
+    keep_all: list[Candidate] = msgspec.field(default_factory=list)
+    """The smallest value of each setting that keeps all, the one that takes least memory first; empty where all are
+    kept, or no such setting is known."""
+    saved_ms_per_day: float | None = None
+    """Milliseconds that the first of these would save in a day of such traffic; None for less than an hour of it."""
+
+
+class FirstTurn(msgspec.Struct):
+    """The beginning that conversations share, and what it is worth to compute it before they begin."""
+
+    common_tokens: int
+    """Tokens that the conversations which begin alike share with the request that warms them."""
+    alike: int
+    """Conversations that begin so."""
+    conversations: int
+    path: str
+    """The request whose head warms: ``bodies.jsonl#4``."""
+    messages: int
+    """Messages of it that are kept, behind tools and system prompt."""
+    slots: int
+    """Slots to which it is sent: 1 where one is enough, else all of them."""
+    starts: int
+    """Times that it is sent: at the start, and after every stop."""
+    cost_tokens: int
+    """Computed by the requests that warm."""
+    cost_ms: float | None
+    saved_tokens: int
+    """Not computed any more in the requests of the traffic, by replay."""
+    saved_ms: float | None
+
+
+KindName = Literal["main turn", "title", "summary", "autocomplete", "tool search"]
+
+
+class RequestKind(msgspec.Struct):
+    """Requests of one kind, as their bodies tell it."""
+
+    kind: KindName
+    """``title``: also tags and follow-ups. ``summary``: also compaction. ``main turn``: all that nothing else is known
+    of."""
+    requests: int
+    prompt_tokens: int
+    computed_tokens: int
+    """By the replay under the recorded settings."""
+    ms: float | None
+    """Milliseconds of computing these; None where the log has no times."""
+    displaced_tokens: int = 0
+    """What the other requests would have reused more without these, by replay; 0 of main turns."""
+
+
+StopReason = Literal["sleep", "out of memory", "told to", "unknown"]
+
+
+class ServerStop(msgspec.Struct):
+    """An end of all caches: the process ended, or the server slept."""
+
+    line: int | None
+    """Of a sleep the line that says so, of a process the first line of a request of the next one."""
+    reason: StopReason
+    """``sleep``: --sleep-idle-seconds. ``told to``: it ended in order, as on a deploy, a swap to another model, or when
+    a keep-alive or ttl ran out. ``unknown``: its last lines are not there, as after a crash."""
+    launcher: str | None
+    """What starts the server, as far as the log shows."""
+    requests: int
+    """Requests until the next stop that found less than they had sent before."""
+    lost_tokens: int
+    """What these recomputed because of it."""
+    lost_ms: float | None
+
+
+class ServerRestore(msgspec.Struct):
+    """A saved state that was put back into a slot, and what the next request made of it."""
+
+    line: int
+    source: Literal["slot file", "RAM cache"]
+    slot: int
+    restored_tokens: int | None
+    """None where no line shows how much that was."""
+    prompt_tokens: int
+    reused_tokens: int
+    worked: bool
+    """At least half of what was put back was reused."""
+    why: str
+    """Why not; empty where it worked."""
+
+
 class Tuning(msgspec.Struct):
     """Settings ranked by what they would have saved."""
 
@@ -152,3 +296,17 @@ class Tuning(msgspec.Struct):
     """The merged set; None when there is nothing to gain."""
     cause: Finding | None = None
     """The finding of the log that cost most tokens."""
+    bill: MemoryBill | None = None
+    """What memory held against what it saved; None of vLLM and SGLang."""
+    agents: AgentsFit | None = None
+    """None where no two conversations alternate, or nothing tells them apart."""
+    stops: list[ServerStop] = []
+    """Restarts and sleeps in the log."""
+    restores: list[ServerRestore] = []
+    """From slot files all; from the RAM cache those that did not work."""
+    ram_restores: int = 0
+    """From the RAM cache, all."""
+    first_turn: FirstTurn | None = None
+    """None where no beginning is worth it, and without bodies."""
+    kinds: list[RequestKind] = []
+    """Kinds of requests, what takes most first; empty where all are main turns, and without bodies."""

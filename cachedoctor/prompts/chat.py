@@ -171,7 +171,7 @@ class _MessageStyle:
         return joined if self.style.strings else [{"type": "text", "text": joined}]
 
     def anthropic(self, messages: list[Any]) -> list[dict[str, Any]]:
-        """Messages of /v1/messages: results of tools become messages behind the rest of theirs."""
+        """Messages of /v1/messages: results of tools become messages after the rest of theirs."""
         built: list[dict[str, Any]] = []
         for index, message in enumerate(messages):
             if not isinstance(message, dict):

@@ -27,7 +27,7 @@ def known(kind: str, field: str | None, a: Prompt, b: Prompt, offset: int | None
 
 
 def named(found: list[clients.KnownHabit]) -> KnownClient | None:
-    """The client whose doing it is, for the answer; None where what was found are hints alone."""
+    """The client who caused it, for the answer; None where what was found are hints alone."""
     first = next((k for k in found if not k.habit.hint), None)
     if first is None:
         return None
@@ -36,7 +36,7 @@ def named(found: list[clients.KnownHabit]) -> KnownClient | None:
 
 
 def system_prompt(prompt: Prompt) -> str:
-    """The system prompt of a body, or of a rendered text what stands before its first user message."""
+    """The system prompt of a body, or of a rendered text what comes before its first user message."""
     if prompt.kind not in CHAT or prompt.body is None:
         user = USER.search(prompt.text, 0, _LOOK)
         return prompt.text[: _LOOK if user is None else user.start()]
@@ -46,7 +46,7 @@ def system_prompt(prompt: Prompt) -> str:
 
 
 def head_places(prompt: Prompt) -> tuple[str, ...]:
-    """Beginnings of the places in a body that stand in front of the conversation: tools and system prompt."""
+    """Beginnings of the places in a body that come before the conversation: tools and system prompt."""
     return ("tools", *_system_places(prompt))
 
 
@@ -92,7 +92,7 @@ _LONGEST = 64
 _BEGINNING = 160
 """Letters by which system prompts are of one family."""
 _READ = 4096
-"""Characters of a system prompt that are looked at."""
+"""Characters of a system prompt that are checked."""
 _ENOUGH = 12
 """Letters that a system prompt needs to tell anything."""
 _HEADER = late(r"^x-anthropic-billing-header:[^\n]*\n?", re.IGNORECASE)
@@ -101,7 +101,7 @@ _PRINTABLE = late(r"[\w.@:/+=|-]+")
 
 
 def asker(prompt: Prompt, *, hashed: bool = False) -> ClientName | None:
-    """Name the client; None where the body tells nothing, and where there is none.
+    """Name the client; None where the body shows nothing, and where there is none.
 
     Salts and system prompts are always hashed, sessions and users where ``hashed`` says so.
     """

@@ -1,4 +1,4 @@
-"""Compares two prompts: where they part, what differs there, what it costs, and the whole edit script when asked."""
+"""Compares two prompts: where they diverge, what differs there, what it costs, and the whole edit script when asked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cachedoctor.prompts.tokenizers.base import TokenArrays, Tokenizer
 SHOWN = 6
 """Tokens of each side that the first difference quotes."""
 _AROUND = 1 << 14
-"""Code points on each side of what is shown in which secrets are looked for: more than a key takes."""
+"""Code points on each side of what is shown in which secrets are searched for: more than a key takes."""
 DEFAULT_WINDOW = 1024
 """Tokens; only SWA models have a window, and its size is theirs."""
 
@@ -61,7 +61,7 @@ class _TokenisedPrompt(NamedTuple):
 
 
 class _Parting(NamedTuple):
-    """Where two prompts part."""
+    """Where two prompts diverge."""
 
     token: int
     start: int
@@ -111,7 +111,7 @@ def compare(a: Prompt, b: Prompt, tokenizer: Tokenizer, options: DiffOptions) ->
 
 
 def _sent_again(old: str, new: str) -> int:
-    """Bytes of what stood behind a difference that stand there again: none of a last message that was replaced."""
+    """Bytes of what came after a difference that are there again: none of a last message that was replaced."""
     if not old or not new:
         return 0
     before, after = (pieces(text.encode("utf-8", "surrogatepass")) for text in (old, new))
@@ -141,12 +141,12 @@ def describe(s: align.Summary) -> str:
         "equal": "the tokens are equal",
         "appended": f"only {s.appended:,} tokens were appended",
         "front-dropped": f"the first {s.block:,} tokens were dropped, the rest is equal; {rest}",
-        "tail-replaced": f"everything after token {s.at:,} was replaced ({s.block:,} tokens went)",
+        "tail-replaced": f"everything after token {s.at:,} was replaced ({s.block:,} tokens removed)",
         "inserted-block": f"{s.block:,} tokens were inserted at token {s.at:,}; {rest}",
         "removed-block": f"{s.block:,} tokens were removed at token {s.at:,}; {rest}",
         "unrelated": "the prompts have nothing in common",
     }
-    plain = f"{s.places:,} places differ: {s.deleted:,} tokens out, {s.inserted:,} in, {s.equal:,} equal"
+    plain = f"{s.places:,} places differ: {s.deleted:,} tokens removed, {s.inserted:,} inserted, {s.equal:,} equal"
     moved = f", {s.moved:,} moved" if s.moved else ""
     return words.get(s.pattern, plain + moved)
 
@@ -236,7 +236,7 @@ def _user_places(prompt: Prompt) -> list[int]:
 
 
 def hashed(diff: PromptDiff) -> PromptDiff:
-    """The same without any prompt text: hashes and lengths stand in its place.
+    """The same without any prompt text: hashes and lengths are in its place.
 
     Names that requests of every client have (``messages``, ``cch``) stay; a label, a tool's name, a key do not.
     """
@@ -246,7 +246,7 @@ def hashed(diff: PromptDiff) -> PromptDiff:
     field, place = diff.first.field, diff.first.place
     explanation = _QUOTED.sub(lambda quoted: f"[{digest(quoted.group()[1:-1])}]", diff.explanation)
     explanation = _VALUES.sub("", explanation)
-    if field is not None and not _COMMON_FIELDS.fullmatch(field):
+    if field is not None and not is_common(field):
         explanation = re.sub(rf"(?<!\w){re.escape(field)}(?!\w)", "a field", explanation)
         field = digest(field)
     if place is not None:
@@ -257,6 +257,11 @@ def hashed(diff: PromptDiff) -> PromptDiff:
     return msgspec.structs.replace(
         diff, first=first, explanation=explanation, excerpt=None, around=None, settings=settings
     )
+
+
+def is_common(field: str) -> bool:
+    """Whether requests of every client have this field."""
+    return _COMMON_FIELDS.fullmatch(field) is not None
 
 
 def hashed_place(place: str) -> str:

@@ -38,7 +38,7 @@ def told(found: PromptDiff, a: Prompt, b: Prompt, earlier: Iterable[tuple[str, .
         advice=advise("mode-switched", first.field, known),
         client=client_habits.named(known),
     )
-    text = f"{found.explanation}; an earlier prompt had just these: modes with other tools take turns"
+    text = f"{found.explanation}; an earlier prompt had exactly these: modes with different tools alternate"
     return msgspec.structs.replace(found, first=first, explanation=text)
 
 
@@ -68,7 +68,7 @@ class Outline(msgspec.Struct):
     """A prompt as a sequence of turns."""
 
     head: int
-    """Hash of what stands before the conversation: tools and system prompt."""
+    """Hash of what comes before the conversation: tools and system prompt."""
     prefixes: list[int]
     """Hash of the first n turns, for each n."""
     long: set[int]
@@ -131,7 +131,7 @@ def shared_with(a: Outline, b: Outline) -> tuple[int, int, bool] | None:
         if limit == 0:
             shorter = min(len(a.text), len(b.text))
             shared = shorter > 0 and common_prefix(a.text, b.text) >= shorter * SAME_TEXT
-        # A new conversation opens with one turn; several unknown turns behind a known head are a compacted one.
+        # A new conversation opens with one turn; several unknown turns after a known head are a compacted one.
         if not shared and not (a.head == b.head and len(b.prefixes) >= COMPACTED):
             return None
     return lead, int(shared), a.head == b.head

@@ -15,21 +15,21 @@ from cachedoctor.prompts.recognisers import edited_messages as hoisted
 from cachedoctor.prompts.recognisers import markup as jsons
 from cachedoctor.prompts.recognisers.base import FirstDifference, Recogniser, Recognition, shown, snippet
 
-_STRIP = Advice("Behind a proxy or a router: drop the system block that starts with x-anthropic-billing-header.")
+_STRIP = Advice("Behind a proxy or a router: remove the system block that starts with x-anthropic-billing-header.")
 _CCH = Advice(
-    "llama-server from b8929 on rewrites cch= to a constant, only on /v1/messages; what a proxy turns into "
-    "/v1/chat/completions keeps it."
+    "llama-server from b8929 on rewrites cch= to a constant, only on /v1/messages; if a proxy converts the request to "
+    "/v1/chat/completions, the header stays."
 )
-_OTHER_FIELD = Advice("No llama-server build rewrites this field, so only turning the header off or dropping it helps.")
+_OTHER_FIELD = Advice("No llama-server build rewrites this field, so only turning the header off or removing it helps.")
 _FREEZE = Advice("Freeze the value for the whole conversation, or move it to the end of the last user message.")
 _KEEP_REASONING = [
     Advice(
-        "llama-server from b9873 on keeps reasoning if the template can; from b10809 on that is the default. "
-        "It costs context.",
+        "llama-server from b9873 on keeps reasoning if the template supports it; from b10809 on that is the default. "
+        "It uses context.",
         ["--reasoning-preserve"],
     ),
     Advice(
-        "Older builds, with a template that knows the switch (Qwen3.5 and newer; GLM has clear_thinking=false):",
+        "Older builds, with a template that has the switch (Qwen3.5 and newer; GLM has clear_thinking=false):",
         ["--chat-template-kwargs '{\"preserve_thinking\":true}'"],
     ),
     Advice(
@@ -38,17 +38,17 @@ _KEEP_REASONING = [
     ),
 ]
 _TOOLS = Advice(
-    "Keep the list of tools the same for the whole conversation: most templates write it in front of everything else."
+    "Keep the list of tools the same for the whole conversation: most templates write it before everything else."
 )
-_HISTORY = Advice("Only append to the history. What is new, or changes, belongs into the last user message.")
+_HISTORY = Advice("Only append to the history. Put what is new or changes into the last user message.")
 _OPENING = Advice(
-    "Keep the system prompt and the first message the same for the whole conversation: they stand in front of all the "
-    "rest. What changes belongs into the last user message."
+    "Keep the system prompt and the first message the same for the whole conversation: they come before everything "
+    "else. Put what changes into the last user message."
 )
 _OF_HISTORY = ("message-edited", "message-removed", "message-inserted", "message-moved")
 _CUT = Advice(
-    "Cut rarely and in large pieces: each cut recomputes everything behind the head. Or give the conversation a larger "
-    "context. Hybrid and recurrent models recompute all of it if no checkpoint lies in front of the cut."
+    "Truncate rarely and in large pieces: each time everything after the start is recomputed. Or give the conversation "
+    "a larger context. Hybrid and recurrent models recompute all of it unless a checkpoint lies before the cut."
 )
 
 _GENERIC: dict[str, list[Advice]] = {
@@ -56,93 +56,89 @@ _GENERIC: dict[str, list[Advice]] = {
     "uuid": [_FREEZE],
     "random-id": [
         _FREEZE,
-        Advice("Ids of tool calls: the client must send each back as it came, not make a new one for every request."),
+        Advice(
+            "Ids of tool calls: the client must send each one back unchanged, not make a new one for every request."
+        ),
     ],
-    "counter": [Advice("Take the number out of the prompt, or move it to the end of the last user message.")],
+    "counter": [Advice("Remove the number from the prompt, or move it to the end of the last user message.")],
     "path": [Advice("Start the client in the same folder, or move the path to the last user message.")],
     "git-state": [
         Advice("Read the state of the repository once per conversation, or through a tool when it is needed.")
     ],
-    "json-key-order": [Advice("Write JSON with sorted keys, or send back the very text that the model wrote.")],
-    "json-spacing": [Advice("Send back the very text that the model wrote, instead of parsing and writing it again.")],
-    "tool-added": [_TOOLS, Advice("MCP: connect all servers before the first request, and load no tools later on.")],
+    "json-key-order": [Advice("Write JSON with sorted keys, or send back exactly the text that the model wrote.")],
+    "json-spacing": [Advice("Send back exactly the text that the model wrote, instead of parsing and serialising it.")],
+    "tool-added": [_TOOLS, Advice("MCP: connect all servers before the first request, and do not load tools later.")],
     "tool-removed": [
         _TOOLS,
-        Advice("MCP: a server that reconnects must not change the list; pin the tools that are used."),
+        Advice("MCP: a server that reconnects must not change the list; pin the tools you use."),
     ],
     "tools-reordered": [
-        Advice("Sort the tools by name in the client or in a proxy; MCP servers give them in any order.")
+        Advice("Sort the tools by name in the client or in a proxy; MCP servers list them in any order.")
     ],
     "tool-edited": [
         _TOOLS,
-        Advice("Nothing that changes (a date, a path, a count) belongs into a tool's description."),
+        Advice("Do not put anything that changes (a date, a path, a count) into a tool's description."),
     ],
     "reasoning-dropped": _KEEP_REASONING,
     "reasoning-added": [
         Advice("Send the reasoning of a turn in every later request, or in none."),
         Advice(
-            "From b10809 on llama-server keeps reasoning by default; to leave it out everywhere:",
+            "From b10809 on llama-server keeps reasoning by default; to drop it everywhere:",
             ["--no-reasoning-preserve"],
         ),
     ],
     "message-edited": [
         _HISTORY,
-        Advice("After a real edit this is expected: what stands behind it must be computed again."),
+        Advice("This is expected after a real edit: everything after it must be recomputed."),
     ],
     "message-removed": [_HISTORY],
     "message-inserted": [_HISTORY],
     "message-moved": [_HISTORY],
     "front-truncated": [_CUT],
     "compacted": [Advice("Expected once per compaction. Compact rarely, or give the conversation a larger context.")],
-    "whitespace": [Advice("Send every message back byte for byte: do not trim, wrap or convert line ends.")],
+    "whitespace": [Advice("Send every message back byte for byte: do not trim, wrap or convert line endings.")],
     "retokenised": [
         Advice(
-            "The model wrote tokens that its own text does not split into; no client can change that. "
-            "It costs little on attention memory; hybrid and recurrent models need a checkpoint in front of it."
+            "The model generated tokens that its own text does not tokenise to; no client can change that. "
+            "It costs little with full attention; hybrid and recurrent models need a checkpoint before it."
         )
     ],
-    "image": [Advice("Send the same bytes of an image in every request: do not scale or encode it again.")],
+    "image": [Advice("Send the same bytes of an image in every request: do not scale or re-encode it.")],
     "template": [
         Advice("Use one chat template, with the same chat_template_kwargs and reasoning settings, for all requests."),
-        Advice(
-            "At the opening of a reply it costs few tokens; hybrid and recurrent models need a checkpoint "
-            "in front of it."
-        ),
+        Advice("At the start of a reply it costs few tokens; hybrid and recurrent models need a checkpoint before it."),
     ],
     "special-token": [
-        Advice("Let either the client or the server write this token: raw prompts must not bring their own.")
+        Advice("Let either the client or the server write this token: raw prompts must not add their own.")
     ],
     "system-hoisted": [
         Advice(
-            "Send such text inside a user message. Or let system messages stay where they are: servers, gateways and "
-            "chat templates that take them at the front only move each new one there."
+            "Send such text inside a user message. Or leave system messages where they are: servers, gateways and "
+            "chat templates that accept them only at the start move each new one there."
         )
     ],
     "mode-switched": [
-        Advice("Give all modes the same list of tools, and say in the last message which of them may be used now.")
+        Advice("Give all modes the same list of tools, and state in the last message which of them may be used now.")
     ],
     "compaction-request": [
         Advice(
             "Ask for the summary at the end of the conversation itself: the same system prompt, the same tools, and "
             "the question as the last message."
         ),
-        Advice("Else each compaction computes the conversation once more: compact rarely."),
+        Advice("Otherwise each compaction computes the conversation once more: compact rarely."),
     ],
     "cache-salt": [
-        Advice(
-            "Send the same cache_salt in all requests that may share a beginning: in those of a conversation at least."
-        )
+        Advice("Send the same cache_salt in all requests that may share a beginning, at least within a conversation.")
     ],
     "adapter": [
         Advice("Send the same adapters, with the same scales, in all requests of a conversation."),
     ],
     "appended": [],
-    "other": [Advice("Keep the prompt the same up to the last user message; what changes belongs there.")],
+    "other": [Advice("Keep the prompt the same up to the last user message; put what changes there.")],
 }
 
 _SIDE = Advice(
-    "Requests of their own (titles, summaries, subagents) need a slot of their own: more slots (-np) or the RAM "
-    "prompt cache."
+    "Side requests (titles, summaries, subagents) need their own slot: more slots (-np) or the RAM prompt cache."
 )
 
 
@@ -185,7 +181,7 @@ class RecognisedDifference(msgspec.Struct):
     """The smallest telling piece of the first prompt; empty when it has none."""
     b: str
     explanation: str
-    """One clause that can stand behind a colon."""
+    """One clause that can come after a colon."""
     advice: list[Advice]
     sure: bool
     """The look-alikes are excluded."""
@@ -252,11 +248,11 @@ def recognise(a: Prompt, b: Prompt, offset: int, same_text: bool = False) -> Rec
 
 
 def _opening(d: FirstDifference) -> bool:
-    """Whether the system prompt or the first message behind it is what differs."""
+    """Whether the system prompt or the first message after it is what differs."""
     history = edited_messages.histories(d)
     return history is not None and history.at <= history.heads
 
 
 def _other(d: FirstDifference) -> Recognition:
     a, b = snippet(d)
-    return Recognition("other", a, b, "the texts differ, in a way that has no name here", None, False)
+    return Recognition("other", a, b, "the texts differ in an unrecognised way", None, False)

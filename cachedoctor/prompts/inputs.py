@@ -24,7 +24,7 @@ MAX_MATRIX = 128
 
 
 def slots_of(value: Any) -> list[dict[str, Any]] | None:
-    """The slots in a JSON value, or None when it is no dump."""
+    """The slots in a JSON value, or None when it is not a dump."""
     if isinstance(value, dict) and isinstance(value.get("slots"), list):
         value = value["slots"]
     slots = value if isinstance(value, list) else [value]
@@ -105,7 +105,7 @@ def _without_prompts(slots: list[dict[str, Any]], path: str) -> CacheDoctorError
         which = f"slot {slots[0]['id']} is" if len(slots) == 1 else f"all {len(slots)} slots are"
         return CacheDoctorError(f"{path}: {which} empty", "dump /slots after a request, before the next one")
     return CacheDoctorError(
-        f"{path}: this /slots dump holds no prompts",
+        f"{path}: this /slots dump contains no prompts",
         "start llama-server with the environment variable LLAMA_SERVER_SLOTS_DEBUG=1 and dump again",
     )
 
@@ -172,10 +172,10 @@ def load_sent(path: str) -> list[Prompt | None]:
         return [*_directory(Path(path))]
     found = sent(read(path), path)
     if not any(prompt is not None for prompt in found):
-        raise CacheDoctorError(f"{path}: holds no request bodies", SHAPES)
+        raise CacheDoctorError(f"{path}: contains no request bodies", SHAPES)
     torn = next((one.recorded for one in found if one is not None and not one.is_whole), None)
     if torn is not None and torn.note:
-        raise CacheDoctorError(f"{path}: prompts are not whole: {torn.note}", "cachedoctor proxy --record keeps them")
+        raise CacheDoctorError(f"{path}: prompts are incomplete: {torn.note}", "cachedoctor proxy --record saves them")
     return found
 
 
@@ -203,11 +203,11 @@ def read(path: str) -> bytes:
         if path != "-":
             return read_file(path, MAX_BYTES, _PART, pipes=True)
         if sys.stdin is None:
-            raise OSError(0, "the standard input is closed")
+            raise OSError(0, "standard input is closed")
         return read_all(sys.stdin.buffer, "<stdin>", MAX_BYTES, _PART)
     except (OSError, ValueError) as error:  # ValueError: a name that holds NUL
         reason = error.strerror if isinstance(error, OSError) else "not a file name"
-        hint = "give a file or a directory that may be read, or pipe a prompt in"
+        hint = "give a readable file or directory, or pipe a prompt in"
         raise CacheDoctorError(f"{path}: cannot be read: {reason}", hint) from error
 
 
@@ -253,7 +253,7 @@ def _directory(folder: Path) -> list[Prompt]:
         )
         names = [p for p in names if p.is_file()]
         if sum(p.stat().st_size for p in names) > MAX_BYTES:
-            raise CacheDoctorError(f"{folder}: holds more than {MAX_BYTES // MIB:,} MiB of prompts", _PART)
+            raise CacheDoctorError(f"{folder}: contains more than {MAX_BYTES // MIB:,} MiB of prompts", _PART)
         dumps = [(str(p), read_file(p, MAX_BYTES, _PART)) for p in names]
     except OSError as error:
         raise CacheDoctorError(f"{folder}: cannot be read: {error.strerror}") from error
@@ -265,7 +265,7 @@ def _directory(folder: Path) -> list[Prompt]:
     ]
     if not prompts:
         raise CacheDoctorError(
-            f"{folder}: holds no prompts written by --log-prompts-dir",
+            f"{folder}: contains no prompts written by --log-prompts-dir",
             "its files are named after milliseconds (000123456789.txt); give other files one by one",
         )
     return prompts
@@ -291,7 +291,7 @@ def _decode(data: bytes, path: str) -> str:
 
 
 def _binary_hint(name: str) -> str:
-    return "a model goes with --tokenizer or --template" if "GGUF" in name else "decompress it first"
+    return "give a model with --tokenizer or --template" if "GGUF" in name else "decompress it first"
 
 
 def _utf16(data: bytes, path: str) -> str:
@@ -364,7 +364,7 @@ def _captured(capture: Capture, path: str) -> list[Prompt | None]:
         name = f"{path}#{number}" if len(capture.requests) > 1 else path
         found += _of_captured(one, note, name) or [None]
     if not any(one is not None for one in found):
-        what = f"{path}: holds no prompts of requests to a model ({capture.kind}"
+        what = f"{path}: contains no prompts of requests to a model ({capture.kind}"
         raise CacheDoctorError(f"{what}: {note})" if note else f"{what})", capture.hint)
     return found
 

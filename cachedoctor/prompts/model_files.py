@@ -78,7 +78,7 @@ class ConfinedTokenizer:
         return TokenArrays(ids, starts)
 
     def leading(self, text: str) -> int:
-        """Tokens that the server puts in front of this prompt: 1 for a BOS that the text does not show, else 0."""
+        """Tokens that the server puts before this prompt: 1 for a BOS that the text does not show, else 0."""
         return int(self._bos is not None and not text.startswith(self._bos))
 
 

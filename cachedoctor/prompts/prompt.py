@@ -33,7 +33,7 @@ class PlacedSpan(msgspec.Struct):
     start: int
     """Offset of its first code point in the text."""
     end: int
-    """Offset behind its last code point."""
+    """Offset after its last code point."""
     place: str
     """Path in the request: ``system[0].text``, ``tools[4].function.description``, ``messages[7].content[0].text``."""
 
@@ -48,7 +48,7 @@ class RecordedFields(msgspec.Struct, frozen=True):
     note: str = ""
     """What the recording does not hold; the same for all its requests, empty where nothing is known to be missing."""
     is_moved: bool = False
-    """The number behind the name is not that of a line of the file."""
+    """The number after the name is not that of a line of the file."""
 
 
 class Prompt(msgspec.Struct):
@@ -72,12 +72,17 @@ class Prompt(msgspec.Struct):
     recorded: RecordedFields | None = None
     """None where it was not read from a recording that says more."""
     task: int | None = None
-    """The task that the slot served last, where its dump says so."""
+    """The task that the slot served last, where its dump shows so."""
 
     @property
     def is_whole(self) -> bool:
         """Whether all of it is here, as far as that is known."""
         return self.recorded is None or self.recorded.is_whole
+
+    @property
+    def answer(self) -> bytes:
+        """What a recording kept of the answer to it; empty where it kept nothing."""
+        return b"" if self.recorded is None else self.recorded.answer
 
     def place_at(self, offset: int) -> str | None:
         """Place in the request that the code point at ``offset`` came from."""

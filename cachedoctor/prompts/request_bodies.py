@@ -13,25 +13,25 @@ from cachedoctor.model import CacheDoctorError, RequestSetting
 from cachedoctor.prompts.chat import marker, media
 from cachedoctor.prompts.prompt import Kind, PlacedSpan, Prompt, digest
 
-_SALT = "vLLM and SGLang share no block between requests with different ones; llama-server does not read it"
-_ADAPTER = "what was computed with one adapter is of no use with another: nothing is shared"
+_SALT = "vLLM and SGLang share no block between requests with different values; llama-server ignores it"
+_ADAPTER = "what was computed with one adapter cannot be used with another: nothing is shared"
 WORDS = {
     "cache_salt": _SALT,
-    "extra_key": "SGLang shares nothing between requests with different ones",
+    "extra_key": "SGLang shares nothing between requests with different values",
     "lora": _ADAPTER,
     "lora_path": _ADAPTER,
-    "model": "the requests name different models; where an adapter is chosen so, nothing is shared",
+    "model": "the requests name different models; if this selects an adapter, nothing is shared",
 }
 SECRET = ("cache_salt", "extra_key")
 """Values that are never shown: who knows a salt can tell what others asked."""
 _MOST = 4096
-"""Code points of a value that are kept: more than are shown, as secrets are looked for before it is cut."""
+"""Code points of a value that are kept: more than are shown, as secrets are searched for before it is cut."""
 _IMAGES = 4
 """Images that are listed."""
 
 
 def differences(a: Prompt, b: Prompt) -> list[RequestSetting]:
-    """What differs, in the order of the table; nothing where one of both is no request body."""
+    """What differs, in the order of the table; nothing where one of both is not a request body."""
     found = []
     if a.body is not None and b.body is not None:
         for name, words in WORDS.items():
@@ -43,7 +43,7 @@ def differences(a: Prompt, b: Prompt) -> list[RequestSetting]:
     found += [
         RequestSetting(
             f"images[{i}]", f"sha256:{a.images[i][:16]}", f"sha256:{b.images[i][:16]}",
-            "other bytes: nothing behind it is shared",
+            "different bytes: nothing after it is shared",
         )
         for i in other
     ]  # fmt: skip
@@ -246,7 +246,7 @@ def _tools(builder: Builder, tools: Any) -> None:
         function = tool.get("function")
         if isinstance(function, dict):
             tool, place = function, f"{place}.function"
-        # Servers build each tool anew from these fields; an id or a cache_control beside them is never rendered.
+        # Servers build each tool again from these fields; an id or a cache_control beside them is never rendered.
         known = [name for name in ("name", "description", "parameters", "input_schema") if name in tool]
         for name in known:
             builder.line(f"{place}.{name}", tool[name])

@@ -6,10 +6,13 @@ import msgspec
 
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.model import CacheDoctorError, PromptDiff, Side
+from cachedoctor.model import CacheDoctorError, PromptDiff, RequestSetting, Side
+from cachedoctor.model.diff import OWN_VERDICT
 from cachedoctor.prompts import compare_prompts, conversations, inputs, request_bodies, tools_place
 from cachedoctor.prompts import conversations as mode_switches
 from cachedoctor.prompts import inputs as slots_dump
+from cachedoctor.prompts.least_change import hashed as hashed_change
+from cachedoctor.prompts.least_change import least_change
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt, notes_of
 from cachedoctor.prompts.tokenizers.base import Tokenizer
@@ -32,6 +35,8 @@ class DiffJob(msgspec.Struct):
     """Tokens."""
     build: int | None = None
     hash_text: bool = False
+    least: bool = False
+    """Look for the smallest set of changes that gives reuse back."""
 
 
 def answer(path1: str, path2: str | None, ask: DiffJob) -> list[PromptDiff]:
@@ -65,7 +70,7 @@ def _walked(prompts: list[Prompt], path: str, ask: DiffJob, files: ModelFiles) -
     pairs = conversations.walk(prompts)
     if not pairs:
         hint = "give two prompts, or a JSONL or directory with several prompts of one conversation"
-        raise CacheDoctorError(f"{path}: holds no two prompts of one conversation", hint)
+        raise CacheDoctorError(f"{path}: does not contain two prompts of one conversation", hint)
     before = {later: earlier for earlier, later in pairs}
     found = []
     for earlier, later in pairs:
@@ -92,13 +97,40 @@ def _compared(a: Prompt, b: Prompt, ask: DiffJob, files: ModelFiles, hashing: bo
     for prompt in (a, b):
         check_model(prompt, ask, files.cutter)
     options = compare_prompts.DiffOptions(ask.full, ask.context, ask.build or NEWEST)
-    a, b = rendered(a, ask, files), rendered(b, ask, files)
-    found = compare_prompts.compare(a, b, files.cutter, options)
-    least = tools_place.least_cost(a, b, found, files.cutter)
+    ours, theirs = rendered(a, ask, files), rendered(b, ask, files)
+    found = compare_prompts.compare(ours, theirs, files.cutter, options)
+    lowest = tools_place.least_cost(ours, theirs, found, files.cutter)
     cost = min(found.a.tokens, found.b.tokens) - found.common_prefix_tokens
-    if least is not None and least < cost:
-        found = msgspec.structs.replace(found, notes=[*found.notes, tools_place.explained(least, cost)])
+    if lowest is not None and lowest < cost:
+        found = msgspec.structs.replace(found, notes=[*found.notes, tools_place.explained(lowest, cost)])
+    if ask.least:
+        least = least_change(a, b, files.cutter, lambda prompt: rendered(prompt, ask, files))
+        found = msgspec.structs.replace(found, least=hashed_change(least) if ask.hash_text else least)
+    found = _with_claim(found, b)
     return compare_prompts.hashed(found) if ask.hash_text and hashing else found
+
+
+def _with_claim(found: PromptDiff, b: Prompt) -> PromptDiff:
+    """The same with what the agent says itself of the later prompt: of what its recording lacks nothing is denied."""
+    if not b.answer:
+        return found
+    from cachedoctor.inputs.metrics.responses import claim_of  # few prompts are of a recording
+
+    claimed = claim_of(b.answer)
+    if claimed is None:
+        return found
+    claim = claimed.claim
+    lost = "" if claim.tokens is None else f", {claim.tokens:,} tokens not reused"
+    words = f"{claim.by} itself gives this reason for what was not reused{lost}"
+    settings = [*found.settings, RequestSetting(OWN_VERDICT, "", claim.reason, words)]
+    first = found.first
+    if b.is_whole or first is None or first.kind != "appended":
+        return msgspec.structs.replace(found, settings=settings)
+    explanation = (
+        f"the messages go on where those before end; {claim.by} says {claim.reason}, which messages alone do not show"
+    )
+    first = msgspec.structs.replace(first, kind="other")
+    return msgspec.structs.replace(found, settings=settings, first=first, explanation=explanation, sure=False)
 
 
 def _with_alone(
@@ -115,7 +147,7 @@ def _with_alone(
 
 
 def only_appended(found: PromptDiff) -> bool:
-    """Whether the second prompt goes on where the first one ends, and nothing that a cache depends on changed."""
+    """Whether the second prompt continues where the first one ends, and nothing that a cache depends on changed."""
     first = found.first
     grew = first is not None and first.kind == "appended" and found.b.chars > found.a.chars
     return grew and not request_bodies.decides(found.settings)
@@ -138,8 +170,8 @@ def check_model(prompt: Prompt, ask: DiffJob, cutter: Tokenizer) -> None:
     if opening is None or opening.group() in str(cutter.chat_template) or len(cutter.encode(opening.group())) == 1:
         return
     raise CacheDoctorError(
-        f"{cutter.name}: is not of the model that read {prompt.path}, which begins with {opening.group()}",
-        "give the tokenizer of the model that the server runs; --template says that the server had another template",
+        f"{cutter.name}: does not belong to the model of {prompt.path}, which begins with {opening.group()}",
+        "give the tokenizer of the model that the server runs; use --template if the server had another template",
     )
 
 
@@ -160,8 +192,8 @@ def _pairs(old: list[Prompt], new: list[Prompt], path1: str, path2: str) -> list
     if len(old) == 1 and len(new) == 1:
         return [(old[0], new[0])]
     path, many = (path1, old) if len(old) > 1 else (path2, new)
-    hint = "give it alone to walk through its conversations, or one prompt of it as a file of its own"
-    raise CacheDoctorError(f"{path}: holds {len(many)} prompts", hint)
+    hint = "give it alone to compare its conversations, or give one prompt of it as a separate file"
+    raise CacheDoctorError(f"{path}: contains {len(many)} prompts", hint)
 
 
 def rendered(prompt: Prompt, ask: DiffJob, files: ModelFiles) -> Prompt:

@@ -1,4 +1,4 @@
-"""What a change of the tools costs where nobody knows in which place of the prompt the chat template writes them."""
+"""What a change of the tools costs where it is unknown at which place of the prompt the chat template puts them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def is_of_tools(found: PromptDiff) -> bool:
 
 
 def least_cost(a: Prompt, b: Prompt, found: PromptDiff, tokenizer: Tokenizer) -> int | None:
-    """Tokens that are computed again if the template writes the tools in front of the last message of a user.
+    """Tokens that are recomputed if the template puts the tools before the last user message.
 
-    Most write them in front of all messages, some (Mistral's) there. None where the prompts are as the model sees them,
+    Most put them before all messages, some (Mistral's) there. None where the prompts are as the model sees them,
     or do not part in their tools.
     """
     if (a.rendered and b.rendered) or not is_of_tools(found):
@@ -32,8 +32,8 @@ def least_cost(a: Prompt, b: Prompt, found: PromptDiff, tokenizer: Tokenizer) ->
 def explained(least: int, cost: int) -> str:
     """Say why the cost is a range."""
     return (
-        f"where the chat template writes the tools is not known: in front of all messages {cost:,} tokens are computed "
-        f"again, in front of the last user message, as some do, about {least:,}"
+        f"the chat template is not known: with the tools before all messages {cost:,} tokens are recomputed, with the "
+        f"tools before the last user message, as some templates have them, about {least:,}"
     )
 
 

@@ -20,22 +20,22 @@ class Context(msgspec.Struct, frozen=True):
     instead: str
     ignore_case: bool = True
     must_be: MustBe = "any"
-    """Which values are hidden: those that look drawn; those that are no word; all but words that say how something is
+    """Which values are hidden: those that look drawn; those that are not word; all but words that say how something is
     (``password is required``); as many words as a wallet has."""
     yields: bool = False
     """Whether another row that fits there is right, and this one is not."""
     is_of_lines: bool = False
-    """Whether it may go on in further lines."""
+    """Whether it may continue in further lines."""
     is_late: bool = False
     """Whether the shape of a credential says better what it is."""
     also: tuple[str, ...] = ()
     """Texts one of which occurs as well; none: no other has to."""
     longest: int = 0
-    """Characters that stand there without a blank, at least."""
+    """Characters that are there without a blank, at least."""
 
 
 _L = r"(?<![A-Za-z0-9<])"
-"""Behind no letter of a word, nor in what stands for something hidden."""
+"""After no letter of a word, nor in what stands for something hidden."""
 _QUOTE = r"[\"'`]"
 _VALUE = r"(?P<hide>(?:[^\s\"',;\\]|\\(?![\"'])){4,})"
 """A value up to its end; in JSON that is quoted once more, the end is an escaped quote."""

@@ -106,7 +106,7 @@ _EDGE = 8
 
 
 def is_word(text: str) -> bool:
-    """Whether ``text`` is a word, maybe with a number behind it, or nothing but digits."""
+    """Whether ``text`` is a word, maybe with a number after it, or nothing but digits."""
     return _WORD.match(text) is not None
 
 

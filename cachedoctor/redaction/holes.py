@@ -147,7 +147,7 @@ _SENTENCE = late(
 
 
 def replaced(message: str, name: str, kind: str, raw: bytes, tokens: StandInNames) -> bytes:
-    """Return what stands in the place of ``raw``, the value ``name`` of a message; numbers are not asked for."""
+    """Return what is in the place of ``raw``, the value ``name`` of a message; numbers are not asked for."""
     keep = _KEPT_IN.get((message, name)) or _HOLES_KEPT.get(name)
     if not raw.strip():
         return raw
@@ -207,13 +207,13 @@ _HARMLESS = late(
     rb"\[?" + _CLOCK + rb"\]?|time=" + _CLOCK + rb"|level=" + _LEVEL + rb"|" + _LEVEL + rb":?|\[" + _LEVEL + rb"\]:?|\["
 )
 WORD = late(rb"\s+|\[[^\]\s]*\]:?|\S+")
-"""A part of what stands before a message."""
+"""A part of what comes before a message."""
 _CACHED = late(rb"(?:\A| )\d{1,15} \Z")
-"""How many tokens of a broken line of TabbyAPI were reused; the line goes on with ``cached tokens``."""
+"""How many tokens of a broken line of TabbyAPI were reused; the line continues ``cached tokens``."""
 
 
 def replaced_in_program(name: str, kind: str, raw: bytes, tokens: StandInNames) -> bytes:
-    """Return what stands in the place of ``raw``, the value ``name`` of a message; numbers are not asked for."""
+    """Return what is in the place of ``raw``, the value ``name`` of a message; numbers are not asked for."""
     known = _HOLES_PROGRAMS_KEPT.get(name)
     if known is not None and known.fullmatch(raw.strip()):
         return raw
@@ -223,7 +223,7 @@ def replaced_in_program(name: str, kind: str, raw: bytes, tokens: StandInNames) 
 
 
 def prefix(raw: bytes, known: frozenset[bytes], tokens: StandInNames) -> bytes:
-    """Write what stands before a message anew: clocks, levels and the ``known`` words of the program stay."""
+    """Write what comes before a message again: clocks, levels and the ``known`` words of the program stay."""
     count = _CACHED.search(raw)
     if count is not None:
         return tokens.give("text", raw[: count.start()]) + raw[count.start() :]

@@ -117,7 +117,7 @@ _TOKEN_OF = {
 
 
 def replaced(message: str, name: str, raw: bytes, tokens: StandInNames) -> bytes:
-    """Return what stands in the place of ``raw``, the value ``name`` of a message; numbers are not asked for."""
+    """Return what is in the place of ``raw``, the value ``name`` of a message; numbers are not asked for."""
     if not raw.strip():
         return raw
     if message == "access" and name == "path":
@@ -130,7 +130,7 @@ def replaced(message: str, name: str, raw: bytes, tokens: StandInNames) -> bytes
 
 
 def _path(raw: bytes, tokens: StandInNames) -> bytes:
-    """Keep an endpoint, also behind a prefix of the user's own: by its end the server knows what is asked for."""
+    """Keep an endpoint, also after a prefix of the user's own: by its end the server knows what is asked for."""
     path, _, query = raw.partition(b"?")
     beta = b"?beta=true" if query == b"beta=true" else b""
     if path in _ENDPOINTS:

@@ -17,7 +17,7 @@ OTHER_FIELD = "cc_field"
 FIELDS = ("cch", "cc_version", "cc_entrypoint", OTHER_FIELD)
 """Fields of a billing header that are named; any other is called ``cc_field``."""
 _READ_MAX = 2000
-"""Characters of a text that the analysis reads; a bar behind them is none to it."""
+"""Characters of a text that the analysis reads; a bar after them is none to it."""
 _BEFORE = (
     "", *(f" {field}=" for field in FIELDS), " x-anthropic-billing-header:", " cc_version=0; behind it", " cch= 0",
 )  # fmt: skip
@@ -28,7 +28,7 @@ _AFTER = (
 
 
 class Printed:
-    """Writes such texts anew."""
+    """Writes such texts again."""
 
     def __init__(self, facts: Callable[[str], Hashable]) -> None:
         """``facts``: all that the analysis reads in such a text; texts with equal facts are the same to it."""
@@ -79,7 +79,7 @@ _PREFIX = late(
     + _COMPONENT
     + rb")"
 )
-"""What stands before the text of a server's line, with a clock or a component: without them it may be a user's."""
+"""What comes before the text of a server's line, with a clock or a component: without them it may be a user's."""
 
 _HEADER_FIELD = late(rb"(cch|cc_[a-z_]{1,32})=([^;\s\"\\]{1,128})")
 _HEADER = late(rb"(?:" + _HEADER_FIELD.pattern + rb"[; \",]*)+")
@@ -139,7 +139,7 @@ class LineRedactor:
         return kept
 
     def names(self, prefix: bytes) -> bytes:
-        """Write what stands before a message: names of functions that are not the server's go."""
+        """Write what comes before a message: names of functions that are not the server's go."""
         return _NAME.sub(self._function, prefix)
 
     def value(self, message: str, name: str, kind: str, raw: bytes) -> bytes:

@@ -12,6 +12,8 @@ from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import (
     Account,
     Advice,
+    AgentDifference,
+    AgentVerdict,
     BatchPeriod,
     CacheSample,
     ClientAccount,
@@ -28,6 +30,8 @@ from cachedoctor.model import (
     Fix,
     FixStep,
     InputInfo,
+    LeastChange,
+    LeastEdit,
     Line,
     Lint,
     LintError,
@@ -60,14 +64,14 @@ from cachedoctor.redaction.secrets_of_two import in_both
 _SIDE = 64
 """Code points of a printed prompt that are shown on each side of the place where it parts from another."""
 _LOOK = 4096
-"""Code points of a value in which secrets are looked for: many more than are shown of it."""
+"""Code points of a value in which secrets are searched for: many more than are shown of it."""
 _PRINTED = late(
     r"\b(?:old|new): \.\.\."  # llama-server
     r"|\bprompt: (?=['\"])|\bprompt_token_ids: (?=\[)"  # vLLM, where it logs requests
     r"|\b(?:text|prompt|input_ids|messages)=(?=['\"\[])"  # SGLang, where it does
     r"|['\"](?:text|prompt|input_ids|output_ids|messages)['\"]: "
 )
-"""What stands before text of a prompt, or its tokens."""
+"""What comes before text of a prompt, or its tokens."""
 _BAR = " | "
 _SETTING = 80
 """Code points of a setting of a request."""
@@ -77,6 +81,8 @@ _T = TypeVar("_T")
 _TEXTS: dict[type, tuple[str, ...]] = {
     Account: ("client",),
     Advice: ("text", "commands"),
+    AgentDifference: ("reason",),
+    AgentVerdict: ("by", "reasons", "differences"),
     BatchPeriod: ("rank",),
     CacheSample: ("engine",),
     ClientAccount: ("name",),
@@ -93,8 +99,10 @@ _TEXTS: dict[type, tuple[str, ...]] = {
     Fix: ("origin", "server", "options", "steps", "notes", "others"),
     FixStep: ("text", "commands"),
     InputInfo: ("error",),
+    LeastChange: ("edits",),
+    LeastEdit: ("field", "place", "words", "advice"),
     Line: ("text", "explanations"),
-    Lint: ("errors", "hints", "template"),
+    Lint: ("errors", "hints", "template", "least"),
     LintError: ("field", "place", "explanation", "a", "b", "advice"),
     LintHint: ("place", "shown", "advice"),
     NotEvaluated: ("reason", "enable"),
@@ -104,7 +112,7 @@ _TEXTS: dict[type, tuple[str, ...]] = {
     PrefillBatch: ("rank",),
     Reading: ("text", "here"),
     Remedy: ("text", "commands", "options"),
-    Report: ("inputs", "findings", "not_evaluated", "restart", "accounts", "clients", "fix"),
+    Report: ("inputs", "findings", "not_evaluated", "restart", "accounts", "clients", "fix", "agents"),
     Restart: ("command", "text", "options"),
     RuledOut: ("why",),
     SamplePeriod: ("engine",),
@@ -172,7 +180,7 @@ def _mask(found: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def name(shown: str) -> str:
-    """Return the name of a server, a client or a path of HTTP as it may be shown; a log says it in every line."""
+    """Return the name of a server, a client or a path of HTTP as it may be shown; a log shows it in every line."""
     return hidden(shown)
 
 
@@ -183,12 +191,12 @@ def _evidence(shown: Evidence) -> Evidence:
 def _diff(shown: PromptDiff) -> PromptDiff:
     """Return a difference of prompts as it may be shown; the user gave the prompts, so their text stays.
 
-    Secrets are looked for in all that stands around the difference, and parts of them in what quotes it.
+    Secrets are searched for in all that stands around the difference, and parts of them in what quotes it.
     """
     replace = msgspec.structs.replace
     settings = [replace(s, a=_setting(s.place, s.a), b=_setting(s.place, s.b)) for s in shown.settings]
     excerpt, first, around = shown.excerpt, mask(shown.first), shown.around
-    explanation = hidden(shown.explanation)
+    explanation, least = hidden(shown.explanation), mask(shown.least)
     if around is not None and excerpt is not None and first is not None:
         pair = in_both(around.a, around.b, around.common, around.spans_a, around.spans_b)
         before, a, after_a, first_a = pair.a
@@ -200,9 +208,18 @@ def _diff(shown: PromptDiff) -> PromptDiff:
             advice=[replace(advice, text=pair.without_parts(advice.text)) for advice in first.advice],
         )  # fmt: skip
         explanation = pair.without_parts(explanation)
+        if least is not None:
+            least = replace(least, edits=[_whole(edit, pair.without_parts) for edit in least.edits])
     return replace(
         shown, first=first, explanation=explanation, excerpt=excerpt, settings=settings, around=None,
+        least=least,
     )  # fmt: skip
+
+
+def _whole(edit: LeastEdit, without_parts: Callable[[str], str]) -> LeastEdit:
+    """Return a change without parts of secrets that the first difference cuts."""
+    field, place = edit.field and without_parts(edit.field), edit.place and without_parts(edit.place)
+    return msgspec.structs.replace(edit, field=field, place=place, words=without_parts(edit.words))
 
 
 def _setting(place: str, value: str) -> str:

@@ -1,6 +1,6 @@
 """Hides what looks like a secret in a quoted text, keys, passwords, mail addresses, and what a user wants to be hidden.
 
-How secrets look stands in ``credentials.py``, as data. A text is read as it is written and as it is meant
+How secrets look is in ``credentials.py``, as data. A text is read as it is written and as it is meant
 (``decoding.py``); what is hidden is cut out of it as it is written. What it does not know it
 shows; ``cachedoctor redact`` hides whole logs. Patterns are compiled when a text may hold what they look for.
 
@@ -22,7 +22,7 @@ from cachedoctor.redaction.decoding import changes, decoded, is_random, is_rando
 
 _WILD = "#?*"
 _PLAIN_LEAST = 3
-"""Characters of a pattern that are no wildcards: with fewer it would hide the report."""
+"""Characters of a pattern that are not wildcards: with fewer it would hide the report."""
 _LONGEST, _MOST = 200, 200
 _pattern: re.Pattern[str] | None = None
 
@@ -45,7 +45,7 @@ def own_words(text: str) -> Iterable[tuple[int, int]]:
 
 
 def _translated(pattern: str) -> str:
-    """Return a regular expression in which a star ends before the character behind it: it never has to go back."""
+    """Return a regular expression in which a star ends before the character after it: it never has to go back."""
     if sum(char not in _WILD and not char.isspace() for char in pattern) < _PLAIN_LEAST:
         raise ValueError(f"{pattern!r} has fewer than {_PLAIN_LEAST} characters besides wildcards")
     if len(pattern) > _LONGEST:
@@ -71,7 +71,7 @@ def _star(rest: str) -> str:
 _BAR = late(r" \| ([\w.-]+)", re.ASCII)
 """A server that prints where two prompts diverge may print its bar inside a key."""
 _LONG_WORD = late(r"(?<![A-Za-z0-9_.+/=~:$%!-])[A-Za-z0-9_.+/=~:$%!-]{8,}")
-"""What a credential that is known by its own shape stands in."""
+"""What a credential that is known by its own shape is in."""
 _DIGIT = late(r"\d", re.ASCII)
 _PIECE = late(r"[A-Za-z0-9]+")
 _JOINED = late(r"[A-Za-z0-9]+(?:[+/_=-]{1,2}[A-Za-z0-9]+)*")
@@ -91,7 +91,7 @@ _IDS = late(
     r"(?:media|toolu|call|chatcmpl|cmpl|msg|req|resp|run|thread|asst|file|batch|fc|rs|ctc|gen|session|conv|evt|srvtoolu"
     r"|tooluse)[_-](?:[0-9a-f]{2}_)?\Z"
 )
-"""Ids of answers and calls of tools are no secrets, and may be why prompts diverge."""
+"""Ids of answers and calls of tools are not secrets, and may be why prompts diverge."""
 _UUID = late(r"[0-9A-Fa-f]{1,12}(?:-[0-9A-Fa-f]{4}){1,3}-[0-9A-Fa-f]{4,12}")
 _EDGE = 6
 """Characters of a part of a cut word that is hidden."""
@@ -116,7 +116,7 @@ class Region(msgspec.Struct, frozen=True):
     end: int
     shown: str
     rest: str
-    """What stands for it in a further piece of a text, where it goes on in one."""
+    """What stands for it in a further piece of a text, where it continues in one."""
 
     def moved(self, by: int) -> Region:
         """Return where it is in a text that begins so many characters earlier."""
@@ -140,7 +140,7 @@ def parted(pieces: list[str]) -> list[str]:
         found += [region.moved(begin) for region in regions(piece)]
         begin += len(piece)
     found += regions("".join(pieces))
-    for region in reversed(merged(found)):  # what stands before a change keeps its place
+    for region in reversed(merged(found)):  # what comes before a change keeps its place
         new, begin = region.shown, 0
         for at, piece in enumerate(pieces):
             first, last = max(region.start - begin, 0), min(region.end - begin, len(piece))
@@ -154,8 +154,8 @@ def parted(pieces: list[str]) -> list[str]:
 def without_cut_words(pieces: list[str]) -> list[str]:
     """Hide the first and the last word of a text that a server cut anywhere, where they look drawn.
 
-    A key that is cut has lost what it could be known by, so that little is asked: a part of six characters that is no
-    word. A word that reaches up to where two pieces meet is left: it is what the prompts differ in.
+    A key that is cut has lost what it could be known by, so that little is asked: a part of six characters that is not
+    a word. A word that reaches up to where two pieces meet is left: it is what the prompts differ in.
     """
     if len(pieces) == 1:
         return [_without_last(_without_first(pieces[0], None), None)]
@@ -190,13 +190,13 @@ def _is_part_of_key(piece: str) -> bool:
 
 
 def regions(text: str) -> list[Region]:
-    """Return where secrets stand in ``text``, in order, none of them overlapping."""
+    """Return where secrets are in ``text``, in order, none of them overlapping."""
     view = decoded(text)
     if view is None:
         found = list(_found(text))
     else:
         found = [Region(*view.span(r.start, r.end), r.shown, r.rest) for r in _found(view.text)]
-        # a path of Windows, or a password, is no text with escapes, and what nobody sees may stand between two words
+        # a path of Windows, or a password, is not text with escapes, and what nobody sees may stand between two words
         if "\\" in text or not text.isascii():
             found = [*_found(text, words=not text.isascii()), *found]
     return merged(found) if found else found
@@ -251,7 +251,7 @@ def _may_be_key(word: str) -> bool:
 
 
 _CAPITALS = 16
-"""Letters of one case that are no word any more where they are capitals, or are joined."""
+"""Letters of one case that are not word any more where they are capitals, or are joined."""
 
 
 @cache
@@ -298,7 +298,7 @@ _UNNAMED = 30
 
 @cache
 def shape(row: Credential, before: str = _APART) -> re.Pattern[str]:
-    """Compile the pattern of a credential behind ``before``; its first group is what stays visible."""
+    """Compile the pattern of a credential after ``before``; its first group is what stays visible."""
     return re.compile(f"{before}({row.begin}){row.rest}", re.ASCII)
 
 
@@ -317,7 +317,7 @@ def beginnings(pattern: str) -> tuple[str, ...]:
 
 
 def _possible(word: str) -> list[Credential]:
-    """Credentials that may stand in a word: the patterns of all take longer to compile than a short log to read."""
+    """Credentials that may be in a word: the patterns of all take longer to compile than a short log to read."""
     is_long = len(word) >= _UNNAMED
     found = {at for text, at in needs() if text in word and (text or is_long)}
     return [CREDENTIALS[at] for at in sorted(found)]
@@ -333,14 +333,14 @@ def _credential(
 
 _MAY_BE_GLUED = late(r"[A-Za-z0-9][A-Za-z0-9_-]{20}")
 _GLUED_REST, _GLUED_LONG, _GLUED_SHARE = 12, 40, 0.15
-"""Characters that a key must have behind its begin where a letter stands in front (``tshpat_...``, but no ``task-1``);
+"""Characters that a key must have after its begin where a letter is in front (``tshpat_...``, but no ``task-1``);
 those from which on this share of them must be of another class than the one before."""
 _WORD_IN_SK = late(r"(?<![A-Za-z])(?:ta|di|ri|de|ma|a|hu|du|whi|fla|sub-?ta|multi-?ta)\Z", re.I)
 """Begin of a word that ends in ``sk``."""
 
 
 def _glued(rows: list[Credential], text: str, start: int, end: int) -> Iterator[Region]:
-    """Find credentials that a letter or a digit stands in front of."""
+    """Find credentials that a letter or a digit comes before."""
     if _MAY_BE_GLUED.search(text, start, end) is None or _HEX_ONLY.fullmatch(text, start, end) is not None:
         return
     at = start
@@ -403,7 +403,7 @@ def _fits(must_be: str, rest: str) -> bool:
 
 
 def _drawn(text: str, start: int, end: int) -> Iterator[Region]:
-    """Find parts of a word that look drawn; parts next to them that are no words are of the same key."""
+    """Find parts of a word that look drawn; parts next to them that are not words are of the same key."""
     pieces, last = list(_PIECE.finditer(text, start, end)), -1
     is_id = len(pieces) > 1 and _IDS.search(text, start, pieces[1].start()) is not None
     if not is_id and _is_drawn_whole([piece[0] for piece in pieces]):

@@ -71,7 +71,7 @@ def _found(text: str, spans: Sequence[Span]) -> list[Region]:
 
 
 def _of_other(region: Region, common: int, own: str, other: str) -> Region:
-    """What a secret of the other text is in this one: the same up to where they part, then the rest of the word.
+    """What a secret of the other text is in this one: the same up to where they diverge, then the rest of the word.
 
     Of a secret of several words, as much as the other text has.
     """

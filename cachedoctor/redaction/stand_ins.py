@@ -12,7 +12,7 @@ from cachedoctor.knowledge.texts import common_prefix
 _NUMBERED = 1 << 16
 """Secrets that are numbered; later ones are named by a keyed hash, so that a log of any size takes the same memory."""
 _LETTERS = b"ghkpqvwxz"
-"""Letters of such a name: no digits and no vowels, so that it is no number, no date and no word."""
+"""Letters of such a name: no digits and no vowels, so that it is not a number, no date and no word."""
 _LENGTH = 12
 
 

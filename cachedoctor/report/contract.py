@@ -71,7 +71,7 @@ class SessionRow(Struct):
     n_ctx_slot: Positive | None
     """Context of one slot in tokens."""
     settings: dict[_Identifier, SettingRow]
-    """By name; names depend on what the log says."""
+    """By name; names depend on what the log shows."""
     first_line: LineNumber
     last_line: LineNumber
     n_requests: Count = 0
@@ -165,27 +165,27 @@ class EventLine(Struct, tag_field="type", tag="event"):
     message: _Identifier
     """Id in the catalogue of messages, the same over all wordings; `cachedoctor explain --line` explains it."""
     fields: dict[str, int | float | str | dict[str, int | float | str | None] | None]
-    """What stands in the line, by the names of the catalogue; None: printed as no number (nan, inf). Of a text that may
+    """What is in the line, by the names of the catalogue; None: printed as no number (nan, inf). Of a text that may
     be a prompt no more than 64 characters on each side of the place where it changed. An object: the parts of a line
     that lists names with values."""
 
 
 class RequestLine(RequestRow, tag_field="type", tag="request", kw_only=True):
-    """A request behind the event that ended it, and again when it is seen otherwise; the last line of an index
+    """A request after the event that ended it, and again when it is seen otherwise; the last line of an index
     holds."""
 
 
 class SampleLine(CacheSample, tag_field="type", tag="sample", kw_only=True):
-    """A statistics line of vLLM, behind the event of its line."""
+    """A statistics line of vLLM, after the event of its line."""
 
 
 class BatchLine(PrefillBatch, tag_field="type", tag="batch", kw_only=True):
-    """A prefill batch of SGLang, behind the event of its line or of a later one: the next batch says whether it was
+    """A prefill batch of SGLang, after the event of its line or of a later one: the next batch says whether it was
     whole."""
 
 
 class FindingLine(Finding, tag_field="type", tag="finding", kw_only=True):
-    """A finding behind the request with which it appeared, with the numbers so far; in the end all of them with their
+    """A finding after the request with which it appeared, with the numbers so far; in the end all of them with their
     final numbers."""
 
     final: bool

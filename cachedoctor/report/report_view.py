@@ -23,7 +23,7 @@ from cachedoctor.report.words.remarks import severities
 _CHARGED = late(
     r"[:,;] (?:[\d,]+ requests?, )?(?:at most )?[\d,]+ (?:to [\d,]+ )?tokens recomputed\b(?: over [\d,]+ requests?)?"
 )
-"""What a claim says of its cost, which stands in rows of its own."""
+"""What a claim says of its cost, which is in rows of its own."""
 _LONG = 130
 """Characters of a claim that is too long for a headline: the rule says it in a few words."""
 
@@ -111,7 +111,7 @@ class FindingView:
 
     @cached_property
     def cost(self) -> str:
-        """What was computed again, of how much: time, tokens, requests; empty when that is nothing."""
+        """What was recomputed, of how much: time, tokens, requests; empty when that is nothing."""
         spent, totals = self.finding.cost, self.totals
         if not spent.tokens and not spent.at_most:
             return ""
@@ -144,9 +144,9 @@ class FindingView:
         return next((form + end for end in (of, "") for form in forms if len(form + end) <= room), forms[-1])
 
     def _share(self, *, brief: bool = False) -> str:
-        """Say how much was computed again; nothing where that is nothing, or not known."""
+        """Say how much was recomputed; nothing where that is nothing, or not known."""
         spent, totals = self.finding.cost, self.totals
-        again = "computed again" if brief else "were computed again"
+        again = "recomputed" if brief else "were recomputed"
         if spent.at_most is not None or (spent.tokens and (totals is None or totals.prompt_tokens < spent.tokens)):
             return f"{spent_tokens(spent)} {again}"
         if not spent.tokens or totals is None:
@@ -231,7 +231,7 @@ class ReportView:
 
     @cached_property
     def _servers(self) -> dict[_Server, str]:
-        """Names of all servers: as the wrapper says, with the input where several inputs have that name; else the
+        """Names of all servers: as the wrapper shows, with the input where several inputs have that name; else the
         input."""
         known = dict.fromkeys((session.path, session.origin) for session in self.report.sessions)
         origins = Counter(origin for _, origin in known)
@@ -306,7 +306,7 @@ class ReportView:
         """What was found, and what could not be, in a sentence."""
         report = self.report
         open_rules = len({rule.code for rule in report.not_evaluated})
-        left = f"; {count(open_rules, 'rule')} could not be evaluated" if open_rules else ""
+        left = f"; {count(open_rules, 'rule')} could not be checked" if open_rules else ""
         if report.findings and not self.has_causes and not self.undecided:
             return f"No cause found. {self.checked}{left}. {severities(report.findings)}."
         if report.findings:
@@ -317,7 +317,9 @@ class ReportView:
             return f"No findings in what is shown{left}."
         if self.undecided:
             return self.undecided
-        return f"No findings. {self.checked}{left}." if self.checked else "No requests in it: nothing was checked."
+        return (
+            f"No findings. {self.checked}{left}." if self.checked else "No requests in the input: nothing was checked."
+        )
 
     @cached_property
     def next_step(self) -> Last | None:
@@ -348,7 +350,7 @@ def place(session: Session) -> str:
 def _summed(cause: Cause, own: Sequence[Finding]) -> Cost:
     most = sum(f.cost.at_most if f.cost.at_most is not None else f.cost.tokens for f in own)
     by = {f.cost.ms_from for f in own if f.cost.ms is not None}
-    ms = cause.ms if all(f.cost.ms is not None for f in own) else None  # a part is no sum
+    ms = cause.ms if all(f.cost.ms is not None for f in own) else None  # a part is not a sum
     return Cost(
         cause.tokens, ms, "depth" if by == {"depth"} else "mean" if by else None, most if most > cause.tokens else None
     )

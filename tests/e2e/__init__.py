@@ -1,1 +1,1 @@
-"""Faults on a real llama-server, cured by what cachedoctor prints."""
+"""Faults on a real llama-server, fixed by what cachedoctor prints."""

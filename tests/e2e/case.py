@@ -39,9 +39,9 @@ class Case:
     words: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Phrases of remedies without a command, and the habits of a client that does what they say."""
     remains: tuple[str, ...] = ()
-    """What the traffic deserves even from a cured server, such as history-rewritten for messages that are edited."""
+    """What the traffic deserves even from a fixed server, such as history-rewritten for messages that are edited."""
     known: str = ""
-    """Why this case fails today. It is reported as known, and fails when it is mended without removing this."""
+    """Why this case fails today. It is reported as known, and fails when it is fixed without removing this."""
     untried: Mapping[str, str] = field(default_factory=dict)
     """Phrases of remedies that this case cannot try, and why."""
 
@@ -147,6 +147,6 @@ def _not_cured(case: Case, after: Played) -> str | None:
 
 
 def _is_left(case: Case, finding: dict[str, Any]) -> bool:
-    """Whether a cured server must not have this finding."""
+    """Whether a fixed server must not have this finding."""
     name = finding["name"]
     return name == case.finding or (finding["severity"] != "note" and name not in case.remains)

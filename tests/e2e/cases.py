@@ -51,7 +51,7 @@ ALL = [
     ),
     Case(
         "ram-not-searched-empty-slot", "ram-cache-not-searched", server("dense", *SEE, "-np", "2"),
-        traffic.named_empty_slot, words={"leave id_slot out": {"names_slots": False}},
+        traffic.named_empty_slot, words={"remove id_slot": {"names_slots": False}},
     ),
     Case(
         "ram-not-searched-slot-file", "ram-cache-not-searched", server("dense", *SEE, "--slot-save-path", "./"),
@@ -93,7 +93,7 @@ ALL = [
     ),
     Case(
         "cache-prompt-off-client", "cache-prompt-off", server("dense", *SEE, habits={"cache_prompt": False}),
-        traffic.uncached, words={'drop "cache_prompt": false': {"cache_prompt": True}},
+        traffic.uncached, words={'remove "cache_prompt": false': {"cache_prompt": True}},
     ),
     Case("cache-prompt-off-server", "cache-prompt-off", server("dense", *SEE, "--no-cache-prompt"), traffic.uncached),
     Case(

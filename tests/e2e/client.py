@@ -1,4 +1,4 @@
-"""A stand-in for the programs that talk to llama-server: sends conversations, keeps what the server says it reused."""
+"""A stand-in for the programs that talk to llama-server: sends conversations, keeps what the server logs it reused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from e2e.server import Server
 WORDS = "otter lantern bridge harbour window kettle copper river paper boat winter market map clock rain parser queue"
 SLACK = 80
 """Tokens: what may be recomputed of a prefix that is reused. A reply of a few tokens, the frame of a message, and the
-tokens behind the last checkpoint, which llama.cpp saves up to 64 tokens before the end of a prompt."""
+tokens after the last checkpoint, which llama.cpp saves up to 64 tokens before the end of a prompt."""
 
 Message = dict[str, Any]
 
@@ -38,7 +38,7 @@ def tool(text: str) -> Message:
 
 @dataclass
 class Probe:
-    """A request that should reuse its beginning: what the server says, and what was there to be reused."""
+    """A request that should reuse its beginning: what the server logs, and what was there to be reused."""
 
     label: str
     status: int

@@ -21,7 +21,7 @@ WIDTH, INNER, HEADS, KV_HEADS, HEAD = 64, 96, 4, 2, 16
 WINDOW = 1024
 """Tokens that a sliding-window layer sees."""
 
-# Like templates of current reasoning models: tools stand in the head, and reasoning of turns before the last user
+# Like templates of current reasoning models: tools are in the head, and reasoning of turns before the last user
 # message is dropped, unless the switch preserve_thinking is set.
 TEMPLATE = (
     "{%- if tools %}{{- '<|im_start|>system\\n# Tools\\n<tools>' }}"
@@ -43,7 +43,7 @@ TEMPLATE = (
 
 
 def _byte_tokens() -> list[str]:
-    """Printable spelling of the 256 bytes, as GPT-2 made it: bytes that are no printable Latin-1 move behind U+0100."""
+    """Printable spelling of the 256 bytes, as GPT-2 made it: bytes that are not printable Latin-1 move after U+0100."""
     plain = {*range(33, 127), *range(161, 173), *range(174, 256)}
     moved = [b for b in range(256) if b not in plain]
     return [chr(b) if b in plain else chr(256 + moved.index(b)) for b in range(256)]

@@ -15,7 +15,7 @@ LOOKS = re.compile(r"SLOTS_DEBUG|--log-prompts-dir|--verbosity\b")
 BUILD = re.compile(r"\bb(\d{4,5})\b")
 
 
-DROP = re.compile(r"[Dd]rop (--[a-z-]+)")
+DROP = re.compile(r"[Rr]emove (--[a-z-]+)")
 """An option without a value that is to go."""
 
 
@@ -25,7 +25,7 @@ class NotMechanicalError(Exception):
 
 @dataclass(frozen=True)
 class Setup:
-    """A server, and the client in front of it: all that a remedy can change."""
+    """A server, and the client before it: all that a remedy can change."""
 
     build: int
     model: str
@@ -75,10 +75,10 @@ def applied(action: Action, before: Setup, words: Mapping[str, Mapping[str, Any]
         return replace(before, client_env={**before.client_env, **set_})
     if not _is_name(parts[0]):
         raise NotMechanicalError(action.command)
-    return replace(before, options=_merged(before.options, parts))
+    return replace(before, options=merged(before.options, parts))
 
 
-def _merged(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
+def merged(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
     """Options ``old`` without those that ``new`` names, then ``new``; a value belongs to the option before it."""
     named, kept, keeping = {part for part in new if _is_name(part)}, list[str](), True
     for part in old:

@@ -157,14 +157,14 @@ def same_again(client: Client) -> None:
 
 
 def parted_at_checkpoint(client: Client) -> None:
-    """A text, and another that parts from it 4 tokens before its end: there these builds make their last checkpoint."""
+    """A text, and another that diverges 4 tokens before its end: there these builds make their last checkpoint."""
     text = prose(1, 3000)
     client.complete(text)
     client.complete(text[:-4] + "####" + prose(2, 400), 3000 - 4, "second text")
 
 
 def middle_edited(client: Client) -> None:
-    """A conversation of two long messages; the second is edited, twice, and behind it the client goes on."""
+    """A conversation of two long messages; the second is edited, twice, and after it the client continues."""
     head = [system(prose(1, 2 * HEAD)), user(prose(2, 200)), assistant("noted")]
     client.chat([*head, user(prose(3, 3000))])
     for step in range(2):
@@ -180,7 +180,7 @@ def long_replies(client: Client) -> None:
 
 
 def reasoning(thought: int, result: int, first: int = 3 * HEAD) -> Traffic:
-    """Tool loops behind a head of ``first`` tokens: before each call ``thought`` tokens, after it ``result``.
+    """Tool loops after a head of ``first`` tokens: before each call ``thought`` tokens, after it ``result``.
 
     Each new user message makes the template drop the reasoning before it, unless it is told to preserve it.
     """
@@ -190,7 +190,7 @@ def reasoning(thought: int, result: int, first: int = 3 * HEAD) -> Traffic:
         sent: list[Message] = []
         for turn in range(3):
             for step in range(3):
-                # A reply is rendered behind its reasoning, which was no part of what was generated: it is not reusable.
+                # A reply is rendered after its reasoning, which was no part of what was generated: it is not reusable.
                 expect = size(sent) if step == 0 and turn else None
                 reply = client.chat(messages, expect, f"user message {turn + 1}")
                 sent = list(messages)

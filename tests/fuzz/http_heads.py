@@ -63,7 +63,7 @@ def response_head(data: bytes) -> None:
     """An answer's head is written as it was read, or refused."""
     for message in _messages(HttpResponseParser, data):
         if is_writable([message.reason or ""], message.raw_headers):
-            # A folded field goes on one line, as RFC 9112 (5.2) asks of a proxy.
+            # A folded field continues one line, as RFC 9112 (5.2) asks of a proxy.
             unfolded = re.sub(rb"\r?\n(?=[ \t])", b"", data)
             _same(f"HTTP/1.1 {message.code} {message.reason or ''}", message.reason or "", message, unfolded)
 
@@ -93,7 +93,7 @@ def _messages(kind: Any, data: bytes) -> list[Any]:
 
 
 def _same(start: str, word: str, message: Any, data: bytes) -> None:
-    """Write a head, and hold it against what stands in ``data``."""
+    """Write a head, and hold it against what is in ``data``."""
     head: bytes = serialized(start, relay._decoded(passing(message.raw_headers)))
     first, *lines = head.split(b"\r\n")[:-2]
     assert first == start.encode()

@@ -111,7 +111,7 @@ def _stored() -> list[Base]:
 
 
 def report(data: bytes) -> bytes:
-    """A JSON report: two bytes choose it, four each a value in it and what stands in its place."""
+    """A JSON report: two bytes choose it, four each a value in it and what is in its place."""
     base = _stored()[data[0] % len(_stored())]
     groups = [data[at : at + 4] for at in range(2, len(data) - 3, 4)][: 1 + data[1] % 4]
     chosen = {int.from_bytes(group[:2], "little") % len(base.places): group for group in groups}
@@ -210,4 +210,4 @@ def _document(text: bytes) -> Any:
 
 
 def _refused(name: str) -> None:
-    raise AssertionError(f"{name} is no JSON")
+    raise AssertionError(f"{name} is not JSON")

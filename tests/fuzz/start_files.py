@@ -66,7 +66,7 @@ _SESSIONS = [Session(0, "server.log", build=8672)]
 
 
 def check(data: bytes) -> None:
-    """A file is patched, or refused in one line; the patch is one of the file behind a symlink, and leaves it alone."""
+    """A file is patched, or refused in one line; the patch is one of the file after a symlink, and leaves it alone."""
     launcher, text = text_of(data)
     folder = Path(tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
     try:

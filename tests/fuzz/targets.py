@@ -1,4 +1,4 @@
-"""What readers hold for any bytes: nothing raises but the faults that a user can mend, and no cut changes a report.
+"""What readers hold for any bytes: nothing raises but the faults that a user can fix, and no cut changes a report.
 
 A target takes bytes and raises ``AssertionError`` or whatever the code raised.
 """
@@ -366,7 +366,7 @@ def settings(data: bytes) -> None:
 
 
 def report(data: bytes) -> None:
-    """A report is read back and written in every format, compared and mended, or refused: values changed in it."""
+    """A report is read back and written in every format, compared and fixed, or refused: values changed in it."""
     if len(data) < 6:
         return
     text = planted.report(data)

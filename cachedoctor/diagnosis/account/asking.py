@@ -1,4 +1,4 @@
-"""Who sent a request: what its body says, else what the log's line of the HTTP server says.
+"""Who sent a request: what its body shows, else what the log's line of the HTTP server says.
 
 ``/team-a/v1/chat/completions`` from ``10.0.0.7`` is of the route ``/team-a``, ``/v1/chat/completions`` of the address.
 """
@@ -31,7 +31,7 @@ def asker(judged: Judged) -> ClientName | None:
 
 @lru_cache(maxsize=1024)  # a log has few clients
 def logged(path: str | None, address: str | None) -> ClientName | None:
-    """Name the client by what the log says: what stands before the interface tells tenants apart behind one proxy."""
+    """Name the client by what the log shows: what comes before the interface tells tenants apart behind one proxy."""
     found = _INTERFACE.fullmatch(path) if path is not None else None
     if found is not None and not _VERSION.fullmatch(found[1]):
         return ClientName("route", found[1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
 import msgspec
 
@@ -17,7 +16,7 @@ ALIKE = 0.25
 """Share of a prompt that begins like what its slot held, and share by which it is longer at most: it may be the same
 conversation, of which the client dropped or changed some."""
 REPLY = 0.1
-"""Share by which what the slot held is longer at most: its prompt, as long as the new one, and the reply behind it."""
+"""Share by which what the slot held is longer at most: its prompt, as long as the new one, and the reply after it."""
 HEAD = 64
 """Tokens that are more than the frame of a message, or a few words by which separate prompts begin."""
 LEVEL = 0.04
@@ -30,15 +29,9 @@ Placed = tuple[AccountRow, str | None, int]
 """A row, the code of the rule that says why, and the tokens in it; every request has two of them."""
 
 
-class _Split(NamedTuple):
-    """Tokens that were computed though a prompt before had them."""
-
-    client: int = 0
-    server: int = 0
-    undecided: int = 0
-
-
-_NOTHING = _Split()
+_Split = tuple[int, int, int]
+"""Tokens that were computed though a prompt before had them: by the client, by the server, by one of the two."""
+_NOTHING: _Split = (0, 0, 0)
 
 
 def place(judged: Judged) -> list[Placed]:
@@ -53,30 +46,33 @@ def place(judged: Judged) -> list[Placed]:
     computed = prompt - cached
     together = max(0, min(r.together_tokens, prompt) - cached) if r.together_tokens else 0
     split = _split(judged, prompt, cached)
-    if split is _NOTHING and not together:  # as most are
+    if split == _NOTHING and not together:  # as most are
         new: list[Placed] = [("new", None, computed)] if computed else []
         return [("reused", None, cached), *new] if cached else new
-    client, server, undecided = _behind(together, _decided(judged, split))
-    if _OWN_WISH in judged.verdict.codes:
+    codes = judged.verdict.codes
+    client, server, undecided = _decided(judged, split) if split[2] else split
+    if together:
+        client, server, undecided = _behind(together, (client, server, undecided))
+    if _OWN_WISH in codes:
         wished = client + server
         client, server, undecided = (0, 0, undecided + wished) if judged.verdict.guessed else (wished, 0, undecided)
-    unexplained = 0
-    expected = judged.verdict.expected_cached
+    unexplained = rounding = 0
+    expected, again = judged.verdict.expected_cached, client + server + undecided
     if expected is not None and expected - cached > SMALL:
         unexplained = min(expected - cached, server)
-    codes = judged.verdict.codes
-    small = 0 < client + server + undecided <= SMALL
-    rounding = client + server + undecided if small else 0
-    if small:
-        client, server, undecided, unexplained = 0, 0, 0, 0
-    elif not unexplained and server and _first(codes, client=False) is None and is_behind_checkpoint(r):
+    if 0 < again <= SMALL:
+        client, server, undecided, unexplained, rounding = 0, 0, 0, 0, again
+    elif not unexplained and server and _first(codes, False) is None and is_behind_checkpoint(r):
         rounding = min(server, (r.common_prefix_tokens or 0) - cached)
         server -= rounding
-    rows: tuple[Placed, ...] = (
+    rows: list[Placed] = [
         ("reused", None, cached),
         ("new", None, computed - client - server - undecided - rounding - together),
-        ("client", _first(codes, client=True), client),
-        ("server", _first(codes, client=False), server - unexplained),
+    ]
+    if client:
+        rows.append(("client", _first(codes, True), client))
+    rows.append(("server", _first(codes, False) if server else None, server - unexplained))
+    rows += (
         ("together", _TOGETHER if _TOGETHER in codes else None, together),
         ("rounding", None, rounding),
         ("unexplained", None, unexplained),
@@ -86,15 +82,14 @@ def place(judged: Judged) -> list[Placed]:
 
 
 def _behind(together: int, split: _Split) -> _Split:
-    """What is left of a split behind tokens that several computed at once: both begin where reuse ends."""
-    server = max(0, split.server - together)
-    rest = max(0, together - split.server)
-    undecided, client = max(0, split.undecided - rest), max(0, split.client - max(0, rest - split.undecided))
-    return _Split(client, server, undecided)
+    """What is left of a split after tokens that several computed at once: both begin where reuse ends."""
+    client, server, undecided = split
+    rest = max(0, together - server)
+    return max(0, client - max(0, rest - undecided)), max(0, server - together), max(0, undecided - rest)
 
 
 def is_behind_checkpoint(r: Request) -> bool:
-    """Whether a request went on from the checkpoint that was restored, in the latter half of its common prefix and no
+    """Whether a request continued from the checkpoint that was restored, in the latter half of its common prefix and no
     farther from its end than checkpoints lie apart: memory that goes back to checkpoints only comes no closer."""
     back, cached, shared = r.seen.restored_at, r.cached_tokens, r.common_prefix_tokens
     if (
@@ -112,7 +107,7 @@ def is_behind_checkpoint(r: Request) -> bool:
 
 
 @lru_cache(maxsize=1024)  # a log has few combinations of causes
-def _first(codes: tuple[str, ...], *, client: bool) -> str | None:
+def _first(codes: tuple[str, ...], client: bool) -> str | None:
     """The first cause on that side."""
     causes = (c for c in codes if c != _TOGETHER and not c.startswith(OF_INPUT))
     return next((c for c in causes if c.startswith(OF_CLIENTS) == client), None)
@@ -120,15 +115,13 @@ def _first(codes: tuple[str, ...], *, client: bool) -> str | None:
 
 def _decided(judged: Judged, split: _Split) -> _Split:
     """Give what the numbers leave open to the side of which alone a cause was found, as far as that cost."""
-    verdict = judged.verdict
-    client, server = (_first(verdict.codes, client=side) is not None for side in (True, False))
-    if not split.undecided or verdict.undecided or client == server or (client and verdict.guessed):
+    verdict, (of_client, of_server, undecided) = judged.verdict, split
+    client, server = _first(verdict.codes, True) is not None, _first(verdict.codes, False) is not None
+    if verdict.undecided or client == server or (client and verdict.guessed):
         return split
-    open_cost = verdict.avoidable_tokens - (split.client if client else split.server)
-    found = min(split.undecided, max(0, open_cost))
-    return _Split(
-        split.client + (found if client else 0), split.server + (found if server else 0), split.undecided - found
-    )
+    open_cost = verdict.avoidable_tokens - (of_client if client else of_server)
+    found = min(undecided, max(0, open_cost))
+    return of_client + (found if client else 0), of_server + (found if server else 0), undecided - found
 
 
 def _split(judged: Judged, prompt: int, cached: int) -> _Split:
@@ -136,37 +129,37 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
     r = judged.request
     if r.outcome == "cold":
         return _NOTHING if r.seen.error is not None else _cold(r, prompt, cached)
-    if r.text_lcp is None and (r.reference_tokens or 0) <= cached and (r.common_prefix_tokens or 0) <= cached:
+    reference, common, text = r.reference_tokens, r.common_prefix_tokens, r.text_lcp
+    if text is None and (reference or 0) <= cached and (common or 0) <= cached:
         return _NOTHING  # all that was there was reused, as by most
     if r.seen.error is not None:
         return _NOTHING
-    if r.text_lcp is None and r.reference_lcp is not None and "ram_unsearched" in r.marks:
-        return _Split(server=max(0, min(r.reference_lcp, prompt) - cached))
-    if r.text_lcp is not None and r.reference_tokens is not None:
-        reach = min(r.reference_tokens, prompt)
+    if text is None and r.reference_lcp is not None and "ram_unsearched" in r.marks:
+        return 0, max(0, min(r.reference_lcp, prompt) - cached), 0
+    if text is not None and reference is not None:
+        reach = min(reference, prompt)
         # prompts hold no replies: what the client, or its template, made of those only the log's prefix tells
-        own = r.held_thread == r.thread and _changed(judged) and r.common_prefix_tokens is not None
-        known = min(r.text_lcp, r.common_prefix_tokens or 0) if own else r.text_lcp
+        own = r.held_thread == r.thread and _changed(judged) and common is not None
+        known = min(text, common or 0) if own else text
         kept = max(min(known, prompt), cached)
-        wanted = _first(judged.verdict.codes, client=True) is not None and not _changed(judged)
-        return _Split(0 if wanted else max(0, reach - kept), kept - cached)
-    if r.reference_tokens is None or r.lost_tokens is None:
+        wanted = _first(judged.verdict.codes, True) is not None and not _changed(judged)
+        return 0 if wanted else max(0, reach - kept), kept - cached, 0
+    if reference is None or r.lost_tokens is None:
         return _NOTHING
-    reach = min(r.reference_tokens, prompt)
+    reach = reference if reference < prompt else prompt
     if slot_taken(r) or "slot_copy" in r.marks:
         lost = max(0, reach - cached)
         elsewhere = None if judged.verdict.undecided else lost_elsewhere(judged, reach, lost)
-        return _Split(undecided=lost) if elsewhere is None else _Split(*elsewhere)
-    if r.common_prefix_tokens is None:
-        return _Split(undecided=max(0, reach - cached))
-    kept = max(min(r.common_prefix_tokens, prompt), cached)
+        return (0, 0, lost) if elsewhere is None else (*elsewhere, 0)
+    if common is None:
+        return 0, 0, max(0, reach - cached)
+    kept = max(min(common, prompt), cached)
     behind = 0 if kept >= prompt - 4 else max(0, reach - kept)  # a prompt that ends earlier repeats what was there
     # whose prompt the slot held follows from lengths: what it does not share may never have been this conversation's
-    if not behind and kept == cached:
-        return _NOTHING
+    if not behind:
+        return 0, kept - cached, 0
     is_proven = _changed(judged) and not judged.verdict.undecided and not judged.verdict.guessed
-    blamed = behind if is_proven else 0
-    return _Split(blamed, kept - cached, behind - blamed)
+    return (behind, kept - cached, 0) if is_proven else (0, kept - cached, behind)
 
 
 def _cold(r: Request, prompt: int, cached: int) -> _Split:
@@ -174,11 +167,11 @@ def _cold(r: Request, prompt: int, cached: int) -> _Split:
     if r.text_lcp is not None:
         return _NOTHING
     if r.other_candidates:
-        return _Split(undecided=prompt - cached)  # it may go on with a conversation that another slot held
+        return 0, 0, prompt - cached  # it may continue a conversation that another slot held
     held, shared = r.held_tokens or 0, r.common_prefix_tokens or 0
     if not (begins_alike(r) or is_level(r)):
         return _NOTHING
-    return _Split(undecided=max(0, min(held, prompt) - max(shared, cached)))  # or what the slot held, changed
+    return 0, 0, max(0, min(held, prompt) - max(shared, cached))  # or what the slot held, changed
 
 
 def begins_alike(r: Request) -> bool:
@@ -190,7 +183,7 @@ def begins_alike(r: Request) -> bool:
 def is_level(r: Request) -> bool:
     """Whether a prompt has the head of what its slot held, and its length, less a reply.
 
-    So do all prompts of a client that cuts its history to one length, behind a system prompt; or without one, where the
+    So do all prompts of a client that cuts its history to one length, after a system prompt; or without one, where the
     reply before ended because the context was full.
     """
     held, context = r.held_tokens or 0, r.facts.n_ctx_slot
@@ -205,7 +198,7 @@ def _as_long(prompt: int, held: int, longer: float) -> bool:
 def written_anew(r: Request) -> int:
     """Tokens of what a slot held that may stand again in a first prompt, which is longer, and begins alike; 0 if none.
 
-    A client that changes its tools sends all it has said behind them once more. A long prompt of another conversation
+    A client that changes its tools sends all it has said after them once more. A long prompt of another conversation
     with the same system prompt looks the same.
     """
     if r.outcome != "cold":
@@ -218,7 +211,7 @@ def written_anew(r: Request) -> int:
 
 def _changed(judged: Judged) -> bool:
     """Whether a cause on the client's side was found; a single edit is not told from a new conversation by numbers."""
-    code = _first(judged.verdict.codes, client=True)
+    code = _first(judged.verdict.codes, True)
     return code is not None and (code != _EDIT or judged.verdict.avoidable_tokens > 0)
 
 
@@ -279,16 +272,16 @@ class SameLengths(msgspec.Struct, gc=False):
 
     def add(self, r: Request) -> None:
         """Take a request when it ends; one that is judged again is known."""
-        length, processed, recent = r.prompt_tokens, r.processed_tokens, self.recent
+        length, processed, recent, line = r.prompt_tokens, r.processed_tokens, self.recent, r.first_line
         if length is None or processed is None or length < LEAST or r.revision:
             return
         if r.thread is not None:
             self._follow(r.thread, r.outcome == "reused", length)
         before = recent.pop(length, None)
-        if before is not None and before.first_line == r.first_line:
+        if before is not None and before.first_line == line:
             recent[length] = before
             return
-        recent[length] = _LastOfLength(r.slot, r.first_line, r.last_line, processed)
+        recent[length] = _LastOfLength(r.slot, line, r.last_line, processed)
         if len(recent) > RECENT:
             del recent[next(iter(recent))]
         if before is None:
@@ -308,7 +301,7 @@ class SameLengths(msgspec.Struct, gc=False):
         twins.tokens += min(before.processed, processed)
 
     def _follow(self, thread: int, reused: bool, length: int) -> None:
-        """Note how a conversation went on after its last prompt."""
+        """Note how a conversation continued after its last prompt."""
         lengths = self.last
         last = lengths.pop(thread, None)
         lengths[thread] = length
@@ -336,7 +329,7 @@ class SameLengths(msgspec.Struct, gc=False):
         self.recent = more.recent
 
     def twins(self) -> list[Twins]:
-        """Those of lengths that were seen in no other way, and are no drafts."""
+        """Those of lengths that were seen in no other way, and are not drafts."""
         return [
             found.twins
             for found in self.lengths.values()

@@ -45,20 +45,24 @@ def _open(row: AccountRow, code: str | None) -> bool:
     return row in ("undecided", "unexplained") or (row == "server" and code is None)
 
 
-class RowSums(msgspec.Struct, gc=False):
+class RowSums:
     """What requests have in one row."""
 
-    tokens: int = 0
-    requests: int = 0
+    __slots__ = ("requests", "tokens")
+
+    def __init__(self) -> None:
+        self.tokens = self.requests = 0
 
 
-class Sum(msgspec.Struct, gc=False):
+class Sum:
     """The account of some requests."""
 
-    requests: int = 0
-    not_placed: int = 0
-    cells: dict[tuple[AccountRow, str | None], RowSums] = msgspec.field(default_factory=dict)
-    """By row, and code of the rule that says why."""
+    __slots__ = ("cells", "not_placed", "requests")
+
+    def __init__(self) -> None:
+        self.requests = self.not_placed = 0
+        self.cells: dict[tuple[AccountRow, str | None], RowSums] = {}
+        """By row, and code of the rule that says why."""
 
     def add(self, placed: list[Placed], sign: int) -> None:
         """Count a request, or take it back."""
@@ -68,8 +72,9 @@ class Sum(msgspec.Struct, gc=False):
         self.requests += sign
         cells = self.cells
         for row, code, tokens in placed:
-            cell = cells.get((row, code))
-            if cell is None:
+            try:
+                cell = cells[row, code]
+            except KeyError:
                 cell = cells[row, code] = RowSums()
             cell.tokens += sign * tokens
             cell.requests += sign
@@ -113,14 +118,14 @@ class Unexplained(msgspec.Struct, gc=False):
     """The same of prompts that shared little, or nothing, but had the length of what their slot held."""
     level_requests: int = 0
     able: int = 0
-    """The same of prompts that may go on with another conversation, which had lost its slot."""
+    """The same of prompts that may continue another conversation, which had lost its slot."""
     able_requests: int = 0
     firsts: int = 0
     """First prompts on slots that held something."""
     named: int = 0
     """Requests with tokens that may be changed, lost or new, whose slot the client had named."""
     anew: int = 0
-    """Tokens that may stand again in first prompts, behind other tools or another system prompt."""
+    """Tokens that may stand again in first prompts, after other tools or another system prompt."""
     anew_at: Mark | None = None
     returns: int = 0
     """Requests for which the RAM cache brought back what another conversation had displaced."""
@@ -177,7 +182,7 @@ def _displaced(r: Request) -> bool:
 
 
 class RunAccounts(msgspec.Struct, gc=False):
-    """The accounts of one life of a server. Every request stands in one of them, and with its client besides."""
+    """The accounts of one life of a server. Every request is in one of them, and with its client besides."""
 
     rest: Sum = msgspec.field(default_factory=Sum)
     """Requests of no conversation, and of those that were not kept."""
@@ -208,7 +213,7 @@ class RunAccounts(msgspec.Struct, gc=False):
 
 
 class Ledger(msgspec.Struct, gc=False):
-    """Takes every request when it is judged, and takes back those that are judged anew."""
+    """Takes every request when it is judged, and takes back those that are judged again."""
 
     servers: dict[int, RunAccounts] = msgspec.field(default_factory=dict)
     """By session."""
@@ -222,14 +227,15 @@ class Ledger(msgspec.Struct, gc=False):
         r = judged.request
         if r.parent is not None:
             return []
-        placed = place(judged)
+        placed, thread = place(judged), r.thread
         server = self.servers.get(r.session) or self._begin(r.session)
-        found = None if r.thread is None else server.conversations.get(r.thread)
-        (found or self._first_of(server, r.thread)).add(placed, sign)
-        server.unexplained.add(r, sign)
+        found = None if thread is None else server.conversations.get(thread)
+        (found or self._first_of(server, thread)).add(placed, sign)
+        if r.outcome == "cold" or r.held_thread != thread or r.restored_from_ram:
+            server.unexplained.add(r, sign)
         if sign > 0:
             server.lengths.add(r)
-        if not placed or placed[-1][0] in _PLAIN:  # rows stand in their order
+        if not placed or placed[-1][0] in _PLAIN:  # rows are in their order
             return placed
         server.unexplained.question(judged, placed, sign)
         left = sum(tokens for row, code, tokens in placed if _open(row, code))
@@ -251,7 +257,7 @@ class Ledger(msgspec.Struct, gc=False):
         return found
 
     def add_client(self, judged: Judged, placed: list[Placed]) -> None:
-        """Count a request that is final for the client that asked: who that was stands in a line behind its end."""
+        """Count a request that is final for the client that asked: who that was is in a line after its end."""
         r = judged.request
         if r.parent is not None:
             return
@@ -349,7 +355,7 @@ class Ledger(msgspec.Struct, gc=False):
         recent: Iterable[tuple[Judged, list[Placed]]] = (),
         callers: Sequence[Mapping[ClientName, int]] = (),
     ) -> list[ClientAccount]:
-        """The clients that computed most again, then all others together, then requests of nobody that is known.
+        """The clients that computed most again, then all others together, then requests without a known client.
 
         Empty where no request tells who sent it. ``names`` and ``recent`` as for ``accounts``; ``callers``: requests of
         servers whose logs have none, by who sent them.
@@ -400,7 +406,7 @@ class _OwnedAccount(msgspec.Struct, frozen=True):
 
 
 def _again(found: Sum) -> int:
-    """Tokens that were computed again."""
+    """Tokens that were recomputed."""
     return found.of() - found.of("reused", "new")
 
 

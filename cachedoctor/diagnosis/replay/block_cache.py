@@ -20,18 +20,18 @@ _TOKEN_BYTES = array("q").itemsize
 
 
 class Image(msgspec.Struct, frozen=True):
-    """Where an image stands in a prompt; its tokens are the same for every image, its blocks are not."""
+    """Where an image is in a prompt; its tokens are the same for every image, its blocks are not."""
 
     start: int
     """Index of its first token."""
     end: int
-    """Index behind its last token."""
+    """Index after its last token."""
     content: str
     """What tells it from another image: a hash of it."""
 
 
 class SentPrompt(msgspec.Struct, frozen=True):
-    """A prompt as the cache of blocks sees it, and what was generated behind it."""
+    """A prompt as the cache of blocks sees it, and what was generated after it."""
 
     tokens: Sequence[int]
     reply: Sequence[int] = ()
@@ -45,7 +45,7 @@ def names(sent: SentPrompt, size: int, length: int | None = None) -> list[bytes]
     """Name the whole blocks of ``size`` tokens of a prompt and its reply, up to ``length`` tokens of both.
 
     Raises:
-        ValueError: ``size`` is no size of a block.
+        ValueError: ``size`` is not a size of a block.
     """
     if size < 1:
         raise ValueError(f"a block of {size} tokens")
@@ -164,12 +164,12 @@ class BlockSettings(msgspec.Struct, frozen=True):
     """Prompt tokens that one step computes at most (--max-num-batched-tokens); it decides where states are."""
     split: int | None = None
     """Tokens at whose multiples the scheduler ends the steps of a prompt; None: the block. On CPUs 0.32 enlarges the
-    block in the process of the model alone, and the scheduler goes on with 128: a state behind a step that ends
+    block in the process of the model alone, and the scheduler continues 128: a state after a step that ends
     within a block is lost, so that the second prompt of a conversation often finds none."""
     state_blocks: int = 1
     """Blocks of the cache that one state takes: the groups of recurrent layers."""
     gives_up_last: bool = False
-    """EAGLE and MTP: the last block that matches is computed again."""
+    """EAGLE and MTP: the last block that matches is recomputed."""
 
     def names(self, sent: SentPrompt) -> list[bytes]:
         """Name the blocks that a request fills: those of the prompt and the reply, whose last token is never kept."""
@@ -269,7 +269,7 @@ class BlockServer:
         return range(0 if self._settings.states == "none" else self._settings.state_blocks)
 
     def _resumable(self, blocks: Sequence[BlockName], matched: int) -> int:
-        """Blocks up to the last place where the computation can go on."""
+        """Blocks up to the last place where the computation can continue."""
         if self._settings.states == "none":
             return matched
         for at in range(matched, 0, -1):
@@ -298,5 +298,5 @@ def _written(sent: SentPrompt) -> int:
 
 
 def _state(blocks: Sequence[BlockName], at: int, group: int) -> BlockName | None:
-    """Name of the state behind ``at`` blocks; None where there is no such block."""
+    """Name of the state after ``at`` blocks; None where there is no such block."""
     return (group, blocks[at - 1]) if 0 < at <= len(blocks) else None

@@ -79,7 +79,7 @@ class PromptTree:
         parts, node = [], self._node[prompt]
         while node:
             place, top = self._place[node], self._top[node]
-            if top < end:  # a node that was split since may begin behind the end
+            if top < end:  # a node that was split since may begin after the end
                 parts.append(self._pool[place : place + end - top])
                 end = top
             node = self._parent[node]
@@ -89,7 +89,7 @@ class PromptTree:
         return found
 
     def known(self, prompt: int) -> array[int]:
-        """The tokens of a sequence in front of the first that was invented."""
+        """The tokens of a sequence before the first that was invented."""
         node, end = self._node[prompt], self._length[prompt]
         while node:
             if self._place[node] < 0:
@@ -146,13 +146,13 @@ class PromptTree:
         return found
 
     def rank(self, prompt: int) -> tuple[int, int]:
-        """Place in the order of the tree: of those in front of a sequence, the nearest one shares most with it."""
+        """Place in the order of the tree: of those before a sequence, the nearest one shares most with it."""
         if not self._ordered:
             self._settle()
         return self._at[prompt], self._length[prompt]
 
     def _shared(self, child: int, sent: array[int], at: int) -> int:
-        """Tokens of an edge, of which the first is known to fit, that a sequence goes on with."""
+        """Tokens of an edge, of which the first is known to fit, that a sequence continues."""
         place, size = self._place[child], min(self._end[child] - self._top[child], len(sent) - at)
         pool = self._pool
         if pool[place : place + size] == sent[at : at + size]:
@@ -180,9 +180,9 @@ class PromptTree:
         return node
 
     def _split(self, node: int, at: int) -> int:
-        """Cut the edge of a node at a depth; the node keeps its beginning, what went on from it gets a new one.
+        """Cut the edge of a node at a depth; the node keeps its beginning, what continued from it gets a new one.
 
-        Sequences that end in the lower part go on from the new node as well.
+        Sequences that end in the lower part continue from the new node as well.
         """
         upper = self._grow(self._parent[node], at, self._place[node])
         if self._place[node] >= 0:
@@ -194,7 +194,7 @@ class PromptTree:
         return upper
 
     def _settle(self) -> None:
-        """Number the nodes so that a node stands in front of all below it, and prepare the least of every stretch."""
+        """Number the nodes so that a node comes before all below it, and prepare the least of every stretch."""
         size = len(self._parent)
         first, following = array("i", [0]) * size, array("i", [0]) * size
         for node in range(size - 1, 0, -1):

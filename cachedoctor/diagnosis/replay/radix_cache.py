@@ -1,7 +1,7 @@
 """What SGLang reuses of the prompts that it is sent: a radix tree of what was computed, cut to the size of its pool.
 
 Source: srt/mem_cache/radix_cache.py and schedule_policy of 0.4.3 to 0.5.23. A hit ends at any page, and never takes
-all of a prompt: its last token is computed again. Where room is needed, the leaf that was used longest ago goes, as a
+all of a prompt: its last token is recomputed. Where room is needed, the leaf that was used longest ago goes, as a
 whole; what a running request uses stays. Models with recurrent layers or sliding windows have more rules than these:
 they are not replayed.
 """
@@ -49,7 +49,7 @@ class _Node:
         self.key = key
         self.parent = parent
         self.used = used
-        """When it was looked at last."""
+        """When it was checked last."""
         self.locks = 0
         """Running requests that use it."""
         self.children: dict[bytes, _Node] = {}

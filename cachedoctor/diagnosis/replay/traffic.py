@@ -19,7 +19,7 @@ class TimedRequest(msgspec.Struct, frozen=True, gc=False):
     """In the tree."""
     content: int
     """What the slot holds when it has ended: the prompt and the reply, without the last token of it, which is never
-    computed; a part of the prompt where it was cancelled; an id of its own behind a context shift."""
+    computed; a part of the prompt where it was cancelled; an id of its own after a context shift."""
     started: int
     ended: int
     conversation: int | None = None
@@ -50,6 +50,14 @@ class Happened(msgspec.Struct, frozen=True):
     slot: int = 0
     file: str = ""
     """Name of the slot file."""
+    content: int | None = None
+    """Of a restore: what the file holds, in the tree, where it was not saved before by the same replay."""
+    checkpoints: tuple[int, ...] = ()
+    """Tokens of the checkpoints that such a file holds."""
+    run: int | None = None
+    """Of a restart: the run of the process that begins with it, by its number; None of a sleep."""
+    line: int | None = None
+    """Where it is in the log."""
 
 
 class Ideal(NamedTuple):

@@ -32,7 +32,7 @@ def update(session: Session, what: str, commands: Sequence[str] = ()) -> Remedy:
     """
     if session.program is None:
         return Remedy(f"Update llama.cpp: {what}", list(commands))
-    return Remedy(f"Update {session.program}, which has builds of its own. In llama.cpp: {what}")
+    return Remedy(f"Update {session.program}, which has its own builds. In llama.cpp: {what}")
 
 
 def option(
@@ -59,7 +59,7 @@ def option(
         )
     changes = [OptionChange(name or names[0].text, value or None), *also]
     if session.program is not None:
-        what = f"{what} {session.program} has options of its own; see its --help for this one."
+        what = f"{what} {session.program} has its own options; see its --help for this one."
     elif name is None:
         what = f"{what} The name depends on the build: {by_build(known, off=off)}."
     return Remedy(what, options=changes)
@@ -85,8 +85,8 @@ def of_difference(known: Advice) -> Remedy:
 
 def side_requests() -> Remedy:
     """Advise the settings of clients that send titles and summaries elsewhere."""
-    settings = "; ".join(f"{k.client.title}: {k.habit.stop}" for k in clients.habits_named("side-requests"))
-    return Remedy(f"Or let the client send them to a small model of their own ({settings}), or switch them off.")
+    settings = clients.ways_to_stop("side-requests")
+    return Remedy(f"Or let the client send them to a separate small model ({settings}), or switch them off.")
 
 
 # ---- sizes
@@ -98,7 +98,7 @@ def memory_short(session: Session, what: str) -> Remedy | None:
     if killed is None:
         return None
     line = killed.mark.line
-    why = f"the system ended a server because memory ran out (line {line})"
+    why = f"the system killed a server because memory ran out (line {line})"
     if b"code 137" in killed.mark.text:
         why = f"a server was killed (line {line}), most likely because memory ran out"
     return Remedy(
@@ -122,12 +122,12 @@ def more_slots(session: Session, wanted: int = 0) -> Remedy:
             session,
             server_options.SIMILARITY,
             "0.5",
-            f"{has} slots are enough for the {seen} conversations here, but one was given the slot of another whose beginning "
-            "it shares. A prompt that matches less than this share then takes the slot unused for longest.",
+            f"{has} slots are enough for the {seen} conversations here, but one was given the slot of another that starts the same way. "
+            "A prompt that matches less than this share then takes the least recently used slot.",
         )
     count = max(seen, has + 1) if seen else max(4, has + 1)
     why = f"{count} here" if seen else f"{count} in this example"
-    return slots(session, count, f"Give every conversation a slot of its own, {why}.")
+    return slots(session, count, f"Give every conversation its own slot, {why}.")
 
 
 def slots(session: Session, count: int, what: str) -> Remedy:
@@ -141,7 +141,7 @@ def slots(session: Session, count: int, what: str) -> Remedy:
 def slot_options(session: Session, count: int) -> tuple[list[OptionChange], str]:
     """Options for ``count`` slots with the context that they need together, and a sentence on what that costs.
 
-    There are none where the log does not say how large the context is: slots alone would divide it further.
+    There are none where the log does not show how large the context is: slots alone would divide it further.
     """
     each = session.n_ctx_slot
     if session.setting("kv_unified") is True:
@@ -152,18 +152,18 @@ def slot_options(session: Session, count: int) -> tuple[list[OptionChange], str]
     if session.launcher in cmdline.FIXED_LOG:
         name, size = cmdline.FIXED_LOG[session.launcher], cmdline.LM_STUDIO["ctx_size"]
         changes = as_typed(f"--parallel {count}")
-        return changes, f"{name} does not say whether they divide its {size}: give it more if prompts no longer fit."
+        return changes, f"{name} does not show whether they divide its {size}: raise it if prompts no longer fit."
     if each:
-        cost = f"--ctx-size is divided by the slots, so it grows with them: {count} x {each:,} tokens. That costs KV memory."
+        cost = f"--ctx-size is divided among the slots, so raise it with them: {count} x {each:,} tokens. This costs KV memory."
         return as_typed(f"--parallel {count} --ctx-size {count * each}"), cost
     return [], (
         f"Set --parallel {count}, and --ctx-size to {count} times what one conversation needs: without --kv-unified it is "
-        "divided by the slots. That costs KV memory."
+        "divided among the slots. This costs KV memory."
     )
 
 
 def context_size(session: Session) -> int | None:
-    """Tokens of the context of all slots together; None where the log does not say."""
+    """Tokens of the context of all slots together; None where the log does not show."""
     total = session.setting("n_ctx")
     if isinstance(total, int) and total > 0:
         return total
@@ -191,7 +191,7 @@ def more_context(
         return _ollama_context(needed)
     has, trained = context_size(session), session.setting("n_ctx_train")
     if has is None:
-        return Remedy(f"{what} The option is --ctx-size, in tokens; this log does not say what it is now.")
+        return Remedy(f"{what} The option is --ctx-size, in tokens; this log does not show its current value.")
     value = 2 * has
     while needed is not None and value <= needed:
         value *= 2
@@ -199,7 +199,7 @@ def more_context(
         shared = session.setting("kv_unified") is True and not pool
         value = min(value, trained * (1 if shared else session.n_slots or 1))
     if value <= max(has, needed or 0):
-        return Remedy(f"{what} It is {has:,} tokens now, and the model was trained with no more than {trained:,}.")
+        return Remedy(f"{what} It is {has:,} tokens now, and the model was trained with at most {trained:,}.")
     return Remedy(f"{what} It is {has:,} tokens now.", options=as_typed(f"--ctx-size {value}"))
 
 
@@ -222,13 +222,13 @@ def cache_ram(session: Session) -> Remedy:
     if session.setting("mmproj") is True and session.at_least(7965) is False:
         return Remedy(
             "Up to b7964 the RAM prompt cache is not used while a multimodal projector is loaded. With b8156 or newer prompts "
-            f"whose slot was taken can wait in main memory: --cache-ram {mib}. {why}"
+            f"whose slot was taken can be kept in main memory: --cache-ram {mib}. {why}"
         )
     return option(
         session,
         server_options.CACHE_RAM,
         str(mib),
-        f"Let prompts whose slot was taken wait in main memory, up to {mib:,} MiB of it, no VRAM. {why}",
+        f"Keep prompts whose slot was taken in main memory (up to {mib:,} MiB, no VRAM). {why}",
     )
 
 
@@ -243,8 +243,8 @@ def _needed_mib(session: Session) -> tuple[int, str]:
     count = session.at_once or len(sizes.conversations)
     if not largest or not count:
         mib = max(default, 2 * has if full else has)
-        why = "the default" if mib == default else "twice what it has" if full else "what it has"
-        return mib, f"That is {why}; this log does not say what a prompt takes."
+        why = "the default" if mib == default else "twice the current limit" if full else "the current limit"
+        return mib, f"That is {why}; this log does not show how much a prompt takes."
     printed = sorted(sizes.conversations.values(), reverse=True)[:count]
     total = sum(printed) + largest * (count - len(printed))  # for those whose size was not printed
     mib = max(_rounded(total), _rounded(has + largest) if full else has)
@@ -258,6 +258,11 @@ def _needed_mib(session: Session) -> tuple[int, str]:
 
 def _rounded(mib: float) -> int:
     return _STEP * max(1, math.ceil(mib / _STEP))
+
+
+def memory_size(mib: float) -> str:
+    """Write a size in the unit that fits it."""
+    return f"{mib / 1024:,.1f} GiB" if mib >= 1024 else _mib(mib)
 
 
 def _mib(size: float) -> str:
@@ -298,13 +303,13 @@ def checkpoint_cost(session: Session, count: int) -> str:
 
 
 def needs_cmdline(session: Session) -> tuple[str, str] | None:
-    """Why a rule that reads the command line was not evaluated, or None where it is known."""
+    """Why a rule that reads the command line was not checked, or None where it is known."""
     if session.given:
         return None
     missing = "the command line of the server was not given"
     if session.launcher in cmdline.FIXED_LOG:
         name = cmdline.FIXED_LOG[session.launcher]
-        return missing, f"{name} shows none: look through the parameters of llama.cpp in its load parameters yourself"
+        return missing, f"{name} does not show it: check the llama.cpp parameters in its load parameters"
     return (
         missing,
         "give it beside the log\ncachedoctor analyze server.log --cmdline 'llama-server -m model.gguf -c 32768'",
@@ -318,17 +323,17 @@ def show_text(session: Session, *, compared: bool = True) -> Remedy:
         compared: whether the prompts themselves were; where prompts were given, but not these, they are the shortest way.
     """
     if session.setting("prompts_given") and not compared:
-        words = "To see the text that changed: the bodies of these requests are not among those given; give them, too."
+        words = "To see the text that changed: the bodies of these requests are missing; add them."
         return Remedy(words, purpose="look")
     if "text" in session.shows and session.at_least(10809) is False:
-        return Remedy("The log has the text that changed: its lines old: and new: at these requests.")
+        return Remedy("The log has the text that changed: see the lines old: and new: at these requests.")
     if session.launcher in cmdline.FIXED_LOG:
         return Remedy(f"To see the text that changed: {_PROMPTS_SHOWN}", cmdline.LM_STUDIO_PROMPTS, purpose="look")
     words, changes = _show_text(session)
     return Remedy(f"To see the text that changed: {words}", options=changes, purpose="look")
 
 
-_PROMPTS_SHOWN = "LM Studio prints every prompt as the model gets it; compare two that follow each other."
+_PROMPTS_SHOWN = "LM Studio prints every prompt as the model receives it; compare two consecutive ones."
 
 
 def _show_text(session: Session) -> tuple[str, list[OptionChange]]:
@@ -337,7 +342,7 @@ def _show_text(session: Session) -> tuple[str, list[OptionChange]]:
 
 
 def _of_launcher(session: Session, words: str) -> str:
-    """Name what is to be started anew."""
+    """Name what is to be started again."""
     starts = cmdline.HANDS_ON.get(session.launcher) if session.launcher is not None else None
     return words if starts is None else words.replace("restart llama-server", f"restart {starts}")
 
@@ -345,7 +350,7 @@ def _of_launcher(session: Session, words: str) -> str:
 def show_accounting(session: Session) -> tuple[str, list[OptionChange]]:
     """Words and options that make this build log prompt length, reuse and checkpoints."""
     if session.launcher in cmdline.FIXED_LOG:
-        return f"{cmdline.FIXED_LOG[session.launcher]} has no setting for what llama.cpp logs", []
+        return f"{cmdline.FIXED_LOG[session.launcher]} has no setting for the log level of llama.cpp", []
     words, changes = log_levels.show_accounting(*span(session))
     return _of_launcher(session, words), changes
 
@@ -355,7 +360,19 @@ def see_more(session: Session) -> Remedy:
     if session.launcher in cmdline.FIXED_LOG:
         return Remedy(f"To see what changed. {_PROMPTS_SHOWN}", cmdline.LM_STUDIO_PROMPTS, purpose="look")
     found = restart(session, {"accounting", "text", "prompts"})
-    return Remedy(f"To see more in the next log. {found.text}", options=found.options, purpose="look")
+    if found.options:
+        return Remedy(f"To see more in the next log. {found.text}", options=found.options, purpose="look")
+    if _writes_prompts(session):
+        return Remedy(
+            "The server writes its prompts to files: give the folder that --log-prompts-dir names.",
+            ["cachedoctor analyze server.log --prompts prompts"],
+            purpose="look",
+        )
+    return Remedy(
+        "This log already shows what its build can print. The client's request bodies decide.",
+        ["cachedoctor analyze server.log --requests bodies.jsonl"],
+        purpose="look",
+    )
 
 
 def cheapest_first(session: Session, remedies: Sequence[Remedy]) -> list[Remedy]:
@@ -372,7 +389,7 @@ def _rows(found: tuple[str, list[OptionChange]]) -> str:
 
 
 def needs_text(session: Session) -> tuple[str, str] | None:
-    """Why a rule that reads the diverging text was not evaluated, or None when such text was logged or given."""
+    """Why a rule that reads the diverging text was not checked, or None when such text was logged or given."""
     if "text" in session.shows or session.setting("prompts_given"):
         return None
     missing = "the log shows no text of the prompts (no old: / new: lines)"
@@ -382,21 +399,21 @@ def needs_text(session: Session) -> tuple[str, str] | None:
 
 
 def needs_accounting(session: Session) -> tuple[str, str] | None:
-    """Why a rule that needs prompt length and reuse lines was not evaluated, or None."""
+    """Why a rule that needs prompt length and reuse lines was not checked, or None."""
     if "accounting" in session.shows:
         return None
-    return "prompt length and reuse are hidden at this level", _rows(show_accounting(session))
+    return "this log level hides prompt length and reuse", _rows(show_accounting(session))
 
 
 def needs_adapters(session: Session) -> tuple[str, str] | None:
-    """Why a change of adapters was not looked for, or None: from b9294 on its line is printed at trace level."""
+    """Why a change of adapters was not searched for, or None: from b9294 on its line is printed at trace level."""
     if session.at_least(9294) is not True or "adapters" in session.shows:
         return None
-    return "a change of adapters is hidden at this level", _rows(show_accounting(session))
+    return "this log level hides adapter changes", _rows(show_accounting(session))
 
 
 def needs_prompts(session: Session) -> tuple[str, str] | None:
-    """Why a rule that reads the prompts themselves was not evaluated, or None when they were given."""
+    """Why a rule that reads the prompts themselves was not checked, or None when they were given."""
     if session.setting("prompts_given"):
         return None
     words = "give the client's request bodies, or dumps of the prompts, beside the log"
@@ -404,12 +421,12 @@ def needs_prompts(session: Session) -> tuple[str, str] | None:
 
 
 def needs_prompts_for_more(session: Session) -> tuple[str, str] | None:
-    """Why a rule was not evaluated that sees some of it in the log, or None when the prompts were given."""
+    """Why a rule was not checked that sees some of it in the log, or None when the prompts were given."""
     return needs_prompts(session)
 
 
 def needs_bodies(session: Session) -> tuple[str, str] | None:
-    """Why a rule that reads images was not evaluated, or None: dumps of the server hold the text of a prompt only."""
+    """Why a rule that reads images was not checked, or None: dumps of the server hold the text of a prompt only."""
     if session.setting("prompts_given"):
         return None
     words = "give the client's request bodies beside the log"
@@ -430,4 +447,21 @@ def restart(session: Session, wants: set[log_levels.Want]) -> log_levels.LevelRe
     """One restart after which the next log shows most of ``wants``; without options where none can be set."""
     if session.launcher in cmdline.FIXED_LOG:
         return log_levels.LevelRestart([], [], "")
-    return log_levels.restart(wants, *span(session))
+    return log_levels.restart(wants - _followed(session), *span(session))
+
+
+def _followed(session: Session) -> set[log_levels.Want]:
+    """What the log shows to be set already: advice that was followed is not repeated."""
+    done: set[log_levels.Want] = set()
+    if "accounting" in session.shows:
+        done.add("accounting")
+    if session.setting("slots_debug") == 1 and session.at_least(9713) is not True:
+        done.add("text")
+    if session.setting("prompts_given") or _writes_prompts(session):
+        done |= {"text", "prompts"}
+    return done
+
+
+def _writes_prompts(session: Session) -> bool:
+    """Whether the command line has the server write its prompts to files."""
+    return session.cmdline is not None and "--log-prompts-dir" in session.cmdline

@@ -1,4 +1,4 @@
-"""What a context checkpoint could have given back, and what a log says of memory that had to go back and could not."""
+"""What a context checkpoint could have given back, and what a log shows of memory that had to go back and could not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def serves(check: Check, lcp: int, s: RuleContext) -> bool | None:
 
     A recurrent state stands for all tokens before it. Sliding-window memory can be cut once it is restored, so a
     checkpoint may end beyond the prefix (every build then reuses no more than the prefix): it has to begin where the
-    window in front of the prefix's end does, or earlier. Builds from b9713 on ask for one that ends inside it.
+    window before the prefix's end does, or earlier. Builds from b9713 on ask for one that ends inside it.
     """
     if check.pos_min == check.pos_max or s.facts.memory in ("hybrid", "recurrent"):
         return check.pos_max + 1 <= lcp

@@ -22,7 +22,7 @@ LRU_MOST = 0.1
 SHORT = 0.25
 """Share of a conversation's length that a side request has at most."""
 FRAME = 24
-"""Tokens: the opening of the next message, which stands behind the end of any turn."""
+"""Tokens: the opening of the next message, which comes after the end of any turn."""
 EARLY = 0.5
 """Share: a common prefix below this share of reference and prompt ends early."""
 
@@ -134,7 +134,7 @@ class RuleContext:
         self.text_alone = (
             r.outcome == "unknown" and bool(r.seen.old_text and r.seen.new_text) and not self.known and not r.seen.error
         )
-        """The log does not tell what was lost, but has the text where the prompts diverge."""
+        """The log does not show what was lost, but has the text where the prompts diverge."""
 
     def beside(self, request: Request) -> list[Request]:
         """Give what other slots served while an earlier request was at work."""
@@ -147,9 +147,9 @@ class RuleContext:
 
     @property
     def forked(self) -> bool:
-        """Whether it may go on from where several prompts of one length, computed at once, had parted.
+        """Whether it may continue from where several prompts of one length, computed at once, had parted.
 
-        These are drafts of one message. What those had behind that place is no history of its own.
+        These are drafts of one message. What those had after that place is not a history of its own.
         """
         if self.lcp is None or not self.before or self._remembered is None or self.known:
             return False
@@ -169,9 +169,9 @@ class RuleContext:
 
     @property
     def earlier(self) -> int | None:
-        """Least tokens that an earlier turn left which this one may go on from, where it cannot be the last one.
+        """Least tokens that an earlier turn left which this one may continue from, where it cannot be the last one.
 
-        An idle slot still held that when another was chosen. None where it may, or the texts tell, 0 where no other turn is known.
+        An idle slot still held that when another was chosen. None where it may, or the texts show, 0 where no other turn is known.
 
         Conversations that grow in turn, and whose slots are emptied, are told from one by nothing else.
         """
@@ -201,7 +201,7 @@ class RuleContext:
         return whole and found.least <= cached <= found.most
 
     def reused_by(self, build: int) -> int | None:
-        """Tokens that a server of another build would have reused; None when the log does not tell."""
+        """Tokens that a server of another build would have reused; None when the log does not show."""
         return would_reuse(self.request, self.setup, build)
 
     @property
@@ -279,7 +279,7 @@ def _rough(r: Request) -> bool:
 def _lcp_at_most(r: Request) -> int | None:
     """Upper bound of a common prefix that is not known: what a choice by age leaves, or what a refused copy in RAM.
 
-    A slot that was compared and not chosen shares less than the threshold of similarity, where no line says how much.
+    A slot that was compared and not chosen shares less than the threshold of similarity, where no line shows how much.
     """
     if "slot_copy" in r.marks:
         return r.reference_lcp

@@ -47,7 +47,8 @@ from cachedoctor.model.measured import FULL, STATES_FULL
 
 __all__ = [  # of the nouns of the model and the context, those that rules speak of; then the kit's own
     "EARLY", "FULL", "LONG", "MIN_LOST", "PRINTS_CHECKS", "SHORT", "STATES_FULL", "Answer", "BatchPeriod", "Check",
-    "Confidence", "Dropped", "Facts", "First", "GivenOption", "Incident", "Mark", "MarkName", "OptionChange", "Remedy",
+    "Confidence", "Dropped", "Facts", "First", "GivenOption", "Incident", "Mark", "MarkName", "OptionChange", "PromptDiff",
+    "Remedy",
     "Request", "RuleContext",
     "RuledOut", "SamplePeriod", "SentBodies", "Session", "Setting", "SettingName", "Severity", "Undecided",
     "as_typed", "left_out",
@@ -131,6 +132,16 @@ class FindingText(msgspec.Struct):
     references: list[str] = msgspec.field(default_factory=list)
 
 
+class ChangeText(msgspec.Struct):
+    """What a client changed between two prompts, in the words of its cause."""
+
+    head: str
+    """Begins the claim: ``a timestamp at token 8 changed``."""
+    why: str
+    remedies: list[Remedy]
+    references: list[str] = msgspec.field(default_factory=list)
+
+
 class SessionFinding(msgspec.Struct):
     """What a rule says of a whole session, whether a request lost by it or not."""
 
@@ -153,6 +164,7 @@ class SessionFinding(msgspec.Struct):
         beside = bool(session.counters or session.kv_events) or any(
             answers.source == "responses" for answers in session.answers
         )
+        beside = beside or session.sent is not None
         return bool(self.evidence) or self.of_cmdline or beside
 
 
@@ -177,12 +189,17 @@ def finding(
 
 
 Prove = Callable[[RuleContext, Match], Proof]
+OfBodies = Callable[[Session, PromptDiff], ChangeText | None]
 Needs = Callable[[Session], tuple[str, str] | None]
 """(reason, what would enable it) when a log could not have shown a cause."""
 
 
 def _needs_nothing(_: Session) -> None:
     return None
+
+
+ANY = ""
+"""Engine of a rule about sessions of every one that bodies or KV events were given for."""
 
 
 class Rule(msgspec.Struct):
@@ -223,6 +240,9 @@ class RequestRule(Rule):
     """What lines of a session state by themselves, where no request of its input shows the cause."""
     stated: tuple[IncidentName, ...] = ()
     """``alone`` is asked about sessions of any engine that have one of these; empty: about all of its engine."""
+    of_bodies: OfBodies | None = None
+    """What a difference between given bodies is, where it is this cause: asked where a log has no requests to match
+    them to, whatever the engine."""
 
 
 class SessionRule(Rule):
@@ -271,6 +291,7 @@ def rule(
     engine: str = "llama.cpp",
     alone: Callable[[Session], list[SessionFinding]] | None = None,
     stated: tuple[IncidentName, ...] = (),
+    of_bodies: OfBodies | None = None,
 ) -> RequestRule:
     """Make a rule about requests: ``RULE = kit.rule(__name__, "What happened", decide, PROOF, say)``."""
     code, name = identify(module)
@@ -290,6 +311,7 @@ def rule(
         engine,
         alone,
         stated,
+        of_bodies,
     )
 
 
@@ -306,7 +328,7 @@ def session_rule(
 ) -> SessionRule:
     """Make a rule about whole sessions; without ``engine``, of the one whose folder ``module`` is in."""
     code, name = identify(module)
-    whose = engine or family_engine(module)
+    whose = family_engine(module) if engine is None else engine
     return SessionRule(code, name, summary, inspect, unless, needs, severity, whose, on)
 
 
@@ -361,7 +383,7 @@ def stated(session: Session, name: IncidentName) -> Incident | None:
 
 
 def unfinished(session: Session) -> bool:
-    """No request stands in the log from its start to its end: its lines have to speak for themselves."""
+    """No request is in the log from its start to its end: its lines have to speak for themselves."""
     return session.n_whole == 0
 
 
@@ -385,7 +407,7 @@ def token(place: float | str | None) -> str:
 
 
 def first_tokens(place: float | str | None) -> str:
-    """Write how many tokens stand before a place: ``the first 58``, ``about the first 58``."""
+    """Write how many tokens come before a place: ``the first 58``, ``about the first 58``."""
     return f"about the first {place[1:]}" if _is_about(place) else f"the first {n(place)}"
 
 

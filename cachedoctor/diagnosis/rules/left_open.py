@@ -7,7 +7,7 @@ from cachedoctor.model import Request
 from cachedoctor.model.terms import OF_CLIENTS, OF_SLOTS
 
 _OF_MEMORY, _EVICTED = "CD2", "CD203"
-_ONLY_TEXT = "not excluded: only the text of the prompts proves whose turn this is"
+_ONLY_TEXT = "not excluded: only the text of the prompts shows whose turn this is"
 _CHANGED = ("prefix-diverges-early", "history-rewritten")
 """What a client does that leaves the lengths of a slot that was taken."""
 
@@ -51,27 +51,23 @@ def _of_client(r: Request, named: set[str]) -> list[RuledOut]:
     whole = min(held, r.prompt_tokens or held)
     new = RuledOut(
         "new-conversations",
-        f"not excluded: a new conversation that begins with the same {n(shared or r.cached_tokens)} tokens; nothing is to mend then",
+        f"not excluded: a new conversation that begins with the same {n(shared or r.cached_tokens)} tokens; nothing is wrong then",
     )
     if r.text_lcp is not None or (r.thread_turn <= 1 and r.lcp_exact):
         return [new]
     if shared is not None and 2 * shared >= whole and "shared-prefix-steal" not in named:
-        why = f"another conversation that has the first {n(shared)} tokens in common, such as a branch of this one"
+        why = f"another conversation with the same first {n(shared)} tokens, such as a branch of this one"
         return [RuledOut("shared-prefix-steal", f"not excluded: {why}"), new]
-    return [
-        RuledOut("slot-held-other-prompt", f"not excluded: whose {n(held)} tokens the slot held follows from lengths")
-    ]
+    return [RuledOut("slot-held-other-prompt", f"not excluded: only lengths show whose {n(held)} tokens the slot held")]
 
 
 def _of_memory(code: str, r: Request) -> list[RuledOut]:
     """Name the client where the common prefix is not printed, else what the lines of this level do not show."""
     if not r.lcp_exact and r.common_prefix_tokens is not None and (r.lost_client or 0) < MIN_LOST:
-        why = (
-            f"that {n(r.common_prefix_tokens)} tokens are the same follows from rounded shares, or from what was reused"
-        )
+        why = f"the common prefix of {n(r.common_prefix_tokens)} tokens is computed from rounded shares, or from what was reused"
         return [RuledOut("prefix-shorter", f"not excluded: {why}")]
     if not r.checkpoints_shown and code != _EVICTED:
-        return [RuledOut("checkpoint-evicted", "not excluded: this log does not show what became of checkpoints")]
+        return [RuledOut("checkpoint-evicted", "not excluded: this log does not show what happened to checkpoints")]
     if not r.cached_tokens and not r.seen.forced:
         return [RuledOut("cache-prompt-off", "not excluded: with cache_prompt false nothing is reused either")]
     return []

@@ -26,7 +26,7 @@ FAMILIES = {
 """Folder of the rules by the first digit of their codes."""
 _FOLDER = Path(__file__).parent
 BLIND = _FOLDER / "blind.md"
-"""Page about rules that could not be evaluated."""
+"""Page about rules that could not be checked."""
 _PREFIX = late(r"CD\d{0,2}")
 
 

@@ -19,7 +19,7 @@ def takes_turns(s: RuleContext) -> bool:
 
 
 def goes_on_earlier(s: RuleContext) -> bool:
-    """Whether, without a RAM cache, a prompt may go on with what its slot held before the last turn."""
+    """Whether, without a RAM cache, a prompt may continue what its slot held before the last turn."""
     prompt = s.request.prompt_tokens or 0
     earlier = (turn.seen.released_tokens for turn in s.history[:-1])
     return s.setup.ram == "off" and any(held is not None and held <= prompt for held in earlier)

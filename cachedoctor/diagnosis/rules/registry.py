@@ -19,7 +19,7 @@ __all__ = ["Broken", "find", "load", "modules", "names", "pages"]
 
 
 class Broken(msgspec.Struct):
-    """A rule whose module could not be imported: the run goes on without it."""
+    """A rule whose module could not be imported: the run continues without it."""
 
     code: str
     name: str
@@ -38,7 +38,7 @@ def load() -> tuple[list[AnyRule], list[Broken]]:
 
 
 def in_order(rules: list[AnyRule]) -> list[AnyRule]:
-    """Order the rules so that each comes behind those that it gives way to, or is said with.
+    """Order the rules so that each comes after those that it gives way to, or is said with.
 
     Raises:
         ValueError: some give way to each other.

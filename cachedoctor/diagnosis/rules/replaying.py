@@ -1,4 +1,4 @@
-"""What follows from the facts of a server, and what its build had to reuse of a request, given what the log says it held.
+"""What follows from the facts of a server, and what its build had to reuse of a request, given what the log shows it held.
 
 Does not look at what was really reused: that is what the answer is compared with.
 """
@@ -15,7 +15,7 @@ from cachedoctor.knowledge.decision import Decision, HeldState, Saved
 from cachedoctor.model import Facts, Request
 
 PRINTS_CHECKS = 8352
-"""From this build on every checkpoint that is looked at is printed (not yet in b8156)."""
+"""From this build on every checkpoint that is checked is printed (not yet in b8156)."""
 
 
 class Setup:
@@ -71,7 +71,7 @@ class Setup:
 
     @cached_property
     def prints_checks(self) -> bool | None:
-        """Every checkpoint that is looked at is printed, where the search is; None where the build leaves it open."""
+        """Every checkpoint that is checked is printed, where the search is; None where the build leaves it open."""
         return self.facts.at_least(PRINTS_CHECKS)
 
     @cached_property
@@ -81,13 +81,13 @@ class Setup:
 
     @cached_property
     def swa(self) -> int | None:
-        """Sliding window as the start-up lines say it, tokens."""
+        """Sliding window as the start-up lines show it, tokens."""
         found: int | None = self.facts.setting("n_swa")
         return found
 
     @cached_property
     def window(self) -> int | None:
-        """Sliding window as request lines say it, or else start-up lines, tokens."""
+        """Sliding window as request lines show it, or else start-up lines, tokens."""
         return self.facts.window if self.facts.window is not None else self.swa
 
 
@@ -163,9 +163,9 @@ def replay(request: Request, setup: Setup) -> Replay:
 
 
 def would_reuse(request: Request, setup: Setup, build: int) -> int | None:
-    """Tokens that a server of ``build`` would have reused of what this one held; None when the log does not tell.
+    """Tokens that a server of ``build`` would have reused of what this one held; None when the log does not show.
 
-    A list of looked-at checkpoints ends at the one that was restored: what lies behind it is unknown.
+    A list of looked-at checkpoints ends at the one that was restored: what lies after it is unknown.
     """
     try:
         commons = _common(request, setup, build)
@@ -197,7 +197,7 @@ def shown(request: Request, setup: Setup) -> bool:
 
 
 def searched(request: Request) -> bool:
-    """Whether the log says that the server searched for a checkpoint."""
+    """Whether the log shows that the server searched for a checkpoint."""
     return bool(
         request.seen.checks or request.seen.forced or request.restored or request.seen.oldest_position is not None
     )
@@ -284,7 +284,7 @@ def _memory(request: Request, setup: Setup, build: int) -> tuple[str, int]:
 
 
 def _guess(request: Request, setup: Setup, window: int | None) -> str:
-    """Kind of memory by what its checkpoints look like, where the start-up lines do not say it."""
+    """Kind of memory by what its checkpoints look like, where the start-up lines do not show it."""
     if window is not None and window > 1:
         return "swa"
     span = request.seen.restored_at or (request.seen.held_positions[-1] if request.seen.held_positions else None)

@@ -55,15 +55,16 @@ from cachedoctor.report.words.traffic_words import LLAMA
 
 if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.listener import Listener
+    from cachedoctor.doctor.extras.agent_claims import AgentClaims
     from cachedoctor.doctor.extras.extra_inputs import ExtraInputs
     from cachedoctor.doctor.extras.prompt_matching import GivenPrompts, TextTurn
     from cachedoctor.doctor.fixing.fixes import StartInfo
     from cachedoctor.model import Launcher
 
 _OF_FINDINGS = (b"[CD", b"`CD")
-"""One of them stands in a report of ours for people."""
+"""One of them is in a report of ours for people."""
 _OF_REPORTS = (b"cachedoctor", b"CD")
-"""One of them stands in a report of ours for programs, and in a page of a rule."""
+"""One of them is in a report of ours for programs, and in a page of a rule."""
 _UNREAD = 64
 """Inputs in which nothing was recognised that are described."""
 _UNDECIDED = 4
@@ -92,9 +93,9 @@ class Analyzer:
         """Begin without an input.
 
         Args:
-            build: of llama.cpp, when the log does not say it.
+            build: of llama.cpp, when the log does not show it.
             prompts: those given beside the log.
-            given: options of the command line that started the server; what the log says comes before them.
+            given: options of the command line that started the server; what the log shows comes before them.
             keeps_requests: the report lists every request; with a listener, that is who keeps them.
             listener: hears of everything as it happens. Lines are then read one by one, which takes longer.
             options: thresholds of the rules, and those that are not reported.
@@ -103,6 +104,7 @@ class Analyzer:
         """
         self._told_start = told
         self._extras = extras
+        self._claims = _claims_beside(prompts, extras)
         self._lives = Sessions(given or [])
         self._prompts = prompts
         self._replayable: list[Request] | None = []
@@ -155,8 +157,8 @@ class Analyzer:
         """Begin an input.
 
         Args:
-            continues: it is the next rotation of the one before, the same server goes on.
-            line: number of the first line; behind the first one of its file another life of the server came before.
+            continues: it is the next rotation of the one before, the same server continues.
+            line: number of the first line; after the first one of its file another life of the server came before.
         """
         self.close()
         self._lives.follows, self._lives.issue = line > 1, None
@@ -327,27 +329,18 @@ class Analyzer:
                     self._note_start(self._sessions[one.request.session], self._inputs[-1].launcher)
             told = [(one, self._sessions[one.request.session]) for one in judged]
             self._listener.examined(told, self.findings() if opened else [])
-        for one in judged:
-            self._account(one)
-        for one in judged:
-            self._slowest.add(one)
-        new = [one for one in judged if not one.request.revision]
-        for one in new:
-            self._count(one)
+        self._account(judged)
+        self._slowest.take(judged)
+        again = any(request.revision for request in finished)
+        new = [one for one in judged if not one.request.revision] if again else judged
+        first = not self._sums.judged
+        left_open, undecided = self._sums.add(new, self._least)
+        self._left_open += left_open[: _UNDECIDED - len(self._left_open)]
+        if first:
+            self._undecided += undecided[: _UNDECIDED - len(self._undecided)]
         for one in new:
             self._reuse.add(one.request, self._sessions[one.request.session])
-        for one in judged:
-            if one.request.revision:
-                self._spool.revise(one)
-            else:
-                self._spool.add(one)
-
-    def _count(self, judged: Judged) -> None:
-        """Count a request in the sums, and keep the first ones of which it is open what they could have reused."""
-        if self._sums.add(judged.request, self._least) and len(self._left_open) < _UNDECIDED:
-            self._left_open.append(judged)
-        if not self._sums.judged and len(self._undecided) < _UNDECIDED:
-            self._undecided.append(judged)
+        self._spool.take(judged)
 
     def _keep_for_replay(self, more: list[Request] | None) -> None:
         if self._replayable is None or more is None or len(self._replayable) + len(more) > _REPLAYED:
@@ -355,20 +348,24 @@ class Analyzer:
         else:
             self._replayable += more
 
-    def _account(self, judged: Judged) -> None:
-        """Count a request in the account, in the place of what it was when it is judged again."""
-        number = judged.request.index
-        if judged.request.revision:
-            before = self._told.pop(number, None)
-            if before is None:
-                return  # final: it is too far back
-            self._ledger.add(before[0], -1)
-        self._told[number] = judged, self._ledger.add(judged)
-        if len(self._told) > OPEN:
-            self._ledger.add_client(*self._told.popitem(last=False)[1])
+    def _account(self, judged: list[Judged]) -> None:
+        """Count requests in the account, those that are judged again in the place of what they were."""
+        told, ledger = self._told, self._ledger
+        for one in judged:
+            if self._claims is not None:
+                self._claims.note(one)
+            number = one.request.index
+            if one.request.revision:
+                before = told.pop(number, None)
+                if before is None:
+                    continue  # final: it is too far back
+                ledger.add(before[0], -1)
+            told[number] = one, ledger.add(one)
+            if len(told) > OPEN:
+                ledger.add_client(*told.popitem(last=False)[1])
 
     def _ask_again(self, request: Request) -> Judged:
-        """Judge a request anew that was given before; by its number it takes the place of what it was."""
+        """Judge a request again that was given before; by its number it takes the place of what it was."""
         turn = self._turns.get(request.index)
         session = self._sessions[request.session]
         text = None if turn is None else turn.difference
@@ -496,7 +493,7 @@ class Analyzer:
         )  # fmt: skip
 
     def merge(self, part: Shard, path: str, line: int = 1) -> None:
-        """Take what another analyzer found in the next part; its requests stand in the file ``path``.
+        """Take what another analyzer found in the next part; its requests are in the file ``path``.
 
         ``line``: number of the part's first line, when it is not the first of its file.
         """
@@ -560,13 +557,19 @@ class Analyzer:
         known = {base_name(info.path) for info in self._inputs if info.recognised}
         return [i.path for i in self._inputs if i.lines and not i.recognised and base_name(i.path) not in known]
 
-    def _confirmed(self, findings: list[Finding], sessions: list[Session]) -> list[Finding]:
-        """The findings without options that the replay of the log rejects."""
-        if not self._replayable or not any(map(_tries, findings)):
-            return findings
-        from cachedoctor.doctor.fixing.confirmed import confirmed
+    def _planned(self, findings: list[Finding], sessions: list[Session]) -> tuple[list[Finding], list[Fix]]:
+        """The findings with candidates ranked and options tried on the requests of the log, and what fixes them."""
+        if self._replayable and any(map(_is_open, findings)):
+            from cachedoctor.doctor.fixing.differential import ranked
 
-        return confirmed(findings, self._replayable, sessions)
+            findings = ranked(findings, self._replayable, sessions)
+        if not self._replayable or not any(map(_tries, findings)):
+            return findings, _fixes(findings, sessions, self._inputs, self._told_start)
+        from cachedoctor.doctor.fixing.planner import Planner
+
+        planner = Planner(self._replayable, sessions)
+        findings = planner.findings(findings)
+        return findings, planner.fixes(_fixes(findings, sessions, self._inputs, self._told_start), findings)
 
     def snapshot(self) -> Report:
         """Give the report of what has been seen so far."""
@@ -580,7 +583,7 @@ class Analyzer:
         self._name_faults()
         by_code = sorted(self._rules, key=lambda rule: rule.code)
         rules = [RuleInfo(r.code, r.name, r.summary, r.url) for r in by_code]
-        findings = self._confirmed(self.standing(sessions, self._unrecognised()), sessions)
+        findings, fix = self._planned(self.standing(sessions, self._unrecognised()), sessions)
         left = self._diagnosis.not_evaluated(sessions, findings)
         names = {rule.code: rule.name for rule in by_code}
         return Report(
@@ -590,20 +593,39 @@ class Analyzer:
             samples=self._rows.get(CacheSample), batches=self._rows.get(PrefillBatch),
             undecided=list(read_rows(map(encode_request, self._left_open if self._sums.judged else self._undecided))),
             accounts=self._ledger.accounts(names, self._told.values()) or from_kv_events.accounts(sessions, names),
-            slowest=self._slowest.turns(), fix=_fixes(findings, sessions, self._inputs, self._told_start),
+            slowest=self._slowest.turns(), fix=fix,
             clients=self._ledger.by_client(names, self._told.values(), [s.callers for s in sessions]),
+            agents=[] if self._claims is None else self._claims.verdicts(names),
         )  # fmt: skip
 
 
+def _is_open(finding: Finding) -> bool:
+    """Whether it leaves open what the cause is, or is a suspicion."""
+    return finding.code in ("CD901", "CD904") or finding.confidence == "low"
+
+
+def _claims_beside(prompts: GivenPrompts | None, extras: ExtraInputs | None) -> AgentClaims | None:
+    """What agents say themselves in what was given beside the logs; None where they say nothing."""
+    found = [] if prompts is None else prompts.claims()
+    found += [] if extras is None else [claim for given in extras.given for claim in given.claims]
+    if not found:
+        return None
+    from cachedoctor.doctor.extras.agent_claims import AgentClaims  # few recordings have any
+
+    return AgentClaims(found)
+
+
 def _tries(finding: Finding) -> bool:
-    """Whether it is of memory or slots, and advises options of the server: these can be tried on the log."""
-    return finding.code.startswith(("CD2", "CD3")) and any(r.options and r.purpose == "fix" for r in finding.remedies)
+    """Whether it is of memory or slots, and advises options of the server, or of a kill: these are tried on the log."""
+    return finding.code == "CD409" or (
+        finding.code.startswith(("CD2", "CD3")) and any(r.options and r.purpose == "fix" for r in finding.remedies)
+    )
 
 
 def _fixes(
     findings: list[Finding], sessions: Sequence[Session], inputs: Sequence[InputInfo], told: StartInfo | None
 ) -> list[Fix]:
-    """What mends the findings; the launchers are imported where there is something to mend."""
+    """What fixes the findings; the launchers are imported where there is something to fix."""
     if not findings:
         return []
     from cachedoctor.doctor.fixing.fixes import fixes
@@ -612,7 +634,7 @@ def _fixes(
 
 
 def _by_text(request: Request, turn: TextTurn | None) -> Request:
-    """The request as a turn of the conversation that its text goes on with, where that was given."""
+    """The request as a turn of the conversation that its text continues, where that was given."""
     if turn is None:
         return request
     kept = _kept(request, turn)

@@ -51,11 +51,11 @@ class EventStream(Listener):
         self._lines.append(stream_v1.opened(index, info))
 
     def measured(self, row: CacheSample | PrefillBatch, session: Session) -> None:
-        """Write a sample or a batch down behind the next event, which made it known."""
+        """Write a sample or a batch down after the next event, which made it known."""
         self._measured.append((row, session))
 
     def event(self, event: Event, path: str, origin: str | None, session: Session | None) -> None:
-        """Write an event down; the first one of a session behind it."""
+        """Write an event down; the first one of a session after it."""
         if session is not None and session.index not in self._sessions:
             self._tell_of(session, event.line)
         self._lines.append(
@@ -84,7 +84,7 @@ class EventStream(Listener):
             self._lines.append(stream_v1.sample(row) if isinstance(row, CacheSample) else stream_v1.batch(row))
 
     def _tell_of(self, session: Session, line: int) -> None:
-        """Write a session down, which goes on behind ``line``, unless all that is known of it has been said."""
+        """Write a session down, which continues after ``line``, unless all that is known of it has been said."""
         # Its own last line is that of a chunk, and a chunk may end anywhere.
         line = max(session.first_line, line)
         sums = {"last_line": 0, "n_requests": 0, "periods": [], "counters": [], "answers": []}  # they change with each

@@ -1,4 +1,4 @@
-"""Which requests of a report are shown: those of a task, a slot or a time. Nothing is diagnosed anew."""
+"""Which requests of a report are shown: those of a task, a slot or a time. Nothing is diagnosed again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _GIVEN = late(
 )
 _LOGGED = late(r"(\d{4}-|--)(\d\d-\d\d)T([\d:.]+)(Z|[+-]\d\d:\d\d)?")
 _END = "~"
-"""Stands behind every digit and colon: ``10:00~`` is the end of that minute."""
+"""Stands after every digit and colon: ``10:00~`` is the end of that minute."""
 _FORMS = "give 2026-05-01T10:00, 10:00 or, since the start of the server, +90s or +1h30m"
 _NAMED = 8
 """Slots that a hint names."""
@@ -50,7 +50,7 @@ class RequestFilter(msgspec.Struct, frozen=True):
         for option, text in (("--since", self.since), ("--until", self.until)):
             if text is None or _AFTER_START.fullmatch(text) or _is_time(text):
                 continue
-            raise CacheDoctorError(f"{option}: {text!r} is no time", _FORMS)
+            raise CacheDoctorError(f"{option}: {text!r} is not a time", _FORMS)
 
 
 def _is_time(text: str) -> bool:
@@ -72,9 +72,9 @@ def filtered(report: Report, wanted: RequestFilter) -> Report:
         CacheDoctorError: there are no such requests, or the log has no clock to choose them by.
     """
     if report.filtered is not None:
-        raise CacheDoctorError("the report is filtered already", "filter the report of the whole log")
+        raise CacheDoctorError("the report is already filtered", "filter the report of the whole log")
     if not report.totals.requests:
-        raise CacheDoctorError("the log has no requests to choose from", "leave out --task, --slot, --since, --until")
+        raise CacheDoctorError("the log has no requests to filter", "remove --task, --slot, --since, --until")
     report.requests.check()
     choice = _Choice(report, wanted)
     found = _Found(report)
@@ -205,12 +205,12 @@ class _Clock:
             raise CacheDoctorError(f"{option}: the log has no clock with a date", hint)
         given = _GIVEN.fullmatch(text)
         if given is None:
-            raise CacheDoctorError(f"{option}: {text!r} is no time", _FORMS)
+            raise CacheDoctorError(f"{option}: {text!r} is not a time", _FORMS)
         if given["alone"] and len(self._dates) > 1:
             days = f"{min(self._dates)} to {max(self._dates)}"
-            raise CacheDoctorError(f"{option}: the log is of several days, {days}", f"give the day as well: {_FORMS}")
+            raise CacheDoctorError(f"{option}: the log covers several days, {days}", f"give the day as well: {_FORMS}")
         if given["zone"] and "" in self._zones:
-            raise CacheDoctorError(f"{option}: the clock of the log has no zone", "leave the zone out")
+            raise CacheDoctorError(f"{option}: the clock of the log has no time zone", "remove the time zone")
         return _wall_limit(option, given, next(iter(self._dates)))
 
     def _after_start(self, option: str, text: str) -> Callable[[RequestRow], bool]:
@@ -219,7 +219,7 @@ class _Clock:
             raise CacheDoctorError(f"{option}: the log does not count from the start of the server", hint)
         found = _AFTER_START.fullmatch(text)
         if found is None:
-            raise CacheDoctorError(f"{option}: {text!r} is no time", _FORMS)
+            raise CacheDoctorError(f"{option}: {text!r} is not a time", _FORMS)
         hours, minutes, seconds = (float(part or 0) for part in found.groups())
         wanted = ((hours * 60 + minutes) * 60 + seconds) * 1000
         if option == "--since":
@@ -260,7 +260,7 @@ def _wall_limit(option: str, given: re.Match[str], day: str) -> Callable[[Reques
 
 
 class _Chosen:
-    """The requests of a report that are wanted, numbered anew."""
+    """The requests of a report that are wanted, numbered again."""
 
     def __init__(self, rows: RequestLines, has: Callable[[RequestRow], bool]) -> None:
         self._rows, self._has = rows, has
@@ -292,5 +292,5 @@ def shown_part(report: Report, wanted: RequestFilter | None, told: StartInfo | N
     """
     if wanted is not None:
         report = filtered(report, wanted)
-    report.fix = fixes(report.findings, report.sessions, report.inputs, told)
+    report.fix = fixes(report.findings, report.sessions, report.inputs, told, replayed=report.fix)
     return report

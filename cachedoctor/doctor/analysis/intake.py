@@ -128,9 +128,11 @@ class HeldBack:
         if self._held is None:
             return segments
         self._held += segments
-        self._lines += sum(segment.data.count(b"\n") for segment in segments)
         self._bytes += sum(len(segment.data) for segment in segments)
-        return self.release() if self._lines > EXCERPT_LINES or self._bytes > EXCERPT_BYTES else []
+        if self._bytes > EXCERPT_BYTES:
+            return self.release()
+        self._lines += sum(segment.data.count(b"\n") for segment in segments)
+        return self.release() if self._lines > EXCERPT_LINES else []
 
     def quiet(self) -> list[Segment]:
         """The live input fell silent: give what is held.

@@ -16,7 +16,7 @@ class Listener:
     """Hears, and does nothing; to be refined."""
 
     patient = True
-    """It can wait until a short input shows that it is no excerpt; a screen that shows lines as they come cannot."""
+    """It can wait until a short input shows that it is not an excerpt; a live screen cannot."""
 
     def __init__(self, spool: Spool | None = None) -> None:
         """``spool``: takes the finished requests; None keeps none of them."""
@@ -44,16 +44,16 @@ class Shard(msgspec.Struct):
     ledger: Ledger
     reuse: Reuse
     requests: int
-    """How many; as JSON they stand in a file of their own."""
+    """How many; as JSON they are in a file of their own."""
     groups: FindingGroups
     doubtful: int
-    """Requests that lost tokens, or of which the log does not tell."""
+    """Requests that lost tokens, or of which the log does not show."""
     crashed: dict[str, str]
     """What rules failed with, by code."""
     rows: dict[type[CacheSample | PrefillBatch], bytes]
     """Samples and batches that were kept, one JSON object a line."""
     settled: bool
-    """Behind the last line a new life of the server may begin of which no line before it says anything."""
+    """After the last line a new life of the server may begin of which no line before it says anything."""
     faulty: bool
     """What reads an engine failed; the input says it."""
     slowest: Slowest

@@ -45,7 +45,7 @@ class Observer(Listener):
         self._progress: dict[_Place, TaskProgress] = {}
         self._last: dict[_Place, Judged] = {}
         self._ended: dict[int, tuple[Judged, Session]] = {}
-        """By the number of the request: it may be judged anew."""
+        """By the number of the request: it may be judged again."""
         self._sessions: dict[int, Session] = {}
         """Those with measurements."""
         self._rows: dict[_Part, CacheSample | PrefillBatch] = {}
@@ -55,7 +55,7 @@ class Observer(Listener):
         self._info = info
 
     def event(self, event: Event, path: str, origin: str | None, session: Session | None) -> None:
-        """Take what a line says of progress, and which server it is of."""
+        """Take what a line shows of progress, and which server it is of."""
         if session is not None and session.engine != LLAMA:
             _put(self._sessions, session.index, session)
         if session is None or event.slot < 0:

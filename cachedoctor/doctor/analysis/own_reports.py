@@ -19,7 +19,7 @@ _WHOLE = late(
 _SIGN = late(rb"(?m)^(?:(?:rule {1,9})?(?:error|warning|note)\[CD\d{3}\][: ]|#### \d{1,4}\. `CD\d{3}` )")
 """A finding in a report for people."""
 _QUOTE = late(rb" {4,12}\d{1,9}  \S|[> ] {0,9}\d{1,9} \| | {2,12}\| ")
-"""How a line of a log begins as such a report quotes it, with its number, and what stands below it."""
+"""How a line of a log begins as such a report quotes it, with its number, and what is below it."""
 
 
 def is_report(begin: bytes) -> bool:
@@ -28,12 +28,12 @@ def is_report(begin: bytes) -> bool:
 
 
 def has_finding(begin: bytes) -> bool:
-    """Whether a finding of a report for people stands in the begin of an input."""
+    """Whether a finding of a report for people is in the begin of an input."""
     return _SIGN.search(begin) is not None
 
 
 def without_quotes(segments: list[Segment], begin: bytes = b"") -> list[Segment]:
-    """Empty the lines that a report of ours quotes; as they are where none stands in them or in the ``begin`` of the
+    """Empty the lines that a report of ours quotes; as they are where none is in them or in the ``begin`` of the
     input."""
     if not _SIGN.search(begin) and not any(_SIGN.search(segment.data) for segment in segments):
         return segments

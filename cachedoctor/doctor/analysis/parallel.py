@@ -33,9 +33,9 @@ _BLOCK = 1 << 20
 _LINE = 1 << 12
 """Bytes of a start-up line."""
 _BACK = 4 << 20
-"""Bytes before a cut in which the last request of the life before it is looked for."""
+"""Bytes before a cut in which the last request of the life before it is searched for."""
 _WORDS = (b"build", b"initializing", b"loading model '")
-"""One of them stands in every line that begins a life."""
+"""One of them is in every line that begins a life."""
 _REQUEST = b"processing task"
 _CONTROL = late(rb"[\0\r\x1b]")
 
@@ -187,7 +187,7 @@ class _Readings:
         self._done: dict[_Unit, _Done] = {}
 
     def of_log(self, units: list[_Unit]) -> list[_Done]:
-        """Return what was read of a log: in parts, or of the whole where a part needs what stood before it."""
+        """Return what was read of a log: in parts, or of the whole where a part needs what came before it."""
         done = [self._result(unit) for unit in units]
         if all(before.part.settled and not before.errors for before in done[:-1]):
             return done
@@ -202,7 +202,7 @@ class _Readings:
                 self._running += 1
             for ended, done in self._pool.wait():
                 if isinstance(done, Killed):
-                    what = "a process that read a part of the logs was killed"
+                    what = "a process that was reading part of the logs was killed"
                     raise CacheDoctorError(what, "there may be too little memory: use fewer --jobs")
                 self._running -= 1
                 self._done[ended] = done

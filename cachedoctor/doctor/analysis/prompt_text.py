@@ -1,12 +1,12 @@
-"""Lines inside a printed prompt are no lines of the server, whatever they look like.
+"""Lines inside a printed prompt are not lines of the server, whatever they look like.
 
 llama-server prints text of users as it is: ``old: ... a | b``, bodies of requests. Where its lines have a clock, what
-stands behind such a line without one, or with one that does not go on, belongs to the text up to the next line whose
-clock goes on; so does whatever has a wrapper that the line had not. Such lines are emptied, so that all others keep
+comes after such a line without one, or with one that does not continue, belongs to the text up to the next line whose
+clock continues; so does whatever has a wrapper that the line had not. Such lines are emptied, so that all others keep
 their numbers, and those that looked like lines of a server are counted. Those of an ``old:`` or ``new:`` text are put
-behind the line that begins it: the bar is often on a later line of the prompt. Lines with a clock that does not go on
-wait for one that does: only without one a killed or suspended server wrote them. Where the line that begins a text has
-no clock, a line with one belongs to the text; of the others nothing tells for sure: they are counted and read.
+after the line that begins it: the bar is often on a later line of the prompt. Lines whose clock does not continue wait
+for one that does: only without one a killed or suspended server wrote them. Where the line that begins a text has no
+clock, a line with one belongs to the text; of the others nothing tells certainly: they are counted and read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cachedoctor.inputs.envelope.unwrapper import Chain, unwrapped, with_text
 from cachedoctor.knowledge.late_patterns import late
 
 _AT_ONCE = 20_000
-"""Microseconds within which the server goes on: 14,423 were the most of 1,014 texts, on a busy machine. Its clock never
+"""Microseconds within which the server continues: at most 14,423 in 1,014 texts, on a busy machine. Its clock never
 ran backwards in 120,000 lines: it is read under the lock."""
 _MOST = 4 << 20
 """Bytes that wait for the end of a text."""
@@ -38,7 +38,7 @@ _BYTES = 64 << 10
 _AGAIN = 4 << 10
 """Bytes in which no server is restarted and has compared two prompts."""
 _NEAR, _NEAR_WRAPPED = 1 << 10, 4 << 10
-"""Bytes before a text whose clocks are looked at; a record takes as many as four bare lines."""
+"""Bytes before a text whose clocks are checked; a record takes as many as four bare lines."""
 _STRIDE = 64 << 10
 """Bytes between two looks for the debug level."""
 _LOOK = 4 << 10
@@ -51,28 +51,28 @@ _EARLIER = frozenset({"launch", "new_prompt", "diff_old", "diff_new"})
 
 
 class _Text(msgspec.Struct):
-    """A text that goes on."""
+    """A text that continues."""
 
     opening: Opening
     chain: Chain
     due: list[bytes] = msgspec.field(default_factory=list)
     """Lines that the server prints next, where it has no clock: ``new``, two times ``ids``."""
     size: int = 0
-    """Bytes behind its begin that were looked at: of those that wait, or of a server without a clock."""
+    """Bytes after its begin that were checked: of those that wait, or of a server without a clock."""
     waits: bool = False
-    """Whether a line whose clock does not go on waits for what comes behind it, with all that come."""
+    """Whether a line whose clock does not continue waits for what comes after it, with all that come."""
     is_cut: bool = False
-    """Whether the line of the server that was passed on last goes on in the next record."""
+    """Whether the line of the server that was passed on last continues in the next record."""
     inside: bool = False
-    """The same of the line that was looked at last."""
+    """The same of the line that was checked last."""
     first: bytes | None = None
-    """The line that begins it, as long as more of the text is put behind that."""
+    """The line that begins it, as long as more of the text is put after it."""
     body: bytes = b""
     """The same without wrappers."""
     more: list[bytes] = msgspec.field(default_factory=list)
     """What is put there: lines of the text."""
     behind: list[bytes] = msgspec.field(default_factory=list)
-    """Lines that are passed on behind that line."""
+    """Lines that are passed on after that line."""
     left: bool = False
     """Without a clock: a row of the same request came, which ends the text unless what is due comes after all."""
 
@@ -85,7 +85,7 @@ class _Text(msgspec.Struct):
             self.release(out)
 
     def release(self, out: list[bytes]) -> None:
-        """Pass on the line that begins the text, with what was put behind it, and the lines that wait for that."""
+        """Pass on the line that begins the text, with what was put after it, and the lines that wait for that."""
         if self.first is None:
             return
         out.append(_behind(self.first, self.body, self.more) + b"\n")
@@ -97,7 +97,7 @@ class _Text(msgspec.Struct):
         return out if self.first is None else self.behind
 
     def times(self, block: bytes, at: int) -> Iterator[tuple[int, int]]:
-        """Offset and clock of the lines behind these wrappers that have one, from ``at`` on; each is asked for once."""
+        """Offset and clock of the lines after these wrappers that have one, from ``at`` on; each is asked for once."""
         if not self.chain:
             yield from printed_text.clocks(block, at)
             return
@@ -129,7 +129,7 @@ class PromptText:
         self.imitations = 0
         """Lines inside a text that looked like the server's."""
         self._inside: list[bytes] = []
-        """Lines of texts in this block, which are looked at together: most texts are short."""
+        """Lines of texts in this block, which are checked together: most texts are short."""
         self._text: _Text | None = None
         self._held = b""
         self._tail = b""
@@ -145,7 +145,7 @@ class PromptText:
 
     @property
     def settled(self) -> bool:
-        """No text goes on."""
+        """No text continues."""
         return self._text is None
 
     def feed(self, block: bytes, last: bool = False) -> bytes:
@@ -295,9 +295,9 @@ class PromptText:
     def _clocked(
         self, text: _Text, begin: int, block: bytes, at: int, out: list[bytes], last: bool
     ) -> tuple[int, bool]:
-        """Find where a text ends, or is interrupted; gives where to go on, and whether more lines are needed for it.
+        """Find where a text ends, or is interrupted; gives where to continue, and whether more lines are needed for it.
 
-        Where the server does not go on it was killed or suspended: from the first line with a clock on all is read.
+        Where the server does not continue it was killed or suspended: from the first line with a clock on all is read.
         """
         for place, time in text.times(block, at + text.size):
             if text.waits and place - at > _MOST:
@@ -321,7 +321,7 @@ class PromptText:
     def _goes_on(self, text: _Text, block: bytes, at: int, place: int, out: list[bytes]) -> int:
         """Pass on the line of the server that begins at ``place``, and empty those of the text before it.
 
-        It may begin another text. Behind an ``old`` text the ``new`` one has to come: a line of another thread only
+        It may begin another text. After an ``old`` text the ``new`` one has to come: a line of another thread only
         interrupts it.
         """
         self._empty(text, block[at:place], out)
@@ -353,7 +353,7 @@ class PromptText:
     # ---- without one
 
     def _without_clock(self, text: _Text, block: bytes, at: int, out: list[bytes]) -> int:
-        """Read one line behind a text.
+        """Read one line after a text.
 
         Posts leave out the rows of token ids: there a text ends at a row of the same request. What comes from then on
         is counted only where such a list follows after all.
@@ -402,7 +402,7 @@ class PromptText:
         (self._left[-1].lines if text.left and self._left else self._inside).append(body + b"\n")
 
     def _betrayed(self, ids: tuple[object, ...]) -> None:
-        """Count what came after a text of this slot and task was left: its rows have come, so that it went on."""
+        """Count what came after a text of this slot and task was left: its rows have come, so that it continued."""
         for number, left in enumerate(self._left):
             if left.ids == ids:
                 self._inside += [line for one in self._left[number:] for line in one.lines]
@@ -434,7 +434,7 @@ def _behind(line: bytes, body: bytes, more: list[bytes]) -> bytes:
 
 
 def _escaped(text: bytes) -> bytes:
-    """Write text as it stands in a string of JSON."""
+    """Write text as in a string of JSON."""
     return json.dumps(text.decode("utf-8", "replace"), ensure_ascii=False)[1:-1].encode()
 
 
@@ -449,7 +449,7 @@ def _follows(old: Opening, new: Opening | None) -> bool:
 
 
 def _leaves(text: _Text, body: bytes) -> bool:
-    """Whether a line is a row of the request whose text goes on, and none that comes before the text."""
+    """Whether a line is a row of the request whose text continues, and none that comes before the text."""
     row = printed_text.row_of(body)
     if row is None or row[2:] != text.opening[2:]:
         return False
@@ -458,7 +458,7 @@ def _leaves(text: _Text, body: bytes) -> bool:
 
 
 def _line_end(block: bytes, at: int) -> int:
-    """Offset behind the newline of the line in which ``at`` lies."""
+    """Offset after the newline of the line in which ``at`` lies."""
     return block.index(b"\n", at) + 1
 
 

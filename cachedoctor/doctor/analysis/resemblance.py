@@ -22,9 +22,7 @@ _KEY = late(r"[\w@.-]{1,40}")
 _QUOTED = late(r'"([\w@.-]{1,40})"\s{0,8}:')
 _PAGE = late(rb"<(?:!doctype html|html|head|body|!--|\?xml)", re.IGNORECASE)
 _BODY = late(rb'"(?:messages|input|prompt)"\s{0,8}:')
-_BODIES = (
-    "request bodies: cachedoctor diff compares them, cachedoctor analyze LOG --requests takes them beside their log"
-)
+_BODIES = "request bodies: cachedoctor diff compares them; cachedoctor analyze LOG --requests reads them with their log"
 _KINDS = tuple(
     (late(pattern), words)
     for pattern, words in (
@@ -35,29 +33,29 @@ _KINDS = tuple(
         (
             rb"diff --git |--- \S.*\n\+\+\+ |@@ -\d|"
             rb"(?:\d[\d,]*[acd]\d[\d,]*\n)?< .*\n(?:< .*\n)*---\n> |-(?!-).+\n\+(?!\+)",
-            "a comparison of two texts; where these are prompts, give both of them to cachedoctor diff",
+            "the output of a text comparison; if these are prompts, give both to cachedoctor diff",
         ),
         (rb"[\w .@-]{1,40}(?:[,;\t][\w .@-]{1,40}){3,99}\r?\n", "a table"),
         (rb"(?:\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d|\[?(?:DEBUG|INFO|WARN|ERROR)\b)", "the log of another program"),
     )
 )
 _OLD = "the log of a llama-server of 2023 or 2024; those of b5311 (May 2025) and newer are read"
-_OLD_FORM = "the log of a llama-server of 2024 or earlier, or of ik_llama.cpp, of which other lines are read"
-_OLLAMA = "the log of ollama, without a line that says what was reused"
-_KOBOLD = "a part of KoboldCpp's log; the whole lines with CtxLimit: behind each reply have the numbers"
+_OLD_FORM = "the log of a llama-server of 2024 or earlier, or of ik_llama.cpp without the lines that cachedoctor reads"
+_OLLAMA = "the log of ollama, without a line that shows what was reused"
+_KOBOLD = "a part of KoboldCpp's log; the complete CtxLimit: lines after each reply have the numbers"
 _MLX = "the log of LM Studio's MLX engine; its lines 'Prompt cache restore' in the developer log have the numbers"
 _OMLX, _DS4, _RAPID = "the log of oMLX", "the log of ds4-server", "the log of Rapid-MLX or vllm-mlx"
 _MLX_LM, _MLX_VLM = "the log of mlx_lm.server", "the log of mlx-vlm"
-_OWN = "a report of cachedoctor, whose quotes are not a log"
-_BOX = "the log of llama-box, of which only refused requests are read"
+_OWN = "a report of cachedoctor, not a log"
+_BOX = "the log of llama-box, of which only rejected requests are read"
 _GIVE = {
-    _OWN: "Give the log itself. A JSON report is read with its lines: cachedoctor analyze report.json.",
+    _OWN: "Give the log itself, or a JSON report: cachedoctor analyze report.json.",
     _OLD: 'Update llama.cpp, or look for "kv cache rm [N, end)" in it: N tokens of the prompt were reused.',
-    _OLD_FORM: "Give all of the log from the start of a request to its end: "
-    '"kv cache rm [N, end)" says that N tokens were reused.',
-    _OLLAMA: "Give the lines of its runner, too: `loading cache slot`, `cache hit`, or those that begin with `slot`. "
+    _OLD_FORM: "Give the whole log of a request, from its start to its end: "
+    '"kv cache rm [N, end)" shows that N tokens were reused.',
+    _OLLAMA: "Also give the lines of its runner: `loading cache slot`, `cache hit`, or those that begin with `slot`. "
     "They need OLLAMA_DEBUG=1 in the environment of the server.",
-    _KOBOLD: "Give the lines with CtxLimit: behind each reply. "
+    _KOBOLD: "Give the lines with CtxLimit: after each reply. "
     'In "Processing Prompt (a / b tokens)" b is what is computed, not the length of the prompt.',
     _MLX: 'Give the developer log with its lines "Prompt cache restore: cached_tokens=".',
     _OMLX: 'Give its lines "prefix cache: request ... re-prefills N of N tokens (reused N)": '
@@ -65,9 +63,9 @@ _GIVE = {
     _DS4: 'Give its lines "kv cache miss live=N prompt=N common=N reason=..." '
     'and "chat ctx=CACHED..PROMPT:NEW prompt start".',
     _RAPID: 'Give its lines "[cache_fetch] request=ID HIT" or "MISS", with prompt_tokens and cached.',
-    _MLX_LM: "It prints no number of reused tokens: give responses with their usage (--responses).",
+    _MLX_LM: "It does not print reused tokens: give responses with their usage (--responses).",
     _MLX_VLM: 'Give its lines "Prefill completed: request=... prompt_tokens=N cached_tokens=N elapsed=Ns".',
-    _BOX: "llama-box prints nothing of what was reused: give responses with their usage (--responses).",
+    _BOX: "llama-box does not print reused tokens: give responses with their usage (--responses).",
 }
 """What to give of a program's log."""
 _SIGNS = tuple(
@@ -77,12 +75,12 @@ _SIGNS = tuple(
         (rb"\blevel=(?:DEBUG|INFO|WARN|ERROR) source=[\w.]{1,60}\.go:\d|^\[GIN\] \d{4}/\d\d/\d\d - ", _OLLAMA),
         (rb"\bomlx\.\w{1,40}\b", _OMLX),
         (rb"\bds4-server: ", _DS4),
-        (rb"\[cache_(?:fetch|store)\] ", _RAPID),
+        (rb"\[cache_(?:fetch|store)\] |\bLCP unavailable: shared=\d", _RAPID),
         (rb"^(?:\S{1,40} ){0,5}?Prompt processing progress: \d{1,9}/\d{1,9}", _MLX_LM),
         (rb"\b(?:Prefill|Decode) (?:started|progress|completed): request=\S{1,80} ", _MLX_VLM),
         (
             rb"^(?:# (?:HELP|TYPE) )?" + METRICS_OF_LLAMA.encode() + rb":\w{3,80}(?:\{| +\w|[ \t]*$)",
-            "/metrics of llama-server, which does not count what was reused; its log does",
+            "/metrics of llama-server, which does not count reused tokens; its log does",
         ),
         (
             rb"^(?:# (?:HELP|TYPE) )?(?:" + PATTERN.encode() + rb"):\w{3,80}(?:\{| +\w|[ \t]*$)",
@@ -99,15 +97,20 @@ _SIGNS = tuple(
             _OLD,
         ),
         (rb"\| tid=\"\w+\" timestamp=\d{10}\b", _OLD_FORM),
-        (rb"\bCtxLimit:\d|^Processing Prompt |^Starting Kobold API on port |^Active Modules: ", _KOBOLD),
+        (rb"\bC(?:tx|ontext)Limit: ?\d|^Processing Prompt |^Starting Kobold API on port |^Active Modules: ", _KOBOLD),
         (rb"\[(?:ModelKit|CacheWrapper)\]\[[A-Z]+\]", _MLX),
         (
             rb"^(?:\S{0,40} ?)?[WE]? ?find_slot: non-consecutive token position \d",
-            "warnings of the library of llama.cpp about positions of images, which say nothing of the cache",
+            "warnings of the llama.cpp library about image positions, which show nothing about the cache",
+        ),
+        (
+            rb"^Output generated in \d{1,9}\.\d\d seconds ",
+            "the log of text-generation-webui; where llama-cpp-python is below it, lines "
+            "'Llama.generate: N prefix-match hit' say what was reused",
         ),
         (
             rb"\bllama_(?:print_timings|perf_context_print): ",
-            "timings of the library of llama.cpp, which do not say what was reused",
+            "timings of the llama.cpp library, which do not show what was reused",
         ),
         (rb"\b(?:slt|srv) +\w{3,40}: rid \d{4,20} \| ", _BOX),
         (rb"\btoken_to_kv_pool_allocator\b", "an error of SGLang, without the lines of its scheduler"),
@@ -115,7 +118,7 @@ _SIGNS = tuple(
 )
 """Lines of programs and versions that are not read, or of which what is read is missing, and what is said of them."""
 _SECONDS = late(rb"(?m)^\[1\d{9}\] ")
-"""Unix time in front of the lines of a llama.cpp of 2023 or 2024."""
+"""Unix time before the lines of a llama.cpp of 2023 or 2024."""
 _KERNEL = late(rb"\[ {0,5}\d{1,9}\.\d{6}\] ")
 _ROUTED = late(rb"\[\d{2,5}\] +[^\s,\]]")
 _MARKS = late(r"(?m)^(?:#{1,6} |```|\* |- |> )")
@@ -130,9 +133,9 @@ def resemblance(begin: bytes, size: int = 0) -> str | None:
         return _OWN
     begin = _SECONDS.sub(b"", begin[:BEGIN].removeprefix(b"\xef\xbb\xbf").lstrip())
     if _KERNEL.match(begin):
-        return "the log of the kernel"
+        return "a kernel log"
     if size > MOST and re.match(rb"\[\s*+\{", begin):
-        return f"a JSON array of more than {MOST >> 20} MiB, which has to be one record per line: jq -c '.[]' FILE"
+        return f"a JSON array of more than {MOST >> 20} MiB; convert it to one record per line: jq -c '.[]' FILE"
     if begin[:1] in (b"[", b"{") and _BODY.search(begin) and b'"model"' in begin:
         return _BODIES
     found = next((words for sign, words in _SIGNS if sign.search(begin)), None)
@@ -141,14 +144,14 @@ def resemblance(begin: bytes, size: int = 0) -> str | None:
     if found is not None:
         return found
     if _PAGE.match(begin):
-        return "a page of the web, not the text in it"
+        return "a web page, not the text in it"
     for pattern, words in _KINDS:
         if pattern.match(begin):
             return words
     text = begin.decode("utf-8", "replace")
     letters = sum(char.isalpha() or char == " " for char in text)
     if len(text) >= 80 and (letters > 0.9 * len(text) or _MARKS.search(text)):
-        return "text that somebody wrote"
+        return "ordinary text"
     return None
 
 
@@ -166,7 +169,7 @@ def _json(begin: bytes) -> str | None:
     if isinstance(record, dict):
         return _named("JSON records", [key for key in record if _KEY.fullmatch(key)])
     if _ROUTED.match(begin):
-        return None  # the port of a router's child stands before its lines
+        return None  # the port of a router's child comes before its lines
     if re.match(rb"\[\s*+[-\d\"tfn]", begin):
         return "a JSON array of values" if re.match(rb"\[\s*+(?:-?\d[\d.]*+|\"[^\"\n]*+\")\s*+[,\]]", begin) else None
     array = re.match(rb"\[\s*+\{", begin) is not None
@@ -179,4 +182,4 @@ def _json(begin: bytes) -> str | None:
 def _named(what: str, keys: list[str]) -> str:
     more = " ..." if len(keys) > _KEYS else ""
     said = f" with {', '.join(keys[:_KEYS])}{more}" if keys else ""
-    return f"{what}{said}, without a server's line in any text"
+    return f"{what}{said}, without a server log line in it"

@@ -76,7 +76,7 @@ def drive_followed(
 
 
 def begun_pipe(path: str) -> BegunSource | None:
-    """Return what reads the pipe or the standard input at ``path`` and can be looked at before; None of a file."""
+    """Return what reads the pipe or the standard input at ``path`` and can be checked before; None of a file."""
     from cachedoctor.inputs.sources.file import is_stream
     from cachedoctor.inputs.sources.stdin import BegunSource
 

@@ -102,7 +102,7 @@ class Servers:
             number: gives the next number of a request.
             examine: takes the finished requests of a tracker.
             keep: takes every sample and batch.
-            build: of llama.cpp, when the log does not say it.
+            build: of llama.cpp, when the log does not show it.
             lists_requests: lines that matter only where every request is listed are read as well.
             listener: is called for every line.
             faults: the servers that are not read any further.
@@ -136,7 +136,7 @@ class Servers:
         """Lines that begin as those of llama-server are searched for them, too: the first ones had some."""
 
     def begin(self, file: LogFile, continues: bool) -> None:
-        """Begin an input; ``continues``: it is the next rotation of the one before, the same servers go on."""
+        """Begin an input; ``continues``: it is the next rotation of the one before, the same servers continue."""
         self._partly = 0
         self._joined.clear()
         self._certain.clear()
@@ -256,7 +256,8 @@ class Servers:
         return segment.number(index) + self._files[-1].before
 
     def _keep_certain(self, origin: str | None, certain: CertainLine) -> None:
-        self._certain[certain.engine] += 1
+        if certain.engine:
+            self._certain[certain.engine] += 1
         if certain.row.incident is not None and len(self.certain) < _CERTAIN:
             self.certain.append((origin, certain))
 
@@ -365,7 +366,7 @@ class Servers:
                 if isinstance(scanner, SingleScanner) and scanner.is_extra:
                     yield _ServerStep(event.line - before, tell, event)
                     continue
-                # lines of others stand in between: only one by one are the requests of all counted in their order
+                # lines of others are in between: only one by one are the requests of all counted in their order
                 torn = event.row is None and event.lines[-1] - event.lines[0] >= len(event.lines)
                 for part in scanner.singly(event) if torn else (event,):
                     yield _ServerStep(part.line - before, take, part)
@@ -475,20 +476,19 @@ class Servers:
         return server
 
     def _time_of(self, line: int) -> str | None:
+        if not self._stored:
+            return None
         stored = self._stored.get(line - self._files[-1].before)
         return None if stored is None else wall_time(stored)
 
 
 def _first_lines(segment: Segment) -> bytes:
     """The lines of a segment that are among the first of its input, where a start-up prints what is on."""
-    left, at = _START - segment.number(0), 0
+    left, data = _START - segment.number(0), segment.data
     if left <= 0:
         return b""
-    for _ in range(left):
-        at = segment.data.find(b"\n", at) + 1
-        if not at:
-            return segment.data
-    return segment.data[:at]
+    rest = data.split(b"\n", left)[left:]
+    return data[: len(data) - len(rest[0])] if rest else data
 
 
 def _divided(segment: Segment, found: Found) -> tuple[Segment | None, Segment]:

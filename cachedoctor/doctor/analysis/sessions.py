@@ -61,7 +61,7 @@ class PeakConversations:
 
 
 _LATEST = 16
-"""Sessions among which one with requests is looked for: it says that the server was restarted."""
+"""Sessions among which one with requests is searched for: it says that the server was restarted."""
 
 
 class Sessions:
@@ -87,7 +87,7 @@ class Sessions:
         before = self.sessions[-_LATEST:]
         follows = self.follows and origin is None and len(self.sessions) < _LATEST
         session, issue = self.begin(path, origin), self.issue
-        apart = issue is not None and issue.blocks > 1  # a good run and a bad one are no restart
+        apart = issue is not None and issue.blocks > 1  # a good run and a bad one are not restart
         if follows or (not apart and any(s.path == path and s.origin == origin and s.n_requests for s in before)):
             session.settings["restarted"] = Setting(True, None)
         add_cmdline_facts(session, self._given or ([] if issue is None else issue.given))
@@ -103,10 +103,10 @@ class Sessions:
         That the system ended a server for want of memory is known of all servers of the input.
         """
         for origin, one in certain:
-            owner = self._owner(paths, origin, one)
             incident = one.row.incident
-            if incident is None:
+            if incident is None or not (one.engine or self._begun(paths, one)):
                 continue
+            owner = self._owner(paths, origin, one)
             found = owner.incidents.get(incident)
             if found is None:
                 owner.incidents[incident] = Incident(one.mark, dict(one.numbers), field=one.row.engine)
@@ -120,7 +120,7 @@ class Sessions:
 
     def _owner(self, paths: list[str], origin: str | None, one: CertainLine) -> Session:
         """The last server of the input that had begun before a line, of its engine and origin if there is one."""
-        before = [s for s in self.sessions if s.path in paths and s.first_line <= one.line]
+        before = self._begun(paths, one)
         if before:
             return max(before, key=lambda s: (s.engine == one.engine, s.origin == origin, s.first_line))
         session = (self.begin_llama if one.engine == LLAMA else self.begin)(paths[-1], origin)
@@ -129,6 +129,10 @@ class Sessions:
             session.program = one.engine
         session.first_line = session.last_line = one.line
         return session
+
+    def _begun(self, paths: list[str], one: CertainLine) -> list[Session]:
+        """Servers of the input that had begun before a line."""
+        return [s for s in self.sessions if s.path in paths and s.first_line <= one.line]
 
     def reported(self) -> list[Session]:
         """Copies of those of which something was seen, to which a report adds what it finds."""

@@ -84,31 +84,29 @@ class Spool:
         """Number of the request that too many others wait for, or None."""
         return self._next if len(self._waiting) > MAX_WAITING else None
 
-    def revise(self, judged: Judged) -> None:
-        """Put a request in the place of the one that had its number, unless that no longer changes."""
-        number = judged.request.index
-        if number in self._waiting:
-            self._waiting[number] = judged
-        at = number - self._next + len(self._open)
-        if 0 <= at < len(self._open):
-            self._open[at] = judged
+    def take(self, judged: Iterable[Judged]) -> None:
+        """Take requests (their numbers are 0, 1, 2 ... without gaps).
 
-    def add(self, judged: Judged) -> None:
-        """Take a request (their numbers are 0, 1, 2 ... without gaps)."""
-        number, kept = judged.request.index, self._open
-        if number != self._next:
-            self._waiting[number] = judged
-            return
-        kept.append(judged)
-        self._next = number + 1
-        while self._waiting and (late := self._waiting.pop(self._next, None)) is not None:
-            kept.append(late)
-            self._next += 1
-        if self._encode is None:
+        One that is judged again takes the place of what it was, unless that no longer changes.
+        """
+        kept, waiting, encode = self._open, self._waiting, self._encode
+        for one in judged:
+            number = one.request.index
+            if number == self._next:
+                kept.append(one)
+                self._next = number + 1
+                while waiting and (late := waiting.pop(self._next, None)) is not None:
+                    kept.append(late)
+                    self._next += 1
+            elif not one.request.revision or number in waiting:
+                waiting[number] = one
+            elif 0 <= (at := number - self._next + len(kept)) < len(kept):
+                kept[at] = one
+        if encode is None:
             kept.clear()
             return
-        if len(kept) >= OPEN + _TOGETHER:  # the first of them no longer change
-            self._ready += map(self._encode, [kept.popleft() for _ in range(_TOGETHER)])
+        while len(kept) >= OPEN + _TOGETHER:  # the first of them no longer change
+            self._ready += map(encode, [kept.popleft() for _ in range(_TOGETHER)])
             if len(self._ready) > _BATCH:
                 self._write()
 
@@ -124,7 +122,7 @@ class Spool:
 
     def _store(self, lines: bytes) -> None:
         if self._fault is not None:
-            return  # without the requests before them they are no use
+            return  # without the requests before them they are useless
         if self._file is None:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the report
         self._file.write(lines)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from cachedoctor.diagnosis.account.from_numbers import place
@@ -9,47 +11,54 @@ from cachedoctor.model import Judged, Request, Session, SlotReuse, SlowTurn, Tot
 from cachedoctor.model.terms import MIN_PROMPT_TOKENS
 
 _JUDGED = frozenset({"cold", "reused", "partial", "reprocessed", "failed"})
-"""Outcomes of which the log tells what was possible, and what was done; not that the client went away."""
+"""Outcomes of which the log shows what was possible, and what was done; not that the client went away."""
 
 _LOST = frozenset({"partial", "reprocessed"})
 
 
-class Sums(msgspec.Struct, gc=False):
+class Sums:
     """Tokens and nanoseconds of the requests with known accounting; children of ``n > 1`` requests are left out."""
 
-    requests: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    processed_tokens: int = 0
-    unknown_tokens: int = 0
-    unknown_requests: int = 0
-    prompt_ns: int = 0
-    judged: int = 0
-    left_open: int = 0
-    passed_over: int = 0
-    checked: int = 0
+    __slots__ = (
+        "cached_tokens", "checked", "judged", "left_open", "passed_over", "processed_tokens", "prompt_ns",
+        "prompt_tokens", "requests", "unknown_requests", "unknown_tokens",
+    )  # fmt: skip
 
-    def add(self, request: Request, least: int = MIN_PROMPT_TOKENS.default) -> bool:
-        """Count a request; returns whether it computed enough to matter, and it is open what it could have reused.
+    def __init__(self) -> None:
+        self.requests = self.prompt_tokens = self.cached_tokens = self.processed_tokens = 0
+        self.unknown_tokens = self.unknown_requests = self.prompt_ns = 0
+        self.judged = self.left_open = self.passed_over = self.checked = 0
+
+    def add(
+        self, judged: Iterable[Judged], least: int = MIN_PROMPT_TOKENS.default
+    ) -> tuple[list[Judged], list[Judged]]:
+        """Count requests.
 
         ``least``: tokens of the shortest prompt of which the rules say something.
+        Returns those that computed enough to matter, and of which it is open what they could have reused; and those
+        that came before the first of which the log shows it.
         """
-        if request.parent is not None:
-            return False
-        self.requests += 1
-        cached, prompt = request.cached_tokens, request.prompt_tokens
-        if prompt is not None:
-            if prompt < least and (request.outcome in _LOST or (request.cut and request.lost_tokens)):
-                self.passed_over += 1
-            if cached is not None:
-                self._count(prompt, cached, request.processed_tokens, request.prompt_ms)
-        if request.outcome in _JUDGED and (request.facts.starts_cold or not _begins(request)):
-            self.judged += 1
-            self.checked += prompt is None or prompt >= least
-        elif request.outcome != "cancelled" and _matters(prompt, cached):
-            self.left_open += 1
-            return True
-        return False
+        left_open: list[Judged] = []
+        before: list[Judged] = []
+        for one in judged:
+            r = one.request
+            if r.parent is None:
+                self.requests += 1
+                cached, prompt, outcome = r.cached_tokens, r.prompt_tokens, r.outcome
+                if prompt is not None:
+                    if prompt < least and (outcome in _LOST or (r.cut and r.lost_tokens)):
+                        self.passed_over += 1
+                    if cached is not None:
+                        self._count(prompt, cached, r.processed_tokens, r.prompt_ms)
+                if outcome == "reused" or (outcome in _JUDGED and (r.facts.starts_cold or not _begins(r))):
+                    self.judged += 1
+                    self.checked += prompt is None or prompt >= least
+                elif outcome != "cancelled" and _matters(prompt, cached):
+                    left_open.append(one)
+            if not self.judged:
+                before.append(one)
+        self.left_open += len(left_open)
+        return left_open, before
 
     def _count(self, prompt: int, cached: int, processed: int | None, ms: float | None) -> None:
         """Count the tokens of a request, and how long its prompt took."""
@@ -65,7 +74,7 @@ class Sums(msgspec.Struct, gc=False):
 
     def merge(self, more: Sums) -> None:
         """Count the requests of another part."""
-        for name in self.__struct_fields__:
+        for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(more, name))
 
     def totals(self, avoidable_tokens: int, avoidable_ms: float, least: int = MIN_PROMPT_TOKENS.default) -> Totals:
@@ -103,7 +112,7 @@ def _begins(request: Request) -> bool:
 
 _KEPT = 3
 _SUMMED: dict[str, str] = {"reused": "reused", "new": "new", "rounding": "new", "undecided": "undecided"}
-"""Rows of the account that are no loss; the tokens of all others were computed again."""
+"""Rows of the account that are not loss; the tokens of all others were recomputed."""
 
 
 class Slowest(msgspec.Struct, gc=False):
@@ -112,6 +121,15 @@ class Slowest(msgspec.Struct, gc=False):
     kept: dict[int, SlowTurn] = msgspec.field(default_factory=dict)
     least: float = 0.0
     """Milliseconds that one more has to take longer, once there are enough."""
+
+    def take(self, judged: Iterable[Judged]) -> None:
+        """Take requests: few take longer than the slowest so far."""
+        least, kept = self.least, self.kept
+        for one in judged:
+            r = one.request
+            if r.prompt_ms and ((r.seen.reply_ms or 0.0) + r.prompt_ms > least or r.index in kept):
+                self.add(one)
+                least = self.least
 
     def add(self, judged: Judged) -> None:
         """Take a request, or one in the place of what it was."""
@@ -176,7 +194,7 @@ class SlotSeries(msgspec.Struct, gc=False):
 
     def add(self, prompt: int, cached: int) -> None:
         """Count a request; of an unknown one both are 0."""
-        if self.requests % self.step:
+        if self.step > 1 and self.requests % self.step:
             self.prompt[-1] += prompt
             self.cached[-1] += cached
         else:
@@ -207,26 +225,25 @@ class RunSlots(msgspec.Struct, gc=False):
 
 
 class Reuse(msgspec.Struct, gc=False):
-    """Counts the requests of every life of a server that goes on, and keeps the busiest of those that are over."""
+    """Counts the requests of every life of a server that continues, and keeps the busiest of those that are over."""
 
     best: RunSlots | None = None
     going: dict[int, RunSlots] = msgspec.field(default_factory=dict)
     """By session."""
     servers: dict[tuple[str, str | None], int] = msgspec.field(default_factory=dict)
-    """Session that goes on, by path and origin."""
+    """Session that continues, by path and origin."""
 
     def add(self, request: Request, session: Session) -> None:
         """Count a request; children of ``n > 1`` requests are left out."""
         if request.parent is not None:
             return
-        life = self.going.get(request.session)
+        life, slot = self.going.get(request.session), request.slot
         if life is None:
             life = self._begin(session)
         life.requests += 1
-        series = life.slots.get(request.slot)
-        if series is None or request.slot == SLOTS:
-            number = request.slot if 0 <= request.slot < SLOTS else SLOTS
-            series = life.slots.setdefault(number, SlotSeries())
+        series = life.slots.get(slot)
+        if series is None or slot == SLOTS:
+            series = life.slots.setdefault(slot if 0 <= slot < SLOTS else SLOTS, SlotSeries())
         prompt, cached = request.prompt_tokens, request.cached_tokens
         if prompt is None or cached is None:
             prompt = cached = 0
@@ -247,7 +264,7 @@ class Reuse(msgspec.Struct, gc=False):
             self.best = life
 
     def finish(self) -> None:
-        """No server goes on."""
+        """No server continues."""
         for session in list(self.going):
             self._end(session)
         self.servers.clear()

@@ -42,10 +42,10 @@ _UNKNOWN = "unknown"
 _FACTS: dict[str, tuple[Callable[[Session], Any], str]] = {
     "build": (
         lambda s: builds.describe(s.build, s.build_min, s.build_max),
-        "another build reuses, and logs, by other rules",
+        "different builds reuse and log differently",
     ),
-    "model": (lambda s: s.model, "another model: times and tokens are not of the same work"),
-    "memory": (lambda s: s.memory, "another kind of memory can go back to other places"),
+    "model": (lambda s: s.model, "different models: times and tokens are not comparable"),
+    "memory": (lambda s: s.memory, "different kinds of memory can go back to different places"),
     "slots": (lambda s: s.n_slots, ""),
     "context of a slot": (lambda s: s.n_ctx_slot, ""),
 }
@@ -93,7 +93,7 @@ def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
 
 
 def _values(found: list[Any]) -> str:
-    """Say all values that there are; what a log does not say is unknown, which is no difference."""
+    """Say all values that there are; what a log does not show is unknown, which is not a difference."""
     known = dict.fromkeys(str(value) for value in found if value is not None)
     shown = list(known)[:3]
     return ", ".join(shown + [f"and {len(known) - 3} more"] * (len(known) > 3)) or _UNKNOWN
@@ -101,19 +101,19 @@ def _values(found: list[Any]) -> str:
 
 def _traffic(old: Tally, new: Tally) -> Iterator[Difference]:
     if _apart(old.median_length, new.median_length, _LENGTH):
-        caveat = "the prompts are not alike: tokens and times per request can differ for this alone"
+        caveat = "the prompts differ: this alone can change tokens and times per request"
         yield Difference("median prompt", _tokens_config_diff(old), _tokens_config_diff(new), caveat)
     was, now = _turns(old), _turns(new)
     if _apart(was, now, _LENGTH):
-        caveat = "a first request has less to reuse: look at the reuse of later ones"
+        caveat = "first requests have less to reuse: compare the reuse of later ones"
         yield Difference("requests per conversation", f"{was:.1f}", f"{now:.1f}", caveat)
     was, now = _share(old), _share(new)
     if abs(was - now) > 1 - 1 / _LENGTH:
-        caveat = "the requests that a log does not tell of may be others than those that it does"
+        caveat = "requests with unknown reuse may differ from the others"
         yield Difference("requests with unknown reuse", f"{was:.0%}", f"{now:.0%}", caveat)
     was, now = _speed(old), _speed(new)
     if _apart(was, now, _SPEED):
-        caveat = "the machine computes at another speed: times can differ for this alone"
+        caveat = "the machine has a different speed: this alone can change times"
         yield Difference("computed prompt tokens per second", f"{was:,.0f}", f"{now:,.0f}", caveat)
 
 
@@ -296,7 +296,9 @@ def _unseen(code: str, side: _VisibleSide) -> NotEvaluated | None:
     """Why the report could not have had this finding; None when it could."""
     report = side.report
     if code in report.ignored:
-        return NotEvaluated(code, "", "the rule was switched off when it was written", "analyze its log again with it")
+        return NotEvaluated(
+            code, "", "the rule was switched off when it was written", "analyze its log again with this rule"
+        )
     found = next((rule for rule in report.not_evaluated if rule.code == code), None)
     if found is not None:
         return found

@@ -12,7 +12,7 @@ from cachedoctor.doctor.compare.tally import FEWEST, Interval, RatioTerms, Tally
 from cachedoctor.model import CacheSample, Direction, Measure, Piece, PrefillBatch, Report, SamplePeriod
 
 _SMALL = 0.01
-"""One point of a share, or one per cent of another number: a difference that certainly is no larger is none."""
+"""One point of a share, or one per cent of another number: a difference below that counts as none."""
 
 _NOUNS: dict[Piece, tuple[str, str]] = {
     "conversation": ("conversation", "conversations"),
@@ -109,7 +109,7 @@ def _verdict(
 ) -> tuple[Direction, str]:
     if was is None or change is None:
         side = "BEFORE" if was is None else "AFTER"
-        return "unsure", f"{side} has no request that tells it"
+        return "unsure", f"{side} has no request with this number"
     if interval is None:
         fewest = min(counts)
         side = "each side" if counts[0] == counts[1] else "the side BEFORE" if counts[0] == fewest else "the side AFTER"
@@ -121,7 +121,7 @@ def _verdict(
     if interval.low <= 0 <= interval.high:
         return "unsure", f"the difference may be chance with {counts[0]:,} and {counts[1]:,} {_NOUNS[piece][True]}"
     up = interval.low > 0
-    return "better" if up == (kind.good == "higher") else "worse", "the interval leaves out 0"
+    return "better" if up == (kind.good == "higher") else "worse", "the interval does not include 0"
 
 
 _Terms = dict[int, list[RatioTerms]]
@@ -165,7 +165,7 @@ def _all(piece: Piece, found: _Terms) -> Measured:
 def runs(parts: Sequence[RatioTerms]) -> list[RatioTerms]:
     """Put neighbours together, as many as the cube root of all.
 
-    Requests of one conversation resemble each other, and nothing says which they are (block bootstrap).
+    Requests of one conversation resemble each other, and nothing shows which they are (block bootstrap).
     """
     size = max(1, round(len(parts) ** (1 / 3)))
     some = [parts[at : at + size] for at in range(0, len(parts), size)]

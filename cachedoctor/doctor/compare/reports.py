@@ -26,7 +26,7 @@ _OVERLAP = 64
 def is_report(path: str) -> bool:
     """Whether a file holds a JSON report, its keys in any order; a log of JSON records does not.
 
-    What arrives by a pipe cannot be looked at before it is read, and is none.
+    What arrives by a pipe cannot be checked before it is read, and is none.
     """
     if path == "-" or not os.path.isfile(path):
         return False
@@ -69,14 +69,14 @@ def read(path: str, told: Told = unheard) -> Report:
     """
     try:
         if path == "-" and sys.stdin is None:
-            raise OSError(0, "the standard input is closed")
+            raise OSError(0, "standard input is closed")
         if path == "-":
             data = sys.stdin.buffer.read()
         else:
             with open(path, "rb") as file:
                 data = file.read()
     except OSError as error:
-        hint = "give the JSON report of an analysis that may be read"
+        hint = "give a readable JSON report of an analysis"
         raise CacheDoctorError(f"{path}: cannot be read: {error.strerror or error}", hint) from error
     told(len(data))
     return stored.read(data, path)
@@ -91,7 +91,7 @@ def read_whole(path: str, told: Told = unheard) -> Report:
     report = read(path, told)
     if report.filtered is not None:
         hint = "write it without --task, --slot, --since and --until"
-        raise CacheDoctorError(f"{path}: shows a part of its log, and its sums are of the whole", hint)
+        raise CacheDoctorError(f"{path}: shows a part of its log, but its sums cover the whole log", hint)
     return report
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from cachedoctor.doctor.analysis.intake import Intake
-from cachedoctor.engines import sentences
-from cachedoctor.engines.catalogue.base import HOLE, Message, as_pairs
+from cachedoctor.engines import program_words, sentences
+from cachedoctor.engines.catalogue.base import HOLE, Event, Message, as_pairs
 from cachedoctor.engines.catalogue.logger import Field, Vocabulary
 from cachedoctor.engines.catalogue.reading import LineReading, RowMatch, nearest, read, read_logged
 from cachedoctor.engines.detect import engines
@@ -20,7 +20,7 @@ from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Explanation, Level, Line, Part, Reading, Wording
 
 _LABEL = late(r"(?:^|[,(|] ?)([A-Za-z_][\w.]*(?:\(\))?) ?= ?$")
-"""The name that a message prints before a value, ``task.n_tokens = ``; several words are no name."""
+"""The name that a message prints before a value, ``task.n_tokens = ``; several words are not name."""
 _NUMBER = late(r"-?\d{1,15}(?:\.\d{1,15})?(?=$|%|x$| reqs$| tokens(?:/s)?$)")
 """A number and how pairs print its unit."""
 
@@ -40,7 +40,7 @@ def field_reading(row: Message, name: str, raw: bytes | None, known: Field | Non
 def paired(name: str, value: str, known: Field | None) -> Reading:
     """Put a pair that the line itself names into words; newer versions print pairs that are not known."""
     if known is None:
-        return Reading(name, name, value, "", "not known: no version that was looked at prints it")
+        return Reading(name, name, value, "", "unknown: no checked version prints it")
     return Reading(name, name, value, known.unit, known.meaning, _here(known, value))
 
 
@@ -127,7 +127,7 @@ def explanation(
 def _parts_versioned(words: Vocabulary, reading: LineReading) -> list[Part]:
     out = []
     if reading.unknown.strip():
-        out.append(Part(text(reading.unknown).strip(), "no prefix that is known; left aside"))
+        out.append(Part(text(reading.unknown).strip(), "unknown prefix, ignored"))
     out.extend(Part(text(raw), words.parts(name, raw)) for name, raw in reading.prefix.items())
     return out
 
@@ -147,7 +147,7 @@ def _versions(words: Vocabulary, row: Message) -> str:
     first, last = (Explanation.version(number) for number in (row.first, row.last))
     seen = f"seen in {first}" if first == last else f"seen in {first} to {last}"
     newest = max(_known(words, row))
-    return seen + (" (newer versions were not looked at)" if row.last == newest else "")
+    return seen + (" (newer versions were not checked)" if row.last == newest else "")
 
 
 def _known(words: Vocabulary, row: Message) -> list[int]:
@@ -190,6 +190,8 @@ def _line(number: int, origin: str | None, body: bytes) -> Line:
     certain = None if reading.found or likely else sentences.recognise(body)
     if certain is not None:
         return Line(number, text(body), [_certain(*certain, origin, body)])
+    if not reading.clean and (program := program_words.recognise(body)) is not None:
+        return Line(number, text(body), [_of_program(*program, origin, body)])
     if not reading.clean and (likely or not reading.found):
         found = _logged(likely, origin, body) or ([] if reading.found else _logged(engine_vocabularies(), origin, body))
         if found:
@@ -217,9 +219,34 @@ def _certain(row: sentences.Sentence, found: re.Match[str], origin: str | None, 
         ],
         first=1,
         last=1,
-        builds="every version that prints it means the same by it",
+        builds="it has the same meaning in every version that prints it",
         levels=[Level(1, 1, "unknown level", "as the program or the system prints it")],
         analyzed=row.incident is not None,
+        sample=row.sample,
+        others=[],
+    )
+
+
+def _of_program(engine: str, program: str, row: Message, event: Event, origin: str | None, body: bytes) -> Explanation:
+    """Put a line of a program into words that logs numbers of each request."""
+    return Explanation(
+        engine=engine,
+        program=program,
+        message=row.id,
+        meaning=program_words.MEANINGS[row.component, row.id],
+        text=text(body),
+        origin=origin,
+        parts=[],
+        fields=[
+            Reading(name, name, str(value), "tokens", program_words.FIELDS[name])
+            for name, value in event.fields.items()
+            if name in program_words.FIELDS
+        ],
+        first=1,
+        last=1,
+        builds="wordings of other versions mean the same",
+        levels=[Level(1, 1, "unknown level", "as the program prints it")],
+        analyzed=True,
         sample=row.sample,
         others=[],
     )
@@ -296,7 +323,7 @@ def _parts_explain(reading: LineReading) -> list[Part]:
         if raw:
             out.append(Part(label + text(raw), PARTS[key]))
     if reading.unknown.strip():
-        out.append(Part(text(reading.unknown).strip(), "no prefix that is known; left aside"))
+        out.append(Part(text(reading.unknown).strip(), "unknown prefix, ignored"))
     return out
 
 
@@ -305,13 +332,13 @@ def _builds(first: int, last: int) -> str:
     low, high = builds.oldest(first), builds.newest(last)
     notes = []
     if low is None and high is None:
-        notes.append("neither older nor newer builds were looked at")
+        notes.append("older and newer builds were not checked")
     elif low is None:
-        notes.append("older builds were not looked at")
+        notes.append("older builds were not checked")
     elif low < first:
         notes.append(f"perhaps from b{low} on")
     if high is None and low is not None:
-        notes.append("newer builds were not looked at")
+        notes.append("newer builds were not checked")
     elif high is not None and high > last:
         notes.append(f"perhaps up to b{high}")
     seen = f"seen in b{first}" if first == last else f"seen in b{first} to b{last}"
@@ -320,7 +347,7 @@ def _builds(first: int, last: int) -> str:
 
 def _levels_explain(row: Message) -> list[Level]:
     if row.component == "client":
-        return [Level(row.first, row.last, "no log line", "text of a client, pasted or printed in a prompt")]
+        return [Level(row.first, row.last, "not a log line", "text of a client, pasted or printed in a prompt")]
     return [
         Level(p.first, p.last, log_levels.WORDS[p.level], _level_text(p))
         for p in log_levels.periods(row.level_at, row.first, row.last)
@@ -329,7 +356,7 @@ def _levels_explain(row: Message) -> list[Level]:
 
 def _level_text(period: log_levels.Period) -> str:
     if period.level == "P":
-        return "not a line of its own: part of the line `task id = ..., error: ...` and of the answer to the client"
+        return "not a separate line: part of the line `task id = ..., error: ...` and of the answer to the client"
     if period.needs is None:
         return "shown by default"
     if period.last < log_levels.SCALE:

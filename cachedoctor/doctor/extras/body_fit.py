@@ -1,6 +1,6 @@
 """Decides by proof whether request bodies are of the log that they were given with.
 
-What the log prints of a text must stand in the body; what it says two prompts share, their bodies must share; a token
+What the log prints of a text must be in the body; what it says two prompts share, their bodies must share; a token
 has about as many characters in one body as in the next. That there is a next body for every request proves nothing.
 """
 
@@ -36,11 +36,11 @@ _STEADY = 0.15
 _CLOSE = 2
 """Turns that must have grown so there."""
 _EVEN = 0.02
-"""The same of whole bodies, where more were given than requests were logged and what they share is as the log says."""
+"""The same of whole bodies, where more were given than requests were logged and what they share is as the log shows."""
 _FEW_WRONG = 4
 """One in so many pairs may be said to share what its bodies do not."""
 _LOOKED = 64
-"""Bodies that are looked at, the first ones."""
+"""Bodies that are checked, the first ones."""
 _MOST_OF = 3
 """Two of so many bodies must match."""
 _SAME = 0.8
@@ -50,7 +50,7 @@ _GREW = 40
 _LONG = 300
 """Tokens: of a shorter prompt the template is a good part."""
 _LEAST_TEXT, _LONG_TEXT = 3, 16
-"""Characters of printed text that are looked for: of a piece with a digit, and of any other. Fewer stand anywhere."""
+"""Characters of printed text that are searched for: of a piece with a digit, and of any other. Fewer stand anywhere."""
 _MARKUP = late(r"<\|?[^<>|\n]{1,40}\|?>|\[/?[A-Z_]{2,30}\]|[\r\n]+| \| |^\.\.\. ")
 _BY_THE_SERVER = ("slots", "prompt-dump")
 """Kinds of prompts that the server itself writes: the numbers of a reply are in them, which has short tokens."""
@@ -63,7 +63,7 @@ class Joined(NamedTuple):
 
     request: Request
     prompt: Prompt
-    """Without the reply that a /slots dump holds behind it."""
+    """Without the reply that a /slots dump holds after it."""
     by: Proof
     given: Prompt
     """As it was given."""
@@ -122,7 +122,7 @@ def judge(found: Sequence[Joined], requests: int, bodies: int, *, ended: bool) -
     is_even = len(looked) > _CLOSE and told.count(True) >= _CLOSE and all(_is_even(one, usual) for one in looked)
     is_close = sum(check.close for check in checks) >= _CLOSE
     is_theirs = bodies > requests and not against and len(looked) == of and (is_close or is_even)
-    return Fit(matched, of, is_theirs, f"{bodies} for {requests} requests, and nothing shows which is whose")
+    return Fit(matched, of, is_theirs, f"{bodies} for {requests} requests, and nothing shows which belongs to which")
 
 
 def _fit(matched: int, of: int, *, is_theirs: bool) -> Fit:
@@ -164,9 +164,9 @@ class _Checked(NamedTuple):
     """What speaks for and against one body."""
 
     quoted: bool | None
-    """Whether what the log printed stands in it; None where nothing was printed that tells."""
+    """Whether what the log printed is in it; None where nothing was printed that tells."""
     told: bool | None
-    """Whether it shares with those before what the log says; None where the log says nothing."""
+    """Whether it shares with those before what the log shows; None where the log shows nothing."""
     speaking: int
     against: int
     is_impossible: bool
@@ -224,9 +224,9 @@ def _before(found: Sequence[Joined], at: int) -> Joined | None:
 
 
 def _shares(earlier: Sequence[Joined], before: Joined | None, one: Joined) -> bool | None:
-    """Whether a body shares what the log says; None where it says nothing.
+    """Whether a body shares what the log shows; None where it says nothing.
 
-    Nothing is reused that no prompt before it began with, and what its slot held is as like it as the log says.
+    Nothing is reused that no prompt before it began with, and what its slot held is as like it as the log shows.
     """
     request, tokens = one.request, one.request.prompt_tokens or 1
     if request.seen.reused_chunks:
@@ -257,7 +257,7 @@ def _common(before: Joined, one: Joined) -> list[float]:
 
 
 def _system_first(prompt: Prompt) -> str:
-    """The text with the tools behind the system prompt, where some templates write them."""
+    """The text with the tools after the system prompt, where some templates write them."""
     tools, *system = client_habits.head_places(prompt)
     if prompt.body is None or not prompt.body.get(tools):
         return prompt.text

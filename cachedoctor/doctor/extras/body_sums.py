@@ -11,23 +11,43 @@ from cachedoctor.diagnosis.replay import block_cache
 from cachedoctor.diagnosis.replay.block_cache import Image, SentPrompt
 from cachedoctor.knowledge.engines import in_blocks
 from cachedoctor.knowledge.texts import Repeats, common_prefix
-from cachedoctor.model import PromptDiff, SamplePeriod, SentBodies, Session, SettingName
+from cachedoctor.model import ClientName, PromptDiff, SamplePeriod, SentBodies, Session, SettingName
+from cachedoctor.model.measured import SentChange
+from cachedoctor.prompts import client_habits
 from cachedoctor.prompts.prompt import Prompt
 
 _MOST = 2_000
-"""Bodies that are looked at."""
+"""Bodies that are checked."""
 _MOST_BYTES = 32 << 20
 """Of their text."""
 _CHANGED = 0.3
 """Share of a body from which on repeated text makes it one that was changed."""
+_EDITED = 0.1
+"""The same where the difference is an edit of the history or of the tools, which no new prompt has by chance."""
+_EDITS = ("message-", "reasoning-", "tool-", "tools-", "front-truncated", "compacted")
+"""How the kinds of such differences begin."""
+_COMPARED = 256
+"""Changed bodies that are compared with the earlier ones."""
 _OPENING = 64
 """Bytes at the end of a prompt that may be the opening of a reply."""
 _BLOCK = 16
-"""Tokens of a block on a GPU where the log does not say another size (0.7 to 0.33)."""
+"""Tokens of a block on a GPU where the log does not show another size (0.7 to 0.33)."""
 _FIT = 0.02
 """Share by which the count of bodies and that of answers may differ."""
 
 Compare = Callable[[Prompt, Prompt], PromptDiff | None]
+
+
+class _Again(NamedTuple):
+    """A body that repeats text of an earlier one behind a difference."""
+
+    length: int
+    """Bytes that it repeats."""
+    owner: int
+    """Number of the earlier body."""
+    at: int
+    is_most: bool
+    """So much of it that nothing else has to speak for a change."""
 
 
 class _Body(NamedTuple):
@@ -36,35 +56,33 @@ class _Body(NamedTuple):
     salt: str
 
 
-def summed(prompts: Sequence[Prompt], session: Session, compare: Compare) -> SentBodies | None:
+def summed(prompts: Sequence[Prompt], session: Session, compare: Compare, *, hashed: bool = False) -> SentBodies | None:
     """Sum up bodies in the order in which they were sent; None for fewer than two.
 
     Args:
         prompts: as they were given.
         session: the server that they are of.
         compare: says what differs between two prompts.
+        hashed: clients are named by hashes alone.
     """
     bodies = _bodies(prompts)
     if len(bodies) < 2:
         return None
     size = sum(len(body.text) for body in bodies)
     beginnings, anywhere = _Beginnings(), _Beginnings()
-    repeats, repeated, changed, salted = Repeats(), 0, 0, 0
-    worst: tuple[int, int, int] | None = None
-    shared = 0
+    repeats, salted, shared = Repeats(), 0, 0
+    again: list[_Again] = []
     for at, body in enumerate(bodies):
         begins, _ = beginnings.add(body.salt, body.text)
         unsalted, goes_on = anywhere.add("", body.text)
         shared += begins
         salted += unsalted - begins
-        again = repeats.of(body.text, unsalted)  # what a salt alone keeps apart is no text behind a difference
+        found = repeats.of(body.text, unsalted)  # what a salt alone keeps apart is not text after a difference
         repeats.add(body.text)
-        if goes_on or again.length < _CHANGED * len(body.text) or again.owner is None:
-            continue
-        repeated += again.length
-        changed += 1
-        if worst is None or again.length > worst[0]:
-            worst = (again.length, again.owner, at)
+        if not goes_on and found.length >= _EDITED * len(body.text) and found.owner is not None:
+            again.append(_Again(found.length, found.owner, at, found.length >= _CHANGED * len(body.text)))
+    senders = [client_habits.asker(body.prompt, hashed=hashed) for body in bodies]
+    again, changes = _changes(again, bodies, senders, compare)
     kept, endless = _replayed(bodies, session, size) if len(prompts) == len(bodies) else (None, None)
     return SentBodies(
         bodies=len(bodies),
@@ -73,12 +91,52 @@ def summed(prompts: Sequence[Prompt], session: Session, compare: Compare) -> Sen
         shared=shared,
         endless=endless,
         kept=kept,
-        repeated=repeated,
-        changed=changed,
+        repeated=sum(one.length for one in again),
+        changed=len(again),
         salted=salted,
         salts=len({body.salt for body in bodies}),
-        worst=None if worst is None else compare(bodies[worst[1]].prompt, bodies[worst[2]].prompt),
+        senders=len(set(senders)),
+        changes=changes,
+        tokens=_tokens(len(bodies), session),
     )
+
+
+def _changes(
+    again: list[_Again], bodies: Sequence[_Body], senders: Sequence[ClientName | None], compare: Compare
+) -> tuple[list[_Again], list[SentChange]]:
+    """Compare bodies with those whose text they repeat; gives those that changed what was sent before, and how.
+
+    A newest message that is made of text of another newest message changes nothing: documents in another order are new.
+    """
+    left, found = list[_Again](), dict[tuple[str, str], SentChange]()
+    most = dict[tuple[str, str], int]()
+    for number, one in enumerate(again):
+        difference = compare(bodies[one.owner].prompt, bodies[one.at].prompt) if number < _COMPARED else None
+        first = None if difference is None else difference.first
+        if first is not None and _is_newest(first.place, bodies[one.owner].prompt, bodies[one.at].prompt):
+            continue
+        if not one.is_most and (first is None or not first.kind.startswith(_EDITS)):
+            continue
+        left.append(one)
+        if difference is None or first is None:
+            continue
+        key = first.kind, (first.place or "").partition("[")[0]
+        change = found.setdefault(key, SentChange(difference))
+        change.bodies += 1
+        change.repeated += one.length
+        if senders[one.at] not in change.senders:
+            change.senders.append(senders[one.at])
+        if one.length > most.get(key, 0):
+            most[key], change.worst = one.length, difference
+    return left, sorted(found.values(), key=lambda change: -change.repeated)
+
+
+def _is_newest(place: str | None, earlier: Prompt, later: Prompt) -> bool:
+    """Whether a place is in the newest message of both prompts, which no earlier request had."""
+    messages = [(prompt.body or {}).get("messages") for prompt in (earlier, later)]
+    if place is None or not all(isinstance(found, list) and found for found in messages):
+        return False
+    return all(isinstance(found, list) and place.startswith(f"messages[{len(found) - 1}]") for found in messages)
 
 
 def _bodies(prompts: Sequence[Prompt]) -> list[_Body]:
@@ -99,7 +157,7 @@ def salt_of(prompt: Prompt) -> str:
 
 
 class _Beginnings:
-    """The texts so far, in the order of their bytes: the one that has most in common with another stands beside it."""
+    """The texts so far, in the order of their bytes: the one that has most in common with another is beside it."""
 
     def __init__(self) -> None:
         self._sorted: dict[str, list[bytes]] = {}
@@ -120,7 +178,7 @@ class _Beginnings:
 
 def _answered(session: Session) -> list[int]:
     """Counts of requests that anything beside the bodies tells."""
-    found = [a.requests for a in session.answers if a.source == "responses"]
+    found = [a.requests for a in session.answers]
     found += [c.requests for c in session.counters if c.requests]
     periods = [p.answered for p in session.periods if isinstance(p, SamplePeriod) and p.answered]
     return [*found, *([sum(periods)] if periods else [])]

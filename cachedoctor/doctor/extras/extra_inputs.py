@@ -34,9 +34,7 @@ _UNKNOWN = ServerCounts(None, None)
 
 def of_prompt(prompt: Prompt) -> ServerCounts:
     """Read the answer that was recorded with a prompt."""
-    if prompt.recorded is None or not prompt.recorded.answer:
-        return _UNKNOWN
-    found = responses.of_answer(prompt.recorded.answer)
+    found = responses.of_answer(prompt.answer)
     return _UNKNOWN if found is None else ServerCounts(found.prompt_tokens, found.cached_tokens)
 
 
@@ -59,7 +57,7 @@ _RECORDING = late(rb'\{"type":"head","format":"cachedoctor\.kv/')
 _WHAT = {"metrics": "a dump of /metrics", "responses": "responses", "kv-events": "recorded KV events"}
 _EMPTY = {
     "metrics": "; ".join(known.metrics_hint for known in ENGINES.values() if known.metrics_hint),
-    "responses": "give the JSON that the server answered",
+    "responses": "give the JSON responses of the server",
     "kv-events": "cachedoctor watch --kv-events tcp://HOST:5557 -o kv.jsonl writes one",
 }
 
@@ -132,7 +130,7 @@ def _chunks(source: Source, option: str, most: int) -> Iterator[bytes]:
 def _refuse(path: str, head: bytes, option: str) -> None:
     """Refuse what is binary, or is what another option takes."""
     if b"\0" in head:
-        raise CacheDoctorError(f"{path}: is binary", "give the text that the server answered")
+        raise CacheDoctorError(f"{path}: is binary", "give the text responses of the server")
     other = _option(head)
     if other not in (None, option):
         raise CacheDoctorError(f"{path}: holds {_WHAT[str(other)]}", f"give it with --{other}")

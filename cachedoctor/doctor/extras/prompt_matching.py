@@ -11,8 +11,9 @@ import msgspec
 from cachedoctor.doctor.extras import body_fit, body_sums, extra_inputs
 from cachedoctor.doctor.extras.body_fit import Fit, Joined, Proof
 from cachedoctor.engines.llamacpp.accounting import NEAR
+from cachedoctor.inputs.metrics.responses import claim_of
 from cachedoctor.knowledge.texts import common_prefix, pieces
-from cachedoctor.model import CacheDoctorError, ClientName, PromptDiff, Request, SentBodies, Session
+from cachedoctor.model import CacheDoctorError, ClaimedRequest, ClientName, PromptDiff, Request, SentBodies, Session
 from cachedoctor.prompts import client_habits, compare_prompts, conversations, inputs, run_diff
 from cachedoctor.prompts.confined.child import FailedError
 from cachedoctor.prompts.conversations import LOOK_BACK, Outline, outline, shared_with
@@ -32,7 +33,7 @@ _MODES = 8
 SUMMED_UP = 0.5
 """Share of a prompt's length that one has at most whose history was summed up."""
 REPEATED = 0.5
-"""Share of a prompt that stands in an earlier one, at another place, from which on it is the same conversation."""
+"""Share of a prompt that is in an earlier one, at another place, from which on it is the same conversation."""
 LEAST_REPEATED = 1000
 """Characters of a prompt: in fewer a few sentences that many prompts have are half of it."""
 _TAIL = 64
@@ -42,7 +43,7 @@ _MAX_SESSIONS = 64
 _RECENT = 64
 """Prompts looked back on where none can be matched."""
 _OTHER = -1
-"""Stands for the text of a request that has no prompt here, or is no turn of a conversation."""
+"""Stands for the text of a request that has no prompt here, or is not a turn of a conversation."""
 _MORE = 1000
 """First number of conversations whose number by lengths another has."""
 _CLIENTS = 4096
@@ -55,12 +56,12 @@ def _loaded(path: str) -> list[Prompt]:
     found = inputs.load(path, reply=True)
     if any(prompt.kind == "text" for prompt in found):
         hint = "give request bodies (JSON or JSONL), a /slots dump, or a directory of --log-prompts-dir"
-        raise CacheDoctorError(f"{path}: is plain text, which no request of a log can be matched to", hint)
+        raise CacheDoctorError(f"{path}: is plain text, which cannot be matched to requests of a log", hint)
     return found
 
 
 class TextTurn(NamedTuple):
-    """A request as a turn of the conversation that its text goes on with."""
+    """A request as a turn of the conversation that its text continues."""
 
     thread: int
     """Conversation, numbered by the texts of its session."""
@@ -98,7 +99,7 @@ class _Texts(msgspec.Struct):
 
     recent: deque[_Told] = msgspec.field(default_factory=lambda: deque(maxlen=LOOK_BACK))
     slots: dict[int, int] = msgspec.field(default_factory=dict)
-    """Conversation whose text each slot holds; ``_OTHER`` where the last request has no prompt or is no turn."""
+    """Conversation whose text each slot holds; ``_OTHER`` where the last request has no prompt or is not a turn."""
     modes: dict[int, deque[tuple[str, ...]]] = msgspec.field(default_factory=dict)
     """Lists of tools that each conversation had."""
     numbers: set[int] = msgspec.field(default_factory=set)
@@ -117,7 +118,7 @@ class GivenPrompts:
             CacheDoctorError: one of them cannot be used.
         """
         self.faults: list[tuple[str, FailedError]] = []
-        """Files that failed at their work, and how: without them the analysis goes on with what it has."""
+        """Files that failed at their work, and how: without them the analysis continues what it has."""
         found = _without_stale([prompt for path in paths for prompt in _loaded(path)])
         self._cutter, self._prompts, self._lengths = self._with_files(found, tokenizer, template)
         self._counts = [None if one is None else extra_inputs.of_prompt(one).prompt_tokens for one in self._prompts]
@@ -226,7 +227,7 @@ class GivenPrompts:
         return True
 
     def turn(self, request: Request) -> TextTurn | None:
-        """Find the prompt of a request, and the one that it goes on with; None when it is not among the prompts.
+        """Find the prompt of a request, and the one that it continues; None when it is not among the prompts.
 
         Lengths take conversations that come in turn for one; their texts do not.
         """
@@ -243,10 +244,10 @@ class GivenPrompts:
             return None
         self.matched += 1
         if request.thread is None or not prompt.is_whole:
-            return None  # of a prompt of which parts are missing nothing tells what it goes on with, and what changed
+            return None  # of a prompt of which parts are missing nothing shows what it continues, and what changed
         current = outline(_sent(prompt))
         began = request.marks["start"].line
-        answered = [told for told in texts.recent if told.ended <= began]  # nobody goes on with what is still at work
+        answered = [told for told in texts.recent if told.ended <= began]  # nobody continues what is still at work
         before = _before(prompt, current, answered) or _repeated(prompt, answered)
         ended, together = request.last_line, 0
         uncached = (prompt.body or {}).get("cache_prompt") is False
@@ -301,6 +302,11 @@ class GivenPrompts:
         self.matched = len(self._prompts)
         return found
 
+    def claims(self) -> list[ClaimedRequest]:
+        """What the agents that sent them say of why less was reused, each with the counts of its answer."""
+        found = (claim_of(prompt.answer) for prompt in self._prompts if prompt is not None)
+        return [claim for claim in found if claim is not None]
+
     def callers(self) -> dict[ClientName, int]:
         """Count all bodies by who sent them; empty where none tells it."""
         names = [client_habits.asker(prompt, hashed=self._hashed) for prompt in self._prompts if prompt is not None]
@@ -315,7 +321,9 @@ class GivenPrompts:
         """What all prompts have in common; None for fewer than two, and where parts of one are missing."""
         if any(one is not None and not one.is_whole for one in self._prompts):
             return None
-        return body_sums.summed([p for p in self._prompts if p is not None], session, self._compare)
+        return body_sums.summed(
+            [p for p in self._prompts if p is not None], session, self._compare, hashed=self._hashed
+        )
 
     def _take(self, request: Request) -> Prompt | None:
         if self.fit is not None and not self.fit.is_theirs:
@@ -397,7 +405,7 @@ def _without_stale(found: list[Prompt]) -> list[Prompt]:
 
 
 def _before(prompt: Prompt, current: Outline, recent: Iterable[_Told]) -> _Told | None:
-    """The prompt that one goes on with: that which it shares most turns with, or else the longest that it begins with,
+    """The prompt that one continues: that which it shares most turns with, or else the longest that it begins with,
     of several the latest; None for a new one."""
     best: tuple[tuple[int, int, int], _Told] | None = None
     for told in recent:
@@ -417,7 +425,7 @@ def _before(prompt: Prompt, current: Outline, recent: Iterable[_Told]) -> _Told 
 
 
 def _repeated(prompt: Prompt, recent: Sequence[_Told]) -> _Told | None:
-    """The prompt of whose text another one is made by half or more, behind another beginning: a client that dropped the
+    """The prompt of whose text another one is made by half or more, after another beginning: a client that dropped the
     oldest sends it again, or that put something before it. None for new text, and for a prompt that begins alike."""
     text = _sent(prompt).text
     if len(text) < LEAST_REPEATED or not recent:
@@ -460,12 +468,12 @@ def _number(thread: int, texts: _Texts) -> int:
 
 
 def _continues_its_slot(request: Request) -> bool:
-    """Whether the log's own numbers say that the slot's content went on."""
+    """Whether the log's own numbers say that the slot's content continued."""
     kept, held = max(request.common_prefix_tokens or 0, request.cached_tokens or 0), request.held_tokens or 0
     return held > NEAR and kept >= held - NEAR and not request.restored_from_ram
 
 
 def _sent(prompt: Prompt) -> Prompt:
-    """The prompt without the reply that a /slots dump holds behind it; the next prompt is compared with both."""
+    """The prompt without the reply that a /slots dump holds after it; the next prompt is compared with both."""
     at = next((span.start for span in prompt.spans if span.place == "generated"), None)
     return prompt if at is None else msgspec.structs.replace(prompt, text=prompt.text[:at])

@@ -6,10 +6,12 @@ State is bounded: 8 requests per thread, one group per cause.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 
 from cachedoctor.diagnosis.rules.kit import (
+    ANY,
     AnyRule,
     FindingText,
     InputRule,
@@ -23,12 +25,14 @@ from cachedoctor.diagnosis.rules.kit import (
     n,
 )
 from cachedoctor.diagnosis.rules.left_open import left_open
+from cachedoctor.diagnosis.rules.measured import sent_changes
 from cachedoctor.diagnosis.rules.registry import Broken, Plan, signs_of
 from cachedoctor.diagnosis.rules.replaying import Setup
 from cachedoctor.doctor.faults import described
 from cachedoctor.doctor.findings.groups import FindingGroups, Key
 from cachedoctor.doctor.findings.history import FindingHistory
 from cachedoctor.doctor.findings.session_findings import not_evaluated, session_finding, short
+from cachedoctor.knowledge.engines import ENGINES
 from cachedoctor.model import (
     NO_VERDICT,
     SEVERITY_ORDER,
@@ -78,7 +82,7 @@ class Diagnosis:
         self._latest: int | None = None
         """Session that was asked for last; it stands last in ``_memory``."""
         self.doubtful = 0
-        """Requests that lost tokens, or of which the log does not tell."""
+        """Requests that lost tokens, or of which the log does not show."""
 
     @property
     def avoidable_tokens(self) -> int:
@@ -130,15 +134,16 @@ class Diagnosis:
         self._memory.pop(session, None)
 
     def forget(self) -> None:
-        """No session of the inputs so far goes on."""
+        """No session of the inputs so far continues."""
         for session in list(self._memory):
             self._forget(session)
         self._lives.clear()
         self._latest = None
 
     def _ask(self, request: Request, session: Session, memory: FindingHistory, difference: PromptDiff | None) -> Judged:
-        if request.thread is not None:
-            memory.known.add(request.thread)
+        thread = request.thread
+        if thread is not None:
+            memory.known.add(thread)
         if request.outcome in _HEALTHY and not _may_show(request):
             judged = Judged(request)
             memory.remember(judged)
@@ -189,11 +194,10 @@ class Diagnosis:
         if not s.lost and not codes:
             return NO_VERDICT
         expected, missing = (s.replayed.expected, s.replayed.lacking) if s.lost else (None, ())
-        tokens, ns, costliest = self.groups.cost_of(s.request) if codes else (0, 0, None)
-        slot_lost = bool(codes) and all(code.startswith(OF_SLOTS) for code in codes)
-        named = not all(code.startswith(OF_INPUT) for code in codes)
-        undecided = bool(codes) and self.groups.undecided(s.request)
-        guessed = bool(codes) and self.groups.guessed(s.request)
+        if not codes:
+            return Verdict(codes, expected, missing)
+        tokens, ns, costliest, undecided, guessed = self.groups.said_of(s.request)
+        slot_lost, named = _sides(codes)
         return Verdict(codes, expected, missing, tokens, ns, slot_lost, named, undecided, guessed, costliest)
 
     # ---- what the report needs
@@ -247,8 +251,11 @@ class Diagnosis:
 
     def _inspect(self, rule: SessionRule | RequestRule, session: Session) -> list[SessionFinding]:
         try:
-            inspect = rule.inspect if isinstance(rule, SessionRule) else rule.alone
-            found = [] if inspect is None else inspect(session)
+            if isinstance(rule, SessionRule):
+                found = rule.inspect(session)
+            else:
+                found = [] if session.sent is None else sent_changes.findings(session, rule.of_bodies)
+                found = found or ([] if rule.alone is None else rule.alone(session))
             if not all(said.proven_in(session) for said in found):
                 raise ValueError("a finding without a line")
             return found
@@ -280,12 +287,23 @@ class Diagnosis:
         return not self._options.ignored.issuperset([*self.failures, *(rule.code for rule in self._broken)])
 
 
+@lru_cache(maxsize=1024)  # a log has few combinations of causes
+def _sides(codes: tuple[str, ...]) -> tuple[bool, bool]:
+    """Whether all of them are of slots, and whether one of them has another cause than the input."""
+    return all(code.startswith(OF_SLOTS) for code in codes), not all(code.startswith(OF_INPUT) for code in codes)
+
+
 def _is_about(rule: SessionRule | RequestRule, session: Session) -> bool:
     """Whether a rule is asked about a session: of its engine, or with a line that states by itself what it is about."""
-    if isinstance(rule, RequestRule) and rule.alone is None:
-        return False
+    if isinstance(rule, RequestRule):
+        if rule.of_bodies is not None and (session.sent is not None or session.engine in ENGINES):
+            return True
+        if rule.alone is None:
+            return False
     stated = rule.on if isinstance(rule, SessionRule) else rule.stated
-    return not session.incidents.keys().isdisjoint(stated) if stated else session.engine == rule.engine
+    if stated:
+        return not session.incidents.keys().isdisjoint(stated)
+    return session.engine == rule.engine or (rule.engine == ANY and bool(session.sent or session.kv_events))
 
 
 def _may_show(request: Request) -> bool:

@@ -137,21 +137,21 @@ class FindingGroups:
         """Time that the fixes would have saved, milliseconds."""
         return (self._ns + sum(self._whole(said)[1] for said in self._waiting.values())) / 1e6
 
-    def cost_of(self, request: Request) -> tuple[int, int, str | None]:
-        """Tokens and nanoseconds that count as avoidable of a request that is not final yet, and code of the costliest
-        cause."""
-        said = self._waiting.get(request.index)
-        return (0, 0, None) if said is None else self._whole(said)
+    def said_of(self, request: Request) -> tuple[int, int, str | None, bool, bool]:
+        """What is said of a request that is not final yet.
 
-    def undecided(self, request: Request) -> bool:
-        """Whether all that is said of a request that is not final yet may be something else."""
+        Returns tokens and nanoseconds that count as avoidable, code of the costliest cause, whether all of it may be
+        something else, and whether all has a low confidence.
+        """
         said = self._waiting.get(request.index)
-        return said is not None and all(c.match.undecided or c.rule.code.startswith(OF_INPUT) for c in said.costs)
-
-    def guessed(self, request: Request) -> bool:
-        """Whether all that is said of a request that is not final yet has a low confidence."""
-        said = self._waiting.get(request.index)
-        return said is not None and all(c.match.confidence == "low" for c in said.costs)
+        if said is None:
+            return 0, 0, None, False, False
+        undecided = guessed = True
+        for cost in said.costs:
+            match = cost.match
+            undecided = undecided and (match.undecided or cost.rule.code.startswith(OF_INPUT))
+            guessed = guessed and match.confidence == "low"
+        return *self._whole(said), undecided, guessed
 
     def merge(self, later: FindingGroups) -> None:
         """Count what was said of the requests of a later part of the same logs, which is finished."""
@@ -190,12 +190,18 @@ class FindingGroups:
     def _parts(self, said: _Costs) -> list[tuple[_Cost, int]]:
         """The causes that are reported, the costliest first, each with the tokens that no cause before it has.
 
-        What the server did not give back ends where the prompts part, what the client changed begins there: two causes
+        What the server did not restore ends where the prompts diverge, what the client changed begins there: two causes
         of one side have their tokens in common, two of different sides those by which they exceed what was lost. A rule
-        that leaves it open is no cause.
+        that leaves it open is not a cause.
         """
-        counted = [c for c in said.costs if not (c.match.undecided or c.rule.code.startswith(OF_INPUT))]
-        counted = sorted((c for c in counted if c.rule.code not in self._ignored), key=lambda c: -c.match.tokens)
+        counted = [
+            c
+            for c in said.costs
+            if not (c.match.undecided or c.rule.code.startswith(OF_INPUT) or c.rule.code in self._ignored)
+        ]
+        if len(counted) < 2:  # as nearly always
+            return [(c, c.match.tokens) for c in counted]
+        counted.sort(key=lambda c: -c.match.tokens)
         lost = max([said.lost, *(c.match.tokens for c in counted)])
         covered, found = {True: 0, False: 0}, []
         for cost in counted:
@@ -210,6 +216,9 @@ class FindingGroups:
         parts = self._parts(said)
         if not parts:
             return 0, 0, None
+        if len(parts) == 1:
+            cost, own = parts[0]
+            return own, cost.ns if own else 0, cost.rule.code
         ns = sum(cost.ns * own // cost.match.tokens for cost, own in parts if own)
         return sum(own for _, own in parts), ns, parts[0][0].rule.code
 

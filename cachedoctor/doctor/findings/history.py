@@ -72,7 +72,7 @@ WINDOW = 8
 MAX_THREADS = 64
 """Threads remembered per session, as the tracker remembers them; the one unused for longest is forgotten."""
 _FINAL = 64
-"""Requests after which nothing is said anew of one; of a slot's older ones only the last is remembered."""
+"""Requests after which nothing is said again of one; of a slot's older ones only the last is remembered."""
 
 
 def came_back(request: Request) -> bool:
@@ -97,21 +97,24 @@ class FindingHistory(msgspec.Struct, gc=False):
     def remember(self, judged: Judged) -> None:
         """Take a request; the rules have been asked about it."""
         request = judged.request
-        thread, served = request.thread, self.slots.get(request.slot)
+        number, thread, served = request.index, request.thread, self.slots.get(request.slot)
         self.returns |= came_back(request)
         if served is None:
             served = self.slots[request.slot] = deque(maxlen=_FINAL)
-        _insert(served, judged, request.index)
-        final = request.index - _FINAL
-        while len(served) > 1 and served[1].request.index < final:
-            served.popleft()
+        served.append(judged)
+        if len(served) > 1:
+            if served[-2].request.index >= number:
+                _order(served)
+            while len(served) > 1 and served[1].request.index < number - _FINAL:
+                served.popleft()
         if thread is not None:
-            if thread != self.latest:
-                self._use(thread)
-            _insert(self.threads[thread], judged, request.index)
+            turns = self.threads[thread] if thread == self.latest else self._use(thread)
+            turns.append(judged)
+            if len(turns) > 1 and turns[-2].request.index >= number:
+                _order(turns)
 
-    def _use(self, thread: int) -> None:
-        """Put a thread last; of too many the one unused for longest is forgotten."""
+    def _use(self, thread: int) -> deque[Judged]:
+        """Put a thread last, and give its requests; of too many threads the one unused for longest is forgotten."""
         queue = self.threads.pop(thread, None)
         if queue is None:
             if len(self.threads) >= MAX_THREADS:
@@ -119,6 +122,7 @@ class FindingHistory(msgspec.Struct, gc=False):
             queue = deque(maxlen=WINDOW)
         self.threads[thread] = queue
         self.latest = thread
+        return queue
 
     def forget(self, index: int) -> None:
         """Forget the request with this number: it is seen otherwise now."""
@@ -155,11 +159,8 @@ class FindingHistory(msgspec.Struct, gc=False):
         return any(r.index < before and 0 <= length - (r.seen.released_tokens or 0) <= slack for r in served)
 
 
-def _insert(queue: deque[Judged], judged: Judged, number: int) -> None:
-    """Add a request in its place: nearly always the last."""
-    queue.append(judged)
-    if len(queue) < 2 or queue[-2].request.index < number:
-        return
+def _order(queue: deque[Judged]) -> None:
+    """Put requests in the order of their numbers, in which nearly all of them come."""
     ordered = sorted(queue, key=lambda j: j.request.index)
     queue.clear()
     queue.extend(ordered)

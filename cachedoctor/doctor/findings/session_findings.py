@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cachedoctor.diagnosis.rules import advice, shared_beginnings
-from cachedoctor.diagnosis.rules.kit import AnyRule, RequestRule, Rule, SessionFinding
+from cachedoctor.diagnosis.rules import advice
+from cachedoctor.diagnosis.rules.kit import ANY, AnyRule, RequestRule, Rule, SessionFinding
+from cachedoctor.diagnosis.rules.measured import shared_beginnings
 from cachedoctor.diagnosis.rules.registry import OF_COMPUTED_TWICE, Broken
 from cachedoctor.doctor.faults import described
 from cachedoctor.doctor.findings.groups import Key
@@ -30,7 +31,7 @@ def not_evaluated(
         broken: those that could not.
         failures: what rules failed with, by code; one that fails here is added.
         sessions: of all inputs.
-        lost: some request lost tokens, or the log does not tell; else there was nothing to explain.
+        lost: some request lost tokens, or the log does not show; else there was nothing to explain.
     """
     bug = "report this as a bug"
     out = [NotEvaluated(b.code, b.name, f"the rule could not be loaded: {b.error}", bug) for b in broken]
@@ -47,8 +48,8 @@ def not_evaluated(
 
 
 def _need(rule: AnyRule, sessions: Sequence[Session], lost: bool) -> tuple[str, str] | None:
-    """Why a rule could not be evaluated in any session, and what would enable it."""
-    if rule.engine == LLAMA and sessions and all(s.engine != LLAMA for s in sessions):
+    """Why a rule could not be checked in any session, and what would enable it."""
+    if rule.engine in (ANY, LLAMA) and sessions and all(s.engine != LLAMA for s in sessions):
         client = rule.code.startswith(OF_CLIENTS) and rule.code not in shared_beginnings.OF_LLAMA_ALONE
         return shared_beginnings.unseen(sessions) if client else None
     if rule.engine == LLAMA and not lost and _of_loss(rule):
@@ -63,7 +64,7 @@ def _of_loss(rule: AnyRule) -> bool:
 
 
 def session_finding(key: Key, rule: Rule, note: SessionFinding, evidence: list[Evidence]) -> Finding:
-    """Make a finding of no request, of which the log does not say what it cost."""
+    """Make a finding of no request, of which the log does not show what it cost."""
     words = note.words
     _, cause, path, origin = key
     return Finding(

@@ -81,7 +81,7 @@ def masked(line: str) -> Masked:
 
 
 def _of(word: Word, option: str | None) -> tuple[str | None, str]:
-    """(variable for the secret in a word, what stands before it); no variable where there is none."""
+    """(variable for the secret in a word, what comes before it); no variable where there is none."""
     if word.operator or _STANDS_IN.match(word.text):
         return None, ""
     head, equals, value = word.text.partition("=")
@@ -129,7 +129,7 @@ class Merged(msgspec.Struct, frozen=True):
 
 
 def chosen(findings: Sequence[Finding]) -> list[Wish]:
-    """Give of every finding that is not a mere suspicion the first remedy that mends it and says what to change."""
+    """Give of every finding that is not a mere suspicion the first remedy that fixes it and says what to change."""
     found = []
     for finding in findings:
         if finding.confidence == "low":
@@ -190,8 +190,8 @@ def _take(
         taken[key] = (change, by) if wins else before
         return None
     return (
-        f"{by.code} {by.name} asks for {_said(change)}, {owner.code} {owner.name} for {_said(old)}, which is taken: "
-        "it costs more"
+        f"{by.code} {by.name} asks for {_said(change)}, {owner.code} {owner.name} for {_said(old)}. "
+        "The latter is used: its finding costs more"
     )
 
 
@@ -244,7 +244,7 @@ _ASIDE: frozenset[Launcher] = frozenset({"docker", "compose", "systemd", "kubern
 """Launchers that hold options as variables."""
 _UNSHOWN: frozenset[Launcher | None] = frozenset({"compose", "kubernetes", "llama-swap"})
 """Launchers whose form holds options alone, not the whole command line."""
-_FIRST = "a variable counts only where its option is not in the command of the server: there change the option instead"
+_FIRST = "a variable has no effect if the server's command has the option: change the option there instead"
 _Server = tuple[str | None, str | None]
 """Its input, and what the wrapper names."""
 _REPLICA = late(r"[-_]\d{1,4}$")
@@ -267,12 +267,14 @@ def fixes(
     told: StartInfo | None = None,
     *,
     whole: bool = False,
+    replayed: Sequence[Fix] = (),
 ) -> list[Fix]:
-    """Give one fix for every server with findings that something mends, in the order of its costliest finding.
+    """Give one fix for every server with findings that something fixes, in the order of its costliest finding.
 
     Args:
-        told: what somebody says of the start; without a line of it the one counts that stands in a pasted issue.
+        told: what somebody says of the start; without a line of it the one counts that is in a pasted issue.
         whole: give a command line with secrets in it, with variables in their place; else it is left out.
+        replayed: fixes of the same log; what the replay said of the same options holds for these, too.
     """
     told = told or StartInfo()
     by_server: dict[_Server, list[Wish]] = {}
@@ -280,6 +282,7 @@ def fixes(
         by_server.setdefault((wish.finding.path, wish.finding.origin), []).append(wish)
     others = _others(findings, by_server)
     starts = {info.path: info.launcher for info in inputs}
+    replays = {(one.path, one.origin, *one.options): one.replay for one in replayed}
     found = []
     for path, origin in dict.fromkeys([*by_server, *others]):
         wishes = by_server.get((path, origin), [])
@@ -296,13 +299,14 @@ def fixes(
         # The wrapper of another launcher names its own things: a port, a container.
         name = _place(origin, launcher) if start is not None and start == launcher else None
         one = _fix(wishes, session, (path, origin), launcher, name, line)
+        one.replay = replays.get((path, origin, *one.options))
         if line is not None and hides.names and one.options:
             variables = " ".join(f"${name}" for name in hides.names)
             one.notes.append(
                 f"keys of the command line are not shown: set {variables}, or put the values in their place"
             )
         if is_anothers:
-            one.notes.append("the command line that was given starts another server, and is left out")
+            one.notes.append("the given command line starts a different server and was ignored")
         if told.file is not None and one.options and path not in (None, "-") and not is_anothers:
             one.notes.append(f"as a patch: cachedoctor fix {shlex.quote(path)} --file {told.file}")
         if launcher is not None and not _foreign(session):
@@ -385,7 +389,7 @@ def _server_steps(
     program = session.program if session is not None else None
     if one.options and _foreign(session):
         words = " ".join(word for change in one.options for word in change.words)
-        return [], [f"{program} has options of its own, see its --help; those of llama-server would be {words}"]
+        return [], [f"{program} has its own options, see its --help; the llama-server options would be {words}"]
     steps, notes = form(msgspec.structs.replace(_asked(one.options, session, name), line=line), launcher)
     if launcher in _ASIDE and line is None and any("LLAMA_ARG_" in row for step in steps for row in step.commands):
         notes = [*notes, _FIRST]
@@ -443,7 +447,7 @@ def _client_steps(settings: Sequence[ClientSetting]) -> list[FixStep]:
         rows = [*([f"export {shlex.join(sets)}"] if sets else []), *([f"unset {shlex.join(unset)}"] if unset else [])]
         files = [f"{s.key} in {s.file}" for s in own if s.file and s.key]
         where = f" (or set {' and '.join(files)})" if files else ""
-        steps.append(FixStep("client", f"in the environment of {client}, then start it anew{where}", rows))
+        steps.append(FixStep("client", f"in the environment of {client}, then restart it{where}", rows))
     return steps
 
 

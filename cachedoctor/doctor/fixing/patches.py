@@ -94,7 +94,7 @@ def patch(
     """Give a unified diff of a file, empty where nothing changes, and what it leaves out.
 
     Raises:
-        CacheDoctorError: the file cannot be read, the server is not in it, or the report has several servers to mend.
+        CacheDoctorError: the file cannot be read, the server is not in it, or the report has several servers to fix.
     """
     text = read(path)
     own = [fix for fix in fixes if fix.options]
@@ -134,9 +134,9 @@ def _printable(path: str) -> str:
 
 
 def read(path: str) -> str:
-    """Read what starts a server; raises ``CacheDoctorError`` where it is no text that may be shown."""
+    """Read what starts a server; raises ``CacheDoctorError`` where it is not text that may be shown."""
     if not os.path.isfile(path):
-        raise CacheDoctorError(f"{path}: is no file", "give what starts the server: compose.yaml, a unit, a script")
+        raise CacheDoctorError(f"{path}: is not a file", "give what starts the server: compose.yaml, a unit, a script")
     with open(path, "rb") as file:
         data = file.read(_MOST + 1)
     if len(data) > _MOST:
@@ -144,7 +144,7 @@ def read(path: str) -> str:
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        raise CacheDoctorError(f"{path}: is no text in UTF-8", "give what starts the server") from None
+        raise CacheDoctorError(f"{path}: is not UTF-8 text", "give what starts the server") from None
     if _CONTROL.search(text):
         raise CacheDoctorError(f"{path}: holds control characters", "a patch that shows them could steer a terminal")
     return text
@@ -153,14 +153,12 @@ def read(path: str) -> str:
 def edited(text: str, path: str, launcher: Launcher | None, asked: LaunchRequest) -> str:
     """Write it with other options; raises ``CacheDoctorError`` where that is not sure to be right."""
     if launcher in ("ollama", "lm-studio", "jan"):
-        raise CacheDoctorError(f"--file: there is no file to patch for {launcher}", "leave --file out")
+        raise CacheDoctorError(f"--file: there is no file to patch for {launcher}", "remove --file")
     if launcher is None:
         launcher = by_name(path, text)
     new = _edited(text, launcher, asked)
     if _edited(new, launcher, asked) != new:  # what was written does not read as what was meant: quotes left open
-        raise CacheDoctorError(
-            "--file: the command in it cannot be read for sure", "change it by hand: leave --file out"
-        )
+        raise CacheDoctorError("--file: the command in it cannot be read reliably", "change it by hand, without --file")
     return new
 
 
@@ -178,6 +176,6 @@ def by_name(path: str, text: str) -> Launcher:
         kind = yaml_file.kind_of(text)
         if kind is None:
             what = f"{path}: is neither a compose file nor one of Kubernetes or llama-swap"
-            raise CacheDoctorError(what, "say what reads it with --launcher")
+            raise CacheDoctorError(what, "name the program that reads it with --launcher")
         return kind
     return "systemd" if "ExecStart=" in text else "shell"

@@ -90,12 +90,12 @@ def _files(path: str, spared: str) -> list[StoredFile]:
     named = [name for name in found if not os.path.isdir(name)]
     below = [name for name in found if os.path.isdir(name) for name in _below(name, spared)]
     if not named and not below:
-        raise CacheDoctorError(f"{path}: no file lies in it")
+        raise CacheDoctorError(f"{path}: contains no files")
     return [_regular(name) for name in dict.fromkeys([*named, *below])]
 
 
 def _regular(path: str) -> StoredFile:
-    """One that cannot be looked at is a file: whoever reads it says what is wrong."""
+    """One that cannot be checked is a file: whoever reads it says what is wrong."""
     try:
         return now_at(path)
     except CacheDoctorError:

@@ -35,7 +35,7 @@ from cachedoctor.report.tables.columns import (
 
 _MISSED = 500
 """Characters of a reason."""
-_UNKNOWN = "no line of it was recognised as one of a server"
+_UNKNOWN = "no server log line recognised"
 _FACTS = ("engine", "build", "build_min", "build_max", "version", "model", "memory")
 
 
@@ -76,7 +76,7 @@ class LogResult(msgspec.Struct, frozen=True):
 def run_log(task: LogTask) -> LogResult:
     """Analyse one log.
 
-    Never raises: what goes wrong stands in the result.
+    Never raises: what goes wrong is in the result.
     """
     os.environ.setdefault("POLARS_MAX_THREADS", "1")  # there is a process on every core already
     began = time.monotonic()
@@ -114,7 +114,7 @@ def _analysed(task: LogTask, began: float) -> LogResult:
     paths = [file.path for file in task.log.files]
     odd = next((path for path in paths if not is_remote(path) and not is_regular(path)), None)
     if odd is not None:
-        return failed(task, f"{odd}: is no regular file")
+        return failed(task, f"{odd}: is not a regular file")
     analyzer = Analyzer(task.build)
     drive_chain(analyzer, paths, task.max_unpacked)
     report = analyzer.finish()
@@ -277,7 +277,7 @@ def _changed(file: StoredFile) -> str | None:
     try:
         now = now_at(file.path)
     except CacheDoctorError as error:
-        return f"went away while it was read ({error.message})"
+        return f"was removed while it was read ({error.message})"
     if now == file:
         return None
     if now.size == file.size:

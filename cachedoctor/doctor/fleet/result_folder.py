@@ -39,7 +39,7 @@ def checked(task: LogTask, found: object) -> LogResult:
 
 
 def _refused(task: LogTask, what: str) -> LogResult:
-    return failed(task, f"its process gave back {what}")
+    return failed(task, f"its process returned {what}")
 
 
 def _is_bytes(found: object) -> bool:
@@ -76,12 +76,12 @@ class ResultFolder:
             CacheDoctorError: it is none, holds other things, or another run writes to it.
         """
         if os.path.lexists(self.path) and not os.path.isdir(self.path):
-            raise CacheDoctorError(f"{self.path}: is no folder", "give a folder for the result, with -o DIR")
+            raise CacheDoctorError(f"{self.path}: is not a folder", "give a folder for the result, with -o DIR")
         try:
             os.makedirs(self.path, exist_ok=True)
             inside = os.listdir(self.path)
             if inside and MARK not in inside:
-                raise CacheDoctorError(f"{self.path}: holds other things", "give a new folder with -o")
+                raise CacheDoctorError(f"{self.path}: contains other files", "give a new folder with -o")
             self.put_head()  # first: without it the next run takes all else for other things
             for name in (*FLEET, PAGES):
                 os.makedirs(os.path.join(self.path, name), exist_ok=True)
@@ -153,9 +153,9 @@ class ResultFolder:
             raise
 
     def _unwritable(self, error: OSError) -> CacheDoctorError:
-        hint = "give a folder that you may write, with -o DIR"
+        hint = "give a writable folder with -o DIR"
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            hint = "free some space, then run it again: it goes on"
+            hint = "free some space, then run it again; it continues"
         return CacheDoctorError(f"{self.path}: cannot be written ({error.strerror or error})", hint)
 
 

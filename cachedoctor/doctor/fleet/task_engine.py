@@ -30,5 +30,5 @@ class WorkerPool(Protocol):
 
 
 def missing(name: str) -> CacheDoctorError:
-    """Say how to get what an engine stands on."""
+    """Say how to get what an engine is on."""
     return CacheDoctorError(f"--engine {name} needs {name}", install(name, "tables"))

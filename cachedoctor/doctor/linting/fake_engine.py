@@ -91,13 +91,13 @@ class _EngineHandler(BaseHTTPRequestHandler):
         except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict):
-            return self._refuse(400, "the request is no JSON object")
+            return self._refuse(400, "the request is not a JSON object")
         kind = kind_of(body, self.path)
         if kind is None:
             return self._json(200, {"object": "list", "data": [], "usage": _USAGE})
         message = self.engine.keep(body, self.path, size)
         if message is None:
-            return self._refuse(507, "the fake engine keeps no more requests")
+            return self._refuse(507, "the fake engine cannot keep more requests")
         if body.get("stream") is True:
             return self._stream(_events(kind, message))
         return self._json(200, _answer(kind, message))

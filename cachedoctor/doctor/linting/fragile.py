@@ -17,7 +17,7 @@ from cachedoctor.prompts.recognisers import generated_values
 from cachedoctor.prompts.recognisers import generated_values as stamps
 from cachedoctor.redaction.secrets import hidden
 
-_DEPENDS = Advice("Hybrid and recurrent models need a checkpoint in front of it, sliding windows may.")
+_DEPENDS = Advice("Hybrid and recurrent models need a checkpoint before it; sliding-window models may.")
 _OF_BRANCHES = ("message-edited", "message-removed", "message-inserted")
 
 
@@ -28,22 +28,22 @@ def hint_of(a: Prompt, b: Prompt, found: PromptDiff, cost: int) -> LintHint | No
     about = "" if found.exact else "about "
     if _is_reply_opening(a, b, first.char):
         words = (
-            f"the chat template opens a reply with other tokens ({about}{cost:,}) than it shows the reply with "
-            "later on: these and the reply are computed again"
+            f"the chat template starts a reply with different tokens ({about}{cost:,}) from those it renders the reply "
+            "with later: these and the reply are recomputed"
         )
-        advice = [_DEPENDS, Advice("cachedoctor lint --template says what else the template changes.")]
+        advice = [_DEPENDS, Advice("cachedoctor lint --template shows what else the template changes.")]
         return LintHint("reply-opening", b.path, None, words, first.a, advice)
     if _is_rewritten(a, b, first.place):
-        words = "the last message was written anew: what stands in front of it can be reused"
+        words = "the last message was rewritten: everything before it can be reused"
         return LintHint("last-message-rewritten", b.path, first.place, words, "", [_DEPENDS])
     if first.kind == "compacted":
-        words = f"{found.explanation}: {about}{cost:,} tokens are computed again, once"
+        words = f"{found.explanation}: {about}{cost:,} tokens are recomputed, once"
         return LintHint("compacted", b.path, first.place, words, "", first.advice)
     return None
 
 
 def _is_rewritten(a: Prompt, b: Prompt, place: str | None) -> bool:
-    """Whether the later request differs in its last message only, which the user of a client wrote anew."""
+    """Whether the later request differs in its last message only, which the user of a client wrote again."""
     for name in ("messages", "input"):
         old, new = ((prompt.body or {}).get(name) for prompt in (a, b))
         if isinstance(old, list) and isinstance(new, list) and len(old) == len(new) > 1:
@@ -54,16 +54,16 @@ def _is_rewritten(a: Prompt, b: Prompt, place: str | None) -> bool:
 
 
 def _is_reply_opening(a: Prompt, b: Prompt, char: int) -> bool:
-    """Whether the earlier prompt differs only behind all that its request said."""
+    """Whether the earlier prompt differs only after all that its request said."""
     if not a.rendered or not a.spans or char < a.spans[-1].end:
         return False
     return b.place_at(char) != a.spans[-1].place
 
 
 def is_branch(found: PromptDiff) -> bool:
-    """Whether a conversation may go on in two ways, where another request extends the earlier one as well.
+    """Whether a conversation may continue in two ways, where another request extends the earlier one as well.
 
-    An edit looks the same, but nothing goes on with what was edited away.
+    An edit looks the same, but nothing continues what was edited away.
     """
     return found.first is not None and found.first.kind in _OF_BRANCHES
 
@@ -71,23 +71,26 @@ def is_branch(found: PromptDiff) -> bool:
 MAX_SHOWN = 80
 """Code points of a value that are shown."""
 _LOOK = 200_000
-"""Code points of a head that are looked at."""
+"""Code points of a head that are checked."""
 _MOST = 50
 """Places that are listed."""
 _HEADER = "x-anthropic-billing-header:"
 _TIMED = late(r"\d[:h][0-5]\d|\d\s?[AaPp]\.?[Mm]\b")
 _NOW = late(r"\b(?:today|current(?:ly)?|now|date|time|timestamp|as of|epoch)\b[^\n]{0,24}\Z", re.I)
 _BEFORE = 60
-"""Code points in front of a value that say what it is."""
+"""Code points before a value that say what it is."""
 _DIGITS = 3
-"""Digits from which an id with a known prefix is no name of somebody's own."""
+"""Digits from which an id with a known prefix is not a name of somebody's own."""
 _WORDS: dict[HintKind, tuple[str, str]] = {
-    "billing-header": ("a billing header stands in the head: its cch is new in every request", "billing-header"),
-    "clock": ("the head names a time: it breaks every conversation as soon as it moves", "timestamp"),
-    "uuid": ("a UUID stands in the head: one that is new for each request or session breaks it", "uuid"),
-    "random-id": ("an id stands in the head: one that is new for each request or session breaks it", "random-id"),
+    "billing-header": ("the prompt starts with a billing header: its cch is new in every request", "billing-header"),
+    "clock": ("the prompt starts with a time: every conversation breaks as soon as it changes", "timestamp"),
+    "uuid": ("the prompt starts with a UUID: if it is new for each request or session, nothing is reused", "uuid"),
+    "random-id": (
+        "the prompt starts with an id: if it is new for each request or session, nothing is reused",
+        "random-id",
+    ),
     "unsorted-tools": (
-        "the tools are in no order of their names: lists that come from a set or from several servers move",
+        "the tools are not sorted by name: lists from a set or from several servers change order",
         "tools-reordered",
     ),
 }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,9 +16,11 @@ from cachedoctor.doctor.linting import fragile as expected_changes
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Advice, CacheDoctorError, Lint, LintError, LintHint, PromptDiff
+from cachedoctor.model.diff import LeastChange
 from cachedoctor.model.report import Tool
 from cachedoctor.prompts import compare_prompts, conversations, inputs, request_bodies, run_diff, tools_place
 from cachedoctor.prompts.difference_advice import advise
+from cachedoctor.prompts.least_change import hashed, least_change
 from cachedoctor.prompts.model_files import ModelFiles
 from cachedoctor.prompts.prompt import Prompt, digest, notes_of
 from cachedoctor.prompts.tokenizers.base import Remembering
@@ -25,7 +28,7 @@ from cachedoctor.redaction import sanitize
 
 HINT = "give consecutive requests of a conversation: JSONL of bodies, or several files in the order of sending"
 NUMBER = late(r"#(\d+)(?:#\d+)?\Z")
-"""Behind the name of a file: which of its requests."""
+"""After the name of a file: which of its requests."""
 
 
 class LintRequest(msgspec.Struct):
@@ -33,7 +36,7 @@ class LintRequest(msgspec.Struct):
 
     prompt: Prompt
     line: int | None
-    """In its file; None where requests do not stand on a line each."""
+    """In its file; None where requests do not be on a line each."""
     recording: int = 0
     """Requests of different recordings do not follow each other; files of one request each are one recording."""
 
@@ -45,7 +48,7 @@ def read_files(paths: Sequence[str]) -> list[LintRequest]:
         CacheDoctorError: one of them cannot be read, or holds no prompts.
     """
     if list(paths).count("-") > 1:
-        raise CacheDoctorError("standard input can be read once only", "give the others as files")
+        raise CacheDoctorError("standard input can be read only once", "give the others as files")
     found: list[LintRequest] = []
     for number, path in enumerate(paths, 1):
         requests = _of_file(path)
@@ -69,15 +72,15 @@ def from_dicts(bodies: Iterable[Mapping[str, Any]]) -> list[LintRequest]:
     """Take bodies as a program has them; they are called ``bodies#1`` and so on.
 
     Raises:
-        CacheDoctorError: one of them is no JSON, or none holds a prompt.
+        CacheDoctorError: one of them is not JSON, or none holds a prompt.
     """
     try:
         data = "\n".join(json.dumps(body) for body in bodies)
     except (TypeError, ValueError, RecursionError) as error:
-        hint = "give what is posted: dicts of strings, numbers, lists and dicts"
+        hint = "give request bodies: dicts of strings, numbers, lists and dicts"
         raise CacheDoctorError(f"bodies: are not JSON: {error}", hint) from error
     if not data:
-        raise CacheDoctorError("bodies: there are none", HINT)
+        raise CacheDoctorError("bodies: none given", HINT)
     return [LintRequest(prompt, None) for prompt in inputs.parse(data.encode(), "bodies")]
 
 
@@ -109,15 +112,16 @@ def _line(prompt: Prompt, name: str, rows: list[int]) -> int | None:
     return rows[at] if at < len(rows) and (number is not None or len(rows) == 1) else None
 
 
-_NO_PAIR = "holds no two requests of one conversation"
+_NO_PAIR = "does not contain two requests of one conversation"
 _APART = ("cache-salt", "adapter")
 """Differences beside the text: nothing at all is shared."""
 _BESIDE = {"cache_salt": "cache-salt", "extra_key": "cache-salt", "images": "image"} | dict.fromkeys(
     ("lora", "lora_path"), "adapter"
 )
-"""Kinds of what stands beside the text of a request."""
-_FORBIDS = "the request sets cache_prompt to false: llama-server then reuses nothing of its slot"
-_ALLOW = Advice("Leave cache_prompt out, or set it to true: that has been the default since November 2024.")
+"""Kinds of what is beside the text of a request."""
+_NOT_OF_TEXT = frozenset({"cache-prompt-off", *_BESIDE.values()})
+_FORBIDS = "the request sets cache_prompt to false: llama-server then reuses nothing from its slot"
+_ALLOW = Advice("Remove cache_prompt, or set it to true (the default since November 2024).")
 
 
 class LintAsk(msgspec.Struct):
@@ -158,9 +162,9 @@ class _LintRun:
         self._pairs = pairs
         options = run_diff.DiffJob(ask.tokenizer, ask.template, build=ask.build)
         self._paired = {index for pair in pairs for index in pair}
+        self._render: Callable[[Prompt], Prompt] = partial(run_diff.rendered, ask=options, files=files)
         self._prompts = [
-            run_diff.rendered(prompt, options, files) if index in self._paired else prompt
-            for index, prompt in enumerate(self._raw)
+            self._render(prompt) if index in self._paired else prompt for index, prompt in enumerate(self._raw)
         ]
         self._before = {later: earlier for earlier, later in pairs}
         self._hints: dict[tuple[str, str], LintHint] = {}
@@ -175,6 +179,7 @@ class _LintRun:
             errors += self._forbidden(earlier, later, found)
             if not (earlier in extended and expected_changes.is_branch(found)):
                 errors += self._changed(earlier, later, found)
+        least = self._least(compared, errors)
         if self._ask.hash_text:
             errors = [_hashed(error) for error in errors]
         hints = [*fragile.hints(self._raw, errors, self._ask.hash_text), *self._hints.values()]
@@ -185,8 +190,23 @@ class _LintRun:
         notes = notes_of(self._raw)
         tool = Tool("cachedoctor", cachedoctor.__version__)
         return Lint(
-            tool, not errors, len(self._raw), len(roots), alone, name, exact, rendered, errors, hints, notes=notes
+            tool, not errors, len(self._raw), len(roots), alone, name, exact, rendered, errors, hints, notes=notes,
+            least=None if least is None else least[0], least_path=None if least is None else least[1],
         )  # fmt: skip
+
+    def _least(
+        self, compared: Sequence[tuple[int, int, PromptDiff]], errors: Sequence[LintError]
+    ) -> tuple[LeastChange, str] | None:
+        """The smallest set of changes for the request that costs most, with its path; None where it is one change."""
+        costs = {(error.before, error.path): error.cost for error in errors if error.kind not in _NOT_OF_TEXT}
+        pairs = [(self._raw[earlier], self._raw[later]) for earlier, later, _ in compared]
+        a, b = max(pairs, key=lambda pair: costs.get((pair[0].path, pair[1].path), 0))
+        if not costs.get((a.path, b.path)):
+            return None
+        found = least_change(a, b, self._cutter, self._render)
+        if len(found.edits) < 2:
+            return None
+        return sanitize.mask(hashed(found) if self._ask.hash_text else found), b.path
 
     def _compared(self, earlier: int, later: int) -> PromptDiff:
         a, b = self._prompts[earlier], self._prompts[later]
@@ -199,7 +219,7 @@ class _LintRun:
         return compare_prompts.hashed(found) if self._ask.hash_text else found
 
     def _changed(self, earlier: int, later: int, found: PromptDiff) -> list[LintError]:
-        found = sanitize.mask(found)  # secrets are looked for before anything is cut
+        found = sanitize.mask(found)  # secrets are searched for before anything is cut
         first = found.first
         if first is None or run_diff.only_appended(found):
             return []

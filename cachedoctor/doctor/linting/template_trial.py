@@ -45,9 +45,9 @@ _RESULT = {"role": "tool", "tool_call_id": "readlog01", "name": "read_log", "con
 _YEAR = "2026"
 """Of the day that templates take for the present here (prompts/render); no script says it."""
 _DAY_WORDS = (
-    "the template writes today's date into the head: once a day every conversation is computed anew",
+    "the template writes today's date at the start: every conversation is recomputed once a day",
     "the template writes no date",
-    "where a request has no system prompt the template writes one with today's date: once a day it changes",
+    "if a request has no system prompt, the template writes one with today's date, which changes once a day",
 )
 
 
@@ -76,25 +76,25 @@ _LOOP = [_SYSTEM, _ASKED, _thinking(_CALL), _RESULT]
 SCRIPTS = (
     Script(
         "plain",
-        "Is a conversation of plain turns only appended to?",
+        "Are plain turns only appended?",
         [_SYSTEM, _ASKED], [_SYSTEM, _ASKED, _REPLY, _AGAIN],
         "plain turns are only appended",
-        "a reply is not shown later as it was opened: it is computed again in every turn",
+        "later turns render a reply differently from how it started: it is recomputed in every turn",
     ),
     Script(
         "tools",
-        "Do calls of tools and their results stay as they were?",
+        "Do tool calls and results stay unchanged?",
         [_SYSTEM, _ASKED, _CALL, _RESULT], [_SYSTEM, _ASKED, _CALL, _RESULT, _REPLY, _AGAIN],
-        "calls and results stay as they were",
-        "calls or results are shown in another way once the conversation goes on",
+        "tool calls and results stay unchanged",
+        "tool calls or results are rendered differently in later turns",
         "cutter Brigid", tools=True,
     ),
     Script(
         "reasoning-kept",
-        "Does reasoning that the client sends back stay where it was?",
+        "Does reasoning that the client sends back stay in the prompt?",
         _LOOP, [*_LOOP, _thinking(_REPLY), _AGAIN],
         "reasoning of earlier turns stays in the prompt",
-        "the template drops reasoning of earlier turns once the user speaks again: all behind it is computed anew",
+        "the template drops reasoning of earlier turns at the next user message: everything after it is recomputed",
         _REASONING, tools=True,
     ),
     Script(
@@ -102,15 +102,15 @@ SCRIPTS = (
         "Does it stay with preserve_thinking=true and clear_thinking=false (--chat-template-kwargs)?",
         _LOOP, [*_LOOP, _thinking(_REPLY), _AGAIN],
         "with these switches reasoning of earlier turns stays in the prompt",
-        "the template does not know these switches: reasoning of earlier turns goes all the same",
+        "the template does not have these switches: reasoning of earlier turns is dropped anyway",
         _REASONING, tools=True, kwargs={"preserve_thinking": True, "clear_thinking": False},
     ),
     Script(
         "mid-system",
-        "Does a system message in the middle stay in the middle?",
+        "Does a system message in the middle stay in place?",
         [_SYSTEM, _ASKED], [_SYSTEM, _ASKED, _REPLY, _MIDDLE, _AGAIN],
         "a system message in the middle stays where it is",
-        "a system message in the middle changes what stands in front of it: all behind that is computed anew",
+        "a system message in the middle changes the text before it: everything after that change is recomputed",
     ),
 )  # fmt: skip
 
@@ -148,7 +148,7 @@ def _prompt(script: Script, messages: list[dict[str, Any]], files: ModelFiles) -
         body["chat_template_kwargs"] = script.kwargs
     prompt = files.rendered(prompts_of(body, "openai-chat", script.name)[0], False)
     if not prompt.rendered:
-        what = "there is no chat template to try"
+        what = "there is no chat template to check"
         raise CacheDoctorError(what, "give it with --template, or request bodies to lint")
     return prompt
 
@@ -159,9 +159,9 @@ def _answer(script: Script, files: ModelFiles) -> TrialAnswer:
     except CacheDoctorError as error:
         if not _is_refusal(error):
             raise
-        return TrialAnswer(script.name, script.question, "refused", f"the template refuses it: {_said(error, script)}")
+        return TrialAnswer(script.name, script.question, "refused", f"the template rejects it: {_said(error, script)}")
     if script.shows and script.shows not in a.text:
-        words = "the template does not show it at all, so nothing of it can change"
+        words = "the template does not render it, so it cannot change"
         return TrialAnswer(script.name, script.question, "unknown", words)
     lost = [text for text in _texts(script.later) if text not in b.text and text != _REASONING]
     if b.text.startswith(a.text) and not lost:
@@ -186,11 +186,13 @@ def _dropped(files: ModelFiles) -> TrialAnswer:
     except CacheDoctorError as error:
         if not _is_refusal(error):
             raise
-        return TrialAnswer(name, question, "refused", f"the template refuses it: {_said(error, kept)}")
+        return TrialAnswer(name, question, "refused", f"the template rejects it: {_said(error, kept)}")
     if a.text == b.text:
-        words = "it makes no difference: the template shows no reasoning of earlier turns either way"
+        words = "it makes no difference: the template never renders reasoning of earlier turns"
         return TrialAnswer(name, question, "yes", words)
-    return _parted(name, question, "a client that drops reasoning changes the first reply that had some", (a, b), files)
+    return _parted(
+        name, question, "a client that drops reasoning changes the first reply that had reasoning", (a, b), files
+    )
 
 
 def _parted(name: str, question: str, words: str, prompts: tuple[Prompt, Prompt], files: ModelFiles) -> TrialAnswer:
@@ -206,8 +208,8 @@ def _parted(name: str, question: str, words: str, prompts: tuple[Prompt, Prompt]
     )  # fmt: skip
 
 
-_LEFT_OUT = "the template leaves out what was said"
-_OPENING = "only the opening of the reply goes, and the reply with it is computed again: the template opens it with"
+_LEFT_OUT = "the template omits message text"
+_OPENING = "only the start of the reply changes, so the reply is recomputed: the template starts it with"
 
 
 def _texts(messages: list[dict[str, Any]]) -> list[str]:
@@ -215,7 +217,7 @@ def _texts(messages: list[dict[str, Any]]) -> list[str]:
 
 
 def _is_refusal(error: CacheDoctorError) -> bool:
-    """Whether a template or a server would not render this one script; what cannot be read or reached is no answer."""
+    """Whether a template or a server would not render this script; unreadable or unreachable is not an answer."""
     return isinstance(error, FailedError) or "/apply-template answered" in error.message
 
 
@@ -225,7 +227,7 @@ def _said(error: CacheDoctorError, script: Script) -> str:
 
 def _day(files: ModelFiles) -> TrialAnswer:
     """Whether the template writes the date of today, which moves by itself."""
-    question = "Is the head free of what changes by itself?"
+    question = "Is the start of the prompt free of changing values?"
     texts: list[tuple[str, str]] = []
     for words, messages, tools in (
         (_DAY_WORDS[0], [_SYSTEM, _ASKED], False),
@@ -239,7 +241,7 @@ def _day(files: ModelFiles) -> TrialAnswer:
                 raise
     dated = next(((words, text) for words, text in texts if _YEAR in text), None)
     if dated is None:
-        words = _DAY_WORDS[1] if texts else "the template renders none of the scripts for it"
+        words = _DAY_WORDS[1] if texts else "the template renders none of the test conversations for it"
         return TrialAnswer("day", question, "yes" if texts else "unknown", words)
     at = dated[1].find(_YEAR)
     shown = dated[1][max(0, at - _SHOWN // 2) : at + len(_YEAR)]

@@ -195,7 +195,7 @@ class ExcerptLines:
         return b"".join(out) + self._end(fitted, literal.encode(), fitted.text[at:])
 
     def _end(self, fitted: Fitted, literal: bytes, rest: bytes) -> bytes:
-        """What stands behind the last value: as much as is there of the ``literal`` that the server prints there."""
+        """What comes after the last value: as much as is there of the ``literal`` that the server prints there."""
         said, there = b" ".join(literal.split()), b" ".join(rest.split())
         if said.startswith(there):
             return rest.rstrip()

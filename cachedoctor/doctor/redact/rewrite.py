@@ -195,7 +195,7 @@ def _bytewise(text: str, size: int) -> str:
 
 
 def write(data: bytes, reader: ProgramReader, found: RecognisedLine, tokens: StandInNames) -> bytes:
-    """Write a line anew; of one that only begins like a message the begin stays."""
+    """Write a line again; of one that only begins like a message the begin stays."""
     parts = [holes.prefix(data[found.start : found.message], reader.before, tokens)]
     done, rest = found.message, data[found.end : found.stop]
     for hole in found.holes:
@@ -216,7 +216,7 @@ _PROCESS = late(
 )
 _PLACE = late(rb"(?<![^\s\[\]])([^\s\[\]]+)(:\d{1,5}\] ?)\Z")
 _GPU = late(rb"\[gpu(?:_id)?=\d{1,3}\] ?")
-"""What SGLang of 2024 writes in front of its lines."""
+"""What SGLang of 2024 writes before its lines."""
 
 
 class EngineLineRewriter:
@@ -227,7 +227,7 @@ class EngineLineRewriter:
         self._restating = ValueRewriter(tokens)
 
     def write(self, data: bytes, reader: EngineReader, found: RecognisedLine) -> bytes:
-        """Write a line anew; of one that only begins like a message the begin stays."""
+        """Write a line again; of one that only begins like a message the begin stays."""
         prefix = self._prefix(reader, data[found.start : found.message])
         rest = data[found.end : found.stop]
         if found.row is None:
@@ -250,7 +250,7 @@ class EngineLineRewriter:
         yield data[done : found.end]
 
     def _prefix(self, reader: EngineReader, prefix: bytes) -> bytes:
-        """Keep process, time, level and place; what else stands before a message is a user's, or a progress bar."""
+        """Keep process, time, level and place; what else comes before a message is a user's, or a progress bar."""
         parts, _, unknown = reader.words.prefix(prefix)
         known = prefix[len(unknown) :]
         if not parts:

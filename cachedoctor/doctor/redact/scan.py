@@ -30,7 +30,7 @@ class ProgramReader(NamedTuple):
 
     spans: Spans
     before: frozenset[bytes]
-    """Parts of what stands before the messages in the samples of its rows."""
+    """Parts of what comes before the messages in the samples of its rows."""
 
 
 class Reads(Protocol):

@@ -9,7 +9,7 @@ import re
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ import msgspec
 from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
 from cachedoctor.diagnosis.replay.traffic import Happened, TimedRequest, Traffic
 from cachedoctor.doctor.extras.prompt_matching import AHEAD, PLAUSIBLE
-from cachedoctor.doctor.replaying.from_log import log_order
+from cachedoctor.doctor.replaying.from_log import file_tokens, log_order, of_about, restore
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Request
 from cachedoctor.prompts.model_files import ModelFiles
@@ -26,7 +26,7 @@ from cachedoctor.prompts.run_diff import DiffJob, rendered
 from cachedoctor.prompts.tokenizers.base import TokenArrays
 
 _OPENING = late(r"<\|?[A-Za-z0-9_｜▁]{1,40}\|?>[^<]{0,24}$|\[INST\] ?$")
-"""What a template writes in front of a user's message: a special token and perhaps the role."""
+"""What a template writes before a user's message: a special token and perhaps the role."""
 _IMAGE = late(r"<image sha256:([0-9a-f]{16})>")
 """What stands for an image in a rendered prompt."""
 
@@ -55,6 +55,8 @@ class Built(msgspec.Struct):
     """For every Asked its request of the log."""
     left_out: list[int]
     """Places of bodies that no request of the log fits, and of those without a prompt where there is no log."""
+    tokens: Callable[[Prompt], tuple[array[int], tuple[int, ...]]]
+    """Renders one more prompt, as long as the model files are open: its tokens, and where user messages begin."""
 
 
 def build(
@@ -100,9 +102,11 @@ def build(
         for request in order.requests:
             builder.add(bodies.get(id(request)), request, order.moments(request))
     left_out = sorted(set(range(len(sent))) - {at for at in builder.of if at is not None})
+    events = [*order.happened, *builder.restored, *happened]
     return Built(
-        Traffic(builder.tree, builder.asked, [*order.happened, *happened]), builder.of, builder.requests, left_out
-    )
+        Traffic(builder.tree, builder.asked, events), builder.of, builder.requests, left_out,
+        lambda prompt: cut.tokens(rendered(prompt, ask, files)),
+    )  # fmt: skip
 
 
 _NOTHING: tuple[array[int], tuple[int, ...]] = (array("i"), ())
@@ -177,6 +181,9 @@ class _Builder:
         self.asked: list[TimedRequest] = []
         self.of: list[int | None] = []
         self.requests: list[Request | None] = []
+        self.restored: list[Happened] = []
+        """Slot files that were read, and whose content an earlier request had left."""
+        self._lengths: dict[int, int] = {}
 
     def add(self, at: int | None, request: Request | None, moments: tuple[int, int]) -> None:
         """Add a body, a request of the log, or both."""
@@ -188,7 +195,12 @@ class _Builder:
             asked = None if request is None else self._without_text(request, moments, other=at is not None and not cut)
         else:
             asked = self._with_text(at, text, request, moments)
+        held = None if request is None else file_tokens(request)
+        if request is not None and held:
+            content = of_about(self._lengths, held, request.cached_tokens or 0)
+            self.restored += [] if content is None else [restore(request, moments[0], content)]
         if asked is not None:
+            self._lengths[self.tree.length(asked.content)] = asked.content
             self.asked.append(asked)
             self.of.append(at)
             self.requests.append(request)

@@ -1,4 +1,4 @@
-"""The settings that a llama-server ran with, as its log and its command line say them."""
+"""The settings that a llama-server ran with, as its log and its command line show them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,20 @@ import msgspec
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import Memory, ServerSettings
 from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
 from cachedoctor.diagnosis.replay.traffic import Happened, TimedRequest, Traffic
+from cachedoctor.doctor.replaying.rotation import SlotPrompt, turns
 from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.knowledge.decision import N_UBATCH
 from cachedoctor.model import Facts, Request, Session
+from cachedoctor.model.session import Sizes
 from cachedoctor.model.terms import SettingName
 
 _MIB = 1 << 20
+_CELL = 12.0
+"""Bytes that a saved state has for each token beside its keys and values: its position, and whose it is."""
+_ROUNDED = 8
+"""Tokens by which the length of what a slot held may be off where it follows from rounded shares."""
+_TEMPLATE = 64
+"""Tokens that any two prompts of one template share at most."""
 _LONG = 1024
 """Tokens of a prompt for which every build with checkpoints makes one, where the memory needs them."""
 
@@ -95,8 +103,10 @@ def _sizes(facts: Facts, requests: Sequence[Request], memory: Memory | None) -> 
 
     The part of a state with recurrent memory that has no length is what a checkpoint holds.
     """
-    if not isinstance(facts, Session) or not facts.sizes.entry:
+    if not isinstance(facts, Session):
         return _Sizes()
+    if not facts.sizes.entry:
+        return _of_buffers(facts.sizes, memory)
     if facts.sizes.state and facts.sizes.state_tokens:
         checkpoint = (facts.sizes.checkpoint or 0.0) * _MIB
         state = checkpoint if memory in ("hybrid", "recurrent") else 0.0
@@ -111,6 +121,15 @@ def _sizes(facts: Facts, requests: Sequence[Request], memory: Memory | None) -> 
     state = checkpoint if memory in ("hybrid", "recurrent") else 0.0
     rest = facts.sizes.entry * _MIB - state - held * checkpoint
     return _Sizes(max(0.0, rest) / tokens, state, checkpoint) if tokens else _Sizes()
+
+
+def _of_buffers(sizes: Sizes, memory: Memory | None) -> _Sizes:
+    """What a saved prompt takes by the buffers of the start; a checkpoint holds what is not of single tokens."""
+    checkpoint = (sizes.checkpoint or 0.0) * _MIB
+    if not sizes.kv_token or memory in (None, "recurrent") or (memory == "swa" and not checkpoint):
+        return _Sizes()
+    state = 0.0 if memory == "attention" else max(sizes.recurrent, checkpoint)
+    return _Sizes(sizes.kv_token + _CELL, state, checkpoint)
 
 
 def _no_checkpoints(requests: Sequence[Request]) -> bool:
@@ -159,11 +178,13 @@ def log_order(requests: Iterable[Request]) -> LogOrder:
         if request.session not in found.base:
             found.base[request.session] = max(0, end - request.first_line + 2)
             if len(found.base) > 1:
-                found.happened.append(Happened(found.moments(request)[0] - 1, "restart"))
+                moment = found.moments(request)[0] - 1
+                found.happened.append(Happened(moment, "restart", run=request.session, line=request.first_line))
         mark = request.marks.get("slept")
         if mark is not None and mark.line not in slept:
             slept.add(mark.line)
-            found.happened.append(Happened(found.base[request.session] + mark.line, "restart"))
+            moment = found.base[request.session] + mark.line
+            found.happened.append(Happened(moment, "restart", line=mark.line))
         end = max(end, found.moments(request)[1])
     return found
 
@@ -177,7 +198,7 @@ class Recalled(msgspec.Struct):
     assumed: set[int]
     """Asked whose common prefix with the turn before is not in the log."""
     unplaced: int
-    """Requests of which the log does not say how long they were, and choices of ``n > 1``."""
+    """Requests of which the log does not show how long they were, and choices of ``n > 1``."""
 
 
 def build(requests: Iterable[Request]) -> Recalled:
@@ -185,15 +206,40 @@ def build(requests: Iterable[Request]) -> Recalled:
     order = log_order(requests)
     similar = any(request.seen.choice.selected_by == "lcp" for request in order.requests)
     recall, asked, found = _Recall(similar=similar), list[TimedRequest](), list[Request]()
-    for request in order.requests:
+    before, contents, chains = rotating(order.requests), dict[int, int](), dict[int, int]()
+    for at, request in enumerate(order.requests):
         recall.begin(request.session)
-        one = recall.asked(request, order.moments(request), len(asked))
-        if one is not None:
-            asked.append(one)
-            found.append(request)
+        turn_of = contents.get(before[at]) if at in before else None
+        one = recall.asked(request, order.moments(request), len(asked), turn_of)
+        if one is None:
+            continue
+        contents[at] = one.content
+        if before:
+            chains[at] = chains.get(before[at], len(chains)) if at in before else len(chains)
+            one = msgspec.structs.replace(one, conversation=chains[at])
+        asked.append(one)
+        found.append(request)
     asked = _with_user_starts(asked, found, recall.tree)
-    traffic = Traffic(recall.tree, asked, order.happened)
+    traffic = Traffic(recall.tree, asked, [*order.happened, *recall.restored])
     return Recalled(traffic, found, recall.assumed, len(order.requests) - len(found))
+
+
+def rotating(requests: Sequence[Request]) -> dict[int, int]:
+    """The turns that lengths alone tell, of one run without a RAM cache that could have brought a prompt back."""
+    if not requests or requests[0].session != requests[-1].session or not _loses_prompts(requests[-1].facts):
+        return {}
+    prompts = []
+    for one in requests:
+        length, cached = one.prompt_tokens, one.cached_tokens
+        if length is None or cached is None:
+            return {}
+        prompts.append(SlotPrompt(length, one.seen.released_tokens or length, one.slot, cached <= _TEMPLATE))
+    return turns(prompts)
+
+
+def _loses_prompts(facts: Facts) -> bool:
+    """Whether a prompt is lost with its slot: the RAM cache is off, or too small for what was put into it."""
+    return facts.setting("cache_ram_mib") == 0 or bool(facts.setting("ram_evictions")) or _ram_off(facts)
 
 
 class _Recall:
@@ -207,9 +253,11 @@ class _Recall:
         self._session = -1
         self._slots: dict[int, int] = {}
         self._left: dict[int, tuple[int, int]] = {}
-        """What each slot still holds for sure, and since when."""
+        """What each slot still holds certainly, and since when."""
         self._threads: dict[tuple[int, int], int] = {}
         self._lengths: dict[int, int] = {}
+        self.restored: list[Happened] = []
+        """Slot files that were read."""
 
     def begin(self, session: int) -> None:
         """A request of ``session`` comes: in a new one slots are empty, and conversations have new numbers."""
@@ -218,8 +266,13 @@ class _Recall:
             self._slots.clear()
             self._left.clear()
 
-    def asked(self, request: Request, moments: tuple[int, int], number: int) -> TimedRequest | None:
-        """The request with its prompt in the tree; None where its length is not known."""
+    def asked(
+        self, request: Request, moments: tuple[int, int], number: int, turn_of: int | None
+    ) -> TimedRequest | None:
+        """The request with its prompt in the tree; None where its length is not known.
+
+        ``turn_of``: the content that it continues, where the lengths of all prompts tell that.
+        """
         if not request.marks.keys().isdisjoint(("slept", "slot_erased", "slot_file")):
             self._left.clear()
         idle = [content for content, ended in self._left.values() if ended < moments[0]]
@@ -231,7 +284,12 @@ class _Recall:
             length = request.seen.released_tokens
         if not length or request.parent is not None:
             return None
-        of, common = self._beginning(request, length, number, idle)
+        if turn_of is None:
+            from_file = self._from_file(request, moments[0]) if file_tokens(request) else None
+            of, common = from_file or self._beginning(request, length, number, idle)
+        else:
+            of, common = turn_of, min(self.tree.length(turn_of), length)
+            self.assumed.add(number)
         prompt = self.tree.branch(of, common, length)
         held = request.seen.released_tokens
         if request.seen.error is not None:
@@ -258,6 +316,15 @@ class _Recall:
             refused=request.seen.error is not None,
         )
 
+    def _from_file(self, request: Request, moment: int) -> tuple[int, int]:
+        """What a slot file had put into the slot, and how much of it the prompt begins with."""
+        held, reused = file_tokens(request) or 0, request.cached_tokens or 0
+        content = of_about(self._lengths, held, reused)
+        if content is None:
+            content = self.tree.branch(None, 0, max(held, reused))
+        self.restored.append(restore(request, moment, content))
+        return content, max(request.common_prefix_tokens or 0, reused)
+
     def _beginning(self, request: Request, length: int, number: int, idle: Sequence[int]) -> tuple[int | None, int]:
         """What the prompt begins like, and for how many tokens; ``idle``: what idle slots held then."""
         own = None if request.thread is None else self._threads.get((request.session, request.thread))
@@ -282,7 +349,7 @@ class _Recall:
         return self._similar and request.seen.choice.selected_by == "lru" and request.facts.at_least(6751) is True
 
     def _held(self, request: Request) -> int | None:
-        """What the slot held when the prompt was looked at: by its length, where that is known."""
+        """What the slot held when the prompt was checked: by its length, where that is known."""
         thread = request.held_thread
         whose = None if thread is None else self._threads.get((request.session, thread))
         return self._of_length(request.held_tokens, [whose, self._slots.get(request.slot)])
@@ -294,6 +361,29 @@ class _Recall:
         if fits or not length or length not in self._lengths:
             return next(iter([*fits, *known]), None)
         return self._lengths[length]
+
+
+def file_tokens(request: Request) -> int | None:
+    """Tokens that a slot file had put into the slot, about, as they may follow from rounded shares; None without one.
+
+    A slot that had served no request since the start holds nothing else.
+    """
+    if "slot_file" not in request.marks and not request.seen.fresh:
+        return None
+    return request.held_tokens or (request.seen.choice.saved if request.seen.fresh else None)
+
+
+def of_about(lengths: dict[int, int], held: int, least: int) -> int | None:
+    """What is known to have had this length, within what rounding allows, and at least ``least`` tokens."""
+    near = [length for length in lengths if abs(length - held) <= _ROUNDED and length >= least]
+    return lengths[min(near, key=lambda length: abs(length - held))] if near else None
+
+
+def restore(request: Request, moment: int, content: int) -> Happened:
+    """The slot file that a request found in its slot; that it went back to a checkpoint shows that the file has it."""
+    reused, common = request.cached_tokens or 0, request.common_prefix_tokens
+    gone_back = request.facts.memory not in (None, "attention") and 0 < reused < (common or 0)
+    return Happened(moment, "restore", request.slot, content=content, checkpoints=(reused,) if gone_back else ())
 
 
 def _not_asked(request: Request) -> bool:

@@ -73,20 +73,20 @@ def _pair(word: str) -> tuple[str, str | None]:
 def _build(value: str | None) -> int:
     number = builds.number(value or "")
     if number is None:
-        what = "its build is not known" if builds.is_release(value or "") else "no build of llama.cpp"
+        what = "its build is unknown" if builds.is_release(value or "") else "not a build of llama.cpp"
         raise CacheDoctorError(f"build={value or ''}: {what}", "give its number: build=9713")
     return number
 
 
 def _model(name: str, value: str | None, is_open: bool) -> tuple[str, Any]:
     if not is_open:
-        raise CacheDoctorError(f"{name}: the log says it, it is the model's", "leave it out")
+        raise CacheDoctorError(f"{name}: the log shows it; it belongs to the model", "remove it")
     if name == "memory":
         if value not in _MEMORIES:
-            raise CacheDoctorError(f"memory={value or ''}: no kind of memory", f"one of {', '.join(_MEMORIES)}")
+            raise CacheDoctorError(f"memory={value or ''}: not a kind of memory", f"one of {', '.join(_MEMORIES)}")
         return name, value
     if value is None or not value.isascii() or not value.isdigit() or len(value) > 9:
-        raise CacheDoctorError(f"window={value or ''}: no number of tokens", "e.g. window=1024")
+        raise CacheDoctorError(f"window={value or ''}: not a number of tokens", "e.g. window=1024")
     return name, int(value)
 
 
@@ -94,13 +94,13 @@ def _option(name: str, value: str | None, build: int) -> tuple[str, Any]:
     written = next((text for text in (f"--{name}", f"-{name}") if text in server_options.BY_NAME), None)
     if written is None:
         known = ", ".join(sorted({_name(server_options.BY_KEY[key]) for key in FIELDS}))
-        raise CacheDoctorError(f"{name}: no option of llama-server that is known", f"known are build, {known}")
+        raise CacheDoctorError(f"{name}: not a known option of llama-server", f"known are build, {known}")
     option, spelt, on = server_options.BY_NAME[written]
     if option.key not in FIELDS:
-        raise CacheDoctorError(f"{name}: the replay does not know what it changes", "leave it out")
+        raise CacheDoctorError(f"{name}: the replay does not support it", "remove it")
     if spelt.exists(build, build) is False:
         other = None if lacking(option, build, build) else name_for(option, build, build)
-        hint = f"it is called {other} there" if other else f"there is {by_build(option)}"
+        hint = f"it is named {other} in that build" if other else f"there is {by_build(option)}"
         raise CacheDoctorError(f"{name}: b{build} has no {written}", hint)
     read = _value(option, value, on)
     if read is None:

@@ -99,7 +99,7 @@ class Gathering:
         self._build = build
         self._max_unpacked = max_unpacked
         self.errors: list[CacheDoctorError] = []
-        """Of inputs that could not be read to their end; what was read of them counts."""
+        """Of inputs that could not be read to the end; what was read of them counts."""
         self.recognised = False
         """There is something to sum up."""
         self.measured: list[str] = []
@@ -176,8 +176,8 @@ class Gathering:
                 self._failed(path, "table", error)
                 continue
             if wrong:
-                hint = "its table of files says why; what was read counts"
-                what = f"{path}: {wrong:,} of {files:,} files could not be read to their end"
+                hint = "its table of files shows why; the sums cover what was read"
+                what = f"{path}: {wrong:,} of {files:,} files could not be read to the end"
                 self._failed(path, "table", CacheDoctorError(what, hint))
             else:
                 self._inputs.append(StatsInput(printable(path), "table"))

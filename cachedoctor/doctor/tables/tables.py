@@ -37,7 +37,7 @@ _BEFORE = late(
     rb"(?:(\d{1,9})\.(\d\d)\.(\d\d\d)\.(\d\d\d) ++)?(?:([IWEDT]) ++)?"
     rb"(?:[^|\n]*\bid ++(\d{1,3}) *+\| *+task ++(-1|\d{1,18}))?"
 )
-"""What stands before a message: clock, level, slot and task."""
+"""What comes before a message: clock, level, slot and task."""
 
 
 _LEVELS = {b"DEBUG": "D", b"INFO": "I", b"WARNING": "W", b"ERROR": "E", b"CRITICAL": "E"}
@@ -166,7 +166,7 @@ def _remembered(text: str) -> str:
 
 
 _HEAD = 1 << 15
-"""Bytes that are looked at."""
+"""Bytes that are checked."""
 _SHARE = 0.2
 """Of the lines that are messages of a server; in what a person asks about a log they are fewer, or come later."""
 _MANY = 20
@@ -265,7 +265,7 @@ class EventRows:
         self._paths = [path for chain in chains(paths) for path in chain]
         self._max_unpacked = max_unpacked
         self.errors: list[SourceError] = []
-        """Of inputs that could not be read to their end."""
+        """Of inputs that could not be read to the end."""
 
     def lines(self) -> Iterator[bytes]:
         """Yield the rows, log after log, the rotations of one log in the order of time."""

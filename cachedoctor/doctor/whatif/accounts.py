@@ -9,12 +9,28 @@ from cachedoctor.diagnosis.replay.llamacpp.content import Served
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.doctor.findings.history import PromptSpeed
-from cachedoctor.doctor.replaying.server_names import FIELDS, changed, listed
+from cachedoctor.doctor.replaying.server_names import FIELDS, changed, command_line, listed
 from cachedoctor.doctor.whatif.evidence import ServerTraffic
+from cachedoctor.doctor.whatif.more_memory import MemoryCost
 from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.server_options import lacking
 from cachedoctor.model import CacheDoctorError
-from cachedoctor.model.whatif import MOST_WRONG, ReplayAccount, ReplayFit, ReplaySetting
+from cachedoctor.model.whatif import MOST_WRONG, Candidate, ReplayAccount, ReplayFit, ReplaySetting
+
+
+def saved_ms(base: ReplayAccount, now: ReplayAccount) -> float | None:
+    """Milliseconds of prompt time that one replay takes less than the other; None where the log shows no speed."""
+    if now.prompt_ms is None or base.prompt_ms is None:
+        return None
+    return round(base.prompt_ms - now.prompt_ms, 3)
+
+
+def candidate(
+    base: ServerSettings, settings: ServerSettings, saved: int, ms: float | None, memory: MemoryCost
+) -> Candidate:
+    """Put settings that help into options, with what they save and take."""
+    mib = None if memory.mib is None else round(memory.mib, 1)
+    return Candidate(command_line(base, settings), saved, ms, mib, memory.why)
 
 
 def fits(evidence: ServerTraffic, settings: ServerSettings) -> list[bool]:
@@ -109,15 +125,15 @@ class Base(NamedTuple):
     fit: ReplayFit | None
 
 
-def replay_base(evidence: ServerTraffic) -> Base:
-    """Replay under the recorded settings.
+def replay_base(evidence: ServerTraffic, served: list[Served] | None = None) -> Base:
+    """Replay under the recorded settings, unless that is ``served`` already.
 
     Of bodies alone nearly all of these are assumed: there the fit is only said.
 
     Raises:
-        CacheDoctorError: the replay does not explain the log, or the log says too little to know.
+        CacheDoctorError: the replay does not explain the log, or the log shows too little to know.
     """
-    served = serve(evidence.traffic, evidence.settings)
+    served = serve(evidence.traffic, evidence.settings) if served is None else served
     found = fit(evidence, served)
     if found is not None and evidence.from_log:
         _refuse(evidence, found)
@@ -128,7 +144,7 @@ def _refuse(evidence: ServerTraffic, found: ReplayFit) -> None:
     whole = len(evidence.reused)
     if found.requests < LEAST_COUNTED * whole or not found.requests:
         raise CacheDoctorError(
-            f"the log says of {found.requests:,} of {whole:,} requests what was reused: too few to trust a replay",
+            f"the log shows reuse for {found.requests:,} of {whole:,} requests: too few to trust a replay",
             "start the server with -lv 4, or give the bodies with --requests and the model with --tokenizer",
             _REFUSED,
         )
@@ -149,25 +165,27 @@ def _hint(evidence: ServerTraffic) -> str:
     there = [server_options.BY_KEY[key] for key in FIELDS if not lacking(server_options.BY_KEY[key], build, build)]
     assumed = [option.names[0].text for option in there if FIELDS[option.key] in evidence.assumed]
     if "memory" in evidence.assumed:
-        return "say what the model is, e.g. --ran memory=hybrid (attention, swa, recurrent); the log does not"
+        return "set the kind of model, e.g. --ran memory=hybrid (attention, swa, recurrent); the log does not show it"
     if assumed:
-        return "give what started the server: --cmdline 'llama-server ...'; the log does not say " + ", ".join(assumed)
+        return "give the command of the server: --cmdline 'llama-server ...'; the log does not show " + ", ".join(
+            assumed
+        )
     if evidence.placed.bodies is None:
         return "give the request bodies: --requests BODIES --tokenizer MODEL.gguf"
-    return "are the bodies complete, and of this server?"
+    return "check that the bodies are complete and of this server"
 
 
 def learn(evidence: ServerTraffic, words: Sequence[str]) -> None:
     """Take settings that ran, each NAME=VALUE, into what was recorded.
 
     Raises:
-        CacheDoctorError: a setting is not known, or the log says it.
+        CacheDoctorError: a setting is not known, or the log shows it.
     """
     said = changed(evidence.settings, words, model_open="memory" in evidence.assumed)
     for name in ServerSettings.__struct_fields__:
         if getattr(said, name) != getattr(evidence.settings, name):
             if name not in evidence.assumed and name != "window":
-                raise CacheDoctorError(f"--ran: the log says otherwise of {name}", "leave it out")
+                raise CacheDoctorError(f"--ran: the log contradicts {name}", "remove it")
             evidence.assumed -= {name}
     evidence.settings = said
 

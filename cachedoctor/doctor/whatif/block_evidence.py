@@ -30,11 +30,11 @@ from cachedoctor.prompts.run_diff import DiffJob, rendered
 
 REFUSED = 3
 _BLOCK = 16
-"""Tokens of a block of vLLM on a GPU where the log says no other size (0.7 to 0.33)."""
+"""Tokens of a block of vLLM on a GPU where the log shows no other size (0.7 to 0.33)."""
 _ROLLING = 1000
 """Requests that vLLM's hit rate is about (CachingMetrics of 0.7 to 0.33): with more, the first ones are not in it."""
 _FIT = 0.02
-"""Share by which tokens of the bodies may differ from what the log says of all prompts, beyond its own rounding."""
+"""Share by which tokens of the bodies may differ from what the log shows of all prompts, beyond its own rounding."""
 
 
 class SaidTokens(msgspec.Struct):
@@ -54,7 +54,7 @@ class BlockEvidence(msgspec.Struct):
     reused: list[int | None]
     """As the responses say; None without."""
     sums: SaidTokens | None
-    """As the log says; None where the responses say it, or nothing does."""
+    """As the log shows; None where the responses say it, or nothing does."""
     conversations: list[int | None]
     placed: Placed
 
@@ -97,7 +97,7 @@ def read_bodies(asking: BlockAsking, session: Session, what: str) -> tuple[list[
     sent = [found for path in asking.bodies for found in inputs.load_sent(path)]
     prompts = [one for one in sent if one is not None]
     if any(one.images for one in prompts):
-        raise _refused("bodies with images cannot be replayed", "nothing says how many tokens an image takes", session)
+        raise _refused("bodies with images cannot be replayed", "the number of tokens per image is unknown", session)
     files = ModelFiles(asking.tokenizer, asking.template)
     try:
         if not files.cutter.exact:
@@ -127,7 +127,7 @@ def one_run(path: str, sessions: Sequence[Session]) -> Session:
     busy = [one for one in known if one.periods or one.answers] or known
     if len(busy) > 1:
         raise CacheDoctorError(
-            f"{path}: holds {len(busy):,} runs of servers", "give the log of one: each has a cache of its own", REFUSED
+            f"{path}: contains {len(busy):,} server runs", "give the log of one server: each has its own cache", REFUSED
         )
     return busy[0]
 
@@ -135,9 +135,9 @@ def one_run(path: str, sessions: Sequence[Session]) -> Session:
 def _refuse_unlike(session: Session) -> None:
     for reason, there in _unlike(session):
         if there:
-            raise _refused(f"{reason} is not replayed", "the replay knows plain attention on one engine", session)
+            raise _refused(f"{reason} is not replayed", "the replay supports full attention on one engine", session)
     if any(one.since == "reset" for one in session.periods):
-        raise _refused("the cache was emptied on the way", "give the part of the log between two resets", session)
+        raise _refused("the cache was emptied in between", "give the part of the log between two resets", session)
 
 
 def _line_of(session: Session, name: str) -> object:
@@ -154,9 +154,9 @@ def _unlike(session: Session) -> list[tuple[str, object]]:
         ("a model with recurrent layers", session.memory in ("hybrid", "recurrent") or is_hybrid(architecture)),
         ("a model with sliding windows", session.memory == "swa" or is_sliding(architecture)),
         ("a server with several engines", isinstance(several, int) and several > 1),
-        ("a cache beside the GPU's", _line_of(session, "kv_connector") or session.setting("hicache")),
+        ("a cache outside the GPU", _line_of(session, "kv_connector") or session.setting("hicache")),
         ("drafting", session.setting("speculative")),
-        ("prefill apart from decode", session.setting("disaggregation")),
+        ("disaggregated prefill", session.setting("disaggregation")),
     ]
 
 
@@ -185,7 +185,7 @@ def _sent_prompts(prompts: Sequence[Prompt], files: ModelFiles) -> list[SentProm
     texts = [rendered(one, ask, files) for one in prompts]
     for text in texts:
         cut = files.cutter.encode(text.text)
-        # A chat template writes a BOS itself; in front of a plain text the tokenizer puts it.
+        # A chat template writes a BOS itself; before a plain text the tokenizer puts it.
         first = 0 if (text.body or {}).get("messages") else files.cutter.leading(text.text)
         found.append(array("i", [-1] * first) + array("i", [int(token) for token in cut.ids]))
         starts.append([0] * first + list(cut.starts))
@@ -200,7 +200,7 @@ def _sent_prompts(prompts: Sequence[Prompt], files: ModelFiles) -> list[SentProm
 def _reply(before: Prompt, ids: array[int], after: Prompt, later: array[int], starts: Sequence[int]) -> Sequence[int]:
     """Tokens of the reply to a prompt, as the client sent it back in a later one; empty where it did not.
 
-    No more than the request allowed: clients put other text behind what was generated.
+    No more than the request allowed: clients put other text after what was generated.
     """
     body = before.body or {}
     messages = body.get("messages")
@@ -235,7 +235,7 @@ def _said(
     if sums is None:
         blocks = next(known for name, known in ENGINES.items() if in_blocks(name))
         hint = f"give the responses of the same requests: --responses FILE ({blocks.title}: {blocks.usage_option})"
-        raise _refused("the log does not say how much was reused", hint, session)
+        raise _refused("the log does not show how much was reused", hint, session)
     return [None] * len(requests), sums
 
 
@@ -250,25 +250,29 @@ def compared(session: Session, requests: Sequence[SentPrompt]) -> SaidTokens | N
         return None
     (prompt, within, reused), ours = sums, sum(len(one.tokens) for one in requests)
     if abs(ours - prompt) > within + _FIT * prompt:
-        hint = "are they complete and of this server, and is it the model's tokenizer?"
+        hint = "check that they are complete and of this server, and that it is the model's tokenizer"
         raise _refused(f"the bodies have {ours:,} prompt tokens, the log {prompt:,}", hint, session)
     return SaidTokens(prompt, reused)
 
 
 def _paired(each: Sequence[Answer], requests: Sequence[SentPrompt], session: Session) -> list[int | None]:
-    """Reused tokens of each request; responses stand in the order of the bodies."""
+    """Reused tokens of each request; responses are in the order of the bodies."""
     if len(each) != len(requests):
-        what = f"{len(each):,} responses stand beside {len(requests):,} request bodies"
+        what = f"{len(each):,} responses for {len(requests):,} request bodies"
         raise _refused(what, "give those of the same requests, in the same order", session)
     alike = sum(one.prompt_tokens == len(sent.tokens) for one, sent in zip(each, requests, strict=True))
     if alike < (1 - _FIT) * len(requests):
-        what = f"{alike:,} of {len(requests):,} bodies have as many tokens as their response says"
-        raise _refused(what, "are the responses in the order of the bodies, and is it the model's tokenizer?", session)
+        what = f"{alike:,} of {len(requests):,} bodies have the token count of their response"
+        raise _refused(
+            what,
+            "check that the responses are in the order of the bodies, and that it is the model's tokenizer",
+            session,
+        )
     return [one.cached_tokens for one in each]
 
 
 def _sums(session: Session) -> tuple[int, int, int] | None:
-    """Prompt tokens, by how many they may be off, and reused ones; None where the log does not say."""
+    """Prompt tokens, by how many they may be off, and reused ones; None where the log does not show."""
     if ENGINES[session.engine].table == "batches":
         batches = [one for one in session.periods if not isinstance(one, SamplePeriod)]
         reused = sum(one.cached_tokens for one in batches)

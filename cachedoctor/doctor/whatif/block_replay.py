@@ -29,9 +29,9 @@ from cachedoctor.model.whatif import (
     Tuning,
 )
 
-_COUNTED = ", ".join(f"{e.title} with {e.usage_option}" for e in ENGINES.values()).replace(" with", " says it with", 1)
+_COUNTED = ", ".join(f"{e.title} with {e.usage_option}" for e in ENGINES.values()).replace(" with", " shows it with", 1)
 MOST_WRONG_SUM = 0.02
-"""Share of the prompt tokens by which the sum of a replay may be off where the log says sums only: errors of single
+"""Share of the prompt tokens by which the sum of a replay may be off where the log shows sums only: errors of single
 requests, which may cancel out, are not seen then."""
 
 
@@ -110,7 +110,7 @@ class BlockReplay:
     def fit(self) -> ReplayFit:
         """Hold the replay under the recorded setup against what the server said.
 
-        Where the log says sums only, the fit has no requests.
+        Where the log shows sums only, the fit has no requests.
 
         Raises:
             CacheDoctorError: the replay does not explain it, or too little is said.
@@ -139,7 +139,7 @@ class BlockReplay:
         sums = self.evidence.sums is not None
         if not sums and fit.requests < max(1, LEAST_COUNTED * whole):
             raise CacheDoctorError(
-                f"{name}: {fit.requests:,} of {whole:,} responses say what was reused: too few to trust a replay",
+                f"{name}: {fit.requests:,} of {whole:,} responses show reuse: too few to trust a replay",
                 _COUNTED, REFUSED,
             )  # fmt: skip
         most = MOST_WRONG_SUM if sums else MOST_WRONG
@@ -155,8 +155,9 @@ class BlockReplay:
 
     def _hint(self) -> str:
         if self.evidence.setup.tokens is None:
-            return f"say the size of the cache: --ran {OPTIONS[self.evidence.setup.engine][1].name}=N; the log does not"
-        return "are the bodies in the order in which they were sent, and complete? they are replayed one by one"
+            size = OPTIONS[self.evidence.setup.engine][1].name
+            return f"set the size of the cache: --ran {size}=N; the log does not show it"
+        return "check that the bodies are complete and in the order they were sent: they are replayed one by one"
 
     def server(self) -> ReplayAccount:
         """Sum up what the server said."""
@@ -220,24 +221,24 @@ def simulate(
 
 
 def tune(
-    evidence: BlockEvidence, paths: Sequence[str], limit_mib: float | None = None, words: Sequence[str] = ()
+    replay: BlockReplay, paths: Sequence[str], limit_mib: float | None = None, words: Sequence[str] = ()
 ) -> Tuning:
-    """Rank settings by what they would have saved.
+    """Rank settings by what they would have saved; the replay keeps what it tried.
 
     Raises:
         CacheDoctorError: the replay does not explain what the server said, or a setting is not known or said otherwise.
     """
+    evidence = replay.evidence
     _learn(evidence, words)
-    replay = BlockReplay(evidence)
     fit = replay.fit()
     base = replay.account(evidence.setup)
     least = max(fit.wrong_tokens, int(LEAST_SHARE * base.computed_tokens)) + 1
     helped = [one for family in _families(evidence) if (one := _smallest(replay, base, least, family)) is not None]
     helped.sort(key=lambda one: base.reused_tokens - replay.account(one).reused_tokens)
-    candidates = [_candidate(replay, base, one) for one in helped]
+    candidates = [candidate(replay, base, one) for one in helped]
     within = [] if limit_mib is not None else helped
     merged = _merged(evidence.setup, replay, base, least, within)
-    best = None if merged is None else _candidate(replay, base, merged)
+    best = None if merged is None else candidate(replay, base, merged)
     return Tuning(
         cachedoctor.__version__, [printable(path) for path in paths], evidence.placed, fit,
         replay.settings(evidence.setup if merged is None else merged), base, least, limit_mib,
@@ -247,12 +248,12 @@ def tune(
 
 
 def _learn(evidence: BlockEvidence, words: Sequence[str]) -> None:
-    """Take settings that ran and that the log does not say."""
+    """Take settings that ran and that the log does not show."""
     said = changed(evidence.setup, words)
     old, new = listed(evidence.setup), listed(said)
     for name, value in new.items():
         if value != old[name] and name not in evidence.assumed and old[name] != "unknown":
-            raise CacheDoctorError(f"--ran: the log says otherwise of {name}", "leave it out")
+            raise CacheDoctorError(f"--ran: the log contradicts {name}", "remove it")
     evidence.assumed -= {name for name in new if new[name] != old[name]}
     evidence.setup = said
 
@@ -306,10 +307,13 @@ def _merged(
     return best
 
 
-def _candidate(replay: BlockReplay, base: ReplayAccount, one: BlockSetup) -> Candidate:
+def candidate(replay: BlockReplay, base: ReplayAccount, one: BlockSetup) -> Candidate:
+    """Put a setup that helps into options, with what it saves; no log shows what a token takes."""
     options = command_line(replay.evidence.setup, one)
     saved = replay.account(one).reused_tokens - base.reused_tokens
     more = (one.tokens or 0) - (replay.evidence.setup.tokens or 0)
     if more <= 0:
         return Candidate(options, saved, None, 0.0, "")
-    return Candidate(options, saved, None, None, f"{more:,} tokens of KV cache; the log does not say what one takes")
+    return Candidate(
+        options, saved, None, None, f"{more:,} tokens of KV cache; the log does not show the memory per token"
+    )

@@ -92,7 +92,7 @@ _BYTES: dict[str, tuple[str, ...]] = {
     "vllm": ("gpu-memory-utilization", "kv-cache-memory-bytes", "kv-cache-dtype"),
     "sglang": ("mem-fraction-static", "kv-cache-dtype"),
 }
-"""Options that size the cache by memory: how many tokens these are, no line says."""
+"""Options that size the cache by memory: how many tokens these are, no line shows."""
 
 
 def changed(base: BlockSetup, words: Sequence[str]) -> BlockSetup:
@@ -117,7 +117,7 @@ def _read(base: BlockSetup, word: str) -> tuple[str, int | bool]:
         raise _unknown(base, name)
     if base.version is not None and release(base.version) < release(option.since):
         raise CacheDoctorError(
-            f"{name}: {title(base.engine)} {base.version} has no --{name}", f"there is one from {option.since} on"
+            f"{name}: {title(base.engine)} {base.version} has no --{name}", f"available from {option.since} on"
         )
     value = option.read(text.strip() if equals else None)
     if value is None:
@@ -131,9 +131,11 @@ def _unknown(base: BlockSetup, name: str) -> CacheDoctorError:
     if name in _BYTES[base.engine]:
         size = OPTIONS[base.engine][1].name
         return CacheDoctorError(
-            f"{name}: the log does not say how many tokens that would hold", f"say how many: {size}=N"
+            f"{name}: the log does not show how many tokens that would hold", f"give the number: {size}=N"
         )
-    return CacheDoctorError(f"{name}: no option of {title(base.engine)} that the replay knows", f"it knows {known}")
+    return CacheDoctorError(
+        f"{name}: not an option of {title(base.engine)} that the replay supports", f"it supports {known}"
+    )
 
 
 def listed(setup: BlockSetup) -> dict[str, int | float | bool | str]:

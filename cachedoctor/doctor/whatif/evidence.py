@@ -21,6 +21,7 @@ from cachedoctor.doctor.extras.extra_inputs import is_recording
 from cachedoctor.doctor.findings.history import PromptSpeed
 from cachedoctor.doctor.replaying import from_bodies, from_log
 from cachedoctor.doctor.replaying.from_log import recorded
+from cachedoctor.doctor.replaying.warming import Warming, warming
 from cachedoctor.doctor.whatif.block_evidence import BlockAsking, BlockEvidence, from_sessions
 from cachedoctor.doctor.whatif.block_trace import BlockTraffic, traced
 from cachedoctor.inputs.sources.base import Told, unheard
@@ -28,6 +29,7 @@ from cachedoctor.inputs.sources.unpack import MAX_BYTES
 from cachedoctor.knowledge.cmdline import settings as said_by
 from cachedoctor.knowledge.engines import BOTH, ENGINES, title
 from cachedoctor.model import CacheDoctorError, Finding, GivenOption, Judged, Request, Session
+from cachedoctor.model.session import Sizes
 from cachedoctor.model.whatif import Placed
 from cachedoctor.prompts import conversations, inputs
 from cachedoctor.prompts.model_files import ModelFiles
@@ -37,11 +39,11 @@ from cachedoctor.prompts.regular_files import open_file
 _LEAST_MATCHED = 0.5
 """Share of the bodies, or of the requests, below which they are not of one server."""
 _GOES_ON = 0.5
-"""Share of an earlier prompt with which another one goes on with it."""
+"""Share of an earlier prompt with which another one continues it."""
 _SLOTS, _ROUND = 4, 4096
 """Without a log the context is taken to have room for as many of the longest prompt, rounded up to so many tokens."""
 _HEAD = 1 << 26
-"""Bytes of the first line that is looked at: a body of one long conversation has a megabyte or two."""
+"""Bytes of the first line that is checked: a body of one long conversation has a megabyte or two."""
 
 _Blocks = TypeVar("_Blocks")
 
@@ -82,6 +84,18 @@ class ServerTraffic(msgspec.Struct):
     from_log: bool
     cause: Finding | None = None
     """The finding of the log that cost most tokens."""
+    sizes: Sizes = msgspec.field(default_factory=Sizes)
+    """What the log shows of the memory of saved states."""
+    requests: list[Request | None] = []
+    """Of the log; empty without one."""
+    warming: Warming | None = None
+    """What warms the beginning that conversations share; None without bodies."""
+    bodies: list[Prompt | None] = []
+    """Of every request, as it was read; empty without bodies."""
+    lives: dict[int, Session] = msgspec.field(default_factory=dict)
+    """Runs of the process, by number."""
+    killed: bool = False
+    """The system ended the server, or another one of this log, for want of memory."""
 
     @property
     def is_counted(self) -> bool:
@@ -137,7 +151,9 @@ def _gather(
     """Read what was given; ``of_blocks`` takes the sessions of vLLM and SGLang."""
     bodies = [path for path in asking.paths if is_bodies(path)]
     if bodies and len(bodies) < len(asking.paths):
-        raise CacheDoctorError(f"{bodies[0]}: holds request bodies, beside a log", "give it with --requests")
+        raise CacheDoctorError(
+            f"{bodies[0]}: contains request bodies, but a log was given as well", "give it with --requests"
+        )
     if bodies:
         return _from_bodies(asking._replace(prompts=[*bodies, *asking.prompts]))
     hearing = _Hearing()
@@ -152,6 +168,8 @@ def _gather(
     _refuse_several(asking, hearing)
     session = hearing.sessions[max(one.session for one in hearing.requests)]
     found = _from_log(asking, hearing.requests, session)
+    found.sizes, found.lives = session.sizes, {one.index: one for one in report.sessions}
+    found.killed = any({"killed", "memory_short"} & one.incidents.keys() for one in report.sessions)
     found.cause = next((one for one in report.findings if one.cost.tokens), None)
     return found
 
@@ -164,7 +182,7 @@ def _beside(asking: Asking) -> BlockAsking:
 
 def _no_blocks(asking: BlockAsking, sessions: Sequence[Session]) -> NoReturn:
     names = " and ".join(sorted({title(one.engine) for one in sessions if one.engine in ENGINES}))
-    raise CacheDoctorError(f"{asking.path}: is a log of {names}", "what is asked is about a llama-server", 3)
+    raise CacheDoctorError(f"{asking.path}: is a log of {names}", "this command needs the log of a llama-server", 3)
 
 
 def is_bodies(path: str) -> bool:
@@ -196,18 +214,18 @@ def _refuse_several(asking: Asking, hearing: _Hearing) -> None:
     path = asking.paths[0]
     _refuse_nothing(path, len(hearing.requests))
     if asking.responses:
-        raise CacheDoctorError(f"--responses goes with logs of {BOTH}", "llama-server's log says what it reused")
+        raise CacheDoctorError(f"--responses needs logs of {BOTH}", "llama-server's log shows what it reused")
     servers = {(one.origin or "") for one in hearing.sessions.values()}
     if len(servers) > 1:
         raise CacheDoctorError(
-            f"{path}: is written by {len(servers):,} servers", "give the log of one: each has a cache of its own", 3
+            f"{path}: contains {len(servers):,} servers", "give the log of one server: each has its own cache", 3
         )
 
 
 def _refuse_nothing(path: str, requests: int) -> None:
     if not requests:
-        what = f"{path}: holds no request of llama-server that could be replayed"
-        raise CacheDoctorError(what, "cachedoctor analyze says what is in it", 3)
+        what = f"{path}: contains no llama-server request that can be replayed"
+        raise CacheDoctorError(what, "cachedoctor analyze shows what is in it", 3)
 
 
 # ---- a log
@@ -249,14 +267,15 @@ def _with_bodies(
     files = ModelFiles(asking.tokenizer, asking.template)
     try:
         built = from_bodies.build([from_bodies.SentBody(one) for one in sent], files, settings.build, requests)
-        exact = files.cutter.exact
+        exact, by_body = files.cutter.exact, _threads(sent)
+        warm = _warming(built, sent, by_body)
     finally:
         files.close()
     _refuse_nothing(asking.paths[0], len(built.sent))
     bodies = sum(one is not None for one in sent)
     known = sum(at is not None and sent[at] is not None for at in built.sent)
     if known < _LEAST_MATCHED * min(bodies, len(built.sent)):
-        hint = "are they of this server?" if exact else "give the model's tokenizer: --tokenizer MODEL.gguf"
+        hint = "check that they are of this server" if exact else "give the model's tokenizer: --tokenizer MODEL.gguf"
         what = f"{known:,} of {bodies:,} request bodies fit the lengths of the log's {len(built.sent):,} requests"
         raise CacheDoctorError(what, hint, 3)
     placed = Placed(len(built.requests), bodies, exact)
@@ -265,9 +284,10 @@ def _with_bodies(
     numbers = {(one.session, one.index) for one in requests if one.parent is None}
     placed.requests_without_length = max(0, len(numbers) - len(built.requests))
     placed.images = sum(one.images for one in built.traffic.asked)
-    by_body = _threads(sent)
     threads = [None if at is None else by_body[at] for at in built.sent]
-    return _evidence(built.traffic, settings, assumed, built.requests, placed, _numbered(threads), built.sent)
+    found = _evidence(built.traffic, settings, assumed, built.requests, placed, _numbered(threads), built.sent)
+    found.warming, found.bodies = warm, [None if at is None else sent[at] for at in built.sent]
+    return found
 
 
 def _open_tokens(traffic: Traffic, unknown: Sequence[bool]) -> int:
@@ -309,6 +329,7 @@ def _evidence(
         placed,
         speed,
         True,
+        requests=list(requests),
     )
 
 
@@ -321,12 +342,13 @@ def _from_bodies(asking: Asking) -> ServerTraffic:
     base, said = _told_settings(asking)
     try:
         built = from_bodies.build([from_bodies.SentBody(one) for one in sent], files, base.build)
-        exact = files.cutter.exact
+        exact, by_body = files.cutter.exact, _threads(sent)
+        warm = _warming(built, sent, by_body)
     finally:
         files.close()
     count = len(built.sent)
     if not count:
-        raise CacheDoctorError(f"{asking.paths[0]}: holds no prompts", inputs.SHAPES)
+        raise CacheDoctorError(f"{asking.paths[0]}: contains no prompts", inputs.SHAPES)
     tree = built.traffic.tree
     if "context" not in said:
         longest = max(tree.length(one.content) for one in built.traffic.asked)
@@ -334,18 +356,18 @@ def _from_bodies(asking: Asking) -> ServerTraffic:
     placed = Placed(count, sum(one is not None for one in sent), exact)
     placed.bodies_left_out = sum(one is None for one in sent)
     placed.images = sum(one.images for one in built.traffic.asked)
-    by_body = _threads(sent)
     threads = _numbered([None if at is None else by_body[at] for at in built.sent])
     nothing: list[None] = [None] * count
     reused: list[int | None] = _answered(built, sent, placed) if exact else [*nothing]
     assumed = frozenset(set(ServerSettings.__struct_fields__) - said)
     return ServerTraffic(
-        built.traffic, base, assumed, reused, [*nothing], threads, [*nothing], [*nothing], placed, PromptSpeed(), False
-    )
+        built.traffic, base, assumed, reused, [*nothing], threads, [*nothing], [*nothing], placed, PromptSpeed(), False,
+        warming=warm, bodies=[None if at is None else sent[at] for at in built.sent],
+    )  # fmt: skip
 
 
 def _told_settings(asking: Asking) -> tuple[ServerSettings, set[str]]:
-    """What a command line says of a server without a log, the defaults for the rest; and the fields that were said."""
+    """What a command line shows of a server without a log, the defaults for the rest; and the fields that were said."""
     own = {"n_slots": "slots", "n_ctx": "context"}
     said: dict[str, Any] = {own.get(name, name): value for name, value in said_by(list(asking.given)).items()}
     similarity = {one.option: one.value for one in asking.given}.get("slot_prompt_similarity")
@@ -386,6 +408,21 @@ def _threads(sent: Sequence[Prompt | None]) -> list[int | None]:
         first[places[later]] = first[places[earlier]]
         several.add(first[places[later]])
     return [first[at] if first.get(at) in several else None for at in range(len(sent))]
+
+
+def _warming(built: from_bodies.Built, sent: Sequence[Prompt | None], threads: Sequence[int | None]) -> Warming | None:
+    """What warms the beginning that conversations share."""
+    firsts, seen = list[tuple[Prompt, int]](), set[int]()
+    for at, asked in zip(built.sent, built.traffic.asked, strict=True):
+        one = None if at is None else sent[at]
+        if at is None or one is None:
+            continue
+        number = threads[at]
+        if number is None or number not in seen:
+            firsts.append((one, asked.prompt))
+        if number is not None:
+            seen.add(number)
+    return warming(built.traffic.tree, firsts, built.tokens)
 
 
 def _numbered(found: Sequence[object | None]) -> list[int | None]:

@@ -57,7 +57,7 @@ def _blocks(traffic: Traffic) -> list[list[int]]:
 
 
 _APART = 1000
-"""Milliseconds between two requests of which nothing says when they came."""
+"""Milliseconds between two requests of which nothing shows when they came."""
 _LEAST_OUTPUT = 1
 """Tokens: what a server generates at least."""
 
@@ -66,22 +66,24 @@ def write(evidence: ServerTraffic | BlockTraffic, out: IO[bytes]) -> list[str]:
     """Write one line per request; give, in words, what of it is not measured."""
     notes = []
     if evidence.placed.bodies is None:
-        notes.append("hash_ids are invented: they keep the lengths and the common prefixes that the log tells, no text")
+        notes.append("hash_ids are invented: they keep the lengths and common prefixes shown in the log, but no text")
     elif not evidence.placed.exact:
-        notes.append("lengths are counted in words and signs: --tokenizer makes them exact")
+        notes.append("lengths count words and signs: --tokenizer makes them exact")
     stamps = _timestamps(evidence.times)
     if stamps is None:
-        notes.append(f"nothing says when the requests came: timestamps are their order, {_APART} ms apart")
+        notes.append(f"request times are unknown: timestamps follow their order, {_APART} ms apart")
         stamps = [_APART * at for at in range(len(evidence.times))]
     outputs = [_LEAST_OUTPUT if tokens is None else tokens for tokens in evidence.generated]
     unknown = sum(tokens is None for tokens in evidence.generated)
     if unknown:
-        notes.append(f"of {unknown:,} requests nothing says how long the reply was: output_length is {_LEAST_OUTPUT}")
+        notes.append(f"for {unknown:,} requests the reply length is unknown: output_length is {_LEAST_OUTPUT}")
     if isinstance(evidence, BlockTraffic) and unknown < len(outputs):
-        notes.append(f"of {len(outputs) - unknown:,} requests output_length is what the client sent back of the reply")
+        notes.append(
+            f"of {len(outputs) - unknown:,} requests output_length is the part of the reply that the client sent back"
+        )
     left_out = evidence.placed.requests_without_length + evidence.placed.bodies_left_out
     if left_out:
-        notes.append(f"{left_out:,} requests or bodies could not be placed and are left out")
+        notes.append(f"{left_out:,} requests or bodies could not be matched and are left out")
     for row in rows(evidence.traffic, stamps, outputs):
         out.write(msgspec.json.encode(row) + b"\n")
     return notes

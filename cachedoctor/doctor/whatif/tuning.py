@@ -8,76 +8,25 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 import cachedoctor
+from cachedoctor.diagnosis.replay.llamacpp.memory_use import ENOUGH, measured
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
-from cachedoctor.doctor.replaying.server_names import FIELDS, command_line
+from cachedoctor.doctor.replaying.server_names import FIELDS
+from cachedoctor.doctor.replaying.trials import SIMILARITIES, compare
 from cachedoctor.doctor.scratch import printable
 from cachedoctor.doctor.whatif import block_replay
-from cachedoctor.doctor.whatif.accounts import account, learn, replay_base, settings_rows
+from cachedoctor.doctor.whatif.accounts import account, candidate, learn, replay_base, saved_ms, settings_rows
+from cachedoctor.doctor.whatif.agents import agents_fit, block_agents_fit
 from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
 from cachedoctor.doctor.whatif.evidence import ServerTraffic
+from cachedoctor.doctor.whatif.first_turn import first_turn
+from cachedoctor.doctor.whatif.memory_bill import memory_bill
+from cachedoctor.doctor.whatif.more_memory import MemoryCost, more_memory
+from cachedoctor.doctor.whatif.request_kinds import request_kinds
+from cachedoctor.doctor.whatif.stops import restores, stops
 from cachedoctor.knowledge import builds, server_options
 from cachedoctor.knowledge.server_options import lacking
 from cachedoctor.model.whatif import Candidate, ReplayAccount, ReplayFit, Tuning
-
-_MIB = 1 << 20
-
-
-class MemoryCost(NamedTuple):
-    """Memory that one server may take more than another."""
-
-    mib: float | None
-    """At most; less than 0 where it takes less; None where a size is not known."""
-    why: str
-
-
-def more_memory(old: ServerSettings, new: ServerSettings) -> MemoryCost:
-    """Say what ``new`` may take more than ``old``: context, limit of the RAM cache, checkpoints, recurrent states."""
-    old, new = old.resolved(), new.resolved()
-    parts = [part for part in (_context(old, new), _ram(old, new), _saved(old, new), _window(old, new)) if part]
-    unknown = [part.why for part in parts if part.mib is None]
-    if unknown:
-        return MemoryCost(None, "; ".join(unknown))
-    return MemoryCost(sum(part.mib or 0.0 for part in parts), ", ".join(part.why for part in parts))
-
-
-def _context(old: ServerSettings, new: ServerSettings) -> MemoryCost | None:
-    tokens = new.context - old.context
-    if not tokens or new.memory == "recurrent":
-        return None
-    if not old.token_bytes:
-        return MemoryCost(None, "the log does not say what a token of context takes")
-    return MemoryCost(tokens * old.token_bytes / _MIB, "context")
-
-
-def _ram(old: ServerSettings, new: ServerSettings) -> MemoryCost | None:
-    before, after = old.cache_ram_mib or 0, new.cache_ram_mib or 0
-    if before == after:
-        return None
-    if before < 0 or after < 0:
-        return MemoryCost(None, "a RAM cache without limit")
-    sized = "" if new.token_bytes else "; the log does not say what a saved prompt takes"
-    return MemoryCost(float(after - before), f"limit of the RAM cache{sized}")
-
-
-def _saved(old: ServerSettings, new: ServerSettings) -> MemoryCost | None:
-    """Checkpoints and recurrent states of the slots."""
-    if new.kind == "attention":
-        return None
-    places = [(one.slots or 1) * (one.ctx_checkpoints or 0) for one in (old, new)]
-    if places[0] == places[1] and old.slots == new.slots:
-        return None
-    if not old.checkpoint_bytes:
-        return MemoryCost(None, "the log does not say what a checkpoint takes")
-    states = ((new.slots or 1) - (old.slots or 1)) * old.state_bytes
-    return MemoryCost(((places[1] - places[0]) * old.checkpoint_bytes + states) / _MIB, "checkpoints")
-
-
-def _window(old: ServerSettings, new: ServerSettings) -> MemoryCost | None:
-    if old.swa_full == new.swa_full:
-        return None
-    return MemoryCost(None, "the log does not say what a window of full size takes")
-
 
 LEAST_SHARE = 0.01
 """Of the computed tokens: what saves less is not worth a restart."""
@@ -88,7 +37,6 @@ _RAM = (1024, 2048, 4096, 8192, 16384, 32768, 65536)
 """MiB."""
 _DEFAULT_RAM = (8192,)
 """MiB; of every build that has one."""
-_SIMILARITIES = (0.05, 0.1, 0.25, 0.5, 0.8)
 _STEPS = (64, 256, 1024, 2048)
 _CONTEXTS = (2, 4)
 """Times what there is."""
@@ -107,24 +55,32 @@ class _Search:
 
     def __init__(self, evidence: ServerTraffic, limit: float | None) -> None:
         self.evidence, self.limit = evidence, limit
-        base = replay_base(evidence)
+        self.served, self.use = measured(evidence.traffic, evidence.settings)
+        base = replay_base(evidence, self.served)
         self.fit: ReplayFit | None = base.fit
-        self.base: ReplayAccount = account(evidence, base.served, evidence.settings)
+        self.base: ReplayAccount = account(evidence, self.served, evidence.settings)
         wrong = 0 if base.fit is None else base.fit.wrong_tokens
         self.least = max(wrong, int(LEAST_SHARE * self.base.computed_tokens)) + 1
+        self._known: dict[ServerSettings, _Tried | None] = {}
 
     def tried(self, changes: dict[str, Any]) -> _Tried | None:
-        """Replay with changes; None where prompts do not fit any more."""
+        """Replay with changes; None where prompts do not fit any more, or a conversation is worse off."""
+        settings = replace(self.evidence.settings, **changes)
+        if settings not in self._known:
+            self._known[settings] = self._replayed(settings, changes)
+        found = self._known[settings]
+        return None if found is None else found._replace(changes=changes)
+
+    def _replayed(self, settings: ServerSettings, changes: dict[str, Any]) -> _Tried | None:
         base = self.evidence.settings
-        settings = replace(base, **changes)
-        found = account(self.evidence, serve(self.evidence.traffic, settings), settings)
+        served = serve(self.evidence.traffic, settings)
+        found = account(self.evidence, served, settings)
         if found.too_long > self.base.too_long or found.requests != self.base.requests:
             return None
-        ms = None
-        if found.prompt_ms is not None and self.base.prompt_ms is not None:
-            ms = round(self.base.prompt_ms - found.prompt_ms, 3)
+        if compare(self.evidence.conversations, self.served, served).worst:
+            return None
         saved = found.reused_tokens - self.base.reused_tokens
-        return _Tried(changes, settings, saved, ms, more_memory(base, settings))
+        return _Tried(changes, settings, saved, saved_ms(self.base, found), more_memory(base, settings))
 
     def allowed(self, one: _Tried) -> bool:
         """Whether it stays within the limit of memory."""
@@ -132,9 +88,7 @@ class _Search:
 
     def candidate(self, one: _Tried) -> Candidate:
         """Put it in words."""
-        mib = None if one.memory.mib is None else round(one.memory.mib, 1)
-        options = command_line(self.evidence.settings, one.settings)
-        return Candidate(options, one.saved, one.saved_ms, mib, one.memory.why)
+        return candidate(self.evidence.settings, one.settings, one.saved, one.saved_ms, one.memory)
 
 
 def tune(
@@ -152,17 +106,32 @@ def tune(
         words: NAME=VALUE of settings that ran and that nothing else says.
 
     Raises:
-        CacheDoctorError: the replay does not explain the log, or a setting is not known, or the log says it.
+        CacheDoctorError: the replay does not explain the log, or a setting is not known, or the log shows it.
     """
     if isinstance(evidence, BlockEvidence):
-        return block_replay.tune(evidence, paths, limit_mib, words)
+        replay = block_replay.BlockReplay(evidence)
+        tuned = block_replay.tune(replay, paths, limit_mib, words)
+        tuned.agents = block_agents_fit(replay)
+        return tuned
     learn(evidence, words)
+    if evidence.killed and limit_mib is None:
+        limit_mib = 0.0
     search = _Search(evidence, limit_mib)
+    bill, changes = memory_bill(evidence, search.served, search.use)
+    least = _smaller(search, changes)
+    bill.least = None if least is None else search.candidate(least)
+    # Not a smaller context: prompts that grow would not fit any more.
+    spared = [one for one in changes if "context" not in one] if limit_mib is not None else []
+    smaller = _smaller(search, spared)
     helped, over = list[_Tried](), list[_Tried]()
     for family in _families(evidence):
         found = [one for changes in family if (one := search.tried(changes)) and one.saved >= search.least]
         within = [one for one in found if search.allowed(one)]
         chosen = _smallest(within or found)
+        if chosen is not None and not within and smaller is not None:
+            paid = search.tried(_merged([chosen.changes, smaller.changes]))
+            if paid is not None and paid.saved >= search.least and search.allowed(paid):
+                chosen, within = paid, [paid]
         if chosen is not None:
             (helped if within else over).append(chosen)
     helped.sort(key=_rank)
@@ -180,7 +149,23 @@ def tune(
         [search.candidate(one) for one in helped],
         None if best is None else search.candidate(best),
         evidence.cause,
+        bill,
+        agents_fit(evidence, search.served, search.base),
+        stops(evidence, search.served),
+        *restores(evidence.requests),
+        first_turn(evidence, search.served, search.least),
+        request_kinds(evidence, search.served),
     )
+
+
+def _smaller(search: _Search, changes: Sequence[dict[str, int]]) -> _Tried | None:
+    """All smaller values together, without those that cost reuse beside the others."""
+    least, merged, best = -(1 - ENOUGH) * search.base.reused_tokens, dict[str, Any](), None
+    for one in changes:
+        found = search.tried({**merged, **one})
+        if found is not None and found.saved >= least:
+            merged, best = {**merged, **one}, found
+    return best
 
 
 def _rank(one: _Tried) -> tuple[float, float]:
@@ -225,12 +210,12 @@ def _families(evidence: ServerTraffic) -> Iterator[Iterable[dict[str, Any]]]:
     now, build = base.resolved(), base.build
     yield list(_slots(evidence, now))
     if _has("slot_prompt_similarity", build):
-        close = sorted(_SIMILARITIES, key=lambda value: abs(value - (now.slot_prompt_similarity or 0.0)))
+        close = sorted(SIMILARITIES, key=lambda value: abs(value - (now.slot_prompt_similarity or 0.0)))
         yield [{"slot_prompt_similarity": value} for value in close if value != now.slot_prompt_similarity]
     if now.kv_unified:
         yield [{"context": times * now.context} for times in _CONTEXTS]
     if _has("cache_ram", build) and (now.cache_ram_mib or 0) >= 0:
-        # Where no line says what a saved prompt takes, the replay lets all of them fit: a small size would be a guess.
+        # Where no line shows what a saved prompt takes, the replay lets all of them fit: a small size would be a guess.
         sizes = _RAM if base.token_bytes else _DEFAULT_RAM
         yield [{"cache_ram_mib": mib} for mib in sizes if mib > (now.cache_ram_mib or 0)]
     if _has("kv_unified", build) and not now.kv_unified and (now.slots or 1) > 1:

@@ -22,13 +22,13 @@ from cachedoctor.model.bounds import AMOUNT, MIB, MS, NUMBERS, PERCENT, RATE, SH
 _LOOK = 1 << 12
 """Bytes in which the literal beginning of a message ends, blanks included."""
 _MOST_LOOKS = 64
-"""Lines after which a message is compiled whether it may stand in one or not: its pattern fails fast."""
+"""Lines after which a message is compiled whether it may be in one or not: its pattern fails fast."""
 _ALIGNED = NUMBERS - {"n"} | {"x"}
 """Kinds of holes that printf fills with blanks."""
 HOLE = late(r"\{([A-Za-z_][\w.]*):(\w+)\}")
 """A hole of a template: its name and its kind."""
 FUNC_NAME = late(rb"(\S+?): ")
-"""The function that is named in front of a message."""
+"""The function that is named before a message."""
 GROUPS = ("slot", "srv", "bare")
 """Where in a line a message can stand, in the order of the last groups of a catalogue's pattern."""
 
@@ -106,7 +106,7 @@ _KINDS: dict[str, tuple[str, Callable[[bytes], Any]]] = {
 
 
 def value_of(kind: str, raw: bytes) -> Any:
-    """Return what stands in a hole of this kind, as an event has it: a number, None for one that cannot be, a text."""
+    """Return what is in a hole of this kind, as an event has it: a number, None for one that cannot be, a text."""
     return _KINDS[kind][1](raw)
 
 
@@ -128,7 +128,7 @@ class Event(msgspec.Struct, gc=False):
     start: int
     """Offset of the line in the block."""
     end: int = 0
-    """Offset behind the last line, for an event that stands for several."""
+    """Offset after the last line, for an event that stands for several."""
     match: re.Match[bytes] | None = None
     """Match of the fused pattern, for an event that stands for several lines."""
     lines: Sequence[int] = ()
@@ -210,7 +210,7 @@ class Message:
         self.exact_match: Callable[[bytes, int], re.Match[bytes] | None] = self._first_match
         self._loose_match: Callable[[bytes, int], re.Match[bytes] | None] | None = None
         self.quoted = component in ("client", "embedded")
-        """Words of a client that stand in any text, or of the library in any program: no line of a server's log."""
+        """Words of a client that are in any text, or of the library in any program: no line of a server's log."""
         self.repeats = False
         """Printed again and again for one task; set by the scanner's plan."""
 
@@ -219,9 +219,9 @@ class Message:
         return text.startswith(self._heads)
 
     def _may_stand(self, data: bytes, start: int) -> bool:
-        """Cheap look before a pattern is compiled: whether all words of the message stand at ``start``, in order."""
+        """Cheap look before a pattern is compiled: whether all words of the message are at ``start``, in order."""
         self._looks += 1
-        if self._looks > _MOST_LOOKS or ":words}" in self._body:  # words may go on in the next line
+        if self._looks > _MOST_LOOKS or ":words}" in self._body:  # words may continue in the next line
             return True
         end, at = data.find(b"\n", start), 0
         line = b" ".join(data[start : end if end >= 0 else None].split())
@@ -264,7 +264,7 @@ class Message:
         template, out, at, lazy = self._body, [], 0, False
         for hole in HOLE.finditer(template):
             literal = template[at : hole.start()]
-            # a text ends where its blanks begin; to look for the literal behind each of them would cost their square
+            # a text ends where its blanks begin; to look for the literal after each of them would cost their square
             out.append(b"(?<![ \t])" if lazy and literal[:1] == " " else b"")
             out.append(literal_pattern(literal))
             pattern = _KINDS[hole.group(2)][0]
@@ -303,7 +303,7 @@ class Message:
 
     @property
     def words(self) -> str:
-        """What is printed behind the last field."""
+        """What is printed after the last field."""
         return HOLE.split(self._body)[-1]
 
     def level_at(self, build: int) -> str:
@@ -325,7 +325,7 @@ class Catalogue:
     _FUNC = rb"(?:[^ \t-\r:]++:(?:[0-9]++:)?+ )?"
 
     def __init__(self, rows: list[Message], fused: bytes = b"", groups: int = 0) -> None:
-        """``fused``: a pattern behind the slot prefix that reads several lines at once, with so many groups.
+        """``fused``: a pattern after the slot prefix that reads several lines at once, with so many groups.
 
         It is for long logs: in a short one their lines are read one by one, which gives the same.
         """
@@ -341,7 +341,7 @@ class Catalogue:
         self._fused, self._no_fused = fused, NEVER + rb"()" * groups
         self.pattern = HeadPattern(heads, self._compiled)
         """Anchored at the newline before a line. Groups: slot id, task id, those of ``fused``, and last the head, in
-        one of three groups: behind a slot prefix, behind a server prefix, bare."""
+        one of three groups: after a slot prefix, after a server prefix, bare."""
 
     def _compiled(self, heads: Mapping[str, bytes], whole: bool) -> re.Pattern[bytes]:
         # An empty message is the header of a timing block, `slot print_timing: id  0 | task 9 | `;
@@ -401,14 +401,14 @@ class Catalogue:
         return found
 
     def _beginning(self, group: str, body: bytes, start: int, *, has_func: bool) -> set[int]:
-        """Indexes of the rows of a group that may begin at an offset; ``has_func``: behind the name of a function."""
+        """Indexes of the rows of a group that may begin at an offset; ``has_func``: after the name of a function."""
         text = b" ".join(body[start : start + _LOOK].split())
         rows = self._by_first[group, has_func]
         return {place for first in (text[:1], b"") for place in rows.get(first, ()) if self.rows[place].may_begin(text)}
 
 
 def group_of(row: Message) -> str:
-    """Where in a line the message of ``row`` stands: behind a slot prefix, a server prefix, or bare."""
+    """Where in a line the message of ``row`` stands: after a slot prefix, a server prefix, or bare."""
     if row.component == "slot":
         return "slot"
     return "srv" if row.component in ("srv", "que", "res", "cmn", "spec") else "bare"

@@ -80,7 +80,7 @@ class HeadPattern:
         else:
             text = b" ".join(data.split())
             missing = {head for head in self._missing if head not in text}
-            # a log that goes on needs more and more of them: all at once then
+            # a log that continues needs more and more of them: all at once then
             self._missing = missing if self._pattern is None or missing == self._missing else set()
         if self._pattern is None or not self._missing:
             self._pattern = self._compiled(self._missing)
@@ -92,5 +92,5 @@ class HeadPattern:
 
 
 def _plain(head: str) -> bytes:
-    """Write a head with single blanks, as it stands in a text with single blanks."""
+    """Write a head with single blanks, as it is in a text with single blanks."""
     return " ".join(head.split()).encode()

@@ -19,11 +19,11 @@ class Field(msgspec.Struct, frozen=True):
     """``tokens``, ``MiB``, ``ms`` ...; empty for text."""
     meaning: str
     special: Mapping[float, str] = MappingProxyType({})
-    """Values that are no plain number, and what they say."""
+    """Values that are not plain numbers, and what they say."""
 
 
 class LoggerCatalogue(Catalogue):
-    """Rows found behind the end of a prefix, wherever in the line it stands: progress bars may be glued before it."""
+    """Rows found after the end of a prefix, wherever in the line it stands: progress bars may be glued before it."""
 
     def __init__(self, rows: list[Message], prefix: bytes) -> None:
         """``prefix``: pattern from the begin of a line to the message, without groups, and possessive.
@@ -60,7 +60,7 @@ class LoggerCatalogue(Catalogue):
 
 
 Prefix = tuple[dict[str, bytes], int, bytes]
-"""Parts before a message by name in their order, the offset at which the message begins, and what stands before the
+"""Parts before a message by name in their order, the offset at which the message begins, and what comes before the
 parts and is none."""
 
 

@@ -42,7 +42,7 @@ class LacksFieldError(Exception):
 
 
 class DataPlace(NamedTuple):
-    """Where something stands in the data."""
+    """Where something is in the data."""
 
     start: int
     end: int
@@ -62,7 +62,7 @@ class _TemplateShape(msgspec.Struct, frozen=True):
     """What of a template is words, and what are fields with names."""
 
     words: re.Pattern[bytes]
-    """Of what stands before the fields."""
+    """Of what comes before the fields."""
     names: tuple[str, ...]
     """Of the groups of that."""
     fields: dict[bytes, tuple[str, re.Pattern[bytes]]]
@@ -72,7 +72,7 @@ class _TemplateShape(msgspec.Struct, frozen=True):
 def by_name(row: Message, data: bytes, start: int) -> Named | None:
     """Find every field of ``row`` in the message at ``start``; None where one is missing, or no other is there.
 
-    A name that stands there twice is no field: lines of two writers run together like that.
+    A name that is there twice is not a field: lines of two writers run together like that.
     """
     shape = _shape(row)
     words = None if shape is None else shape.words.match(data, start, start + _NAMED_FIELDS_LINE_MAX)
@@ -110,7 +110,7 @@ def _shape(row: Message) -> _TemplateShape | None:
 
 
 def furthest(rows: list[Message], data: bytes, start: int) -> tuple[Message, Named] | None:
-    """The row of which most fields stand in the message, and where; None where none has all of its fields there."""
+    """The row of which most fields are in the message, and where; None where none has all of its fields there."""
     end = data.find(b"\n", start)
     if data.find(b"=", start, end if end >= 0 else len(data)) < 0:
         return None  # as nearly every line of an engine that logs no such fields
@@ -128,14 +128,14 @@ _LEFT_OUT = late(rb"(?<![ \t])[ \t]*(?:\[\.\.\. [\d,]+ characters \.\.\.\].*|\.\
 _SEPARATOR = late(rb"\| *|: +")
 _SEPARATORS_MAX = 6
 _LAST_WORDS = late(rb"[A-Za-z_][\w.()]*[^\w]*\Z")
-"""What names a field: the last word before it, and the signs behind that."""
+"""What names a field: the last word before it, and the signs after that."""
 _MIN_CUT = 16
 """Characters: less of a message than this, and than its first words, may be another one (``loading model``)."""
 _MIN_LIKE = 10
 _MIN_LIKENESS = 0.6
 _NEAREST_MAX = 200
 _READING_LINE_MAX = 1 << 12
-"""Bytes of a line that are read; what lies behind them is a prompt or a body."""
+"""Bytes of a line that are read; what lies after them is a prompt or a body."""
 
 
 class RowMatch(msgspec.Struct, frozen=True):
@@ -145,11 +145,11 @@ class RowMatch(msgspec.Struct, frozen=True):
     fields: list[tuple[str, bytes | None]]
     """Names and what is printed, in their order; None where the line ends before."""
     start: int
-    """Offset of the message in the line, behind everything that stands before it."""
+    """Offset of the message in the line, after everything that comes before it."""
     func: bytes = b""
     """Function or library that is named between prefix and message."""
     more: bytes = b""
-    """Unknown text behind the message."""
+    """Unknown text after the message."""
 
 
 class LineReading(msgspec.Struct):
@@ -162,7 +162,7 @@ class LineReading(msgspec.Struct):
     cut: bool = False
     """The line ends before the message does."""
     unknown: bytes = b""
-    """What stands before the message and is no part of a known prefix."""
+    """What comes before the message and is not part of a known prefix."""
 
     @property
     def clean(self) -> bool:
@@ -203,12 +203,12 @@ def _fitted(
     line: bytes,
     start: int,
 ) -> LineReading:
-    """Fit rows to the message of ``line``: whole, then begun, then with unknown text behind it.
+    """Fit rows to the message of ``line``: whole, then begun, then with unknown text after it.
 
     Args:
         tries: rows, and the offset at which a message of theirs may begin.
-        headed: rows that are known by their first words: they may begin behind something unknown, too.
-        parts: what stands before the message, by name.
+        headed: rows that are known by their first words: they may begin after something unknown, too.
+        parts: what comes before the message, by name.
         line: without its wrapper.
         start: where its known prefix ends.
     """
@@ -235,7 +235,7 @@ def _fitted(
 def nearest(rows: Iterable[Message], line: bytes, start: int | None = None) -> tuple[float, str]:
     """How like the most similar known message ``line`` is, 0 to 1, and how that message begins; (0, "") for none.
 
-    ``start``: offset of the message, unless llama-server's prefix stands before it.
+    ``start``: offset of the message, unless llama-server's prefix comes before it.
     """
     text = _plain(line[_prefix(line)[1] if start is None else start :][:_NEAREST_MAX]).decode("utf-8", "replace")
     best, likeness = "", _MIN_LIKENESS
@@ -315,7 +315,7 @@ def _begun(row: Message, line: bytes, start: int) -> RowMatch | None:
 
 
 def _longer(row: Message, line: bytes, start: int) -> RowMatch | None:
-    """Fit a message behind which unknown text follows, as newer builds append fields."""
+    """Fit a message after which unknown text follows, as newer builds append fields."""
     place = _places(row, line, start)
     if place is None or not _literal(row) or not row.may_begin(_words(line, place[0])):
         return None
@@ -343,7 +343,7 @@ def _elided(row: Message, line: bytes, start: int) -> RowMatch | None:
     at, fields, known = place[0], [], False
     for literal, name, pattern in row.pieces():
         words = _LAST_WORDS.search(literal.rstrip().encode())
-        if words is not None:  # its own words stand before it
+        if words is not None:  # its own words come before it
             found = re.compile(rb"(?<![\w.])" + _spaced(words.group()) + pattern).search(line, at)
         else:  # it follows the one before it at once: [a, b]
             found = re.compile(_spaced(literal.strip().encode()) + pattern).match(line, at) if known else None

@@ -40,7 +40,7 @@ class Scanner:
         """Number of the last of these lines."""
         self.recognised = 0
         """Lines that began like a message of the catalogue, wanted or not; those without a server's prefix only if the
-        whole message fits, since such words stand in any text."""
+        whole message fits, since such words are in any text."""
 
     def scan(self, segment: Segment) -> Iterator[Event]:
         """Events in line order."""
@@ -151,13 +151,13 @@ class Scanner:
 
     @staticmethod
     def _other(rows: list[Message], data: bytes, start: int) -> tuple[Message | None, dict[str, Any]]:
-        """Find another wording with the same head, else one with unknown text behind it."""
+        """Find another wording with the same head, else one with unknown text after it."""
         for i, row in enumerate(rows[1:], 1):  # the first does not fit
             fields = row.match(data, start)
             if fields is not None:
                 rows.insert(0, rows.pop(i))  # the wording of this build comes first from now on
                 return row, fields
-        for row in sorted(rows, key=lambda r: -len(r.template)):
+        for row in sorted(rows, key=lambda r: -len(r.template)) if len(rows) > 1 else rows:
             fields = row.match(data, start, loose=True)
             if fields is not None:
                 return row, fields

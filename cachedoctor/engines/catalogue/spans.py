@@ -31,13 +31,13 @@ class RecognisedLine(NamedTuple):
 
     start: int
     message: int
-    """Where the message begins, behind clock, level, component and function."""
+    """Where the message begins, after clock, level, component and function."""
     end: int
     """Where the part ends that is understood."""
     stop: int
     """Where the line ends."""
     row: Message | None
-    """None when no row goes on from the head as the line does."""
+    """None when no row continues from the head as the line does."""
     holes: list[Hole]
 
 

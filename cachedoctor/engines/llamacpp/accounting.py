@@ -13,6 +13,8 @@ from cachedoctor.model.observed import Observed, Progressed
 
 HALF = 0.0005
 """Shares are printed with three decimals."""
+BY_RELEASE, BY_COMPUTED, BY_SHARES = "released - generated + 1", "prompt - processed", "similarity and f_keep"
+"""How numbers are derived that most logs do not print."""
 
 
 def by_threshold(seen: Observed, facts: Facts, prompt: int | None) -> Between | None:
@@ -160,7 +162,7 @@ def counts(seen: Observed, *, shifted: bool) -> TokenCounts:
         released, generated = seen.released_tokens, seen.generated_tokens
         if released is not None and generated and generated <= released:
             prompt = released - generated + 1
-            derived["prompt_tokens"] = "released - generated + 1"
+            derived["prompt_tokens"] = BY_RELEASE
     if processed is None:
         cached, source = _reused_untimed(seen)
         if source is not None:
@@ -173,7 +175,7 @@ def counts(seen: Observed, *, shifted: bool) -> TokenCounts:
         rest = prompt - processed
         if rest >= 0:
             if cached is None:
-                derived["cached_tokens"] = "prompt - processed"
+                derived["cached_tokens"] = BY_COMPUTED
             cached = rest  # the second witness wins: a failed truncation is silent up to b6628
     elif cached is not None and processed is None and not seen.cancelled and not seen.error:
         processed = prompt - cached
@@ -182,7 +184,7 @@ def counts(seen: Observed, *, shifted: bool) -> TokenCounts:
 
 
 def _reused_untimed(seen: Observed) -> tuple[int | None, str | None]:
-    """Reused tokens of a request of which no line says what it computed, and how they were derived."""
+    """Reused tokens of a request of which no line shows what it computed, and how they were derived."""
     cached = seen.cached_tokens
     if seen.forced and cached != 0:  # a line that says otherwise is one of a later batch, where the first is missing
         return 0, "forced re-processing reuses nothing"
@@ -207,15 +209,28 @@ def held_content(seen: Observed) -> SlotContent:
     return SlotContent(tokens, None, prefix, choice.found_sim, keep)
 
 
-def prefix(seen: Observed, found: SlotContent, numbers: TokenCounts, facts: Facts, *, shown: bool) -> CommonPrefix:
+def prefix(
+    seen: Observed,
+    found: SlotContent,
+    numbers: TokenCounts,
+    shares: tuple[int, int] | None,
+    facts: Facts,
+    *,
+    shown: bool,
+) -> CommonPrefix:
     """Fill in the common prefix where it was not printed: from a threshold, the rounded shares, what was reused.
 
-    ``shown``: checkpoint lines would be in this log, so that their absence means that nothing cut the reuse short.
+    Args:
+        seen: what was printed.
+        found: what the slot held.
+        numbers: token counts.
+        shares: bounds by the rounded shares.
+        facts: what is known of the server.
+        shown: checkpoint lines would be in this log, so that their absence means that nothing cut the reuse short.
     """
     lcp, cached = found.prefix, numbers.cached
     if cached is not None and seen.reused_chunks:
         cached = max(0, cached - seen.reused_chunks)  # moved there by --cache-reuse, not part of the prefix
-    shares = _from_shares(found, numbers.prompt)
     between, least, exact, near, source = shares, None, lcp is not None, None, None
     if lcp is not None:
         between = (lcp, lcp)
@@ -231,7 +246,7 @@ def prefix(seen: Observed, found: SlotContent, numbers: TokenCounts, facts: Fact
     elif lcp is None and between is not None and shares is not None:
         whole = _all_reused(seen, facts, shown=shown) is not False
         lcp = _within(between, cached if whole else None, found.tokens)
-        source = "similarity and f_keep"
+        source = BY_SHARES
     elif lcp is None and cached and (cached == found.tokens or _all_reused(seen, facts, shown=shown)):
         lcp = cached  # nothing reused may also mean cache_prompt = false
         source = "cached"
@@ -243,15 +258,6 @@ def prefix(seen: Observed, found: SlotContent, numbers: TokenCounts, facts: Fact
     if lcp is None and between is None and seen.parted and seen.restored_past is not None:
         between = (seen.restored_past, seen.parted - 1)  # a longer common prefix had restored a later checkpoint
     return CommonPrefix(lcp, exact, between, least, source)
-
-
-def agree(held: SlotContent, prompt: int) -> bool:
-    """Whether both shares of a choice surely fit what the slot was left with; the bounds decide where they may not."""
-    tokens, similarity, keep = held.tokens, held.similarity, held.f_keep
-    if not tokens or similarity is None or keep is None or keep <= HALF:
-        return False
-    low, high = (similarity - HALF) * prompt, (similarity + HALF) * prompt
-    return (keep - HALF) * tokens < high - 1 and (keep + HALF) * tokens > low + 1 and tokens > low
 
 
 def _with_threshold(
@@ -279,7 +285,7 @@ def _pinned(
 
 
 def _all_reused(seen: Observed, facts: Facts, *, shown: bool) -> bool | None:
-    """Whether all of the common prefix was reused: the memory goes back to any token, or no line says that it did not.
+    """Whether all of the common prefix was reused: the memory goes back to any token, or no line shows that it did not.
 
     None where that is open. Sliding-window memory of full size holds no more than its window of a prompt that came back
     from RAM.
@@ -302,27 +308,29 @@ def _within(between: tuple[int, int], reused: int | None, length: int | None) ->
     return length if length is not None and low <= length <= high else (low + high + 1) // 2
 
 
-def _from_shares(found: SlotContent, prompt: int | None) -> tuple[int, int] | None:
+def shares(found: SlotContent, prompt: int | None) -> tuple[tuple[int, int] | None, bool]:
     """Bounds of the common prefix from ``similarity`` and ``f_keep``, each rounded to three decimals.
 
-    It is no longer than the prompt, nor than what the slot held.
+    It is no longer than the prompt, nor than what the slot held. And whether both surely fit what the slot was left
+    with; the bounds decide where they may not.
     """
     similarity, keep, length = found.similarity, found.f_keep, found.tokens
-    low, high = 0.0, -1.0
+    low, high, fits = 0.0, -1.0, False
     if similarity is not None and prompt:
-        low, high = (similarity - 0.0005) * prompt, (similarity + 0.0005) * prompt
+        low, high = (similarity - HALF) * prompt, (similarity + HALF) * prompt
     if keep is not None and length:
-        keep_low, keep_high = (keep - 0.0005) * length, (keep + 0.0005) * length
+        keep_low, keep_high = (keep - HALF) * length, (keep + HALF) * length
+        fits = keep > HALF and keep_low < high - 1 and keep_high > low + 1 and length > low
         low = keep_low if keep_low > low else low
         high = keep_high if high < 0 or keep_high < high else high
     if high < 0 or high < low - 2:
-        return None
+        return None, fits
     least, most = (int(low + 0.999) if low > 0 else 0), int(high)
     if prompt and prompt < most:
         most = prompt
     if length and length < most:
         most = length
-    return least, most if most > least else least
+    return (least, most if most > least else least), fits
 
 
 def judge(
@@ -375,7 +383,7 @@ def judge_cut(cached: int | None, prefix: CommonPrefix, reference: int | None) -
 def missed(request: Request, dropped: list[Dropped]) -> Dropped | None:
     """Return the dropped checkpoint that would have given back most of the common prefix, if more than was reused.
 
-    A checkpoint of sliding-window memory must reach back far enough behind the prefix (the strictest of the
+    A checkpoint of sliding-window memory must reach back far enough after the prefix (the strictest of the
     comparisons, b6751 to b11549); a recurrent state stands for itself.
     """
     lcp, start, window = request.common_prefix_tokens, request.marks["start"].line, request.facts.setting("n_swa")
@@ -393,7 +401,7 @@ def missed(request: Request, dropped: list[Dropped]) -> Dropped | None:
 
 
 def stretch(request: Request) -> SlotStretch | None:
-    """What a request processed of its slot's content; None where the log does not tell."""
+    """What a request processed of its slot's content; None where the log does not show."""
     cached, prompt, mark = request.cached_tokens, request.prompt_tokens, request.marks.get("cached")
     created, exact = request.created, request.lcp_exact
     whole = not (request.shifted or request.seen.reused_chunks or request.seen.images or request.restored_from_ram)

@@ -75,7 +75,7 @@ _TYPED = late(
 """Older builds say the numbers beside the words alone."""
 _KEY = late(rb"(?<!\\)\"(\w{1,40})\":\"|(\w{1,40})=\"")
 _NEAR = 1 << 12
-"""Bytes before a refusal in which the key of the string that holds it is looked for."""
+"""Bytes before a refusal in which the key of the string that holds it is searched for."""
 _OF_ERRORS = (
     b"error", b"err", b"message", b"msg", b"detail", b"reason", b"cause", b"stack", b"data", b"body", b"response",
     b"responseBody", b"exception", b"log", b"line", b"textPayload",

@@ -5,7 +5,7 @@ of cache data (...)`` in a chat. For a few hundred lines: each is fitted to all 
 about a line.
 
 Failures of the memory in words that no build has, as forks and patches write them (``seq_rm failed at p0 = 18800,
-clearing slot memory``), are read behind a slot's prefix only, where the failure is named and what was done about it.
+clearing slot memory``), are read after a slot's prefix only, where the failure is named and what was done about it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _RESCUE = late(
     r"(?:next|another|older|earlier) (?:one|checkpoint))\b"
 )
 _WHOLE = late(r"\b(?:from scratch|full|whole|entire)\b")
-"""Falling back to all of the prompt is no rescue."""
+"""Falling back to all of the prompt is not a rescue."""
 _SPECULATIVE = late(r"\b(?:drafts?|drafted|speculat\w*|mtp|spec)\b")
 _POSITION = late(r"\b(?:p0|pos(?:ition)?|from) *+(?:(?:>?=|:) *+)?(\d{1,10})\b")
 _COVERED = late(r"\bpos_max *[=:] *(\d{1,10})\b")
@@ -65,7 +65,7 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 def unknown(line: bytes, number: int) -> Unknown | None:
-    """Read a line that no message fits; None for one that is no slot's, or states nothing.
+    """Read a line that no message fits; None for one that is not a slot's, or states nothing.
 
     Args:
         line: without its wrapper.
@@ -102,7 +102,7 @@ MIN_HEAD = 16
 """Characters: with less of its first words a line may be prose."""
 LINE_MAX = 1 << 12
 _TELLING = 8
-"""Bytes: shorter first words of a message stand in many lines, and tell one only behind a slot and a task."""
+"""Bytes: shorter first words of a message are in many lines, and tell one only after a slot and a task."""
 _WRAPS = 4
 """Lines over which one record is wrapped at most."""
 _COLOUR = late(rb"\[(?:\d{1,3}(?:;\d{1,3}){0,4})?m")
@@ -118,7 +118,7 @@ PREFIXED = late(
 _QUOTED = late(rb"`([^`\n]{16,1000})`")
 """What prose quotes in single backticks."""
 _FUNCTION = late(rb"[a-z_]{3,20}: +(?=- )")
-"""The function before a message of the RAM cache, without what stands before it."""
+"""The function before a message of the RAM cache, without what comes before it."""
 _REST_OF_NUMBER = late(rb"\d|[ \t]+\d{1,9}(?:[ \t]*\Z|[^\d \t])")
 """What is continued adds digits to the number before it; a row of tokens (``  26   285``) does not."""
 _SLOTS, _TASKS = 1_000, 10**15
@@ -148,7 +148,7 @@ class ExcerptSegment(msgspec.Struct):
     unknown: int = 0
     """Lines of a slot that state something in words that are not known."""
     joined: int = 0
-    """Lines that go on with the record before them, less the records beyond the first of a row."""
+    """Lines that continue the record before them, less the records beyond the first of a row."""
 
 
 class ExcerptRecord(msgspec.Struct, frozen=True):
@@ -159,7 +159,7 @@ class ExcerptRecord(msgspec.Struct, frozen=True):
     used: int
     """Lines."""
     text: bytes
-    """As the scanner reads it; empty where only ``event`` says what stands there."""
+    """As the scanner reads it; empty where only ``event`` says what is there."""
     event: Event | None
     """What only a lenient reader understands."""
     mended: bool = False
@@ -172,9 +172,9 @@ class Fitted(msgspec.Struct, frozen=True):
     """A message that was fitted to a line."""
 
     text: bytes
-    """The line, without a function that stands there without slot and task."""
+    """The line, without a function that is there without slot and task."""
     prefix: bytes
-    """What stands before the message, with that function."""
+    """What comes before the message, with that function."""
     reading: LineReading
     hit: RowMatch
 
@@ -201,14 +201,14 @@ class ExcerptReader:
         self._catalogue = catalogue
         self._plan = plan
         self._heads: Sequence[bytes] = ()
-        """First words of messages that stand in the open segment."""
+        """First words of messages that are in the open segment."""
         self._dashed = tuple(head for head in _heads(catalogue, plan.wanted) if head.startswith(b"- "))
         """First words of messages that begin like an item of a list."""
         self._prefixed = False
-        """Lines stand here as the server printed them: what else looks like one may be prose about them."""
+        """Lines are here as the server printed them: what else looks like one may be prose about them."""
 
     def read(self, segment: Segment) -> ExcerptSegment:
-        """Mend what can be mended; what the scanner reads as it stands is left to it."""
+        """Mend what can be fixed; what the scanner reads as it stands is left to it."""
         lines = segment.data.removesuffix(b"\n").split(b"\n")
         several = parts(lines, self._catalogue)
         if several:
@@ -403,7 +403,7 @@ class ExcerptReader:
         if row.id not in self._plan.wanted:
             return None
         if reading.found[0].more and not reading.cut and ("id" in reading.prefix or self._prefixed):
-            return None  # unknown text behind a message: the scanner reads that as well; or prose about the log
+            return None  # unknown text after a message: the scanner reads that as well; or prose about the log
         known = any(len(head) >= MIN_HEAD for head in row.heads) or "id" in reading.prefix or not reading.cut
         said = bool(_DIGITS.search(behind)) or not row.names or any(_begins(h.encode(), behind) for h in row.heads)
         return row if known and said and len(behind) >= MIN_HEAD else None

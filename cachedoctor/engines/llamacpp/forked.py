@@ -42,7 +42,7 @@ class _EarlyLines(msgspec.Struct, frozen=True):
 
 
 class Fork:
-    """Feeds on the events of one origin behind the first line that only the fork writes."""
+    """Feeds on the events of one origin after the first line that only the fork writes."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Fork:
         Args:
             feed: takes lines of llama-server.
             launch: takes a launch that was held back, and the wall clock of its line.
-            run: gives the one that goes on.
+            run: gives the one that continues.
             time_of: wall clock of a line that has just come.
         """
         self._feed = feed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -14,9 +15,9 @@ from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Check, Mark
 from cachedoctor.model.bounds import MS, SHARE
-from cachedoctor.model.observed import MAX_CHECKS, Progressed
+from cachedoctor.model.observed import MAX_CHECKS, Observed, Progressed
 
-# Groups 1 and 2 are slot and task, from the slot prefix that stands before PATTERN.
+# Groups 1 and 2 are slot and task, from the slot prefix that comes before PATTERN.
 NEW_NAME, SIMILARITY, F_KEEP, T_LAST, TASK = range(3, 8)
 """Groups of a slot choice."""
 CHOICE_TAIL = 8
@@ -33,6 +34,7 @@ CACHED, REST = 1, 2
 # Within an end: header line, prompt ms, processed, reply ms, generated, released, truncated.
 
 # No looser than the rows: what one of them would not believe, must not be believed because of where it stands.
+# They have no sign: of the bounds of a number the upper one is left to be asked for.
 # What may be missing is a branch, not an optional repeat, which copies all the groups matched so far.
 # Nothing that was matched is given back: each repeat ends at a byte that it cannot hold, so that it is possessive.
 _COUNT, _LONG = rb"[0-9]{1,10}+", rb"[0-9]{1,15}+"
@@ -89,13 +91,15 @@ _CHECK = (
 _CHECKS = rb"(C|c)" + _CHECK + rb"(?:\n" + _SAME + rb"\2 \| [Cc]" + _CHECK + rb")*+"
 
 PATTERN = rb"(?:" + b"|".join((_CHOICE, _LAUNCH, _batches_fused(rb"\2"), _CHECKS, _end_fused(rb"\2"))) + rb")"
-"""Stands behind the slot prefix."""
+"""Stands after the slot prefix."""
 
 GROUPS = END_ALONE + 7 - NEW_NAME
 """How many it has."""
 
 SAMPLER = b"sampler chain: "
+GRAPHS = b"graphs reused = "
 CREATED = b"created context checkpoint "
+PROGRESS = b"prompt processing"
 READ_CREATED = late(rb"\d{1,10} of (\d{1,10}) \(pos_min = (-?\d{1,15}), pos_max = (-?\d{1,15})")
 READ_PROGRESS = late(rb"prompt processing( progress|), n_tokens = +(\d{1,15}), [^\n]*?progress = (\d{1,15}\.\d{1,15})")
 READ_CHECK = late(rb"with \[(-?\d{1,15}), (-?\d{1,15})\] against (-?\d{1,15})")
@@ -131,14 +135,12 @@ class Block(msgspec.Struct, gc=False):
 def block_of(event: Event, match: re.Match[bytes]) -> Block:
     """The lines of an event that stands for several."""
     groups = (b"",) + match.groups()  # noqa: RUF005  # unpacking them takes twice as long, and this is hot
-    last, task, launched = match.lastindex or 0, event.task, -1
-    text, count = event.block[event.start : event.end], len(event.lines)
+    last, numbers, launched = match.lastindex or 0, event.lines, groups[TASK]
+    text, count = event.block[event.start : event.end], len(numbers)
     lines = text.split(b"\n") if count <= _MANY or last == CHECKING else _ends_of(text, count)
-    if groups[TASK] is not None:
-        task, launched = int(groups[TASK]), 2 if SAMPLER in lines[1] else 1
-    elif groups[LAUNCHED] is not None:
-        launched = 0
-    return Block(groups, last, lines, event.lines, event.slot, task, launched)
+    if launched is not None:
+        return Block(groups, last, lines, numbers, event.slot, int(launched), 2 if SAMPLER in lines[1] else 1)
+    return Block(groups, last, lines, numbers, event.slot, event.task, -1 if groups[LAUNCHED] is None else 0)
 
 
 _FIRST, _LAST = 5, 6
@@ -155,21 +157,20 @@ def _ends_of(text: bytes, count: int) -> list[bytes]:
 
 def read(run: ServerRun, block: Block) -> None:
     """Take the lines."""
-    slot, last, launched = run.slot(block.slot), block.last, block.launched
-    if launched > 0:
-        _choice(run, slot, block)
-    elif launched == 0:
-        run.launch(slot, block.task, block.mark(0))
-        _tail_blocks(run, slot, block, LAUNCH_TAIL, block.task, 1)
+    slot, last, task = run.slot(block.slot), block.last, block.task
+    if block.launched >= 0:
+        _launch(run, slot, block)
     elif last >= END_ALONE:
-        _end_blocks(run, slot, block, END_ALONE, block.task, 0)
+        request = slot.request_of(task) or run.attend(slot, task, block.mark(0))
+        _end(run, slot, request, block, block.groups[END_ALONE : END_ALONE + 7], _timing(block.lines))
     elif last == CHECKING:
         _checks(run, slot, block)
     else:
-        _batches_blocks(run, slot, block, BATCHES_ALONE, block.task, 0)
+        _, cached, rest = block.groups[BATCHES_ALONE : BATCHES_ALONE + 3]
+        _batches(run, slot, block, cached, rest, 0, 0)
 
 
-# ---- rows behind the lines
+# ---- rows after the lines
 
 
 def shape(block: Block) -> Shape:
@@ -180,63 +181,64 @@ def shape(block: Block) -> Shape:
         created = rest is not None and CREATED in rest
         return block.last, groups[END_ALONE], groups[BATCHES_ALONE], created, groups[CHECKING], several
     tail = CHOICE_TAIL if launched else LAUNCH_TAIL
-    rest = groups[tail + BATCHES + REST]
+    prompt, _, cached, _, rest, head, end = groups[tail : tail + END + 2]
     batches = None if rest is None else CREATED in rest
-    head, ends = groups[tail + END], groups[tail + END + 1] is not None
-    return (
-        launched > 0, groups[NEW_NAME], groups[T_LAST] is None, groups[tail] is None, groups[tail + BATCHES], batches,
-        head, ends, several,
-    )  # fmt: skip
+    first = groups[T_LAST] is None
+    return launched > 0, groups[NEW_NAME], first, prompt is None, cached, batches, head, end is None, several
 
 
 # ---- what they say
 
 
-def _choice(run: ServerRun, slot: Slot, block: Block) -> None:
-    groups, at, task = block.groups, block.launched, block.task
-    t_last, mark = groups[T_LAST], block.mark(0)
-    if t_last is None:
-        run.choose(slot, mark, "lcp", SHARE.of(float(groups[SIMILARITY])), SHARE.of(float(groups[F_KEEP])))
-    else:
-        run.choose(slot, mark, "lru", t_last=int(t_last))
-    run.launch(slot, task, block.mark(at))
-    if len(block.lines) > at + 1:
-        _tail_blocks(run, slot, block, CHOICE_TAIL, task, at + 1)
-
-
-def _tail_blocks(run: ServerRun, slot: Slot, block: Block, first: int, task: int, at: int) -> None:
-    """Take what follows a launch; ``at`` is the index of the next line."""
-    groups = block.groups
-    prompt = groups[first + PROMPT]
+def _launch(run: ServerRun, slot: Slot, block: Block) -> None:
+    """Take a launch, the choice before it, and what follows it at once."""
+    groups, lines, numbers, at, tail = block.groups, block.lines, block.numbers, block.launched, LAUNCH_TAIL
+    if at:
+        tail, t_last, mark = CHOICE_TAIL, groups[T_LAST], Mark(numbers[0], lines[0])
+        if t_last is None:
+            similarity, keep, most = float(groups[SIMILARITY]), float(groups[F_KEEP]), SHARE.most
+            run.choose(slot, mark, "lcp", similarity if similarity <= most else None, keep if keep <= most else None)
+        else:
+            run.choose(slot, mark, "lru", None, None, int(t_last))
+    request = run.launch(slot, block.task, Mark(numbers[at], lines[at]))
+    context, prompt, _, cached, rest, *end = groups[tail : tail + _TAIL]
     if prompt is not None:
-        run.prompt(slot, task, int(prompt), int(groups[first + CONTEXT]), block.mark(at))
         at += 1
-    rest = groups[first + BATCHES + REST]
+        run.fit(slot, int(context))
+        request.record_prompt(int(prompt), Mark(numbers[at], lines[at]))
+    timing = 0 if end[1] is None else _timing(lines)
     if rest is not None:
-        _batches_blocks(run, slot, block, first + BATCHES, task, at)
-        at += 1 + rest.count(b"\n")
-    if groups[first + END + 1] is not None:
-        _end_blocks(run, slot, block, first + END, task, at)
+        behind = len(lines) - timing + bool(end[0]) if timing else 0
+        _batches(run, slot, block, cached, rest, at + 1, behind)
+    if timing:
+        _end(run, slot, request, block, end, timing)
 
 
-def _end_blocks(run: ServerRun, slot: Slot, block: Block, first: int, task: int, at: int) -> None:
-    header, ms, processed, reply_ms, generated, released, truncated = block.groups[first : first + 7]
-    request = slot.request_of(task) or run.attend(slot, task, block.mark(0))
+def _timing(lines: list[bytes]) -> int:
+    """Index of the line that times the prompt: that of the reply, the total and the release come after it."""
+    return len(lines) - (5 if GRAPHS in lines[-2] else 4)
+
+
+def _end(run: ServerRun, slot: Slot, request: Observed, block: Block, end: Sequence[Any], at: int) -> None:
+    """Take the timings, of which that of the prompt is the line ``at``, and the release."""
+    header, ms, processed, reply_ms, generated, released, truncated = end
+    lines, numbers, spent, replied = block.lines, block.numbers, float(ms), float(reply_ms)
     if header:
         run.timing = slot
-        at += 1
-    request.record_timing(MS.of(float(ms)), int(processed), block.mark(at))
-    request.record_reply(MS.of(float(reply_ms)), int(generated), block.numbers[at])
-    if slot.release(int(released), truncated == b"1", block.mark(-1)):
+    request.record_timing(spent if spent <= MS.most else None, int(processed), Mark(numbers[at], lines[at]))
+    request.record_reply(replied if replied <= MS.most else None, int(generated), numbers[at])
+    if slot.release(int(released), truncated == b"1", Mark(numbers[-1], lines[-1])):
         run.close(slot)
 
 
-def _batches_blocks(run: ServerRun, slot: Slot, block: Block, first: int, task: int, at: int) -> None:
-    if run.first("seq_rm", slot.id, task):
-        run.batch(slot, task, int(block.groups[first + CACHED]), block.mark(at))
-    rest = block.groups[first + REST]
+def _batches(run: ServerRun, slot: Slot, block: Block, cached: bytes, rest: bytes, at: int, behind: int) -> None:
+    """Take the first batch, the line ``at``, and those of later ones; so many lines stand ``behind`` them."""
+    if run.first("seq_rm", slot.id, block.task):
+        run.batch(slot, block.task, int(cached), block.mark(at))
     request = slot.open
-    if rest and request is not None and request.progress is None:
+    if not rest:
+        return
+    if request is not None and request.progress is None and PROGRESS in rest:
         said = READ_PROGRESS.search(rest)
         if said is not None:
             request.record_progress(Progressed(int(said[2]), float(said[3]), "all" if said[1] else "computed"))
@@ -245,21 +247,17 @@ def _batches_blocks(run: ServerRun, slot: Slot, block: Block, first: int, task: 
         where = rest.rfind(CREATED)
         found = READ_CREATED.match(rest, where + _AFTER)  # its size was read when it was met for the first time
         if found is not None:
-            line = block.numbers[at + rest.count(b"\n", 0, where)]
+            line = block.numbers[-1 - behind - rest.count(b"\n", where)]
             slot.created(created, int(found[2]), int(found[3]), int(found[1]), line)
 
 
-_AFTER = len(CREATED)
+_AFTER, _TAIL = len(CREATED), 12
 
 
 def _checks(run: ServerRun, slot: Slot, block: Block) -> None:
     request = run.attend(slot, block.task, block.mark(0))
     found = READ_CHECK.findall(b"\n".join(block.lines))  # one in each line
-    checks = [
-        Check(int(low), int(high), int(threshold), number, line)
-        for (low, high, threshold), number, line in zip(
-            found[:MAX_CHECKS], block.numbers[:MAX_CHECKS], block.lines[:MAX_CHECKS], strict=True
-        )
-    ]
+    said = list(map(int, chain.from_iterable(found[:MAX_CHECKS])))
+    checks = list(map(Check, said[::3], said[1::3], said[2::3], block.numbers, block.lines))
     request.record_checks(checks, len(found), block.mark(0))
     request.extend(block.numbers[-1])

@@ -145,11 +145,13 @@ def _ram_contains(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
 def _ram_evict(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     size = event.fields.get("size", event.fields.get("state_size"))
     run.evict(size, event.fields.get("limit"), mark, oversize=event.message == "pc_oversize")
+    if event.message in ("pc_evict_size", "pc_evict_tokens"):  # they leave when the new one is there already
+        run.session.sizes.evicted += size or 0.0
 
 
 @on("pc_state")
 def _ram_state(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
-    run.past.ram.prompts = event.fields["n_prompts"]
+    run.ram_state(event.fields["n_prompts"], event.fields["size"])
 
 
 @on("idle_slot_save")
@@ -457,6 +459,11 @@ def _stored_position(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> No
 @on("pos_batch")
 def _batch_position(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     run.place(event.fields["seq_id"], batch=event.fields["pos"])
+
+
+@on("server_stops")
+def _stopped(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
+    run.session.stopped = mark
 
 
 @on("sleep_enter")

@@ -20,7 +20,7 @@ _QUOTE = b"> \t\r"
 
 
 def without_repeats(data: bytes) -> bytes:
-    """Empty lines of runs that stand above already, behind an empty line or a fence; all others keep their numbers."""
+    """Empty lines of runs that are above already, after an empty line or a fence; all others keep their numbers."""
     lines = data.split(b"\n")
     plain = [line.strip(_QUOTE) for line in lines]
     first: dict[bytes, int] = {}
@@ -77,13 +77,13 @@ _PLAIN = late(
 _CONTINUED = ("\\", "^", "`")
 _BEFORE_PROGRAM = frozenset({"sudo", "nohup", "exec", "env", "time"})
 _SIGNS = ("$", "#", "%", ">")
-"""Ends of the word in front of a command in a terminal."""
+"""Ends of the word before a command in a terminal."""
 _PROGRAMS = frozenset({"llama-server", "llama-server.exe"})
 _CONTAINERS = frozenset({"docker", "podman"})
 
 
 class Issue(msgspec.Struct, frozen=True):
-    """What the text above a log says of its server; several that differ say nothing."""
+    """What the text above a log shows of its server; several that differ say nothing."""
 
     build: int | None = None
     build_at: int | None = None

@@ -34,11 +34,11 @@ AT_DEBUG = (*ALWAYS, b"log_server_r: request:  ", b" D add_text: ", b" input wit
 LINE_END = b"\x1e"
 """Stands for the end of a line in a text that was put into one line."""
 DEBUG = b" D "
-"""Stands in nearly every line at that level, behind a clock."""
+"""Stands in nearly every line at that level, after a clock."""
 
 
 class Opening(NamedTuple):
-    """A line behind which text may go on."""
+    """A line after which text may continue."""
 
     clock: int | None
     """Microseconds since the start of the server; None where its lines have no clock."""

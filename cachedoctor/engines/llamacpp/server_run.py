@@ -26,6 +26,7 @@ from cachedoctor.model.observed import NOBODY, KnownLength, Observed, SelectedBy
 _WRAPPERS_PRINT = frozenset({"listening", "n_parallel_auto", "build_info"})
 """Lines of the program around the server: embedders keep an old wording in a new build."""
 _HEADER_FIELD = late(r"\b(cch|cc_[a-z_]{1,32})=([^;\s\"\\]{1,128})")
+_MIB = 1 << 20
 _MAX_ENTRIES = 256
 """Conversations whose saved states are measured."""
 
@@ -148,11 +149,24 @@ class ServerRun:
         if line.message == "init_slots":
             self.asleep = False
         self.started.add(line.message)
+        if line.message == "kv_size":
+            self._measure_buffer(line)
         changes = self._startup.changes(self.facts, line)
         if self._forked:
             changes = {name: value for name, value in changes.items() if not name.startswith("build")}
         if changes:
             self.learn(**changes)
+
+    def _measure_buffer(self, line: StartupLine) -> None:
+        """Keep what a token takes in the first buffer of attention, and a slot in the first of recurrent layers."""
+        fields, sizes = line.fields, self.session.sizes
+        size = (fields.get("size") or 0.0) * _MIB
+        cells = (fields.get("kv_size") or 0) * (fields.get("n_stream") or 0)
+        states = fields.get("n_seq_max") or 0
+        if cells and not sizes.kv_token:
+            sizes.kv_token = size / cells
+        elif b" R (" in line.text and states and not sizes.recurrent:
+            sizes.recurrent = size / states
 
     def set(self, name: str, value: Any, mark: Mark, *, text: bool) -> None:
         """A setting that traffic shows; the line that showed it first stays."""
@@ -176,7 +190,7 @@ class ServerRun:
         return self._headers if self.session.incidents.keys() & {"header", "value"} else 0
 
     def header(self, text: str, mark: Mark) -> None:
-        """A client's billing header stands in a prompt that was pasted: compared with the one before."""
+        """A client's billing header is in a prompt that was pasted: compared with the one before."""
         fields = dict(_HEADER_FIELD.findall(text))
         self._headers += 1
         before, self._header = self._header, (mark, fields)
@@ -290,7 +304,7 @@ class ServerRun:
         f_keep: float | None = None,
         t_last: int | None = None,
     ) -> None:
-        """A slot is chosen; of those that were looked at and not chosen it is kept how much they shared."""
+        """A slot is chosen; of those that were checked and not chosen it is kept how much they shared."""
         if slot.released:
             self.close(slot)
         others: list[SlotCompared] = []
@@ -351,19 +365,21 @@ class ServerRun:
             self.session.sizes.state, self.session.sizes.state_tokens = size, length
         owner = self.choosing
         if owner is None:
+            self.session.sizes.saving = size
             self._measure_entry(size, None)
             return
         owner.ram_saved(length)
         self.past.refused.pop(owner.thread, None)
         if size is not None:  # an entry of the cache is this state and the slot's checkpoints
             size += owner.checkpoints * (self.session.sizes.checkpoint or 0.0)
+        self.session.sizes.saving = size
         self._measure_entry(size, owner.thread)
 
     def contains_copy(self, length: int | None, mark: Mark) -> None:
         """The prompt being saved begins with an entry of ``length`` tokens; None: it is the beginning of an entry.
 
         Where the request that left this prompt came after that entry and the RAM cache was not searched for it, the
-        server computed again what it had.
+        server recomputed what it had.
         """
         saved, self._saved = self._saved, None
         if saved is None:
@@ -400,7 +416,7 @@ class ServerRun:
         self.past.ram.forget()
 
     def save_idle(self, slot: Slot, mark: Mark) -> None:
-        """The RAM cache throws out its oldest prompt first: this one is gone once all that lie there now have left."""
+        """The RAM cache evicts its oldest prompt first: this one is gone once all that are there now have left."""
         prompts = self.past.ram.prompts
         gone_at = None if prompts is None else self._before.evictions + prompts + 1
         slot.save_idle(IdleSave(mark, gone_at))
@@ -411,6 +427,19 @@ class ServerRun:
         self.state("ram_failed", mark, **({} if size is None else {"size": size}))
         if self.choosing is not None:
             self.choosing.ram_failed(mark)
+
+    def ram_state(self, prompts: int, mib: float | None) -> None:
+        """The state of the RAM cache is printed: saving is over, and the limits are kept again."""
+        self.past.ram.prompts = prompts
+        sizes = self.session.sizes
+        sizes.saving, gone = None, sizes.evicted
+        sizes.evicted = 0.0
+        if mib is None:
+            return
+        sizes.ram = mib
+        if mib > sizes.ram_most:
+            sizes.ram_most = mib
+        sizes.saving_most = max(sizes.saving_most, mib + gone)
 
     def _measure_entry(self, mib: float | None, thread: int | None) -> None:
         """Keep what the largest saved prompt takes, in all and of each conversation."""
@@ -428,8 +457,9 @@ class ServerRun:
 
     # ---- requests
 
-    def launch(self, slot: Slot, task: int, mark: Mark, *, child: bool = False) -> None:
+    def launch(self, slot: Slot, task: int, mark: Mark, *, child: bool = False) -> Observed:
         """A task starts on a slot; choices of ``n > 1`` are launched right before their parent."""
+        self.session.sizes.saving = None
         request = self._begin(slot, task, mark, child=child, partial=False)
         if slot.ended == task:  # logs that were joined by hand: a number comes twice
             self._forget(slot.id)
@@ -443,6 +473,7 @@ class ServerRun:
             for other in self.open_requests():
                 if other.parent == -1:
                     other.record_parent(task)
+        return request
 
     def attend(self, slot: Slot, task: int, mark: Mark) -> Observed:
         """Return the request of a line; a log that begins in the middle of one opens it."""
@@ -455,11 +486,10 @@ class ServerRun:
     def _begin(self, slot: Slot, task: int, mark: Mark, *, child: bool, partial: bool) -> Observed:
         if slot.open is not None:
             self.close(slot, lost=not slot.released)
-        session = self.session
-        session.n_requests += 1
-        if session.n_requests == 2:
+        self.session.n_requests = begun = self.session.n_requests + 1
+        if begun == 2:
             self.learn(several=True)
-        if self.facts.lenient and task < 0 and slot.choice is not None and "select" in slot.choice.marks:
+        if task < 0 and self.facts.lenient and slot.choice is not None and "select" in slot.choice.marks:
             partial = False  # its line "processing task" has no number, and is too short to be told from prose
         asked = NOBODY if self.clients is None else self.clients.launched(mark.line, child=child)
         self._newest = self._number()
@@ -485,8 +515,13 @@ class ServerRun:
     def prompt(self, slot: Slot, task: int, tokens: int, context: int, mark: Mark) -> None:
         """Length of a prompt and context of its slot."""
         request = slot.request_of(task) or self._begin(slot, task, mark, child=False, partial=True)
-        slot.fit(context)
         request.record_prompt(tokens, mark)
+        self.fit(slot, context)
+
+    def fit(self, slot: Slot, context: int) -> None:
+        """The context of a slot has this many tokens, by the line of a prompt."""
+        slot.fit(context)
+        self.session.sizes.saving = None
         if self.facts.n_ctx_slot is None and context:
             self.learn(n_ctx_slot=context)
 
@@ -549,16 +584,20 @@ class ServerRun:
         shown = "checkpoint_counts" in facts.shows
         if shown:  # else hidden at this level: unknown, not none
             slot.count(seen.created or 0, seen.erased or 0, facts.setting("ctx_checkpoints"))
-        settled = settle(seen, facts, self.past, session.file_of(seen.first_line), slot, self.slots, shown=shown)
-        request, released = settled.request, seen.released_tokens
-        self._apply(settled.effects, slot)
-        if released is not None and not request.partial:
-            session.n_whole += 1
-            for incident in session.incidents.values():
-                incident.followed = True
-        # refused before it touched the slot, whatever the release says (0 up to b6628)
-        if released is not None and (seen.error is None or "cached" in seen.marks):
-            slot.hold(released, slot.thread if request.thread is None else request.thread)
+        file, released = session.file_of(seen.first_line), seen.released_tokens
+        request, effects = settle(seen, facts, self.past, file, slot, self.slots, shown=shown)
+        if released:
+            self.past.lengths.append(released)
+        if effects is not None:
+            self._apply(effects, slot)
+        if released is not None:
+            if not request.partial:
+                session.n_whole += 1
+                for incident in session.incidents.values():
+                    incident.followed = True
+            # refused before it touched the slot, whatever the release says (0 up to b6628)
+            if seen.error is None or "cached" in seen.marks:
+                slot.hold(released, slot.thread if request.thread is None else request.thread)
         self._ended(request)
 
     def _apply(self, effects: Effects, slot: Slot) -> None:

@@ -1,14 +1,14 @@
 """From what was printed of a request to the request: counts, common prefix, conversation, loss, in this order.
 
 ``settle`` reads what the log printed (``Observed``), what is known of the server (``Facts``) and what earlier requests
-left behind (``ConversationMemory``). It returns what the request changes as ``Effects``; only the conversations learn
-on the way.
+left after (``ConversationMemory``). It returns what the request changes as ``Effects``; only the conversations learn
+on the way. Most requests continue what their slot holds and change nothing else: each step asks for that first.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -16,9 +16,27 @@ from msgspec.structs import replace
 from cachedoctor.engines.llamacpp import accounting
 from cachedoctor.engines.llamacpp import accounting as intervals
 from cachedoctor.engines.llamacpp import accounting as losses
-from cachedoctor.engines.llamacpp.accounting import NEAR, CommonPrefix, Loss, SlotContent, TokenCounts
+from cachedoctor.engines.llamacpp.accounting import (
+    BY_COMPUTED,
+    BY_RELEASE,
+    BY_SHARES,
+    HALF,
+    NEAR,
+    CommonPrefix,
+    Loss,
+    SlotContent,
+    TokenCounts,
+)
 from cachedoctor.engines.llamacpp.conversations.interleaved import KEPT
-from cachedoctor.engines.llamacpp.conversations.join import SPAN, UNSEEN, Conversations, Lengths, Moved, Thread
+from cachedoctor.engines.llamacpp.conversations.join import (
+    SPAN,
+    UNSEEN,
+    Conversations,
+    Lengths,
+    Moved,
+    Thread,
+    keeps_all,
+)
 from cachedoctor.engines.llamacpp.slot import IdleSave, RamCache, Slot, SlotStretch
 from cachedoctor.model import Between, Facts, Mark, MarkName, Request
 from cachedoctor.model.log_lines import LogFile
@@ -39,6 +57,8 @@ LRU_MOST = 0.5
 higher."""
 FULL_AT = 256
 """Tokens of which the size of a context is a multiple."""
+_UNMOVED: tuple[Sequence[Request], Mapping[int, int]] = ((), {})
+_UNBOUNDED: Mapping[str, Between] = {}
 _MAX_CLEARED = 64
 """Conversations remembered whose slot was cleared or erased, or whose state was refused; as many as threads."""
 
@@ -84,8 +104,6 @@ class ConversationMemory(msgspec.Struct, gc=False):
         """Take over what a settled request changes."""
         if effects.short > self.short:
             self.short = effects.short
-        if effects.released:
-            self.lengths.append(effects.released)
         for length in effects.left_ram:
             self.ram.forget(length)
         if self.eventful:
@@ -137,7 +155,7 @@ class Content(msgspec.Struct, frozen=True, gc=False):
     """Conversation whose text a file replaced."""
     between: Mapping[str, Between]
     """Bounds of lengths that no line prints."""
-    moved: list[Moved]
+    moved: list[Moved] | tuple[()]
     """Requests that belong to other conversations than was thought."""
     left_ram: tuple[int | None, ...]
     """Length of the prompt that left the RAM cache; None where that is unknown."""
@@ -148,55 +166,69 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
 
     thread: Thread | None
     """None for a new conversation."""
-    number: int
+    held: SlotContent
     reference: int | None
     """Tokens that could have been reused."""
-    others: int
+    others: int = 0
     """Further conversations that the prompt could have extended."""
-    held: SlotContent
-    roomy: bool
-    """The RAM cache would have given back a conversation that left its slot."""
-    revised: list[Request]
-    slot_threads: dict[int, int]
-    returned: bool
+    returned: bool = False
     """The RAM cache gave back a part of it, in a log that hides that."""
+    moved: tuple[list[Request], dict[int, int]] | None = None
+    """Earlier requests that are judged again, and the conversations of slots that this changes."""
 
 
-class History(msgspec.Struct, frozen=True, gc=False):
-    """What happened to the conversation before the request came."""
+class More(msgspec.Struct, frozen=True, gc=False):
+    """What is concluded of a request beside its numbers: nothing of most."""
 
-    refused: bool
+    marks: Marks | None = None
+    """Those of its lines and those that follow; None: those of its lines."""
+    swapped: bool = False
+    """A prompt came back from the RAM cache."""
+    returned: bool = False
+    """The RAM cache gave back a part of it, in a log that hides that."""
+    refused: bool = False
     """The RAM cache had its previous prompt and did not give it back."""
-    reference_lcp: int | None
+    reference_lcp: int | None = None
     """Common prefix with that."""
-    marks: Marks
+    held_before: int | None = None
+    """Conversation whose text a file replaced."""
+    turn: int = 0
+    """Of its conversation, where what it left is none."""
+    others: int = 0
+    """Further conversations that the prompt could have extended."""
+    shifted: bool = False
+    """The context was shifted."""
+    between: Mapping[str, Between] = {}
+    """Bounds of lengths that no line prints."""
+    moved: tuple[list[Request], dict[int, int]] | None = None
+    """Earlier requests that are judged again, and the conversations of slots that this changes."""
+    left_ram: tuple[int | None, ...] = ()
+    """Length of the prompt that left the RAM cache; None where that is unknown."""
+    resumed: int | None = None
+    """Conversation that it continues."""
+    same: bool = True
+    """The slot held this conversation, of which the prefix is known: dropped checkpoints are of it."""
+
+
+NOTHING_MORE = More()
 
 
 class Effects(msgspec.Struct, frozen=True, gc=False):
-    """What a settled request changes."""
+    """What a settled request changes beside its own slot and conversation; most change nothing."""
 
-    slot_threads: dict[int, int]
+    slot_threads: Mapping[int, int]
     """Slot -> conversation whose text it holds, where that is another than was thought."""
     kept: list[Dropped]
     """Dropped checkpoints that belong to the present content of its slot."""
     stretch: SlotStretch | None
     """What it processed of the content of its slot."""
-    released: int | None
-    """Length of its slot after the reply."""
     resumed: int | None
-    """Conversation that it goes on with."""
+    """Conversation that it continues."""
     left_ram: tuple[int | None, ...]
     short: int
     """Checkpoints by which its list was too short to keep the one that was missed."""
-    revised: list[Request]
+    revised: Sequence[Request]
     """Earlier requests that belong to other conversations than was thought."""
-
-
-class Settled(msgspec.Struct, frozen=True, gc=False):
-    """A request that has ended, and what it changes."""
-
-    request: Request
-    effects: Effects
 
 
 def settle(
@@ -208,8 +240,8 @@ def settle(
     slots: Mapping[int, Slot],
     *,
     shown: bool,
-) -> Settled:
-    """Settle a request that has ended.
+) -> tuple[Request, Effects | None]:
+    """Settle a request that has ended; returns it, and what it changes.
 
     Args:
         seen: what was printed of it.
@@ -221,38 +253,148 @@ def settle(
         shown: lines about checkpoints would be in this log.
     """
     talk = past.conversations
+    numbers = None if seen.odd or past.eventful else plain(seen, facts, talk, shown=shown)
+    more = NOTHING_MORE
+    if numbers is None:
+        numbers, more = concluded(seen, facts, past, slot, slots, shown=shown)
+    owner, prompt, cached, processed, derived, similarity, keep, lcp, exact, between, reference, held, whose, lost = (
+        numbers
+    )
+    outcome, tokens, client, server = lost
+    request = Request(
+        seen.index, facts.index, file.path, seen.slot, seen.task, seen.first_line, seen.last_line, seen, facts,
+        more.marks or seen.marks, file.before, seen.parent, None if owner is None else owner.id,
+        prompt, cached, processed, seen.generated_tokens, derived, seen.prompt_ms, similarity, keep, lcp, exact,
+        between, more.swapped if seen.shows_ram else more.returned or None, tokens, client, server, reference, held,
+        whose, more.held_before,
+        more.turn if owner is None else owner.turns, more.others, outcome, seen.partial, more.shifted, shown, None,
+        more.refused, more.reference_lcp, between=more.between,
+    )  # fmt: skip
+    if owner is not None:
+        talk.record(request, owner, seen.released_tokens or 0)
+    if more is NOTHING_MORE and not slot.dropped and facts.memory != "swa" and keeps_all(request):
+        return request, None
+    return _effects(request, more, owner, facts, past, slot, slots)
+
+
+Numbers = tuple[
+    Thread | None, int | None, int | None, int | None, dict[str, str], float | None, float | None, int | None, bool,
+    tuple[int, int] | None, int | None, int | None, int | None, Loss,
+]  # fmt: skip
+"""What is concluded of a request: the conversation that it is a turn of; prompt, reused and computed tokens, and how
+they were derived; both shares; common prefix, whether it is exact, its bounds; what could have been reused; what the
+slot held, and whose text; outcome and loss."""
+
+
+def plain(seen: Observed, facts: Facts, talk: Conversations, *, shown: bool) -> Numbers | None:
+    """Conclude a request that continues what its slot holds, as most do, from its numbers alone.
+
+    None where that does not follow from them at once; what follows is what ``concluded`` finds step by step.
+    """
+    choice, memory = seen.choice, facts.memory
+    similarity, keep, held, whose = choice.similarity, choice.f_keep, seen.held_tokens, seen.held_thread
+    processed, released, generated = seen.processed_tokens, seen.released_tokens, seen.generated_tokens
+    thread = talk.get(whose)
+    if (
+        thread is None or thread.taken is not None or not held or choice.selected_by != "lcp"
+        or processed is None or not released or not generated or generated > released
+        or similarity is None or keep is None or keep <= HALF
+        or not (shown or memory is None or memory == "attention")
+    ):  # fmt: skip
+        return None
+    derived: dict[str, str] = {}
+    prompt, reused = seen.prompt_tokens, seen.cached_tokens
+    if prompt is None:
+        prompt = released - generated + 1
+        derived["prompt_tokens"] = BY_RELEASE
+    cached = prompt - processed
+    if reused is None or reused > prompt:
+        derived["cached_tokens"] = BY_COMPUTED
+    low, high = (similarity - HALF) * prompt, (similarity + HALF) * prompt
+    keep_low, keep_high = (keep - HALF) * held, (keep + HALF) * held
+    if not (cached >= 0 and keep_low < high - 1 and keep_high > low + 1 and held > low):
+        return None
+    low, high = keep_low if keep_low > low else low, keep_high if keep_high < high else high
+    least, most = (int(low + 0.999) if low > 0 else 0), int(high)
+    most = min(most, prompt, held)
+    most = most if most > least else least
+    lcp = cached if cached and least <= cached <= most else held if least <= held <= most else (least + most + 1) // 2
+    lcp = cached if cached > lcp else lcp
+    whole, reference = held - (held // 4 if held < 4 * KEPT else KEPT), thread.total
+    if not whole or not (lcp >= whole or whole <= cached <= held + 8):
+        return None
+    if cached > KEPT and not seen.shows_ram and (cached > held + NEAR or cached > (similarity + 0.001) * prompt + NEAR):
+        return None
+    if cached < (reference if reference < prompt else prompt - 1) - NEAR:
+        return None
+    derived["common_prefix_tokens"] = BY_SHARES
+    lost = reference - cached if reference > cached else 0
+    client = reference - lcp if reference > lcp else 0
+    return (
+        thread, prompt, cached, processed, derived, similarity, keep, lcp, False, (least, most), reference, held, whose,
+        ("reused", lost, client, lcp - cached),
+    )  # fmt: skip
+
+
+def concluded(
+    seen: Observed,
+    facts: Facts,
+    past: ConversationMemory,
+    slot: Slot,
+    slots: Mapping[int, Slot],
+    *,
+    shown: bool,
+) -> tuple[Numbers, More]:
+    """Conclude any request: what its slot held, whose turn it is, what was lost and what had happened before."""
+    talk = past.conversations
     shifted = seen.shifted or (seen.truncated and not _full(seen, facts))
     found = content(seen, facts, past, shifted=shifted, shown=shown)
     place = turn(seen, found, facts, past, slot, slots)
-    before = history(seen, place, past, found.marks)
-    held, numbers, thread = place.held, found.numbers, place.thread
-    own = thread is not None and thread.id == held.thread
-    if found.swapped and held.thread is not None and not own and "ram" in before.marks:
-        talk.take_copy(held.thread, found.prefix.tokens or numbers.cached or 0, before.marks["ram"])
+    numbers, prefix, marks, thread, held = found.numbers, found.prefix, found.marks, place.thread, place.held
+    own, refused, reference_lcp = thread is not None and thread.id == held.thread, False, None
+    if not own or seen.stale is not None or past.eventful or (thread is not None and thread.taken is not None):
+        refused, reference_lcp, marks = history(seen, place, past, marks)
+    if found.swapped and held.thread is not None and not own and "ram" in marks:
+        talk.take_copy(held.thread, prefix.tokens or numbers.cached or 0, marks["ram"])
     if seen.held_thread is not None and not (thread is not None and thread.id == seen.held_thread):
         _note_unsaved(seen, facts, past, seen.held_thread)
-    recorded = _is_turn(seen, numbers, shifted=shifted)
-    if recorded and thread is None:
-        thread = talk.open(seen.slot)
-    request = build(
-        seen, facts, file, found, place, before, thread.id if recorded and thread is not None else None,
-        shifted=shifted, shown=shown,
+    owner = (thread or talk.open(seen.slot)) if _is_turn(seen, numbers, shifted=shifted) else None
+    lost = loss(seen, found, place)
+    more = More(
+        marks, found.swapped, place.returned, refused, reference_lcp, found.held_before,
+        0 if thread is None else thread.turns, place.others, shifted, found.between, place.moved, found.left_ram,
+        None if thread is None else thread.id,
+        (prefix.exact or own) and not found.swapped and not found.filled and "slot_file" not in marks,
     )  # fmt: skip
-    kept, short = slot.dropped, 0
+    return (
+        owner, numbers.prompt, numbers.cached, numbers.processed, numbers.derived, held.similarity, held.f_keep,
+        prefix.tokens, prefix.exact, prefix.between, place.reference, held.tokens, held.thread, lost,
+    ), more  # fmt: skip
+
+
+def _effects(
+    request: Request,
+    more: More,
+    owner: Thread | None,
+    facts: Facts,
+    past: ConversationMemory,
+    slot: Slot,
+    slots: Mapping[int, Slot],
+) -> tuple[Request, Effects | None]:
+    """What a request changes beside its slot and its conversation; and the request, where that shows more of it."""
+    kept, short, resumed = slot.dropped, 0, owner.id if more is NOTHING_MORE and owner is not None else more.resumed
     if kept:
-        same = (found.prefix.exact or own) and not found.swapped and not found.filled
-        request, kept, short = _dropped(request, kept, same=same and "slot_file" not in before.marks)
+        request, kept, short = _dropped(request, kept, same=more.same)
     # a recurrent checkpoint stands for one position: it cannot be half right
     stretch = losses.stretch(request) if facts.memory == "swa" else None
-    revised, slot_threads = place.revised, place.slot_threads
-    if recorded and thread is not None:
-        request, later, slot_threads = _recorded(request, thread, talk, slots, slot_threads, roomy=place.roomy)
-        revised = revised + later
-    resumed = None if place.thread is None else place.thread.id
-    return Settled(
-        request,
-        Effects(slot_threads, kept, stretch, seen.released_tokens, resumed, found.left_ram, short, revised),
-    )
+    revised, slot_threads = more.moved or _UNMOVED
+    if owner is not None and not keeps_all(request):
+        talk, roomy = past.conversations, _gives_back(request.seen.choice, facts, past)
+        request, later, slot_threads = _divided(request, owner, talk, slots, slot_threads, roomy=roomy)
+        revised = [*revised, *later] if later else revised
+    if slot.dropped or more.left_ram or revised or slot_threads or past.eventful or facts.memory == "swa":
+        return request, Effects(slot_threads, kept, stretch, resumed, more.left_ram, short, revised)
+    return request, None
 
 
 def _note_unsaved(seen: Observed, facts: Facts, past: ConversationMemory, before: int) -> None:
@@ -269,68 +411,77 @@ def content(seen: Observed, facts: Facts, past: ConversationMemory, *, shifted: 
     """What the slot held, what the prompt has in common with it, and the token counts."""
     choice = seen.choice
     found: Marks = seen.marks
-    moved: list[Moved] = []
+    moved: list[Moved] | tuple[()] = ()
     left_ram: tuple[int | None, ...] = ()
     numbers, held = accounting.counts(seen, shifted=shifted), accounting.held_content(seen)
     derived, prompt = numbers.derived, numbers.prompt
-    swapped, held_before = choice.found_keep is not None, None
+    swapped, filled, held_before = choice.found_keep is not None, False, None
     if seen.fresh or seen.n_past is not None:
         held, held_before, found = _printed_content(seen, held)
         if "slot_file" in found and held.tokens is None and prompt and held.similarity and held.f_keep:
             held = replace(held, tokens=round(held.similarity * prompt / held.f_keep))
             derived["held_tokens"] = "similarity and f_keep"
+    shares, fits = accounting.shares(held, prompt)
     other = None
     if choice.selected_by == "lcp" and not (swapped or seen.n_past is not None or seen.reused_chunks):
-        other = _other_content(held, prompt, file="slot_files" in facts.shows)
-    if other is not None:
-        held, found, moved = _fill(seen, held, other, past, found)
+        if not fits or held.prefix is not None:  # as nearly never
+            other = _other_content(held, prompt, file="slot_files" in facts.shows)
+        if other is not None:
+            held, found, moved = _fill(seen, held, other, past, found)
+            filled, shares = True, accounting.shares(held, prompt)[0]
     if swapped and seen.shows_ram:
         held, moved, left_ram = _swap(seen, held, prompt, past)
-    prefix = accounting.prefix(seen, held, numbers, facts, shown=shown)
+        shares = accounting.shares(held, prompt)[0]
+    prefix = accounting.prefix(seen, held, numbers, shares, facts, shown=shown)
     if prefix.source is not None:
         derived["common_prefix_tokens"] = prefix.source
-    between: Mapping[str, Between] = {}
+    between: Mapping[str, Between] = _UNBOUNDED
     if held.tokens is None or prompt is None:
         held, between, source = _completed(seen, held, numbers, prefix)
         if source is not None:
             derived["held_tokens"] = source
-    return Content(numbers, held, prefix, found, swapped, other is not None, held_before, between, moved, left_ram)
+    return Content(numbers, held, prefix, found, swapped, filled, held_before, between, moved, left_ram)
 
 
 def turn(
     seen: Observed, found: Content, facts: Facts, past: ConversationMemory, slot: Slot, slots: Mapping[int, Slot]
 ) -> Turn:
     """Whose turn the request is."""
-    talk, choice, held, numbers, prefix = past.conversations, seen.choice, found.held, found.numbers, found.prefix
-    roomy = past.is_roomy(facts) and _searches(choice)
+    talk, held, numbers, prefix = past.conversations, found.held, found.numbers, found.prefix
+    cached, moved, others, again = numbers.cached, found.moved, 0, None
     unseen = not found.swapped and _came_unseen(seen, held, numbers)
-    moved = found.moved
+    thread = None
+    if not unseen and numbers.prompt is not None and seen.parent is None:
+        thread = talk.goes_on(held.thread, held.tokens, prefix.tokens, cached)
     if unseen:
-        moved = [*moved, *talk.came_back(numbers.cached or 0, seen.first_line)]
-    revised, slot_threads = judge_again(moved, seen.index, talk, slots, {}) if moved else ([], {})
-    elsewhere = (
-        slot_threads.get(other.id, other.thread) for other in slots.values() if other is not slot and other.length
-    )
-    lengths = Lengths(
-        numbers.prompt, numbers.cached, prefix.tokens, prefix.exact, held.tokens, held.thread, held.f_keep,
-        seen.first_line, found.swapped, choice.looked and facts.ram_kept_all(), unseen, roomy, _skips_search(seen),
-        _compared(choice, talk),
-    )  # fmt: skip
-    thread, others = talk.join(lengths, elsewhere) if seen.parent is None else (None, 0)
-    if thread is None and not found.swapped and not facts.starts_cold and talk.began(held.thread):
-        held = replace(held, thread=None)  # it may be this one's, of which earlier turns are missing
-    number, reference = (0, held.tokens) if thread is None else (thread.turns, thread.total)
-    returned = False
-    if thread is not None and unseen and held.thread != thread.id and (numbers.cached or 0) < thread.prompt - KEPT:
+        moved = [*moved, *talk.came_back(cached or 0, seen.first_line)]
+    if moved:
+        again = judge_again(moved, seen.index, talk, slots, {})
+    if thread is None and seen.parent is None:
+        choice, threads = seen.choice, {} if again is None else again[1]
+        elsewhere = (threads.get(o.id, o.thread) for o in slots.values() if o is not slot and o.length)
+        lengths = Lengths(
+            numbers.prompt, cached, prefix.tokens, prefix.exact, held.tokens, held.thread, held.f_keep,
+            seen.first_line, found.swapped, choice.looked and facts.ram_kept_all(), unseen,
+            _gives_back(choice, facts, past), _skips_search(seen), _compared(choice, talk),
+        )  # fmt: skip
+        thread, others = talk.join(lengths, elsewhere)
+    if thread is None:
+        if not found.swapped and not facts.starts_cold and talk.began(held.thread):
+            held = replace(held, thread=None)  # it may be this one's, of which earlier turns are missing
+        return Turn(None, held, held.tokens, others, moved=again)
+    if unseen and held.thread != thread.id and (cached or 0) < thread.prompt - KEPT:
         # RAM gave back its own copy, of which a part still matches: what it shares with the slot was less
-        held, others, returned = SlotContent(thread.total, thread.id, None, None, None), 0, True
         numbers.derived["restored_from_ram"] = "more was reused than the slot held"
-    if found.filled and thread is not None and thread.id == held.thread:
+        held = SlotContent(thread.total, thread.id, None, None, None)
+        return Turn(thread, held, thread.total, returned=True, moved=again)
+    reference: int | None = thread.total
+    if found.filled and thread.id == held.thread:
         reference = held.tokens  # a file takes a conversation back to the turn at which it was saved
-    return Turn(thread, number, reference, others, held, roomy, revised, slot_threads, returned)
+    return Turn(thread, held, reference, others, moved=again)
 
 
-def _compared(choice: Choice, talk: Conversations) -> dict[int, int]:
+def _compared(choice: Choice, talk: Conversations) -> Mapping[int, int]:
     """Common prefix with the last prompt of conversations that other slots or the RAM cache held, where it is printed.
 
     Empty where the prompt shares as much with all of several: then it is what all prompts begin with.
@@ -358,8 +509,12 @@ def loss(seen: Observed, found: Content, place: Turn) -> Loss:
     return lost
 
 
-def history(seen: Observed, place: Turn, past: ConversationMemory, marks: Marks) -> History:
-    """What happened since the last turn of the conversation, as marks, and to its copy in the RAM cache."""
+def history(seen: Observed, place: Turn, past: ConversationMemory, marks: Marks) -> tuple[bool, int | None, Marks]:
+    """What happened since the last turn of the conversation, as marks, and to its copy in the RAM cache.
+
+    Returns whether that cache had its previous prompt and did not give it back, the common prefix with that, and the
+    marks.
+    """
     thread, refused, reference_lcp = place.thread, False, None
     if thread is not None and place.held.thread != thread.id:
         refused, reference_lcp, marks = _own_copy(seen, thread.total, past.ram, marks)
@@ -373,26 +528,7 @@ def history(seen: Observed, place: Turn, past: ConversationMemory, marks: Marks)
         marks = {**marks, "stale": seen.stale[0]}
     if thread is not None and thread.taken is not None:
         marks = {**marks, "ram_taken": thread.taken.mark}
-    return History(refused, reference_lcp, _since_then(seen, thread, past, marks) if past.eventful else marks)
-
-
-def build(
-    seen: Observed, facts: Facts, file: LogFile, found: Content, place: Turn, before: History, thread: int | None,
-    *, shifted: bool, shown: bool,
-) -> Request:  # fmt: skip
-    """Put the request together."""
-    numbers, held, prefix = found.numbers, place.held, found.prefix
-    outcome, lost, client, server = loss(seen, found, place)
-    returned = found.swapped if seen.shows_ram else place.returned or None
-    return Request(
-        seen.index, facts.index, file.path, seen.slot, seen.task, seen.first_line, seen.last_line, seen, facts,
-        before.marks, file.before, seen.parent, thread,
-        numbers.prompt, numbers.cached, numbers.processed, seen.generated_tokens, numbers.derived, seen.prompt_ms,
-        held.similarity, held.f_keep, prefix.tokens, prefix.exact, prefix.between,
-        returned, lost, client, server, place.reference, held.tokens, held.thread,
-        found.held_before, place.number, place.others, outcome, seen.partial, shifted, shown, None, before.refused,
-        before.reference_lcp, between=found.between,
-    )  # fmt: skip
+    return refused, reference_lcp, _since_then(seen, thread, past, marks) if past.eventful else marks
 
 
 def _completed(
@@ -419,18 +555,17 @@ def _completed(
     return replace(held, tokens=(low + high + 1) // 2), found, "common prefix / f_keep"
 
 
-def _recorded(
+def _divided(
     request: Request,
     thread: Thread,
     talk: Conversations,
     slots: Mapping[int, Slot],
-    slot_threads: dict[int, int],
+    slot_threads: Mapping[int, int],
     *,
     roomy: bool,
-) -> tuple[Request, list[Request], dict[int, int]]:
-    """Record a turn of a conversation; returns it, the earlier requests that it shows to be another's, and the
-    conversations of slots."""
-    talk.record(request, thread, request.seen.released_tokens or 0)
+) -> tuple[Request, list[Request], Mapping[int, int]]:
+    """Divide the conversation of a turn where its last ones leave no other reading; returns the turn, the earlier
+    requests that it shows to be another's, and the conversations of slots."""
     moved, more = talk.divide(thread, roomy=roomy)
     if more:
         request = talk.replace_last(replace(request, other_candidates=request.other_candidates + more), thread)
@@ -441,9 +576,14 @@ def _recorded(
     return request, revised, slot_threads
 
 
+def _gives_back(choice: Choice, facts: Facts, past: ConversationMemory) -> bool:
+    """Whether the RAM cache would have given back a conversation that left its slot."""
+    return _searches(choice) and past.is_roomy(facts)
+
+
 def _roomy(facts: Facts) -> bool:
     """Whether the RAM cache is known to have kept all: builds from b8929 on warn where it is off, and what it refuses
-    or throws out is printed at every level."""
+    or evicts is printed at every level."""
     if not facts.starts_cold or facts.at_least(8929) is not True or facts.setting("cache_idle_slots") is False:
         return False
     return facts.setting("cache_ram_mib") != 0 and facts.ram_kept_all()
@@ -452,7 +592,7 @@ def _roomy(facts: Facts) -> bool:
 def _searches(choice: Choice) -> bool:
     """Whether the server looks into its RAM cache for this prompt: not where half of what the slot holds is kept.
 
-    What is thrown away then is not saved either (b6751 and newer).
+    What is discarded then is not saved either (b6751 and newer).
     """
     return choice.selected_by == "lru" or (choice.selected_by == "lcp" and (choice.f_keep or 0.0) < SAVED_BELOW)
 
@@ -533,8 +673,6 @@ def _other_content(held: SlotContent, prompt: int | None, *, file: bool) -> tupl
     """
     if (held.tokens is None and not file) or held.f_keep is None:
         return None
-    if prompt and held.prefix is None and intervals.agree(held, prompt):
-        return None  # as nearly always
     shared = intervals.of_prompt(prompt, held.similarity) if held.prefix is None else (held.prefix, held.prefix)
     span = None if shared is None else intervals.of_share(shared, held.f_keep)
     if span is None or span[1] is None:
@@ -546,7 +684,7 @@ def _other_content(held: SlotContent, prompt: int | None, *, file: bool) -> tupl
 def _fill(
     seen: Observed, held: SlotContent, span: tuple[int, int], past: ConversationMemory, marks: Marks
 ) -> tuple[SlotContent, Marks, list[Moved]]:
-    """A slot holds what its last request did not leave there, and no line says where that is from.
+    """A slot holds what its last request did not leave there, and no line shows where that is from.
 
     It is from a file; or the slot was not emptied, as it was thought to be. Returns what it held, the marks, and the
     requests that were judged as turns of that conversation and belong to another.
@@ -709,7 +847,11 @@ def settle_unsearched(past: ConversationMemory, slot: Slot, length: int, mark: M
 
 
 def judge_again(
-    moved: list[Moved], current: int, talk: Conversations, slots: Mapping[int, Slot], slot_threads: dict[int, int]
+    moved: Sequence[Moved],
+    current: int,
+    talk: Conversations,
+    slots: Mapping[int, Slot],
+    slot_threads: Mapping[int, int],
 ) -> tuple[list[Request], dict[int, int]]:
     """Judge requests again, as turns of the conversation that they really belong to; returns those that may change.
 

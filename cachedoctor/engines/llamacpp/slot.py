@@ -1,8 +1,8 @@
 """One slot, from the choice of a prompt to its release: IDLE -> looked at -> chosen -> running -> released -> IDLE.
 
-Every transition is a method with plain values. What a line says of the request alone, ``Observed`` records. Lines of
+Every transition is a method with plain values. What a line shows of the request alone, ``Observed`` records. Lines of
 the log become calls of these methods in ``lines.py`` (one line) and ``fused.py`` (several lines at once). What slots
-leave to the RAM prompt cache is remembered as far as its lines tell.
+leave to the RAM prompt cache is remembered as far as its lines show.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class RamCache(msgspec.Struct, gc=False):
     """The prompts that the RAM prompt cache is known to hold, by length."""
 
     saved: dict[int, Mark] = msgspec.field(default_factory=dict)
-    """Length in tokens -> line that saved it. Emptied when any prompt is thrown out: which one is not printed."""
+    """Length in tokens -> line that saved it. Emptied when any prompt is evicted: which one is not printed."""
     prompts: int | None = None
     """How many it holds, as it last said."""
 
@@ -149,9 +149,9 @@ class Slot(msgspec.Struct, gc=False):
     def look(self, mark: Mark, lcp: int, n_prompt: int) -> bool:
         """The server compares a prompt with what this slot holds; returns whether it has not been chosen yet."""
         if self.choice is not None and self.choice.selected_by == "id":  # from b9873 on looked at after the choice
-            self.choice.lcp, self.choice.n_prompt = lcp, n_prompt
+            self.choice.lcp, self.choice.n_prompt, self.choice.odd = lcp, n_prompt, True
             return False
-        self.choice = Choice(mark.line, lcp=lcp, n_prompt=n_prompt, marks={"compared": mark})
+        self.choice = Choice(mark.line, lcp=lcp, n_prompt=n_prompt, marks={"compared": mark}, odd=True)
         return True
 
     def take_over(self, choice: Choice | None) -> None:
@@ -159,7 +159,7 @@ class Slot(msgspec.Struct, gc=False):
         self.choice = choice
 
     def overlook(self) -> SlotCompared | None:
-        """Another slot was chosen; returns what is known of this one if it was looked at."""
+        """Another slot was chosen; returns what is known of this one if it was checked."""
         choice = self.choice
         if choice is None or choice.selected_by is not None:
             return None
@@ -178,18 +178,20 @@ class Slot(msgspec.Struct, gc=False):
         evictions: int,
         others: list[SlotCompared],
     ) -> None:
-        """It is chosen for the next prompt, and not the ``others`` that were looked at."""
+        """It is chosen for the next prompt, and not the ``others`` that were checked."""
         looked = self.choice
-        marks: dict[MarkName, Mark] = {"select": mark}
-        choice = self.choice = Choice(mark.line, by, similarity, f_keep, t_last, others=others, marks=marks)
+        choice = self.choice = Choice(mark.line, by, similarity, f_keep, t_last, others=others, marks={"select": mark})
+        if t_last == -1:
+            choice.odd = True
         if looked is not None and looked.selected_by is None:
             choice.lcp, choice.n_prompt, choice.line = looked.lcp, looked.n_prompt, looked.line
+            choice.odd |= looked.odd
         self.evictions = evictions
 
     def matched(self, lcp: int) -> None:
         """The choice prints the common prefix itself (up to b6628)."""
         if self.choice is not None:
-            self.choice.lcp = lcp
+            self.choice.lcp, self.choice.odd = lcp, True
 
     def adapter(self, mark: Mark) -> None:
         """Adapters or scales differ from the last request's: printed between the choice of the slot and the launch."""
@@ -221,7 +223,7 @@ class Slot(msgspec.Struct, gc=False):
         choice.marks["ram"] = mark
         choice.looked = f_keep is not None and similarity is not None
         if choice.looked:
-            choice.found_keep, choice.found_sim = f_keep, similarity
+            choice.found_keep, choice.found_sim, choice.odd = f_keep, similarity, True
         else:  # which prompt it is cannot be told
             self.read_file()
 
@@ -264,6 +266,7 @@ class Slot(msgspec.Struct, gc=False):
             index, self.id, task, first, mark.line, marks, choice, self.length, self.thread,
             self.checkpoints if counts else None, self.positions if counts else [], self.positions_known,
             not self.used, self.evictions, shows_ram, asked, partial,
+            choice.odd or not self.used,
         )  # fmt: skip
         request.prompt_tokens = choice.n_prompt
         self.used, self.released = True, False
@@ -278,7 +281,7 @@ class Slot(msgspec.Struct, gc=False):
         if not self.positions_known:
             self.positions, self.positions_known = [], True
         if self.open is not None:
-            self.open.forced = True
+            self.open.forced = self.open.odd = True
             self.open.marks["forced"] = mark
 
     def image(self) -> None:
@@ -317,7 +320,7 @@ class Slot(msgspec.Struct, gc=False):
     def erased(self, mark: Mark, position: tuple[int, int] | None, kept: int | None) -> None:
         """A checkpoint was erased as invalid; ``position`` is None where the line's numbers are wrong (up to b6628).
 
-        ``kept``: what is reused, where the line says it.
+        ``kept``: what is reused, where the line shows it.
         """
         seen = self.open
         if seen is not None:
@@ -332,7 +335,7 @@ class Slot(msgspec.Struct, gc=False):
         if position is not None:
             self._forget(position)
         elif seen is not None and "cached" not in seen.marks:
-            self.positions = self.positions[:-1]  # in front of the prompt it is the newest, behind it the oldest
+            self.positions = self.positions[:-1]  # before the prompt it is the newest, after it the oldest
 
     def drop(
         self, tokens: int | None, pos_min: int, pos_max: int, size: float | None, mark: Mark, *, crowded: bool
@@ -364,7 +367,8 @@ class Slot(msgspec.Struct, gc=False):
         if seen is None:
             return False
         seen.last_line, seen.released_tokens = mark.line, tokens
-        seen.truncated |= truncated
+        if truncated:
+            seen.truncated = seen.odd = True
         seen.marks["release"] = mark
         self.released = True
         return seen.generated_tokens is not None or seen.cancelled or seen.error is not None
@@ -373,11 +377,13 @@ class Slot(msgspec.Struct, gc=False):
         """Give its open request away. ``lost``: its end is not in the log."""
         if self.released and self._refused(seen):
             seen.error, seen.error_tokens, seen.error_limit = "context-overflow", seen.prompt_tokens, self.context
+            seen.odd = True
         self.open, self.released, self.ended = None, False, seen.task
         if lost:
             seen.partial = True
         elif seen.generated_tokens is None and seen.error is None and not (seen.partial or seen.answered):
             seen.cancelled = True  # released without timing lines
+            seen.odd = True
         if seen.parent == -1:
             seen.parent = None
         return seen

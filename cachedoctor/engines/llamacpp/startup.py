@@ -53,7 +53,7 @@ _SETTINGS: dict[str, list[tuple[str, str | bool | int]]] = {
 }
 
 _OTHERS = frozenset(
-    {"load_model", "model_name", "build_line", "build_info", "new_slot", "kv_size", "listening", "kv_base"}
+    {"load_model", "model_name", "build_line", "build_info", "new_slot", "kv_size", "listening", "kv_base", "kv_dsv4"}
 )
 
 STARTUP = frozenset(_SETTINGS) | _OTHERS
@@ -132,7 +132,7 @@ class Startup:
             else:
                 self._attention = True
         elif (
-            message == "kv_swa"
+            message in ("kv_swa", "kv_dsv4")
             or (message == "is_swa_any" and fields["is_swa_any"])
             or (message == "n_swa" and fields["n_swa"] > 0)
         ):
@@ -151,7 +151,7 @@ class Startup:
 
 
 def _said(before: Setting | None, now: Setting) -> bool:
-    """Whether an earlier line says the same: that one is the proof, and a later line may only follow from it."""
+    """Whether an earlier line shows the same: that one is the proof, and a later line may only follow from it."""
     return before is not None and before.line is not None and before.value == now.value
 
 

@@ -104,8 +104,9 @@ class Tracker:
         return self._fork[1]
 
     def _when(self, line: int) -> str | None:
-        if self._late is not None and self._late[0] == line:
-            return self._late[1]
+        late = self._late
+        if late is not None and late[0] == line:
+            return late[1]
         return None if self._time_of is None else self._time_of(line)
 
     def _feed_late(self, event: Event, time: str | None) -> None:
@@ -115,7 +116,7 @@ class Tracker:
 
     @property
     def session(self) -> Session:
-        """The run that goes on."""
+        """The run that continues."""
         return self.run.session
 
     @property
@@ -155,7 +156,7 @@ class Tracker:
         lines.read(self.run, event)
 
     def feed_partly(self, event: Event) -> None:
-        """Take a line of which fields may be missing; one without slot and task goes on with the request before it."""
+        """Take a line of which fields may be missing; one without slot and task continues the request before it."""
         self.run.read_leniently()
         if event.task < 0 and event.message in _BEGINNINGS:
             self.run.end_anonymous(event.message)
@@ -170,18 +171,21 @@ class Tracker:
             return
         block = blocks.block_of(event, match)
         run, launched, shape = self.run, block.launched, blocks.shape(block)
+        known = shape in run.shapes
         if launched < 0:
-            stamp, restarts = b"", False
-            usual = len(block.lines) < 2 or run.slot(block.slot).serves(block.task)
-        else:
-            stamp = stamp_of(block.lines[launched])
-            restarts = run.restarts(block.task, stamp)
-            usual = not restarts
-        if (not usual or shape not in run.shapes) and not self._first_met(event, block, shape, restarts=restarts):
+            if known and (len(block.lines) < 2 or run.slot(block.slot).serves(block.task)):
+                blocks.read(run, block)
+            elif self._first_met(event, block, shape, restarts=False):
+                blocks.read(self.run, block)
             return
-        if launched >= 0:
+        stamp = stamp_of(block.lines[launched])
+        restarts = run.restarts(block.task, stamp)
+        if known and not restarts:
+            run.launched(block.task, stamp)
+            blocks.read(run, block)
+        elif self._first_met(event, block, shape, restarts=restarts):
             self.run.launched(block.task, stamp)
-        blocks.read(self.run, block)
+            blocks.read(self.run, block)
 
     def _first_met(self, event: Event, block: Block, shape: blocks.Shape, *, restarts: bool) -> bool:
         """Take lines whose rows were not met yet, of two runs, or of a request that is not open.
@@ -240,7 +244,7 @@ _GENERATED = ("n_decoded", "n_gen")
 
 
 class TaskProgress(msgspec.Struct):
-    """How far one task is; what its lines do not say is None."""
+    """How far one task is; what its lines do not show is None."""
 
     task: int
     tokens: int | None = None

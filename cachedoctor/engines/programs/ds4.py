@@ -1,4 +1,4 @@
-"""ds4-server: what it reuses of a prompt, and where the prompt parts from the one conversation that it keeps live.
+"""ds4-server: what it reuses of a prompt, and where the prompt diverges from the one conversation that it keeps live.
 
 Source: ``ds4_server.c`` of antirez/ds4, commit 8d576642 of 2026-05-21; ``vision=`` is newer, from logs of 2026-10. It has no
 versions and answers one request at a time.
@@ -14,7 +14,7 @@ from cachedoctor.engines.engine_record import Literals
 ROWS: list[R] = [
     R("start", "ds4", 0, 0, "I0", "ds4-server: listening on http://{address:host}",
       "0521 13:32:43 ds4-server: listening on http://127.0.0.1:8080"),
-    # printed where the live conversation is not the beginning of the prompt, before a checkpoint on disk is looked for
+    # printed where the live conversation is not the beginning of the prompt, before a checkpoint on disk is searched for
     R("miss", "ds4", 0, 0, "W0", "ds4-server: live kv cache miss live={held:count} prompt={asked:count} common={matched:count} reason={why:word}",
       "0521 13:40:02 ds4-server: live kv cache miss live=86593 prompt=86821 common=28336 reason=token-mismatch"),
     R("miss", "ds4", 0, 0, "W0", "ds4-server: live kv cache miss RESPPROTO live={held:count} prompt={asked:count} common={matched:count} reason={why:word}",

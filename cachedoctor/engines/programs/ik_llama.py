@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cachedoctor.engines.answering import AnswerTracker, Program, keep_open
+from cachedoctor.engines.answering import JudgedTracker, Program, keep_open
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
 from cachedoctor.engines.engine_record import Literals
@@ -93,7 +93,7 @@ class _WorkingRequest(msgspec.Struct):
     """The same text in tokens of the prompt."""
 
     def reused(self) -> int | None:
-        """Tokens of the prompt that are reused; None where the log does not tell.
+        """Tokens of the prompt that are reused; None where the log does not show.
 
         The same text may be more tokens in the slot than in the prompt. Then a position in the slot, such as that of a
         checkpoint, says nothing about the prompt, unless it is the end of the common prefix, or the token before it.
@@ -104,7 +104,7 @@ class _WorkingRequest(msgspec.Struct):
         return self.in_prompt - back if back in (0, 1) else 0 if self.kept == 0 else None
 
 
-class Tracker(AnswerTracker):
+class Tracker(JudgedTracker):
     """Feeds on the events of one origin. The end of a request names its slot only: its task is gone by then."""
 
     engine = "ik_llama.cpp"
@@ -148,7 +148,8 @@ class Tracker(AnswerTracker):
         if request is None:  # it began before this log
             return
         reused = request.reused()
-        self.answered(event.line, None if reused is None else reused + event.fields["computed"], reused)
+        prompt = None if reused is None else reused + event.fields["computed"]
+        self.weigh(event, self.answered(event.line, prompt, reused))
 
 
 PROGRAM = Program(Tracker, _LOOK, ROWS, PREFIX, fork=True)

@@ -1,4 +1,4 @@
-"""KoboldCpp: one line behind each reply, with the size of the context and how much of it was computed.
+"""KoboldCpp: one line after each reply, with the size of the context and how much of it was computed.
 
 Source: ``gpttype_adapter.cpp`` and ``koboldcpp.py`` of KoboldCpp. A version counts as its second number (1.120 is 120), 0
 where it is not known.
@@ -6,7 +6,7 @@ where it is not known.
 
 from __future__ import annotations
 
-from cachedoctor.engines.answering import AnswerTracker, Program
+from cachedoctor.engines.answering import JudgedTracker, Program
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
 from cachedoctor.engines.engine_record import Literals
@@ -30,10 +30,10 @@ ROWS: list[R] = [
 ]  # fmt: skip
 
 PREFIX = rb"(?:\r++|\[\d\d:\d\d:\d\d\] )"
-"""A progress display begins with a carriage return; the line behind a reply has a clock in newer versions."""
+"""A progress display begins with a carriage return; the line after a reply has a clock in newer versions."""
 
 
-class Tracker(AnswerTracker):
+class Tracker(JudgedTracker):
     """Feeds on the events of one origin. KoboldCpp answers one request at a time."""
 
     engine = "koboldcpp"
@@ -41,11 +41,13 @@ class Tracker(AnswerTracker):
 
     _computed: int | None = None
     """Tokens of the prompt that are being computed."""
+    _held: int | None = None
+    """Tokens of its context after the last reply."""
 
     def read(self, event: Event) -> None:
         """Take the next event."""
         if event.message == "start":
-            self._computed = None
+            self._computed = self._held = None
             self.starts(event.line)
             self.is_of(event.fields["version"])
         elif event.message == "progress":
@@ -60,11 +62,16 @@ class Tracker(AnswerTracker):
         """
         computed, self._computed = event.fields.get("computed", self._computed), None
         generated = event.fields["generated"]
+        held, self._held = self._held, None
         if generated <= 0:
             self.answered(event.line, None, None)
             return
-        prompt = event.fields["context"] - generated
-        self.answered(event.line, prompt, None if computed is None else prompt - computed)
+        self._held, prompt = event.fields["context"], event.fields["context"] - generated
+        cached = None if computed is None else prompt - computed
+        told = self.answered(event.line, prompt, cached, None if held is None else cached)
+        self.weigh(event, told)
+        if held is not None:
+            self.compare(event, told, held)
 
 
 PROGRAM = Program(Tracker, Literals(b"CtxLimit:", b"Processing Prompt", b"Welcome to KoboldCpp"), ROWS, PREFIX)

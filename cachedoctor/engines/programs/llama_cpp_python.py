@@ -5,7 +5,7 @@ Source: ``Llama.generate`` of llama_cpp/llama.py; the numbers are there from 0.2
 
 from __future__ import annotations
 
-from cachedoctor.engines.answering import AnswerTracker, Program
+from cachedoctor.engines.answering import JudgedTracker, Program
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
 from cachedoctor.engines.engine_record import Literals
@@ -24,12 +24,14 @@ ROWS: list[R] = [
 PREFIX = rb"[ \t]{1,16}+"
 
 
-class Tracker(AnswerTracker):
+class Tracker(JudgedTracker):
     """Feeds on the events of one origin. A prompt that reuses nothing has no line of its own, and its timings alone."""
 
     engine = "llama-cpp-python"
     program = "llama-cpp-python"
 
+    _held = 0
+    """Tokens of the last prompt: it holds these and the reply, of which the log does not tell how long it was."""
     _hit = False
     """The timings that come next are of a request that is counted."""
 
@@ -38,16 +40,18 @@ class Tracker(AnswerTracker):
         fields = event.fields
         if event.message == "hit":
             self._hit = True
-            known = "reused" in fields
-            self.answered(
-                event.line,
-                fields["reused"] + fields["computed"] if known else None,
-                fields["reused"] if known else None,
-            )
+            reused = fields.get("reused")
+            self._judge(event, None if reused is None else reused + fields["computed"], reused)
             return
         if not self._hit and self.session is not None:
-            self.answered(event.line, fields["computed"], 0)
+            self._judge(event, fields["computed"], 0)
         self._hit = False
+
+    def _judge(self, event: Event, prompt: int | None, reused: int | None) -> None:
+        told = self.answered(event.line, prompt, reused, reused if self._held else None)
+        self.weigh(event, told)
+        self.compare(event, told, self._held)
+        self._held = prompt or 0
 
 
 PROGRAM = Program(Tracker, Literals(b"Llama.generate: "), ROWS, PREFIX)

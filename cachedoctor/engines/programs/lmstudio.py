@@ -5,7 +5,7 @@ Source: mlx-engine (lmstudio-ai/mlx-engine), as shipped with LM Studio 0.4.5 to 
 
 from __future__ import annotations
 
-from cachedoctor.engines.answering import AnswerTracker, Program
+from cachedoctor.engines.answering import JudgedTracker, Program
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
 from cachedoctor.engines.engine_record import Literals
@@ -16,10 +16,10 @@ ROWS: list[R] = [
 ]  # fmt: skip
 
 PREFIX = rb"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d )?+(?:\[[^\]\n]{1,200}+\]:? ?){1,6}+"
-"""``[coordinator][INFO]: ``, behind LM Studio's own date, level and model where these stand on the same line."""
+"""``[coordinator][INFO]: ``, after LM Studio's own date, level and model where these are on the same line."""
 
 
-class Tracker(AnswerTracker):
+class Tracker(JudgedTracker):
     """Feeds on the events of one origin. Each line is a whole request, written before its prompt is computed."""
 
     engine = "lmstudio-mlx"
@@ -32,7 +32,7 @@ class Tracker(AnswerTracker):
         are the ``usage.prompt_tokens`` of the response.
         """
         cached = event.fields["cached"]
-        self.answered(event.line, cached + event.fields["left"] + 1, cached)
+        self.weigh(event, self.answered(event.line, cached + event.fields["left"] + 1, cached))
 
 
 PROGRAM = Program(Tracker, Literals(b"Prompt cache restore: cached_tokens="), ROWS, PREFIX)

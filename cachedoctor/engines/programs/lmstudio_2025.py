@@ -5,7 +5,7 @@ Source: a developer log of LM Studio 0.3.18 (its bug tracker, issue 778).
 
 from __future__ import annotations
 
-from cachedoctor.engines.answering import AnswerTracker, Program
+from cachedoctor.engines.answering import JudgedTracker, Program
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
 from cachedoctor.engines.engine_record import Literals
@@ -18,7 +18,7 @@ ROWS: list[R] = [
 PREFIX = rb"(?:\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\]?+ ?\[[A-Z]{4,8}\] ?|[ \t]{1,8}+)"
 
 
-class Tracker(AnswerTracker):
+class Tracker(JudgedTracker):
     """Feeds on the events of one origin. The last token of a prompt is computed even where all of it was kept."""
 
     engine = "lmstudio"
@@ -27,7 +27,7 @@ class Tracker(AnswerTracker):
     def read(self, event: Event) -> None:
         """Take the next event."""
         prompt = event.fields["prompt"]
-        self.answered(event.line, prompt, min(event.fields["reused"], prompt - 1))
+        self.weigh(event, self.answered(event.line, prompt, min(event.fields["reused"], prompt - 1)))
 
 
 PROGRAM = Program(Tracker, Literals(b"Cache reuse summary: "), ROWS, PREFIX)

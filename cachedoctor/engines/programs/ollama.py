@@ -6,7 +6,7 @@ logs of its issues. A version counts as ``minor * 100 + patch`` (0.33.3 is 3303)
 
 from __future__ import annotations
 
-from cachedoctor.engines.answering import AnswerTracker, Program
+from cachedoctor.engines.answering import JudgedTracker, Program
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
 from cachedoctor.engines.engine_record import Literals
@@ -45,7 +45,7 @@ PREFIX = rb"time=\S++ level=[A-Z]++ (?:source=\S++ )?+"
 """Go's slog."""
 
 
-class Tracker(AnswerTracker):
+class Tracker(JudgedTracker):
     """Feeds on the events of one origin. Each line is a whole request, written before its prompt is computed."""
 
     engine = "ollama"
@@ -58,8 +58,11 @@ class Tracker(AnswerTracker):
         elif event.message == "listening":
             self.is_of(event.fields["version"])
         else:  # a miss prints no number for what is reused: all is left
-            cached, matched = event.fields.get("cached", 0), event.fields.get("matched")
-            self.answered(event.line, event.fields["prompt"], cached, matched)
+            cached, matched, held = event.fields.get("cached", 0), event.fields.get("matched"), event.fields.get("held")
+            told = self.answered(event.line, event.fields["prompt"], cached, cached if held else matched)
+            self.weigh(event, told)
+            if held:  # what the slot held; of it what is common is reused
+                self.compare(event, told, held)
             if self.session is not None and matched is not None and matched - cached >= _GAP:
                 self.session.settings.setdefault("restore_cut", Setting(matched - cached, event.line, event.text))
 

@@ -1,4 +1,4 @@
-"""oMLX: what its scheduler says of each prompt that found something in the cache, and where it parts from what is stored.
+"""oMLX: what its scheduler says of each prompt that found something in the cache, and where it diverges from what is stored.
 
 Source: logs in issues 2384, 2483, 2876, 3608 and 3704 of jundot/omlx, oMLX 0.5.4 to 0.6.4, and its pull request 1784 for
 the lines at the level of debugging. A prompt that is like nothing stored has no line. No version is printed in these lines.

@@ -1,12 +1,12 @@
 """TabbyAPI: one line per request, with cached and new tokens.
 
 Source: ``common/gen_logging.py`` and ``common/logger.py`` of TabbyAPI, which has no versions, and its logs of 2026-08 and
-2026-09. Where its output is no terminal, rich breaks lines between words at 80 columns.
+2026-09. Where its output is not a terminal, rich breaks lines between words at 80 columns.
 """
 
 from __future__ import annotations
 
-from cachedoctor.engines.answering import AnswerTracker, Program
+from cachedoctor.engines.answering import JudgedTracker, Program
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.engines.catalogue.base import Message as R
 from cachedoctor.engines.engine_record import Literals
@@ -18,7 +18,7 @@ ROWS: list[R] = [
     # the first part of a broken line: unknown text may follow
     R("begin", "tabbyapi", 0, 0, "I0", "Metrics (ID:",
       "2026-09-06 04:04:21.722 INFO:     Metrics (ID:"),
-    # a later part: what stands before it is taken for a prefix, the number of cached tokens as well
+    # a later part: what comes before it is taken for a prefix, the number of cached tokens as well
     R("rest", "tabbyapi", 0, 0, "I0", "cached tokens and {new:count} new tokens at {rates:text}",
       "0.01 s, Process: 0 cached tokens and 5436 new tokens at 474.76 T/s, Generate:"),
     R("rest", "tabbyapi", 0, 0, "I0", "cached tokens and {new:count}",
@@ -34,10 +34,10 @@ PREFIX = (
 
 _CACHED = late(rb"(?<!\d)(\d{1,10}) cached tokens and ")
 _PARTS = 3
-"""Lines behind the first part of a broken line on which its numbers can stand."""
+"""Lines after the first part of a broken line on which its numbers can stand."""
 
 
-class Tracker(AnswerTracker):
+class Tracker(JudgedTracker):
     """Feeds on the events of one origin. TabbyAPI does not log that it starts: all requests are of one session."""
 
     engine = "tabbyapi"
@@ -62,7 +62,7 @@ class Tracker(AnswerTracker):
             self._numbers(event, event.fields["cached"])
 
     def _numbers(self, event: Event, cached: int | None) -> None:
-        self.answered(event.line, None if cached is None else cached + event.fields["new"], cached)
+        self.weigh(event, self.answered(event.line, None if cached is None else cached + event.fields["new"], cached))
 
 
 PROGRAM = Program(Tracker, Literals(b"Metrics (ID:"), ROWS, PREFIX)

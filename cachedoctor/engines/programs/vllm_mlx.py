@@ -67,7 +67,7 @@ class Tracker(JudgedTracker):
         if candidate is not None and candidate.fields.get("stuck") is None:
             self.compare(candidate, told, candidate.fields["held"])
             candidate = None
-        keep_open(self._open, fields["id"], (told, candidate))  # what is on disk is looked for only now
+        keep_open(self._open, fields["id"], (told, candidate))  # what is on disk is searched for only now
 
     def _scheduled(self, event: Event) -> None:
         fields = event.fields

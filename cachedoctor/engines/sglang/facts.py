@@ -231,7 +231,7 @@ _WITHOUT_CACHE = ("ChunkCache", "SWAChunkCache", "PureSWAChunkCache")
 
 
 def learn(session: Session, event: Event) -> VersionRange:
-    """Put what a line says into the settings; the versions that have such settings."""
+    """Put what a line shows into the settings; the versions that have such settings."""
     handler = _HANDLERS.get(event.message)
     if handler is not None:
         return handler(session, event) or ANY
@@ -301,7 +301,7 @@ def _off(session: Session, event: Event) -> None:
 
 
 def _architecture(session: Session, event: Event) -> None:
-    # A draft model is loaded behind the model itself.
+    # A draft model is loaded after the model itself.
     _first(session, "architecture", event.fields["architecture"], event)
 
 

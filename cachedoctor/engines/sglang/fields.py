@@ -15,7 +15,7 @@ FIELDS: dict[str, Field] = {
     "decode.more": F("", "names and values of the running requests, in an order that changes from version to version"),
     "iteration": F("steps", "how many times the model has run (0.5.4, or SGLANG_LOG_FORWARD_ITERS)"),
     "args": F("", "the settings by name, as Python prints them"),
-    "request": F("", "the request, and behind the word out what was answered; from level 2 on with the prompt"),
+    "request": F("", "the request, and after the word out what was answered; from level 2 on with the prompt"),
     "time": F("", "when the line was written"),
     "architecture": F("", "class of the model"),
     "config": F("", "class of the model's configuration"),
@@ -103,7 +103,7 @@ PAIRS: dict[str, Field] = {
     "#running-req": F("requests", "that write their answers"),
     "#queue-req": F("requests", "that wait to be admitted"),
     "#pending-token": F("tokens", "of the requests that wait, and of the rest of a prompt that is cut into chunks"),
-    "#replay-token": F("tokens", "that were cached and are computed again, for states that were not kept"),
+    "#replay-token": F("tokens", "that were cached and are recomputed, for states that were not kept"),
     "#unbootstrapped-req": F("requests", "that wait for the connection to their decode server"),
     "#transferring-req": F("requests", "whose KV cache is on its way to their decode server"),
     "#prealloc-req": F("requests", "that wait for memory, or for the connection to their decode server"),
@@ -151,16 +151,16 @@ _OFF = " Nothing is reused: every prompt is computed from its first token."
 
 MEANINGS: dict[str, str] = {
     # batches
-    "prefill": "Prompt tokens that are computed together, of one request or several: a batch is neither a request nor a prompt. #cached-token is what the requests that were admitted in it reuse; the further chunks of a long prompt print 0 there. Sums of #new-token and #cached-token over a time are right, a single line is only about one request if #new-seq is 1 and it is no chunk.",
+    "prefill": "Prompt tokens that are computed together, of one request or several: a batch is neither a request nor a prompt. #cached-token is what the requests that were admitted in it reuse; the further chunks of a long prompt print 0 there. Sums of #new-token and #cached-token over a time are right, a single line is only about one request if #new-seq is 1 and it is not a chunk.",
     "fill": "A batch of prompts in the words of early 2024: what was reused and computed of all prompts in it, and the share of all since the start.",
     "decode": "Requests that write their answers, every 40 steps (--decode-log-interval). Its usage tells how much of the memory running requests hold; what only the cache holds is not in it.",
     # start
-    "server_args": "The settings of the server, as far as they are resolved at that time. disable_radix_cache=False does not yet mean that the cache is on: the model or another option may switch it off behind this line.",
+    "server_args": "The settings of the server, as far as they are resolved at that time. disable_radix_cache=False does not yet mean that the cache is on: the model or another option may switch it off after this line.",
     "weights_loaded": "The model is loaded. Its class tells whether it is a hybrid (Mamba, linear attention), whose cache has limits of its own.",
     "capacity": "How many tokens the KV pool holds, running requests and cached prefixes together, and how long the chunks are in which long prompts are computed.",
     "tree_cache": "The kind of cache that is really in use. ChunkCache and its like keep nothing between requests.",
     "unified_tree": "The one tree for all kinds of models is in use, with a component for each kind of memory of this model.",
-    "ready": "The server takes requests. The one that warmed it up was a short prompt, and is no request of a user.",
+    "ready": "The server takes requests. The one that warmed it up was a short prompt, and is not a request of a user.",
     "sigterm": "The server ends, and its cache with it.",
     # hybrid and sliding-window models
     "mamba_pool": "The model is a hybrid: beside the KV pool it has a pool of states. A prefix is only reused up to a position whose state is kept, so this pool limits reuse as well.",
@@ -200,15 +200,15 @@ MEANINGS: dict[str, str] = {
     "weights_update": "New weights are loaded into the running server; the cache is emptied, since what it holds was computed with the old ones.",
     "prompt_truncated": "The prompt is longer than the server takes, and its end is cut off.",
     # HiCache
-    "hicache_host": "Main memory for prefixes that leave the GPU (HiCache): they are loaded back instead of being computed again.",
+    "hicache_host": "Main memory for prefixes that leave the GPU (HiCache): they are loaded back instead of being recomputed.",
     "hicache_host_small": "The pool in main memory is smaller than that of the GPU: it holds little that the GPU does not hold by itself.",
     "hicache_prefetch": "A prefix was fetched from storage to main memory before its request began.",
-    "hicache_discarded": "A prefix that was fetched from storage is thrown away, because a part that the model needs with it (states, window) is missing: it is computed.",
+    "hicache_discarded": "A prefix that was fetched from storage is discarded, because a part that the model needs with it (states, window) is missing: it is computed.",
     "hicache_declined": "Storage holds a prefix that cannot be used as it is: it is computed.",
     "hicache_fetch_failed": "A page could not be read from storage: the prompt is computed from there on.",
     "hicache_shrank": "A part of the prefix left the cache between the lookup and the start of the request; storage is asked again.",
     "hicache_lookups_over": "Storage was asked as often as allowed; the rest of the prompt is computed.",
-    "hicache_dropped": "Prefixes leave the GPU without a copy, because main memory is full: they are computed again when they come back.",
+    "hicache_dropped": "Prefixes leave the GPU without a copy, because main memory is full: they are recomputed when they come back.",
     # requests, with --log-requests
     "received": "A request came in (--log-requests). From level 2 on the line holds its prompt.",
     "finished": "A request is answered: prompt_tokens and cached_tokens of meta_info are the truth about this one request.",

@@ -217,6 +217,6 @@ _CLOCK = rb"(?!(?:Receive|Finish): |\{)[^\n\[\"']*+(?:\[(?!" + HEAD + rb")[^\n\[
 PREFIX = rb"(?:\[gpu(?:_id)?=\d{1,3}\] |" + _CLOCK + rb")"
 """Up to ``[2026-07-04 04:31:24 DP0 TP0] ``, with a progress bar glued before it; ``[gpu=0] `` in the middle of 2024.
 
-Behind a quote stands text of a user: requests are logged without a prefix in 0.5.8 to 0.5.11, and a prompt may hold
+After a quote stands text of a user: requests are logged without a prefix in 0.5.8 to 0.5.11, and a prompt may hold
 a log.
 """

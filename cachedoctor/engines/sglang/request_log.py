@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 _HEADER = "x-anthropic-billing-header:"
 _HEAD = 512
-"""Characters of a prompt in which the header is one: behind them somebody may write about it."""
+"""Characters of a prompt in which the header is one: after them somebody may write about it."""
 
 
 class RecentPrompts:
@@ -94,7 +94,7 @@ class RequestLog:
 
 
 class LoggedRequest(msgspec.Struct):
-    """What a line says of one request."""
+    """What a line shows of one request."""
 
     rid: str
     plain: str | None = None

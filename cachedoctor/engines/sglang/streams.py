@@ -23,7 +23,7 @@ _NO_TREE = "0.00%"
 """Reused share of all prompts since the start, up to 0.4.2: without a radix tree it stays there, and ``#cached-token``
 counts the chunks before of the same prompts (``ChunkCache``)."""
 _MOST_SHARE = 2.0
-"""A share above is no share."""
+"""A share above is not a share."""
 
 
 class Chunks(msgspec.Struct, gc=False):
@@ -70,7 +70,7 @@ def _share(text: str) -> float | None:
 
 
 def usage(pairs: Mapping[str, str], batch: PrefillBatch) -> PrefillBatch:
-    """Fill in how full the pools are, which decode lines say, too."""
+    """Fill in how full the pools are, which decode lines show, too."""
     batch.token_usage = share(pairs, "token usage", "full token usage")
     batch.swa_usage = share(pairs, "swa token usage")
     batch.mamba_usage = share(pairs, "mamba usage")
@@ -92,7 +92,7 @@ def read(pairs: Mapping[str, str], batch: PrefillBatch) -> PrefillBatch:
 
 
 def goes_on(batch: PrefillBatch, chunks: Chunks, most_new: int) -> bool | None:
-    """Whether the next batch goes on with the last prompt of this one; None when that is open.
+    """Whether the next batch continues the last prompt of this one; None when that is open.
 
     Args:
         batch: the batch.
@@ -187,7 +187,7 @@ class RankStream:
         self._alone = None
 
     def used(self, rank: str | None, usage: PrefillBatch, mark: Mark) -> None:
-        """Take the usage that a line prints: a decode line says it, too."""
+        """Take the usage that a line prints: a decode line shows it, too."""
         period = self._open(rank, mark)
         period.last_line = mark.line
         if _above(usage.token_usage, period.token_usage):
@@ -286,7 +286,7 @@ class RankStream:
         if request.cached == 0:
             period.cold += 1
             if period.cold == 1 or period.marks["cold"].line == period.marks["first_whole"].line:
-                period.marks["cold"] = request.mark  # one behind the first says more: the first has nothing to reuse
+                period.marks["cold"] = request.mark  # one after the first says more: the first has nothing to reuse
         if first:
             period.marks["first_whole"] = request.mark
             return

@@ -75,7 +75,7 @@ class Tracker:
             handler(self, session, event)
 
     def continue_in(self, path: str) -> None:
-        """The log goes on in another file."""
+        """The log continues in another file."""
         self._path = path
 
     def _session(self, event: Event) -> Session | None:

@@ -1,4 +1,4 @@
-"""What explains single lines of SGLang: what stands before a message, and what makes the server print it."""
+"""What explains single lines of SGLang: what comes before a message, and what makes the server print it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PARTS = late(
     rb"\[(?P<time>(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?P<ranks>(?: [A-Z_]{2,8}\d{1,4})*)\] \Z"
 )
 _HEAD = 1 << 12
-"""Bytes of a prefix that are looked at; progress bars may be glued before it."""
+"""Bytes of a prefix that are checked; progress bars may be glued before it."""
 
 _TIME = "when it was written, in the zone of the server"
 _RANKS = {
@@ -28,7 +28,7 @@ _RANKS = {
 
 
 def prefix(line: bytes) -> Prefix:
-    """Take apart what stands before the message of ``line``; a line may have lost it."""
+    """Take apart what comes before the message of ``line``; a line may have lost it."""
     found = _BEGIN.match(line)
     end = found.end() if found is not None else 0
     head = line[:end].rstrip(b" \t") + b" "
@@ -47,7 +47,7 @@ def part(name: str, raw: bytes) -> str:
 
 
 def time(parts: Mapping[str, bytes]) -> str | None:
-    """Return the time of a line; logs of 2024 have no date, and what has none is no point in time."""
+    """Return the time of a line; logs of 2024 have no date, and what has none is not a point in time."""
     raw = parts.get("time", b"").decode()
     return raw.replace(" ", "T").replace(",", ".") if " " in raw else None
 

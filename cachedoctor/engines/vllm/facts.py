@@ -130,7 +130,7 @@ def asked(text: str) -> dict[str, Any]:
 
 
 def _bare(text: str) -> str:
-    """The text without what stands in quotes, which a user chose."""
+    """The text without what is in quotes, which a user chose."""
     return _QUOTED.sub("''", text)
 
 
@@ -180,7 +180,7 @@ _ASKED_AS = {
 
 
 def note(session: Session, event: Event) -> None:
-    """Take what the line says of the server, if it does."""
+    """Take what the line shows of the server, if it does."""
     known = _READERS.get(event.message)
     if known is not None:
         known(session, event)

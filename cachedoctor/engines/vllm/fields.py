@@ -69,7 +69,7 @@ FIELDS: dict[str, Field] = {
     "mamba_mode.mode": F("", "where states of recurrent layers are kept: align (ends of chunks and prompts) or all (every block)"),
     "mamba_mode_none.mode": F("", "none: no states are kept"),
     "mamba_experimental.mode": F("", "where states of recurrent layers are kept: align (ends of chunks and prompts) or all (every block)"),
-    "preemption.mode": F("", "RECOMPUTE: the request is computed again; SWAP: its KV cache waits in CPU memory"),
+    "preemption.mode": F("", "RECOMPUTE: the request is recomputed; SWAP: its KV cache waits in CPU memory"),
     "mamba_mode_ignored.url": F("", "where the maintainers take complaints"),
     # what limits hits
     "managers": F("", "kinds of cache that cannot resume within a block"),
@@ -107,7 +107,7 @@ FIELDS: dict[str, Field] = {
     "status": F("code", "status of the answer", {200.0: "answered"}),
     "reason": F("", "the status in words"),
     # connectors to caches outside
-    "offloaded_tokens": F("tokens", "found in offloaded memory, behind those in GPU memory", _NOTHING),
+    "offloaded_tokens": F("tokens", "found in offloaded memory, after those in GPU memory", _NOTHING),
     "gpu_tokens": F("tokens", "found in the engine's own prefix cache", _NOTHING),
     "lookup.total": F("tokens", "length of the prompt; of a request that was preempted, with what it had generated"),
     "lookup_pending.total": F("tokens", "length of the prompt"),
@@ -134,13 +134,13 @@ FIELDS: dict[str, Field] = {
 
 PAIRS: dict[str, Field] = {
     "stats.KV cache usage": F("%", _USAGE + ". The word before it is the device"),
-    "stats.Prefix cache hit rate": F("%", "share of the tokens (0.8: of the blocks) looked up by the last 1,000 requests that were in the prefix cache; since the start or the last reset, not of the interval", {0.0: "nothing was found; 0.7.3 always prints this, and up to 0.30 it stands here before any lookup and with prefix caching off"}),
+    "stats.Prefix cache hit rate": F("%", "share of the tokens (0.8: of the blocks) looked up by the last 1,000 requests that were in the prefix cache; since the start or the last reset, not of the interval", {0.0: "nothing was found; 0.7.3 always prints this, and up to 0.30 it is here before any lookup and with prefix caching off"}),
     "stats.External prefix cache hit rate": F("%", "share of the tokens not found here that a connector had, over the last 1,000 requests; printed once something was looked up"),
     "stats.MM cache hit rate": F("%", "share of images and other inputs whose preprocessing was cached, over the last 1,000 requests; items, not tokens"),
     "stats.Deferred": F("requests", "waiting requests that the scheduler passed over"),
     "stats.KV fetch": F("requests", "requests whose KV cache comes from a connector, by how far it is"),
     "stats.Preemptions": F("count", "preemptions in the interval; up to 0.33 never printed, even if there were some"),
-    "stats.Corrupted": F("requests", "requests with values that are no numbers"),
+    "stats.Corrupted": F("requests", "requests with values that are not numbers"),
     "iteration.KV cache usage": F("%", _USAGE + ". The word before it is the device"),
     "iteration.encoder inputs": F("count", "images and other inputs encoded in this step"),
     "iteration.encoder output embeddings": F("count", "embeddings that came of them"),
@@ -170,7 +170,7 @@ def pair(message: str, name: str) -> Field | None:
 MEANINGS: dict[str, str] = {
     # statistics
     "stats": "What one engine did since the line before, normally 10 seconds ago (5 in 0.7): rates of the interval, and a hit rate that is none of the interval but rolls over the last 1,000 requests. No field is about a single request. A busy engine prints it again and again; an idle one prints it once more and then at the debug level only.",
-    "stats_v0": "What the V0 engine (0.11 and older) did since the line before. Its hit rate stands in a line of its own behind this one, and only if prefix caching is on.",
+    "stats_v0": "What the V0 engine (0.11 and older) did since the line before. Its hit rate is in a line of its own after this one, and only if prefix caching is on.",
     "hit_rate_v0": "Hit rates of the V0 engine's prefix cache since its start, for blocks in GPU and in CPU memory. Printed only if prefix caching is on.",
     "iteration": "One step of the engine (--enable-logging-iteration-details): context tokens are the prompt tokens that it computed, reused ones are not among them and stand nowhere in the line. A dummy step computes nothing: data parallel ranks step together.",
     "speculation": "Speculative decoding is on, and how many drafted tokens were accepted since the line before. EAGLE and MTP normally give up the last matching block of every lookup.",
@@ -180,8 +180,8 @@ MEANINGS: dict[str, str] = {
     # start
     "version": "The version of vLLM: a new life of the server begins, with an empty cache.",
     "model": "The model that is served, second line of the banner.",
-    "args": "All options of the server with their values, defaults included (0.8 and older). What was resolved from them stands in `Initializing a V1 LLM engine`.",
-    "args_given": "The options that were given, and no others. They say what was asked for: what became of it stands in `Initializing a V1 LLM engine`.",
+    "args": "All options of the server with their values, defaults included (0.8 and older). What was resolved from them is in `Initializing a V1 LLM engine`.",
+    "args_given": "The options that were given, and no others. They say what was asked for: what became of it is in `Initializing a V1 LLM engine`.",
     "engine_start": "The resolved configuration of the engine, which decides where options and defaults disagree: enable_prefix_caching says whether there is a prefix cache. Printed by every engine process: with data parallelism once per rank.",
     "architecture": "The architecture of the model; it decides whether all layers are plain attention or some keep a recurrent state, which can be resumed at few places only.",
     "max_model_len": "The longest request, prompt and answer together.",
@@ -189,9 +189,9 @@ MEANINGS: dict[str, str] = {
     "ready": "The API server has what it needs from the engine and begins to answer soon.",
     "engine_ready": "The engine has loaded the model and laid out its KV cache, which is empty.",
     # sizes of blocks
-    "attention_block": "On a model with a recurrent state the blocks of the attention layers grow until one holds as much as a state. Reuse goes by whole blocks: a common prefix that is shorter than one block is computed again, unless finer hits are possible (--prefix-match-unit, 0.26 and newer).",
+    "attention_block": "On a model with a recurrent state the blocks of the attention layers grow until one holds as much as a state. Reuse goes by whole blocks: a common prefix that is shorter than one block is recomputed, unless finer hits are possible (--prefix-match-unit, 0.26 and newer).",
     "mamba_padding": "The recurrent state is padded to the size of an attention block. It costs memory and changes nothing about reuse.",
-    "block_size": "The attention backend decides the block size. Reuse goes by whole blocks: a common prefix that is shorter than one block is computed again.",
+    "block_size": "The attention backend decides the block size. Reuse goes by whole blocks: a common prefix that is shorter than one block is recomputed.",
     "group_sizes": "Block sizes of the groups of layers that share a kind of cache, on models with more than one kind.",
     "lcm_block": "Least common multiple of the block sizes of all groups: a prefix can be reused up to a multiple of it, unless finer hits are possible.",
     # models with a recurrent state
@@ -227,20 +227,20 @@ MEANINGS: dict[str, str] = {
     "hybrid_manager_off": "All layers keep as much KV cache as those with full attention: fewer tokens fit, and cached prefixes are evicted earlier.",
     "eagle_keeps_block": "With EAGLE or MTP the last matching block is reused, which is normally given up so that the drafter has what it needs.",
     "eagle_dense": "With EAGLE on a model with a recurrent state, states are kept at every block instead of at few places.",
-    "system_merged": "A system message in the middle of a conversation is moved to its begin, because the chat template wants it there: every new one changes the prompt from the front, and the rest of the conversation is computed again (0.31 and newer; printed once).",
+    "system_merged": "A system message in the middle of a conversation is moved to its begin, because the chat template wants it there: every new one changes the prompt from the front, and the rest of the conversation is recomputed (0.31 and newer; printed once).",
     "random_seed": "Hashes of blocks differ from process to process: caches that are shared between instances find nothing of each other. Reuse within this instance is not affected.",
     # capacity
-    "kv_size": "How many tokens fit into the KV cache, those of running requests and cached ones together. What does not fit is evicted, which the log does not say.",
+    "kv_size": "How many tokens fit into the KV cache, those of running requests and cached ones together. What does not fit is evicted, which the log does not show.",
     "concurrency": "How many requests of the longest length fit into the KV cache at once.",
     "blocks": "How many blocks the KV cache has (0.11 and older); times the block size these are its tokens.",
     "blocks_override": "The number of blocks was given by hand (--num-gpu-blocks-override) in the place of what fits into memory.",
-    "preemption": "The KV cache is full: a running request lost its blocks and is computed again later, or is swapped out (V0 engine; V1 logs no preemption, only /metrics counts them).",
+    "preemption": "The KV cache is full: a running request lost its blocks and is recomputed later, or is swapped out (V0 engine; V1 logs no preemption, only /metrics counts them).",
     # what empties the cache
     "reset_asked": "Somebody called POST /reset_prefix_cache.",
     "reset": "The prefix cache is empty now, and the hit rate starts again. It follows a call of /reset_prefix_cache, new weights, or sleep.",
     "reset_failed": "The prefix cache was to be emptied, but requests were running: it keeps what it has.",
     "sleep_asked": "Somebody called POST /sleep: the KV cache is given up.",
-    "sleep": "The engine sleeps: its KV cache is gone, and after it wakes every prompt is computed again.",
+    "sleep": "The engine sleeps: its KV cache is gone, and after it wakes every prompt is recomputed.",
     "sleep_freed": "Memory that was given up by going to sleep, KV cache included.",
     "wake_asked": "Somebody called POST /wake_up.",
     "wake": "The engine is awake, with an empty KV cache.",
@@ -253,8 +253,8 @@ MEANINGS: dict[str, str] = {
     "access": "A request over HTTP was answered: which path, and with what status.",
     # connectors to caches outside
     "connector": "A connector moves KV cache between this engine and something outside of it; it can bring prefixes back that were evicted.",
-    "offload_hit": "What was found for a request: tokens that are still in GPU memory, and behind them tokens in offloaded memory.",
-    "lookup": "What LMCache holds of a request's prompt, and how much of it is not in GPU memory and has to be loaded. From LMCache 0.3.15 on the line says how much the engine's own prefix cache has.",
+    "offload_hit": "What was found for a request: tokens that are still in GPU memory, and after them tokens in offloaded memory.",
+    "lookup": "What LMCache holds of a request's prompt, and how much of it is not in GPU memory and has to be loaded. From LMCache 0.3.15 on the line shows how much the engine's own prefix cache has.",
     "lookup_pending": "LMCache is still looking for a request's prompt: the request waits.",
     "storing": "LMCache is about to copy a request's KV cache.",
     "mp_lookup": "What the engine's own prefix cache has of a request's prompt, and how much LMCache is to load.",
@@ -262,5 +262,5 @@ MEANINGS: dict[str, str] = {
     "lmcache_config": "The configuration of LMCache: where it keeps KV cache, how much of it, and in chunks of how many tokens.",
     "stored": "LMCache has copied a request's KV cache.",
     "retrieve_short": "LMCache has loaded less than it said it had: the rest is computed, or wrong. No request is named.",
-    "retrieved": "LMCache has loaded KV cache for a request, which is not computed again.",
+    "retrieved": "LMCache has loaded KV cache for a request, which is not recomputed.",
 }  # fmt: skip

@@ -17,7 +17,7 @@ _PREFIX = late(
     rb"(?:[.,]\d{1,6})? \[?(?P<file>[\w./-]{1,200}\.py):(?P<source>\d{1,5})\]"
 )
 _HEAD = 1 << 13
-"""Bytes of a line in which its prefix is looked for; progress bars may be glued before it."""
+"""Bytes of a line in which its prefix is searched for; progress bars may be glued before it."""
 _MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 """Days of each month of a leap year, so that every day of the calendar is one; vLLM writes no year."""
 _BEFORE = (0, *accumulate(_MONTHS))
@@ -61,7 +61,7 @@ def _seconds(month: int, day: int, hour: int, minute: int, second: int) -> int |
 
 
 def seconds(earlier: int, later: int) -> float:
-    """Seconds between two times without a year; those of a log that goes on over New Year as well."""
+    """Seconds between two times without a year; those of a log that continues over New Year as well."""
     passed = later - earlier
     return float(passed + _BEFORE[-1] * _DAY if passed < -_HALF_YEAR else passed)
 
@@ -108,12 +108,12 @@ class Intervals:
         return writer not in self._last
 
     def of(self, writer: Writer, time: int | None, busy: bool, early: bool) -> float | None:
-        """Seconds that the next line of a writer is over; None when the log cannot tell.
+        """Seconds that the next line of a writer is over; None when the log does not show.
 
         Args:
             writer: who prints it.
             time: of the line, to the second.
-            busy: the line tells of work.
+            busy: the line shows of work.
             early: the version is 0.7 or older, or the engine V0, which print while idle as well.
         """
         default = _EARLY if early else _DEFAULT
@@ -134,7 +134,7 @@ class Intervals:
         return gap if usual + _SECOND < gap < 2 * usual else usual
 
     def usual(self, early: bool) -> float:
-        """The interval as far as it is known by now: the commonest short gap behind a line that tells of work."""
+        """The interval as far as it is known by now: the commonest short gap after a line that tells of work."""
         default = _EARLY if early else _DEFAULT
         if not self._gaps:
             return default
@@ -171,7 +171,7 @@ _LAST_PAIR = late(rb"(?:(?:usage|rate): \d{1,3}(?:\.\d{1,15})?%|(?<!usage)(?<!ra
 
 
 def torn(line: bytes, fields: Mapping[str, Any]) -> bool:
-    """Whether a line has no hit rate because it was cut: a window's edge, a pager, a record that goes on elsewhere."""
+    """Whether a line has no hit rate because it was cut: a window's edge, a pager, a record continued elsewhere."""
     pairs: Mapping[str, str] | None = fields.get("more")
     if pairs is None or _share(pairs.get(_HIT_RATE)) is not None:
         return False
@@ -179,7 +179,7 @@ def torn(line: bytes, fields: Mapping[str, Any]) -> bool:
 
 
 def sample(session: int, path: str, line: int, fields: Mapping[str, Any]) -> CacheSample:
-    """Return what the fields of a statistics line say."""
+    """Return the values of a statistics line."""
     pairs: Mapping[str, str] = fields.get("more", {})
     usage = next((pairs[name] for name in pairs if name.endswith(_USAGE) and _KV.fullmatch(name)), None)
     return CacheSample(

@@ -223,8 +223,8 @@ ROWS: list[R] = [
       "(APIServer pid=1) INFO 09-10 23:53:21 [arg_utils.py:2404] Hybrid model with EAGLE speculative decoding: defaulting prefix_cache_retention_interval to dense checkpointing."),
     R("system_merged", "vllm", 3100, 3300, "W3100", "The chat template requires system-first ordering, so inline system messages in /v1/messages requests (e.g. Claude Code's per-turn reminders) are merged into the leading system prompt. Each new one changes the prompt prefix, so the rest of the conversation misses the prefix cache. Pass a --chat-template that accepts non-leading system messages to avoid this.",
       "(APIServer pid=1) WARNING 11-03 10:02:11 [serving.py:291] The chat template requires system-first ordering, so inline system messages in /v1/messages requests (e.g. Claude Code's per-turn reminders) are merged into the leading system prompt. Each new one changes the prompt prefix, so the rest of the conversation misses the prefix cache. Pass a --chat-template that accepts non-leading system messages to avoid this."),
-    R("random_seed", "vllm", 2900, 3300, "W2900", "Using a random per-process NONE_HASH seed because {hash:word} is not collision resistant. Block hashes are therefore not reproducible across processes; set PYTHONHASHSEED to a shared value to reuse the prefix cache across instances, or use sha256.",
-      "(EngineCore pid=220) WARNING 09-10 23:53:38 [kv_cache_utils.py:152] Using a random per-process NONE_HASH seed because xxhash is not collision resistant. Block hashes are therefore not reproducible across processes; set PYTHONHASHSEED to a shared value to reuse the prefix cache across instances, or use sha256."),
+    R("random_seed", "vllm", 2900, 3300, "W2900", "Using a random per-process NONE_HASH seed because {hash:word} is not a collision resistant. Block hashes are therefore not reproducible across processes; set PYTHONHASHSEED to a shared value to reuse the prefix cache across instances, or use sha256.",
+      "(EngineCore pid=220) WARNING 09-10 23:53:38 [kv_cache_utils.py:152] Using a random per-process NONE_HASH seed because xxhash is not a collision resistant. Block hashes are therefore not reproducible across processes; set PYTHONHASHSEED to a shared value to reuse the prefix cache across instances, or use sha256."),
     # capacity
     R("kv_size", "vllm", 800, 2701, "I800", "GPU KV cache size: {kv_tokens:n} tokens",
       "(EngineCore_DP0 pid=272) INFO 01-25 10:11:52 [kv_cache_utils.py:1305] GPU KV cache size: 1,048,576 tokens"),
@@ -332,9 +332,9 @@ ROWS: list[R] = [
 ]
 
 _FILE = rb"[^\n.]*+(?:\.(?!py:\d)[^\n.]*+)*+\.py:\d{1,5}\] "
-"""Up to ``[loggers.py:335] ``, whatever stands before: process, level, time, a progress bar, text of the user's own."""
+"""Up to ``[loggers.py:335] ``, whatever comes before: process, level, time, a progress bar, text of the user's own."""
 _LMCACHE = rb"[^\n\]]*+(?:\](?! LMCache )[^\n\]]*+)*+\] LMCache [A-Z]{4,8}: ?"
-"""Up to ``[2026-11-20 10:12:01,455] LMCache INFO: ``: LMCache names file and line behind the message.
+"""Up to ``[2026-11-20 10:12:01,455] LMCache INFO: ``: LMCache names file and line after the message.
 With its colours the blank is lost at times."""
 _ACCESS = rb"INFO: {1,6}[^\s\"]{1,64} - \""
 _UVICORN = rb"[^\nI]*+(?:I(?!" + _ACCESS[1:] + rb")[^\nI]*+)*+(?=" + _ACCESS + rb")"
@@ -346,4 +346,4 @@ names module and function. Before it may stand the number of a node; the time ma
 _SGLANG = rb"(?:\[[^\n\]]{1,80}\] )?(?:(?:Receive|Finish): obj=|\{)"
 """A request that SGLang logs: its prompt may hold any line."""
 PREFIX = rb"(?!" + _SGLANG + rb")(?:" + _FILE + rb"|" + _LMCACHE + rb"|" + _UVICORN + rb"|" + _DYNAMO + rb")"
-"""What stands before a message, to be read possessively."""
+"""What comes before a message, to be read possessively."""

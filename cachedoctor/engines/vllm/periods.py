@@ -99,7 +99,7 @@ class Periods:
             first.append((period, sample, early_s))
 
     def learned(self, engine: str | None, interval_s: float | None) -> None:
-        """Count the first samples of an engine anew whose interval, unknown then, was not the default."""
+        """Count the first samples of an engine again whose interval, unknown then, was not the default."""
         if interval_s is None:
             return
         for period, sample, early_s in self._first.get(engine, ()):

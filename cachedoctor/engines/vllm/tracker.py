@@ -75,7 +75,7 @@ class Tracker:
         facts.note(session, event)
 
     def continue_in(self, path: str) -> None:
-        """The log goes on in another file."""
+        """The log continues in another file."""
         self._path = path
 
     def _begin(self, event: Event) -> Session:

@@ -1,4 +1,4 @@
-"""What explains single lines of vLLM: what stands before a message, and what makes the server print it."""
+"""What explains single lines of vLLM: what comes before a message, and what makes the server print it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOGGER = (
 _LMCACHE = rb"\[(?P<dated>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d{1,6})?)\] (?P<logger>LMCache) (?P<lmlevel>[A-Z]{4,8}): "
 _PARTS = late(_WRITER + rb"(?:" + _LOGGER + rb"|" + _LMCACHE + rb")\Z")
 _HEAD = 1 << 12
-"""Bytes of a prefix that are looked at; progress bars may be glued before it."""
+"""Bytes of a prefix that are checked; progress bars may be glued before it."""
 
 _PROCESSES = {
     b"APIServer": "process that takes requests and prints the statistics",
@@ -45,7 +45,7 @@ _ITERATION = "only with --enable-logging-iteration-details"
 
 
 def prefix(line: bytes) -> Prefix:
-    """Take apart what stands before the message of ``line``; a line may have lost it."""
+    """Take apart what comes before the message of ``line``; a line may have lost it."""
     found = _BEGIN.match(line)
     end = found.end() if found is not None else 0
     parts = _PARTS.search(line[:end].rstrip(b" \t") + b" ", max(0, end - _HEAD))

@@ -41,9 +41,7 @@ def values_of(text: str, path: str) -> list[Any] | None:
         # "[INST] ...", "[1] ..." and "{{user}}: ..." are prompts; what begins with a key was meant as JSON.
         if not _JSON_START.match(text[:4096]):
             return None
-        hint = (
-            "cut off while it was written?" if error.pos >= end - 1 else "save the server's or proxy's JSON unchanged"
-        )
+        hint = "it may be incomplete" if error.pos >= end - 1 else "save the server's or proxy's JSON unchanged"
         message = f"{path}: broken JSON at line {error.lineno}, column {error.colno}: {error.msg}"
         raise CacheDoctorError(message, hint) from error
     except RecursionError as error:
@@ -57,7 +55,7 @@ def values_of(text: str, path: str) -> list[Any] | None:
 
 def too_deep(path: str) -> CacheDoctorError:
     """The error about a value that is nested too deeply."""
-    return CacheDoctorError(f"{path}: JSON is nested too deeply", f"more than {MAX_DEPTH} levels is no request")
+    return CacheDoctorError(f"{path}: JSON is nested too deeply", f"more than {MAX_DEPTH} levels cannot be a request")
 
 
 def depth_of(value: Any) -> int:
@@ -78,7 +76,7 @@ def depth_of(value: Any) -> int:
 
 
 _TELLS = late(r'"(?:usage|timings|meta_info)"\s*:')
-_KEPT = ("id", "type", "model", "usage", "meta_info", "timings", "stop")
+_KEPT = ("id", "type", "model", "usage", "meta_info", "timings", "stop", "diagnostics")
 """Keys of an answer that say how long the prompt was, and whose it is."""
 _ENDS = 8
 """Telling lines that are kept of the beginning of a stream, and of its end: some servers count in every line."""
@@ -91,7 +89,7 @@ class Captured(msgspec.Struct):
     body: dict[str, Any] | None
     """None where the recording has no prompt of it."""
     endpoint: str = ""
-    """Path of the address, without what stands behind ``?``, which may be a key."""
+    """Path of the address, without what comes after ``?``, which may be a key."""
     answer: bytes = b""
     """What of the answer may say how long the prompt was: JSON, or the telling lines of a stream."""
     sent: float | None = None
@@ -120,7 +118,7 @@ class Capture(msgspec.Struct):
 
 
 def json_of(text: Any) -> Any:
-    """Read JSON in a string; what is no string is given back, None of what is not JSON."""
+    """Read JSON in a string; what is not a string is given back, None of what is not JSON."""
     if not isinstance(text, str):
         return text
     try:
@@ -176,7 +174,7 @@ def telling(answer: str) -> bytes:
 
 
 def counts(prompt: Any, cached: Any = None, model: Any = None) -> bytes:
-    """Write counts as an answer does; empty where the first is no count."""
+    """Write counts as an answer does; empty where the first is not a count."""
     if not _is_count(prompt):
         return b""
     usage: dict[str, Any] = {"prompt_tokens": prompt}

@@ -30,14 +30,14 @@ def read(values: list[Any]) -> Capture | None:
     entries = log.get("entries") if isinstance(log, dict) else None
     if not isinstance(entries, list):
         return None
-    found = Capture("HAR", [], hint="save it with content, and with the requests to the server in it")
+    found = Capture("HAR", [], hint="save it with content and with the requests to the server")
     unread = 0
     for entry in entries:
         one = _request(entry) if isinstance(entry, dict) else None
         found.requests += [] if one is None else [one]
         unread += one is not None and one.body is None
     if unread:
-        found.notes.append(f"{unread:,} of its requests to a model have no body, or one that is cut")
+        found.notes.append(f"{unread:,} of its requests to a model have no body, or a truncated one")
     return found.in_order()
 
 

@@ -17,13 +17,13 @@ LOOKS = late(
     re.S,
 )
 _CUT = late(rb"\.\.\. \(litellm_truncated (?:skipped )?\d+ chars")
-"""What stands in the place of what it cut; the word alone may stand in any prompt."""
+"""What is in the place of what it cut; the word alone may be in any prompt."""
 _REDACTED = "redacted-by-litellm"
 _PROMPT = ("tools", "system", "chat_template_kwargs", "reasoning_effort", "instructions", "cache_salt", "extra_body")
 """Parameters that are part of a prompt, or decide what a cache gives back."""
 _CALLS = ("completion", "responses", "anthropic_messages", "generate_content", "pass_through")
 """In the type of a call that asks for a reply."""
-_HINT = "store_prompts_in_spend_logs, and a larger MAX_STRING_LENGTH_PROMPT_IN_DB, keep prompts whole"
+_HINT = "store_prompts_in_spend_logs, and a larger MAX_STRING_LENGTH_PROMPT_IN_DB, keep complete prompts"
 
 
 def read(values: list[Any]) -> Capture | None:
@@ -44,9 +44,9 @@ def read(values: list[Any]) -> Capture | None:
         endpoint = "/v1/messages" if "anthropic_messages" in str(row.get("call_type")) else ""
         found.requests.append(Captured(body, endpoint, _answer(row), seconds(row.get("startTime"))))
     for count, words in (
-        (cut, "have a prompt that LiteLLM cut and are left out"),
+        (cut, "have a prompt truncated by LiteLLM and are left out"),
         (empty, "have no prompt"),
-        (own, "were answered by LiteLLM's own cache, which no server saw, and are left out"),
+        (own, "were answered from LiteLLM's cache, so no server saw them, and are left out"),
     ):
         if count:
             found.notes.append(f"{count:,} of its {len(rows):,} requests {words}")

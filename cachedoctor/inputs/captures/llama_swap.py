@@ -35,7 +35,7 @@ def read(values: list[Any]) -> Capture | None:
         unread += body is None
         found.requests.append(Captured(body, endpoint, telling(text_of(row.get("resp_body"), True))))
     if unread:
-        found.notes.append(f"{unread:,} of its requests to a model have no body that could be read")
+        found.notes.append(f"{unread:,} of its requests to a model have no readable body")
     return found
 
 

@@ -148,7 +148,7 @@ def _of_event(event: SpanEvent) -> Attributes:
 
 
 def _flat(said: Attributes) -> list[Attributes]:
-    """Messages whose number stands in the names of attributes."""
+    """Messages whose number is in the names of attributes."""
     found: dict[int, Attributes] = {}
     calls: dict[tuple[int, int], Attributes] = {}
     for name, value in said.items():

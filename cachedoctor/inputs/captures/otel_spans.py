@@ -17,7 +17,7 @@ from cachedoctor.knowledge.late_patterns import late
 
 LOOKS = late(rb'\A\s*+(?:\[\s*+)?\{\s*"resource(?:Spans|Logs)"\s*:')
 _AGENTS = ("invoke_agent", "create_agent", "execute_tool", "invoke_workflow", "embeddings", "retrieval")
-"""Operations that are no request to a model for a reply."""
+"""Operations that are not request to a model for a reply."""
 _PROMPT_TOKENS = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", openinference.PROMPT_TOKENS)
 _CACHED_TOKENS = (
     "gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens", "gen_ai.usage.input_tokens.cached",
@@ -25,7 +25,7 @@ _CACHED_TOKENS = (
 )  # fmt: skip
 _MODEL = ("gen_ai.response.model", "gen_ai.request.model", openinference.MODEL)
 _DEEPEST = 64
-"""Spans around a span that are looked at."""
+"""Spans around a span that are checked."""
 _HINT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT, or the gateway's own option, puts messages into spans"
 
 Attributes = dict[str, Any]
@@ -64,9 +64,9 @@ def read(values: list[Any]) -> Capture | None:
     if silent:
         found.notes.append(f"{silent:,} of its requests have no messages")
     if lossy:
-        found.notes.append(f"{lossy:,} of its requests lost messages to a limit of attributes")
+        found.notes.append(f"{lossy:,} of its requests lost messages because of an attribute limit")
     if toolless:
-        found.notes.append(f"{toolless:,} of its requests have no tool definitions: whether they had tools is not told")
+        found.notes.append(f"{toolless:,} of its requests have no tool definitions: unknown whether they had tools")
     return found.in_order()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cachedoctor.inputs.captures import (
+    copilot_events,
     har,
     litellm,
     llama_swap,
@@ -17,7 +18,7 @@ from cachedoctor.inputs.captures import (
 from cachedoctor.inputs.captures.captured import Capture
 from cachedoctor.knowledge.late_patterns import late
 
-JSON_FORMS = (har, llama_swap, litellm, otel_spans, transcripts)
+JSON_FORMS = (har, llama_swap, litellm, otel_spans, transcripts, copilot_events)
 LOG_FORMS = (sglang_requests, vllm_requests)
 HEAD = 1 << 17
 """Bytes at the beginning of a file that tell whether it is a recording."""

@@ -55,13 +55,16 @@ def read(text: str) -> Capture | None:
         request.answer = request.answer or counts(out.get("prompt_tokens"), out.get("cached_tokens"))
     if not found:
         return None
-    capture = Capture("SGLang log", [], hint="--log-requests-level 3 logs prompts whole")
+    capture = Capture("SGLang log", [], hint="--log-requests-level 3 logs complete prompts")
     for request in found.values():
         body = None if request.prompt is None else {"prompt": request.prompt, **request.beside}
         capture.requests.append(Captured(body, "", request.answer))
     cut = sum(one.is_cut and one.prompt is None for one in found.values())
     silent = sum(not one.is_cut and one.prompt is None for one in found.values())
-    for number, words in ((cut, "are cut (--log-requests-level 2) and are left out"), (silent, "are not printed")):
+    for number, words in (
+        (cut, "are truncated (--log-requests-level 2) and are left out"),
+        (silent, "are not printed"),
+    ):
         if number:
             capture.notes.append(f"{number:,} of its {len(found):,} prompts {words}")
     return capture
@@ -135,7 +138,7 @@ def _value(text: str) -> Any:
 
 
 def _whole(text: str) -> bool:
-    """Whether a printed string is one string, with nothing behind it."""
+    """Whether a printed string is one string, with nothing after it."""
     try:
         return isinstance(ast.literal_eval(text), str)
     except (ValueError, SyntaxError, MemoryError, RecursionError):

@@ -2,7 +2,7 @@
 
 Shape: many programs read it, none of whose notes is official (DRMacIver/claude-reliability notes/transcript-format.md,
 alicoding/claude-parser docs/JSONL-STRUCTURE.md). A line is a message, or a part of a reply: its parts share the reply's
-``message.id`` and usage. ``parentUuid`` names the line before; a compaction begins anew. What was sent beside these
+``message.id`` and usage. ``parentUuid`` names the line before; a compaction begins again. What was sent beside these
 messages (system prompt, tools, reminders) is not in it, nor what was cleared from them in sending.
 """
 
@@ -16,7 +16,7 @@ from cachedoctor.knowledge.late_patterns import late
 
 LOOKS = late(rb'\A\s*\{(?=.{0,65536}?"parentUuid"\s*:)(?=.{0,65536}?"sessionId"\s*:)(?=.{0,65536}?"message"\s*:)', re.S)
 _NOTE = (
-    "a transcript has messages only: no system prompt, no tools, nothing of what Claude Code adds or clears in sending;"
+    "a transcript has only messages: no system prompt, no tools, nothing that Claude Code adds or removes when sending;"
     " no template is applied to it"
 )
 _MOST_BYTES = 128 << 20
@@ -35,7 +35,7 @@ def read(values: list[Any]) -> Capture | None:
     talk = [line for line in lines if _is_message(line)]
     if not talk or len(lines) < len(values):
         return None
-    found = Capture("Claude Code transcript", [], [_NOTE], "cachedoctor proxy --record keeps what is sent")
+    found = Capture("Claude Code transcript", [], [_NOTE], "cachedoctor proxy --record saves what is sent")
     session = _Session(lines)
     size = 0
     for reply in session.replies.values():
@@ -103,9 +103,16 @@ class _Session:
         body: Line = {"model": last.get("model"), "messages": _merged(lines)}
         session = reply[0].get("sessionId")
         body |= {"session_id": session} if isinstance(session, str) else {}
-        answer = {"type": "message", "model": last.get("model"), "usage": last.get("usage")}
+        answer = {"type": "message", "model": last.get("model"), "usage": last.get("usage"), **_diagnostics(reply)}
         usage = encoded(answer) if isinstance(last.get("usage"), dict) else b""
         return Captured(body, "/v1/messages", usage, seconds(reply[0].get("timestamp")), is_whole=False)
+
+
+def _diagnostics(reply: list[Line]) -> Line:
+    """Why less was reused, as the transcript says (``message.diagnostics``, Claude Code since 2026)."""
+    found = (line["message"].get("diagnostics") for line in reply)
+    said = next((one for one in found if isinstance(one, dict)), None)
+    return {} if said is None else {"diagnostics": said | {"by": "Claude Code"}}
 
 
 def _has_result(message: Line) -> bool:
@@ -116,7 +123,7 @@ def _has_result(message: Line) -> bool:
 
 
 def _merged(lines: list[Line]) -> list[Line]:
-    """Messages of roles that take turns: parts of one reply, and results of tools that ran at once, are one."""
+    """Messages of roles that alternate: parts of one reply, and results of tools that ran at once, are one."""
     found: list[Line] = []
     for line in lines:
         if not _is_message(line) or line["message"].get("model") == _SYNTHETIC:

@@ -40,11 +40,11 @@ def read(text: str) -> Capture | None:
     kept = [body for body, length in ((body, length) for body, length, _ in whole) if most is None or length < most]
     capture = Capture(
         "vLLM log", [Captured({"prompt": prompt}) for prompt in kept],
-        hint="--enable-log-requests at the debug level, without --max-log-len, logs prompts whole",
+        hint="--enable-log-requests at the debug level, without --max-log-len, logs complete prompts",
     )  # fmt: skip
     if len(kept) < len(found):
         cut = f"{len(found) - len(kept):,} of its {len(found):,} prompts"
-        capture.notes.append(f"{cut} are cut, or look so (--max-log-len, torn lines), and are left out")
+        capture.notes.append(f"{cut} are truncated, or look truncated (--max-log-len, broken lines), and are left out")
     return capture
 
 

@@ -1,4 +1,4 @@
-"""Takes the wrappers of other programs off log lines, or writes them anew."""
+"""Takes the wrappers of other programs off log lines, or writes them again."""
 
 from cachedoctor.inputs.envelope.documents import MOST, Documents, NewestFirst
 from cachedoctor.inputs.envelope.rewriter import Rewriter

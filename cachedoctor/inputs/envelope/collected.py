@@ -19,23 +19,23 @@ _PATHS_MAX = 8
 _TRIES = 4096
 """Records without a line of a server before the first with one; a cluster's other programs may have begun."""
 BEGIN = 50
-"""Lines that are no records before the first record: what a shell or a person wrote above them."""
+"""Lines that are not records before the first record: what a shell or a person wrote above them."""
 _LINES = 4
-"""Lines of a text that are looked at."""
+"""Lines of a text that are checked."""
 _DEPTH = 4
 """Wrappers inside a text."""
 _SPLIT = 16_384
 """Bytes at which docker cuts a line; only its last part ends with a newline."""
 
 _TIME_MAX = 10**20
-"""Nanoseconds of three thousand years; a larger number is no time."""
+"""Nanoseconds of three thousand years; a larger number is not a time."""
 _NO_VALUE = msgspec.UNSET
 
 
 class Collected:
     """Reads the records of one log at one depth of its wrappers.
 
-    What this log's collector is, is decided here and nowhere else: by the first records, never by one behind a line
+    What this log's collector is, is decided here and nowhere else: by the first records, never by one after a line
     that came without. So a prompt that holds a record does not make the log a collected one.
     """
 
@@ -127,7 +127,7 @@ class Collected:
 
 
 class Key(msgspec.Struct, frozen=True):
-    """Where the texts of a log stand in its records."""
+    """Where the texts of a log are in its records."""
 
     path: labels.Path
     ends: bool
@@ -250,7 +250,7 @@ class LogRecords:
             self._collected[at].came_without(line)
 
     def came_bare(self, lines: bytes) -> None:
-        """Take whole lines that no wrapper stood before."""
+        """Take whole lines that no wrapper came before."""
         if self.decided:
             return
         written = first_written(lines)

@@ -18,7 +18,7 @@ from cachedoctor.knowledge.texts import sound_json
 MOST = 32 << 20
 """Bytes of a document; of a longer one it is not known where a record ends before all of it was read."""
 _LOOKED_AT = 20_000
-"""Texts that are looked at for a line of a server; a document without one in these is no log."""
+"""Texts that are checked for a line of a server; a document without one in these is not a log."""
 _DEEP = 8
 _ARRAY = late(rb"(?:\xef\xbb\xbf)?\s*+\[\s*+(\S)")
 _OBJECT = late(rb"(?:\xef\xbb\xbf)?\s*+\{")
@@ -168,7 +168,7 @@ def _opened(document: bytes, collected: Collected) -> bytes | None:
 
 
 def _objects(document: bytes) -> Iterator[bytes]:
-    """Yield the objects that stand one behind the other, each over several lines; an array is one."""
+    """Yield the objects that stand one after the other, each over several lines; an array is one."""
     begin = 0
     for found in _BETWEEN.finditer(document):
         yield document[begin : found.end()]

@@ -1,4 +1,4 @@
-"""What a collector's record says beside the line: pod, container, host, time, stream, whether the line goes on.
+"""What a collector's record says beside the line: pod, container, host, time, stream, whether the line continues.
 
 Names of keys as the documents of Loki, Elastic (ECS), Vector, Fluent Bit and Fluentd, GCP, CloudWatch, stern and
 journald have them.
@@ -21,7 +21,7 @@ Role = Literal["pod", "container", "stream name", "unit", "host", "id", "file", 
 _DEEP = 6
 """Objects inside each other; Elastic's ``_source`` around ``kubernetes`` around ``pod`` makes three."""
 _MOST = 256
-"""Keys of a record that are looked at."""
+"""Keys of a record that are checked."""
 _SHAPES = 256
 """Sets of keys whose labels are remembered."""
 _LONGEST = 512
@@ -164,7 +164,7 @@ def strings(record: dict[str, Any]) -> Iterator[tuple[Path, str]]:
 
 
 def with_known_keys(path: Path, name: Callable[[str, bytes], bytes]) -> Path:
-    """Return a path with every key that is no collector's named by ``name``: others may hold anything."""
+    """Return a path with every key that is not a collector's named by ``name``: others may hold anything."""
     return tuple(key if _is_known(key) else name("key", key.encode("utf-8", "replace")).decode() for key in path)
 
 

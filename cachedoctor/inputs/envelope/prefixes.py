@@ -18,7 +18,7 @@ _DATED = rb"(?:\[" + _DATE + rb"\]|" + _DATE + rb")"
 ISO = rb"\d{4}-\d\d-\d\dT" + _CLOCK + rb"(?:Z|[+-]\d\d:?\d\d)"
 _DIGIT_OR_LETTER = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-# "host ident[pid]: ". Where a date alone can stand before a body, "slot update_slots: " reads as host and ident: there
+# "host ident[pid]: ". Where a date alone can come before a body, "slot update_slots: " reads as host and ident: there
 # the brackets are demanded (journald always writes them) or such hosts refused.
 _HOST = rb"(?!(?:[IWED]|slot|srv|que|res|cmn|spec) |\d+\.\d\d\.)(?P<host>[^\s\[\]]{1,255}) "
 _IDENT = rb"(?P<process>[^\s\[\]:]{1,128})"
@@ -63,7 +63,7 @@ _TIME = (
     rb"(?:(?:" + _DAY + rb",?[ T:])?" + _TIME_OF_DAY + rb"(?: ?" + _ZONE + rb")?"
     rb"|1\d{9}(?:\d{3}|\d{6}|\d{9})?(?:\.\d{1,9})?|\+?\d{1,9}(?:\.\d{1,9})?m?s)"
 )
-"""What a terminal or a script puts into brackets in front of a line: a time in any form, which names no model."""
+"""What a terminal or a script puts into brackets before a line: a time in any form, which names no model."""
 _MARKS = _DATED + rb"(?: ?(?:[|-]|\[?" + _LEVEL + rb"\]?:?))*+ "
 _SERVICE = rb"(?P<origin>[A-Za-z0-9][\w.@-]{0,254})"
 _BRACKET = rb"\[(?P<origin>[^\[\]]{1,200})\](?: \|)? "

@@ -39,7 +39,7 @@ class RecordPiece(msgspec.Struct):
 
     text: bytes
     complete: bool
-    """False when the line goes on in the next record of this stream."""
+    """False when the line continues in the next record of this stream."""
     stream: str
     origin: bytes | None = None
     """The pod, container or host that the record names."""
@@ -169,7 +169,7 @@ def read_slog(line: bytes) -> RecordMessage | None:
         return None
     try:
         text = _encode(_STRING.decode(match[1]).rstrip("\n"))
-    except (msgspec.DecodeError, UnicodeDecodeError):  # Go's \x1b is no JSON
+    except (msgspec.DecodeError, UnicodeDecodeError):  # Go's \x1b is not JSON
         return None
     return RecordMessage(text, True) if is_shaped(text) else None
 
@@ -181,7 +181,7 @@ def read_localai(line: bytes) -> RecordMessage | None:
         return None
     try:
         text = _encode(_STRING.decode(match[5]).rstrip("\n"))
-    except (msgspec.DecodeError, UnicodeDecodeError):  # Go's \x1b is no JSON
+    except (msgspec.DecodeError, UnicodeDecodeError):  # Go's \x1b is not JSON
         return None
     return RecordMessage(text, True, match[4])
 

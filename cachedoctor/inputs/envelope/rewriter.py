@@ -57,7 +57,7 @@ class _WaitingLine(msgspec.Struct):
     """A stored line that waits for the rest of the line that it holds a part of."""
 
     head: bytes
-    """Its outer wrappers, written anew."""
+    """Its outer wrappers, written again."""
     line: bytes
     """The record."""
     done: bytes | None = None
@@ -126,7 +126,7 @@ class Rewriter:
             self._size += _size(made)
 
     def _write_bare(self) -> None:
-        """Write lines without a wrapper together: one may go on in the next."""
+        """Write lines without a wrapper together: one may continue in the next."""
         if self._bare:
             made = self._bodies(b"".join(self._bare)).removesuffix(b"\n")
             self._bare.clear()
@@ -159,7 +159,7 @@ class Rewriter:
     def _line(
         self, line: bytes, origin: bytes | None, depth: int, head: bytes, inside: bool = False
     ) -> bytes | _WaitingLine | None:
-        """Write ``line`` behind ``head``. ``inside`` a record's text there is no other record to wait for."""
+        """Write ``line`` after ``head``. ``inside`` a record's text there is not another record to wait for."""
         while depth < DEPTH_MAX:
             depth += 1
             record = self._records.read(line, depth)

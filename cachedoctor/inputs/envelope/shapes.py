@@ -47,7 +47,7 @@ _WRITTEN = late(WRITTEN)
 _NEXT_WRITTEN = late(rb"\n(?=" + WRITTEN + rb")")
 
 _RANKED = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: [A-Z_]{2,8}\d{1,4}){1,6}\] (?!" + SHAPED + rb")"
-"""The inside of ``[2026-07-04 04:31:24 DP0 TP0] ``, behind which SGLang writes: no wrapper, and every line has it."""
+"""The inside of ``[2026-07-04 04:31:24 DP0 TP0] ``, after which SGLang writes: no wrapper, and every line has it."""
 
 # Every line of every log is tried, so the commonest lines ("0.01.058.254 I ", "slot ", "srv ") must fail within a few
 # characters. Lines that start "<|" or "</" are prompt text of chat templates.
@@ -111,7 +111,7 @@ def strip_controls(text: bytes) -> bytes:
 def drop_progress(text: bytes) -> bytes:
     """Drop a progress display that a server line overwrites (``50%\\r100%\\r0.01.002.003 I srv ...``).
 
-    Any other carriage return stays: what stands before it may be the record, and what follows it a prompt's text.
+    Any other carriage return stays: what comes before it may be the record, and what follows it a prompt's text.
     """
     return _PROGRESS.sub(b"", text) if b"\r" in text else text
 
@@ -137,17 +137,17 @@ _DATE = late(r"(?<!\d)(?P<date>\d{4}[-/](?:0\d|1[0-2])[-/][0-3]\d)[ T]" + _CLOCK
 _NANOS = late(r"[.,]\d{6}(\d{1,3})")
 _TIME = late(_DATE.pattern + r"|\d{9,20}(?:\.\d{1,9})?")
 _PROMPT = late(r"\b(?:old|new): ")
-"""Behind it llama-server prints text of prompts."""
+"""After it llama-server prints text of prompts."""
 _MONTH = late(rf"(?:^|[ >|])(?P<month>[A-Z][a-z]{{2}}) (?P<day>[ 0-3]\d) {_CLOCK} ")
 
 
 def wall_time(stored: bytes) -> str | None:
     """Return the time of a stored line as ISO 8601, ``--MM-DDTHH:MM:SS`` without a year, or None.
 
-    Times are as the wrapper wrote them, in its zone; a zone that is no offset is left out.
+    Times are as the wrapper wrote them, in its zone; a zone that is not an offset is left out.
     """
     head = stored[:_HEAD]
-    if stored[:1] == b"{":  # docker writes it last, behind the text
+    if stored[:1] == b"{":  # docker writes it last, after the text
         head = stored[-_HEAD:]
         if _DATE.search(head.decode("latin-1")) is None:
             head = stored[:_HEAD]
@@ -155,7 +155,7 @@ def wall_time(stored: bytes) -> str | None:
     else:
         text = _PROMPT.split(head.decode("latin-1"), maxsplit=1)[0]
     dated = _DATE.search(text)
-    # A date behind a stamp of syslog may be the message's.
+    # A date after a stamp of syslog may be the message's.
     found = _MONTH.search(text, 0, dated.start() if dated else len(text))
     if found is not None and found["month"] in _MONTHS:
         return f"--{_MONTHS.index(found['month']) + 1:02d}-{int(found['day']):02d}T{_clock(found)}"

@@ -15,7 +15,7 @@ from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Launcher, Segment
 
 _ONCE = frozenset({"date", "level"})
-"""Written once for a message, however many lines it has; all other wrappers stand before each line."""
+"""Written once for a message, however many lines it has; all other wrappers come before each line."""
 _WRITERS = ("host", "process", "pid")
 """Groups of a prefix that tell writers apart."""
 
@@ -28,7 +28,7 @@ class _Step(msgspec.Struct, frozen=True):
     names: tuple[object, ...]
     """What tells its writer from others."""
     key: collected.Key | None = None
-    """Where the text stands in a record of a collector."""
+    """Where the text is in a record of a collector."""
 
 
 class Chain(msgspec.Struct):
@@ -38,20 +38,20 @@ class Chain(msgspec.Struct):
     whole: bool = False
     """The innermost one is a record of the server's own, which holds its message from the first line to the last."""
     goes_on: bool = False
-    """The line goes on in the next record: it was cut by its length."""
+    """The line continues in the next record: it was cut by its length."""
 
     def __bool__(self) -> bool:
         return bool(self.steps)
 
     def body(self, line: bytes) -> bytes | None:
-        """Return what stands behind these wrappers; None for a line that somebody else wrote.
+        """Return what comes after these wrappers; None for a line that somebody else wrote.
 
         A line without a wrapper that stands once before a message belongs to the message: it is given as it is.
         """
         return self.read(line)[0]
 
     def read(self, line: bytes) -> tuple[bytes | None, bool]:
-        """Return the body, as ``body`` does, and whether the line goes on in the next record."""
+        """Return the body, as ``body`` does, and whether the line continues in the next record."""
         goes_on = False
         for step in self.steps:
             if step.row is None:
@@ -112,9 +112,9 @@ def with_text(line: bytes, text: bytes) -> bytes:
 
 
 _BEGIN = 512
-"""Bytes of a line that are looked at for the lines of a program between wrappers."""
+"""Bytes of a line that are checked for the lines of a program between wrappers."""
 _LINES = 64
-"""Lines that are looked at."""
+"""Lines that are checked."""
 _ROWS: tuple[tuple[str, Launcher], ...] = (
     ("docker compose", "compose"),
     ("compose, one space", "compose"),
@@ -136,7 +136,7 @@ _OLLAMA = late(rb"(?:^|: )time=\S+ level=[A-Z]+ source=(?:llama_server|routes|ru
 
 
 def delivered_by(head: bytes) -> Launcher | None:
-    """What started the server whose log begins so; None where the lines do not tell, or tell different things."""
+    """What started the server whose log begins so; None where the lines do not show, or tell different things."""
     found: set[Launcher] = set()
     for line in strip_controls(head).split(b"\n")[:_LINES]:
         if HEADER.fullmatch(line.strip()):

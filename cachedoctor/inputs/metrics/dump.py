@@ -32,7 +32,7 @@ class EngineCounts(msgspec.Struct):
     """What one engine has counted since it began; names as in ``Counters``."""
 
     values: dict[str, int] = msgspec.field(default_factory=dict)
-    """What the dump does not say is not in it."""
+    """What the dump does not show is not in it."""
     buckets: dict[str, dict[float, int]] = msgspec.field(default_factory=dict)
     """Histograms by name: requests of at most so many tokens, those of smaller bars among them."""
     tiers: dict[str, int] = msgspec.field(default_factory=dict)
@@ -64,12 +64,12 @@ class Dump(msgspec.Struct):
     created: float | None
     """When its first counter began: another clock, to be compared with its like only."""
     time: float | None
-    """When it was written, where its lines say it."""
+    """When it was written, where its lines show it."""
     readings: dict[EngineKey, EngineCounts]
     late: frozenset[str] = frozenset()
     """Counters that are not in a dump before they count for the first time."""
     asked: str | None = None
-    """The address that was asked for it, of one that is no file: of several the first and the last count."""
+    """The address that was asked for it, of one that is not a file: of several the first and the last count."""
 
     @property
     def progress(self) -> int:
@@ -126,7 +126,7 @@ def whole(value: float) -> int | None:
 
 
 def total(samples: Iterable[Sample], by: Callable[[Sample], EngineKey]) -> Sums:
-    """Add up samples by engine; one that is no count leaves the sum unknown."""
+    """Add up samples by engine; one that is not a count leaves the sum unknown."""
     sums: Sums = {}
     for sample in samples:
         key, value = by(sample), whole(sample.value)
@@ -136,7 +136,7 @@ def total(samples: Iterable[Sample], by: Callable[[Sample], EngineKey]) -> Sums:
 
 
 def histogram(samples: Iterable[Sample], by: Callable[[Sample], EngineKey]) -> dict[EngineKey, dict[float, int]]:
-    """Add up the bars of a histogram (``le``) by engine; bars that are no counts are left out."""
+    """Add up the bars of a histogram (``le``) by engine; bars that are not counts are left out."""
     found: dict[EngineKey, dict[float, int]] = {}
     for sample in samples:
         try:
@@ -231,7 +231,7 @@ def _lives(dumps: list[Dump]) -> list[list[Dump]]:
 
 
 def _restarted(before: Dump, dump: Dump) -> bool:
-    """Whether the server began anew between two dumps: at another time, or a counter fell, or one is not there yet."""
+    """Whether the server began again between two dumps: at another time, or a counter fell, or one is not there yet."""
     starts = _starts([before, dump])
     if starts is not None and abs(starts[1] - starts[0]) > _SAME:
         return True
@@ -268,7 +268,7 @@ def _counted(dump: Dump, before: Dump | None, key: EngineKey, reading: EngineCou
             setattr(counted, name, value)
         elif (name in base.values or name in dump.late) and value >= base.values.get(name, 0):
             setattr(counted, name, value - base.values.get(name, 0))
-    if base is None or base.tiers or "reused" in dump.late:  # else the earlier dump does not tell them
+    if base is None or base.tiers or "reused" in dump.late:  # else the earlier dump does not show them
         earlier_tiers = {} if base is None else base.tiers
         grown = {tier: value - earlier_tiers.get(tier, 0) for tier, value in reading.tiers.items()}
         counted.cached_by_tier = {tier: tokens for tier, tokens in grown.items() if tokens >= 0}

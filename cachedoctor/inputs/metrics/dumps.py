@@ -26,17 +26,17 @@ def servers(chunks: Iterable[bytes], path: str) -> list[Dump]:
     """Read a dump; one for each server in it.
 
     Raises:
-        CacheDoctorError: it is no dump of vLLM or SGLang.
+        CacheDoctorError: it is not a dump of vLLM or SGLang.
     """
     exposition = read(chunks, path, _wanted)
     if exposition is None:
-        raise CacheDoctorError(f"{path}: is no dump of /metrics", f"{_CURL}; a log is given without an option")
+        raise CacheDoctorError(f"{path}: is not a dump of /metrics", f"{_CURL}; give a log without an option")
     found = of(exposition, path)
     if found:
         return found
     if any(sample.name.startswith(METRICS_OF_LLAMA) for sample in exposition.samples):
-        what = f"{path}: /metrics of llama-server, which does not count what was reused"
-        raise CacheDoctorError(what, "its log tells more: cachedoctor analyze server.log")
+        what = f"{path}: /metrics of llama-server, which does not count reused tokens"
+        raise CacheDoctorError(what, "its log shows more: cachedoctor analyze server.log")
     raise CacheDoctorError(f"{path}: a dump of /metrics without the counters of {EITHER}", _CURL)
 
 
@@ -129,18 +129,18 @@ def moments(body: bytes, name: str) -> list[tuple[float, Exposition]]:
     """Return the samples of every moment of an answer, in the order of time.
 
     Raises:
-        CacheDoctorError: it is no answer of Prometheus, or an error.
+        CacheDoctorError: it is not an answer of Prometheus, or an error.
     """
     try:
         answer = msgspec.json.decode(sound_json(body), type=_Answer)
         if answer.status != "success" or answer.data is None:
-            raise CacheDoctorError(f"{name}: Prometheus says: {answer.error[:200] or answer.status}", "see --match")
+            raise CacheDoctorError(f"{name}: Prometheus answered: {answer.error[:200] or answer.status}", "see --match")
         if answer.data.result_type != "matrix":
-            raise CacheDoctorError(f"{name}: answers with no range", "is it the address of Prometheus itself?")
+            raise CacheDoctorError(f"{name}: did not return a range", "is it the address of Prometheus itself?")
         series = msgspec.json.decode(answer.data.result, type=list[_Series])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise CacheDoctorError(
-            f"{name}: does not answer as Prometheus does", "is it the address of Prometheus, e.g. http://HOST:9090?"
+            f"{name}: does not answer like Prometheus", "is it the address of Prometheus, e.g. http://HOST:9090?"
         ) from None
     if sum(len(one.values) for one in series) > _MAX_SAMPLES:
         raise CacheDoctorError(f"{name}: has too many series", f"ask for fewer servers, e.g. --match {LABELS_EXAMPLE}")

@@ -112,7 +112,7 @@ class Blinder:
         return StoredBlocks(ids, size, None if parent is None else self._id(parent), texts, medium, group)
 
     def _id(self, name: object) -> str | None:
-        """Id of a block that the server calls so; None for what is no hash."""
+        """Id of a block that the server calls so; None for what is not a hash."""
         if isinstance(name, bytes | str) and len(name) <= _LONGEST:
             return self._hash(b"block", _packed(name))
         return self._hash(b"block", _packed(name)) if type(name) is int else None
@@ -169,7 +169,7 @@ def lines(chunks: Iterable[bytes], path: str) -> Iterator[KvLine]:
     """Yield the lines of a recording; one that is broken, or was cut off, counts as a message that was not read.
 
     Raises:
-        CacheDoctorError: it is no recording.
+        CacheDoctorError: it is not a recording.
     """
     decoder = msgspec.json.Decoder(KvLine)
     first = True
@@ -180,14 +180,14 @@ def lines(chunks: Iterable[bytes], path: str) -> Iterator[KvLine]:
             line: KvLine = decoder.decode(sound_json(text))
         except (msgspec.DecodeError, RecursionError, ValueError):
             if first:
-                raise CacheDoctorError(f"{path}: is no recording of KV events", _HINT) from None
+                raise CacheDoctorError(f"{path}: is not a recording of KV events", _HINT) from None
             line = KvUnread(0, 1)
         if first and not isinstance(line, KvHead):
-            raise CacheDoctorError(f"{path}: is a part of a recording of KV events", "give it from its first line on")
+            raise CacheDoctorError(f"{path}: is a part of a recording of KV events", "give it from its first line")
         first = False
         yield line
     if first:
-        raise CacheDoctorError(f"{path}: is no recording of KV events", _HINT)
+        raise CacheDoctorError(f"{path}: is not a recording of KV events", _HINT)
 
 
 def _refuse_large(size: int, path: str) -> None:

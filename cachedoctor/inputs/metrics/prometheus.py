@@ -12,7 +12,7 @@ from cachedoctor.model import CacheDoctorError
 
 
 def whole_lines(chunks: Iterable[bytes], refuse_large: Callable[[int], None]) -> Iterator[bytes]:
-    """Yield lines without their newlines; what stands behind the last one, too.
+    """Yield lines without their newlines; what comes after the last one, too.
 
     ``refuse_large``: is told how many bytes of a line are held that has not ended, and raises if they are too many.
     """
@@ -34,7 +34,7 @@ MAX_LINE = 64 * 1024
 MAX_KEPT = 16 * 1024 * 1024
 """Bytes of the lines that are wanted."""
 _DOUBTED = 1_000
-"""Lines that do not fit before a dump without more lines that do is no dump."""
+"""Lines that do not fit before a dump without more lines that do is not a dump."""
 
 _FENCE = b"```"
 """Around what somebody pasted."""
@@ -48,7 +48,7 @@ _SAMPLE = late(
     rb"(?:[ \t]++(-?\d{1,20}(?:\.\d{0,20})?))?"
     rb"[ \t]*+(?:#.*+)?"
 )  # fmt: skip
-"""Name, labels, value, timestamp; an exemplar behind them says nothing of the value."""
+"""Name, labels, value, timestamp; an exemplar after them says nothing of the value."""
 _LABEL = late(rb"[ \t]*+([a-zA-Z_][a-zA-Z0-9_]*+)[ \t]*+=[ \t]*+(" + _QUOTED + rb")[ \t]*+(?:,|$)")
 _META = late(rb"[ \t]*+#[ \t]++(HELP|TYPE)[ \t]++(" + _NAME + rb")(?:[ \t]++(.*+))?")
 _ESCAPE = late(r"\\(.)")
@@ -65,7 +65,7 @@ class Sample(msgspec.Struct, frozen=True):
     value: float
     """May be NaN or infinite."""
     time: float | None
-    """Seconds since 1970, where the line says it."""
+    """Seconds since 1970, where the line shows it."""
 
 
 class Exposition(msgspec.Struct):
@@ -110,7 +110,7 @@ def read(chunks: Iterable[bytes], path: str, wanted: Callable[[str], bool]) -> E
         if found.bad > _DOUBTED and found.bad > found.good:
             return None
         if kept > MAX_KEPT:
-            raise CacheDoctorError(f"{path}: holds more series than any server has", "give the dump of one server")
+            raise CacheDoctorError(f"{path}: contains more series than any server has", "give the dump of one server")
     return found if found.good > found.bad else None
 
 

@@ -13,20 +13,22 @@ from cachedoctor.inputs.captures.captured import values_of
 from cachedoctor.inputs.metrics.prometheus import whole_lines
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.knowledge.texts import sound_json
-from cachedoctor.model import Answer, Answers, CacheDoctorError
+from cachedoctor.model import AgentClaim, Answer, Answers, CacheDoctorError, ClaimedRequest
 from cachedoctor.model.bounds import MOST
 
+PROVIDER = "the provider"
+"""Who says why less was reused, where the answer does not name an agent."""
 MAX_HELD = 64 * 1024 * 1024
 """Bytes of one line, or of all that is not JSONL."""
 MAX_DEPTH = 64
 """Levels of what spans lines; responses have about ten."""
 
 _TOKEN = late(rb'"(?:[^"\\\n]|\\.)*+"?|[{}\[\]]')
-"""A string that does not end on its line is one up to there: nothing is looked at twice."""
+"""A string that does not end on its line is one up to there: nothing is checked twice."""
 _FIELD = late(rb"(?:event|id|retry)?:")
 """What an event stream has besides data."""
 _DATA = b"data:"
-_JSON_VALUES_HINT = "give what the server answered: one response a line, an array of them, or the lines of a stream"
+_JSON_VALUES_HINT = "give the server's responses: one per line, an array, or the lines of a stream"
 
 
 class PlacedObject(NamedTuple):
@@ -48,7 +50,7 @@ def values(chunks: Iterable[bytes], path: str) -> Iterator[PlacedObject]:
     for number, line in enumerate(whole_lines(chunks, lambda size: _refuse_large(size, path)), 1):
         text = line.strip()
         if held and _is_next(line, held, path):
-            raise CacheDoctorError(f"{path}: the JSON of line {first} does not end", "take it out if it was cut off")
+            raise CacheDoctorError(f"{path}: the JSON of line {first} does not end", "remove it if it is incomplete")
         if held or _spans_lines(text, path):
             first = first or number
             held += line
@@ -66,7 +68,7 @@ def values(chunks: Iterable[bytes], path: str) -> Iterator[PlacedObject]:
 def _refuse_large(size: int, path: str) -> None:
     if size > MAX_HELD:
         raise CacheDoctorError(
-            f"{path}: more than {MAX_HELD >> 20} MiB of it are one value", "give one response a line"
+            f"{path}: more than {MAX_HELD >> 20} MiB belong to a single value", "give one response per line"
         )
 
 
@@ -84,7 +86,7 @@ def _spans_lines(text: bytes, path: str) -> bool:
 
 
 def _is_next(line: bytes, held: bytearray, path: str) -> bool:
-    """Whether a line is an object behind one that does not end: nothing that is laid out over lines looks like it."""
+    """Whether a line is an object after one that does not end: nothing that is laid out over lines looks like it."""
     return line.startswith(b'{"') and held.startswith(b"{") and not _spans_lines(line.strip(), path)
 
 
@@ -109,7 +111,7 @@ def _document(text: bytes, line: int, path: str) -> Iterator[PlacedObject]:
 
 
 def _too_deep(path: str) -> CacheDoctorError:
-    return CacheDoctorError(f"{path}: JSON is nested too deeply", f"more than {MAX_DEPTH} levels are no response")
+    return CacheDoctorError(f"{path}: JSON is nested too deeply", f"more than {MAX_DEPTH} levels cannot be a response")
 
 
 _Tokens = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
@@ -167,6 +169,8 @@ class Response(msgspec.Struct):
     response: msgspec.Raw = _NONE
     body: msgspec.Raw = _NONE
     message: msgspec.Raw = _NONE
+    diagnostics: msgspec.Raw = _NONE
+    """Why less was reused, as the provider says; recordings of agents write their own reasons in this form."""
 
     def layers(self) -> list[Response]:
         """Itself, and what an event, a batch file (in two wrappers) or a proxy has wrapped."""
@@ -178,6 +182,16 @@ class Response(msgspec.Struct):
                 break
             found.append(inner)
         return found
+
+
+class _MissReason(msgspec.Struct):
+    type: str = ""
+    cache_missed_input_tokens: int | None = None
+
+
+class _Diagnostics(msgspec.Struct):
+    cache_miss_reason: _MissReason | None = None
+    by: str = PROVIDER
 
 
 class ResponseUsage(msgspec.Struct, frozen=True):
@@ -241,6 +255,12 @@ _FRUITLESS = 1_000_000
 _STARTS = frozenset({b'"message_start"', b'"response.created"'})
 _ENDS = frozenset({b'"message_stop"', b'"response.completed"', b'"response.incomplete"'})
 """Types of events of a stream that begin and end an answer; ``[DONE]`` ends one, too."""
+_REASON = late(r"[a-z][a-z0-9_-]{0,63}")
+"""What providers and agents write for a reason."""
+_AGENTS = frozenset({"Claude Code", "Copilot"})
+"""Whose recordings hold a reason of their own."""
+_SILENT = frozenset({"unavailable", "previous_message_not_found"})
+"""Reasons that tell nothing of the prompt (Anthropic, cache diagnostics)."""
 _RESPONSES_HINT = 'a response has usage; a stream has it with stream_options {"include_usage": true}'
 
 
@@ -252,6 +272,8 @@ class ResponseFile(NamedTuple):
     """Who wrote them, where their shape tells."""
     model: str | None
     """None where they name none, or several."""
+    claims: list[ClaimedRequest]
+    """Why less was reused, as those say who wrote them."""
 
 
 def read(chunks: Iterable[bytes], path: str) -> ResponseFile:
@@ -268,15 +290,34 @@ def read(chunks: Iterable[bytes], path: str) -> ResponseFile:
     for value in values(rest, path):
         reader.take(value)
         if reader.fruitless > _FRUITLESS:
-            raise CacheDoctorError(f"{path}: holds a million values without usage in a row", _RESPONSES_HINT)
+            raise CacheDoctorError(f"{path}: contains a million values in a row without usage", _RESPONSES_HINT)
     reader.end()
-    if not reader.answers.requests:
-        raise CacheDoctorError(f"{path}: holds no response that says how long its prompt was", _RESPONSES_HINT)
-    return ResponseFile(reader.answers, reader.engine, reader.models.pop() if len(reader.models) == 1 else None)
+    if not reader.answers.requests and not reader.claims:
+        raise CacheDoctorError(f"{path}: contains no response with a prompt length", _RESPONSES_HINT)
+    model = reader.models.pop() if len(reader.models) == 1 else None
+    return ResponseFile(reader.answers, reader.engine, model, reader.claims)
 
 
 def of_answer(answer: bytes) -> Answer | None:
     """Read what is kept of one answer; None where it does not say how long its prompt was, or is several."""
+    reader = _of_one(answer)
+    return None if reader is None else reader.only
+
+
+def claim_of(answer: bytes) -> ClaimedRequest | None:
+    """Read why less was reused, as what is kept of one answer says, with its counts; None where it says nothing."""
+    reader = _of_one(answer)
+    if reader is None or len(reader.claims) != 1:
+        return None
+    told = reader.only
+    counts = (None, None) if told is None else (told.prompt_tokens, told.cached_tokens)
+    return ClaimedRequest(reader.claims[0].claim, *counts)
+
+
+def _of_one(answer: bytes) -> _AnswerSums | None:
+    """Read what is kept of one answer; None where nothing is, or it cannot be read."""
+    if not answer:
+        return None
     reader = _AnswerSums("the answer")
     try:
         for value in values([answer], "the answer"):
@@ -284,7 +325,7 @@ def of_answer(answer: bytes) -> Answer | None:
     except CacheDoctorError:
         return None
     reader.end()
-    return reader.answers.each[0] if len(reader.answers.each) == 1 else None
+    return reader
 
 
 def _begun(chunks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
@@ -315,11 +356,18 @@ class _AnswerSums:
         self.engine: str | None = None
         self.models: set[str] = set()
         self.fruitless = 0
+        self.claims: list[ClaimedRequest] = []
+        self._claim: AgentClaim | None = None
         self._stream: bytes | None = None
         """Id of the answer that is being streamed."""
         self._usage: Usage | None = None
         self._told: ResponseUsage | None = None
         self._line = 0
+
+    @property
+    def only(self) -> Answer | None:
+        """The answer; None where there is none, or several."""
+        return self.answers.each[0] if len(self.answers.each) == 1 else None
 
     def take(self, value: PlacedObject) -> None:
         """Take the next value."""
@@ -345,6 +393,7 @@ class _AnswerSums:
         model = decoded(response.model, str)
         if model is not None and len(self.models) < 2:
             self.models.add(model[:MAX_MODEL])
+        self._claim = _claimed(response) or self._claim
         usage = decoded(response.usage, Usage)
         if usage is not None:
             self._usage = usage if self._usage is None else _joined(self._usage, usage)
@@ -358,6 +407,10 @@ class _AnswerSums:
     def end(self) -> None:
         """An answer is over."""
         found, self._told, self._usage, self._stream = self._told, None, None, None
+        claim, self._claim = self._claim, None
+        if claim is not None and len(self.claims) < MAX_EACH:
+            counts = (None, None) if found is None else (found.prompt_tokens, found.cached_tokens)
+            self.claims.append(ClaimedRequest(claim, *counts))
         if found is None:
             return
         answers = self.answers
@@ -369,6 +422,16 @@ class _AnswerSums:
             answers.cached_tokens += found.cached_tokens
         if len(answers.each) < MAX_EACH:
             answers.each.append(Answer(found.prompt_tokens, found.cached_tokens, self._line))
+
+
+def _claimed(response: Response) -> AgentClaim | None:
+    found = decoded(response.diagnostics, _Diagnostics)
+    reason = None if found is None else found.cache_miss_reason
+    if found is None or reason is None or not _REASON.fullmatch(reason.type) or reason.type in _SILENT:
+        return None
+    missed = reason.cache_missed_input_tokens
+    is_count = missed is not None and 0 <= missed <= MOST
+    return AgentClaim(found.by if found.by in _AGENTS else PROVIDER, reason.type, missed if is_count else None)
 
 
 def _name(response: Response) -> bytes:

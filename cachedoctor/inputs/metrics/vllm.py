@@ -17,7 +17,7 @@ _COUNTERS = {
     "requests": "request_success",
     "preemptions": "num_preemptions",
 }
-"""Preemptions stand here only: no version up to 0.33 prints them into its log (PR 38452)."""
+"""Preemptions are here only: no version up to 0.33 prints them into its log (PR 38452)."""
 _LOOKUPS = {"looked_up": "queries", "reused": "hits"}
 _BY_SOURCE = "prompt_tokens_by_source"
 """Since 0.16."""

@@ -98,14 +98,14 @@ def open_log(path: str) -> FileIO:
         if isinstance(fault, FileNotFoundError):
             raise SourceError(f"{path}: no such file", _nearest(path)) from fault
         if isinstance(fault, PermissionError):
-            raise SourceError(f"{path}: permission denied", "run as a user who may read it, or copy it") from fault
+            raise SourceError(f"{path}: permission denied", "run as a user who can read it, or copy it") from fault
         raise SourceError(f"{path}: cannot be opened ({fault.strerror})", "give a file, or - to read a pipe") from fault
 
 
 def _nearest(path: str) -> str:
     if path.startswith(("http://", "https://")):
         url = shlex.quote(path)
-        return f"an address: cachedoctor probe {url} asks a server; a log there: curl {url} | cachedoctor analyze -"
+        return f"for a server: cachedoctor probe {url}; for a log: curl {url} | cachedoctor analyze -"
     folder, name = os.path.split(path)
     try:
         names = os.listdir(folder or ".")

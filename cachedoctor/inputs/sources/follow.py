@@ -138,7 +138,7 @@ class _Turn:
         self.successors: list[FileIO] = []
         """What to read next, the same file again when it was cut; none when the following ends."""
         self.is_copied = False
-        """Whether its successors are copies of it and then the file itself, which goes on where they end."""
+        """Whether its successors are copies of it and then the file itself, which continues where they end."""
 
     def rest(self) -> Iterator[bytes]:
         """Yield what the file holds; nobody writes to it any more."""
@@ -154,7 +154,7 @@ class _Turn:
         while True:
             # Asked before the read: what is written before stop turns true is never missed.
             stopping, first = stop(), not self.tail
-            # Less than a line is too little to tell a file that begins anew by; after a silence it has to do.
+            # Less than a line is too little to tell a file that begins again by; after a silence it has to do.
             data = self._read(b"" if stopping or heard is None else b"\n")
             if data:
                 if first and self._was_preceded():
@@ -189,7 +189,7 @@ class _Turn:
         return self._taken(data[len(checked) :])
 
     def _read_first(self, wanted: bytes) -> bytes:
-        # A server that does not append goes on at its old place when its log is cut: the file begins with a hole.
+        # A server that does not append continues at its old place when its log is cut: the file begins with a hole.
         self._done = _hole(self._file)
         self._file.seek(self._done)
         while data := read_some(self._path, self._file, self._done):
@@ -221,7 +221,7 @@ class _Turn:
         folder = _status(os.path.dirname(self._path) or ".")
         if folder is None:
             return False
-        # Its time is coarse: what changes right behind a look may leave it as it was.
+        # Its time is coarse: what changes right after a look may leave it as it was.
         rests = time.time() - folder.st_mtime > _COARSE
         before, self._looked = self._looked, (folder.st_mtime_ns, rests, cut)
         return self._looked != before
@@ -252,7 +252,7 @@ class _Turn:
         close(g.file for g in found if g.file not in self.successors)
 
     def _place_in(self, successors: list[FileIO], cut: bool) -> None:
-        """Have this file, which is empty, go on behind its copies; one that was deleted is what others replaced."""
+        """Have this file, which is empty, continue after its copies; one that was deleted is what others replaced."""
         if cut and not os.fstat(self._file.fileno()).st_nlink:
             successors.insert(0, self._file)
         elif cut or (not self.tail and _is_at(self._path, self._key)):
@@ -262,7 +262,7 @@ class _Turn:
         """Whether the file was copied and cut before we saw its first bytes: then these have to wait."""
         found = self._generations.opened()
         if found is None or read_at(self._file, self._done - len(self.tail), len(self.tail)) != self.tail:
-            self._done, self.tail = 0, b""  # cut once more, just now, or names change: it begins anew
+            self._done, self.tail = 0, b""  # cut once more, just now, or names change: it begins again
             close(g.file for g in found or ())
             return True
         at = next((i for i, g in enumerate(found) if g.key == self._key), 0)

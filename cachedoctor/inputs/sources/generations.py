@@ -29,7 +29,7 @@ def in_time_order(paths: list[str]) -> list[str]:
 
     Rotations share folder and base name: ``server.log.2.gz``, ``server.log.1``, ``server.log``. A higher number is
     older, a date suffix (``server.log-20260101``) sorts ascending and before numbers, the bare name comes last. A
-    group stands where its first member was given; files that are no rotations of each other keep their order.
+    group stands where its first member was given; files that are not rotations of each other keep their order.
     """
     groups: dict[str, list[tuple[tuple[int, int, str], str]]] = {}
     for path in paths:

@@ -17,7 +17,7 @@ from cachedoctor.model import CacheDoctorError
 SCHEMES = {"s3": "s3"}
 """Extra that brings what reads addresses of this scheme."""
 _READERS = {"s3": "s3fs"}
-"""Library behind fsspec."""
+"""Library after fsspec."""
 _CREDENTIALS = {"s3": "set those of the cloud: AWS_PROFILE, AWS_ACCESS_KEY_ID"}
 _BLOCK = 8 << 20
 """Bytes of one request: an object is read from its beginning to its end."""
@@ -113,7 +113,7 @@ def _system(path: str) -> Any:
         logging.getLogger(_READERS[scheme]).setLevel(logging.CRITICAL)
         return fsspec.filesystem(scheme)
     except ImportError:
-        raise SourceError(f"{path}: what reads {scheme}:// is not installed", install(SCHEMES[scheme])) from None
+        raise SourceError(f"{path}: the library for {scheme}:// is not installed", install(SCHEMES[scheme])) from None
     except Exception as fault:
         raise _wrong(path, fault) from fault
 
@@ -130,7 +130,7 @@ def _wrong(path: str, fault: Exception) -> CacheDoctorError:
         return SourceError(f"{path}: no such object", "check the address")
     kind, said = type(fault).__name__, " ".join(str(fault).split())[:_SAID]
     if isinstance(fault, PermissionError):
-        return SourceError(f"{path}: access denied", "check the credentials, and what they may read")
+        return SourceError(f"{path}: access denied", "check the credentials and their permissions")
     if "redential" in kind or "redential" in said:
         return SourceError(f"{path}: no credentials ({kind})", _CREDENTIALS[path.partition("://")[0]])
     return SourceError(f"{path}: cannot be read ({kind}: {said})", "check the address, the network and the credentials")

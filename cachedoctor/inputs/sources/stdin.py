@@ -66,7 +66,7 @@ class StdinSource:
     def _arrivals(self) -> Iterator[bytes]:
         if self._fd == 0 and sys.stdin is None:
             # The next file that is opened gets the number of a closed standard input: our own output, maybe.
-            raise SourceError(f"{self.path}: the standard input is closed", _HINT)
+            raise SourceError(f"{self.path}: standard input is closed", _HINT)
         done = 0
         try:
             typed = os.isatty(self._fd)
@@ -77,7 +77,7 @@ class StdinSource:
                 self._told(len(data))
                 yield data
         except OSError as fault:
-            what = f"{self.path}: the standard input cannot be read ({fault.strerror}, after {done:,} bytes)"
+            what = f"{self.path}: standard input cannot be read ({fault.strerror}, after {done:,} bytes)"
             raise SourceError(what, _HINT) from fault
 
 
@@ -96,7 +96,7 @@ def _beginning(line: bytes) -> bytes:
 
 
 class BegunSource:
-    """``source``, once: what was looked at comes first when it is read."""
+    """``source``, once: what was checked comes first when it is read."""
 
     def __init__(self, source: Source) -> None:
         self.path = source.path
@@ -121,7 +121,7 @@ class BegunSource:
         return head[:most]
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes as the source does, those that were looked at among them; raises what it raises."""
+        """Yield the bytes as the source does, those that were checked among them; raises what it raises."""
         yield from self._seen
         self._seen.clear()
         if self._fault is not None:

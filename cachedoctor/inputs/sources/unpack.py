@@ -33,7 +33,7 @@ class GzipDecoder:
 
     @property
     def unused_data(self) -> bytes:
-        """Input that lies behind the end of the member."""
+        """Input that lies after the end of the member."""
         return self._inflate.unused_data
 
     def decompress(self, data: bytes, max_length: int, /) -> bytes:
@@ -61,7 +61,7 @@ class Decoder(Protocol):
 
     @property
     def unused_data(self) -> bytes:
-        """Input that lies behind the end of the stream."""
+        """Input that lies after the end of the stream."""
 
     def decompress(self, data: bytes, max_length: int, /) -> bytes:
         """Take in ``data`` and give back at most ``max_length`` bytes."""
@@ -211,7 +211,7 @@ def unpacked(path: str, raw: Iterator[bytes], max_bytes: int = MAX_BYTES) -> Ite
     yield from _head(inner, held)
     if again := format_of(b"".join(held)):
         raise SourceError(
-            f"{path}: is packed twice ({again} data in {name} data)", "unpack it once and give the result"
+            f"{path}: is compressed twice ({again} data in {name} data)", "unpack it once and give the result"
         )
     yield from chain(held, inner)
 
@@ -261,7 +261,7 @@ class _Unpacker:
             for start in range(0, len(chunk), _PIECE):
                 yield from self._members(chunk[start : start + _PIECE])
         if not self._decoder.eof:
-            raise self._error("ends early", "it was cut or is still being written: copy it again if it can be whole")
+            raise self._error("ends early", "it is incomplete or still being written: copy it again")
 
     def _open_member(self) -> None:
         self._decoder = self._codec.decoder()
@@ -291,7 +291,7 @@ class _Unpacker:
                 if "memory" in str(fault).lower():  # both libraries say so; neither has a kind of error for it
                     raise self._too_large() from fault
                 yield from self._salvaged()
-                raise self._error("is damaged", "fetch the file again; what could be read was used") from fault
+                raise self._error("is damaged", "fetch the file again; the readable part was used") from fault
             if out:
                 yield self._counted(out)
             if self._decoder.eof or self._decoder.needs_input:
@@ -306,7 +306,7 @@ class _Unpacker:
             self._journal.clear()
 
     def _salvaged(self) -> Iterator[bytes]:
-        """Yield what the failed step had unpacked and thrown away with its exception.
+        """Yield what the failed step had unpacked and discarded with its exception.
 
         Decoders cannot be copied, so a fresh one gets the same member, the last piece byte by byte: all before the
         faulty byte comes out. A member above ``_JOURNAL_BYTES`` is not kept and loses at most ``READ_SIZE`` bytes.
@@ -338,7 +338,7 @@ class _Unpacker:
         return out
 
     def _too_large(self) -> SourceError:
-        return self._error("demands too much memory", "unpack it yourself, if you trust the file, and give the result")
+        return self._error("needs too much memory", "unpack it yourself, if you trust the file, and give the result")
 
     def _error(self, what: str, hint: str) -> SourceError:
         return SourceError(f"{self._path}: the {self._codec.name} data {what} (after {self._total:,} bytes)", hint)

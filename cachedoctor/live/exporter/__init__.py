@@ -1,1 +1,1 @@
-"""Counters over many live logs, which go on where they stood after a restart."""
+"""Counters over many live logs, which continue where they stood after a restart."""

@@ -46,7 +46,7 @@ class SavedLog(msgspec.Struct, frozen=True):
     counts: list[tuple[LabelledCount, int, int]] = []
     """What was counted, and what was shown of it: a counter that was shown never falls."""
     gone: bool = False
-    """It was away for so long that its counters are no longer shown; should it come back, they go on here."""
+    """It was away for so long that its counters are no longer shown; should it come back, they continue here."""
 
 
 class SavedState(msgspec.Struct, frozen=True):
@@ -86,10 +86,10 @@ def decoded(path: str, content: bytes) -> SavedState:
         state = msgspec.json.decode(content, type=SavedState)
     except msgspec.MsgspecError as fault:
         raise CacheDoctorError(
-            f"{path}: is no state of the exporter ({fault})", "delete it, or give another file"
+            f"{path}: is not an exporter state file ({fault})", "delete it, or give another file"
         ) from fault
     if state.version != _VERSION:
-        what = f"{path}: is the state of another version of the exporter ({state.version})"
+        what = f"{path}: is a state file of another exporter version ({state.version})"
         raise CacheDoctorError(what, "delete it, or give another file")
     return state
 
@@ -260,6 +260,10 @@ class FollowedLog:
         """Return what stands now."""
         unknown = [self._info.path] if self._info.lines and not self._info.recognised else []
         return self._analyzer.standing(unknown=unknown, ended=False)
+
+    def hit_rates(self) -> dict[tuple[str, str], float]:
+        """Return the last hit rate of each engine of vLLM, by server and engine."""
+        return self._counts.hit_rates
 
     def server(self, origin: str | None) -> str:
         """Return the label of a server of this log."""

@@ -17,7 +17,7 @@ _POD = late(r"([^_]+)_([^_]+)_[^_]+")
 _CONTAINER_LOG = late(r"\d+\.log")
 """``N.log``: one for each start of a container."""
 _HEAD = 1 << 15
-"""Bytes by which a file is known to be no log of a server, however it goes on."""
+"""Bytes by which a file is known to be no log of a server, however it continues."""
 
 
 class FollowedPath(NamedTuple):
@@ -48,7 +48,7 @@ class Places:
         self.followed: set[str] = set()
         """Logs, whatever they begin with by now; to be set by who follows them."""
         self._others: dict[str, tuple[int, int]] = {}
-        """Inode and size of files that are no logs, so far."""
+        """Inode and size of files that are not logs, so far."""
 
     def found(self) -> Iterator[FollowedPath]:
         """Yield every log that is there, and those that were named."""
@@ -80,7 +80,7 @@ class Places:
                     yield FollowedPath(path, printable(f"{pod}/{container.name}"), False)
 
     def _is_log(self, path: str) -> bool:
-        """Whether a file begins with lines of a server; it is not looked at again until it has grown."""
+        """Whether a file begins with lines of a server; it is not checked again until it has grown."""
         try:
             status = os.stat(path)
         except OSError:

@@ -22,7 +22,7 @@ FINDINGS = 5.0
 GONE = 300.0
 """Seconds after which a log that was found, and is gone, is no longer shown: Prometheus looks back as far."""
 MOST_GONE = 256
-"""Logs that are gone of which is known how far they were read, the last ones: one that comes back goes on there."""
+"""Logs that are gone of which is known how far they were read, the last ones: one that comes back continues there."""
 _STEPS = 16
 """Steps of one log before the next one has its turn."""
 
@@ -45,6 +45,8 @@ class Numbers(NamedTuple):
     findings: Counter[FindingLabels]
     readable: dict[str, bool]
     """By log, as the label ``server`` has it."""
+    hit_rates: dict[tuple[str, str], float]
+    """By server and engine, of vLLM."""
 
 
 class _Followed:
@@ -114,13 +116,15 @@ class ManyLogs:
         counts: Counts = Counter()
         findings: Counter[FindingLabels] = Counter()
         readable: dict[str, bool] = {}
+        hit_rates: dict[tuple[str, str], float] = {}
         for followed in self._logs.values():
             counts.update(followed.log.counts())
             self._ask(followed)
             findings.update(followed.findings)
             name = followed.log.server(None)
             readable[name] = readable.get(name, True) and followed.is_there and followed.failed is None
-        self.shown = Numbers(counts, findings, readable)
+            hit_rates |= followed.log.hit_rates()
+        self.shown = Numbers(counts, findings, readable, hit_rates)
 
     def state(self) -> SavedState:
         """Return what the next run needs."""
@@ -173,7 +177,7 @@ class ManyLogs:
             del self._gone[next(iter(self._gone))]
 
     def _back(self, key: str) -> SavedLog | None:
-        """Return what was known of a log that is there again; its labels need room anew."""
+        """Return what was known of a log that is there again; its labels need room again."""
         log = self._gone.pop(key, None)
         if log is None:
             return None

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from cachedoctor.diagnosis.rules import names
 from cachedoctor.doctor.analysis.listener import Listener
 from cachedoctor.doctor.analysis.spool import OPEN
-from cachedoctor.model import Finding, Judged, Session
+from cachedoctor.model import CacheSample, Finding, Judged, PrefillBatch, Session
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.text.text_safe import visible
 
@@ -65,12 +65,12 @@ Metric = Literal["tokens", "ns", "requests", "lines", "unread"]
 
 
 class LabelledCount(NamedTuple):
-    """What is counted, and the values of its labels; empty where one does not apply or the log does not say."""
+    """What is counted, and the values of its labels; empty where one does not apply or the log does not show."""
 
     metric: Metric
     server: str
     model: str = ""
-    client: str = ""
+    client_address: str = ""
     outcome: str = ""
     cause: str = ""
 
@@ -93,13 +93,24 @@ class RequestCounts(Listener):
         self._final: Counts = Counter()
         self._recent: dict[int, tuple[float, Judged]] = {}
         """When it was heard of, and the request, by its number."""
+        self.hit_rates: dict[tuple[str, str], float] = {}
+        """The last one that vLLM logged, by server and engine."""
 
     def server(self, origin: str | None) -> str:
         """Return the label of a server that writes to the log."""
         return self._values.bounded("server", self._name if origin is None else f"{self._name} {origin}")
 
+    def measured(self, row: CacheSample | PrefillBatch, session: Session) -> None:
+        """Count tokens of a batch of SGLang or an interval of vLLM; keep the hit rate of vLLM."""
+        server, model = self.server(session.origin), self._values.bounded("model", session.model)
+        if isinstance(row, CacheSample) and row.hit_rate is not None:
+            self.hit_rates[server, self._values.bounded("engine", row.engine)] = row.hit_rate
+        for outcome, amount in _measured_tokens(row):
+            if amount:
+                self._final[LabelledCount("tokens", server, model, outcome=outcome)] += amount
+
     def examined(self, judged: list[tuple[Judged, Session]], findings: list[Finding]) -> None:
-        """Take requests that ended, and in their place those that are judged anew."""
+        """Take requests that ended, and in their place those that are judged again."""
         now = self._clock()
         for one, _ in judged:
             number = one.request.index
@@ -132,17 +143,29 @@ class RequestCounts(Listener):
 
     def _count(self, counts: Counts, judged: Judged) -> None:
         r, bounded = judged.request, self._values.bounded
-        server, model, client = (
+        server, model, address = (
             self.server(r.facts.origin),
             bounded("model", r.facts.model),
-            bounded("client", r.seen.asked.client),
+            bounded("client_address", r.seen.asked.client),
         )
-        counts[LabelledCount("requests", server, model, client)] += 1
+        counts[LabelledCount("requests", server, model, address)] += 1
         for metric, outcome, amount in _amounts(judged):
             if amount:
                 costliest = judged.verdict.costliest if outcome == "avoidable" else None
                 cause = "" if costliest is None else self._causes.get(costliest, costliest)
-                counts[LabelledCount(metric, server, model, client, outcome, cause)] += amount
+                counts[LabelledCount(metric, server, model, address, outcome, cause)] += amount
+
+
+def _measured_tokens(row: CacheSample | PrefillBatch) -> Iterator[tuple[str, int | None]]:
+    """Yield reused and computed tokens; ``unknown`` where a version of vLLM logs their sum only."""
+    if isinstance(row, PrefillBatch):
+        yield "reused", row.cached_tokens
+        yield "computed", row.new_tokens
+        return
+    yield "unknown", row.prompt_tokens
+    yield "computed", row.computed_tokens
+    if row.looked_up_tokens is not None and row.computed_tokens is not None:
+        yield "reused", max(0, row.looked_up_tokens - row.computed_tokens)
 
 
 def _amounts(judged: Judged) -> Iterator[tuple[Metric, str, int]]:

@@ -23,12 +23,12 @@ from cachedoctor.live.exporter.request_counts import Counts, LabelledCount
 from cachedoctor.live.named_hosts import REFUSAL, NamedHosts
 
 _NS = 1e9
-_WHO = ("server", "model", "client")
+_WHO = ("server", "model", "client_address")
 
 
 class _CounterForm(NamedTuple):
     name: str
-    """Of the metric; the library writes ``_total`` behind it."""
+    """Of the metric; the library writes ``_total`` after it."""
     help: str
     labels: tuple[str, ...]
     scale: float = 1
@@ -37,19 +37,21 @@ class _CounterForm(NamedTuple):
 _COUNTERS = {
     "tokens": _CounterForm(
         "cachedoctor_prompt_tokens",
-        "Prompt tokens: reused, new (had to be computed), avoidable (computed, and a fix would have saved them), or "
-        "unknown (not reused, and the log does not say how many were computed).",
+        "Prompt tokens: reused, new (had to be computed), avoidable (recomputed; a fix would save them), computed "
+        "(servers without requests: new or avoidable), or unknown (the log does not show how many were computed).",
         ("outcome", "cause", *_WHO),
     ),
     "ns": _CounterForm(
-        "cachedoctor_prompt_seconds",
-        "Seconds in which prompts were computed: avoidable, or new.",
+        "cachedoctor_prompt_processing_seconds",
+        "Seconds spent computing prompts: avoidable or new.",
         ("outcome", "cause", *_WHO),
         _NS,
     ),
     "requests": _CounterForm("cachedoctor_requests", "Requests that ended.", _WHO),
-    "lines": _CounterForm("cachedoctor_lines", "Lines of the log.", ("server",)),
-    "unread": _CounterForm("cachedoctor_lines_unread", "Lines that are no known message of a server.", ("server",)),
+    "lines": _CounterForm("cachedoctor_log_lines", "Lines of the log.", ("server",)),
+    "unread": _CounterForm(
+        "cachedoctor_log_lines_unrecognised", "Lines that are not a known server message.", ("server",)
+    ),
 }
 
 
@@ -76,15 +78,25 @@ class MetricsPage(Collector):
             return
         yield from _counters(self._from_zero(numbers.counts))
         findings = GaugeMetricFamily(
-            "cachedoctor_findings", "Findings that stand now.", labels=["cause", "severity", "server"]
+            "cachedoctor_findings", "Current findings.", labels=["cause", "severity", "server"]
         )
         for labels, count in sorted(numbers.findings.items()):
             findings.add_metric(labels, count)
         yield findings
-        readable = GaugeMetricFamily("cachedoctor_log_readable", "Whether a log is there and read.", labels=["server"])
+        readable = GaugeMetricFamily(
+            "cachedoctor_log_readable", "Whether the log exists and is read.", labels=["server"]
+        )
         for server, is_readable in sorted(numbers.readable.items()):
             readable.add_metric([server], is_readable)
         yield readable
+        rates = GaugeMetricFamily(
+            "cachedoctor_prefix_cache_hit_ratio",
+            "Hit rate that the server logged last, over its last 1,000 requests, from 0 to 1.",
+            labels=["server", "engine"],
+        )
+        for (server, engine), rate in sorted(numbers.hit_rates.items()):
+            rates.add_metric([server, engine], rate)
+        yield rates
 
     def _from_zero(self, counts: Counts) -> Counts:
         """Return the counters, one that is new as 0 at first: Prometheus takes no first value for an increase.

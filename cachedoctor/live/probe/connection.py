@@ -36,25 +36,26 @@ class Reply(NamedTuple):
 
 
 def read(at: ProbeConnection, answer: ProbeResponse, least_tokens: int = 1) -> Reply:
-    """Read an answer; counts of a prompt of fewer tokens than the least that it can have are no counts.
+    """Read an answer; counts of a prompt of fewer tokens than the least that it can have are not counts.
 
     Raises:
-        CacheDoctorError: it is no answer of a chat endpoint.
+        CacheDoctorError: it is not an answer of a chat endpoint.
     """
     told_error = isinstance(answer.value, dict) and "error" in answer.value and "choices" not in answer.value
     if answer.status != 200 or told_error:
         said = _message(answer)
         lower = said.lower()
         long = ("exceed" in lower and "context" in lower) or "maximum context length" in lower
-        return Reply(None, None, answer.seconds, f"{answer.status}: {at.quote(said) or 'no words'}", long)
+        return Reply(None, None, answer.seconds, f"{answer.status}: {at.quote(said) or 'no message'}", long)
     if answer.body.lstrip()[:5] == b"data:":
         raise CacheDoctorError(
-            f"{at.url}: the answer is a stream, which was not asked for", "ask the server itself, or mend the gateway"
+            f"{at.url}: the response is a stream, which was not requested",
+            "probe the server directly, or fix the gateway",
         )
     if not isinstance(answer.value, dict) or not {"choices", "content", "usage"} & answer.value.keys():
         said = at.quote(answer.body[:200].decode("utf-8", "replace")) or "nothing"
         raise CacheDoctorError(
-            f"{at.url}: the answer is none of a chat: {said}", "is there an API behind this address?"
+            f"{at.url}: the response is not a chat response: {said}", "check that this is an API address"
         )
     response = decoded(answer.body, Response) or Response()
     found = told(decoded(response.usage, Usage), decoded(response.meta_info, Meta), decoded(response.timings, Timings))
@@ -101,7 +102,7 @@ class ProbeConnection:
         """Read ``url``.
 
         Raises:
-            CacheDoctorError: it is no address of a server.
+            CacheDoctorError: it is not an address of a server.
         """
         self.scheme, self.host, self.port, self.path = _address(url)
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -159,19 +160,21 @@ class ProbeConnection:
         if coding in ("", "identity"):
             return raw
         if coding not in ("gzip", "x-gzip", "deflate"):
-            raise CacheDoctorError(f"{self.url}: the answer is packed as {self.quote(coding)}", _NO_PACKING)
+            raise CacheDoctorError(f"{self.url}: the response is compressed as {self.quote(coding)}", _NO_PACKING)
         packed = zlib.decompressobj(47)  # gzip or zlib, by its head
         try:
             found = packed.decompress(raw, MOST_BYTES)
         except zlib.error:
-            raise CacheDoctorError(f"{self.url}: the answer is no {coding}, as it says", _NO_PACKING) from None
+            raise CacheDoctorError(
+                f"{self.url}: the response is not {coding}, despite its header", _NO_PACKING
+            ) from None
         if packed.unconsumed_tail:
             raise self._too_large()
         return found
 
     def _refuse(self, status: int, headers: Message) -> None:
         if status in (401, 403):
-            said = "refuses the key" if self._key else "asks for a key"
+            said = "rejects the key" if self._key else "asks for a key"
             hint = "put the key into a variable and name it: --api-key-env NAME"
             raise CacheDoctorError(f"{self.url}: the server {said} ({status})", hint)
         if status in _REDIRECTS:
@@ -179,29 +182,31 @@ class ProbeConnection:
             raise CacheDoctorError(f"{self.url}: the server redirects to {where}", "give that address instead")
 
     def _too_large(self) -> CacheDoctorError:
-        return CacheDoctorError(f"{self.url}: an answer has more than {MOST_BYTES >> 20} MiB", _NO_API)
+        return CacheDoctorError(f"{self.url}: a response has more than {MOST_BYTES >> 20} MiB", _NO_API)
 
     def _late(self) -> CacheDoctorError:
-        what = f"{self.url}: no whole answer came in the time that was given ({self.limit:g} s in all)"
-        return CacheDoctorError(what, "--timeout gives it more seconds, --prompt-tokens sends shorter prompts")
+        what = f"{self.url}: no complete response within the time limit ({self.limit:g} s)"
+        return CacheDoctorError(what, "raise --timeout, or send shorter prompts with --prompt-tokens")
 
     def _failed(self, error: Exception) -> CacheDoctorError:
         match error:
             case ssl.SSLError():
-                hint = "http:// if the server has no TLS; SSL_CERT_FILE names a certificate of your own"
+                hint = "http:// if the server has no TLS; SSL_CERT_FILE sets your own certificate"
                 return CacheDoctorError(f"{self.url}: TLS failed: {self.quote(error.reason or error)}", hint)
             case ConnectionRefusedError():
-                return CacheDoctorError(f"{self.url}: nothing listens there", "start the server, or give its address")
-            case socket.gaierror():
-                return CacheDoctorError(f"{self.url}: there is no host of that name", "check the address")
-            case http.client.IncompleteRead() | http.client.RemoteDisconnected() | ConnectionError():
                 return CacheDoctorError(
-                    f"{self.url}: the answer ended before it was whole", "look into the server's log"
+                    f"{self.url}: nothing listens at this address", "start the server, or give its address"
                 )
-        return CacheDoctorError(f"{self.url}: no answer of a server: {self.quote(error)}", _NO_API)
+            case socket.gaierror():
+                return CacheDoctorError(f"{self.url}: unknown host", "check the address")
+            case http.client.IncompleteRead() | http.client.RemoteDisconnected() | ConnectionError():
+                return CacheDoctorError(f"{self.url}: the response is incomplete", "check the server's log")
+        return CacheDoctorError(f"{self.url}: not a server response: {self.quote(error)}", _NO_API)
 
 
-_NO_PACKING = "ask the server itself, or switch packing off in the gateway: the probe asks for plain answers"
+_NO_PACKING = (
+    "probe the server directly, or disable compression in the gateway: the probe asks for uncompressed responses"
+)
 _NO_API = "give the address of an OpenAI-compatible server, http://127.0.0.1:8080"
 
 
@@ -218,12 +223,14 @@ def _address(url: str) -> tuple[str, str, int, str]:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         port = parts.port
     except ValueError:
-        raise CacheDoctorError("that is no address of a server", _NO_API) from None
+        raise CacheDoctorError("not a server address", _NO_API) from None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise CacheDoctorError("that is no address of a server", _NO_API)
+        raise CacheDoctorError("not a server address", _NO_API)
     if parts.username is not None or parts.password is not None:
-        raise CacheDoctorError("an address must hold no name or password", "--api-key-env NAME takes the key")
+        raise CacheDoctorError(
+            "an address must not contain a user name or password", "--api-key-env NAME takes the key"
+        )
     if not url.isascii() or not url.isprintable() or " " in url:
-        raise CacheDoctorError("an address has plain characters only", _NO_API)
+        raise CacheDoctorError("an address can contain only ASCII characters", _NO_API)
     path = parts.path.rstrip("/").removesuffix("/v1")
     return parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80), path

@@ -29,7 +29,7 @@ _FINISHED = late(
     rb"^(?:vllm:request_success_total|sglang:num_requests_total)(?:\{[^\n]*\})? ([0-9.e+]{1,20})", re.MULTILINE
 )
 BUSY = {
-    429: "the server has too much to do, or counts requests",
+    429: "the server is overloaded, or limits the request rate",
     503: "the server is not ready: it loads its model, or is overloaded",
 }
 """Statuses that pass by themselves."""
@@ -49,7 +49,7 @@ def identify(at: ProbeConnection, model: str | None) -> tuple[ProbedServer, str 
         raise CacheDoctorError(f"{at.url}: {BUSY[answer.status]} ({answer.status})", "wait, and ask again")
     listed = answer.value if answer.status == 200 else None
     if not isinstance(listed, dict) or not isinstance(listed.get("data"), list):
-        what = f"{at.url}: what answers there has no /v1/models"
+        what = f"{at.url}: this server has no /v1/models"
         raise CacheDoctorError(what, "give the address of an OpenAI-compatible server, without a path below /v1")
     owners = {str(m.get("owned_by")) for m in listed["data"] if isinstance(m, dict)}
     _llama(at, found)

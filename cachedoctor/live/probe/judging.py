@@ -1,4 +1,4 @@
-"""From the pattern of answers to causes, the first of which is the one to mend first. Pure; knows no connection."""
+"""From the pattern of answers to causes, the first of which is the one to fix first. Pure; knows no connection."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _CAME_BACK = ("as expected", "noted")
 _INSERTED = 4
 """Tokens that a server may count more than its own tokenizer made: marks of beginning."""
 _RAM_BLIND, _CUT_BLIND = 7964, range(7079, 7965)
-"""Builds that use no RAM cache, and look for no checkpoint, while a projector is loaded; mended in b8156 (CD209)."""
+"""Builds that use no RAM cache, and look for no checkpoint, while a projector is loaded; fixed in b8156 (CD209)."""
 _MENDED = 8156
 _BUILD = late(r"b(\d{4,6})\b")
-_BETWEEN = "ask the server itself, without what stands between (gateway, proxy): if the fault is gone, it is there"
+_BETWEEN = "probe the server directly, without gateway or proxy: if the problem disappears, they cause it"
 
 
 def causes(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) -> list[ProbeCause]:
@@ -82,11 +82,11 @@ def _refused(server: ProbedServer, asked: Asked) -> ProbeCause | None:
 
 
 def _template(asked: Asked) -> ProbeCause | None:
-    """Find a template that renders the same messages otherwise a second later: all that is expected rests on it."""
+    """Find a template that renders the same messages differently a second later: all that is expected depends on it."""
     if not _less(asked, "template"):
         return None
     place = asked["template"].reused_tokens or 0
-    says = f"the template writes a value that changes (a clock, an id) behind token {place:,}"
+    says = f"the template writes a value that changes (a clock, an id) after token {place:,}"
     fix = "a chat template without strftime_now or random values (--chat-template-file), or with the date alone"
     return ProbeCause("template", ["CD102", "CD108"], says, fix)
 
@@ -98,8 +98,8 @@ def _other_slot(server: ProbedServer, asked: Asked) -> ProbeCause | None:
         return None
     share = (turn.expected_tokens or 0) / turn.prompt_tokens if turn.prompt_tokens else 0.0
     says = (
-        f"the next turn went to slot {turn.slot}, which did not hold it: {share:.0%} of it are the same, and the "
-        "server asks for more before it takes the slot that does"
+        f"the next turn went to slot {turn.slot}, which did not hold it: {share:.0%} of the prompt is the "
+        "same, below the server's threshold"
     )
     fix = "--slot-prompt-similarity at its default (0.1), and --cache-ram 8192, which gives such a turn back"
     return ProbeCause("turn", ["CD301", "CD303"], says, fix)
@@ -107,10 +107,8 @@ def _other_slot(server: ProbedServer, asked: Asked) -> ProbeCause | None:
 
 def _store_between(asked: Asked) -> ProbeCause:
     name = "first" if _state(asked, "first") == "more" else "head"
-    says = (
-        "a prompt that was never sent came back as known: answers, or counts, are made by something before the server"
-    )
-    return ProbeCause(name, [], says, f"no count here can be trusted; {_BETWEEN}")
+    says = "a new prompt was reported as cached: something before the server makes up responses or counts"
+    return ProbeCause(name, [], says, f"these counts are unreliable; {_BETWEEN}")
 
 
 def _cut_prompt(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) -> ProbeCause | None:
@@ -120,19 +118,19 @@ def _cut_prompt(server: ProbedServer, asked: Asked, rendered: Mapping[str, int])
         return None
     if first.prompt_tokens >= rendered["first"] - rendered["first"] // 20 - _INSERTED:
         return None
-    says = f"the prompt has {rendered['first']:,} tokens and the server took {first.prompt_tokens:,}: it was cut"
+    says = f"the prompt has {rendered['first']:,} tokens but the server took {first.prompt_tokens:,}: it was truncated"
     if server.engine != "llama.cpp":
         return ProbeCause("first", [], says, f"{_MORE_CONTEXT.get(server.engine, 'a larger context')}; {_BETWEEN}")
     return ProbeCause("first", ["CD401", "CD402"], says, "a larger --ctx-size; no --context-shift")
 
 
 def _beginning(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) -> ProbeCause | None:
-    """Explain why the same prompt, or one that goes on, was computed again."""
+    """Explain why the same prompt, or one that continues, was recomputed."""
     again = asked.get("again")
     untimed = again is not None and again.state == "unknown" and again.reused_tokens is None
     if _less(asked, "again") or (untimed and _less(asked, "turn") and _less(asked, "tail")):
         if _kept(asked, "forced"):
-            says = "the same prompt is reused only where the request asks for it (cache_prompt true)"
+            says = "the same prompt is reused only if the request asks for it (cache_prompt true)"
             return ProbeCause(
                 "again", ["CD109"], says, "start the server without --no-cache-prompt (or with --cache-prompt)"
             )
@@ -142,7 +140,7 @@ def _beginning(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) 
     if _less(asked, "turn") and _state(asked, "again") in _CAME_BACK:
         if (other := _other_slot(server, asked)) is not None:
             return other
-        says = "the same prompt comes back, but not as the beginning of the next turn: the history is written anew"
+        says = "the same prompt is reused, but not as the beginning of the next turn: the history is rewritten"
         fix = f"messages must reach the server as they were sent; {_BETWEEN}"
         return ProbeCause("turn", ["CD105", "CD108"], says, fix)
     if (_less(asked, "tail") and _kept(asked, "turn")) and (
@@ -155,40 +153,36 @@ def _beginning(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) 
 def _sometimes(server: ProbedServer, asked: Asked) -> ProbeCause:
     """Explain a repeat that missed while the next turn came back."""
     if _state(asked, "tail") == "noted":
-        says = (
-            "an identical repeat is computed again while an edited one goes back to a checkpoint: this build cannot cut"
-        )
+        says = "an identical repeat is recomputed, an edited one goes back to a checkpoint: this build cannot truncate"
         return ProbeCause(
             "again",
             ["CD206"],
-            f"{says} the last token off this model's memory",
-            "b9294 or newer; until then no repeat after a reply of one token",
+            f"{says} the last token of this model's memory",
+            "b9294 or newer; until then do not repeat a prompt after a reply of one token",
         )
     if not _kept(asked, "tail"):
         return _no_way_back("again", server)
     if server.engine == "vllm":
-        says = "the first repeat is computed again, later ones come back"
+        says = "the first repeat is recomputed, later ones are reused"
         return ProbeCause(
-            "again", ["CD505", "CD508"], says, "hybrid models do so; with several replicas: route by conversation"
+            "again", ["CD505", "CD508"], says, "normal for hybrid models; with several replicas, route by conversation"
         )
     used = {q.slot for q in asked.values() if q.slot is not None}
     if server.slots is not None and server.slots > 1 and len(used) != 1:
-        says = f"the same prompt went to another of the {server.slots} slots, which did not hold it"
+        says = f"the same prompt went to a different one of the {server.slots} slots, which did not hold it"
         return ProbeCause("again", ["CD301"], says, "--slot-prompt-similarity at its default (0.1), 0 switches it off")
     if server.engine != "llama.cpp" or asked["again"].reused_tokens is None:
-        says = "a prompt comes back to some requests and not to others: several servers, or several slots, take them"
+        says = "a prompt is reused for some requests but not for others: several servers or slots handle them"
         code = ["CD607"] if server.engine == "sglang" else []
         return ProbeCause("again", code, says, "send each conversation to one server, and give the server fewer slots")
-    says = "every second request finds its prompt: they reach different servers in turn"
+    says = "every second request is reused: requests alternate between servers"
     return ProbeCause(
         "again", ["CD508"], says, "send each conversation to one server (session affinity by its first messages)"
     )
 
 
 def _no_way_back(question: str, server: ProbedServer) -> ProbeCause:
-    says = (
-        "a prompt that only grows is reused, one that parts earlier is computed from its start: nothing to go back to"
-    )
+    says = "a prompt that only grows is reused, one that diverges earlier is computed from the start: no checkpoint"
     if server.engine == "vllm":
         return ProbeCause(
             question, ["CD501", "CD502"], says, "larger blocks than the prompt, or a hybrid model: see explain CD502"
@@ -199,7 +193,7 @@ def _no_way_back(question: str, server: ProbedServer) -> ProbeCause:
         )
     build = build_of(server)
     if server.images and build in _CUT_BLIND:
-        says = f"{says}; this build looks for no checkpoint while a multimodal projector is loaded"
+        says = f"{says}; this build does not search for checkpoints while a multimodal projector is loaded"
         return ProbeCause(question, ["CD209"], says, f"b{_MENDED} or newer, or --no-mmproj")
     fix = "--ctx-checkpoints 32 (0 switches them off), and a build with context checkpoints for this model's memory"
     if server.images and build is None:
@@ -210,10 +204,10 @@ def _no_way_back(question: str, server: ProbedServer) -> ProbeCause:
 
 def _switched_off(server: ProbedServer) -> ProbeCause:
     if server.engine == "sglang":
-        says = "the radix cache is off, as the server says"
+        says = "the radix cache is off, according to the server"
         return ProbeCause("again", ["CD601"], says, "start without --disable-radix-cache")
     return ProbeCause(
-        "again", ["CD503"], "prefix caching is off, as the server says", "start with --enable-prefix-caching"
+        "again", ["CD503"], "prefix caching is off, according to the server", "start with --enable-prefix-caching"
     )
 
 
@@ -230,45 +224,47 @@ def _never(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) -> P
     reused = again.reused_tokens or 0
     if server.engine != "llama.cpp" and len(counts) == 1 and reused >= _MUCH * (again.expected_tokens or 0) > 0:
         code = {"vllm": ["CD501", "CD510"], "sglang": ["CD610"]}.get(server.engine, [])
-        says = f"reuse ends at token {reused:,} of {again.prompt_tokens or 0:,}, though the prompt is the same"
-        fix = f"longer prompts (--prompt-tokens) show whether it goes by large blocks; {_BETWEEN}"
+        says = f"reuse ends at token {reused:,} of {again.prompt_tokens or 0:,}, although the prompt is the same"
+        fix = f"longer prompts (--prompt-tokens) show whether large blocks are the reason; {_BETWEEN}"
         return ProbeCause("again", code, says, fix)
     if known and (more > _INSERTED or len(counts) > 1 or reused):
-        grown = f", and {more:,} tokens stand in the prompt that were not sent" if more > _INSERTED else ""
-        where = "at its head" if little(again) else f"from token {reused:,} on"
-        says = f"the same prompt is another one {where} each time it arrives{grown}"
-        fix = f"take the changing value (clock, id, billing header) out of the head; {_BETWEEN}"
+        grown = f", and {more:,} tokens in the prompt were not sent" if more > _INSERTED else ""
+        where = "at the start" if little(again) else f"from token {reused:,} on"
+        says = f"the same prompt is different {where} each time it arrives{grown}"
+        fix = f"remove the changing value (clock, id, billing header) from the start of the prompt; {_BETWEEN}"
         return ProbeCause("again", ["CD102", "CD101"], says, fix)
     if server.engine == "llama.cpp":
-        says = "nothing comes back, even where reuse is asked for: the server does not reuse, or is told so on the way"
+        says = "nothing is reused, even if the request asks for it: the server, or something on the way, disables it"
         fix = f"start without --no-cache-prompt; no cache_prompt=false in a gateway's defaults; {_BETWEEN}"
         return ProbeCause("again", ["CD109"] if "first" in rendered else ["CD109", "CD102"], says, fix)
     if server.prefix_caching:
         codes = {"vllm": ["CD510"], "sglang": ["CD610"]}.get(server.engine, [])
-        says = "nothing ever comes back, though prefix caching is on: the prompt is changed at its head on the way, or"
+        says = (
+            "nothing is ever reused, although prefix caching is on: the start of the prompt is changed on the way, or"
+        )
         salt = "extra_key" if server.engine == "sglang" else "cache_salt"
-        says = f"{says} each request has a {salt}, an adapter or a server of its own"
+        says = f"{says} each request has a different {salt}, adapter or server"
         return ProbeCause("again", codes, says, _BETWEEN)
     codes = {"vllm": ["CD503", "CD501"], "sglang": ["CD601"]}.get(server.engine, [])
-    says = "nothing ever comes back: the cache is off, or the prompt is changed at its head on the way"
+    says = "nothing is ever reused: the cache is off, or the start of the prompt is changed on the way"
     return ProbeCause("again", codes, says, f"switch prefix caching on; {_BETWEEN}")
 
 
 def _back(server: ProbedServer, asked: Asked) -> ProbeCause | None:
-    """Explain a conversation that another one had pushed out."""
+    """Explain a conversation that another one had evicted."""
     if not _less(asked, "back") or not _kept(asked, "turn"):
         return None
     if server.engine != "llama.cpp":
         codes = {"vllm": ["CD504"], "sglang": ["CD603"]}.get(server.engine, [])
-        says = "a conversation is forgotten as soon as another one came between"
+        says = "a conversation is lost as soon as another one comes in between"
         fix = _MORE_CACHE.get(server.engine, "more memory for the cache, or more parallel requests")
         return ProbeCause("back", codes, says, fix)
     build = build_of(server)
     if server.images and build is not None and build <= _RAM_BLIND:
-        says = "the slot was taken by another conversation, and with a multimodal projector this build keeps no other"
-        return ProbeCause("back", ["CD303"], says, f"b{_MENDED} or newer, or --no-mmproj, or a slot more (-np)")
+        says = "another conversation took the slot, and with a multimodal projector this build keeps no copy"
+        return ProbeCause("back", ["CD303"], says, f"b{_MENDED} or newer, or --no-mmproj, or one more slot (-np)")
     if server.slots == 1:
-        says = "the only slot was taken by another conversation, and nothing had kept the first one"
+        says = "another conversation took the only slot, and no copy of the first one was kept"
         if server.images and build is None:
             fix = f"--cache-ram 8192 (0 is off; with --mmproj from b{_MENDED} on), or -np 2"
             return ProbeCause("back", ["CD303", "CD301"], says, fix)
@@ -277,7 +273,7 @@ def _back(server: ProbedServer, asked: Asked) -> ProbeCause | None:
         )
     if one_slot(server, asked):
         return _pinned("back", asked)
-    says = "a conversation is forgotten as soon as another one came between, though there are several slots"
+    says = "a conversation is lost as soon as another one comes in between, although there are several slots"
     return ProbeCause(
         "back", ["CD301", "CD303"], says, "--cache-ram 8192, --slot-prompt-similarity at its default (0.1)"
     )
@@ -290,16 +286,16 @@ def one_slot(server: ProbedServer, asked: Asked) -> bool:
 
 
 def _pinned(question: str, asked: Asked) -> ProbeCause:
-    says = f"two conversations were put into slot {asked['head'].slot} while the server has others"
-    fix = f"no id_slot in requests, no tiny --slot-prompt-similarity; {_BETWEEN}"
+    says = f"two conversations were put into slot {asked['head'].slot} although the server has others"
+    fix = f"do not send id_slot, and do not set --slot-prompt-similarity close to 0; {_BETWEEN}"
     return ProbeCause(question, ["CD309", "CD302"], says, fix)
 
 
 def _tools(asked: Asked) -> ProbeCause | None:
     if not _less(asked, "tools-again") or _state(asked, "again") not in _CAME_BACK:
         return None
-    says = "the same prompt with the same tools is another one each time: their order or text changes on the way"
-    return ProbeCause("tools-again", ["CD103"], says, f"send tools in one order, sorted by name; {_BETWEEN}")
+    says = "the same prompt with the same tools is different each time: their order or text changes on the way"
+    return ProbeCause("tools-again", ["CD103"], says, f"send tools in a fixed order, sorted by name; {_BETWEEN}")
 
 
 def _system(asked: Asked) -> ProbeCause | None:
@@ -309,7 +305,7 @@ def _system(asked: Asked) -> ProbeCause | None:
         return None
     if _less(asked, "image") and "look" not in asked:  # the same request again: a moved message would have come back
         return None
-    says = "a system message sent in the middle arrives elsewhere: it is moved to the head, or merged, on the way"
+    says = "a system message sent in the middle is moved to the start, or merged, on the way"
     return ProbeCause("system", ["CD105", "CD102"], says, f"leave system messages where they are; {_BETWEEN}")
 
 
@@ -319,11 +315,11 @@ def _pair(server: ProbedServer, asked: Asked) -> ProbeCause | None:
     if not missed or not _kept(asked, "back"):
         return None
     if blocks is not None:
-        says = "a conversation is forgotten after a few others: the cache has no room for what this probe sends"
+        says = "a conversation is lost after a few others: the cache is too small for the prompts of this probe"
         return ProbeCause(missed[0], blocks, says, _MORE_CACHE[server.engine])
     if one_slot(server, asked):
         return _pinned(missed[0], asked)
-    says = "of two conversations at the same time one is computed again, though one after the other both come back"
+    says = "of two simultaneous conversations one is recomputed, although both are reused one after the other"
     fix = (
         "a slot for each conversation (-np), and --cache-ram 8192"
         if server.engine == "llama.cpp"
@@ -333,16 +329,16 @@ def _pair(server: ProbedServer, asked: Asked) -> ProbeCause | None:
 
 
 def _image(server: ProbedServer, asked: Asked) -> ProbeCause | None:
-    """Explain why a prompt with an image was computed again."""
+    """Explain why a prompt with an image was recomputed."""
     found = asked.get("image")
     if found is None or found.state != "less" or not _kept(asked, "again"):
         return None
     before = asked["look" if "look" in asked else "system"].expected_tokens or 0
     if (found.reused_tokens or 0) >= before - before // 20 - _INSERTED - (server.block_tokens or 0):
-        says = "the same image is another one each time it arrives: it is encoded, or fetched, anew on the way"
+        says = "the same image is different each time it arrives: it is re-encoded or fetched again on the way"
         return ProbeCause("image", ["CD110"], says, f"send the same bytes of an image each time; {_BETWEEN}")
-    says = "a prompt with an image is computed from its start, one without comes back"
-    fix = "b5833 or newer; builds before reuse nothing of such prompts" if server.engine == "llama.cpp" else _BETWEEN
+    says = "a prompt with an image is computed from the start, one without is reused"
+    fix = "b5833 or newer; earlier builds do not reuse such prompts" if server.engine == "llama.cpp" else _BETWEEN
     return ProbeCause("image", [], says, fix)
 
 

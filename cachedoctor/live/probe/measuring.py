@@ -10,7 +10,7 @@ from cachedoctor.live.probe.plan import Body
 from cachedoctor.model.probed import Measure, ProbedServer, ProbeQuestion, State
 
 _SPARE = 8
-"""Tokens that templates put behind a prompt, and that no server reuses."""
+"""Tokens that templates put after a prompt, and that no server reuses."""
 _SHARE = 0.7
 """Of an estimated beginning that must come back."""
 _MOST_CHARS = 8
@@ -30,7 +30,7 @@ _NEAR, _FAR = 0.3, 0.6
 def judge_control(found: ProbeQuestion, chars: int) -> State:
     """Say whether a prompt of so many characters, which nobody sent before, was computed.
 
-    A long head that a gateway or a template puts in front of every prompt may come back; what was sent may not.
+    A long head that a gateway or a template puts before every prompt may come back; what was sent may not.
     """
     if found.prompt_tokens is None or found.reused_tokens is None:
         return "unknown"
@@ -40,7 +40,7 @@ def judge_control(found: ProbeQuestion, chars: int) -> State:
 def judge(found: ProbeQuestion, server: ProbedServer, goes_back: bool, inserted: int = 0) -> State:
     """Say whether the counts of an answer are as expected; ``goes_back``: a checkpoint may have to do.
 
-    ``inserted``: tokens that were added to the prompt on its way, before or behind what it shares with others.
+    ``inserted``: tokens that were added to the prompt on its way, before or after what it shares with others.
     """
     prompt, reused, expected = found.prompt_tokens, found.reused_tokens, found.expected_tokens
     if prompt is None or reused is None or expected is None:
@@ -56,7 +56,7 @@ def judge(found: ProbeQuestion, server: ProbedServer, goes_back: bool, inserted:
 
 
 def little(found: ProbeQuestion) -> bool:
-    """Whether next to nothing of the prompt was reused."""
+    """Whether almost nothing of the prompt was reused."""
     return found.reused_tokens is not None and found.reused_tokens <= (found.prompt_tokens or 0) * _LITTLE
 
 

@@ -35,15 +35,15 @@ class Question(NamedTuple):
     together: str | None = None
     """The question that begins at the same time."""
     control: bool = False
-    """Nothing of it was sent before: what is reused must be next to nothing."""
+    """Nothing of it was sent before: what is reused must be almost nothing."""
     extra: tuple[tuple[str, bool], ...] = ()
     """Further keys of the request."""
     optional: bool = False
-    """The answer is worth a note; it is no fault of a cache."""
+    """The answer is worth a note; it is not a fault of a cache."""
     goes_back: bool = False
-    """It parts from what the server holds before its end, where some memories have only checkpoints to go back to."""
+    """It diverges from what the server holds before its end, where some memories can only go back to checkpoints."""
     picture: str = ""
-    """Text; when it is sent an image stands behind the last message, and this behind the image."""
+    """Text; when it is sent an image comes after the last message, and this after the image."""
 
 
 def prose(seed: str, chars: int) -> str:
@@ -93,9 +93,9 @@ def table(nonce: str, prompt_tokens: int) -> list[Question]:
     permuted = {"messages": armed, "tools": tools()[::-1]}
     other_on = [*other, answer, _user("And after that?")]
     return [
-        Question("first", "a prompt new to the server", {"messages": [system, user]}, control=True),
+        Question("first", "a new prompt", {"messages": [system, user]}, control=True),
         Question("again", "the same prompt", {"messages": [system, user]}, ("first",), goes_back=True),
-        Question("turn", "the same with one turn more", {"messages": turn}, ("again",)),
+        Question("turn", "the same with one more turn", {"messages": turn}, ("again",)),
         Question(
             "tail",
             "the first with its end edited",
@@ -103,17 +103,17 @@ def table(nonce: str, prompt_tokens: int) -> list[Question]:
             ("again", "turn"),
             goes_back=True,
         ),
-        Question("head", "its head edited: computed anew", {"messages": other}, control=True),
+        Question("head", "its start edited: recomputed", {"messages": other}, control=True),
         Question("back", "the first chat after another one", {"messages": back}, ("tail",), goes_back=True),
         Question("tools", "a prompt with tools", with_tools, optional=True),
-        Question("tools-again", "the same once more", with_tools, ("tools",), goes_back=True),
+        Question("tools-again", "the same again", with_tools, ("tools",), goes_back=True),
         Question("pair-a", "two at once, the first chat", {"messages": back_on}, ("back",), "pair-b", goes_back=True),
         Question("pair-b", "two at once, the other chat", {"messages": other_on}, ("head",), goes_back=True),
         Question("system", "a system message in the middle", {"messages": middle}, ("pair-a",), optional=True),
         Question("look", "a prompt with an image", {"messages": look}, ("pair-a",), optional=True, picture=behind),
         Question(
             "image",
-            "the same once more",
+            "the same again",
             {"messages": look},
             ("look",),
             optional=True,
@@ -122,7 +122,7 @@ def table(nonce: str, prompt_tokens: int) -> list[Question]:
         ),
         Question(
             "reasoning",
-            "echoed where it was dropped",
+            "sent back where dropped",
             {"messages": [system, edited, thought, more]},
             ("back",),
             optional=True,
@@ -153,7 +153,7 @@ def forced(first: Question) -> Question:
 
 def short(nonce: str) -> Question:
     """Give the question that shows what an answer takes without a prompt to compute; for servers that count nothing."""
-    return Question("short", "to learn what an answer takes", {"messages": [_user(f"{nonce} ?")]})
+    return Question("short", "to measure the reply time", {"messages": [_user(f"{nonce} ?")]})
 
 
 def pictured(ask: Question, seed: str) -> Body:

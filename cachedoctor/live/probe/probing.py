@@ -15,7 +15,7 @@ from cachedoctor.report.text.text_safe import cut
 
 _SLASH = late(r"[/\\]")
 _MOST_BYTES = 4 << 20
-_HINT = "--against takes what --save, or -f json, wrote"
+_HINT = "--against needs a file from --save or -f json"
 _ODD = ("less", "more")
 _FINDINGS = 5
 _CELLS = 300
@@ -39,16 +39,16 @@ def stored(path: str) -> Probe:
         with open(path, "rb") as file:
             raw = file.read(_MOST_BYTES + 1)
         if len(raw) > _MOST_BYTES:
-            raise CacheDoctorError(f"{path}: too large for a stored probe", _HINT)
+            raise CacheDoctorError(f"{path}: too large for a saved probe", _HINT)
         return msgspec.json.decode(raw, type=Probe)
     except OSError as error:
         raise CacheDoctorError(f"{path}: {os.strerror(error.errno or 0)}", _HINT) from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise CacheDoctorError(f"{path}: is no stored probe", _HINT) from None
+        raise CacheDoctorError(f"{path}: is not a saved probe", _HINT) from None
 
 
 def join_before(now: Probe, before: Probe) -> None:
-    """Put beside each question how it was before, and say whether what deviated is cured."""
+    """Put beside each question how it was before, and whether the deviations are gone."""
     earlier = {question.name: question for question in before.questions}
     now.changes = [
         ProbeChange(q.name, earlier[q.name].state, q.state, earlier[q.name].reused_tokens, q.reused_tokens)
@@ -68,14 +68,14 @@ def join_before(now: Probe, before: Probe) -> None:
 
 
 def _others(now: Probe, before: Probe) -> list[str]:
-    """Name what makes two probes unlike, beside settings, which are what a cure changes."""
+    """Name what makes two probes unlike, beside settings, which are what a fix changes."""
     then, here = before.server, now.server
     values = [
         ("server", then.engine, here.engine),
         ("build", then.build, here.build),
         ("model", then.model, here.model),
     ]
-    found = [f"{name}: {a or 'not said'}, now {b or 'not said'}" for name, a, b in values if not _same(name, a, b)]
+    found = [f"{name}: {a or 'unknown'}, now {b or 'unknown'}" for name, a, b in values if not _same(name, a, b)]
     lengths = [next((q.prompt_tokens for q in one.questions if q.name == "first"), None) for one in (before, now)]
     if lengths[0] and lengths[1] and lengths[1] < lengths[0] * _SHORTER:
         found.append(f"prompts: of {lengths[0]:,} tokens, now of {lengths[1]:,}")

@@ -74,7 +74,7 @@ def probe(at: ProbeConnection, wanted: ProbeLimits, announce: Callable[[ProbedSe
     server, model = identify(at, wanted.model)
     if server.busy and not wanted.force:
         raise CacheDoctorError(
-            f"{at.url}: the server is busy", "wait, or ask it nevertheless with --force: it costs its users time"
+            f"{at.url}: the server is busy", "wait, or probe it anyway with --force, which slows its users"
         )
     announce(server)
     begun = time.monotonic()
@@ -115,14 +115,14 @@ class _ProbeRun:
         told = measure != "none" or refused or self.server.prefix_caching is False
         found = self._causes() if told else []
         if measure != "count" and self.server.engine in _COUNTING:
-            self.notes.append(f"the server counts with {_COUNTING[self.server.engine]}: then this is exact")
+            self.notes.append(f"the server counts with {_COUNTING[self.server.engine]}, which makes this exact")
         if found and not seen:
-            self.notes.append("whether somebody else used the server meanwhile cannot be seen: ask again to be sure")
+            self.notes.append("other users of the server during the probe cannot be detected: probe again to be sure")
         if not found and judging.one_slot(self.server, self.asked):
             slot = self.asked["head"].slot
-            self.notes.append(f"prompts that share nothing went to slot {slot} while the server has others (CD309)")
+            self.notes.append(f"prompts that share nothing went to slot {slot} although the server has others (CD309)")
         if self.left_out:
-            self.notes.append(f"not asked, for lack of requests or tokens: {', '.join(self.left_out)}")
+            self.notes.append(f"not asked (limit of requests or tokens reached): {', '.join(self.left_out)}")
         return Probe(
             Tool("cachedoctor", version), self.server, measure, self.requests, self.tokens, self.wanted.budget,
             time.monotonic() - begun, list(self.asked.values()), found, self.notes,
@@ -230,12 +230,12 @@ class _ProbeRun:
         path = "/v1/messages" if ask.name == "messages" else CHAT
         sent = plan.pictured(ask, self.nonce) if ask.picture else ask.body
         body = {**sent, **dict(ask.extra), "max_tokens": 1, "temperature": 0, "stream": False}
-        if ask.name == "messages":  # a system message stands beside the others there
+        if ask.name == "messages":  # a system message is beside the others there
             first, *others = ask.body["messages"]
             body |= {"system": first["content"], "messages": others}
         facts = ENGINES.get(self.server.engine)
         if ask.body.get("tools") and facts is not None and facts.tools_need_parser:
-            body["tool_choice"] = "none"  # "auto" is refused without a parser; tools stand in the prompt all the same
+            body["tool_choice"] = "none"  # "auto" is refused without a parser; tools are in the prompt all the same
         if self.wanted.model is not None:
             body["model"] = self.wanted.model
         least = len(plan.words(ask.body)) // _CHARS_AT_MOST
@@ -245,12 +245,12 @@ class _ProbeRun:
         if reply.refused is not None and reply.refused[:3] in map(str, BUSY):
             raise CacheDoctorError(
                 f"{self.at.url}: {BUSY[int(reply.refused[:3])]}, in the middle of the probe ({reply.refused})",
-                "ask again when it is quiet; nothing can be said by what came before",
+                "probe again when the server is idle; this probe shows nothing",
             )
         if reply.refused is not None and not ask.optional and not reply.too_long:
             raise CacheDoctorError(
-                f"{self.at.url}: the server refused a plain chat request ({reply.refused})",
-                "look into its log; --model NAME asks another model",
+                f"{self.at.url}: the server rejected a plain chat request ({reply.refused})",
+                "check its log; --model NAME selects another model",
             )
         expected, exact = self._expected(ask)
         state: State = "refused" if reply.refused is not None else "unknown"
@@ -265,7 +265,7 @@ class _ProbeRun:
             found.state = self._judged(ask, found)
             self._doubt(ask, found)
         if found.state == "noted" and ask.name != "tools":
-            found.note = "came back as far as a checkpoint"
+            found.note = "reused up to a checkpoint"
         self.asked[ask.name] = found
         self.tokens += reply.prompt_tokens if reply.prompt_tokens is not None else len(plan.words(ask.body)) // 4
 
@@ -380,7 +380,7 @@ class _ProbeRun:
         return now
 
     def _look_back(self, before: int | None) -> bool:
-        """Doubt what others may have pushed out; False where nobody can say whether there were any.
+        """Doubt what others may have evicted; False where nobody can say whether there were any.
 
         vLLM and SGLang count their answers; when the others came is not known there.
         """
@@ -390,7 +390,7 @@ class _ProbeRun:
         for name, found in self.asked.items():
             self._doubt(self.table[name], found)
         if self.others:
-            self.notes.append("somebody else used the server meanwhile: what that may have pushed out is not judged")
+            self.notes.append("another client used the server during the probe: possible evictions are not judged")
         return self.slots is not None or after is not None
 
     def _leave_stored(self) -> None:
@@ -400,10 +400,10 @@ class _ProbeRun:
         stored = [name for name, before in _TWICE if self.answers.get(name, 0) == self.answers.get(before, 1)]
         for name in stored:
             self.asked[name].state = "unknown"
-            self.asked[name].note = "has the id of the answer before: it was stored, and the server not asked"
+            self.asked[name].note = "has the id of the previous response: it was cached, and the server was not asked"
         if stored:
             self.notes.append(
-                f"something before the server stores answers: {', '.join(stored)} tell nothing of its cache"
+                f"something before the server caches responses: {', '.join(stored)} show nothing about its cache"
             )
 
     def _doubt(self, ask: Question, found: ProbeQuestion) -> None:
@@ -411,4 +411,4 @@ class _ProbeRun:
         since = min((self.order[name] for name in ask.after if name in self.order), default=0)
         if found.state == "less" and any(at > since for at in self.others):
             found.state = "unknown"
-            found.note = "cannot tell: somebody else used the server since what should come back was sent"
+            found.note = "unknown: another client used the server since the prompt to be reused was sent"

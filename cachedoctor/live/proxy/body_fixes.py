@@ -30,7 +30,7 @@ from cachedoctor.prompts.recognisers.client_marks import NAME
 _HEADER = late(re.escape(NAME) + r"(?:[ \t]*[A-Za-z_][\w-]*=[^;\s\\\"]*;)+")
 """The header in the text of JSON: its last field ends with a semicolon, too, so that no half of one is dropped."""
 _REST = late(r"(?:\\n)*")
-"""Line ends behind it, as JSON writes them."""
+"""Line ends after it, as JSON writes them."""
 
 
 class Fixed(NamedTuple):
@@ -157,7 +157,7 @@ def _first_message(text: str, body: dict[str, JsonSpan]) -> JsonSpan | None:
 
 
 def _shortened(text: str, string: JsonSpan) -> TextEdit | None:
-    """Cut the header off the beginning of a string, with the line ends behind it; a string of nothing else stays."""
+    """Cut the header off the beginning of a string, with the line ends after it; a string of nothing else stays."""
     header = _HEADER.match(text, string.start + 1)
     if header is None:
         return None

@@ -28,7 +28,7 @@ _HOP = frozenset(
 
 
 def passing(fields: Iterable[tuple[bytes, bytes]], without: frozenset[bytes] = frozenset()) -> Fields:
-    """Give the fields that go on, in their order and spelling, without those named in ``without`` (lower case)."""
+    """Give the fields that continue, in their order and spelling, without those named in ``without`` (lower case)."""
     fields = list(fields)
     named = {
         word.strip().lower() for name, value in fields if name.lower() == b"connection" for word in value.split(b",")
@@ -100,7 +100,7 @@ class SenderDigest:
 
         Args:
             fields: of its head, as they were sent.
-            target: of its request line, with all that stands behind ``?``.
+            target: of its request line, with all that comes after ``?``.
             peer: address of the other end of the connection, without port.
         """
         found = hashlib.blake2b(key=self._key, digest_size=32)
@@ -113,7 +113,7 @@ class SenderDigest:
 
 
 _IDLE = 3630.0
-"""Seconds after which a connection without requests is closed: longer than the servers behind would keep it."""
+"""Seconds after which a connection without requests is closed: longer than the servers after would keep it."""
 _CLOSING = b"HTTP/1.1 %b\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -222,7 +222,7 @@ def _files() -> int:
 
 
 def _silent() -> logging.Logger:
-    """What aiohttp may write to: it quotes lines of a request that is no HTTP, which may hold a key."""
+    """What aiohttp may write to: it quotes lines of a request that is not HTTP, which may hold a key."""
     logger = logging.Logger("cachedoctor.proxy")
     logger.disabled = True
     return logger

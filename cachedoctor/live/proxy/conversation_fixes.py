@@ -95,7 +95,7 @@ _FREE = (None, "auto", {"type": "auto"})
 
 
 def keep_tools(request: RequestText, followed: FollowedRequest) -> EditedBody | None:
-    """Put back tools that went, in their order; new ones stand behind them, and changed ones pass changed."""
+    """Put back tools that went, in their order; new ones come after them, and changed ones pass changed."""
     found = _tools(request)
     choice = request.body.get("tool_choice")
     if not found or (choice is not None and choice.value not in _FREE):
@@ -145,7 +145,7 @@ _BLOCKS = ("thinking", "redacted_thinking")
 
 
 def keep_reasoning(request: RequestText, followed: FollowedRequest) -> EditedBody | None:
-    """Put back what an answer or an earlier request had in front of the same turn of the same conversation."""
+    """Put back what an answer or an earlier request had before the same turn of the same conversation."""
     messages, trail, known = request.messages(), followed.trail, followed.known
     edits: list[TextEdit] = []
     turns = 0
@@ -279,7 +279,7 @@ class _Standing(NamedTuple):
     at: int
     """In the list of messages."""
     turns: int
-    """Turns in front of it."""
+    """Turns before it."""
     said: str
 
 
@@ -323,7 +323,7 @@ def _standing(messages: list[JsonSpan], places: tuple[int, ...]) -> list[_Standi
 
 
 def _holds(one: PinnedMessage, prefixes: tuple[int, ...]) -> bool:
-    """Whether the turns in front of it are still there."""
+    """Whether the turns before it are still there."""
     return one.turns <= len(prefixes) and prefixes[one.turns - 1] == one.prefix
 
 
@@ -364,7 +364,7 @@ def _remember(
     gone: list[PinnedMessage],
     spoken: list[TextEdit],
 ) -> None:
-    """Pin what stands there now, as it is sent on."""
+    """Pin what is there now, as it is sent on."""
     found = list(gone)
     for standing in stays:
         message = messages[standing.at]
@@ -378,7 +378,7 @@ def _remember(
 
 
 def _put_back(messages: list[JsonSpan], places: tuple[int, ...], gone: list[PinnedMessage]) -> list[TextEdit]:
-    """One edit for each turn behind which something is missing."""
+    """One edit for each turn after which something is missing."""
     edits = []
     for turns in sorted({one.turns for one in gone}):
         at = messages[places[turns - 1]].end

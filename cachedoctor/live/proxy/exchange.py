@@ -61,7 +61,7 @@ class Change(msgspec.Struct, omit_defaults=True):
     explanation: str
     place: str | None = None
     common: int | None = None
-    """Tokens in front of it; estimated where no tokenizer was given."""
+    """Tokens before it; estimated where no tokenizer was given."""
     client: str | None = None
     """Whose doing it is, where the prompts prove it."""
     advice: str | None = None
@@ -73,7 +73,7 @@ class PassedRequest(msgspec.Struct, omit_defaults=True):
     sent: float
     """Seconds since 1970 when its head was read."""
     path: str
-    """Of its address, without what stands behind `?`; a segment that is not of an API is a hash, `#2d711642`."""
+    """Of its address, without what comes after `?`; a segment that is not of an API is a hash, `#2d711642`."""
     status: int
     """Of the answer; 0 where there is none."""
     seconds: float
@@ -92,7 +92,7 @@ class PassedRequest(msgspec.Struct, omit_defaults=True):
     change: Change | None = None
     """None: the first request of its conversation, or it could not be compared."""
     recomputed: int | None = None
-    """Tokens of the previous prompt that this request had computed again, by the counts of the answers."""
+    """Tokens of the previous prompt that this request had recomputed, by the counts of the answers."""
     edits: list[str] = []
     """What fixes changed in the body, or with ``dry_run`` would have changed: name of the fix, colon, words."""
     dry_run: bool = False
@@ -167,7 +167,7 @@ class Record(msgspec.Struct):
     conversation: int | None
     """Number that the requests of one conversation share."""
     recomputed: int | None
-    """Tokens of the previous prompt that this request had computed again."""
+    """Tokens of the previous prompt that this request had recomputed."""
     change: RecordedChange | None
     """None: nothing differs, the first request of its conversation, or it could not be compared."""
     edits: list[str]

@@ -10,7 +10,7 @@ from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.live.proxy.json_spans import decode
 
 EACH = 32 << 20
-"""Bytes of one body: more is passed on and not looked at."""
+"""Bytes of one body: more is passed on and not checked."""
 TOGETHER = 64 << 20
 """Bytes of all bodies and answers that are held at one time."""
 ANSWER = 4 << 20
@@ -58,7 +58,7 @@ class BodyCopy:
         if self.size + len(part) > EACH:
             self.untold = f"the body is longer than {EACH >> 20} MiB"
         elif not self._held.take(len(part)):
-            self.untold = "other long bodies took the room"
+            self.untold = "other long bodies used the space"
         else:
             self.size += len(part)
             self._parts.append(part)

@@ -18,7 +18,7 @@ class Number(msgspec.Struct, frozen=True):
 
 
 def decode(text: str) -> Any:
-    """The value that a whole text is; raises ValueError where it is no JSON, or has a key twice."""
+    """The value that a whole text is; raises ValueError where it is not JSON, or has a key twice."""
     try:
         return _DECODER.decode(text)
     except RecursionError as error:
@@ -26,7 +26,7 @@ def decode(text: str) -> Any:
 
 
 def decode_at(text: str, start: int) -> tuple[Any, int]:
-    """The value that begins at ``start``, and the offset behind it; raises ValueError as ``decode`` does."""
+    """The value that begins at ``start``, and the offset after it; raises ValueError as ``decode`` does."""
     try:
         return _DECODER.raw_decode(text, start)
     except RecursionError as error:
@@ -58,12 +58,12 @@ def _encoded(value: Any) -> str:
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("an object names one key twice")
+        raise ValueError("an object has the same key twice")
     return found
 
 
 def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_distinct, parse_int=Number, parse_float=Number, parse_constant=_refuse)
@@ -79,7 +79,7 @@ class JsonSpan(NamedTuple):
 
     start: int
     end: int
-    """Offset behind its last character."""
+    """Offset after its last character."""
     value: Any
     """As ``exact_json`` gives it."""
 
@@ -108,7 +108,7 @@ def items(text: str, start: int) -> list[JsonSpan]:
 
 
 def top(text: str) -> dict[str, JsonSpan]:
-    """Values of the object that a whole text is; raises ValueError where it is none, or more stands behind it."""
+    """Values of the object that a whole text is; raises ValueError where it is none, or more comes after it."""
     start = _after(text, 0)
     found = members(text, start)
     closing = _after(text, max((value.end for value in found.values()), default=start + 1))
@@ -125,7 +125,7 @@ def applied(text: str, edits: list[TextEdit]) -> str:
 
 
 def inside(text: str, string: JsonSpan, offsets: list[int]) -> list[int]:
-    """Where characters of a string stand in the text; ``offsets`` in the string, ascending, its end among them."""
+    """Where characters of a string are in the text; ``offsets`` in the string, ascending, its end among them."""
     found, shift = [], string.start + 1
     escapes = _ESCAPE.finditer(text, string.start + 1, string.end - 1)
     escape = next(escapes, None)
@@ -167,6 +167,6 @@ def _value(text: str, start: int) -> JsonSpan:
 
 
 def _after(text: str, start: int) -> int:
-    """Offset behind the blanks at ``start``."""
+    """Offset after the blanks at ``start``."""
     found = _BLANK.match(text, start)
     return start if found is None else found.end()

@@ -19,7 +19,7 @@ _REASONING = frozenset({"reasoning_content", "reasoning", "thinking"})
 _THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
 _TEXTS = (None, "text", "input_text", "output_text")
 _MARKS = frozenset({"cache_control", "id", "tool_call_id", "tool_use_id", "call_id", "index", "signature"})
-"""Keys of messages, parts and calls that clients write anew though they say the same."""
+"""Keys of messages, parts and calls that clients write again though they say the same."""
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 _TAG = r"<(?P<tag>(?:[a-z][\w-]{0,40}[_-])?(?:reminder|environment|context|details|state|status)(?:[_-][\w-]{0,20})?)>"
 TRAVELLING = late(rf"\s{{0,8}}{_TAG}(?:(?!</?(?P=tag)>).)*</(?P=tag)>\s{{0,8}}", re.S)
@@ -37,14 +37,14 @@ class TurnTrail(NamedTuple):
     """Indexes of the turns in the list of messages."""
     turns: tuple[MessageTurn, ...]
     said: int = 0
-    """Hash of what a client repeats when it sends a request again: its tools, and all messages that are no system
+    """Hash of what a client repeats when it sends a request again: its tools, and all messages that are not system
     prompt; where there is one turn only, the system prompt as well."""
 
 
 def trail(body: dict[str, Any]) -> TurnTrail | None:
     """Give the trail of a body; None where it has no list of messages, or no turn in it.
 
-    Texts that are to be embedded are no messages.
+    Texts that are to be embedded are not messages.
 
     Raises:
         ValueError: it is nested too deeply.
@@ -172,7 +172,7 @@ def without_travelling(text: str) -> str:
 
 
 def _call(call: Any) -> Any:
-    """A call with its arguments as values: some clients write them anew."""
+    """A call with its arguments as values: some clients write them again."""
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
         return call
@@ -208,7 +208,7 @@ class PinnedMessage(NamedTuple):
     """A system message in the middle of a conversation, where it was first."""
 
     turns: int
-    """Turns in front of it."""
+    """Turns before it."""
     prefix: int
     """Their hash."""
     said: str
@@ -223,9 +223,9 @@ class Thought(NamedTuple):
     fields: tuple[tuple[str, str], ...] = ()
     """Keys of the message and their values."""
     blocks: str = ""
-    """Blocks in front of its content."""
+    """Blocks before its content."""
     content: str = ""
-    """The whole content, where the reasoning stands in its text."""
+    """The whole content, where the reasoning is in its text."""
 
     @property
     def size(self) -> int:
@@ -243,7 +243,7 @@ class KnownConversation:
         self.clock: tuple[str, ...] | None = None
         """Dates and times of the first request's system prompt."""
         self.tools: dict[str, str] | None = None
-        """Its tools by name, as JSON; those that came later behind them."""
+        """Its tools by name, as JSON; those that came later after them."""
         self.pinned: list[PinnedMessage] = []
         self.reminded: dict[int, str] = {}
         """Contents of a user's messages with what the client had added, as JSON, by the hash of the turns to them."""
@@ -285,7 +285,7 @@ class KnownConversation:
 
 
 class KnownConversations:
-    """The conversations that went on last, of all senders."""
+    """The conversations that continued last, of all senders."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, tuple[KnownConversation, int]] = OrderedDict()
@@ -299,7 +299,7 @@ class KnownConversations:
         self._noting = threading.Lock()
 
     def follow(self, trail: TurnTrail, sender: bytes) -> KnownConversation:
-        """Give the conversation that a request goes on with; a new one where that is none, or not certain."""
+        """Give the conversation that a request continues; a new one where that is none, or not certain."""
         self._take_noted()
         places = [hash((sender, trail.head, prefix)) for prefix in trail.prefixes]
         found = self._found(trail, sender, places)
@@ -319,10 +319,10 @@ class KnownConversations:
         return found
 
     def _found(self, trail: TurnTrail, sender: bytes, places: list[int]) -> KnownConversation | None:
-        """The one conversation that a request can go on with."""
+        """The one conversation that a request can continue."""
         begun = [one for one, _ in self._kept.values() if (one.sender, one.head) == (sender, trail.head)]
         before = [one for one in begun if one.is_before(trail)]
-        # Whoever ended last in front of the request is meant, be it one that was forgotten.
+        # Whoever ended last before the request is meant, be it one that was forgotten.
         last = max((n for n, place in enumerate(places, 1) if place in self._ends), default=0)
         found = [one for one in before if one.turns == last]
         if len(found) != 1 or self._ends[places[last - 1]] is _SEVERAL:

@@ -87,7 +87,7 @@ class EarlierPrompts:
     ) -> Earlier | None:
         """Give the last single turn before a single turn whose head differs from it in dates and times alone.
 
-        A conversation that went on has none.
+        A conversation that continued has none.
         """
         if new.head is None:
             return None
@@ -187,7 +187,7 @@ class Looking:
         if body is None:
             seen.untold = (
                 seen.untold
-                or f"the body is {harmless_words.word(exchange.coding, 'coding')}, which is not unpacked here"
+                or f"the body is {harmless_words.word(exchange.coding, 'coding')}, which is not decompressed here"
             )
             return None
         found = _parsed(body, exchange.path)
@@ -321,7 +321,7 @@ def _said(reply: dict[str, Any]) -> Iterator[str]:
 
 
 def _recomputed(before: int, prompt: int, cached: int) -> int:
-    """Tokens of the prompt before that were computed again; the last token of a prompt always is."""
+    """Tokens of the prompt before that were recomputed; the last token of a prompt always is."""
     return max(0, min(before, prompt - 1) - cached)
 
 

@@ -22,10 +22,10 @@ from cachedoctor.model import CacheDoctorError
 from cachedoctor.redaction import harmless_words
 
 _MOST_WAITING = 256
-"""Requests that wait to be looked at."""
+"""Requests that wait to be checked."""
 _PATIENCE = 0.2
-"""Seconds for the request that is looked at when all is to end at once."""
-_ENDED = "the proxy was ended before it was looked at"
+"""Seconds for the request that is checked when all is to end at once."""
+_ENDED = "the proxy was stopped before it was checked"
 
 _Done = Callable[[PassedRequest], None]
 
@@ -48,7 +48,7 @@ class LookingProcess:
         Where too many wait it is only told.
         """
         if self._queue.qsize() >= _MOST_WAITING:
-            done(blind(exchange, "too many requests wait to be looked at"))
+            done(blind(exchange, "too many requests are waiting to be checked"))
         else:
             self._queue.put((exchange, done))
 
@@ -88,7 +88,7 @@ class LookingProcess:
                 if self._is_ending:
                     done(blind(exchange, _ENDED))
                     continue
-                done(blind(exchange, "what looks at requests ended; it is started again"))
+                done(blind(exchange, "the process that checks requests ended; it is restarted"))
                 with contextlib.suppress(CacheDoctorError):
                     self._process, self._pipe = _started(self._asked)
 
@@ -112,7 +112,9 @@ def _started(asked: ProxyOptions) -> tuple[Any, Connection]:
     try:
         message, hint = msgspec.msgpack.decode(ours.recv_bytes(), type=tuple[str, str])
     except (OSError, EOFError) as error:
-        raise CacheDoctorError("what looks at requests could not be started", "this is a bug: report it") from error
+        raise CacheDoctorError(
+            "the process that checks requests could not be started", "this is a bug: report it"
+        ) from error
     if message:
         process.join()
         raise CacheDoctorError(message, hint)

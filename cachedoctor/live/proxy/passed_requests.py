@@ -18,11 +18,11 @@ from cachedoctor.redaction.secrets import hidden
 from cachedoctor.report.text.text_safe import rows, visible
 
 FEW = 16
-"""Tokens that a request which only goes on may have computed again without a word: where a template ends a reply."""
+"""Tokens that a request which only continues may have recomputed without a word: where a template ends a reply."""
 
 
 _INDENT = " " * 13
-"""Before the rows that go on with a request: its time and number stand alone on the left."""
+"""Before the rows that continue a request: its time and number stand alone on the left."""
 
 
 def line(seen: PassedRequest, ascii_only: bool = False, width: int | None = None) -> str:
@@ -60,21 +60,21 @@ def _changed(seen: PassedRequest) -> str:
     if change is None:
         return "" if seen.conversation is None else "a new conversation"
     if change.kind in ("appended", "equal"):
-        return "goes on" if change.kind == "appended" else "the same prompt again"
+        return "only extended" if change.kind == "appended" else "the same prompt again"
     where = "" if change.place is None else f" in {change.place}"
     by = "" if change.client is None else f" ({change.client})"
     return f"{change.kind}{where}: {change.explanation}{by}"
 
 
 def _cost(seen: PassedRequest) -> str:
-    """What it cost; of a request that only goes on, that the server had lost it."""
+    """What it cost; of a request that only continues, that the server had lost it."""
     if seen.recomputed is None or seen.change is None or not seen.recomputed:
         return ""
     goes_on = seen.change.kind in ("appended", "equal")
     if goes_on and seen.recomputed <= FEW:
         return ""
-    words = f"{seen.recomputed:,} tokens of the previous prompt computed again"
-    return f"{words}, though the client changed nothing in it" if goes_on else words
+    words = f"{seen.recomputed:,} tokens of the previous prompt recomputed"
+    return f"{words}, although the client changed nothing in it" if goes_on else words
 
 
 def _promise(seen: PassedRequest) -> str:

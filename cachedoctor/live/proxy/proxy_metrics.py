@@ -16,10 +16,10 @@ class ProxyMetrics:
         self._registry = CollectorRegistry()
         self._requests = self._counter("requests", "Requests that ended, by status.", "status")
         self._broken = self._counter("broken_requests", "Requests that ended early: client gone, server gone.")
-        self._prompt = self._counter("prompt_tokens", "Prompt tokens of the answers that say them.")
-        self._cached = self._counter("cached_tokens", "Of these, reused.")
-        self._again = self._counter("recomputed_tokens", "Tokens of previous prompts computed again.", "change")
-        self._changes = self._counter("changes", "Prompts by what changed against the previous one.", "change")
+        self._prompt = self._counter("prompt_tokens", "Prompt tokens of responses with usage.")
+        self._cached = self._counter("cached_tokens", "Reused prompt tokens of responses with usage.")
+        self._again = self._counter("recomputed_tokens", "Tokens of previous prompts that were recomputed.", "change")
+        self._changes = self._counter("changes", "Prompts by what changed since the previous one.", "change")
 
     def count(self, seen: PassedRequest) -> None:
         """Add a request."""

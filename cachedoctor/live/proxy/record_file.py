@@ -23,7 +23,7 @@ _ANY = 32 + zlib.MAX_WBITS
 
 
 def unpacked(data: bytes, coding: str) -> bytes | None:
-    """Give the bytes behind a coding; None where it is not known here, broken, or unpacks to too much."""
+    """Give the bytes after a coding; None where it is not known here, broken, or unpacks to too much."""
     match coding.strip().lower():
         case "" | "identity":
             return data
@@ -150,7 +150,7 @@ def _letters(state: bytes) -> str:
 
 MARK = b'{"recorder":"cachedoctor proxy"'
 """How every record begins."""
-_NEW = "--record names a new file"
+_NEW = "give a new file to --record"
 
 
 class RecordFile:
@@ -167,7 +167,7 @@ class RecordFile:
             os.fchmod(self._file, 0o600)
         except OSError as error:
             raise CacheDoctorError(
-                f"{path}: cannot be written: {error.strerror}", "--record names another file"
+                f"{path}: cannot be written: {error.strerror}", "give another file to --record"
             ) from error
 
     def add(self, record: bytes) -> str:
@@ -183,11 +183,15 @@ class RecordFile:
                 self._turn()
             self._append(line)
         except OSError as error:
-            word = "" if self._failed else f"{self._path}: cannot be written: {error.strerror}; requests pass on"
+            word = (
+                ""
+                if self._failed
+                else f"{self._path}: cannot be written: {error.strerror}; requests are still forwarded"
+            )
             self._failed = True
             return word
         back, self._failed = self._failed, False
-        return f"{self._path}: is written again; records in between are missing" if back else ""
+        return f"{self._path}: can be written again; records in between are missing" if back else ""
 
     def close(self) -> None:
         """Close it."""
@@ -216,15 +220,15 @@ class RecordFile:
             return
         with open(aside, "rb") as file:
             if file.read(len(MARK)) not in (MARK, b""):
-                raise CacheDoctorError(f"{aside}: holds something else, and would be replaced", _NEW)
+                raise CacheDoctorError(f"{aside}: contains something else and would be replaced", _NEW)
 
     def _mend(self) -> None:
-        """Refuse a file that is no record; drop half a line at the end of one, which a crash of the machine leaves."""
+        """Refuse a file that is not a record; drop half a line at the end of one, as a crash leaves it."""
         size = os.fstat(self._file).st_size
         if not size:
             return
         if os.pread(self._file, len(MARK), 0) != MARK:
-            raise CacheDoctorError(f"{self._path}: holds something else than records of a proxy", _NEW)
+            raise CacheDoctorError(f"{self._path}: contains something other than proxy records", _NEW)
         end = size
         while end:
             start = max(0, end - (1 << 16))
@@ -241,14 +245,14 @@ def _opened(path: str) -> int:
     file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise OSError(0, "it is no file")
+            raise OSError(0, "it is not a file")
         with contextlib.suppress(ImportError):
             import fcntl
 
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         os.close(file)
-        raise OSError(0, "another proxy writes it") from error
+        raise OSError(0, "another proxy writes to it") from error
     except OSError:
         os.close(file)
         raise

@@ -1,7 +1,7 @@
 """Passes one request to the server and its answer back, byte by byte.
 
-The body goes on while it arrives, unless a fix has to see all of it. Each request has a connection of its own to the
-server: one that the server closes for its age would lose a request that a direct client sends anew. When the client
+The body continues while it arrives, unless a fix has to see all of it. Each request has a connection of its own to the
+server: one that the server closes for its age would lose a request that a direct client sends again. When the client
 leaves, that connection is closed at once, by which servers know that nobody waits.
 """
 
@@ -41,7 +41,7 @@ from cachedoctor.live.proxy.json_spans import encode
 _CONNECT = 30.0
 """Seconds for a connection to the server; for its answer there is no limit, as a direct client may have none."""
 _SERVER_ONLY = frozenset({b"host", b"expect"})
-"""Fields that are said anew: the proxy has answered what was expected."""
+"""Fields that are said again: the proxy has answered what was expected."""
 _FRAMING = (hdrs.TRANSFER_ENCODING, hdrs.CONNECTION)
 """Fields by which aiohttp says how an answer goes over this connection."""
 _FIELDS = web.RequestKey("fields", CIMultiDict[str])
@@ -100,12 +100,12 @@ class Relay:
         """Pass a request on, and its answer back."""
         if not _can_be_sent(request):
             return _refused(
-                400, "the head has bytes that are not UTF-8, control characters or a target that is no path"
+                400, "the head has bytes that are not UTF-8, control characters or a target that is not a path"
             )
         if went_through(request.raw_headers, self._name):
-            return _refused(502, "the upstream of this proxy is the proxy itself: give --upstream the server")
+            return _refused(502, "the upstream of this proxy is the proxy itself: set --upstream to the server")
         if self.is_closing:
-            return _refused(503, "the proxy is about to end")
+            return _refused(503, "the proxy is stopping")
         sender = b""
         if self._asked.fixes:
             sender = self._senders.of(request.raw_headers, request.raw_path, request.remote or "")
@@ -148,8 +148,8 @@ class Relay:
         )
 
     def _target(self, request: web.BaseRequest) -> URL:
-        """The address as the client wrote it, behind that of the server."""
-        # All of it as the path: of a query yarl would drop an empty one, and what stands behind "#".
+        """The address as the client wrote it, after that of the server."""
+        # All of it as the path: of a query yarl would drop an empty one, and what comes after "#".
         up = self._upstream
         path = up.raw_path.rstrip("/") + _path(request)
         return URL.build(scheme=up.scheme, authority=up.raw_authority, path=path, encoded=True)
@@ -196,7 +196,7 @@ class _Passage:
         return await self._edited(self._fixer, size)
 
     async def _edited(self, fixer: BodyFixer, size: int | None) -> tuple[AsyncIterator[bytes], int | None]:
-        """The body, edited, once all of it is here; one that is too long goes on as it is."""
+        """The body, edited, once all of it is here; one that is too long continues as it is."""
         begun: list[bytes] = []
         arriving = self._arriving()
         async for part in arriving:
@@ -237,9 +237,7 @@ class _Passage:
     async def back(self, answer: ClientResponse) -> web.StreamResponse:
         """Pass the answer to the client."""
         if not is_writable([answer.reason or ""], answer.raw_headers):
-            return self._refuse(
-                "answered with a head that has bytes that are not UTF-8 or control characters", answer.url
-            )
+            return self._refuse("the response header has control characters or bytes that are not UTF-8", answer.url)
         self._status = answer.status
         out = web.StreamResponse(status=answer.status, reason=answer.reason or "")
         fields = _decoded(passing(answer.raw_headers))
@@ -291,7 +289,9 @@ class _Passage:
         """Say that the server does not answer; an answer that broke off breaks off for the client, too."""
         transport = self.request.transport
         if self._out is not None or transport is None or transport.is_closing():
-            self.fault = self.fault or ("the answer broke off" if isinstance(error, ClientPayloadError) else _CLIENT)
+            self.fault = self.fault or (
+                "the response was cut off" if isinstance(error, ClientPayloadError) else _CLIENT
+            )
             if transport is not None:
                 transport.close()
             return self._out or web.Response(status=502)
@@ -323,24 +323,24 @@ class _Passage:
         )  # fmt: skip
 
 
-_CLIENT = "the client left"
-_CUT = "the proxy was ended"
+_CLIENT = "the client disconnected"
+_CUT = "the proxy was stopped"
 
 
 def _path(request: web.BaseRequest) -> str:
-    """The path and what stands behind it, without the name and password that a whole address may hold."""
+    """The path and what comes after it, without the name and password that a whole address may hold."""
     path = _ORIGIN.sub("", request.raw_path)
     return path if path.startswith("/") else f"/{path}"
 
 
 def _can_be_sent(request: web.BaseRequest) -> bool:
-    """Whether its head can be written again as it is; the target of a CONNECT or of ``OPTIONS *`` is no path."""
+    """Whether its head can be written again as it is; the target of a CONNECT or of ``OPTIONS *`` is not a path."""
     is_path = request.method != hdrs.METH_CONNECT and request.raw_path != "*"
     return is_path and is_writable([_path(request)], request.raw_headers)
 
 
 def _sound(text: str) -> str:
-    """Bytes that are no UTF-8, which aiohttp gives as halves of surrogates, as words that can be written."""
+    """Bytes that are not UTF-8, which aiohttp gives as halves of surrogates, as words that can be written."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -356,7 +356,7 @@ def _words(error: Exception) -> str:
         return f"cannot be reached within {_CONNECT:.0f} s"
     if isinstance(error, ClientConnectionError):
         return "closed the connection without an answer"
-    return "gave no answer that is HTTP"
+    return "did not answer with HTTP"
 
 
 def _refused(status: int, words: str) -> web.Response:

@@ -54,16 +54,18 @@ class ServingPlan(NamedTuple):
 
 def upstream_url(text: str) -> URL:
     """Read the address of the server; raises CacheDoctorError where it is none."""
-    hint = "give the server as http://HOST:PORT, with the path in front of /v1 if there is one"
+    hint = "give the server as http://HOST:PORT, including any path before /v1"
     try:
         url = URL(text)
         bad = url.scheme not in ("http", "https") or not url.host or url.query_string or url.fragment
     except ValueError:
         bad = True
     if "@" in text:  # a name or a password, which is not to be quoted
-        raise CacheDoctorError("--upstream: an address must hold no name or password; clients send their own", hint)
+        raise CacheDoctorError(
+            "--upstream: an address must not contain a user name or password; clients send their own", hint
+        )
     if bad:
-        raise CacheDoctorError(f"--upstream {hidden(text[:200])}: is no address of a server", hint)
+        raise CacheDoctorError(f"--upstream {hidden(text[:200])}: is not a server address", hint)
     return url
 
 
@@ -174,7 +176,7 @@ class _Serving:
             self._loop.call_soon_threadsafe(self.tell_looked)
 
     def tell_looked(self) -> None:
-        """Tell what has been looked at."""
+        """Tell what has been checked."""
         while self._looked_at:
             seen, room = self._looked_at.popleft()
             self._relay.held.give_back(room)
@@ -187,14 +189,14 @@ class _Serving:
 
     def _catch_signals(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
-            # A job started in the background ignores the signal, and must go on doing so.
+            # A job started in the background ignores the signal, and must continue doing so.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C raises KeyboardInterrupt
                     self._loop.add_signal_handler(number, self._struck)
                     self._caught.append(number)
 
     def _leave_signals(self) -> None:
-        """From here on one raises KeyboardInterrupt; uvloop would go on swallowing them."""
+        """From here on one raises KeyboardInterrupt; uvloop would continue swallowing them."""
         for number in self._caught:
             self._loop.remove_signal_handler(number)
             signal.signal(number, signal.default_int_handler)
@@ -240,7 +242,7 @@ async def _listen(runner: web.AppRunner, heads: OpenHeads, address: Address, opt
         )
     except OSError as error:
         taken = error.errno == errno.EADDRINUSE
-        why = "the port is taken" if taken else (os.strerror(error.errno) if error.errno else str(error))
+        why = "the port is in use" if taken else (os.strerror(error.errno) if error.errno else str(error))
         raise CacheDoctorError(f"{option} {address}: {why}", f"give another address with {option}") from error
     found = server.sockets[0].getsockname()
     return _Listening(server, Address(str(found[0]), int(found[1])))

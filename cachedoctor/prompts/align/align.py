@@ -210,8 +210,8 @@ def _shift(run: Run, by: int, flip: bool) -> Run:
 def _align(a: Sequence[Hashable], b: Sequence[Hashable]) -> tuple[list[Run], list[Run]]:
     """Runs that stay, in order, and runs that move.
 
-    Moves are looked for after the long grams, which find all that is surely in order, and before the short ones and the
-    exact alignment, which would match single tokens of a moved block with whatever stands in its place.
+    Moves are searched for after the long grams, which find all that is in order, and before the short ones and the
+    exact alignment, which would match single tokens of a moved block with whatever is in its place.
     """
     if not a or not b:
         return [], []

@@ -94,7 +94,7 @@ class Child:
             assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - for mypy
             write(process.stdin, request)
             return read(process.stdout)
-        except (OSError, ValueError):  # it ended while it was written to, or wrote what is no message
+        except (OSError, ValueError):  # it ended while it was written to, or wrote what is not a message
             return None
         finally:
             timer.cancel()

@@ -16,13 +16,13 @@ from cachedoctor.prompts.recognisers.turns import MARKER
 MAX_SHOWN = 80
 """Code points of a differing value that are shown."""
 LINE = 400
-"""Code points of a line that are looked at, on each side of the offset."""
+"""Code points of a line that are checked, on each side of the offset."""
 ALIKE = 24
-"""Code points behind a value that must agree for the value to be the whole difference."""
+"""Code points after a value that must agree for the value to be the whole difference."""
 
 _DAY = r"(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs)?|Fri|Sat(?:ur)?|Sun)(?:day)?"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec)[a-z]{0,6}"
-# Other values behind the first one differ with it: a date and then a time, a counter and then a percentage.
+# Other values after the first one differ with it: a date and then a time, a counter and then a percentage.
 _VALUES = late(rf"(?<![^\W\d])[^\W\d]*\d\w*|\b(?:{_DAY}|{_MONTH}|[AaPp][Mm])\b")
 _WORD = late(r"[\w./\\@-]{0,40}\Z")
 _LABEL = late(r"([A-Za-z_][\w .\-]{0,40}?)[\"'`*]{0,3}\s*[:=]\s*[\"'`*(\[]?\Z")
@@ -101,7 +101,7 @@ def covering(d: FirstDifference, pattern: re.Pattern[str]) -> tuple[re.Match[str
 
 
 def goes_on_alike(d: FirstDifference, a: str, b: str, need: int = ALIKE) -> bool:
-    """Whether the texts agree behind the values ``a`` and ``b``, which hold the offset, but for more such values."""
+    """Whether the texts agree after the values ``a`` and ``b``, which hold the offset, but for more such values."""
     start = value_start(d, a, b)
     rest_a, rest_b = (
         _VALUES.sub("#", prompt.text[start + len(value) : start + len(value) + 6 * need])[:need]
@@ -112,13 +112,13 @@ def goes_on_alike(d: FirstDifference, a: str, b: str, need: int = ALIKE) -> bool
 
 
 def value_start(d: FirstDifference, a: str, b: str) -> int:
-    """Where two values begin that stand at the same place and first differ at the offset."""
+    """Where two values begin that are at the same place and first differ at the offset."""
     shared = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
     return d.offset - shared
 
 
 def label(d: FirstDifference, start: int) -> str | None:
-    """The word before a colon or equals sign in front of a value: ``Tokens used``, ``request_id``."""
+    """The word before a colon or equals sign before a value: ``Tokens used``, ``request_id``."""
     match = _LABEL.search(d.a.text[max(d.line_start, start - 60) : start])
     return match.group(1).strip() if match else None
 

@@ -16,13 +16,13 @@ _FIELD = late(r"(?<![\w-])([A-Za-z_][\w-]*)=([^;\s]*)")
 _REACH = 1000
 """Code points before the offset in which the header must begin; the longest one seen has 300."""
 _WHY = {
-    "cch": "cch is a checksum of the request, new in every one",
-    "cc_version": "the suffix of cc_version is made from the first user message: new per conversation and subagent",
+    "cch": "cch is a checksum of the request, so it is new in every request",
+    "cc_version": "the suffix of cc_version depends on the first user message: new per conversation and subagent",
     "cc_prev_req": "cc_prev_req names the previous request, so it is new in every turn",
     "cc_prompt_id": "cc_prompt_id is new for every user prompt",
-    "cc_entrypoint": "cc_entrypoint says how Claude Code was started: two programs share this server",
-    "cc_workload": "cc_workload says what the request is for",
-    "cc_is_subagent": "cc_is_subagent is there in requests of subagents only",
+    "cc_entrypoint": "cc_entrypoint shows how Claude Code was started: two programs share this server",
+    "cc_workload": "cc_workload shows what the request is for",
+    "cc_is_subagent": "cc_is_subagent appears only in requests of subagents",
 }
 
 
@@ -44,8 +44,8 @@ def billing_header(d: FirstDifference) -> Recognition | None:
                 why = f"only one of the prompts has {name} in its billing header"
             return Recognition("billing-header", old or "", new or "", why, name)
     if a == b:
-        return None  # equal headers at the same place: the difference is right behind them
-    return Recognition("billing-header", a, b, "the fields of the billing header stand in another order")
+        return None  # equal headers at the same place: the difference is right after them
+    return Recognition("billing-header", a, b, "the fields of the billing header are in a different order")
 
 
 def _header(d: FirstDifference, text: str) -> str | None:
@@ -63,14 +63,14 @@ _ADAPTERS = ("lora", "lora_path")
 def cache_salt(d: FirstDifference) -> Recognition | None:
     """The prompts are the same, their salts are not."""
     name = _differs(d, _SALTS)
-    text = f"the prompts agree, {name} does not: nothing is shared between them"
+    text = f"the prompts are the same but {name} differs: nothing is shared between them"
     return None if name is None else Recognition("cache-salt", "", "", text, name)
 
 
 def adapter(d: FirstDifference) -> Recognition | None:
     """The prompts are the same, the adapters they ask for are not."""
     name = _differs(d, _ADAPTERS)
-    text = f"the prompts agree, the adapters ({name}) do not: what one computed is of no use for the other"
+    text = f"the prompts are the same but the adapters ({name}) differ: neither can use what the other computed"
     return None if name is None else Recognition("adapter", "", "", text, name)
 
 

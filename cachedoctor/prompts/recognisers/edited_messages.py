@@ -13,11 +13,11 @@ from cachedoctor.prompts.recognisers.base import FirstDifference, Recognition, s
 from cachedoctor.prompts.recognisers.turns import MessageTurn, from_body, from_text, head
 
 _TOOLS = late(r"(?<!\s)\s*+(?:(?<!#)#++ Tools\b|<tools>|\[AVAILABLE_TOOLS\]|(?<!#)#++ Functions\b|<functions>)")
-"""What templates write into the system message behind the client's own text."""
+"""What templates write into the system message after the client's own text."""
 
 
 def system_hoisted(d: FirstDifference) -> Recognition | None:
-    """Text was added exactly where the system prompt ended, while the conversation went on behind it as it was.
+    """Text was added exactly where the system prompt ended, while the conversation continued after it as it was.
 
     A client that adds to its own system prompt looks the same, so it is never sure.
     """
@@ -32,14 +32,14 @@ def system_hoisted(d: FirstDifference) -> Recognition | None:
     if not added:
         return None
     count = "a message" if heads - h.heads <= 1 else f"{heads - h.heads} messages"
-    text = f"{count} more stands at the end of the system prompt, and the conversation goes on as it was"
+    text = f"{count} more at the end of the system prompt; the rest of the conversation is unchanged"
     if heads - h.heads > 1:
         text = text.replace("stands", "stand")
     return Recognition("system-hoisted", "", shown(added), text, "system", False)
 
 
 def _added(h: Histories, heads: int) -> str:
-    """The text behind the first prompt's system prompt; empty where that itself changed."""
+    """The text after the first prompt's system prompt; empty where that itself changed."""
     if h.at == h.heads and heads > h.heads:
         return h.b[h.heads].text
     if h.at != h.heads - 1 or heads < h.heads:
@@ -124,13 +124,13 @@ def front_truncated(d: FirstDifference) -> Recognition | None:
     gone = _gone(h)
     if not gone or _elsewhere(h.a[h.at : h.at + gone], h.a, h.b):
         return None
-    behind = " behind the head" if h.heads else ""
-    text = f"the oldest {_messages(gone)} dropped{behind}; the rest follows as it was"
+    behind = " after the start" if h.heads else ""
+    text = f"the oldest {_messages(gone)} dropped{behind}; the rest is unchanged"
     return Recognition("front-truncated", _text(h.a[h.at]), _text(h.b[h.at]), text)
 
 
 def message_removed(d: FirstDifference) -> Recognition | None:
-    """Messages are gone from the middle or the end; those behind them are the same."""
+    """Messages are gone from the middle or the end; those after them are the same."""
     h = histories(d)
     if h is None:
         return None
@@ -143,7 +143,7 @@ def message_removed(d: FirstDifference) -> Recognition | None:
 
 
 def message_inserted(d: FirstDifference) -> Recognition | None:
-    """Messages stand in front of ones that were there before."""
+    """Messages come before ones that were there before."""
     h = histories(d)
     if h is None:
         return None
@@ -198,7 +198,7 @@ def message_edited(d: FirstDifference) -> Recognition | None:
     old, new = h.a[h.at], h.b[h.at]
     a, b = snippet(d)
     if old.role != new.role:
-        text = f"message {h.at + 1} is by {_by(new.role)} instead of {_by(old.role)}"
+        text = f"message {h.at + 1} has the role {_by(new.role)} instead of {_by(old.role)}"
         return Recognition("message-edited", a, b, text, "role", old.text == new.text)
     others = len({turn.key for turn in h.a[h.heads :]} & {turn.key for turn in h.b[h.heads :]})
     if h.at <= h.heads and not others and min(len(h.a), len(h.b)) - h.at > 1:
@@ -222,7 +222,7 @@ def other_conversation(d: FirstDifference) -> Recognition | None:
         return None
     a, b = snippet(d)
     return Recognition(
-        "other", a, b, "no message is in both prompts: they are two conversations", "conversation", False
+        "other", a, b, "the prompts have no message in common: they are two conversations", "conversation", False
     )
 
 
@@ -245,7 +245,7 @@ def _swap(h: Histories) -> Histories:
 
 
 def _gone(h: Histories) -> int:
-    """How many turns of A from the first difference on are missing in B, which goes on with those behind them."""
+    """How many turns of A from the first difference on are missing in B, which continues those after them."""
     if h.at >= len(h.b):
         return 0
     wanted, tries = h.b[h.at].key, 0

@@ -26,7 +26,7 @@ _YEAR = r"(?:19|20)\d\d"
 _TIME = r"(?:[01]?\d|2[0-3])[:h][0-5]\d(?::[0-5]\d(?:[.,]\d{1,9})?)?(?:\s?[AaPp]\.?[Mm]\b\.?)?"
 _HOUR = r"(?:1[0-2]|0?[1-9])\s?[AaPp]\.?[Mm]\b\.?"
 _ZONE = r"(?:\s?(?:Z\b|UTC|GMT|[A-Z]{3,4}\b)?(?:\s?[+-]\d\d(?::?\d\d)?)?)"
-# Two-digit years only between two-digit numbers: 2.1.36 and 10/9/8 are no dates.
+# Two-digit years only between two-digit numbers: 2.1.36 and 10/9/8 are not dates.
 _NUMERIC = (
     rf"(?:{_YEAR}([-/.])(?:1[0-2]|0?[1-9])\1(?:3[01]|[12]\d|0?[1-9])"
     rf"|(?:3[01]|[12]\d|0?[1-9])([-/.])(?:3[01]|[12]\d|0?[1-9])\2{_YEAR}"
@@ -213,7 +213,7 @@ VALUES = (git_state, timestamp, uuid, random_id, counter, path)
 
 
 def value(d: FirstDifference) -> Recognition | None:
-    """A value of a known kind that is the whole difference: the text behind it goes on as before."""
+    """A value of a known kind that is the whole difference: the text after it continues as before."""
     for recogniser in VALUES:
         found = recogniser(d)
         if found and (found.kind == "git-state" or goes_on_alike(d, found.a, found.b)):
@@ -222,7 +222,7 @@ def value(d: FirstDifference) -> Recognition | None:
 
 
 def value_and_more(d: FirstDifference) -> Recognition | None:
-    """A value of a known kind, with different text behind it: named ones, and those outside the messages of a chat."""
+    """A value of a known kind, with different text after it: named ones, and those outside the messages of a chat."""
     for recogniser in VALUES:
         found = recogniser(d)
         if found is None:

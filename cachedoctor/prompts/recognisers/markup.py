@@ -12,7 +12,7 @@ from cachedoctor.prompts.recognisers.edited_messages import Histories, of_bodies
 from cachedoctor.prompts.recognisers.turns import MARKER, THINKING, MessageTurn
 
 _REACH = 32_768
-"""Code points before the offset in which an enclosing object or array is looked for, and the longest one parsed."""
+"""Code points before the offset in which an enclosing object or array is searched for, and the longest one parsed."""
 _LEVELS = 8
 """Enclosing values that are tried, the innermost first."""
 _BRACKET = late(r"[{}\[\]]")
@@ -25,7 +25,7 @@ def json_key_order(d: FirstDifference) -> Recognition | None:
     if found is None or _dump(found[0]) == _dump(found[1]):
         return None
     a, b = snippet(d)
-    return Recognition("json-key-order", a, b, "the same JSON value with its keys in another order")
+    return Recognition("json-key-order", a, b, "the same JSON value with its keys in a different order")
 
 
 def json_spacing(d: FirstDifference) -> Recognition | None:
@@ -79,7 +79,7 @@ def _dump(value: Any, sort: bool = False) -> str:
 
 _WINDOW = 600
 _ENOUGH = 48
-"""Code points behind the difference that must agree."""
+"""Code points after the difference that must agree."""
 _MEDIUM = late(r"<(image|audio|video|file|document) sha256:[0-9a-f]{1,64}>")
 _BLANK = late(r"[\s\u200b\u200c\u200d\u2060\ufeff\x00-\x1f]+")
 _BOUNDARY = late(
@@ -106,7 +106,7 @@ def image(d: FirstDifference) -> Recognition | None:
     if number is None or not nothing_else:
         return None
     old, new = (f"sha256:{p.images[number][:16]}" for p in (d.a, d.b))
-    return Recognition("image", old, new, f"the texts agree, image {number + 1} does not", "image")
+    return Recognition("image", old, new, f"the texts are the same, but image {number + 1} differs", "image")
 
 
 def retokenised(d: FirstDifference) -> Recognition | None:
@@ -142,7 +142,7 @@ def whitespace(d: FirstDifference) -> Recognition | None:
 
 
 def special_token(d: FirstDifference) -> Recognition | None:
-    """A token such as <s> that begins or ends a text stands on one side only, or another one there."""
+    """A token such as <s> that begins or ends a text is on one side only, or another one there."""
     return _markers(d, True)
 
 
@@ -168,7 +168,7 @@ def template_alone(d: FirstDifference) -> Recognition | None:
         return None
     a, b = snippet(d, raw=True)
     return Recognition(
-        "template", a, b, "the requests agree here; the template renders them in another way", None, False
+        "template", a, b, "the requests are the same here; the template renders them differently", None, False
     )
 
 
@@ -178,7 +178,7 @@ def reasoning_dropped(d: FirstDifference) -> Recognition | None:
 
 
 def reasoning_added(d: FirstDifference) -> Recognition | None:
-    """Reasoning of an earlier turn stands in the prompt that was not there before."""
+    """Reasoning of an earlier turn is in the prompt that was not there before."""
     return _reasoning(d, d.b.text, d.a.text, "added")
 
 
@@ -214,7 +214,7 @@ def _thinker(h: Histories, in_a: bool) -> MessageTurn | None:
 
 
 def _thought_at(d: FirstDifference, has: str, lacks: str) -> str | None:
-    """The reasoning block that stands at the offset in one text, while the other goes on with what is behind it."""
+    """The reasoning block that is at the offset in one text, while the other continues what is after it."""
     for opening, closing in THINKING:
         start = has.rfind(opening, max(0, d.offset - len(opening) - 8), d.offset + len(opening) + 8)
         end = has.find(closing, start, start + _REASONING_REACH) if start >= 0 else -1
@@ -237,7 +237,7 @@ def _generation_prompt(d: FirstDifference) -> Recognition | None:
         rest = prompt.text[start : start + _WINDOW]
         if len(rest) < _WINDOW and MARKER.search(rest) and not MARKER.sub("", rest).strip():
             a, b = snippet(d, raw=True)
-            return Recognition("template", a, b, "the reply is opened in another way", "generation prompt")
+            return Recognition("template", a, b, "the reply starts differently", "generation prompt")
     return None
 
 

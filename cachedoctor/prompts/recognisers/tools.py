@@ -28,7 +28,7 @@ class RequestTool(msgspec.Struct):
 
 
 class ToolListChange(msgspec.Struct):
-    """Two tool lists and where they part."""
+    """Two tool lists and where they diverge."""
 
     a: list[RequestTool]
     b: list[RequestTool]
@@ -71,7 +71,7 @@ def tool_removed(d: FirstDifference) -> Recognition | None:
     removed = [tool.name for tool in change.a if tool.name not in change.names_b]
     text = _words("removed", removed, change.at, change.a)
     if new is not None and new.name not in change.names_a:
-        text += f"; {_quoted(new.name)} stands in its place"
+        text += f"; {_quoted(new.name)} is in its place"
         return Recognition("tool-removed", old.name, new.name, text, old.name)
     return Recognition("tool-removed", old.name, "", text, old.name)
 
@@ -87,8 +87,8 @@ def tools_reordered(d: FirstDifference) -> Recognition | None:
     if new.name not in change.names_a or old.name not in change.names_b:
         return None
     same = Counter(tool.name for tool in change.a) == Counter(tool.name for tool in change.b)
-    also = "" if same else ", and the lists do not hold the same tools"
-    text = f"tool {change.at + 1} of {len(change.a)} is another one: the tools stand in another order{also}"
+    also = "" if same else ", and the lists do not contain the same tools"
+    text = f"tool {change.at + 1} of {len(change.a)} differs: the tools are in a different order{also}"
     return Recognition("tools-reordered", old.name, new.name, text)
 
 
@@ -137,6 +137,11 @@ def _at_tools(d: FirstDifference) -> bool:
 
 def _tools(value: Any) -> list[RequestTool]:
     return [_tool(item) for item in value] if isinstance(value, list) else []
+
+
+def tool_name(item: Any) -> str:
+    """Name of a tool of a request body, of whatever API."""
+    return _tool(item).name
 
 
 def _tool(item: Any) -> RequestTool:

@@ -97,7 +97,7 @@ def read(marked: str, places: list[str]) -> tuple[str, list[PlacedSpan]]:
 
 
 def search(text: str, parts: list[tuple[str, str]]) -> list[PlacedSpan]:
-    """Spans of the parts (place, text) that occur in the text, looked for in their order."""
+    """Spans of the parts (place, text) that occur in the text, searched for in their order."""
     found: list[PlacedSpan] = []
     at = misses = 0
     for place, part in parts:

@@ -180,7 +180,7 @@ class _CompiledTemplate:
             first = (sound(str(error)).splitlines() or [type(error).__name__])[0][:200]
             line = getattr(error, "lineno", None)
             at = f" (line {line})" if line else ""
-            hint = "is it this model's template? without --template bodies are compared by structure"
+            hint = "check that it is this model's template; without --template bodies are compared by structure"
             raise CacheDoctorError(f"chat template failed{at}: {first}", hint) from error
 
     def _probe(self) -> Style:
@@ -237,7 +237,7 @@ def _environment(engine: _CompiledTemplate) -> ImmutableSandboxedEnvironment:
             if operator == "*" and isinstance(left, int) and not isinstance(right, int | float):
                 left, right = right, left
             if operator == "*" and hasattr(left, "__len__") and len(left) * max(int(right), 0) > MAX_CHARS:
-                raise _StopError("builds too long a text")
+                raise _StopError("builds a text that is too long")
             return super().call_binop(context, operator, left, right)
 
         def getattr(self, obj: Any, attribute: str) -> Any:
@@ -262,7 +262,7 @@ def _bounded(work: Callable[..., Any]) -> Callable[..., Any]:
     def bounded(*args: Any, **kwargs: Any) -> Any:
         numbers = [n for n in (*args, *kwargs.values()) if isinstance(n, int)]
         if any(abs(n) > 1000 for n in numbers) or re.search(r"%[^%a-z]*[\d*]{4}", str(args[0])[:10000]):
-            raise _StopError("asks for too wide a text")
+            raise _StopError("formats a text that is too wide")
         return work(*args, **kwargs)
 
     return bounded

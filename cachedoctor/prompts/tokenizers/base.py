@@ -49,7 +49,7 @@ class Tokenizer(Protocol):
         """Tokenise; the text of a special token becomes that token, and none is added."""
 
     def leading(self, text: str) -> int:
-        """Tokens that the server puts in front of this prompt (BOS)."""
+        """Tokens that the server puts before this prompt (BOS)."""
 
 
 def char_offsets(text: str) -> list[int] | None:
@@ -132,7 +132,7 @@ def first_difference(tokenizer: Tokenizer, a: str, b: str) -> TokenDifference | 
     """Find the first differing token; None when the tokens are the same.
 
     The result is that of comparing both full encodings. Where the tokenizer is ``local`` only the common part is
-    encoded, once, up to a border behind which nothing can change it, and from there each text up to the next border.
+    encoded, once, up to a border after which nothing can change it, and from there each text up to the next border.
     """
     char = common_prefix(a, b)
     if char == len(a) == len(b):
@@ -173,7 +173,7 @@ def _border_before(text: str, end: int) -> int:
 
 
 def _border_after(text: str, start: int) -> int:
-    """First blank between two ASCII letters behind ``start``; the end of the text when there is none."""
+    """First blank between two ASCII letters after ``start``; the end of the text when there is none."""
     at = text.find(" ", start + 1)
     while at >= 0 and not _is_border(text, at):
         at = text.find(" ", at + 1)

@@ -167,7 +167,7 @@ class Pipeline:
     ) -> None:
         """Put the steps together: special tokens, change, special tokens of the changed text, change, words, tokens.
 
-        ``bos``: text of the token that the server puts in front of a prompt.
+        ``bos``: text of the token that the server puts before a prompt.
         """
         self.name = name
         self._specials, self._late = specials
@@ -190,7 +190,7 @@ class Pipeline:
         return len(changed) == len(probe) and all(at in borders for at, char in enumerate(probe) if char == " ")
 
     def leading(self, text: str) -> int:
-        """Tokens that the server puts in front of this prompt: 1 for a BOS that the text does not show, else 0."""
+        """Tokens that the server puts before this prompt: 1 for a BOS that the text does not show, else 0."""
         return int(self.bos is not None and not text.startswith(self.bos))
 
     def encode(self, text: str) -> TokenArrays:

@@ -32,7 +32,7 @@ MAX_DEPTH = 3
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
-_HINT = "give a .gguf that llama-server can load; a download may have been cut, or this is a Git LFS pointer"
+_HINT = "give a .gguf that llama-server can load; the download may be incomplete, or this is a Git LFS pointer"
 
 
 class _DamagedError(Exception):
@@ -89,7 +89,7 @@ class _GgufReader:
             raise _DamagedError(f"it has an array of the unknown type {kind}")
         # 8 bytes is the least that a string or an array takes in the file
         if count > MAX_STRINGS or count * 8 > self._left or depth + 1 >= MAX_DEPTH:
-            raise _DamagedError(f"it has an array of {count:,} elements that cannot be")
+            raise _DamagedError(f"it has an array of {count:,} elements that are not valid")
         return [self.value(kind, depth + 1) for _ in range(count)]
 
     def numbers(self, code: str, count: int) -> Any:
@@ -111,7 +111,7 @@ def read_metadata(path: str | Path) -> dict[str, Any]:
         with open_file(path, _HINT) as file:
             return _entries(_GgufReader(file, os.fstat(file.fileno()).st_size))
     except _DamagedError as error:
-        raise CacheDoctorError(f"{path} is no usable GGUF file: {error}", _HINT) from None
+        raise CacheDoctorError(f"{path} is not a usable GGUF file: {error}", _HINT) from None
     except OSError as error:
         raise CacheDoctorError(f"cannot read {path}: {error.strerror or error}", "check the path") from None
 
@@ -122,7 +122,7 @@ def chat_template(meta: dict[str, Any], path: str | Path) -> str | None:
     if not isinstance(found, str):
         return None
     if len(found) > MAX_TEMPLATE:
-        raise CacheDoctorError(f"{path} holds a chat template of {len(found):,} characters", _HINT)
+        raise CacheDoctorError(f"{path} has a chat template of {len(found):,} characters", _HINT)
     return found
 
 
@@ -134,7 +134,7 @@ def _entries(reader: _GgufReader) -> dict[str, Any]:
         raise _DamagedError("it is big-endian, and only little-endian files are supported")
     if version not in (2, 3):
         raise _DamagedError(f"it has version {version}, and only 2 and 3 are supported")
-    reader.u64()  # the number of tensors, which lie behind the metadata
+    reader.u64()  # the number of tensors, which lie after the metadata
     count = reader.u64()
     if count > MAX_ENTRIES:
         raise _DamagedError(f"it claims {count:,} metadata entries")
@@ -178,7 +178,7 @@ def from_gguf(path: Path) -> Pipeline:
     elif kind in ("gpt2", "gemma4"):
         made = _by_merges(meta, vocab, path)
     else:
-        raise CacheDoctorError(f"{path} has a tokenizer of the kind {kind!r}, which is not supported", _INSTEAD)
+        raise CacheDoctorError(f"{path} has a tokenizer of type {kind!r}, which is not supported", _INSTEAD)
     words, cut, change, bos = made
     specials = Specials(_specials(meta, tokens), longest_first=True)
     tokenizer = Pipeline(path.name, (specials, None), (None, change), cut, words, bos=_text(tokens, bos))
@@ -193,7 +193,7 @@ def _by_merges(meta: dict[str, Any], vocab: dict[str, int], path: Path) -> _Made
     pre = "gemma4" if meta.get("tokenizer.ggml.model") == "gemma4" else meta.get("tokenizer.ggml.pre") or "default"
     row = TABLE.get(str(pre))
     if row is None:
-        raise CacheDoctorError(f"{path} wants the pre-tokenizer {str(pre)[:60]!r}, which is not supported", _INSTEAD)
+        raise CacheDoctorError(f"{path} needs the pre-tokenizer {str(pre)[:60]!r}, which is not supported", _INSTEAD)
     ranks: dict[tuple[str, str], float] = {}
     for rank, pair in enumerate(_strings(meta, "merges", path)):
         # the first half may itself begin with the blank that separates the halves
@@ -238,7 +238,7 @@ def _strings(meta: dict[str, Any], key: str, path: Path) -> list[str]:
     found = meta.get(f"tokenizer.ggml.{key}")
     if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
         hint = "a multimodal projector has none; a split model has them in its first file"
-        raise CacheDoctorError(f"{path} holds no tokenizer ({key} missing)", hint)
+        raise CacheDoctorError(f"{path} has no tokenizer ({key} missing)", hint)
     return found
 
 

@@ -38,17 +38,17 @@ def from_json(path: Path) -> Pipeline:
     except OSError as error:
         raise CacheDoctorError(f"cannot read {path}: {error.strerror or error}", "check the path") from None
     except (ValueError, RecursionError):
-        hint = "a tokenizer.json or a .gguf is wanted; a Git LFS pointer is neither"
+        hint = "give a tokenizer.json or a .gguf; this may be a Git LFS pointer"
         raise CacheDoctorError(f"{path} is not JSON", hint) from None
     if not isinstance(spec, dict) or not isinstance(spec.get("model"), dict):
         hint = "it is the file of that name beside the model's weights, or a .gguf"
-        raise CacheDoctorError(f"{path} is no tokenizer.json", hint)
+        raise CacheDoctorError(f"{path} is not a tokenizer.json", hint)
     try:
         return _build(spec, path.name)
     except _UnsupportedError as error:
         raise CacheDoctorError(f"{path} uses {error}, which is not supported", _INSTEAD) from None
     except (LookupError, TypeError, AttributeError, ValueError, RecursionError, re.error) as error:
-        raise CacheDoctorError(f"{path} is no sound tokenizer.json: {error!r}", _INSTEAD) from None
+        raise CacheDoctorError(f"{path} is not a valid tokenizer.json: {error!r}", _INSTEAD) from None
 
 
 def _build(spec: _Spec, name: str) -> Pipeline:
@@ -81,7 +81,7 @@ def _pair(merge: str | list[str]) -> tuple[str, str]:
 
 
 def _added(spec: _Spec, normal: Change | None) -> tuple[Specials, Specials | None]:
-    """Added tokens that are looked for in the text, and those that are looked for behind the normalizer."""
+    """Added tokens that are searched for in the text, and those that are searched for after the normalizer."""
     vocab = spec["model"]["vocab"]
     early, late = [], []
     for token in spec.get("added_tokens") or []:
@@ -89,7 +89,7 @@ def _added(spec: _Spec, normal: Change | None) -> tuple[Specials, Specials | Non
         # the library prefers the id in the vocabulary to the one written here
         number = vocab.get(text, token["id"])
         if type(number) is not int:  # nor a bool
-            raise ValueError("the id of an added token is no whole number")
+            raise ValueError("the id of an added token is not an integer")
         strips = bool(token.get("lstrip")), bool(token.get("rstrip"))
         alone = bool(token.get("single_word"))
         if token.get("normalized"):
@@ -140,15 +140,15 @@ class _PreTokenizer:
     def _metaspace(self, step: _Spec) -> None:
         scheme = step.get("prepend_scheme") or ("always" if step.get("add_prefix_space", True) else "never")
         if step.get("replacement", SPACE) != SPACE:
-            raise _UnsupportedError("a Metaspace of its own kind")
+            raise _UnsupportedError("an unusual Metaspace")
         self._before(partial(_metaspace, scheme))
         if step.get("split", True):
             self._then(re.compile(f"(?<=.)(?={SPACE})", re.DOTALL).split)
 
     def _before(self, change: Change) -> None:
-        # behind a cut it would be done to every piece
+        # after a cut it would be done to every piece
         if self._cuts or self.change:
-            raise _UnsupportedError("a blank in front of every piece")
+            raise _UnsupportedError("a space before every piece")
         self.change = change
 
     def _then(self, cut: _Cut) -> None:
@@ -253,7 +253,7 @@ def _unicode(form: Any, text: str, _begins: bool) -> tuple[str, list[int] | None
 
 
 def _joins(char: str) -> bool:
-    """A character that may change or be composed with what stands before it."""
+    """A character that may change or be composed with what comes before it."""
     return not char.isascii() and (unicodedata.combining(char) != 0 or char in _seconds())
 
 

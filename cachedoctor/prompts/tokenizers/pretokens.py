@@ -169,7 +169,7 @@ class Special(NamedTuple):
     id: int
     lstrip: bool = False
     rstrip: bool = False
-    """Swallows the blanks before or behind it."""
+    """Swallows the blanks before or after it."""
     alone: bool = False
     """Counts only where no letter, digit or underscore touches it."""
 

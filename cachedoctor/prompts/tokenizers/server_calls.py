@@ -33,12 +33,14 @@ def post(url: str, value: Any) -> Any:
         parts = urlsplit(url)
         opened = connection(parts, TIMEOUT_SECONDS)
     except FAULTS as error:
-        raise CacheDoctorError(f"{url} is no address: {error}", "give it as http://host:port") from None
+        raise CacheDoctorError(f"{url} is not an address: {error}", "give it as http://host:port") from None
     body, headers = json.dumps(value).encode(), {"Content-Type": "application/json"}
     try:
         answer = ask(opened, "POST", parts.path or "/", body, headers, seconds=DEADLINE_SECONDS, most_bytes=MAX_ANSWER)
     except TooLargeError:
-        raise CacheDoctorError(f"{url} answered more than {MAX_ANSWER >> 20} MiB", "is this a llama-server?") from None
+        raise CacheDoctorError(
+            f"{url} answered with more than {MAX_ANSWER >> 20} MiB", "is this a llama-server?"
+        ) from None
     except FAULTS as error:
         raise CacheDoctorError(f"cannot reach {url}: {_reason(error)}", "is llama-server running there?") from None
     if answer.status != 200:
@@ -80,7 +82,7 @@ class ServerTokenizer:
         self._bos = [token["id"] for token in self._ask("", add_special=True)][:1]
 
     def leading(self, text: str) -> int:
-        """Tokens that the server puts in front of this prompt."""
+        """Tokens that the server puts before this prompt."""
         return int(bool(self._bos) and [token["id"] for token in self._ask(text[:256])[:1]] != self._bos)
 
     def encode(self, text: str) -> TokenArrays:
@@ -100,7 +102,7 @@ class ServerTokenizer:
                 blanks = len(raw) - at - len(raw[at:].lstrip())
                 if not raw.startswith(piece, at + blanks):
                     raise CacheDoctorError(
-                        f"the tokens of {self._url} do not spell the prompt, from byte {at:,} on",
+                        f"the tokens of {self._url} do not match the prompt from byte {at:,} on",
                         "use the model's own tokenizer.json or .gguf instead",
                     )
                 at, here = at + blanks, piece
@@ -116,14 +118,14 @@ class ServerTokenizer:
             raise CacheDoctorError(f"{self._url}/tokenize answered without tokens", "is this a llama-server?")
         if not all(isinstance(t, dict) and isinstance(t.get("id"), int) and "piece" in t for t in tokens):
             raise CacheDoctorError(
-                f"{self._url}/tokenize gives no pieces: the server is older than b3683 (September 2024)",
+                f"{self._url}/tokenize returns no token text: the server is older than b3683 (September 2024)",
                 "use the model's own tokenizer.json or .gguf instead",
             )
         return tokens
 
 
 def _raw(piece: Any) -> bytes:
-    # the server writes a piece that is no UTF-8 by itself as a list of bytes
+    # the server writes a piece that is not a UTF-8 by itself as a list of bytes
     if isinstance(piece, list) and all(isinstance(byte, int) and 0 <= byte < 256 for byte in piece):
         return bytes(piece)
     return str(piece).encode("utf-8", "replace")

@@ -32,7 +32,7 @@ CHANGES = {
     "came": "new",
     "stayed": "still there",
     "went": "gone",
-    "hidden": "cannot be seen any more",
+    "hidden": "can no longer be seen",
     "revealed": "could not be seen before",
 }
 
@@ -55,8 +55,8 @@ _MEASURED: dict[Piece, str] = {
     "response": "responses with usage: {}",
     "metrics": "periods of /metrics: {}",
     "batch": "prefill batches: {}",
-    "interval": "intervals of which the log tells the tokens: {}",
-    "rate": "last hit rates that the log prints: {}",
+    "interval": "intervals with token counts in the log: {}",
+    "rate": "last hit rates in the log: {}",
 }
 """What a log without requests has instead."""
 
@@ -83,7 +83,7 @@ def side_rows(shown: ComparedSide) -> list[str]:
         reused = percent(shown.cached_tokens, shown.prompt_tokens)
         traffic += f", {count(shown.prompt_tokens, 'prompt token')}, {reused} reused"
     if shown.unknown_requests:
-        traffic += f"; of {number(shown.unknown_requests)} the log does not tell prompt and reuse"
+        traffic += f"; for {number(shown.unknown_requests)} the log does not show prompt and reuse"
     rows = [shown.path, "; ".join(servers) or "no server recognised", traffic]
     return rows + ([f"error: {shown.error}"] if shown.error else [])
 
@@ -230,7 +230,7 @@ def _finding(page: TextPage, shown: FindingChange) -> None:
     if shown.note:
         page.prose(["  "], note(shown), 4)
     if shown.enable:
-        # A command stands on a row of its own, so that it can be copied.
+        # A command is on a row of its own, so that it can be copied.
         advice, *commands = shown.enable.split("\n")
         page.prose(["  ", ("to see it: ", "bold")], advice, 4)
         for command in commands:

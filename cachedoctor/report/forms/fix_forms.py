@@ -1,4 +1,4 @@
-"""The fix of a report as text that can be pasted: all that is no change is a comment."""
+"""The fix of a report as text that can be pasted: all that is not a change is a comment."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ def _rows(fix: Fix, several: bool) -> list[str]:
         if step.form == "sh":
             rows += [f"# in PowerShell: {row}" for row in in_powershell(step.commands)]
     rows += [f"# takes {cost}" for cost in fix.costs]
+    if fix.replay is not None:
+        rows.append(f"# {fix.replay.words}")
     rows += [f"# note: {note}" for note in fix.notes]
     return rows
 

@@ -12,7 +12,7 @@ import msgspec
 from cachedoctor.model import Advice, Lint, LintError, LintHint, TrialAnswer
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.base import Appearance
-from cachedoctor.report.text.diff_text import what_mends
+from cachedoctor.report.text.diff_text import least_change, what_mends
 from cachedoctor.report.text.page import NEW, OLD, WARNING, TextPage
 from cachedoctor.report.text.text_safe import visible
 from cachedoctor.report.wire import github, sarif
@@ -24,15 +24,15 @@ def lint_verdict(shown: Lint) -> str:
     if shown.template:
         answers = [answer for answer in shown.template if answer.verdict == "no"]
         if not answers:
-            return "append-only: the template keeps every scripted conversation that it renders"
-        return f"not append-only: {len(answers)} of {count(len(shown.template), 'question')} answered with no"
+            return "append-only: the template keeps all test conversations append-only"
+        return f"not append-only: {len(answers)} of {count(len(shown.template), 'question')} answered no"
     what = f"{count(shown.requests - shown.alone, 'request')} of {count(shown.conversations, 'conversation')}"
     if not shown.errors:
         as_far = " as far as they are recorded" if shown.notes else ""
         return f"append-only{as_far}: {what}, each of which extends the one before it"
     cost = number(sum(error.cost for error in shown.errors))
     about = "" if shown.exact else "about "
-    return f"not append-only: {count(len(shown.errors), 'error')} in {what}, {about}{cost} tokens computed again"
+    return f"not append-only: {count(len(shown.errors), 'error')} in {what}, {about}{cost} tokens recomputed"
 
 
 def error_place(error: LintError, exact: bool) -> str:
@@ -46,9 +46,9 @@ def error_place(error: LintError, exact: bool) -> str:
 def cost(error: LintError, exact: bool) -> str:
     """Say what it costs, and what the server said that it reused."""
     least = f"{number(error.least_cost)} to " if error.least_cost is not None else ""
-    words = f"{'' if exact else 'about '}{least}{number(error.cost)} tokens computed again"
+    words = f"{'' if exact else 'about '}{least}{number(error.cost)} tokens recomputed"
     if least:
-        words += ": the chat template decides whether tools stand in front of all messages or of the last user's"
+        words += ": the chat template decides whether tools come before all messages or before the last user message"
     if error.answered_tokens is None or error.answered_reused is None:
         return words
     return f"{words}; the server reused {number(error.answered_reused)} of {number(error.answered_tokens)}"
@@ -64,7 +64,9 @@ def notes(shown: Lint) -> list[str]:
     found = [*shown.notes]
     if shown.alone:
         were = "was" if shown.alone == 1 else "were"
-        found.append(f"{count(shown.alone, 'request')} {were} compared with none: no other of the conversation is here")
+        found.append(
+            f"{count(shown.alone, 'request')} {were} not compared: no other request of the conversation is here"
+        )
     if shown.template or shown.exact:
         return found
     if not shown.rendered:
@@ -87,6 +89,9 @@ def render_text(shown: Lint, out: TextIO, width: int = 80, *, color: bool = Fals
         groups.setdefault((error.kind, error.field, error.place), []).append(error)
     for errors in groups.values():
         _error_lint_text(page, errors, shown.exact)
+        page.gap()
+    if shown.least is not None:
+        least_change(page, shown.least, f"{shown.least_path}: ", "" if shown.exact else "about ")
         page.gap()
     for hint in shown.hints:
         _hint_lint_text(page, hint)
@@ -168,7 +173,7 @@ def write_sarif(shown: Lint, out: IO[bytes]) -> None:
 
 
 def _rule(kind: str) -> dict[str, Any]:
-    text = {"text": f"A request does not extend the one before it, or is likely not to: {kind}."}
+    text = {"text": f"A request does not, or may not, extend the one before it: {kind}."}
     return {"id": kind, "name": kind, "shortDescription": text, "help": {"text": "cachedoctor lint --help"}}
 
 

@@ -31,8 +31,8 @@ _ENGINES = {
 }
 _MEASURES = {
     "count": "by the server's own counts",
-    "time": "by the time of answers, as the server counts nothing: less sure than counts",
-    "none": "cannot know: the server does not count, and the time of its answers does not tell either",
+    "time": "by response times, because the server has no counts: less reliable",
+    "none": "unknown: the server has no counts, and its response times do not show it either",
 }
 
 
@@ -44,7 +44,9 @@ def write_probe(form: Form, shown: Probe, out: IO[bytes], look: Appearance) -> N
     text = io.StringIO()
     page = TextPage(text, look.width, look.color, look.ascii_only)
     if shown.other_server:
-        said = f"The stored probe is not of the same: {'; '.join(shown.other_server)}. Nothing is proved against it."
+        said = (
+            f"The saved probe is not comparable: {'; '.join(shown.other_server)}. It proves nothing about this server."
+        )
         page.prose([], said, 2, "bold")
     page.prose([], verdict(shown), 2, "bold")
     for cause in shown.causes:
@@ -73,7 +75,7 @@ def encoded(shown: Probe) -> bytes:
 def verdict(shown: Probe) -> str:
     """Say in one sentence how the server is."""
     if shown.measure == "none" and not shown.causes:
-        return "Cannot know whether prompts are reused here."
+        return "Unknown whether prompts are reused here."
     judged = [q for q in shown.questions if q.state in ("as expected", "less", "more")]
     odd = [q.name for q in judged if q.state != "as expected"]
     if odd and shown.causes:
@@ -81,10 +83,10 @@ def verdict(shown: Probe) -> str:
     if shown.causes:
         return f"Not as expected: {shown.causes[0].question}."
     if odd:
-        return f"No cause is known for what deviates: {', '.join(odd)}."
+        return f"No known cause for these deviations: {', '.join(odd)}."
     silent = sum(q.state == "unknown" for q in shown.questions)
     if silent:
-        return f"Healthy as far as can be told: {count(len(judged), 'answer')} as expected, {silent} that say nothing."
+        return f"Healthy as far as known: {count(len(judged), 'answer')} as expected, {silent} without information."
     return f"Healthy: all {len(judged)} answers are as expected."
 
 
@@ -92,9 +94,9 @@ def announced(server: ProbedServer, requests: int, tokens: int, budget: int, sec
     """Say what will be sent before it is."""
     model = f", model {server.model}" if server.model else ""
     return (
-        f"asks {server.url} ({_ENGINES.get(server.engine, 'a server')}{model}): up to {requests} requests of about"
-        f" {tokens:,} tokens with one token of answer, at most {budget:,} tokens and {seconds:g} s in all; each takes a"
-        " slot, and may push a conversation out of the cache"
+        f"probing {server.url} ({_ENGINES.get(server.engine, 'a server')}{model}): up to {requests} requests of about"
+        f" {tokens:,} tokens with one token of answer, at most {budget:,} tokens and {seconds:g} s in all; each uses a"
+        " slot and may evict a conversation from the cache"
     )
 
 
@@ -144,10 +146,8 @@ def _count(number: int | None) -> str:
 def _beside(page: TextPage, shown: Probe) -> None:
     if shown.changes is not None:
         page.gap()
-        said = {True: "cured: what deviated before no longer does", False: "not cured", None: "cannot tell"}[
-            shown.cured
-        ]
-        page.prose([("against the stored probe: ", "bold")], said, 2)
+        said = {True: "fixed: the earlier deviations are gone", False: "not fixed", None: "cannot tell"}[shown.cured]
+        page.prose([("compared with the saved probe: ", "bold")], said, 2)
         for change in shown.changes:
             if change.before == change.after:
                 continue

@@ -75,7 +75,7 @@ def name_of(by: By | None, group: str | None) -> str:
 
 
 def cells(row: StatsRow) -> list[str]:
-    """Write the numbers of a group, in the order of the headings; what the logs do not tell is a dash."""
+    """Write the numbers of a group, in the order of the headings; what the logs do not show is a dash."""
     share = percent(row.cached_tokens or 0, row.prompt_tokens) if row.prompt_tokens else "-"
     return [
         number(row.requests),
@@ -110,12 +110,12 @@ def measured_cells(row: MeasuredRow) -> list[str]:
 
 
 def unsaid(rows: list[StatsRow]) -> str:
-    """Say of how many requests the logs do not tell the reuse; empty when of none."""
+    """Say of how many requests the logs do not show the reuse; empty when of none."""
     unknown, requests = sum(row.unknown_requests for row in rows), sum(row.requests for row in rows)
     if not unknown:
         return ""
     return (
-        f"Of {number(unknown)} of {number(requests)} requests the logs do not tell prompt and reuse: no sum has them."
+        f"{number(unknown)} of {number(requests)} requests are in no sum: the logs do not show their prompt and reuse."
     )
 
 
@@ -203,7 +203,7 @@ def _first_words(row: StatsRow) -> str:
 
 
 def _block_rows(row: StatsRow) -> list[tuple[str, str]]:
-    """Word the other numbers of a group; what the logs do not tell is left out."""
+    """Word the other numbers of a group; what the logs do not show is left out."""
     spent = "" if row.prompt_ms is None else f" in {duration(row.prompt_ms)}"
     computed = [] if row.processed_tokens is None else [f"{count(row.processed_tokens, 'token')}{spent}"]
     computed += [] if row.speed_p50 is None else [f"{number(row.speed_p50)} tokens/s"]
@@ -252,7 +252,7 @@ def _csv(stats: Stats, _: Appearance) -> bytes:
 
 
 def _unrun(group: str | None) -> str | None:
-    """What begins like a formula would be run by a spreadsheet, behind a semicolon as well in many countries."""
+    """What begins like a formula would be run by a spreadsheet, after a semicolon as well in many countries."""
     if group is None:
         return None
     seen = _FORMULA.sub(r"\1'\2", visible(group))

@@ -12,17 +12,24 @@ from cachedoctor.model import Finding
 from cachedoctor.model.report import Tool
 from cachedoctor.model.whatif import (
     MOST_WRONG,
+    AgentsFit,
     Candidate,
+    FirstTurn,
+    MemoryBill,
     Placed,
     ReplayAccount,
     ReplayedConversation,
     ReplayFit,
     ReplaySetting,
+    RequestKind,
+    ServerRestore,
+    ServerStop,
     Simulation,
     Tuning,
 )
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.base import Appearance
+from cachedoctor.report.forms import first_turn_forms, kind_forms, memory_forms, stop_forms
 from cachedoctor.report.text import page as text_table
 from cachedoctor.report.text.page import TextPage
 from cachedoctor.report.words import do_now
@@ -52,13 +59,13 @@ def _bodies(number_of: int) -> str:
 def fit_words(found: ReplayFit | None) -> str:
     """Say how far the replay agrees with the server under the recorded settings."""
     if found is None:
-        return "no log and no counts are there to hold the replay against: its error is not known"
+        return "no log and no counts to check the replay against: its error is unknown"
     off = percent(found.wrong_tokens, found.prompt_tokens) if found.prompt_tokens else "0 %"
     if not found.requests:
         return (
             f"it reuses {count(found.replay_reused_tokens, 'token')} in all, the server "
-            f"{number(found.server_reused_tokens)} by the log's sums: off by {off} of the prompt tokens; what single "
-            "requests reused is not said (--responses)"
+            f"{number(found.server_reused_tokens)} by the log's sums: off by {off} of the prompt tokens; reuse of "
+            "single requests is unknown (--responses adds it)"
         )
     return (
         f"{found.equal:,} of {count(found.requests, 'request')} equal; it reuses "
@@ -76,8 +83,8 @@ def _unlike(found: ReplayFit) -> str:
     if not _is_unlike(found):
         return ""
     return (
-        ". The server ran with other settings than are taken here, or is no llama-server: what a change would do on "
-        "it is not known (--cmdline says how it was started, --ran memory=hybrid what the model is)"
+        ". The server ran with other settings than assumed here, or is not llama-server: the effect of a change on "
+        "it is unknown (--cmdline sets how it was started, --ran memory=hybrid the kind of model)"
     )
 
 
@@ -85,28 +92,28 @@ def notes(placed: Placed, settings: Sequence[ReplaySetting]) -> list[str]:
     """Say what could not be placed, and what was taken for granted."""
     found = []
     if not placed.exact:
-        found.append("without --tokenizer tokens are words and signs: numbers are rough")
+        found.append("without --tokenizer, words and signs count as tokens: numbers are approximate")
     if placed.bodies is None:
-        found.append(
-            "from the log alone: what no line prints as shared counts as not shared; --requests gives the texts"
-        )
+        found.append("from the log alone: text that no line shows as shared counts as new; --requests adds the texts")
     if placed.assumed_turns:
         turns = count(placed.assumed_turns, "turn")
-        found.append(f"{turns} taken to go on with all of the turn before, as no line says what they share")
+        found.append(f"assumed for {turns}: each extends the whole previous turn (the log doesn't show it)")
     if placed.bodies_left_out:
-        found.append(f"{_bodies(placed.bodies_left_out)} not placed: no request of the log fits, or there is no prompt")
+        found.append(
+            f"{_bodies(placed.bodies_left_out)} not matched: no request in the log fits, or there is no prompt"
+        )
     if placed.answers_unlike:
         unlike = count(placed.answers_unlike, "recorded answer")
-        found.append(f"{unlike} counted another length than the tokenizer: what it says of reuse is left out")
+        found.append(f"{unlike} counted a different length than the tokenizer: its reuse is left out")
     if placed.requests_without_body:
-        found.append(f"{count(placed.requests_without_body, 'request')} without a body, taken to share nothing")
+        found.append(f"{count(placed.requests_without_body, 'request')} without a body, assumed to share nothing")
     if placed.requests_without_length:
-        found.append(f"{count(placed.requests_without_length, 'request')} left out: the log does not say how long")
+        found.append(f"{count(placed.requests_without_length, 'request')} left out: the log does not show the length")
     if placed.images:
-        found.append(f"{count(placed.images, 'request')} with images, all taken to have as many tokens")
+        found.append(f"{count(placed.images, 'request')} with images, all assumed to have the same number of tokens")
     ram = next((row.changed for row in settings if row.name == "cache-ram"), 0)
     if ram and not placed.sizes_known:
-        found.append("the size of saved prompts is not known: all are taken to fit into the RAM cache")
+        found.append("the size of saved prompts is unknown: all are assumed to fit into the RAM cache")
     return found
 
 
@@ -185,7 +192,7 @@ def whatif_verdict(replay: ReplayAccount, changed: ReplayAccount, placed: Placed
     """Say in a sentence what the change would have done."""
     words = _verdict(replay, changed, placed)
     return (
-        f"In the replay, which is not what the server did: {words[0].lower()}{words[1:]}"
+        f"In the replay, which differs from what the server did: {words[0].lower()}{words[1:]}"
         if _is_unlike(found)
         else words
     )
@@ -195,8 +202,8 @@ def _verdict(replay: ReplayAccount, changed: ReplayAccount, placed: Placed) -> s
     saved = replay.computed_tokens - changed.computed_tokens
     if changed.too_long != replay.too_long:
         fewer = count(abs(changed.too_long - replay.too_long), "request")
-        moved = "do not fit the context of a slot any more" if changed.too_long > replay.too_long else "fit only then"
-        return f"{fewer} {moved}: the sums are of different requests."
+        moved = "no longer fit the context of a slot" if changed.too_long > replay.too_long else "fit only then"
+        return f"{fewer} {moved}: the sums cover different requests."
     if not saved:
         return f"Cannot tell: {open_tokens(placed)}." if is_open(replay, placed) else "Nothing changes."
     words = f"{count(abs(saved), 'prompt token')} {'fewer' if saved > 0 else 'more'} computed"
@@ -214,7 +221,7 @@ def is_open(replay: ReplayAccount, placed: Placed) -> bool:
 def open_tokens(placed: Placed) -> str:
     """Say of how many tokens it is not known whether they had been sent before."""
     return (
-        f"of {count(placed.open_tokens, 'computed token')} the log does not say whether they had been sent before: "
+        f"the log does not show whether {count(placed.open_tokens, 'computed token')} had been sent before: "
         "give the bodies with --requests and the model with --tokenizer"
     )
 
@@ -230,7 +237,7 @@ def advice(shown: Tuning) -> str:
     """Say in a sentence what the best set does, or that there is nothing to gain."""
     best, computed = shown.best, shown.replay.computed_tokens
     if best is None and shown.over_limit:
-        return "Nothing to gain within the limit of memory: the settings above need more."
+        return "Nothing to gain within the memory limit: the settings above need more."
     if best is None:
         tried = f"no setting that was tried saves {count(shown.least_tokens, 'token')} of {number(computed)} computed"
         if is_open(shown.replay, shown.placed):
@@ -243,7 +250,7 @@ def advice(shown: Tuning) -> str:
         words += f", {duration(best.saved_ms)} of prompt time"
     memory = "an unknown amount of" if best.memory_mib is None else f"at most {best.memory_mib:,.0f} MiB"
     why = f" ({best.memory_why})" if best.memory_why else ""
-    return f"{words}; takes no more memory." if best.memory_mib == 0 else f"{words}; takes {memory} more memory{why}."
+    return f"{words}; needs no more memory." if best.memory_mib == 0 else f"{words}; needs {memory} more memory{why}."
 
 
 def _computed_why(replay: ReplayAccount) -> str:
@@ -253,7 +260,7 @@ def _computed_why(replay: ReplayAccount) -> str:
     parts = [f"had been sent before and were lost ({again})"] if again else []
     if replay.new_tokens:
         new = f"{number(replay.new_tokens)} had never been sent after the same beginning"
-        parts = [f"{new}: they are new text, or follow text that the client changed", *parts]
+        parts = [f"{new}: new text, or text after a change by the client", *parts]
     return "; others ".join(parts) or "Nothing was computed"
 
 
@@ -285,7 +292,7 @@ class SimulateDocument(msgspec.Struct):
     """None without a log."""
     settings: list[ReplaySetting]
     server: ReplayAccount | None
-    """As the log says; None without one."""
+    """As the log shows; None without one."""
     replay: ReplayAccount
     """By the replay, under the recorded settings."""
     changed: ReplayAccount
@@ -317,6 +324,26 @@ class TuneDocument(msgspec.Struct):
     """Single changes that help, the best first."""
     best: Candidate | None
     """The merged set; None when there is nothing to gain."""
+    memory: MemoryBill | None = None
+    """What memory held against what it saved; None of vLLM and SGLang. Added after the first release of v1: may be
+    missing."""
+    agents: AgentsFit | None = None
+    """How many conversations alternate, and what keeps all of them; None where no two do. Added after the first
+    release of v1: may be missing."""
+    stops: list[ServerStop] = []
+    """Restarts and sleeps, with what was recomputed because of each. Added after the first release of v1: may be
+    missing."""
+    restores: list[ServerRestore] = []
+    """From slot files all, from the RAM cache those that did not work. Added after the first release of v1: may be
+    missing."""
+    ram_restores: int = 0
+    """From the RAM cache, all. Added after the first release of v1: may be missing."""
+    first_turn: FirstTurn | None = None
+    """The beginning that conversations share, and what warming it is worth. Added after the first release of v1: may be
+    missing."""
+    kinds: list[RequestKind] = []
+    """Kinds of requests, what takes most prompt time first; empty where all are main turns. Added after the first
+    release of v1: may be missing."""
 
 
 def write_simulation(form: Form, shown: Simulation, out: IO[bytes], look: Appearance) -> None:
@@ -332,7 +359,7 @@ def write_simulation(form: Form, shown: Simulation, out: IO[bytes], look: Appear
     text = io.StringIO()
     page = TextPage(text, look.width, look.color, look.ascii_only)
     _head(page, shown.inputs, shown.placed, shown.fit, shown.settings)
-    _listed(page, "changed", changes(shown.settings) or ["nothing: no --set was given, or all is so already"])
+    _listed(page, "changed", changes(shown.settings) or ["nothing: no --set was given, or everything is already set"])
     page.gap()
     text_table.show_table(page, "", ACCOUNTS, account_rows(shown.server, shown.replay, shown.changed))
     rows, left_out = conversation_rows(shown.conversations)
@@ -340,7 +367,7 @@ def write_simulation(form: Form, shown: Simulation, out: IO[bytes], look: Appear
         page.gap()
         text_table.show_table(page, "reused in", CONVERSATIONS, rows)
         if left_out:
-            page.prose([], f"and {left_out:,} more, in which less changes: -f json has all.", 0)
+            page.prose([], f"and {left_out:,} more with smaller changes: -f json has all.", 0)
     page.gap()
     page.prose([], whatif_verdict(shown.replay, shown.changed, shown.placed, shown.fit), 2)
     out.write(look.encode(text.getvalue()))
@@ -352,22 +379,35 @@ def write_tuning(form: Form, shown: Tuning, out: IO[bytes], look: Appearance) ->
         tool = Tool("cachedoctor", shown.tool_version)
         document = TuneDocument(
             "cachedoctor.tune/1", tool, shown.inputs, shown.placed, shown.fit, shown.settings, shown.replay,
-            shown.least_tokens, shown.memory_limit_mib, shown.over_limit, shown.singles, shown.best,
+            shown.least_tokens, shown.memory_limit_mib, shown.over_limit, shown.singles, shown.best, shown.bill,
+            shown.agents, shown.stops, shown.restores, shown.ram_restores, shown.first_turn, shown.kinds,
         )  # fmt: skip
         out.write(msgspec.json.encode(document) + b"\n")
         return
     text = io.StringIO()
     page = TextPage(text, look.width, look.color, look.ascii_only)
     _head(page, shown.inputs, shown.placed, shown.fit, shown.settings)
+    if shown.bill is not None:
+        page.gap()
+        _listed(page, "memory", memory_forms.bill(shown.bill))
+    if shown.agents is not None:
+        _listed(page, "agents", [memory_forms.agents(shown.agents, shown.settings)])
+    _listed(page, "kinds", kind_forms.kinds(shown.kinds))
+    if shown.first_turn is not None:
+        _listed(page, "warming", [first_turn_forms.words(shown.first_turn)])
+        for command in first_turn_forms.commands(shown.first_turn):
+            page.row("          ", (command, "green"))
+    _listed(page, "stops", stop_forms.stops(shown.stops, shown.replay))
+    _listed(page, "restores", stop_forms.restores(shown.restores, shown.ram_restores))
     if shown.singles:
         page.gap()
         rows = [candidate(one) for one in shown.singles]
         text_table.show_table(page, "one change", CANDIDATES, rows)
     page.gap()
     for options in shown.over_limit:
-        page.row(("over the limit of memory, or unknown: ", "bold"), options)
+        page.row(("over the memory limit, or unknown: ", "bold"), options)
     if shown.best is not None:
-        # A command stands on a row of its own, so that it can be copied.
+        # A command is on a row of its own, so that it can be copied.
         page.row((shown.best.options, "green"))
     page.prose([], advice(shown), 2)
     if shown.best is None and shown.cause is not None and not shown.over_limit:
@@ -382,7 +422,7 @@ def _head(
     _listed(page, "replay", [fit_words(fit)])
     _listed(page, "note", notes(placed, settings))
     assumed = assumed_settings(settings)
-    _listed(page, "assumed", [f"as nothing says it: {assumed}"] if assumed else [])
+    _listed(page, "assumed", [f"not shown by any input: {assumed}"] if assumed else [])
 
 
 def _listed(page: TextPage, key: str, found: Sequence[str]) -> None:

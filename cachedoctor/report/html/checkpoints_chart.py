@@ -87,7 +87,7 @@ def _words(row: RequestRow) -> str:
     """Say what the positions show, and no more: whether a checkpoint may be used depends on the build, too."""
     held, back, prefix = row.checkpoints.held, row.checkpoints.restored_at, row.common_prefix_tokens
     if back is not None:
-        return f"It went back to the checkpoint at position {number(back[1])}; everything behind it was computed again."
+        return f"It went back to the checkpoint at position {number(back[1])}; everything after it was recomputed."
     if prefix is None:
         return f"It held {count(len(held), 'checkpoint')}; where the prompts diverge is unknown."
     within = [end for _, end in held if end < prefix]
@@ -98,5 +98,5 @@ def _words(row: RequestRow) -> str:
     many = "Its only checkpoint ends" if len(held) == 1 else f"All its {number(len(held))} checkpoints end"
     where = f"at position {nearest}" if len(held) == 1 else f"the nearest at position {nearest}"
     return (
-        f"{many} behind the place where the prompts diverge ({count(prefix, 'token')}), {where}: nothing to go back to."
+        f"{many} after the place where the prompts diverge ({count(prefix, 'token')}), {where}: nothing to go back to."
     )

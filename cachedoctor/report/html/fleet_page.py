@@ -55,7 +55,7 @@ def write(page: FleetPage, out: IO[bytes]) -> None:
 
 def _title(page: FleetPage) -> str:
     if not page.all_logs:
-        return "No log of a server was read"
+        return "No server log was read"
     uncounted = sum(cause.severity != "note" for cause in page.causes)
     if not page.sums.avoidable_tokens and uncounted:
         return f"{count(page.all_logs, 'log')}: {count(uncounted, 'cause')}, and no log counts the tokens"
@@ -71,7 +71,7 @@ def _lead(page: FleetPage) -> str:
     read = page.files.get("read", 0)
     words.append(f"{count(read, 'file')} read")
     if page.files.get("no log"):
-        words.append(f"{count(page.files['no log'], 'file')} without lines of a server")
+        words.append(f"{count(page.files['no log'], 'file')} without server log lines")
     missing = f" Still to be read: {count(page.waiting, 'log')}." if page.waiting else ""
     return ", ".join(words) + "." + missing
 

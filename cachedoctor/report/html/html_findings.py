@@ -109,14 +109,14 @@ def _line(text: str) -> str:
 
 
 _WHY = 300
-"""Characters of why it is so, where the whole stands below."""
+"""Characters of why it is so, where the whole is below."""
 _LINE = 600
 """Characters of a log line shown."""
 
 
 @dataclass(slots=True)
 class EvidenceLine:
-    """A line of the log, or (without a number) the name of the file that the next ones stand in."""
+    """A line of the log, or (without a number) the name of the file that the next ones are in."""
 
     number: str
     text: str
@@ -137,7 +137,7 @@ class FindingHtml:
     """The same without the share."""
     claim: str
     more: str
-    """What else the claim says, behind the sentence; empty where that is nothing."""
+    """What else the claim says, after the sentence; empty where that is nothing."""
     why: str
     """The first sentences of why it is so."""
     facts: list[tuple[str, str]]
@@ -157,7 +157,7 @@ def shown(one: FindingView, number_: int, rows: dict[int, RequestRow], pages: st
     Args:
         number_: its place among the causes, from 1.
         rows: its requests by their index.
-        pages: what stands before the address of a rule's page; None without links.
+        pages: what comes before the address of a rule's page; None without links.
     """
     finding, primary = one.finding, one.finding.primary
     page = None if pages is None or one.url is None else pages + one.url

@@ -23,7 +23,7 @@ MOST = 5
 _DRAWN = 4
 """Engines or ranks of a server that are drawn: those with most lines."""
 _FOLLOWED = 64
-"""Engines and ranks that are looked at in search of these."""
+"""Engines and ranks that are checked in search of these."""
 
 _Place = tuple[int, str | None]
 """(session, engine or rank)"""
@@ -124,7 +124,7 @@ def title(report: Report) -> str:
     if known:
         return f"Hit rates were from {rate(min(known))} to {rate(max(known))} at the end"
     if rates:
-        return "The log prints no hit rate"
+        return "The log shows no hit rate"
     told = [a for s in sessions for a in s.answers if a.prompt_tokens]
     if told:
         reused = percent(sum(a.cached_tokens for a in told), sum(a.prompt_tokens for a in told))

@@ -53,14 +53,14 @@ def headline(view: ReportView, split: PromptTokens) -> Headline:
     if report.filtered is not None:  # sums are of the whole log, requests are not
         return Headline(title, lead, _tiles(report.totals), [], "")
     if any(session.engine != LLAMA for session in report.sessions):
-        lead += " What servers of other engines measured stands below."
+        lead += " Measurements of servers of other engines are below."
     return Headline(title, lead, _tiles(report.totals), _bar(split), _note(report.totals, split))
 
 
 def _checked(view: ReportView) -> str:
     """What stands under measurements."""
     if view.report.findings:
-        return "The log has measurements and no requests: the findings below are about the server as a whole."
+        return "The log has measurements but no requests: the findings below are about the server as a whole."
     if view.undecided:
         return view.undecided
     return f"No findings. {view.checked[:1].upper()}{view.checked[1:]}."
@@ -69,12 +69,12 @@ def _checked(view: ReportView) -> str:
 def _title(view: ReportView) -> tuple[str, str]:
     report, t = view.report, view.report.totals
     if not t.requests:
-        nothing = "Nothing was checked: a log is read from where requests are in it."
+        nothing = "Nothing was checked: the log contains no requests."
         return "No requests in this log", view.undecided or nothing
     if not t.prompt_tokens:
         return (
             f"{count(t.requests, 'request')}, but {unknown_lengths(t.requests)}",
-            "What would make it say so stands under “Not checked”.",
+            "“Not checked” below lists what would show it.",
         )
     if report.filtered is not None and not report.findings:
         return "No findings in what is shown", filtered(report)
@@ -84,9 +84,9 @@ def _title(view: ReportView) -> tuple[str, str]:
     if view.undecided and not report.findings:
         return "Cannot tell whether the cache was lost", view.undecided.removeprefix("Cannot tell: ")
     if view.has_causes:
-        return f"{reused} of the prompt tokens were reused", "The findings below cost no tokens that could be counted."
+        return f"{reused} of the prompt tokens were reused", "The findings below have no known token cost."
     blind = len({rule.code for rule in report.not_evaluated})
-    left = f" {count(blind, 'rule')} could not be evaluated." if blind else ""
+    left = f" {count(blind, 'rule')} could not be checked." if blind else ""
     turn = next(iter(report.slowest), None)
     words = "" if view.healthy is None else f"{capital(view.healthy.sentence)}."
     slow = (
@@ -100,8 +100,8 @@ def _again(view: ReportView) -> str:
     """Claim no more than the surest of the findings that cost something."""
     found = {one.finding.confidence for one in view.causes if one.finding.cost.tokens}
     if "high" in found:
-        return "were computed again"
-    return "were probably computed again" if "medium" in found else "may have been computed again"
+        return "were recomputed"
+    return "were probably recomputed" if "medium" in found else "may have been recomputed"
 
 
 def _saved(t: Totals) -> str:
@@ -136,7 +136,7 @@ def _tiles(t: Totals) -> list[tuple[str, str, str]]:
 
 
 def _computed(t: Totals, spent: str) -> tuple[str, str]:
-    """Figure and caption of what was computed; what the log does not tell is no 0."""
+    """Figure and caption of what was computed; what the log does not show is no 0."""
     known = percent(t.processed_tokens, t.prompt_tokens) + spent
     if not t.unknown_tokens:
         return number(t.processed_tokens), known
@@ -239,7 +239,7 @@ def _short(path: str) -> str:
 
 
 def _open(report: Report) -> list[dict[str, Any]]:
-    """The rules that could not be evaluated; those of the one restart need no advice of their own."""
+    """The rules that could not be checked; those of the one restart need no advice of their own."""
     found = []
     for group in grouped(report.not_evaluated):
         covered = group.covered(report.restart)

@@ -41,7 +41,7 @@ Server = tuple[str, str | None]
 
 
 class Lanes:
-    """Numbers the slots in the order in which they come; a slot keeps its number when its server starts anew."""
+    """Numbers the slots in the order in which they come; a slot keeps its number when its server starts again."""
 
     def __init__(self, sessions: Sequence[Session]) -> None:
         self._servers: dict[int, Server] = {s.index: (base_name(s.path), s.origin) for s in sessions}
@@ -92,7 +92,7 @@ class PromptTokens(NamedTuple):
     new: int
     """Computed for the first time."""
     unsure: int
-    """Computed; the log does not say whether they were new."""
+    """Computed; the log does not show whether they were new."""
 
     @property
     def prompt(self) -> int:
@@ -104,9 +104,9 @@ NONE = PromptTokens(0, 0, 0, 0)
 
 KINDS: dict[str, str] = {
     "reused": "reused from the cache",
-    "recomputed": "computed again",
+    "recomputed": "recomputed",
     "new": "new: computed for the first time",
-    "unsure": "not reused, and the log does not say whether it was new",
+    "unsure": "not reused; the log does not show whether it was new",
 }
 """Words for a legend."""
 
@@ -117,7 +117,7 @@ def added(several: Iterable[PromptTokens]) -> PromptTokens:
 
 
 def tokens(row: RequestRow) -> PromptTokens | None:
-    """Split the prompt of a request; None where the log does not say how much was reused."""
+    """Split the prompt of a request; None where the log does not show how much was reused."""
     found = counted(row, children=True)
     if found is None:
         return None

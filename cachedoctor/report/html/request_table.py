@@ -20,9 +20,9 @@ PLAIN = 500
 
 HEADS = (
     ("index", "#", "Number of the request, as in the JSON report"),
-    ("when", "Started", "Time of day or time since the start of the server, as the log says it"),
+    ("when", "Started", "Time of day or time since the start of the server, as the log shows it"),
     ("slot", "Slot", ""),
-    ("task", "Task", "Number that the server gave it"),
+    ("task", "Task", "Number given by the server"),
     ("thread", "Conversation", "Requests that continue each other; in brackets its turn, from 0"),
     ("prompt", "Prompt tokens", ""),
     ("reused", "Reused tokens", "Taken from the cache"),
@@ -50,7 +50,7 @@ class ScriptRow(msgspec.Struct, array_like=True, gc=False):
     recomputed: int | None
     new: int | None
     unsure: int
-    """Computed tokens of which the log does not say whether they are new."""
+    """Computed tokens of which the log does not show whether they are new."""
     ms: float | None
     outcome: str
     codes: list[str]
@@ -110,7 +110,7 @@ class RequestTable:
         return [_cells(row, self.lanes.names) for *_, row in sorted(worst, key=lambda entry: -entry[1])]
 
     def data(self, names: dict[str, str]) -> str:
-        """Return all kept rows as JSON that can stand in a script element. ``names``: of rules, by their codes."""
+        """Return all kept rows as JSON that can be in a script element. ``names``: of rules, by their codes."""
         rows = [row for *_, row in sorted(self._kept, key=lambda entry: -entry[1])]
         found = {code for row in rows for code in row.codes}
         return embedded(

@@ -123,7 +123,7 @@ class Speed:
         if self.short:
             notes.append(f"{number(self.short)} with fewer than {self.LEAST} computed tokens left out")
         if above:
-            notes.append(f"{number(above)} slower ones lie above")
+            notes.append(f"{number(above)} slower ones are above")
         return notes
 
 

@@ -1,7 +1,7 @@
 """A command line as text: its words with their places, and the same text with other options.
 
 The text of every word that stays is kept as it was typed, quotes, ``~`` and variables included. Options are looked up
-by all their spellings; a value is the next word, of vLLM and SGLang also what stands behind ``=``.
+by all their spellings; a value is the next word, of vLLM and SGLang also what comes after ``=``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Word(msgspec.Struct, frozen=True):
 
 
 def words(line: str) -> list[Word]:
-    """Split a text as a shell does; comments and ``\\`` at the end of a line are no words."""
+    """Split a text as a shell does; comments and ``\\`` at the end of a line are not words."""
     found = []
     at = 0
     while at < len(line):
@@ -130,12 +130,12 @@ def program_at(found: Sequence[Word]) -> int | None:
 
 
 def end_of_command(found: Sequence[Word], begin: int) -> int:
-    """Number of the word behind the last argument."""
+    """Number of the word after the last argument."""
     return next((at for at in range(begin, len(found)) if found[at].operator), len(found))
 
 
 def changed(line: str, changes: Sequence[OptionChange], quoted: bool = True) -> str:
-    """Write a command line with its options changed; variables stand in front of it.
+    """Write a command line with its options changed; variables come before it.
 
     Args:
         line: as it was typed, over several lines or one.
@@ -183,12 +183,12 @@ def _option(line: str, change: OptionChange, quoted: bool) -> str:
 
 
 def _apart(rest: str) -> str:
-    """Part what leads output elsewhere from the word in front of it: ``4>log`` is a stream of that number."""
+    """Part what leads output elsewhere from the word before it: ``4>log`` is a stream of that number."""
     return f" {rest}" if rest.startswith(("<", ">")) else rest
 
 
 def _joint(line: str, found: Sequence[Word]) -> str:
-    """What stands in front of the last option on a row of its own: its row's begin and indentation; else a blank."""
+    """What comes before the last option on a row of its own: its row's begin and indentation; else a blank."""
     for before, word in zip(reversed(found[:-1]), reversed(found), strict=False):
         between = line[before.end : word.start]
         if "\n" in between and word.text.startswith("-"):
@@ -198,7 +198,7 @@ def _joint(line: str, found: Sequence[Word]) -> str:
 
 
 def _without(line: str, start: int, end: int) -> str:
-    """Cut a part out, with the blanks in front of it; a row that is left empty goes as well."""
+    """Cut a part out, with the blanks before it; a row that is left empty goes as well."""
     begin = start
     while begin and line[begin - 1] in " \t":
         begin -= 1

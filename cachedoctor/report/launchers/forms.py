@@ -34,12 +34,12 @@ class LaunchRequest(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str | None:
-        """The name, where it is one that can stand in a command and in YAML unquoted."""
+        """The name, where it is one that can be in a command and in YAML unquoted."""
         return self.name if self.name is not None and _PLAIN_NAME.fullmatch(self.name) else None
 
     @property
     def adding(self) -> str:
-        """What to do with options of a command: one that stands on a known line is changed."""
+        """What to do with options of a command: one that is on a known line is changed."""
         return "add to" if self.line is None else "change in, or add to,"
 
     @property
@@ -60,7 +60,7 @@ class Divided(msgspec.Struct, frozen=True):
 def divided(asked: LaunchRequest) -> Divided:
     """Write as many options as possible as variables, by the names that the builds have.
 
-    A variable counts only where the command line does not have the option: what stands on a known one stays an option.
+    A variable counts only where the command line does not have the option: what is on a known one stays an option.
     """
     found = Divided({}, [], [])
     line = [] if asked.line is None else words(asked.line)
@@ -101,7 +101,8 @@ def _read_both_ways(option: Option, off: Name, low: int | None, high: int | None
 
 
 _HANDED_ON = (
-    "an ollama that starts llama-server hands LLAMA_ARG_* on to it (since mid-2026); what it sets itself stays as it is"
+    "ollama versions that start llama-server (since mid-2026) pass LLAMA_ARG_* to it, "
+    "except settings that ollama sets itself"
 )
 
 
@@ -146,7 +147,7 @@ def lm_studio(asked: LaunchRequest) -> tuple[list[FixStep], list[str]]:
     rows = [f"{cmdline.LM_STUDIO[key]}: {change.value}" for key, change in known.items()]
     steps = []
     if rows:
-        text = "in LM Studio, load the model with chosen load parameters, advanced settings shown"
+        text = "in LM Studio, load the model with custom load parameters and advanced settings shown"
         steps.append(FixStep("server", text, rows, "words"))
     fields = [change for change in rest if not change.variable and not change.remove]
     if fields:
@@ -171,7 +172,7 @@ def jan(asked: LaunchRequest) -> tuple[list[FixStep], list[str]]:
     notes = []
     if older:
         taken = ";".join(f"{name}={value}" for name, value in older.items())
-        notes.append(f"older versions of Jan take {taken} as {cmdline.JAN_VARIABLES} instead")
+        notes.append(f"older versions of Jan read {taken} as {cmdline.JAN_VARIABLES} instead")
     cannot = [*parts.options, *(change for change in rest if change.name in parts.left_out)]
     return steps, [*notes, *([f"Jan has no setting for {_named(cannot)}"] if cannot else [])]
 
@@ -181,11 +182,11 @@ def _divides(change: OptionChange, known: dict[str, OptionChange]) -> bool:
 
 
 def _named(changes: list[OptionChange]) -> str:
-    return ", ".join(" ".join(change.words) or f"leaving out {change.name}" for change in changes)
+    return ", ".join(" ".join(change.words) or f"removing {change.name}" for change in changes)
 
 
 _ROW_ENDS = late(r"(?:(?<![ \t])[ \t]++)?(?:[\^`]\r?\n|(?<!\\)\r?\n)\s*")
-"""Ends of rows that no POSIX shell goes on behind: cmd's, PowerShell's, and those of a paste."""
+"""Ends of rows that no POSIX shell continues behind: cmd's, PowerShell's, and those of a paste."""
 
 
 def one_command(line: str) -> str:
@@ -207,12 +208,12 @@ def shell(asked: LaunchRequest) -> list[FixStep]:
     if rows:
         steps.append(FixStep("server", f"add to the command line of {asked.server}, at its end", rows, "options"))
     if gone:
-        steps.append(FixStep("server", f"leave out of the command line and environment: {', '.join(gone)}"))
+        steps.append(FixStep("server", f"remove from the command line and environment: {', '.join(gone)}"))
     return steps
 
 
 def docker(asked: LaunchRequest) -> list[FixStep]:
-    """Write the ``docker run`` that is known, or variables for in front of the image and options for behind it."""
+    """Write the ``docker run`` that is known, or variables for before the image and options for after it."""
     if asked.line is not None and image_at(words(asked.line)) is not None:
         return [
             FixStep("server", "start the container with", changed(one_command(asked.line), asked.changes).split("\n"))
@@ -221,13 +222,13 @@ def docker(asked: LaunchRequest) -> list[FixStep]:
     steps = []
     if parts.variables:
         row = " ".join(f"-e {shlex.quote(f'{name}={value}')}" for name, value in parts.variables.items())
-        steps.append(FixStep("server", "add to docker run, in front of the image", [row], "options"))
+        steps.append(FixStep("server", "add to docker run, before the image", [row], "options"))
     rows = option_rows(parts.options)
     if rows:
-        steps.append(FixStep("server", "add to docker run, behind the image and its arguments", rows, "options"))
+        steps.append(FixStep("server", "add to docker run, after the image and its arguments", rows, "options"))
     gone = [*parts.left_out, *(change.name for change in parts.options if change.remove)]
     if gone:
-        steps.append(FixStep("server", f"leave out of docker run: {', '.join(gone)}"))
+        steps.append(FixStep("server", f"remove from docker run: {', '.join(gone)}"))
     return steps
 
 
@@ -243,11 +244,11 @@ def systemd(asked: LaunchRequest) -> list[FixStep]:
         own, gone = [], []
     if rows:
         named = f"systemctl edit {unit}" + (" (its name in the log)" if asked.place else "")
-        steps.append(FixStep("server", f"{named}: write into the file that it opens", ["[Service]", *rows], "ini"))
+        steps.append(FixStep("server", f"{named}: write into the file that opens", ["[Service]", *rows], "ini"))
     if own:
         steps.append(FixStep("server", f"{asked.adding} ExecStart of the unit", option_rows(own), "options"))
     if gone:
-        steps.append(FixStep("server", f"leave out of the unit: {', '.join(gone)}"))
+        steps.append(FixStep("server", f"remove from the unit: {', '.join(gone)}"))
     return [*steps, FixStep("server", "then", [f"systemctl restart {unit}"])] if steps else []
 
 
@@ -281,7 +282,7 @@ def compose(asked: LaunchRequest) -> list[FixStep]:
 def kubernetes(asked: LaunchRequest) -> list[FixStep]:
     """Write variables and arguments of a container."""
     parts = divided(asked)
-    where = f"the container that the log names {asked.place}" if asked.place else "the container of the server"
+    where = f"the container named {asked.place} in the log" if asked.place else "the container of the server"
     steps = []
     if parts.variables:
         rows = ["env:"]
@@ -315,7 +316,7 @@ def _others(parts: Divided, where: str, environment: str) -> list[FixStep]:
 
 def _gone(parts: Divided, where: str) -> list[FixStep]:
     gone = [*parts.left_out, *(change.name for change in _removed(parts.options))]
-    return [FixStep("server", f"leave out of {where}: {', '.join(gone)}")] if gone else []
+    return [FixStep("server", f"remove from {where}: {', '.join(gone)}")] if gone else []
 
 
 def _removed(options: list[OptionChange]) -> list[OptionChange]:

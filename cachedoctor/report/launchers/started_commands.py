@@ -1,7 +1,7 @@
 """The command lines of the servers that a file starts: compose, Kubernetes, llama-swap, a unit of systemd, a script.
 
 ``services: {llama: {image: ..., command: -m q.gguf -c 8192}}`` is ``llama-server -m q.gguf -c 8192``. Variables that
-stand in the file count where llama-server reads them; what the file takes from elsewhere (``env_file``) is unknown.
+are in the file count where llama-server reads them; what the file takes from elsewhere (``env_file``) is unknown.
 """
 
 from __future__ import annotations
@@ -98,18 +98,18 @@ def _words(part: Any) -> list[str]:
         try:
             return shlex.split(part)
         except ValueError as error:
-            raise CacheDoctorError(f"--file: a command in it: {str(error).lower()}", "mend the file first") from None
+            raise CacheDoctorError(f"--file: a command in it: {str(error).lower()}", "fix the file first") from None
     return [_text(word) for word in part] if isinstance(part, list) else []
 
 
 def _text(value: Any) -> str:
-    """What stands in a file as one value; its lists, and whole numbers without end, are no words."""
+    """What is in a file as one value; its lists, and whole numbers without end, are not words."""
     try:
         if not isinstance(value, (dict, list)):
             return str(value)
     except ValueError:
         pass
-    raise CacheDoctorError("--file: a command in it holds what is no word", "mend the file first")
+    raise CacheDoctorError("--file: a command in it contains something that is not a word", "fix the file first")
 
 
 def _environment(part: Any) -> Iterator[str]:

@@ -17,23 +17,23 @@ _WRAPPERS = frozenset({
     "env", "exec", "ionice", "nice", "nohup", "numactl", "python", "python3", "run", "setsid", "stdbuf", "sudo",
     "systemd-run", "taskset", "time", "uv",
 })  # fmt: skip
-"""Programs that start another one, named behind them."""
+"""Programs that start another one, named after them."""
 _BETWEEN = frozenset({"&&", ";"})
 """What stands between two commands of one row."""
 _OTHER_SHELL = late(r"[ \t][\^`][ \t]*(?:\n|$)")
-"""How cmd and PowerShell go on in the next row."""
+"""How cmd and PowerShell continue in the next row."""
 _ODD = r"(?<!\\)(?:\\\\)*+\\"
 """Of two backslashes the first takes its meaning from the second."""
 _GO_ON = late(_ODD + r"[ \t]*$")
 _BLANKS = late(_ODD + r"[ \t]+(?:\n|$)")
-"""Some programs go on behind such a row, a shell does not."""
+"""Some programs continue after such a row, a shell does not."""
 
 
 def script(text: str, changes: Sequence[OptionChange]) -> str:
     """Write a shell script with other options of its server.
 
     Raises:
-        CacheDoctorError: no command in it starts one, or several do, or it is no script of a POSIX shell.
+        CacheDoctorError: no command in it starts one, or several do, or it is not a script of a POSIX shell.
     """
     head, command, rest = script_parts(text)
     own = [change for change in changes if not change.variable]
@@ -45,16 +45,16 @@ def script(text: str, changes: Sequence[OptionChange]) -> str:
 
 
 def script_parts(text: str) -> tuple[str, str, str]:
-    """Cut a script into what stands before the command of its server, that command, and what follows.
+    """Cut a script into what comes before the command of its server, that command, and what follows.
 
     Raises:
-        CacheDoctorError: no command in it starts one, or several do, or it is no script of a POSIX shell.
+        CacheDoctorError: no command in it starts one, or several do, or it is not a script of a POSIX shell.
     """
     rows = text.splitlines(keepends=True)
     found = [at for at, row in enumerate(rows) if _starts(row)]
     if len(found) != 1:
         many = "no command in it starts a server" if not found else "several commands in it start a server"
-        raise CacheDoctorError(f"--file: {many}", "give the script that holds the command line of llama-server")
+        raise CacheDoctorError(f"--file: {many}", "give the script with the command line of llama-server")
     first = last = found[0]
     while first and _GO_ON.search(rows[first - 1].rstrip("\n")) and not rows[first - 1].lstrip().startswith("#"):
         first -= 1
@@ -75,29 +75,29 @@ def _starts(row: str) -> bool:
 
 
 def _check(command: str) -> None:
-    """Refuse a command that goes on where this does not look."""
+    """Refuse a command that continues where this does not look."""
     _check_ends(command)
     if _OTHER_SHELL.search(command):
-        raise CacheDoctorError("--file: is a script of cmd or PowerShell", "change it by hand: leave --file out")
+        raise CacheDoctorError("--file: is a script of cmd or PowerShell", "change it by hand, without --file")
     try:
         shlex.split(command, comments=True)
     except ValueError:
-        hint = "change it by hand: leave --file out"
-        raise CacheDoctorError("--file: a quote in the command goes on over its row", hint) from None
+        hint = "change it by hand, without --file"
+        raise CacheDoctorError("--file: a quote in the command continues over the end of its row", hint) from None
 
 
 def _check_ends(command: str) -> None:
     if _BLANKS.search(command):
-        raise CacheDoctorError("--file: blanks stand behind a \\ at the end of a row of the command", "take them out")
+        raise CacheDoctorError("--file: the command has spaces after a \\ at the end of a row", "remove them")
 
 
 def _leads(word: str) -> bool:
-    """Whether a word may stand in front of the program that is started."""
+    """Whether a word may come before the program that is started."""
     return word.startswith("-") or word.rpartition("/")[2] in _WRAPPERS or _ASSIGNMENT.match(word) is not None
 
 
 def _variable(head: str, command: str, change: OptionChange) -> tuple[str, str]:
-    """Set a variable where the script sets it already, else on a row in front of the command."""
+    """Set a variable where the script sets it already, else on a row before the command."""
     if not change.variable:
         return head, command
     given = re.compile(rf"^([ \t]*(?:export[ \t]+)?){re.escape(change.name)}=\S*[ \t]*\n", re.MULTILINE)
@@ -130,7 +130,7 @@ def unit(text: str, changes: Sequence[OptionChange]) -> str:
 
 
 def unit_parts(text: str) -> tuple[str, str, str]:
-    """Cut a unit into what stands before ``ExecStart=``, the command behind it, and what follows.
+    """Cut a unit into what comes before ``ExecStart=``, the command after it, and what follows.
 
     Raises:
         CacheDoctorError: it has no ExecStart, or several, or one that starts something else.
@@ -149,7 +149,7 @@ def unit_parts(text: str) -> tuple[str, str, str]:
             break
         end = newline + 1
         if text[end : end + 1] in ("#", ";"):
-            raise CacheDoctorError("--file: a comment stands within ExecStart=", "take it out first")
+            raise CacheDoctorError("--file: there is a comment inside ExecStart=", "remove it first")
     command = text[begin:end]
     _check_ends(command)
     if program_at(words(command)) is None:

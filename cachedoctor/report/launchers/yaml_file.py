@@ -17,7 +17,7 @@ from cachedoctor.report.launchers.forms import LaunchRequest, divided, quoted
 
 _MOST = 1 << 20
 """Characters and nodes that all aliases of a file may stand for together."""
-_HINT = "write out what the alias stands for"
+_HINT = "replace the alias by its content"
 
 
 def check(text: str, module: Any) -> None:
@@ -53,7 +53,7 @@ def check(text: str, module: Any) -> None:
         if own:
             own[-1] += size
         if unfolded > _MOST:
-            raise CacheDoctorError("--file: its aliases stand for more than a million characters", _HINT)
+            raise CacheDoctorError("--file: its aliases expand to more than a million characters", _HINT)
 
 
 def _note(sizes: dict[str, int], anchor: str | None, size: int) -> None:
@@ -77,7 +77,7 @@ class YamlServer(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """A part of the text, and what stands there instead."""
+    """A part of the text, and what is there instead."""
 
     start: int
     end: int
@@ -115,7 +115,7 @@ def servers(text: str, launcher: Launcher) -> Iterator[tuple[str, dict[str, Any]
     """Give the services, containers or models of a file by their names, with what they hold; aliases are followed.
 
     Raises:
-        CacheDoctorError: the file is no YAML.
+        CacheDoctorError: the file is not a YAML.
     """
     documents = _loaded(text)
     for place in _places(text, launcher):
@@ -126,7 +126,7 @@ def edited(text: str, launcher: Launcher, asked: LaunchRequest) -> str:
     """Write a file with other options of one of its servers.
 
     Raises:
-        CacheDoctorError: the file is no YAML, the server is not in it, or it cannot be changed safely.
+        CacheDoctorError: the file is not YAML, the server is not in it, or it cannot be changed safely.
     """
     place = _the_one(list(_places(text, launcher)), asked.name)
     _own(text, place, launcher)
@@ -146,7 +146,7 @@ def _loaded(text: str) -> list[Any]:
     except (module.YAMLError, *_UNREADABLE) as error:
         is_told = isinstance(error, (module.YAMLError, ValueError))
         where = str(error).replace("\n", " ")[:120] if is_told else "a value does not fit its tag, or is too deep"
-        raise CacheDoctorError(f"--file: is no sound YAML: {where}", "mend the file first") from None
+        raise CacheDoctorError(f"--file: is not valid YAML: {where}", "fix the file first") from None
 
 
 def _places(text: str, launcher: Launcher) -> Iterator[YamlServer]:
@@ -199,7 +199,7 @@ def _the_one(places: list[YamlServer], name: str | None) -> YamlServer:
     if not places:
         raise CacheDoctorError("--file: no service, container or model in it", "give the file that starts the server")
     names = ", ".join(place.name for place in places[:8])
-    raise CacheDoctorError(f"--file: which of these is the server is not certain: {names}", "name it with --service")
+    raise CacheDoctorError(f"--file: it is not clear which of these is the server: {names}", "name it with --service")
 
 
 def _begin(node: Any) -> str:
@@ -221,12 +221,12 @@ _KEYS: dict[Launcher, tuple[tuple[str, ...], str]] = {
 
 
 def _cuts(text: str, place: YamlServer, launcher: Launcher, asked: LaunchRequest) -> Iterator[Cut]:
-    """What to write anew: options where they stand, new ones as variables where the builds have them."""
+    """What to write again: options where they stand, new ones as variables where the builds have them."""
     commands, environment = _KEYS[launcher]
     nodes = [node for key in commands if (node := _child(place.node, key)) is not None]
     for node in (*nodes, _child(place.node, environment)):
         if node is not None and not _inside(node, place.node):
-            hint = "change it where its anchor stands"
+            hint = "change it at its anchor"
             raise CacheDoctorError("--file: command or environment of the server is an alias", hint)
     standing = [c for c in asked.changes if not c.variable and any(_has(node, c) for node in nodes)]
     fresh = [c for c in asked.changes if c not in standing and not (c.remove and not c.variable)]
@@ -254,11 +254,13 @@ def _own(text: str, place: YamlServer, launcher: Launcher) -> None:
     data = _at(_loaded(text), place)
     for key in (*commands, environment):
         if key in data and key not in written:
-            raise CacheDoctorError(f"--file: {key} of the server is merged in by <<", f"write {key} out at the server")
+            raise CacheDoctorError(
+                f"--file: {key} of the server is merged in by <<", f"write {key} directly at the server"
+            )
         if written.count(key) > 1:
-            raise CacheDoctorError(f"--file: the server has {key} twice", "take one of them out")
+            raise CacheDoctorError(f"--file: the server has {key} twice", "remove one of them")
         if key in commands and isinstance(data.get(key), dict):
-            raise CacheDoctorError(f"--file: {key} of the server is no command", "mend the file first")
+            raise CacheDoctorError(f"--file: {key} of the server is not a command", "fix the file first")
 
 
 def _at(documents: list[Any], place: YamlServer) -> dict[str, Any]:
@@ -270,7 +272,7 @@ def _at(documents: list[Any], place: YamlServer) -> dict[str, Any]:
     except (KeyError, IndexError, TypeError):
         found = None
     if not isinstance(found, dict):
-        raise CacheDoctorError("--file: cannot be changed safely", "change it by hand: leave --file out")
+        raise CacheDoctorError("--file: cannot be changed safely", "change it by hand, without --file")
     return found
 
 
@@ -280,7 +282,7 @@ def _inside(node: Any, outer: Any) -> bool:
 
 def _items(node: Any) -> list[Word]:
     if any(one.id != "scalar" for one in node.value):
-        raise CacheDoctorError("--file: a command in it holds a list or a mapping", "mend the file first")
+        raise CacheDoctorError("--file: a command in it holds a list or a mapping", "fix the file first")
     return [Word(one.start_mark.index, one.end_mark.index, one.value) for one in node.value]
 
 
@@ -308,7 +310,7 @@ def _command(text: str, node: Any, changes: list[OptionChange]) -> Iterator[Cut]
     if not changes:
         return
     if node.id == "scalar" and not node.value:
-        raise CacheDoctorError("--file: the command of the server is empty", "take the key out first")
+        raise CacheDoctorError("--file: the command of the server is empty", "remove the key first")
     if node.id == "sequence":
         line = _shell_item(node)
         if line is None:
@@ -339,7 +341,7 @@ def _reads_as(plain: str, value: str) -> bool:
 
 
 def _list(text: str, node: Any, changes: list[OptionChange]) -> Iterator[Cut]:
-    """Items of a list of words: values are written anew, what is new stands behind the last one."""
+    """Items of a list of words: values are rewritten, what is new comes after the last one."""
     items, new = _items(node), list[str]()
     for change in changes:
         spans = given(items, change.name)
@@ -377,7 +379,7 @@ def _behind(text: str, node: Any, item: Word | None, added: Sequence[str]) -> Cu
 
 
 def _row_end(text: str, at: int) -> int:
-    """Begin of the next row; a value that ends with its row has it behind itself already."""
+    """Begin of the next row; a value that ends with its row has it after itself already."""
     if at and text[at - 1] == "\n":
         return at
     newline = text.find("\n", at)
@@ -403,9 +405,9 @@ def _last_leaf(node: Any) -> Any:
 
 
 def _appended(text: str, node: Any, rows: Sequence[str]) -> Cut:
-    """Rows behind the last one of a mapping in block style, with its indentation."""
+    """Rows after the last one of a mapping in block style, with its indentation."""
     if node.flow_style:
-        raise CacheDoctorError("--file: the server stands in braces", "write it as a block first")
+        raise CacheDoctorError("--file: the server is written in braces", "write it as a block first")
     at = _row_end(text, _last_leaf(node).end_mark.index)
     indentation = " " * node.start_mark.column
     block = "".join(f"{indentation}{row}\n" for row in rows)
@@ -421,10 +423,10 @@ def _environment(
         if values and there is None:
             yield _appended(text, node, [f"{key}:", *_block(launcher, values)])
         elif values:
-            raise CacheDoctorError(f"--file: {key} of the server is empty", "take the key out first")
+            raise CacheDoctorError(f"--file: {key} of the server is empty", "remove the key first")
         return
     if there.id == "scalar":
-        raise CacheDoctorError(f"--file: {key} of the server is no list of variables", "mend the file first")
+        raise CacheDoctorError(f"--file: {key} of the server is not a list of variables", "fix the file first")
     entries = list(_entries(there, launcher))
     for name, value in values.items():
         old = next((entry for entry in entries if entry[0] == name), None)
@@ -478,7 +480,9 @@ def _new_pairs(text: str, node: Any, values: dict[str, str]) -> Cut:
 
 def _new_items(text: str, node: Any, rows: list[str]) -> Cut:
     if node.flow_style:
-        raise CacheDoctorError("--file: the environment of the server stands in brackets", "write it as a block first")
+        raise CacheDoctorError(
+            "--file: the environment of the server is written in brackets", "write it as a block first"
+        )
     at = _row_end(text, _last_leaf(node).end_mark.index)
     indentation = " " * node.start_mark.column
     rows = [row.removeprefix("  ") for row in rows]
@@ -495,7 +499,7 @@ def _prove(old: str, new: str, place: YamlServer, launcher: Launcher) -> None:
         for key in (*commands, environment):
             found.pop(key, None)
     if not _same(*sides):
-        raise CacheDoctorError("--file: cannot be changed safely", "change it by hand: leave --file out")
+        raise CacheDoctorError("--file: cannot be changed safely", "change it by hand, without --file")
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -15,19 +15,19 @@ from cachedoctor.report.words.numbers import count, number, percent
 _TALL, _ROOMY, _WIDE = 12, 20, 60
 """Rows from which on there is room for gaps and words below the table, and for two rows of each; cells for all columns
 of the table."""
-_KEYS = "q ends it   arrows: other conversations   ? help"
+_KEYS = "q quits   arrows: other conversations   ? help"
 _HELP = (
-    ("#", "conversation, as the proxy numbers it"),
-    ("requests", "of it, up to now"),
+    ("#", "number of the conversation, given by the proxy"),
+    ("requests", "requests so far"),
     ("prompt", "prompt tokens of its last request, as the server counts them"),
     ("reused", "how many of them were taken from the cache"),
-    ("again", "tokens of earlier prompts that its requests had computed again, all together"),
-    ("changed", "what the client changed last in what it had sent, where, and in how many requests"),
-    ("lost", "requests that only went on, and of which the server computed much again"),
+    ("again", "tokens of earlier prompts that were recomputed, in total"),
+    ("changed", "the client's last change of earlier text, where, and in how many requests"),
+    ("lost", "requests that only extended the prompt, but were largely recomputed"),
     ("", ""),
-    ("q", "ends it, as Ctrl-C does"),
-    ("arrows", "down and up (or j and k) choose the conversation of which all is shown below"),
-    ("?", "this page, and back"),
+    ("q", "quit, like Ctrl-C"),
+    ("arrows", "down and up (or j and k) select the conversation shown below in full"),
+    ("?", "show or hide this page"),
 )
 
 
@@ -57,7 +57,7 @@ def draw(
     while page.left > 0 and tall:
         page.gap()
     page.left += tall
-    page.row((_KEYS if chosen.keyed else "Ctrl-C ends it", "dim"))
+    page.row((_KEYS if chosen.keyed else "Ctrl-C quits", "dim"))
     return page.taken
 
 
@@ -78,11 +78,11 @@ def _head(page: ScreenRows, view: PassingView) -> None:
     page.row(("cachedoctor ", "bold"), f"{shown:<{max(room, 0)}}", "  ", (seen, "dim"))
     if view.counted:
         share = percent(view.cached_tokens, view.prompt_tokens) if view.prompt_tokens else "0 %"
-        all_ = "" if view.counted == view.requests else f", of {count(view.counted, 'request')} that say so"
+        all_ = "" if view.counted == view.requests else f", in {count(view.counted, 'request')} with counts"
         page.keyed("reused", f"{number(view.cached_tokens)} of {number(view.prompt_tokens)} tokens ({share}){all_}")
-        page.keyed("again", f"{number(view.recomputed)} tokens of earlier prompts computed again")
+        page.keyed("again", f"{number(view.recomputed)} tokens of earlier prompts recomputed")
     else:
-        page.keyed("reused", "unknown: no answer said it" if view.requests else "waiting for the first request")
+        page.keyed("reused", "unknown: no response had counts" if view.requests else "waiting for the first request")
     if view.failed or view.unread:
         unread = f"{count(view.unread, 'line')} not read" if view.unread else ""
         failed = f"{count(view.failed, 'request')} failed" if view.failed else ""
@@ -128,7 +128,7 @@ def _changed(row: ConversationView) -> str:
         parts.append(f"{times}{row.kind}{where}")
     if row.lost:
         parts.append(f"lost {number(row.lost)} times" if row.lost > 1 else "lost by the server")
-    return "; ".join(parts) or ("goes on" if row.requests > 1 else "a new conversation")
+    return "; ".join(parts) or ("only extended" if row.requests > 1 else "a new conversation")
 
 
 def _below(row: ConversationView) -> list[tuple[str, str]]:
@@ -143,5 +143,5 @@ def _below(row: ConversationView) -> list[tuple[str, str]]:
         found.append(("fix", row.advice))
     if row.lost:
         times = count(row.lost, "request")
-        found.append(("lost", f"in {times} though the client changed nothing: the server's log says how"))
+        found.append(("lost", f"in {times} although the client changed nothing: see the server's log"))
     return found

@@ -65,20 +65,20 @@ _SEPARATORS = "-_./:@ "
 _STATES = {"prompt": "prompt", "reply": "reply", "busy": "processing", "idle": "idle", "unknown": "unknown"}
 _STYLES = {"prompt": "bold green", "reply": "green", "busy": "bold green", "idle": "", "unknown": "dim"}
 
-_KEYS = "q ends it and prints the whole report   arrows: other findings   ? help"
+_KEYS = "q quits and prints the whole report   arrows: other findings   ? help"
 _HELP = (
-    ("slot", f"place for one conversation; of {BOTH} an engine or a rank"),
-    ("state", "computes a prompt, a reply, or is processing; idle; unknown: no line told of it"),
-    ("prompt", "prompt tokens of the request that it computes, else of its last one"),
-    ("reused", "how many of them were taken from the cache"),
-    ("progress", "how far the prompt is; of an ended request what it lost, and the causes"),
-    ("lost", "prompt tokens that were in the cache and were computed again"),
+    ("slot", f"place for one conversation; for {BOTH} an engine or a rank"),
+    ("state", "computing a prompt or a reply, processing, idle, or unknown (no line shows it)"),
+    ("prompt", "prompt tokens of the current request, or of the last one"),
+    ("reused", "how many of them were reused from the cache"),
+    ("progress", "progress of the prompt; for an ended request its loss and causes"),
+    ("lost", "prompt tokens that were in the cache but were recomputed"),
     ("avoidable", "prompt tokens that the fixes below would have saved so far"),
-    ("finding", "a cause, what it cost, and what to do first; cachedoctor explain CODE says more"),
+    ("finding", "a cause, its cost, and what to do first; cachedoctor explain CODE has details"),
     ("", ""),
-    ("q", "ends it and prints the whole report, as Ctrl-C does"),
-    ("arrows", "down and up (or j and k) go through the findings; the first one is shown whole"),
-    ("?", "this page, and back"),
+    ("q", "quit and print the whole report, like Ctrl-C"),
+    ("arrows", "down and up (or j and k) select a finding; the first one is shown in full"),
+    ("?", "show or hide this page"),
 )
 
 
@@ -111,7 +111,7 @@ class ScreenRows:
         self.left -= 1
 
     def keyed(self, key: str, words: str, most: int = 1) -> None:
-        """Write a key and words behind it, broken at spaces into ``most`` rows."""
+        """Write a key and words after it, broken at spaces into ``most`` rows."""
         room = self.width - 10
         broken = rows(self.visible(words), room, room) if most > 1 else [words]
         if len(broken) > most:
@@ -164,7 +164,7 @@ def draw(
     while page.left > 0 and tall:
         page.gap()
     page.left += tall
-    page.row((_KEYS if chosen.keyed else "Ctrl-C ends it and prints the whole report", "dim"))
+    page.row((_KEYS if chosen.keyed else "Ctrl-C quits and prints the whole report", "dim"))
     return page.taken
 
 
@@ -194,7 +194,7 @@ def _title(page: ScreenRows, view: LiveView) -> None:
 def _head(page: ScreenRows, view: LiveView, tall: bool) -> None:
     sessions = [server.session for server in view.servers] + [server.session for server in view.measured]
     if not sessions:
-        page.keyed("server", "no line of a server recognised yet" if view.info.lines else "waiting for the first line")
+        page.keyed("server", "no server log line recognised yet" if view.info.lines else "waiting for the first line")
     elif len(sessions) == 1:
         page.keyed("server", describe(sanitize.mask(sessions[0])), 2 if tall else 1)
     else:
@@ -219,7 +219,7 @@ def _name(session: Session) -> str:
 
 
 def _measured(page: ScreenRows, view: LiveView, room: int) -> None:
-    """One row for each engine: what its last line says."""
+    """One row for each engine: what its last line shows."""
     several = len(view.measured) + len(view.servers) > 1
     found = [(server, row) for server in view.measured for row in measured_rows(server)]
     shown = found[: max(room - (len(found) > room), 0)]

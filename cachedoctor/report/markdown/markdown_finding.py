@@ -40,7 +40,7 @@ def show(at: int, one: FindingView, rows: dict[int, RequestRow], several: bool, 
         at: its number in the report.
         rows: the requests that it names, and others.
         several: whether the report is about several servers.
-        pages: what stands before the address of a rule to make it a link, if anything.
+        pages: what comes before the address of a rule to make it a link, if anything.
     """
     finding = one.finding
     about = f"**{finding.severity}**, confidence {finding.confidence}"
@@ -129,7 +129,7 @@ def _first_fix(step: DoNow | None) -> list[str]:
     if step is None:
         return []
     if step.steps:
-        return [*_formed(step, f"{capital(step.kind)}: "), *(prose(words) for words in (step.text, *step.notes))]
+        return [*_formed(step, f"{capital(step.kind)}: "), *(prose(words) for words in (step.words, *step.notes))]
     return [f"{capital(step.kind)}: {prose(step.words)}", *_commands(step.commands, "sh", "")]
 
 
@@ -141,7 +141,7 @@ def _commands(rows: list[str], language: str, indent: str) -> list[str]:
 
 
 def _formed(fix: DoNow, key: str, indent: str = "") -> list[str]:
-    """What to change in the form of what starts the server, the first step behind ``key``."""
+    """What to change in the form of what starts the server, the first step after ``key``."""
     parts = []
     for at, step in enumerate(fix.steps):
         then = "Then:" if step.text == "then" else f"Then: {prose(step.text)}"
@@ -202,11 +202,11 @@ def _steps(row: RequestRow) -> list[str]:
     same = ""
     if row.common_prefix_tokens is not None:
         about = "about the first " if "common_prefix_tokens" in row.bounds else "the first "
-        same = f", of which {about}{row.common_prefix_tokens:,} are what the slot holds"
+        same = f", of which {about}{row.common_prefix_tokens:,} match the slot"
     turn = "the next turn of that conversation, " if before else ""
     steps.append(f"Send {turn}a prompt of {count(prompt, 'token')}{same}.")
     if row.expected_cached is not None and row.expected_cached != cached:
-        steps.append(f"Expected by what this version does: {count(row.expected_cached, 'token')} reused.")
+        steps.append(f"Expected with this version: {count(row.expected_cached, 'token')} reused.")
     done = "unknown" if row.processed_tokens is None else f"{row.processed_tokens:,}"
     steps.append(f"The log shows: {cached:,} reused, {done} computed.")
     return steps

@@ -52,9 +52,9 @@ SESSIONS, WHOLE, BRIEF = 5, 8, 50
 _SOURCE = {
     "line": "",
     "option": ", as given by `--build`",
-    "wording": ", told by the wording of its messages",
-    "source": ", told by the line numbers of its source",
-    "paste": ", as the text above the log says",
+    "wording": ", inferred from the wording of its messages",
+    "source": ", inferred from the line numbers of its source",
+    "paste": ", from the text above the log",
 }
 _TROUBLE = {traffic_words.LLAMA: "recomputes prompts"}
 """What findings of an engine are about, if not about its cache at large."""
@@ -77,7 +77,7 @@ def _parts(view: ReportView, pages: str | None) -> list[str]:
         parts += _brief(found[WHOLE:])
         parts += reproduce([one.first for one in found[:WHOLE]], rows)
     if report.not_evaluated:
-        parts += ["### Not evaluated", _left(report)]
+        parts += ["### Not checked", _left(report)]
     return parts
 
 
@@ -123,7 +123,7 @@ def _about(view: ReportView) -> str:
         parts.append(switched_off(report.ignored))
     if report.interrupted:
         parts.append("The analysis was interrupted: this covers what was read until then.")
-    parts.append("Prompt text is withheld, and what looks like a secret is hidden.")
+    parts.append("Prompt text is withheld; API keys, e-mail addresses and user names are redacted.")
     errors = [f"- {code(hidden(info.path))}: {prose(hidden(info.error))}" for info in report.inputs if info.error]
     return "\n".join([" ".join(parts), *(["", "Could not be read to the end:", "", *errors] if errors else ())])
 
@@ -142,7 +142,7 @@ def _servers(report: Report) -> list[str]:
         parts.append(f"And {count(len(report.sessions) - len(shown), 'other server')} in the same input.")
     backend = ", GGML backend" if any(s.engine == traffic_words.LLAMA for s in shown) else ""
     line = "" if all(s.cmdline is not None for s in shown) else ", command line"
-    parts.append(f"Please add: operating system, hardware{backend}{line}. The log does not say them.")
+    parts.append(f"Please add: operating system, hardware{backend}{line}. The log does not show them.")
     rows = [_settings(session, len(shown) > 1) for session in shown if session.settings]
     return [*parts, details("Settings that the log shows", *rows)] if rows else parts
 
@@ -250,4 +250,4 @@ def _left(report: Report) -> str:
         if group.commands:
             parts.append(fenced(group.commands, "sh", "  "))
     open_rules = count(len({rule.code for rule in report.not_evaluated}), "rule")
-    return details(f"{open_rules} that this log could not have answered", *parts)
+    return details(f"{open_rules} that this log has no data for", *parts)

@@ -26,7 +26,7 @@ _PLAIN = late(
 _BULLET = late(r"[-+=]|\d+[.)]")
 """What begins a list or underlines a heading, where it comes first."""
 _BARS = late(r"(?<!\\)(\\*+)\|")
-"""A bar ends a cell, even within code, unless an odd number of backslashes stands before it."""
+"""A bar ends a cell, even within code, unless an odd number of backslashes comes before it."""
 _AUTOLINK = late(r"[a-z]+-\d|gh-|[0-9a-f]{7,}\Z", re.I)
 """Numbers of issues, and of commits."""
 
@@ -71,7 +71,7 @@ def table(head: list[str], rows: list[list[str]], left: int = 0) -> str:
 
 
 def fenced(lines: list[str], kind: str = "text", indent: str = "") -> str:
-    """Return lines as a block of code, fenced by more backticks than stand in any of them."""
+    """Return lines as a block of code, fenced by more backticks than are in any of them."""
     shown = [visible(line) for line in lines]
     fence = "`" * max(3, *(_longest_run(line) + 1 for line in shown))
     return "\n".join(indent + line for line in (fence + kind, *shown, fence))

@@ -64,8 +64,8 @@ first_line | integer | line | first line of it in the file `path`, from 1
 last_line | integer | line | last line of it; counted on where it ends in the next rotation of the log
 time | text | ISO 8601 | when it started, by the wrapper of its first line; --MM-DDTHH:MM:SS where that has no year
 uptime_ms | number | ms | when it started, since the start of the server
-client | text | | address that asked, where the log says it without doubt
-endpoint | text | | path of the HTTP request, where the log says it without doubt
+client | text | | address that asked, where the log shows it without doubt
+endpoint | text | | path of the HTTP request, where the log shows it without doubt
 prompt_tokens | integer | tokens | length of the prompt
 cached_tokens | integer | tokens | of it reused
 processed_tokens | integer | tokens | of it computed
@@ -90,7 +90,7 @@ partial | flag | | the log begins or ends inside of it
 codes | names | | rules that fired on it
 restored_from_ram | flag | | its prompt came back from the RAM prompt cache
 saved_to_ram | flag | | what the slot held was saved to the RAM prompt cache before
-checkpoints_tried | integer | | context checkpoints that were looked at
+checkpoints_tried | integer | | context checkpoints that were checked
 checkpoints_restored | integer | | that were restored
 checkpoints_created | integer | | that were made
 checkpoints_erased | integer | | that were erased
@@ -128,7 +128,7 @@ path | text | | the input, as it was named
 line | integer | line | number of the line, from 1
 session | integer | | run of a server process, from 0
 origin | text | | router port or compose service that the line is of
-version | text | | of the server, where the log says it
+version | text | | of the server, where the log shows it
 model | text | | name of the model, as the log has it
 memory | text | | attention, swa, hybrid or recurrent
 """
@@ -150,7 +150,7 @@ kv_usage | number | share | of the KV cache that running requests held; what is 
 hit_rate | number | share | reused, of the tokens looked up by the last 1,000 requests since the start or a reset
 external_hit_rate | number | share | of a cache outside, in the same way
 mm_hit_rate | number | share | of the cache of images and the like, by items and not tokens
-preemptions | integer | | that the line tells of
+preemptions | integer | | counted in the line
 prompt_tokens | integer | tokens | prompt_rate x interval_s of versions that count reused tokens
 computed_tokens | integer | tokens | prompt_rate x interval_s of versions that count computed tokens alone
 looked_up_tokens | integer | tokens | looked up since the sample before: computed / (1 - hit rate), by difference
@@ -191,7 +191,7 @@ engine | text | | llama.cpp, vllm, sglang ...
 build | integer | | build of llama-server, where the log or --build says it
 build_min | integer | | oldest build that writes all wordings of the log
 build_max | integer | | newest build that does
-version | text | | of another server, where the log says it
+version | text | | of another server, where the log shows it
 model | text | | name or file of the model, as the log has it
 memory | text | | attention, swa, hybrid or recurrent
 """

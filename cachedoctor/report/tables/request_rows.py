@@ -34,7 +34,7 @@ class Numbering(msgspec.Struct):
     def lines(self, rows: Iterable[RequestRow], sessions: Iterable[Session]) -> Iterator[bytes]:
         """Yield the requests of one report, with what its ``sessions`` say, as JSON objects.
 
-        Their keys stand in the order of the columns. A session is taken as it is: whoever writes the table
+        Their keys are in the order of the columns. A session is taken as it is: whoever writes the table
         gives it as it may be shown.
         """
         encode = msgspec.json.Encoder().encode

@@ -47,7 +47,7 @@ def check_parts(paths: tuple[str, ...], folder: str) -> None:
     except (OSError, pl.exceptions.PolarsError) as error:
         raise CacheDoctorError(f"{folder}: a table in it cannot be read", "run cachedoctor fleet again") from error
     if beyond is not None:
-        what = f"{folder}: column {beyond} of a table in it holds a number that no server can have"
+        what = f"{folder}: column {beyond} of a table in it contains an impossible number"
         raise CacheDoctorError(what, "give the folder that cachedoctor fleet wrote")
 
 
@@ -58,18 +58,20 @@ def check(path: str) -> None:
     try:
         path.encode()
     except UnicodeEncodeError as error:
-        raise CacheDoctorError(f"{path}: polars opens no name that is not UTF-8", "rename it, or link to it") from error
+        raise CacheDoctorError(
+            f"{path}: polars cannot open names that are not UTF-8", "rename it, or link to it"
+        ) from error
     try:
         have = pl.read_parquet_schema(path)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise CacheDoctorError(
-            f"{path}: is no parquet file", "give what cachedoctor analyze -o requests.parquet wrote"
+            f"{path}: is not a parquet file", "give what cachedoctor analyze -o requests.parquet wrote"
         ) from error
     wanted = schema_of(REQUESTS)
     wrong = sorted(name for name, kind in have.items() if name in wanted and kind != wanted[name])
     wrong += sorted(_NEEDED - set(have))
     if wrong:
-        what = f"{path}: is no table of requests (column {wrong[0]} is missing or of another type)"
+        what = f"{path}: is not a table of requests (column {wrong[0]} is missing or of another type)"
         raise CacheDoctorError(what, "give what cachedoctor analyze -o requests.parquet wrote")
     try:
         beyond = _beyond(pl.scan_parquet(path, glob=False), have)
@@ -78,7 +80,7 @@ def check(path: str) -> None:
             f"{path}: cannot be read to its end", "write it again: cachedoctor analyze LOG -o requests.parquet"
         ) from error
     if beyond is not None:
-        what = f"{path}: column {beyond} holds a number that no server can have"
+        what = f"{path}: column {beyond} contains an impossible number"
         raise CacheDoctorError(what, "give what cachedoctor analyze -o requests.parquet wrote")
 
 

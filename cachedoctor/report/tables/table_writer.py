@@ -41,7 +41,7 @@ def require_polars(what: str) -> None:
 _LOOKS_AGAIN = 0.2
 """Seconds after which a waiting thread looks whether there will be more."""
 _FORMULA_BEHIND_SEMICOLON = late(r"(;\s*)([=+@-])")
-"""Where a list is separated by semicolons, a spreadsheet begins another cell behind one."""
+"""Where a list is separated by semicolons, a spreadsheet begins another cell after one."""
 _JOINERS = late("[\u034f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 """Not drawn, though Unicode counts them as printable."""
 

@@ -36,7 +36,7 @@ def tokens(value: int | None) -> str:
 
 
 def sentence(judged: Judged, origin: str | None) -> str:
-    """Say of an ended request where it stands in the log and what became of its prompt."""
+    """Say of an ended request where it is in the log and what became of its prompt."""
     request = judged.request
     path = "<stdin>" if request.path == "-" else request.path
     place = f"{path}:{request.first_line}: {f'{origin}, ' if origin else ''}slot {request.slot}, task {request.task}"

@@ -10,17 +10,18 @@ from rich.cells import cell_len
 
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Advice, Edit, Excerpt, First, KnownClient, PromptDiff, RequestSetting, Side
+from cachedoctor.model.diff import OWN_VERDICT, LeastChange
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.text.page import COMMAND, NEW, OLD, WARNING, Part, TextPage
 from cachedoctor.report.text.text_safe import take, visible
-from cachedoctor.report.words.numbers import number, percent
+from cachedoctor.report.words.numbers import count, number, percent
 
 _EDITS = 40
 """Edits listed; the JSON form has all."""
 _EXCERPT = 400
 """Code points of a side that are shown."""
 _GUTTER = 8
-"""Cells in front of an excerpt: the name of its side and a bar."""
+"""Cells before an excerpt: the name of its side and a bar."""
 _MEMORY = {
     "attention": "attention memory (most models)",
     "swa": "sliding-window memory (Gemma 3, gpt-oss)",
@@ -67,6 +68,9 @@ def _difference(page: TextPage, diff: PromptDiff, first: First, about: str) -> N
     _cost(page, diff, about)
     what_mends(page, first.client, first.advice)
     _settings(page, diff.settings)
+    if diff.least is not None:
+        page.gap()
+        least_change(page, diff.least, "b: ", about)
     if diff.edits is not None:
         page.gap()
         _edits(page, diff.edits, diff.summary or "")
@@ -75,9 +79,46 @@ def _difference(page: TextPage, diff: PromptDiff, first: First, about: str) -> N
         page.prose(["  = ", ("note: ", "bold")], _approximate(diff), 4)
 
 
+def least_change(page: TextPage, found: LeastChange, of: str, about: str) -> None:
+    """Write the smallest set of changes that gives reuse back, with the share of the prompt after each."""
+    now, said = percent(found.common, found.tokens) if found.tokens else "0 %", set[str]()
+    page.prose([("least change: ", "bold")], f"{of}{about}{now} is common from the start; without these changes", 2)
+    for edit in found.edits:
+        share = percent(min(edit.reuse, edit.tokens), edit.tokens) if edit.tokens else "0 %"
+        page.prose([f"  {share:>8}  "], edit.words, 12)
+        owner = edit.owner if edit.client is None else f"{edit.owner}, {edit.client.title}"
+        step = edit.advice[0] if edit.advice else Advice("no setting is known")
+        if step.text in said:
+            page.row("            ", (owner, "bold"), ": as above")
+            continue
+        said.add(step.text)
+        page.prose(["            ", (f"{owner}: ", "bold")], step.text, 14)
+        for command in step.commands:
+            page.row("              ", (command, COMMAND))
+    page.prose(["  "], _rest(found), 2)
+
+
+def _rest(found: LeastChange) -> str:
+    if not found.edits:
+        return "No set of a few changes gives reuse back: the text after the first difference is not sent again."
+    if found.is_bounded:
+        return (
+            f"More than {len(found.edits) + found.rest:,} changes: these are the first. Nothing is said about answers."
+        )
+    more = (
+        "Nothing else matters"
+        if not found.rest
+        else f"{count(found.rest, 'more change')} would give back less than 1 %"
+    )
+    return f"{more}. Each row includes those above it; by common prefix of tokens, and nothing is said about answers."
+
+
 def _settings(page: TextPage, settings: list[RequestSetting]) -> None:
     """What else of the requests is not the same."""
     for setting in settings:
+        if setting.place == OWN_VERDICT:
+            page.prose(["  = ", ("own verdict: ", "bold")], f"{setting.b}: {setting.words}", 4)
+            continue
         sides = f"{setting.a or '(none)'} and {setting.b or '(none)'}"
         page.prose(["  = ", ("also: ", "bold")], f"{setting.place} differs ({sides}): {setting.words}", 4)
 
@@ -89,7 +130,7 @@ def _alone(page: TextPage, alone: list[Side], about: str) -> None:
     page.gap()
     verb = "prompts were" if len(alone) > 1 else "prompt was"
     page.prose(
-        [(f"{number(len(alone))} {verb} compared with none: no other of the conversation is here", "bold")], "", 2
+        [(f"{number(len(alone))} {verb} not compared: no other request of the conversation is here", "bold")], "", 2
     )
     for side in alone:
         page.row("  ", f"{side.path} ({side.kind}, {about}{number(side.tokens)} tokens)")
@@ -154,7 +195,7 @@ def _marked(a: str, b: str) -> tuple[_Marked, _Marked]:
 
 
 def _folded(page: TextPage, head: list[Part], parts: list[tuple[str, str]]) -> None:
-    """Write parts of a text one behind the other, in as many rows as they need."""
+    """Write parts of a text one after the other, in as many rows as they need."""
     row, left = head, page.width - _GUTTER
     for words, style in parts:
         rest = visible(words, page.ascii_only)

@@ -15,7 +15,7 @@ from cachedoctor.report.words.numbers import first_sentence
 _VALUE_MAX = 400
 """Cells: a value may be a prompt or a body; of a longer one the middle is left out."""
 _NAME_MAX = 28
-"""Cells of the first column; a longer name or value stands on a row of its own."""
+"""Cells of the first column; a longer name or value is on a row of its own."""
 
 
 def render_line(line: Line, out: TextIO, width: int = 80, *, color: bool = False, ascii_only: bool = False) -> None:
@@ -24,7 +24,7 @@ def render_line(line: Line, out: TextIO, width: int = 80, *, color: bool = False
     for number, explanation in enumerate(sanitize.mask(line).explanations):
         if number:
             page.gap()
-            page.prose([], "The wording alone does not decide; it may also be:", 0)
+            page.prose([], "The wording is ambiguous; it may also be:", 0)
         _show_line_text(page, explanation)
 
 
@@ -37,12 +37,12 @@ def _show_line_text(page: TextPage, e: Explanation) -> None:
     page.gap()
     page.excerpt(["  | "], ["  | "], e.text, max(page.width - 4, 20))
     if e.origin is not None:
-        page.prose(["  "], f"from the server that the wrapper calls {e.origin}", 2)
+        page.prose(["  "], f"from the server named {e.origin} in the wrapper", 2)
     if e.cut:
-        also = "; other wordings fit what is left of it as well" if e.undecided else ""
-        page.prose(["  "], f"the line is cut{also}", 2)
+        also = "; the rest fits other messages as well" if e.undecided else ""
+        page.prose(["  "], f"the line is truncated{also}", 2)
     if e.more:
-        page.prose(["  "], f"no known build prints what follows the message: {cut(e.more, _VALUE_MAX)}", 2)
+        page.prose(["  "], f"no known build prints the text after the message: {cut(e.more, _VALUE_MAX)}", 2)
     if e.parts:
         _heading(page, "Before the message")
         wide = _wide([p.text for p in e.parts])
@@ -90,7 +90,7 @@ def _builds(page: TextPage, e: Explanation) -> None:
             page.prose([f"    {_span(e, other)}: "], other.text, 6)
     page.prose(
         ["  "],
-        f"cachedoctor analyze {'reads' if e.analyzed else 'makes no use of'} this message; its id is {e.message}",
+        f"cachedoctor analyze {'uses' if e.analyzed else 'does not use'} this message; its id is {e.message}",
         2,
     )
 
@@ -101,7 +101,7 @@ def _span(e: Explanation, seen: Level | Wording) -> str:
 
 
 _FIRST = ("Fix", "What it means")
-"""Sections in their order here; the others follow as they stand in the file."""
+"""Sections in their order here; the others follow as they are in the file."""
 _ITEM = late(r"( *)([-*]|\d+\.) +")
 _CODE = 4
 """Blanks before a line of code that is not fenced, beyond the indent of its item."""
@@ -113,7 +113,7 @@ class _LineBlock(NamedTuple):
     """Lines that belong together."""
 
     kind: str
-    """``text``, ``code``, or the word behind the fence."""
+    """``text``, ``code``, or the word after the fence."""
     indent: int
     lines: list[str]
 

@@ -22,7 +22,7 @@ _ASCII_BARS, _ASCII_UNKNOWN = ".:-=+*#", "?"
 _KEY, _EACH = 10, len(", 1,024 a bar")
 """Cells of a row before the bars, and of the words that are needed when a bar is many requests."""
 _NARROW = 60
-"""On a page narrower than that only the most important words stand behind the bars."""
+"""On a page narrower than that only the most important words come after the bars."""
 _FEWEST = 6
 """Bars that are drawn on any page."""
 
@@ -102,7 +102,7 @@ MOST = 5
 
 
 def show_measured(page: TextPage, found: list[tuple[str, Session]]) -> None:
-    """Write what was measured of each session, behind its name; the name is empty where there is only one."""
+    """Write what was measured of each session, after its name; the name is empty where there is only one."""
     names = {session.index: name for name, session in found}
     for session in largest([session for _, session in found], MOST):
         if names[session.index]:
@@ -122,11 +122,9 @@ def measured_short(page: TextPage, found: list[tuple[str, Session]]) -> None:
         if names[session.index]:
             page.row((names[session.index], "bold"))
         for key, words in said(session):
-            page.facts([(f"{key:<10}", "bold")], words, 10)
-        table = grid(session)
-        if table is not None or len(found) > 1:
-            others = f"; {count(len(found) - 1, 'other server')}" if len(found) > 1 else ""
-            page.facts([("table     ", "bold")], f"-v shows it{others}", 10)
+            page.cut_row([(f"{key:<10}", "bold")], words)
+        if len(found) > 1:
+            page.facts([("others    ", "bold")], f"{count(len(found) - 1, 'other server')}: -v shows them", 10)
 
 
 def _session(page: TextPage, session: Session) -> None:
@@ -179,19 +177,21 @@ def short(page: TextPage, view: ReportView) -> None:
     if any(session.engine == traffic_words.LLAMA and has_log(session) for session in found):
         _keyed(page, "traffic", _summed(report.totals))
         if view.cannot_tell is None and traffic_words.is_telling(report):
-            _account(page, report)
+            _account(page, report, is_cut=True)
     else:
-        _account(page, report)
+        _account(page, report, is_cut=True)
     measured_short(page, [(place(s) if len(found) > 1 else "", s) for s in found if measures(s)])
     for info in report.inputs:
         if info.error is not None:
             _keyed(page, "input", f"error: {info.error}")
 
 
-def _account(page: TextPage, report: Report) -> None:
+def _account(page: TextPage, report: Report, *, is_cut: bool = False) -> None:
     """Write what the computed tokens were, where that is known: of a server without requests by its KV events."""
     account = computed_for(report)
-    if account:
+    if account and is_cut:
+        page.cut_row([(f"{'account':<10}", "bold")], account)
+    elif account:
         page.facts([(f"{'account':<10}", "bold")], account, 10)
 
 
@@ -267,7 +267,7 @@ def traffic(totals: Totals, charged: int = 0) -> list[tuple[str, str]]:
     ]
     if totals.avoidable_tokens:
         time = f", {duration(totals.avoidable_ms)}" if totals.avoidable_ms else ""
-        once = "; findings share tokens, and each token counts once" if charged > totals.avoidable_tokens else ""
+        once = "; findings overlap, and each token counts once" if charged > totals.avoidable_tokens else ""
         rows.append(("avoidable", _share(totals.avoidable_tokens, totals.prompt_tokens) + time + once))
     return rows
 

@@ -41,7 +41,7 @@ def readable(style: str) -> str:
 
 
 _COMMAND = late(r"\s*(?:::|##)")
-"""How a row begins that a CI takes for a command to itself when it stands in its log."""
+"""How a row begins that a CI takes for a command to itself when it is in its log."""
 _PROSE = 100
 """Cells: sentences on wider rows are hard to read."""
 _ROOMY = 48
@@ -68,7 +68,7 @@ class TextPage:
     ) -> None:
         self.width = width
         self.pages = pages
-        """What stands before the address of a rule's page to make it a link; None where there are no links."""
+        """What comes before the address of a rule's page to make it a link; None where there are no links."""
         self.ascii_only = ascii_only
         self._empty = True
         self._out = out
@@ -129,7 +129,7 @@ class TextPage:
             self.row(" " * indent, (other, style))
 
     def excerpt(self, head: list[Part], gutter: list[Part], text: str, room: int) -> None:
-        """Write a log line behind ``head``, further rows behind ``gutter``; the middle of a long line is left out."""
+        """Write a log line after ``head``, further rows after ``gutter``; the middle of a long line is left out."""
         shown = cut(text, max(2 * room, 240), self.ascii_only)
         indent = 4 if room >= _ROOMY else 2
         first, *others = rows(shown, room, room - indent, fold=True)
@@ -149,7 +149,7 @@ def fits(width: int, key: str, headings: Sequence[Heading], rows: Sequence[Measu
 
 
 def show_table(page: TextPage, key: str, headings: Sequence[Heading], rows: Sequence[MeasuredCells]) -> None:
-    """Write ``rows``; ``key`` stands above their names.
+    """Write ``rows``; ``key`` is above their names.
 
     A name that needs too much room gets a row of its own.
     """

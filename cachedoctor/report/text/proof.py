@@ -53,7 +53,7 @@ def one_row(line: str, room: int, ascii_only: bool = False) -> Quote:
 
 
 _QUOTE_MOST = 20_000
-"""Characters of a line that are looked at."""
+"""Characters of a line that are checked."""
 
 
 def _middle(text: str, room: int) -> str:
@@ -77,7 +77,7 @@ def short_path(name: str, room: int, ascii_only: bool = False) -> str:
     return shown if cell_len(shown) <= room else "..." + take(shown[::-1], max(room - 3, 1))[::-1]
 
 
-_PROOF_MOST = 3
+_PROOF_MOST = 2
 """Lines in the short form: the one that proves it, and those next to it in its file."""
 
 
@@ -106,23 +106,27 @@ def whole(page: TextPage, one: FindingView) -> None:
     page.row((f"{blank} |", GUTTER))
 
 
-def place(page: TextPage, one: FindingView, key: str) -> None:
-    """Write where to look, and what else is claimed, behind ``key``."""
+def place(page: TextPage, one: FindingView, key: str, *, is_cut: bool = False) -> None:
+    """Write where to look, and what else is claimed, after ``key``; in one row where it ``is_cut``."""
     primary = one.primary or one.evidence[0]
     shown = short_path(location(primary.path, primary.line), page.width - len(key), page.ascii_only)
     shown += f" ({one.place})" if one.place else ""
-    page.facts([(key, "bold")], f"{shown}: {one.claim.more}" if one.claim.more else shown, len(key))
+    words = f"{shown}: {one.claim.more}" if one.claim.more else shown
+    if is_cut:
+        page.cut_row([(key, "bold")], words)
+    else:
+        page.facts([(key, "bold")], words, len(key))
 
 
-def short(page: TextPage, one: FindingView, key: str) -> None:
+def short(page: TextPage, one: FindingView, key: str, tight: int = 0) -> None:
     """Write where to look, and a row for each of the first lines; the token that changed is marked.
 
-    ``key``: what stands before the first row, as wide as the rows below it are indented.
+    ``key``: what comes before the first row, as wide as the rows below it are indented.
     """
-    place(page, one, key)
+    place(page, one, key, is_cut=tight > 0)
     primary = one.primary or one.evidence[0]
     same = [line for line in one.evidence if line.path == primary.path]
-    near = sorted(same, key=lambda e: (e is not primary, abs(e.line - primary.line)))[:_PROOF_MOST]
+    near = sorted(same, key=lambda e: (e is not primary, abs(e.line - primary.line)))[: _PROOF_MOST if tight < 3 else 1]
     wide = max(len(str(e.line)) for e in near)
     for line in same:
         if line in near:
@@ -133,7 +137,7 @@ def _row(page: TextPage, line: Evidence, is_primary: bool, indent: int, wide: in
     head = f"{' ' * indent}{line.line:>{wide}}  "
     room = max(page.width - len(head), 8)
     tint = style if is_primary else GUTTER
-    # what a line beside the proof shows stands behind it, where both have room
+    # what a line beside the proof shows comes after it, where both have room
     beside = 0 if is_primary else cell_len(line.label) + 4
     if beside and beside <= room // 2:
         found = one_row(line.text, room - beside, page.ascii_only)
@@ -141,7 +145,7 @@ def _row(page: TextPage, line: Evidence, is_primary: bool, indent: int, wide: in
         return
     found = one_row(line.text, room, page.ascii_only)
     page.row((head, tint), *_marked(found, style))
-    # the caret stands below the token that changed, where the words behind it have room
+    # the caret is below the token that changed, where the words after it have room
     before = cell_len(found.text[: found.start])
     at = before if is_primary and before + 2 + cell_len(line.label) <= room else 0
     mark = "^ " if is_primary else "- "

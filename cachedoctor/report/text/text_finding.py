@@ -43,7 +43,7 @@ def rows_of_command(command: str, room: int) -> list[str]:
 
 
 def _units(words: list[str], room: int) -> list[str]:
-    """An option and its value stand in one row, where it has room for both."""
+    """An option and its value are in one row, where it has room for both."""
     units: list[str] = []
     for word in words:
         both = f"{units[-1]} {word}" if units else word
@@ -57,30 +57,36 @@ def _units(words: list[str], room: int) -> list[str]:
 
 _KEY = 7
 """Cells of the keys."""
+TIGHTEST = 3
+"""How often a report can leave out more, so that it fits a screen."""
 _WHY = 150
 """Characters of why it is so in the short form."""
+_FIX_WORDS = 210
+"""Characters of the sentences about a fix in the short form."""
 
 
-def first(page: TextPage, one: FindingView, hint: str | None = None) -> None:
+def first(page: TextPage, one: FindingView, hint: str | None = None, tight: int = 0) -> None:
     """Write the finding that is read first: what is the matter, what to do, what it cost, how that is known.
 
-    ``hint``: the command that prints the fix for other launchers.
+    ``hint``: the command that prints the fix for other launchers. ``tight``: from 1 on why has one sentence, from
+    2 on there is no second fix, from 3 on one line of proof.
     """
     _claim(page, one)
-    _fix(page, one.step)
+    step = one.step
+    _fix(page, None if step is None else step._replace(text=leading(step.text, _FIX_WORDS) if step.text else ""))
     _hint(page, hint)
     _measure(page, one)
     if one.evidence:
-        proof.short(page, one, f"{'proof':<{_KEY}}")
+        proof.short(page, one, f"{'proof':<{_KEY}}", tight)
     else:
         _row(page, "seen", one.claim.more)
-    _row(page, "why", leading(one.finding.why, _WHY))
-    if one.second is not None:
+    _row(page, "why", leading(one.finding.why, _WHY if not tight else 0))
+    if one.second is not None and tight < 2:
         kind = "or" if one.second.kind == "fix" else one.second.kind
         _fix(page, one.second._replace(text=first_sentence(one.second.text)), kind)
     for key, others in (("ruled out", one.finding.excluded), ("still possible", one.finding.still_possible)):
         if others:
-            page.cut_row([(f"{key}  ", KEY)], ", ".join(other.name for other in others))
+            page.cut_row([(f"{key}  ", KEY)], ", ".join(other.label for other in others))
     _rule(page, one, f"cachedoctor explain {one.finding.code}")
 
 
@@ -120,7 +126,7 @@ def whole(page: TextPage, one: FindingView) -> None:
         for other in others:
             _labelled(page, key, f"{other.name}: {other.why}")
     for remedy in do_now.remedies(finding):
-        _labelled(page, "fix" if remedy.purpose == "fix" else "try", remedy.text)
+        _labelled(page, "fix" if remedy.purpose == "fix" else "try", do_now.sentences(remedy))
         form = do_now.form_of(remedy, one.fix)
         for step in form:
             page.prose(["    "], f"{step.text}:" if step.commands else step.text, 6)
@@ -143,9 +149,8 @@ def _rule(page: TextPage, one: FindingView, more: str = "") -> None:
     in_row = f"{one.rule}: {more}" if more else one.rule
     used = _KEY + len(f"{one.finding.severity}[{one.finding.code}] ")
     fits = used + cell_len(in_row) <= page.width
-    page.facts(head, in_row if fits else one.rule, _KEY)
-    if more and not fits:
-        page.row(" " * _KEY, more)
+    short = f"{one.finding.confidence} confidence: {more}"
+    page.facts(head, in_row if fits or not more else short, _KEY)
 
 
 def _row(page: TextPage, key: str, words: str) -> None:
@@ -204,7 +209,7 @@ def _steps(page: TextPage, head: Part, fix: DoNow) -> None:
             if step.form == "sh":
                 _powershell(page, step.commands, len(indent))
         head = " " * _KEY
-    for words in (fix.text, *fix.notes):
+    for words in (fix.words, *fix.notes):
         page.prose([head], words, _KEY)
 
 

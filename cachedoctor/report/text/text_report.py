@@ -37,6 +37,8 @@ _CLIENTS = 8
 """Clients that have a row of their own."""
 _BLOCKS, _LISTED = 3, 8
 """Further findings that get a block each, and a row each."""
+_SCREEN = 24
+"""Rows of a terminal: a report that has more leaves out what matters least, all of which ``verbose`` shows."""
 
 
 def render(
@@ -55,10 +57,21 @@ def render(
         width: cells of a row; a word of a command or an address may be longer.
         color: whether ``out`` understands escape codes.
         ascii_only: whether ``out`` can show ASCII only.
-        pages: what stands before the address of a rule's page to make it a link; None where there are no links.
+        pages: what comes before the address of a rule's page to make it a link; None where there are no links.
         verbose: whether everything is shown that is known.
     """
-    page, view = TextPage(out, width, color, ascii_only, pages), ReportView(report)
+    view = ReportView(report)
+    for tight in range(text_finding.TIGHTEST + 1):
+        text = io.StringIO()
+        _render(TextPage(text, width, color, ascii_only, pages), view, tight, verbose=verbose)
+        if verbose or text.getvalue().count("\n") <= _SCREEN:
+            break
+    out.write(text.getvalue())
+
+
+def _render(page: TextPage, view: ReportView, tight: int, *, verbose: bool) -> None:
+    """Write the report; the higher ``tight``, the fewer rows."""
+    report = view.report
     if report.filtered is not None:
         page.prose([(f"{'filter':<{_NARROW}}", KEY)], filtered(report), _NARROW)
         for words in shown_requests(report):
@@ -73,7 +86,7 @@ def render(
             page.gap()
             text_finding.whole(page, one)
     elif view.has_causes:
-        _findings(page, view)
+        _findings(page, view, tight)
     else:
         _rows(page, view.causes)
     page.gap()
@@ -129,7 +142,7 @@ def _healthy(page: TextPage, view: ReportView) -> None:
 
 def _cannot_tell(page: TextPage, report: Report, why: CannotTell, verbose: bool) -> None:
     """Write that nothing can be told, what was seen, and what would make it possible."""
-    share = ": reuse is what two requests share" if why.alone else ""
+    share = ": reuse needs two requests" if why.alone else ""
     _keyed(page, "cannot tell", f"{why.why}{share}")
     _seen(page, report)
     _keyed(page, "to be sure", why.give.removeprefix("To be sure, "))
@@ -153,16 +166,16 @@ def _keyed(page: TextPage, key: str, words: str) -> None:
 # ---- findings
 
 
-def _findings(page: TextPage, view: ReportView) -> None:
+def _findings(page: TextPage, view: ReportView, tight: int) -> None:
     """Write the first cause, then the others: a row each where they are many, blocks, and a row for each note."""
     first, *further = view.causes
     page.gap()
-    text_finding.first(page, first, view.hint)
+    text_finding.first(page, first, view.hint, tight)
     others = [one for one in further if one.finding.severity != "note"]
-    if len(others) > 1:
+    if len(others) > 1 or tight > 1:
         _rows(page, others)
     written = [first.fix] if _has_steps(first) else []
-    for one in others[:_BLOCKS]:
+    for one in others[: _BLOCKS if tight < 2 else 0]:
         page.gap()
         text_finding.brief(page, one, fix_is_above=one.fix in written)
         written += [one.fix] if _has_steps(one) else []
@@ -170,7 +183,7 @@ def _findings(page: TextPage, view: ReportView) -> None:
 
 
 def _has_steps(one: FindingView) -> bool:
-    """Whether the fix of its server stands in its block."""
+    """Whether the fix of its server is in its block."""
     return one.step is not None and bool(one.step.steps)
 
 
@@ -207,7 +220,7 @@ def _summary(page: TextPage, view: ReportView) -> None:
 
 
 def _unknown(page: TextPage, report: Report) -> None:
-    """Write the lines that are no known message, where they were asked for; a path or a shape stays in one piece."""
+    """Write the lines that are not recognised, where they were asked for; a path or a shape stays in one piece."""
     rows = unknown_lines(report)
     if rows:
         page.gap()
@@ -240,13 +253,13 @@ def _everything(page: TextPage, view: ReportView) -> None:
 
 
 def _not_evaluated(page: TextPage, rules: list[NotEvaluated], restart: Restart | None) -> None:
-    page.row(("Could not be evaluated", "bold"))
+    page.row(("Not checked", "bold"))
     for group in grouped(rules):
         page.facts(["  "], ", ".join(f"{rule.code} {rule.name}" for rule in group.rules), 2)
         page.prose(["    "], group.reason, 4)
         if group.covered(restart):
             continue  # by the restart below
-        # A command stands on a row of its own, so that it can be copied.
+        # A command is on a row of its own, so that it can be copied.
         page.prose(["    ", ("to enable: ", "bold")], group.advice, 4)
         text_finding.commands(page, group.commands, 6)
     if restart is not None:
@@ -286,4 +299,4 @@ def _to_be_sure(view: ReportView) -> str:
     what = "the last two turns" if requests else "some minutes with traffic"
     if only_short(view.report):
         what = "a long prompt and the one before it"
-    return f"Cannot tell. Do now: give {what}, better the whole log."
+    return f"Cannot tell. Do now: give {what}, or better the whole log."

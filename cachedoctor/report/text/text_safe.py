@@ -14,7 +14,7 @@ _BLANK = late("[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufe00-\ufe0f\U0
 _PLAIN = {"·": "-", "×": "x", "…": "...", "–": "-", "—": "-", "≥": ">=", "≤": "<=", "µ": "u"}
 _BAR = r"(?: \|(?= |$))?"
 _PIECES = late(rf"\S+{_BAR}\s*|\s+")
-"""Words of a log line with the blanks behind them; a bar stays with the word before it."""
+"""Words of a log line with the blanks after them; a bar stays with the word before it."""
 _WHOLE = late(rf"(?:[\d.,]*\d (?=(?:[a-z]{{1,8}}|%|x)(?!\w))|CD\d{{3}} (?=[a-z]))?\S+(?: %(?!\w)|{_BAR})\s*|\s+")
 """Words of a sentence: a number and its unit or noun are one, as are the code and the name of a rule."""
 _CHARS_PER_CELL = 4
@@ -45,7 +45,7 @@ def _escaped(char: str, ascii_only: bool) -> str:
 
 
 def cut(text: str, cells: int, ascii_only: bool = False) -> str:
-    """Make ``text`` visible; what is longer than ``cells`` loses its middle, as lines say most at both ends."""
+    """Make ``text`` visible; what is longer than ``cells`` loses its middle, as lines show most at both ends."""
     keep = cells * _CHARS_PER_CELL
     short = text if len(text) <= 2 * keep else text[:keep] + text[-keep:]
     shown = visible(short, ascii_only)

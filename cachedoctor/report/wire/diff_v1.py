@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from cachedoctor.model import Edit, First, PromptDiff, RequestSetting, Side
 from cachedoctor.model.bounds import Amount, Text
+from cachedoctor.model.diff import LeastChange
 from cachedoctor.redaction import sanitize
 
 
@@ -71,6 +72,8 @@ class DiffDocument(msgspec.Struct):
     notes: list[Text] | UnsetType = UNSET
     """What the recordings that the prompts were read from do not hold: nothing is said of that. Only in the last
     object, where there is anything."""
+    least: LeastChange | UnsetType = UNSET
+    """Only with --least: the smallest set of changes that gives reuse back."""
 
 
 FIRST_UNLESS_EQUAL = {
@@ -91,7 +94,7 @@ def document(diff: PromptDiff, version: str) -> DiffDocument:
         "cachedoctor.diff/1", DiffTool("cachedoctor", version), diff.equal, diff.a, diff.b,
         TokenizerRow(diff.tokenizer, diff.exact), diff.first, diff.common_prefix_tokens, diff.common_suffix_tokens,
         Reusable(**diff.reusable), UNSET if diff.edits is None else diff.edits, diff.settings or UNSET,
-        diff.alone or UNSET, diff.notes or UNSET,
+        diff.alone or UNSET, diff.notes or UNSET, UNSET if diff.least is None else diff.least,
     )  # fmt: skip
 
 

@@ -72,7 +72,7 @@ def _summary(view: ReportView) -> str:
     totals = report.totals
     if totals.prompt_tokens:
         share = percent(totals.cached_tokens, totals.prompt_tokens)
-        done = [(totals.processed_tokens, "computed"), (totals.unknown_tokens, "of which the log does not tell")]
+        done = [(totals.processed_tokens, "computed"), (totals.unknown_tokens, "unknown from this log")]
         rest = ", ".join(f"{tokens:,} {what}" for tokens, what in done if tokens) or "none computed"
         parts.append(
             f"{count(totals.requests, 'request')}, {count(totals.prompt_tokens, 'prompt token')}: "

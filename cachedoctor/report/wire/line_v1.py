@@ -35,7 +35,7 @@ class FieldRow(msgspec.Struct):
     """None for text."""
     meaning: str
     here: str | None
-    """What this very value says, when it is no plain number."""
+    """What this very value says, when it is not a plain number."""
 
 
 class Builds(msgspec.Struct):
@@ -78,7 +78,7 @@ class ReadingRow(msgspec.Struct):
     origin: str | None
     """Server that the wrapper names: a router's port, a compose service."""
     parts: list[Part]
-    """What stands before the message."""
+    """What comes before the message."""
     fields: list[FieldRow]
     builds: Builds
     levels: Annotated[list[LevelRow], msgspec.Meta(min_length=1)]
@@ -92,7 +92,7 @@ class ReadingRow(msgspec.Struct):
     undecided: bool
     """Other wordings fit what is left of a cut line as well."""
     unknown_tail: str | None
-    """Text behind the message that no known build prints."""
+    """Text after the message that no known build prints."""
     engine: str
     """Whose line it is: `llama.cpp`, `vllm` or `sglang`."""
     versions: Versions | None
@@ -100,7 +100,7 @@ class ReadingRow(msgspec.Struct):
 
 
 class LineDocument(msgspec.Struct):
-    """What one line of a log says, as `cachedoctor explain --line LINE --format json` writes it; several lines are one
+    """What one line of a log shows, as `cachedoctor explain --line LINE --format json` writes it; several lines are one
     object per line."""
 
     schema: Literal["cachedoctor.line/1"]

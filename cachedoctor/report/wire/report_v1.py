@@ -42,17 +42,13 @@ _UPTIME = late(rb"\d{1,9}\.\d\d\.\d\d\d\.\d\d\d(?= )")
 def encode_request(judged: Judged) -> bytes:
     """One request as a JSON object without newline."""
     r, said = judged.request, judged.verdict
-    choice, asked, thread, before, lost, derived = (
-        r.seen.choice,
-        r.seen.asked,
-        r.thread,
-        r.before,
-        r.lost_tokens,
-        r.derived,
-    )
+    seen, thread, before, lost, derived = r.seen, r.thread, r.before, r.lost_tokens, r.derived
+    choice, asked = seen.choice, seen.asked
     client, server = _split(judged) if lost else (r.lost_client, r.lost_server)
-    who = asker(judged)
-    hidden = not lost and not r.checkpoints_shown and r.seen.tried is None
+    nobody = asked.client is None and asked.endpoint is None and judged.asker is None
+    who = None if nobody else asker(judged)
+    bounds, at_least = (r.bounds, r.at_least) if r.between or r.prefix_between else ({}, {})
+    hidden = not lost and not r.checkpoints_shown and seen.tried is None
     checkpoints = _HIDDEN if hidden else _checkpoints(r)
     return _encoder.encode(
         RequestRow(
@@ -64,8 +60,8 @@ def encode_request(judged: Judged) -> bytes:
             None if thread is None else r.thread_turn, r.reference_tokens, r.held_tokens,
             client, server, choice.saved is not None, asked.time, _uptime(r), asked.client,
             asked.endpoint and sanitize.name(asked.endpoint),
-            said.avoidable_tokens, said.avoidable_ns / 1e6, derived, r.bounds,
-            r.at_least, None if who is None else who.by, None if who is None else sanitize.name(who.name),
+            said.avoidable_tokens, said.avoidable_ns / 1e6, derived, bounds,
+            at_least, None if who is None else who.by, None if who is None else sanitize.name(who.name),
         )
     )  # fmt: skip
 
@@ -123,14 +119,14 @@ def session(s: Session) -> dict[str, Any]:
 
 
 def _period(period: Period) -> dict[str, Any]:
-    """A period without its lines: those that prove something stand in findings."""
+    """A period without its lines: those that prove something are in findings."""
     out: dict[str, Any] = msgspec.to_builtins(period)
     del out["marks"]
     return out
 
 
 def head(report: Report) -> dict[str, Any]:
-    """What stands before the sessions."""
+    """What comes before the sessions."""
     return {
         "schema": SCHEMA,
         "tool": {"name": "cachedoctor", "version": report.tool_version},

@@ -64,9 +64,9 @@ def _rule(rule: RuleInfo, finding: Finding | None, pages: str | None) -> dict[st
     more, summary = f"cachedoctor explain {visible(rule.code)}", visible(rule.summary)
     plain, rich = [], []
     for remedy in do_now.remedies(finding) if finding is not None else ():
-        commands = [visible(command) for command in remedy.commands]
-        plain.append("\n".join([visible(remedy.text), *(f"    {command}" for command in commands)]))
-        rich.append("\n\n".join([f"- {prose(remedy.text)}", *([fenced(commands, "sh", "  ")] if commands else ())]))
+        words, commands = do_now.sentences(remedy), [visible(command) for command in remedy.commands]
+        plain.append("\n".join([visible(words), *(f"    {command}" for command in commands)]))
+        rich.append("\n\n".join([f"- {prose(words)}", *([fenced(commands, "sh", "  ")] if commands else ())]))
     out: dict[str, Any] = {
         "id": visible(rule.code),
         "name": visible(rule.name),
@@ -115,7 +115,7 @@ def fingerprints(findings: list[Finding], inputs: list[InputInfo]) -> list[str]:
 
     It stands for the rule, the cause within the rule, and the server that the wrapper names: not for lines, counts,
     sessions, and not for the name of the log, which rotates and lies elsewhere on another machine. Where several inputs
-    of one report have the same finding, those behind the first, in the order of the inputs, carry a number.
+    of one report have the same finding, those after the first, in the order of the inputs, carry a number.
     """
     place = {info.path: at for at, info in reversed(list(enumerate(inputs)))}
     order = sorted(enumerate(findings), key=lambda f: place.get(f[1].path or "", len(place)))
@@ -207,7 +207,7 @@ def _open(left: NotEvaluated, index: dict[str, int]) -> dict[str, Any]:
     if left.code in index:
         rule["index"] = index[left.code]
     enable = f"\nTo enable: {left.enable}" if left.enable else ""
-    text = f"{left.code} {left.name} could not be evaluated: {left.reason}.{enable}"
+    text = f"{left.code} {left.name} could not be checked: {left.reason}.{enable}"
     return _notice("not-evaluated", "note", text, associatedRule=rule)
 
 

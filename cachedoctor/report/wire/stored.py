@@ -114,13 +114,13 @@ def read(data: bytes, name: str) -> Report:
         name: of the file, for errors.
 
     Raises:
-        CacheDoctorError: it is no report of cachedoctor, or one of a schema that this version does not know.
+        CacheDoctorError: it is not a report of cachedoctor, or one of a schema that this version does not know.
     """
     data = sound_json(data)
     try:
         schema = msgspec.json.decode(data, type=_Head).schema
         if schema != SCHEMA and schema.startswith(_FAMILY):
-            what = f"{name}: is a report of another schema, {schema[:40]}; this version reads {SCHEMA}"
+            what = f"{name}: is a report with another schema, {schema[:40]}; this version reads {SCHEMA}"
             raise CacheDoctorError(what, "use the version of cachedoctor that wrote it, or analyze the log again")
         rest: Any = msgspec.json.decode(data, type=document())
         requests = StoredRequests([bytes(raw) for raw in rest.requests])
@@ -128,7 +128,7 @@ def read(data: bytes, name: str) -> Report:
         findings = [_finding(f) for f in rest.findings]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         hint = "give what cachedoctor analyze --format json wrote"
-        raise CacheDoctorError(f"{name}: is no report of cachedoctor ({error})", hint) from error
+        raise CacheDoctorError(f"{name}: is not a report of cachedoctor ({error})", hint) from error
     for session in rest.sessions if rest.filtered is None else ():
         session.n_requests = counts[session.index]
     streamed = {"requests": requests, "samples": StoredRows(rest.samples), "batches": StoredRows(rest.batches)}

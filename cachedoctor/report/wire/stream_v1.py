@@ -27,7 +27,7 @@ def _line(kind: str, **values: Any) -> bytes:
 
 
 def _typed(kind: str, encoded: bytes) -> bytes:
-    """Put the type in front of an encoded object that has keys."""
+    """Put the type before an encoded object that has keys."""
     return b'{"type":"%b",%b\n' % (kind.encode(), encoded[1:])
 
 
@@ -90,7 +90,7 @@ def _finding(shown: Finding, final: bool) -> bytes:
 
 
 def close(report: Report) -> Iterator[bytes]:
-    """Yield the lines behind the last event: everything as it is in the end, and the summary.
+    """Yield the lines after the last event: everything as it is in the end, and the summary.
 
     Of the requests only those that ``report`` still holds.
     """

@@ -34,7 +34,7 @@ class CannotTell(NamedTuple):
     missing: list[str]
     """Lines of these builds that would decide, the most telling first; none where none is known."""
     others: str
-    """What was found in what could be looked at; empty without any."""
+    """What was found in what could be checked; empty without any."""
     partly: bool = False
     """It can be told of other requests."""
     alone: bool = True
@@ -44,7 +44,7 @@ class CannotTell(NamedTuple):
     def sentence(self) -> str:
         """The whole in sentences."""
         missing = f" Missing here: {'; '.join(self.missing)}." if self.missing else ""
-        share = "; reuse is what two requests share" if self.alone else ""
+        share = "; reuse needs two requests" if self.alone else ""
         said = f"Cannot tell{' of' if self.partly else ':'} {self.why}{share}. {self.give}"
         return " ".join(filter(None, (said + missing, self.others)))
 
@@ -59,7 +59,7 @@ def cannot_tell(report: Report) -> CannotTell | None:
     if not requests and not report.findings and not _has_measurements(report):
         words = checked(report)
         others = f"{words} and found nothing." if words else ""
-        return CannotTell("no requests in it, so nothing was checked", _REQUESTS, [], others, alone=False)
+        return CannotTell("no requests in the input, so nothing was checked", _REQUESTS, [], others, alone=False)
     if not requests or judged is None:
         return None
     if only_short(report) and not report.findings:
@@ -68,14 +68,12 @@ def cannot_tell(report: Report) -> CannotTell | None:
         if report.undecided and all(row.held_tokens == 0 and not row.cached_tokens for row in report.undecided):
             why = f"{count(requests, 'request')}, cold: the slot was empty, so nothing could be reused"
             return CannotTell(why, _NEXT, [], "", alone=False)
-        missing = (
-            "and not the one before it" if requests == 1 else "none with what came before it and what became of it"
-        )
+        missing = "but not the one before it" if requests == 1 else "none with both its predecessor and its result"
         return CannotTell(f"{count(requests, 'request')}, {missing}", _GIVE, _missing(report), "")
     left_open = report.totals.open_requests or 0
     if report.findings or left_open < _LEFT_OPEN * requests:
         return None
-    why = f"{number(left_open)} of {count(requests, 'request')}: what came before is not in this log"
+    why = f"{number(left_open)} of {count(requests, 'request')}: the request before is not in this log"
     return CannotTell(why, _GIVE, _missing(report), f"{checked(report)} and found nothing in the others.", True)
 
 
@@ -87,7 +85,7 @@ def nothing_checked(report: Report) -> bool:
 
 
 def only_short(report: Report) -> bool:
-    """Whether every request was too short to be checked, and none reused anything."""
+    """Whether every request was too short to check, and none reused anything."""
     totals = report.totals
     return bool(totals.judged_requests) and totals.checked_requests == 0 and not totals.cached_tokens
 
@@ -100,7 +98,7 @@ def _has_measurements(report: Report) -> bool:
 def _too_short(report: Report) -> CannotTell:
     totals = report.totals
     few = "1 request, which is" if totals.requests == 1 else f"{count(totals.requests, 'request')}, all"
-    why = f"{few} shorter than {count(totals.short_below or 0, 'token')}: too short to be checked"
+    why = f"{few} shorter than {count(totals.short_below or 0, 'token')}: too short to check"
     return CannotTell(why, _LONGER, [], "", alone=False)
 
 
@@ -128,7 +126,7 @@ def _no_rates(report: Report) -> bool:
 
 
 def _nothing_reused(report: Report) -> CannotTell | None:
-    """Return that batches of several long prompts reused next to nothing, of which no rule could say why."""
+    """Return that batches of several long prompts reused almost nothing, of which no rule could say why."""
     periods = [period for s in report.sessions for period in s.periods if isinstance(period, BatchPeriod)]
     if report.totals.requests or any(s.counters or s.answers or s.kv_events for s in report.sessions):
         return None
@@ -139,10 +137,10 @@ def _nothing_reused(report: Report) -> CannotTell | None:
     little = f"{number(reused)} more reused" if reused else "none of them reused"
     return CannotTell(
         f"{looked_at(report.sessions)}, {number(computed)} tokens{' computed' if reused else ''}, {little}",
-        "To be sure, give the log from the start of the server, which says whether the cache is on, and the request "
-        "bodies: prompts that share no beginning reuse nothing, and nothing is wrong with that.",
+        "To be sure, give the log from the start of the server, which shows whether the cache is on, and the request "
+        "bodies: prompts without a common beginning reuse nothing, which is fine.",
         [],
-        f"What is there was looked at: {checked(report)} and found nothing.",
+        f"The available lines were checked: {checked(report)} and found nothing.",
     )
 
 
@@ -152,25 +150,27 @@ def _amount(period: Period) -> int:
 
 
 def _incomparable(report: Report) -> CannotTell:
-    """Say that nothing tells of reuse, what was looked at all the same, and what would help."""
+    """Say that nothing tells of reuse, what was checked all the same, and what would help."""
     engines = dict.fromkeys(session.engine for session in report.sessions)
     what = ", ".join(looked_at([s for s in report.sessions if s.engine == engine]) for engine in engines)
     blind = len({rule.code for rule in report.not_evaluated})
-    left = f", {count(blind, 'rule')} could not be evaluated" if blind else ""
+    left = f", {count(blind, 'rule')} could not be checked" if blind else ""
     looked = checked(report)
-    others = "" if looked.startswith("No rule") else f"What is there was looked at: {looked} and found nothing{left}."
+    others = (
+        "" if looked.startswith("No rule") else f"The available lines were checked: {looked} and found nothing{left}."
+    )
     if any(a.told for s in report.sessions for a in s.answers):
-        return CannotTell(f"{what}, and not the one before it", _BEFORE, [], others)
+        return CannotTell(f"{what}, but not the one before it", _BEFORE, [], others)
     if any(s.answers for s in report.sessions):
-        return CannotTell(f"{what}, and no line says how much was reused", _USAGE, [], others, alone=False)
+        return CannotTell(f"{what}, but no line shows how much was reused", _USAGE, [], others, alone=False)
     if _no_rates(report):
         hints = "".join(f"; {hint}" for name in engines if name in ENGINES and (hint := ENGINES[name].rates_hint))
-        why = f"{what}, and no line prints a hit rate{hints}"
+        why = f"{what}, but no line shows a hit rate{hints}"
         return CannotTell(why, _TRAFFIC, [], others, alone=False)
     if not any(_amount(period) for s in report.sessions for period in s.periods):
-        what = "no prompt was computed in these lines, so that nothing could be reused"
+        what = "no prompt was computed in these lines, so nothing could be reused"
         return CannotTell(what, _TRAFFIC, [], others, alone=False)
-    return CannotTell(f"{what}, and nothing to compare it with", _TRAFFIC, [], others)
+    return CannotTell(f"{what}, but nothing to compare it with", _TRAFFIC, [], others)
 
 
 def _missing(report: Report) -> list[str]:
@@ -211,21 +211,21 @@ _MUCH = 10_000
 """Tokens: less computed in all costs too little to ask why."""
 _LEFT_OPEN = 0.1
 """Share of the requests of which nothing can be told: with more of them the rest says little about the server."""
-_BEFORE = "To be sure, give the log from the request before it on, better the whole log."
+_BEFORE = "To be sure, give the log from the previous request on, or better the whole log."
 _TRAFFIC = (
-    "To be sure, give some minutes of the log with traffic in them, better the whole log, or dumps of /metrics "
+    "To be sure, give some minutes of the log with traffic, or better the whole log, or dumps of /metrics "
     "before and after."
 )
-_NEXT = "To be sure, give the lines of the next turn of the same conversation, too."
-_REQUESTS = "To be sure, give the lines of some requests, better the whole log."
+_NEXT = "To be sure, also give the lines of the next turn of the same conversation."
+_REQUESTS = "To be sure, give the lines of some requests, or better the whole log."
 _LONGER = (
-    "To be sure, give the lines of a long prompt and of the one before it. The setting min-prompt-tokens is the length "
-    "from which on prompts are checked."
+    "To be sure, give the lines of a long prompt and of the one before it. Prompts shorter than min-prompt-tokens are "
+    "not checked."
 )
-_USAGE = "To be sure, give lines that say it, or the responses with their usage (--responses)."
+_USAGE = "To be sure, give lines that show it, or the responses with their usage (--responses)."
 _GIVE = (
-    'To be sure, give the last two turns: from the line "selected slot" before the previous answer to the end, better '
-    "the whole log."
+    'To be sure, give the last two turns: from the line "selected slot" before the previous answer to the end, or '
+    "better the whole log."
 )
 
 
@@ -239,7 +239,7 @@ CUT = "CD902"
 _FEW_LOST = 0.01
 """Share of the prompt tokens that may be lost where the cache is said to work."""
 _SMALL = frozenset({"reused", "new", "rounding"})
-"""Rows of the account that nobody can mend."""
+"""Rows of the account that nobody can fix."""
 
 
 class Healthy(NamedTuple):
@@ -268,12 +268,12 @@ def healthy(report: Report, looked: str) -> Healthy | None:
     lost = sum(part.tokens for part in rows if part.row not in _SMALL)
     new = sum(part.tokens for part in rows if part.row == "new")
     open_ = max(account.not_placed, totals.open_requests or 0)
-    left = f"; of {count(open_, 'request')} the log does not tell" if open_ else ""
+    left = f"; unknown for {count(open_, 'request')}" if open_ else ""
     cut = sum(finding.count for finding in report.findings if finding.code == CUT)
-    left += f"; {count(cut, 'request')} {'is' if cut == 1 else 'are'} not whole in this log" if cut else ""
+    left += f"; {count(cut, 'request')} {'is' if cut == 1 else 'are'} incomplete in this log" if cut else ""
     if lost > _FEW_LOST * account.prompt_tokens:
         words = ", ".join(f"{percent(part.tokens, account.prompt_tokens)} {part.words}" for part in rows)
-        return Healthy("no cause", f"found for what was not reused: {words}{left}")
+        return Healthy("no cause", f"causes of the computed tokens: {words}{left}")
     key = "cache works"
     if cut == totals.requests and not totals.prompt_ms:
         key, left = "so far", f"; {_ends(cut)} not in this log"
@@ -289,8 +289,8 @@ def healthy(report: Report, looked: str) -> Healthy | None:
 def _ends(requests: int) -> str:
     """Name what a log lacks that has the end of none of its requests: they may still have failed."""
     if requests == 1:
-        return "its end, and with it whether it failed, is"
-    return "the ends of all, and with them whether they failed, are"
+        return "its end (and whether it failed) is"
+    return "the ends of all (and whether they failed) are"
 
 
 def _every(totals: Totals) -> str:

@@ -1,6 +1,6 @@
 """What to do about a finding, and about all of them: the rows to copy, or the sentence where none does it.
 
-The one place that chooses what stands in the second row and in the last one.
+The one place that chooses what is in the second row and in the last one.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _PROGRAMS = {traffic_words.LLAMA: "llama-server"}
 _WINDOWS = ("ollama", "lm-studio", "jan")
 """Launchers that take no command line of the server."""
 _SENTENCE = 110
-"""Characters of a sentence that stands in the last row; of a longer one what is in brackets stands above alone."""
+"""Characters of a sentence that is in the last row; of a longer one what is in brackets is above alone."""
 _ASIDE = late(r" \([^()]*\)")
 _OR = late(r"Or,? (?=[a-z])")
-"""How a remedy begins that is written to stand behind another."""
+"""How a remedy begins that is written to come after another."""
 _LONG = 70
-"""Characters of a command that stands in the last row; a longer one stands above alone."""
+"""Characters of a command that is in the last row; a longer one is above alone."""
 
 
 class DoNow(NamedTuple):
@@ -43,6 +43,8 @@ class DoNow(NamedTuple):
     """Options that the steps set."""
     program: str = ""
     """What takes the options."""
+    replayed: str = ""
+    """What the replay shows of the options, in a sentence; empty where it was not asked."""
 
     @property
     def options(self) -> bool:
@@ -52,7 +54,8 @@ class DoNow(NamedTuple):
     @property
     def words(self) -> str:
         """The sentence; before it where options belong that stand alone."""
-        return f"Add to the command of {self.program}. {self.text}" if self.options and not self.steps else self.text
+        text = f"Add to the command of {self.program}. {self.text}" if self.options and not self.steps else self.text
+        return f"{text} {self.replayed}" if self.replayed else text
 
     def rows(self) -> list[str]:
         """Write what to do in rows of plain text, what is to be copied indented."""
@@ -61,21 +64,21 @@ class DoNow(NamedTuple):
         rows = []
         for step in self.steps:
             rows += [f"{step.text}:" if step.commands else step.text, *(f"    {command}" for command in step.commands)]
-        return [*rows, self.text, *self.notes]
+        return [*rows, self.words, *self.notes]
 
 
 class Last(NamedTuple):
     """The last row."""
 
     text: str
-    """A sentence, or what stands before the command."""
+    """A sentence, or what comes before the command."""
     command: str | None = None
 
 
 def remedies(finding: Finding) -> list[Remedy]:
     """Return the remedies in the order in which they are to be tried.
 
-    What mends the cause stands before what only shows more of it. A suspicion is looked at first: for it nobody should
+    What fixes the cause comes before what only shows more of it. A suspicion is checked first: for it nobody should
     give a server more memory or other slots.
     """
     if finding.confidence == "low":
@@ -84,9 +87,11 @@ def remedies(finding: Finding) -> list[Remedy]:
 
 
 def _risk(remedy: Remedy) -> int:
-    """How much is at stake: a look, a setting of a client, advice, another start of the server."""
+    """How much is at stake: a look, a setting of a client, options that the replay confirms, advice, other options."""
     if remedy.purpose == "look" or remedy.settings:
         return 0
+    if remedy.replay is not None and remedy.replay.saved_tokens is not None:
+        return 1
     return 3 if remedy.options else 2
 
 
@@ -105,7 +110,9 @@ def of_finding(finding: Finding, fix: Fix | None = None) -> DoNow | None:
         return DoNow(capital(notes[0]) if notes else ordered[0].text, [], "no fix")
     if finding.confidence == "low" and _risk(found) == 3:
         named = ", ".join(other.name for other in finding.still_possible)
-        text = f"Rule out first what looks alike ({named})." if named else "See first how to tell it from others."
+        text = (
+            f"First rule out similar causes ({named})." if named else "First check how to tell it from similar causes."
+        )
         return DoNow(text, [f"cachedoctor explain {finding.code}"], "to be sure")
     return of_remedy(finding, found, fix)
 
@@ -148,16 +155,24 @@ def every(finding: Finding, fix: Fix | None = None) -> list[DoNow]:
 
 def of_remedy(finding: Finding, remedy: Remedy, fix: Fix | None = None) -> DoNow:
     """Say one remedy, in the form of the launcher where that is known."""
-    kind = _KINDS[remedy.purpose]
+    is_tried = finding.confidence == "low" and bool(remedy.options) and remedy.purpose == "fix"
+    kind: Kind = "try" if is_tried else _KINDS[remedy.purpose]
     text = capital(_OR.sub("", remedy.text, count=1)) if _OR.match(remedy.text) else remedy.text
+    replayed = "" if remedy.replay is None else remedy.replay.words
     knows = fix is not None and fix.launcher is not None and any(step.where == "server" for step in fix.steps)
     if fix is not None and knows and _merged(finding, remedy, fix):
         notes = [*fix.costs, *(capital(note) for note in fix.notes)]
-        return DoNow(text, _rows(fix.steps), kind, fix.steps, notes, fix.options)
+        return DoNow(text, _rows(fix.steps), kind, fix.steps, notes, fix.options, replayed=replayed)
     for other in _other(remedy, fix):
         if other.steps:
-            return DoNow(text, _rows(other.steps), kind, other.steps, list(map(capital, other.notes)), other.options)
-    return DoNow(text, list(remedy.commands), kind, program=_program(finding))
+            notes = list(map(capital, other.notes))
+            return DoNow(text, _rows(other.steps), kind, other.steps, notes, other.options, replayed=replayed)
+    return DoNow(text, list(remedy.commands), kind, program=_program(finding), replayed=replayed)
+
+
+def sentences(remedy: Remedy) -> str:
+    """Return what a remedy says, and what the replay says of it."""
+    return remedy.text if remedy.replay is None else f"{remedy.text} {remedy.replay.words}"
 
 
 def form_of(remedy: Remedy, fix: Fix | None) -> Sequence[FixStep]:
@@ -206,7 +221,7 @@ def last(finding: Finding, found: DoNow, fix: Fix | None) -> Last:
 
 
 def _of_steps(found: DoNow, fix: Fix) -> Last:
-    """The cheapest test: what a client needs; then what starts the server anew with the change that stands above."""
+    """The cheapest test: what a client needs; then what starts the server again with the change that is above."""
     first, last = found.steps[0], found.steps[-1]
     if first.where == "client" and first.commands:
         return Last("", first.commands[0])
@@ -221,7 +236,7 @@ def _of_steps(found: DoNow, fix: Fix) -> Last:
         return Last("", last.commands[0])
     if fix.launcher in ("lm-studio", "jan"):
         alone = len(found.steps) == len(last.commands) == 1
-        return Last(f"{last.text}:", last.commands[0]) if alone else Last("load the model anew with the change above")
+        return Last(f"{last.text}:", last.commands[0]) if alone else Last("reload the model with the change above")
     if last.form == "options" and len(last.commands) == 1:
         return Last(f"start {_started(fix)} with", last.commands[0])
     set_ = [change for change in found.changes if not change.remove and not change.variable]

@@ -10,7 +10,7 @@ from cachedoctor.report.words.numbers import number, percent
 
 
 class Heading(NamedTuple):
-    """What stands above a column."""
+    """What is above a column."""
 
     name: str
     unit: str = ""
@@ -33,7 +33,7 @@ _P = TypeVar("_P", SamplePeriod, BatchPeriod)
 
 
 class Grid(NamedTuple):
-    """A table: what stands above the names of its rows, the columns, the rows, and how many are left out."""
+    """A table: what is above the names of its rows, the columns, the rows, and how many are left out."""
 
     key: str
     headings: list[Heading]
@@ -93,7 +93,7 @@ def _named(name: str | None, period: SamplePeriod | BatchPeriod) -> str:
 
 
 def _grid(key: str, names: list[str], columns: list[tuple[Heading, list[str | None]]], more: int) -> Grid:
-    """Leave out what the log says nowhere."""
+    """Leave out what the log shows nowhere."""
     told = [(heading, cells) for heading, cells in columns if any(cell is not None for cell in cells)]
     rows = [MeasuredCells(name, [cells[at] or _UNKNOWN for _, cells in told]) for at, name in enumerate(names)]
     return Grid(key, [heading for heading, _ in told], rows, more)

@@ -29,7 +29,7 @@ def measures(session: Session) -> bool:
 
 
 def said(session: Session) -> Said:
-    """Say what was measured; what differs by engine or period stands in ``grid``."""
+    """Say what was measured; what differs by engine or period is in ``grid``."""
     s = sanitize.mask(session)
     intervals, batches = _intervals(session.periods), _batches(session.periods)
     found: Said = []
@@ -155,7 +155,7 @@ def _of_all_engines(periods: list[SamplePeriod]) -> int | None:
 def _hit_rate(period: SamplePeriod) -> str:
     named = _engine(period.engine)
     if period.last_rate is None:
-        return f"unknown: the lines print none{named}"
+        return f"unknown: the lines show none{named}"
     # Lines that name an engine (V1, 0.8 and newer) tell of the last 1,000 requests; V0's tell of all.
     of = "" if period.engine is None else f", of the last 1,000 requests{begun(period)}"
     between = ""
@@ -176,7 +176,7 @@ def _throughput(period: SamplePeriod) -> tuple[str, str]:
         return "computed", f"about {count(period.computed_tokens, 'prompt token')}{off} ({how})"
     if period.prompt_tokens is not None:
         return "prompts", f"about {count(period.prompt_tokens, 'token')}, reused ones included ({how})"
-    return "computed", "unknown: whether the throughput counts reused tokens depends on the version"
+    return "computed", "unknown: whether throughput includes reused tokens depends on the version"
 
 
 # ---- SGLang: batches
@@ -193,7 +193,7 @@ def _of_batches(periods: list[BatchPeriod]) -> Said:
         most = f", the longest has {count(max(longest), 'token')}" if longest else ""
         cold = sum(p.cold for p in periods)
         nothing = f"; {number(cold)} of them reused nothing" if cold else "; all of them reused something"
-        found.append(("prompts", f"known of {count(wholes, 'request')} that came alone{most}{nothing}"))
+        found.append(("prompts", f"known for {count(wholes, 'request')} that ran alone{most}{nothing}"))
     memory = _memory(periods)
     return [*found, ("memory", memory)] if memory else found
 
@@ -225,7 +225,7 @@ def _counted(c: Counters) -> str:
         whole = c.looked_up if c.looked_up is not None else c.prompt_tokens
         found.append(f"{number(c.reused)} reused" + (f" ({percent(c.reused, whole)})" if whole else ""))
     if c.looked_up == 0 and c.prompt_tokens:
-        found.append(f"although {count(c.prompt_tokens, 'prompt token')} came")
+        found.append(f"although {count(c.prompt_tokens, 'prompt token')} were sent")
     if c.computed is not None:
         found.append(f"{number(c.computed)} computed")
     found += _tiers(c)
@@ -238,7 +238,7 @@ def _counted(c: Counters) -> str:
         found.append(f"{number(c.evicted)} evicted")
     if c.preemptions is not None:
         found.append(count(c.preemptions, ENGINES[c.source].preemption if c.source in ENGINES else "preemption"))
-    said = ", ".join(found) or "nothing of the prefix cache in it"
+    said = ", ".join(found) or "no prefix cache counters in it"
     return f"{c.path} {since}{_engine(c.engine)}: {said}"
 
 
@@ -247,7 +247,7 @@ _TIERS = {
     "host": "in host memory",
     "disk": "on disk",
     "p2p": "with another server",
-    "external_unspecified": "outside, unsaid where",
+    "external_unspecified": "outside, place unknown",
     "storage": "in storage",
 }
 """Where reused tokens were found, by the name that the server gives to it."""
@@ -263,18 +263,18 @@ def _tiers(c: Counters) -> list[str]:
 
 
 _ROWS = {
-    "evicted": "stored again after they had been removed for want of room",
-    "emptied": "stored again after the cache had been emptied",
-    "changed": "behind another beginning than before",
+    "evicted": "stored again after eviction",
+    "emptied": "stored again after the cache was emptied",
+    "changed": "after a different beginning",
     "salted": "under another salt, adapter or image",
-    "routed": "on another engine than before",
-    "present": "while they were there",
+    "routed": "on a different engine",
+    "present": "although they were cached",
     "new": "new",
 }
 _DOUBTS = {
-    "groups": "cannot tell why blocks were stored: layers of several kinds have blocks of their own",
-    "tiers": "cannot tell why blocks were stored: some come back from a slower memory",
-    "names": "cannot tell why blocks were stored: the hashes of this version do not name what comes before a block",
+    "groups": "cannot tell why blocks were stored: different kinds of layers have separate blocks",
+    "tiers": "cannot tell why blocks were stored: some are restored from slower memory",
+    "names": "cannot tell why blocks were stored: the hashes of this version do not include the text before a block",
 }
 
 
@@ -285,7 +285,7 @@ def _published(events: KvEvents) -> str:
     if events.missing:
         gaps.append(f"{count(events.missing, 'message')} missing")
     if events.late:
-        gaps.append("begun after the server")
+        gaps.append("started after the server")
     if events.unread:
         gaps.append(f"{number(events.unread)} unread")
     if events.forgotten:
@@ -304,8 +304,8 @@ def _answered(answers: Answers) -> str:
     words = count(answers.requests, "request")
     if not answers.told:
         silent = "the lines of the log do" if answers.source == "log" else "the responses do"
-        return f"{words}; unknown how much they reused: {silent} not say it"
-    some = f", {number(answers.told)} of them say it" if answers.told < answers.requests else ""
+        return f"{words}; reuse unknown: {silent} not show it"
+    some = f", {number(answers.told)} of them with counts" if answers.told < answers.requests else ""
     share = f" ({percent(answers.cached_tokens, answers.prompt_tokens)})" if answers.prompt_tokens else ""
     return (
         f"{words}{some}: {count(answers.prompt_tokens, 'prompt token')}, {number(answers.cached_tokens)} reused{share}"

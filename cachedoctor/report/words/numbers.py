@@ -30,12 +30,12 @@ def percent(part: float, whole: float) -> str:
 
 
 def unknown_lengths(requests: int) -> str:
-    """Say that the log does not say how long the prompts of some requests were."""
-    return f"the log does not say how long {'its prompt was' if requests == 1 else 'their prompts were'}"
+    """Say that the log does not show how long the prompts of some requests were."""
+    return f"the log does not show the length of {'its prompt' if requests == 1 else 'their prompts'}"
 
 
 def computed(totals: Totals) -> str:
-    """Say how many prompt tokens were computed, and of how many the log does not tell."""
+    """Say how many prompt tokens were computed, and of how many the log does not show."""
     whole, spent = totals.prompt_tokens, f" in {duration(totals.prompt_ms)}" if totals.prompt_ms else ""
     known = f"{count(totals.processed_tokens, 'token')} ({percent(totals.processed_tokens, whole)}){spent}"
     if not totals.unknown_tokens:
@@ -45,6 +45,13 @@ def computed(totals: Totals) -> str:
     if not totals.processed_tokens:
         return f"unknown: {rest} were not reused, and {why}"
     return f"{known}; unknown of {rest}: {why}"
+
+
+def memory(mib: float) -> str:
+    """Write a size in the unit that fits it; small models have states of less than one MiB."""
+    if mib >= 1024:
+        return f"{mib / 1024:,.1f} GiB"
+    return f"{mib:,.0f} MiB" if mib >= 10 or not mib else f"{mib:.1f} MiB"
 
 
 def duration(ms: float) -> str:

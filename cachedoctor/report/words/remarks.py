@@ -1,4 +1,4 @@
-"""What is said beside the findings: filters, how the input was read, rules that were not evaluated, unknown lines."""
+"""What is said beside the findings: filters, how the input was read, rules that were not checked, unknown lines."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from cachedoctor.model import Finding, NotEvaluated, Report, RequestRow, Restart
+from cachedoctor.model import AgentDifference, AgentVerdict, Finding, NotEvaluated, Report, RequestRow, Restart
 from cachedoctor.report.words.numbers import count, duration, number, percent
 from cachedoctor.report.words.traffic_words import LLAMA
 
 _FILTER_WORDS_SHOWN = 10
 """Requests that are described."""
+_DIFFERENCES = 3
+"""Of an agent and the log that are shown."""
 _LOST = frozenset({"partial", "reprocessed"})
 
 
@@ -27,7 +29,7 @@ def filtered(report: Report) -> str:
     left_out = f" {count(chosen.without_time, 'request')} without a time left out." if chosen.without_time else ""
     return (
         f"Filtered by {', '.join(parts)}: {number(chosen.requests)} of {count(chosen.all_requests, 'request')} and "
-        f"{number(chosen.findings)} of {count(chosen.all_findings, 'finding')} are shown; sums and costs are of the "
+        f"{number(chosen.findings)} of {count(chosen.all_findings, 'finding')} are shown; sums and costs cover the "
         f"whole log.{left_out}"
     )
 
@@ -59,7 +61,7 @@ def _request(row: RequestRow) -> str:
 
 
 class Unanswered(NamedTuple):
-    """Why some rules could not be evaluated, and what would make it possible."""
+    """Why some rules could not be checked, and what would make it possible."""
 
     reason: str
     advice: str
@@ -89,17 +91,17 @@ _REASONS = {
     "prompt length and reuse": "log level too low",
     "a change of adapters": "log level too low",
     "the prompts themselves": "no prompts given",
-    "the request bodies that were given": "bodies match no request",
+    "the given request bodies": "bodies match no request",
     "the request bodies": "no bodies given",
     "the command line": "no --cmdline",
     "the log shows no text": "no prompt text",
-    "there are no numbers of requests": "no requests in it",
+    "no numbers per request": "no requests in the log",
 }
-"""Why rules could not be evaluated, in a few words, by how the reason begins."""
+"""Why rules could not be checked, in a few words, by how the reason begins."""
 
 
 def not_checked(rules: Sequence[NotEvaluated], room: int) -> str:
-    """Say in one row how many rules could not be evaluated, and the commonest reason where ``room`` characters hold it;
+    """Say in one row how many rules could not be checked, and the commonest reason where ``room`` characters hold it;
     nothing without any."""
     if not rules:
         return ""
@@ -124,7 +126,7 @@ def unknown_lines(report: Report) -> list[str]:
     several = len(report.inputs) > 1
     lines = sum(info.lines for info in report.inputs)
     left = sum(shape.count for shape in report.unknown)
-    rows = [f"{number(left)} of {count(lines, 'line')} are no known message, by shape (N: a number):"]
+    rows = [f"{number(left)} of {count(lines, 'line')} are not recognised, by shape (N: a number):"]
     for shape in report.unknown[:_UNKNOWN_LIST_SHOWN]:
         place = f"{shape.path}:{shape.line}" if several else f"line {shape.line}"
         rows.append(f"{number(shape.count):>9}  {shape.shape}  (first: {place})")
@@ -142,9 +144,7 @@ _NAMED = 8
 def switched_off(codes: list[str]) -> str:
     """Say which rules are not reported."""
     named = f": {', '.join(codes)}" if len(codes) <= _NAMED else ""
-    return (
-        f"{count(len(codes), 'rule')} switched off{named}; {'it is' if len(codes) == 1 else 'they are'} not reported."
-    )
+    return f"{count(len(codes), 'rule')} switched off{named}, so not reported."
 
 
 def severities(findings: list[Finding]) -> str:
@@ -196,9 +196,9 @@ _FITS = 0.99
 def _fit(similarity: float, kept: float) -> str:
     """Say what the shares of a slot choice mean."""
     if min(similarity, kept) >= _FITS:
-        return "the slot fits: nearly all of the prompt can be reused"
+        return "the slot matches: nearly all of the prompt can be reused"
     held, of_slot = (percent(round(1000 * share), 1000) for share in (similarity, kept))
-    return f"the slot holds {held} of the prompt, which keeps {of_slot} of the slot"
+    return f"the slot holds {held} of the prompt; {of_slot} of the slot is kept"
 
 
 def _length(row: RequestRow, field: str) -> str:
@@ -213,31 +213,31 @@ def _length(row: RequestRow, field: str) -> str:
 
 
 def others(report: Report) -> int:
-    """Count the lines that were read and are no known message."""
+    """Count the lines that were read and are not recognised."""
     return sum(max(0, info.lines - info.recognised) for info in report.inputs)
 
 
 def is_mostly_unknown(report: Report) -> bool:
-    """Whether more than half of the lines that were read are no known message."""
+    """Whether more than half of the lines that were read are not recognised."""
     return 2 * others(report) > sum(info.lines for info in report.inputs)
 
 
 def read(report: Report) -> str:
-    """Say how much was read, and how many lines of it are no known message."""
+    """Say how much was read, and how many lines of it are not recognised."""
     inputs = f" of {number(len(report.inputs))} inputs" if len(report.inputs) > 1 else ""
     lines, left = sum(info.lines for info in report.inputs), others(report)
     if not report.inputs:
         return "no log"
     known = f"{count(lines, 'line')}{inputs}"
     if not left:
-        return f"{known}, all of them known" if lines else known
+        return f"{known}, all recognised" if lines else known
     if any(info.launcher == "lm-studio" for info in report.inputs):
-        such = "dates on rows of their own"
+        such = "dates on separate rows"
     elif any(session.engine == LLAMA for session in report.sessions) or not report.sessions:
         such = "start-up and samplers"
     else:
         such = "start-up and an access log"
-    return f"{known}: {number(lines - left)} known, {number(left)} others such as {such}"
+    return f"{known}, {number(lines - left)} recognised (others: {such})"
 
 
 def numbered(report: Report) -> str:
@@ -245,7 +245,7 @@ def numbered(report: Report) -> str:
     kinds = {info.counted for info in report.inputs if info.counted is not None}
     said = []
     if "newest first" in kinds:
-        said.append("The newest line came first: lines are numbered from the end, as tac gives them.")
+        said.append("The newest line was first: lines are numbered from the end, as tac prints them.")
     if "records" in kinds:
         said.append("Lines are the records of the JSON document, numbered in the order of time.")
     return " ".join(said)
@@ -255,7 +255,7 @@ def imitated(report: Report) -> str:
     """Say how many lines inside printed prompts looked like a server's; nothing without any."""
     lines = sum(info.imitations for info in report.inputs)
     verb = "lines" if lines != 1 else "line"
-    return f"{number(lines)} {verb} inside a prompt looked like the server's." if lines else ""
+    return f"{number(lines)} {verb} inside a prompt looked like server log lines." if lines else ""
 
 
 def passed_over(report: Report) -> str:
@@ -264,9 +264,31 @@ def passed_over(report: Report) -> str:
     if not short or not least:
         return ""
     were = "was" if short == 1 else "were"
-    return f"{count(short, 'request')} below {count(least, 'token')} {were} not judged (--min-prompt-tokens 0)."
+    return f"{count(short, 'request')} below {count(least, 'token')} {were} not checked (all: --min-prompt-tokens 0)."
+
+
+def own_verdicts(report: Report) -> list[str]:
+    """Say what each agent says itself of why less was reused, and how often the log shows the same."""
+    return [_own_verdict(verdict) for verdict in report.agents]
+
+
+def _own_verdict(verdict: AgentVerdict) -> str:
+    reasons = ", ".join(f"{reason} ({number(times)})" for reason, times in verdict.reasons.items())
+    judged = verdict.agrees + verdict.differs
+    parts = [f"agrees with the log in {number(verdict.agrees)}, differs in {number(verdict.differs)}"] if judged else []
+    parts += [f"the log does not show it in {number(verdict.undecided)}"] if verdict.undecided else []
+    parts += [f"{number(verdict.unmatched)} not found in a log"] if verdict.unmatched else []
+    shown = "".join(f" {_difference(one)}" for one in verdict.differences[:_DIFFERENCES])
+    return f"{verdict.by[:1].upper()}{verdict.by[1:]} itself says: {reasons}. Of these {'; '.join(parts)}.{shown}"
+
+
+def _difference(one: AgentDifference) -> str:
+    task = "" if one.task is None else f" task {one.task}"
+    log = ", ".join(one.log) or "nearly all was reused"
+    return f"Line {number(one.line)}{task}: {one.reason}, but the log shows {log}."
 
 
 def remarks(report: Report) -> list[str]:
     """Say what to know about how the input was read: the numbers of lines, imitations, requests that are too short."""
-    return [said for said in (numbered(report), imitated(report), passed_over(report)) if said]
+    said = [numbered(report), imitated(report), passed_over(report), *own_verdicts(report)]
+    return [words for words in said if words]

@@ -18,9 +18,9 @@ ROWS: dict[AccountRow, str] = {
     "new": "new text",
     "client": "after a change by the client",
     "server": "lost by the server",
-    "together": "computed at once by several requests with one beginning",
+    "together": "computed at the same time by several requests with the same beginning",
     "rounding": "rounding",
-    "unexplained": "not reused, against what this build does",
+    "unexplained": "not reused, unlike this build usually does",
     "undecided": "cannot tell: new, changed by the client, or lost by the server",
 }
 
@@ -88,7 +88,7 @@ class ClientRow(NamedTuple):
     reused: str
     again: str
     undecided: str
-    """New or computed again: nothing tells."""
+    """New or recomputed: nothing tells."""
     cause: str
 
 
@@ -116,8 +116,8 @@ def sentence(row: ClientRow) -> str:
     if not row.tokens:
         return f"{row.requests}, lengths unknown"
     cause = f", most for {row.cause}" if row.cause else ""
-    undecided = f", {row.undecided} new or again" if row.undecided != "0 %" else ""
-    return f"{row.requests}, {row.tokens} tokens, {row.reused} reused, {row.again} computed again{cause}{undecided}"
+    undecided = f", {row.undecided} new or recomputed" if row.undecided != "0 %" else ""
+    return f"{row.requests}, {row.tokens} tokens, {row.reused} reused, {row.again} recomputed{cause}{undecided}"
 
 
 def _together(clients: list[ClientAccount]) -> ClientAccount:
@@ -155,7 +155,7 @@ def split(turn: SlowTurn) -> str:
     """Say how long it took, and what its prompt and its reply had of that."""
     prompt = f"{duration(turn.prompt_ms)} prompt ({_prompt(turn)})"
     if turn.reply_ms is None:
-        return f"task {turn.task}: {prompt}, and a reply of which the log does not say how long it took"
+        return f"task {turn.task}: {prompt}, and a reply of unknown duration"
     reply = f"{duration(turn.reply_ms)} reply"
     tokens = f" ({count(turn.reply_tokens, 'token')})" if turn.reply_tokens is not None else ""
     return f"task {turn.task}: {duration(turn.ms)} = {prompt} + {reply}{tokens}"
@@ -163,13 +163,13 @@ def split(turn: SlowTurn) -> str:
 
 def _prompt(turn: SlowTurn) -> str:
     if turn.new_tokens is None or turn.again_tokens is None:
-        return "the log does not say how much of it was new"
+        return "the log does not show how much of it was new"
     computed = turn.new_tokens + turn.again_tokens + (turn.undecided_tokens or 0)
     parts = [
         (turn.reused_tokens, "reused"),
         (turn.new_tokens, "new"),
-        (turn.again_tokens, "computed again"),
-        (turn.undecided_tokens, "new or computed again"),
+        (turn.again_tokens, "recomputed"),
+        (turn.undecided_tokens, "new or recomputed"),
     ]
     (tokens, what), *others = [part for part in parts if part[0]] or [(0, "computed")]
     said = [f"{count(tokens or 0, 'token')} {what}", *(f"{number(n or 0)} {words}" for n, words in others)]
@@ -178,7 +178,7 @@ def _prompt(turn: SlowTurn) -> str:
 
 
 def _share_again(turn: SlowTurn) -> float | None:
-    """Share of the computed tokens that were computed again; None where most of it is not known."""
+    """Share of the computed tokens that were recomputed; None where most of it is not known."""
     if turn.new_tokens is None or turn.again_tokens is None or turn.undecided_tokens is None:
         return None
     computed = turn.new_tokens + turn.again_tokens + turn.undecided_tokens
@@ -190,13 +190,13 @@ def _share_again(turn: SlowTurn) -> float | None:
 def reason(turn: SlowTurn, report: Report) -> str:
     """Say in one sentence why it took so long."""
     if turn.reply_ms is not None and turn.reply_ms > turn.prompt_ms:
-        return "most of it is the reply: that is the speed of the machine, not the cache"
+        return "most of it is the reply: limited by the machine, not the cache"
     again = _share_again(turn)
     if again is None:
-        return "what of its prompt could have been reused is not in this log"
+        return "this log does not show how much of its prompt could have been reused"
     if again >= 0.5:
-        return "most of it is text that was computed before: that is the cache"
-    return f"that is the speed of the machine, not the cache: {', '.join(['shorter prompts', *_faster(report)])}"
+        return "most of it is text that was computed before: the cache was lost"
+    return f"limited by the machine, not the cache: {', '.join(['shorter prompts', *_faster(report)])}"
 
 
 def _faster(report: Report) -> list[str]:
@@ -234,15 +234,15 @@ SOURCES = {
     "line": "",
     "option": " (given by --build)",
     "wording": " (from its messages)",
-    "source": " (by the line numbers of its source)",
-    "paste": " (by the text above the log)",
+    "source": " (from the line numbers of its source)",
+    "paste": " (from the text above the log)",
 }
 """How the build or the version is known."""
 
 
 def engine(name: str) -> str:
     """Write an engine as it writes itself."""
-    return "a server of unknown make" if name == UNKNOWN else title(name)
+    return "an unknown server" if name == UNKNOWN else title(name)
 
 
 def program(session: Session) -> str:
@@ -257,8 +257,8 @@ def of_rule(code: str) -> str:
 
 def rules_of(engine: str, codes: set[str]) -> set[str]:
     """Return those of ``codes`` that are about logs of this engine."""
-    whose = _PROGRAM if engine in PRINTING else engine
-    return {code for code in codes if of_rule(code) == whose}
+    whose = {engine, _PROGRAM} if engine in PRINTING else {engine}
+    return {code for code in codes if of_rule(code) in whose}
 
 
 def version(session: Session) -> str:
@@ -278,7 +278,7 @@ def version(session: Session) -> str:
 
 
 def server_parts(session: Session) -> list[str]:
-    """Say what a server with measurements computes and keeps; what the log does not say is named as unknown."""
+    """Say what a server with measurements computes and keeps; what the log does not show is named as unknown."""
     found = []
     architecture = session.setting("architecture")
     if isinstance(architecture, str) and architecture:
@@ -299,7 +299,7 @@ def server_parts(session: Session) -> list[str]:
 def cache(session: Session) -> list[str]:
     """Say whether the prefix cache is on, and how large the memory is that it shares with running requests.
 
-    Nothing of engines whose logs do not tell of either.
+    Nothing of engines whose logs do not show of either.
     """
     facts = ENGINES.get(session.engine)
     if facts is None:

@@ -19,7 +19,7 @@ from e2e.server import ServerDiedError
 
 
 def plans(chosen: list[situations.Situation], kinds: list[str], builds: list[int], levels: list[str]) -> list[Plan]:
-    """Every run that was asked for; behind a faulty day comes the same one without its fault."""
+    """Every run that was asked for; after a faulty day comes the same one without its fault."""
     out = []
     for build, level, kind, situation in itertools.product(builds, levels, kinds, chosen):
         if kind in situation.kinds:

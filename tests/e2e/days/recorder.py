@@ -115,7 +115,7 @@ class Recorder:
         return round(time.monotonic() - self._began, 3)
 
     def _begin(self, path: str, conversation: str, client: str, body: Message) -> Sent:
-        kept = json.loads(json.dumps(body))  # the caller goes on appending to its messages
+        kept = json.loads(json.dumps(body))  # the caller continues appending to its messages
         with self._lock:
             number = len(self.sent)
             self.sent.append(Sent(number, path, conversation, client, kept, self._now(), life=len(self.logs) - 1))

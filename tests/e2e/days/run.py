@@ -34,7 +34,7 @@ class Plan:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What stands behind ``llama-server -m MODEL``."""
+        """What comes after ``llama-server -m MODEL``."""
         mended = self.situation.mended if self.mended else None
         return (self.situation.options if mended is None else mended) + LEVELS[self.level]
 
@@ -70,7 +70,7 @@ def play(plan: Plan, out: Path) -> dict[str, Any]:
 
 
 def recount(plan: Plan, out: Path) -> dict[str, Any]:
-    """Make the truth of a run anew from its bodies and responses, without a server."""
+    """Make the truth of a run again from its bodies and responses, without a server."""
     run = out / plan.name
     old = json.loads((run / "truth.json").read_text("utf-8"))
     asked = [json.loads(line) for line in (run / "requests.jsonl").read_text("utf-8").splitlines()]

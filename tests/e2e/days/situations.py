@@ -1,4 +1,4 @@
-"""The days: which traffic on which server, what is wrong with it by construction, and what mends it.
+"""The days: which traffic on which server, what is wrong with it by construction, and what fixes it.
 
 One entry is one situation; adding one is described in tests/e2e/README.md.
 """
@@ -24,9 +24,9 @@ class Situation:
     name: str
     traffic: Traffic
     options: tuple[str, ...]
-    """Of the server on the faulty day, behind the model."""
+    """Of the server on the faulty day, after the model."""
     cause: str = HEALTHY
-    """Slug of the main cause; ``none`` where nothing is to be mended."""
+    """Slug of the main cause; ``none`` where nothing is to be fixed."""
     mended: tuple[str, ...] | None = None
     """Options of the day without the fault, if others; the client has no fault then either."""
     kinds: tuple[str, ...] = ALL_KINDS
@@ -106,7 +106,7 @@ ALL = [
     Situation("middle_edited", traffic.middle_edited, slots(2), "early_message_edited"),
     # ---- together
     Situation("cold_burst", traffic.cold_burst, ("-np", "4", "-kvu", "-c", "32768"), "together"),
-    # ---- nothing to mend
+    # ---- nothing to fix
     Situation("new_chats_one", traffic.new_chats, slots(1)),
     Situation("new_chats_four", traffic.new_chats, slots(4)),
     Situation("same_question", traffic.same_question, slots(2)),

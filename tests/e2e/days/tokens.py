@@ -61,7 +61,7 @@ def runs(prompt: str) -> set[int]:
 
 
 def repeated(prompt: str, start: int, known: set[int]) -> int:
-    """Tokens behind ``start`` that lie in a run which ``known`` has too."""
+    """Tokens after ``start`` that lie in a run which ``known`` has too."""
     count, end = 0, start
     for at in range(start, len(prompt) - RUN + 1):
         if hash(prompt[at : at + RUN]) in known:

@@ -141,7 +141,7 @@ def rolling_window(day: Recorder, faulty: bool) -> None:
 
 
 def rag_shuffled(day: Recorder, faulty: bool) -> None:
-    """A chat about passages that stand before the history and come in another order each time, beside a healthy one."""
+    """A chat about passages that come before the history and come in another order each time, beside a healthy one."""
     passages = [f"[{i}] {prose(600 + i, 320)}" for i in range(5)]
     ours, other = Talk(day, "library", "", "rag"), Talk(day, "healthy", prose(2, 1500), "agent")
     chance = random.Random(6)
@@ -180,7 +180,7 @@ def reasoning_dropped(day: Recorder, faulty: bool) -> None:
 
 
 def regenerated(day: Recorder, faulty: bool) -> None:
-    """A person who writes the last question anew, twice a turn, before going on."""
+    """A person who writes the last question again, twice a turn, before going on."""
     talk = Talk(day, "chat", prose(1, 1800))
     for _ in range(4):
         talk.ask(400)
@@ -227,7 +227,7 @@ def agents_and_chat(day: Recorder, faulty: bool) -> None:
 
 
 def sub_agents(day: Recorder, faulty: bool) -> None:
-    """An agent that hands tasks to sub-agents with a system prompt of their own, and goes on when they are done."""
+    """An agent that hands tasks to sub-agents with a system prompt of their own, and continues when they are done."""
     main = Talk(day, "main", prose(1, 1200), "agent", tools=tools(3))
     main.work(1)
     for number in range(3):
@@ -273,7 +273,7 @@ def new_chats(day: Recorder, faulty: bool) -> None:
 
 
 def same_question(day: Recorder, faulty: bool) -> None:
-    """Twenty-four one-shot questions behind one long system prompt."""
+    """Twenty-four one-shot questions after one long system prompt."""
     for number in range(24):
         day.chat(f"q{number}", "classifier", [system(prose(1, 1800)), user(prose(7100 + number, 200))])
 
@@ -287,7 +287,7 @@ def short_instruction(day: Recorder, faulty: bool) -> None:
 
 
 def compaction(day: Recorder, faulty: bool) -> None:
-    """A long chat that is replaced by a summary once, and goes on; another chat beside it."""
+    """A long chat that is replaced by a summary once, and continues; another chat beside it."""
     talk, other = Talk(day, "agent", prose(1, 1000)), Talk(day, "chat", prose(2, 1300))
     for step in range(12):
         if step == 7:
@@ -299,7 +299,7 @@ def compaction(day: Recorder, faulty: bool) -> None:
 
 
 def cancellations(day: Recorder, faulty: bool) -> None:
-    """Two chats; replies are stopped early and once a prompt is given up, and the chats go on from there."""
+    """Two chats; replies are stopped early and once a prompt is given up, and the chats continue from there."""
     talks = _talks(day, 2, 1600)
     in_turn(talks, 2)
     for step in range(4):
@@ -345,7 +345,7 @@ def cold_burst(day: Recorder, faulty: bool) -> None:
 
 
 def sibling(day: Recorder, faulty: bool) -> None:
-    """Two conversations that share only the system prompt, and a third between them; mended, each names its slot."""
+    """Two conversations that share only the system prompt, and a third between them; fixed, each names its slot."""
     heads = {"long": prose(1, 1500), "other": prose(2, 1700), "short": prose(1, 1500)}
     long, other, short = (Talk(day, name, head) for name, head in heads.items())
     for slot, talk in enumerate((long, other, short)):
@@ -372,7 +372,7 @@ def messages_of(talk: Talk) -> list[Message]:
 
 
 def branches(day: Recorder, faulty: bool) -> None:
-    """A chat that is continued in two ways from the same point, in turn; mended, each names its slot."""
+    """A chat that is continued in two ways from the same point, in turn; fixed, each names its slot."""
     first = Talk(day, "trunk", prose(1, 1500), **({} if faulty else {"id_slot": 0}))
     in_turn([first], 3)
     second = Talk(day, "branch", first.head, **({} if faulty else {"id_slot": 1}))

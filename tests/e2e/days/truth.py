@@ -10,10 +10,10 @@ from e2e.days.recorder import CHAT, Sent
 from e2e.days.tokens import common, rendered, repeated, runs, tokens
 
 ROWS = ("reused", "new", "client", "server", "request", "together", "elsewhere")
-"""reused: the server's own count. server: an earlier request of this conversation began so, and it was computed again.
+"""reused: the server's own count. server: an earlier request of this conversation began so, and it was recomputed.
 request: the same, and the request itself asked for it (``cache_prompt: false``). together: the same beginning was being
 computed when this request was sent. elsewhere: only another conversation had begun so. client: text that this client
-had sent before, behind a difference. new: the rest."""
+had sent before, after a difference. new: the rest."""
 
 
 class NotAsRenderedError(Exception):

@@ -19,7 +19,7 @@ from e2e.fleet.stores import STORES, Store
 
 LOGS, SIZE = 16, "2M"
 TITLES = {"local": "multiprocessing.spawn", "ray": "ray::run_log"}
-"""What stands in the command line of a process that reads."""
+"""What is in the command line of a process that reads."""
 
 
 class Ground:
@@ -59,7 +59,7 @@ def killed(ground: Ground, engine: str) -> None:
 
 
 def interrupted(ground: Ground, _: str) -> None:
-    """A run that is killed as a whole goes on where it ended."""
+    """A run that is killed as a whole continues where it ended."""
     out = ground.folder / "interrupted"
     started = Started(ground.logs, "-o", out, "-j", 2)
     while len(list((out / "files").glob("*.parquet"))) < 4:
@@ -76,7 +76,7 @@ def interrupted(ground: Ground, _: str) -> None:
 
 
 def gone(ground: Ground, engine: str) -> None:
-    """A cluster that goes away blames no log, leaves a page of what is done, and another run goes on."""
+    """A cluster that goes away blames no log, leaves a page of what is done, and another run continues."""
     out = ground.folder / f"{engine}-gone"
     with RayCluster() as cluster:
         started = Started(ground.logs, "-o", out, "--engine", engine, "--address", cluster.address, env=cluster.env)
@@ -91,7 +91,7 @@ def gone(ground: Ground, engine: str) -> None:
     demand("Still to be read: " in (out / "index.html").read_text(), "the page says what is done")
     print(f"  {run.error.strip().splitlines()[-1]}", flush=True)
     run = fleet(ground.logs, "-o", out, "-j", 2)
-    demand(run.status == 0 and "known from an earlier run" in run.out, f"{run.out} {run.error}")
+    demand(run.status == 0 and "already done in an earlier run" in run.out, f"{run.out} {run.error}")
     demand(digests(out) == ground.expected, "other tables than at once")
 
 
@@ -135,7 +135,7 @@ def _memory(ground: Ground, logs: Path, engine: str) -> int:
 _MORE = 32 << 20
 """Bytes that a process may take beyond those; a dictionary of three times as much does not fit."""
 READERS = {"local": "multiprocessing.spawn", "ray": "default_worker.py"}
-"""What stands in the command line with which a process that reads is started."""
+"""What is in the command line with which a process that reads is started."""
 _LIMIT = """\
 import resource, sys
 if "{title}" in " ".join(sys.orig_argv):
@@ -166,7 +166,7 @@ def _content(folder: Path, prefix: str) -> list[dict[str, object]]:
 
 def _again(ground: Ground, address: str, out: Path, store: Store) -> None:
     run = fleet(address, "-o", out, env=store.env)
-    demand(run.out.startswith(f"{LOGS} logs: {LOGS} known from an earlier run"), run.out)
+    demand(run.out.startswith(f"{LOGS} logs: {LOGS} already done in an earlier run"), run.out)
     store.put("fleet/host-0001/server.log", (ground.logs / "host-0001" / "server.log").read_bytes() + b"\n")
     run = fleet(address, "-o", out, env=store.env)
     demand(f"1 read, {LOGS - 1} known" in run.out, run.out)
@@ -194,7 +194,7 @@ def _amiss(ground: Ground, scheme: str, store: Store) -> None:
 
 
 def _bare(ground: Ground, store: Store) -> None:
-    """Without credentials an address is a row, and the rest goes on."""
+    """Without credentials an address is a row, and the rest continues."""
     bare = {key: value for key, value in store.env.items() if "KEY" not in key}
     out = ground.folder / "bare"
     run = fleet("s3://logs/fleet", ground.logs / "host-0001", "-o", out, env={"HOME": "/nonexistent", **bare})

@@ -27,7 +27,7 @@ TICKING = (
 
 
 class Planted(NamedTuple):
-    """Servers, what stands before them, and the code that must come first (None: healthy)."""
+    """Servers, what comes before them, and the code that must come first (None: healthy)."""
 
     name: str
     code: str | None

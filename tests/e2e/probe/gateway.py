@@ -20,7 +20,7 @@ Change = Callable[[dict[str, Any], int], None]
 
 
 def billing(body: dict[str, Any], n: int) -> None:
-    """Put a header with a value of its own in front of the first message, as some clients do."""
+    """Put a header with a value of its own before the first message, as some clients do."""
     body["messages"].insert(
         0, {"role": "system", "content": f"x-billing-header: cch={random.Random(n).getrandbits(40):010x};"}
     )
@@ -62,7 +62,7 @@ def history_stamped(body: dict[str, Any], n: int) -> None:
 
 
 def images_anew(body: dict[str, Any], n: int) -> None:
-    """Encode each image anew, with a comment of its own behind its head; the picture stays the same."""
+    """Encode each image again, with a comment of its own after its head; the picture stays the same."""
     for message in body["messages"]:
         for part in message["content"] if isinstance(message["content"], list) else []:
             if part["type"] == "image_url":

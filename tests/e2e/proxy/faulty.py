@@ -73,7 +73,7 @@ def _travelling(n: int, said: list[Message]) -> Body:
 
 
 def _wandering(n: int, said: list[Message]) -> Body:
-    """Has one system message in front of the newest message, always the same."""
+    """Has one system message before the newest message, always the same."""
     return {"messages": [system(HEAD), *said[:-1], system(f"Be brief. {prose(3, 200)}"), *said[-1:]]}
 
 
@@ -93,7 +93,7 @@ THINKING = (
     "{{- m.content or '' }}{{- '<|im_end|>\\n' }}{%- endfor %}"
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n<think>\\n' }}{%- endif %}"
 )
-# As the templates of some models: all system messages stand in front.
+# As the templates of some models: all system messages are in front.
 HOISTING = (
     "{%- for m in messages if m.role == 'system' %}"
     "{{- '<|im_start|>system\\n' + m.content + '<|im_end|>\\n' }}{%- endfor %}"

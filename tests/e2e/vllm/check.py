@@ -50,7 +50,7 @@ def _others(findings: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _untrue(told: Sequence[Told], report: dict[str, Any]) -> list[str]:
-    """Numbers of each source, in its own unit, that are not those of the server; what is unknown is no error."""
+    """Numbers of each source, in its own unit, that are not those of the server; what is unknown is not an error."""
     cached, prompt = shares(told)
     faults = []
     for session in report["sessions"]:

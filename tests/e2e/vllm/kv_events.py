@@ -1,6 +1,6 @@
 """KV events of a real vLLM: what they say was lost, held against the same requests on a server that loses nothing.
 
-Three servers get one traffic: with a small cache, with room for everything, and with room and a client that is mended.
+Three servers get one traffic: with a small cache, with room for everything, and with room and a client that is fixed.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ ALL = [
     ),
     Scenario("short-prefix", "CD501 block-granularity", HYBRID, traffic.short_questions, reuse=NONE, severity="note"),
     Scenario(
-        # The log says that it has no statistics, CD509 statistics-off, a note; the responses say what goes wrong.
+        # The log shows that it has no statistics, CD509 statistics-off, a note; the responses say what goes wrong.
         "several-api-servers", "CD508 routing-without-affinity", DENSE, traffic.chat(), reuse=(0.4, 1.0),
         options=("--data-parallel-size", "2"),
     ),

@@ -41,7 +41,7 @@ def clock(turn: int) -> str:
 def chat(head: Callable[[int], str] = nothing) -> Traffic:
     """One conversation: each request is the one before, a reply and a question more, but for what ``head`` does.
 
-    The replies are the client's own, as long as a short sentence: those of random weights are no text.
+    The replies are the client's own, as long as a short sentence: those of random weights are not text.
     """
 
     def play(send: Send) -> None:

@@ -36,7 +36,7 @@ class Question:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What the recorded server is started with, behind its model."""
+        """What the recorded server is started with, after its model."""
         return self.day.options + LEVELS[self.level]
 
     def under(self, setting: str) -> tuple[int, tuple[str, ...]]:

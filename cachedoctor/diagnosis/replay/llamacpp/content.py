@@ -33,8 +33,8 @@ EMPTY = ReplayContent(-1, 0, FRESH, (), -1)
 def moved(old: Sequence[int], new: Sequence[int], common: int, least: int) -> int:
     """Tokens of a prompt that are there when every piece of ``least`` tokens or more was moved to its place.
 
-    ``common``: length of the prefix that both share. Each piece has to go on where the one in front of it ended, and
-    no token of the slot is looked at twice.
+    ``common``: length of the prefix that both share. Each piece has to continue where the one before it ended, and
+    no token of the slot is checked twice.
     """
     at, place = common, common
     while at < len(new) and place < len(old):
@@ -68,7 +68,7 @@ Cause = Literal[
     "slot taken",  # another prompt took the slot, and nothing was saved
     "RAM cache off",  # the same, and there is no RAM cache
     "refused",  # the RAM cache has it, but did not give it back; or would not take it, too big for the limit
-    "too small",  # pushed out of the RAM cache
+    "too small",  # evicted of the RAM cache
     "consumed",  # another prompt took the entry
     "purged",  # the memory of all slots was full
     "restart",

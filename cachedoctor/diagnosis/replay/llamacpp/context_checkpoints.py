@@ -1,6 +1,6 @@
 """Where a llama-server puts context checkpoints while it computes a prompt, and which it drops. Pure functions.
 
-Source: PR #15293 (one behind every prompt), #16382 (64 tokens before the end), #20288 (near the end, and every 8192
+Source: PR #15293 (one after every prompt), #16382 (64 tokens before the end), #20288 (near the end, and every 8192
 tokens), #22929 (user messages), and the slot logic up to b11549. Assumes that no other slot shares a batch.
 """
 
@@ -54,7 +54,7 @@ def _cuts(length: int, user_starts: tuple[int, ...], settings: ServerSettings, s
 
 
 def due(at: int, length: int, user_starts: tuple[int, ...], settings: ServerSettings, saved: list[Checkpoint]) -> bool:
-    """Whether a server saves the state in front of a batch that begins ``at``; not asked for builds before b6751."""
+    """Whether a server saves the state before a batch that begins ``at``; not asked for builds before b6751."""
     build, step = settings.build, settings.checkpoint_min_step or 0
     last = saved[-1].tokens if saved else None
     near = at >= length - 4 - settings.ubatch
@@ -89,7 +89,7 @@ def added(saved: list[Checkpoint], new: Checkpoint, settings: ServerSettings) ->
 
 
 def _thinned(saved: list[Checkpoint], task: int, step: int) -> list[Checkpoint]:
-    """Leave out those of other requests that lie closer than the least distance to the one in front of them."""
+    """Leave out those of other requests that lie closer than the least distance to the one before them."""
     kept: list[Checkpoint] = []
     for one in saved:
         if kept and one.task != task and one.tokens - kept[-1].tokens < step:

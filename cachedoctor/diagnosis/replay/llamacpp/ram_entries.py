@@ -1,4 +1,4 @@
-"""The RAM prompt cache of a llama-server (``--cache-ram``): states of slots, until one is taken back or pushed out.
+"""The RAM prompt cache of a llama-server (``--cache-ram``): states of slots, until one is taken back or evicted.
 
 Source: PR #16391, #17078 and the prompt cache up to b11549.
 """
@@ -33,6 +33,15 @@ class RamEntries:
         """Text and length of every entry."""
         self._bytes = 0.0
         self._tokens = 0
+        self.made = 0
+        """Entries that were ever made."""
+        self.most = 0.0
+        """Bytes of all entries at most, the one that is being made included."""
+
+    @property
+    def bytes(self) -> float:
+        """What all entries take."""
+        return self._bytes
 
     def save(self, content: ReplayContent) -> bool:
         """Take what a slot holds; False where it is refused, and is nowhere but in the slot."""
@@ -53,7 +62,7 @@ class RamEntries:
                 return True
             if shared >= held and tokens >= held:
                 obsolete.append(at)
-        for at in reversed(obsolete):  # what goes on from it has all of it
+        for at in reversed(obsolete):  # what continues from it has all of it
             self._take(at)
         while self._build >= 10068 and self.entries and self._bytes + size > self._limit:
             self._lose(self._take(0), "too small")
@@ -64,6 +73,9 @@ class RamEntries:
         self.known.add((text, tokens))
         self._bytes += size
         self._tokens += tokens
+        self.made += 1
+        if self._bytes > self.most:
+            self.most = self._bytes
         return True
 
     def load(self, prompt: int, length: int, slot: ReplayContent) -> ReplayContent | None:

@@ -25,7 +25,7 @@ def serve(traffic: Traffic, settings: ServerSettings) -> list[Served]:
     Requests that find no idle slot wait until one is released. One that had ended by then, in the order of the
     traffic, ends at once.
     """
-    return _ReplayedServer(traffic, settings.resolved()).run()
+    return ReplayedServer(traffic, settings.resolved()).run()
 
 
 class _Slot:
@@ -40,8 +40,8 @@ class _Slot:
         self.request: int | None = None
 
 
-class _ReplayedServer:
-    """The state of one server while it is replayed."""
+class ReplayedServer:
+    """The state of one server while it is replayed; ``settings`` are resolved."""
 
     def __init__(self, traffic: Traffic, settings: ServerSettings) -> None:
         self.traffic, self.settings, self.tree = traffic, settings, traffic.tree
@@ -123,12 +123,17 @@ class _ReplayedServer:
         elif event.what == "erase":
             self._lose(slot.content, "erased")
             slot.content = self._cleared(slot.content)
-        elif event.file in self.files:
+        elif event.file in self.files or event.content is not None:
             self._lose(slot.content, "erased")
-            found = self.files[event.file]
+            found = self.files[event.file] if event.content is None else self._of_file(event.content, event.checkpoints)
             cells = self._brought(slot.content, found)
             kept = found.saved if build >= 11549 else () if build >= 10068 else slot.content.saved
             slot.content = replace(found, cells=cells, saved=kept)
+
+    def _of_file(self, text: int, checkpoints: tuple[int, ...]) -> ReplayContent:
+        """What a file holds that was saved before the traffic begins, or of which nobody knows when."""
+        kept = tuple(Checkpoint(tokens - 1, tokens - 1, tokens, -1) for tokens in checkpoints)
+        return ReplayContent(text, self.tree.length(text), FRESH, kept, -1)
 
     def _restart(self) -> None:
         for slot in self.slots:
@@ -178,7 +183,7 @@ class _ReplayedServer:
     def _most_similar(self, prompt: int, length: int, index: int) -> tuple[_Slot | None, int]:
         """The idle slot that a prompt shares enough with, and how much: of the prompt, up to b6628 of the slot.
 
-        No slot has more of it than was ever sent before it came; those behind the first that has so much need no look.
+        No slot has more of it than was ever sent before it came; those after the first that has so much need no look.
         """
         most = length if self.waiting else self.traffic.ideal[index].tokens
         common, least, old = self.tree.common, self.least, self.settings.build < 6751
@@ -302,7 +307,7 @@ class _ReplayedServer:
         return 0 if self.attention else tokens - 1
 
     def _moved(self, asked: TimedRequest, old: ReplayContent, shared: int) -> int:
-        """The common prefix with the pieces that are moved behind it; nothing is known to be in invented tokens."""
+        """The common prefix with the pieces that are moved after it; nothing is known to be in invented tokens."""
         held, sent = self.tree.known(old.text), self.tree.known(asked.prompt)
         return moved(held[: old.tokens], sent, shared, self.settings.cache_reuse)
 
@@ -338,7 +343,7 @@ class _ReplayedServer:
         return window.cut(cells, reused) if self.sliding else cells
 
     def _stays(self, one: Checkpoint, decision: Decision | None, reused: int) -> bool:
-        """Whether a checkpoint is still of use behind the place that the server goes back to."""
+        """Whether a checkpoint is still of use after the place that the server goes back to."""
         if self.settings.build < 8672:
             return one.first <= (0 if decision is None else decision.threshold)
         return one.last <= reused

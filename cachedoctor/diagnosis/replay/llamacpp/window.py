@@ -1,7 +1,7 @@
 """Where the tokens of one slot lie in the cells of sliding-window memory, and how far back they reach. Pure.
 
-New tokens go into cells that are empty, or that hold what lies in front of the window, from the head on; then the head
-stands behind them. Whatever is older than an overwritten token is dropped. Found by comparing with the positions that
+New tokens go into cells that are empty, or that hold what lies before the window, from the head on; then the head
+comes after them. Whatever is older than an overwritten token is dropped. Found by comparing with the positions that
 real servers print of their checkpoints. Cells that several slots share are taken as if each slot had its own.
 """
 
@@ -80,7 +80,7 @@ def written(cells: Cells, begin: int, end: int, settings: ServerSettings, size: 
 
 
 def replied(cells: Cells, begin: int, end: int, settings: ServerSettings, size: int) -> Cells:
-    """The same, token by token: what lies in front of the window grows with each."""
+    """The same, token by token: what lies before the window grows with each."""
     at = begin
     while at < end:
         pieces = _usable(cells, at - settings.window, 1, size)
@@ -141,7 +141,7 @@ def _behind(runs: tuple[Run, ...], gone: int) -> tuple[Run, ...]:
 
 
 def _joined(runs: list[Run]) -> tuple[Run, ...]:
-    """Runs that go on from each other as one."""
+    """Runs that continue from each other as one."""
     out: list[Run] = []
     for cell, position, count in runs:
         if out and out[-1][0] + out[-1][2] == cell and out[-1][1] + out[-1][2] == position:

@@ -1,4 +1,4 @@
-"""CD101: a billing header that changes from request to request stands in the prompt."""
+"""CD101: a billing header that changes from request to request is in the prompt."""
 
 from __future__ import annotations
 
@@ -59,8 +59,9 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 
 _WHY = (
     "Claude Code puts x-anthropic-billing-header at the top of the system prompt; its value is new in every request or "
-    "conversation, so nothing behind it can be reused. llama-server from b8929 on replaces cch= alone, and only on /v1/messages."
+    "conversation, so nothing after it can be reused."
 )
+_WHY_HERE = f"{_WHY} llama-server from b8929 on replaces cch= alone, and only on /v1/messages."
 _SEE = ["https://github.com/ggml-org/llama.cpp/pull/21793", "https://code.claude.com/docs/en/llm-gateway-protocol"]
 
 
@@ -84,7 +85,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     cost = (
         f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}; {matched}"
         if g.tokens
-        else f"{kit.times(g.count)}; this log does not say what that cost"
+        else f"{kit.times(g.count)}; this log does not show the cost"
     )
     at = (
         f"the prompts differ from {kit.token(f['lcp'])} on"
@@ -93,7 +94,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     )
     return kit.FindingText(
         f"Claude Code's billing header changes between requests ({f['field']}): {cost}",
-        _WHY,
+        _WHY_HERE,
         _remedies(),
         [
             kit.RuledOut(
@@ -102,27 +103,60 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             ),
             kit.RuledOut(
                 "no-usable-checkpoint",
-                f"{at}; a checkpoint could save no more than that",
+                f"{at}; a checkpoint could not save more than that",
             ),
         ],
         _SEE,
     )
 
 
+def of_bodies(session: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
+    """Say it of two given bodies, with what this server does to the header."""
+    first = difference.first
+    if first is None or first.kind != "billing-header":
+        return None
+    head = f"Claude Code's billing header changes between requests ({first.field or 'header'})"
+    from cachedoctor.diagnosis.rules.measured import billing_header
+
+    why, remedies, references = billing_header.of(session)
+    return kit.ChangeText(head, f"{_WHY}{why}", [*_remedies(), *remedies], [*references, _SEE[1]])
+
+
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it of two headers that differ, in prompts, dumps or a diff of them that were pasted."""
+    """Say it of two headers that differ, in prompts, dumps or a diff of them that were pasted; of servers that log
+    rates or batches, where logged prompts have it, or where Claude Code's endpoint and little reuse speak for it."""
     said = kit.stated(session, "header")
+    if session.engine in ("vllm", "sglang"):
+        return _logged(session)
     if said is None or said.before is None or not kit.unfinished(session):
         return []
     sure: kit.Confidence = "medium" if said.field == "cc_version" else "high"
     words = kit.FindingText(
-        f"Claude Code's billing header changes between requests ({said.field}); this input does not say what that cost",
-        _WHY,
+        f"Claude Code's billing header changes between requests ({said.field}); this input does not show the cost",
+        _WHY_HERE,
         _remedies(),
         references=_SEE,
     )
     evidence = [(said.mark, "the header, with another value"), (said.before, "the one before it")]
     return [kit.SessionFinding(words, "", evidence, confidence=sure)]
+
+
+def _logged(session: kit.Session) -> list[kit.SessionFinding]:
+    from cachedoctor.diagnosis.rules.measured import billing_header
+
+    found = billing_header.logged(session)
+    if found is None:
+        return []
+    why, remedies, references = billing_header.of(session)
+    proven = found.confidence == "high"
+    unsure = "" if proven else " Another client may use the endpoint as well: a request body would tell."
+    claim = (
+        f"prompts begin with Claude Code's billing header, which changes between requests ({found.said})"
+        if proven
+        else f"most requests come by /v1/messages, and almost nothing is reused: perhaps Claude Code's billing header changes between requests ({found.said})"
+    )
+    words = kit.FindingText(claim, f"{_WHY}{why}{unsure}", [*_remedies(), *remedies], references=[*references, _SEE[1]])
+    return [kit.SessionFinding(words, "", found.lines, "warning", found.confidence)]
 
 
 RULE = kit.rule(
@@ -135,4 +169,5 @@ RULE = kit.rule(
     needs=advice.needs_text,
     alone=alone,
     stated=("header",),
+    of_bodies=of_bodies,
 )

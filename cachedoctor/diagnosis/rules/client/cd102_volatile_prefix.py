@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from cachedoctor.diagnosis.rules import advice, kit
+from cachedoctor.diagnosis.rules.client import changes
 from cachedoctor.diagnosis.rules.client.changes import (
     by_difference,
     from_prompts,
@@ -32,6 +33,8 @@ _KINDS = [
         late(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{6,}\b|(?:id|session|request|trace)\W{1,3}$", re.I),
     ),
 ]
+_VALUES = ("timestamp", "uuid", "random-id", "counter", "path", "git-state", "system-hoisted")
+"""Kinds of differences between given prompts."""
 _VALUE = late(r"^[\s\"':=]*[0-9A-Fa-f]")
 
 
@@ -49,12 +52,12 @@ def volatile_kind(old: str, new: str) -> str | None:
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
-    """Fire when values of a volatile kind differ at the bar and most of the prompt lies behind it."""
+    """Fire when values of a volatile kind differ at the bar and most of the prompt lies after it."""
     if s.text_alone:
         return _by_text(s.request.seen.old_text or "", s.request.seen.new_text or "")
     if not s.lost:
         return None
-    first = s.changed("timestamp", "uuid", "random-id", "counter", "path", "git-state", "system-hoisted")
+    first = s.changed(*_VALUES)
     if first is not None:
         return from_prompts(s, first)
     r = s.request
@@ -85,7 +88,7 @@ _NAME = late(r"[/\\]|\.[A-Za-z]{1,4}\b|=")
 
 
 def _by_text(old: str, new: str) -> kit.Match | None:
-    """Fire on a date, a clock or an id at the bars of the texts alone; how much lies behind them is not known."""
+    """Fire on a date, a clock or an id at the bars of the texts alone; how much lies after them is not known."""
     if header_field(new) is not None:
         return None
     before, _, after = new.partition(" | ")
@@ -98,6 +101,7 @@ def _by_text(old: str, new: str) -> kit.Match | None:
 
 
 _HOISTED = "system-hoisted"
+_WHY = "Reuse ends at the first differing token, however equal the rest is."
 _FREEZE = kit.Remedy(
     "In the client: freeze the value for the whole conversation, or move it into the last user message."
 )
@@ -120,20 +124,30 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     cost = (
         f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}; the prompt has {kit.n(r.prompt_tokens)} tokens"
         if g.tokens
-        else f"{kit.times(g.count)}; this log does not say what that cost"
+        else f"{kit.times(g.count)}; this log does not show the cost"
     )
     return kit.FindingText(
-        f"the system prompt grew by a message{at}: {cost}"
-        if f["kind"] == _HOISTED
-        else f"a {f['kind']}{at} changed: {cost}",
-        f"Reuse ends at the first differing token, however equal the rest is.{why_client(g)}",
+        f"{_head(f['kind'], at)}: {cost}",
+        f"{_WHY}{why_client(g)}",
         [*by_difference(g, [_FREEZE]), _LOOK],
         [
-            kit.RuledOut("billing-header", "the text at the bar is no billing header"),
+            kit.RuledOut("billing-header", "the text at the bar is not a billing header"),
             kit.RuledOut("slot-held-other-prompt", "the texts before the bar agree"),
         ],
         references(g),
     )
+
+
+def _head(kind: str, at: str) -> str:
+    return f"the system prompt grew by a message{at}" if kind == _HOISTED else f"a {kind}{at} changed"
+
+
+def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
+    """Say it of two given bodies."""
+    first = difference.first
+    if first is None or first.kind not in _VALUES:
+        return None
+    return changes.of_bodies(difference, _head(first.kind, f" at {changes.place(difference)}"), _WHY, [_FREEZE, _LOOK])
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
@@ -142,13 +156,14 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     if said is None or said.before is None or not kit.unfinished(session):
         return []
     words = kit.FindingText(
-        f"a {said.field} in line {kit.n(said.numbers['place'])} of the prompt changed; this input does not say what that cost",
-        "Reuse ends at the first differing token, however equal the rest is. A diff does not tell how much of the prompt stands "
-        "behind that line: near the end it costs next to nothing.",
+        f"a {said.field} in line {kit.n(said.numbers['place'])} of the prompt changed; this input does not show the cost",
+        "Reuse ends at the first differing token, even if the rest is the same. A diff does not show how much of the prompt comes "
+        "after that line: near the end it costs almost nothing.",
         [_FREEZE, _LOOK],
         [
             kit.RuledOut(
-                "history-rewritten", "but for values of this kind the first changed line is the same in both prompts"
+                "history-rewritten",
+                "apart from values of this kind, the first changed line is the same in both prompts",
             )
         ],
     )
@@ -166,4 +181,5 @@ RULE = kit.rule(
     needs=advice.needs_text,
     alone=alone,
     stated=("value",),
+    of_bodies=of_bodies,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice, kit
+from cachedoctor.diagnosis.rules.client import changes
 from cachedoctor.diagnosis.rules.client.changes import (
     by_difference,
     from_prompts,
@@ -15,31 +16,29 @@ from cachedoctor.diagnosis.rules.client.changes import (
 _WHAT = {
     "tool-added": "a tool was added",
     "tool-removed": "a tool was removed",
-    "tools-reordered": "the tools stand in another order",
+    "tools-reordered": "the tools are in a different order",
     "tool-edited": "a tool's description or schema changed",
-    "json-key-order": "the keys of a tool's JSON stand in another order",
-    "mode-switched": "a mode with other tools took turns",
-    "json-spacing": "the JSON of a tool is spaced differently",
+    "json-key-order": "the keys of a tool's JSON are in a different order",
+    "mode-switched": "a mode with other tools alternated",
+    "json-spacing": "the whitespace in a tool's JSON changed",
 }
 
 
 LATER = 1.5
-"""Times the place of a change, counted in a body with the tools in front, from which on they do not stand there."""
-_KEEP = kit.Remedy(
-    "In the client: keep the tool list the same for the whole conversation, sorted, with the same JSON each time."
-)
+"""Times the place of a change, as counted in a body with the tools first, from which on they cannot be first."""
+_KEEP = kit.Remedy("In the client: keep the tool list the same for the whole conversation: same order, same JSON.")
+
+_FRONT = "Most templates put the tools before the conversation."
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the prompts given beside the log first differ in their tools."""
     first = s.changed(*_WHAT)
-    if (
-        first is None
-        or not s.lost
-        or not (first.kind.startswith(("tool", "mode")) or (first.place or "").startswith("tools"))
-    ):
-        return None
-    return from_prompts(s, first)
+    return from_prompts(s, first) if s.lost and first is not None and _is_of_tools(first) else None
+
+
+def _is_of_tools(first: kit.First) -> bool:
+    return first.kind.startswith(("tool", "mode")) or (first.place or "").startswith("tools")
 
 
 def _where(g: kit.MatchGroup) -> str:
@@ -47,13 +46,13 @@ def _where(g: kit.MatchGroup) -> str:
     r, sent = g.worst_request, g.numbers["sent"]
     shared = r.common_prefix_tokens
     if shared is None or r.held_thread != r.thread:
-        return "Most templates write the tools in front of the conversation."
+        return _FRONT
     if shared > LATER * sent + kit.MIN_LOST:
         return (
-            f"This template writes the tools behind {kit.n(shared)} tokens that did not change: in front of the last messages, not "
-            "of all."
+            f"This template puts the tools after {kit.n(shared)} tokens that did not change: before the last messages, not "
+            "before all of them."
         )
-    return f"This template writes the tools in front of the conversation: {kit.n(shared)} tokens did not change."
+    return f"This template puts the tools before the conversation: {kit.n(shared)} tokens did not change."
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
@@ -61,10 +60,23 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     f = g.numbers
     return kit.FindingText(
         f"{_WHAT[f['kind']]} at {kit.token(f['lcp'])}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        f"{_where(g)} Nothing behind the change can be reused.{why_client(g)}",
+        f"{_where(g)} Nothing after the change can be reused.{why_client(g)}",
         by_difference(g, [_KEEP]),
         [seen_in_prompts(f["lcp"])],
         references(g),
+    )
+
+
+def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
+    """Say it of two given bodies."""
+    first = difference.first
+    if first is None or first.kind not in _WHAT or not _is_of_tools(first):
+        return None
+    return changes.of_bodies(
+        difference,
+        f"{_WHAT[first.kind]} at {changes.place(difference)}",
+        f"{_FRONT} Nothing after the change can be reused.",
+        [_KEEP],
     )
 
 
@@ -76,4 +88,5 @@ RULE = kit.rule(
     say,
     on=("text",),
     needs=advice.needs_prompts,
+    of_bodies=of_bodies,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice, kit
+from cachedoctor.diagnosis.rules.client import changes
 from cachedoctor.diagnosis.rules.client.changes import (
     cost_of_change,
     from_prompts,
@@ -15,6 +16,8 @@ from cachedoctor.diagnosis.rules.client.changes import (
 from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.server_options import name_for
 
+_KINDS = ("reasoning-dropped", "reasoning-added")
+_SEND = "In the client: send reasoning_content of earlier turns back unchanged"
 _SLACK_BEFORE, _SLACK_AFTER = 12, 3
 """Tokens: the template's opening of a reply (``<|im_start|>assistant``, ``<think>``) belongs to the prompt's end."""
 
@@ -32,7 +35,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when a tool loop that was reused ends, and the prefix now ends where an earlier reply begins."""
     if not s.lost:
         return None
-    first = s.changed("reasoning-dropped", "reasoning-added")
+    first = s.changed(*_KINDS)
     if first is not None:
         return from_prompts(s, first, cost_of_change(s))
     told = s.known and not s.changed("appended")  # prompts hold no replies: that one came back without its reasoning
@@ -69,38 +72,36 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     f, session = g.numbers, g.session
     low, high = advice.span(session)
     remedies = [
-        kit.Remedy(
-            "In the client: send reasoning_content of earlier turns back unchanged (llama-server accepts it since January 2026)."
-        )
+        kit.Remedy(f"{_SEND} (llama-server accepts it since January 2026)."),
     ]
     if session.at_least(10809) is True:
         remedies.append(
             kit.Remedy(
-                "This build keeps reasoning by default where the chat template can: drop --no-reasoning-preserve if it is set, and "
-                "see chat_template_caps.supports_preserve_reasoning in /props. It costs context."
+                "This build keeps reasoning by default if the chat template supports it: remove --no-reasoning-preserve if it is set, and "
+                "check chat_template_caps.supports_preserve_reasoning in /props. It uses context."
             )
         )
     elif name_for(server_options.REASONING, low, high):
         remedies.append(
             kit.Remedy(
-                "Let the chat template keep reasoning. It costs context: the reasoning stays in every later prompt.",
+                "Let the chat template keep reasoning. It uses context: the reasoning stays in every later prompt.",
                 options=kit.as_typed("--reasoning-preserve"),
             )
         )
     else:
         remedies.append(
             kit.Remedy(
-                'With a template that knows the switch (Qwen3.5 and newer; GLM: {"clear_thinking":false}), keep reasoning. It costs '
+                'With a template that has the switch (Qwen3.5 and newer; GLM: {"clear_thinking":false}), keep reasoning. It uses '
                 "context.",
                 options=[kit.OptionChange("--chat-template-kwargs", '{"preserve_thinking":true}')],
                 purpose="depends",
             )
         )
     return kit.FindingText(
-        f"the history changed where an earlier reply begins ({kit.token(f['lcp'])}), and {kit.n(f['changed'])} tokens of old turns are gone, "
+        f"the history changed where an earlier reply begins ({kit.token(f['lcp'])}), and {kit.n(f['changed'])} tokens of old turns are gone; "
         f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        "The turns before reused everything; then the prefix ends right at the start of an earlier reply. That is what dropped "
-        f"reasoning looks like: template or client leave it out once a new user message follows.{why_before(g)}{why_client(g)}",
+        "Earlier turns reused everything; then the prefix ends right at the start of an earlier reply. That is typical of dropped "
+        f"reasoning: the template or the client removes it once a new user message follows.{why_before(g)}{why_client(g)}",
         with_client(g, remedies),
         [
             kit.RuledOut(
@@ -108,7 +109,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             ),
             kit.RuledOut(
                 "history-rewritten",
-                "not excluded by lengths alone: an edited reply looks the same; only the text decides",
+                "not excluded by lengths alone: an edited reply looks the same; only the text can show which",
             ),
         ],
         [
@@ -119,4 +120,21 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     )
 
 
-RULE = kit.rule(__name__, "Reasoning of earlier turns disappears from the prompt", decide, prove, say, on=("changed",))
+def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
+    """Say it of two given bodies: they show which way it went."""
+    first = difference.first
+    if first is None or first.kind not in _KINDS:
+        return None
+    went = "left the history" if first.kind == _KINDS[0] else "came into the history"
+    return changes.of_bodies(
+        difference,
+        f"reasoning of an earlier reply {went} at {changes.place(difference)}",
+        "A template or a client that drops the reasoning of earlier turns once a new message of the user follows changes everything after it.",
+        [kit.Remedy(f"{_SEND}, or never.")],
+    )
+
+
+RULE = kit.rule(
+    __name__, "Reasoning of earlier turns disappears from the prompt", decide, prove, say, on=("changed",),
+    of_bodies=of_bodies,
+)  # fmt: skip

@@ -1,24 +1,34 @@
-"""CD105: the client changed the history behind the head of the prompt."""
+"""CD105: the client changed the history after the head of the prompt."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
 from cachedoctor.diagnosis.rules import advice, kit, ram
+from cachedoctor.diagnosis.rules.client import changes
 from cachedoctor.diagnosis.rules.client.changes import (
     by_difference,
     cost_of_change,
     from_prompts,
+    is_early,
     prompts_prove,
     references,
     why_before,
     why_client,
 )
+from cachedoctor.diagnosis.rules.measured import own_settings
 
 _APPEND = kit.Remedy(
     "Keep the history append-only in the client: no reminders or file contents moved to the newest message, no edits of old turns."
 )
-_BY_HAND = kit.Remedy("If this was an edit or a compaction by hand, it costs once and is fine.")
+_BY_HAND = kit.Remedy("A manual edit or compaction costs this once and is fine.")
+_KINDS = ("message-edited", "message-removed", "message-inserted", "message-moved", "compacted")
+_UNNAMED = ("other", "whitespace", "retokenised", "special-token", "template", "json-spacing", "json-key-order")
+"""Differences whose kind does not show where they are."""
+_WHY = (
+    "The beginning of the conversation matches, but a later part does not: a message was edited, removed, moved or rendered "
+    "differently. Reuse ends there."
+)
 _OPENING = ("messages[0]", "messages[1]", "input[0]", "input[1]")
 """Places in a request of the first message of a user."""
 SAME_PLACE = 16
@@ -33,11 +43,12 @@ LATE = 0.75
 """Share of a prompt from which on a common prefix ends in its last turn."""
 _TWO_SESSIONS = kit.RuledOut(
     "shared-prefix-steal",
-    "not excluded: two sessions with one system prompt that take turns on the slot can have the same lengths; the request bodies decide",
+    "not excluded: two sessions with the same system prompt that alternate on the slot can have the same lengths; the request bodies show which",
 )
 
 _SEPARATE = kit.RuledOut(
-    "new-conversations", "not excluded: separate prompts with one system prompt look the same; nothing is to mend then"
+    "new-conversations",
+    "not excluded: separate prompts with the same system prompt look the same; then there is nothing to fix",
 )
 
 
@@ -46,7 +57,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     asked = s.changed("compaction-request")
     if asked is not None and s.lost:
         return from_prompts(s, asked)
-    first = s.changed("message-edited", "message-removed", "message-inserted", "message-moved", "compacted")
+    first = s.changed(*_KINDS)
     if not s.lost or (
         s.early and not _goes_on(s) and (first is None or (s.own_slot is False and not ram.copy_refused(s)))
     ):
@@ -68,14 +79,14 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 
 
 def _goes_on(s: kit.RuleContext) -> bool:
-    """Whether the place of a change that was said before has only become early, as the conversation grew behind it."""
+    """Whether the place of a change that was said before has only become early, as the conversation grew after it."""
     if not s.own_slot or s.lcp is None or s.said_before("CD105")[-1:] != [True]:
         return False
     return s.lcp >= (s.history[-1].common_prefix_tokens or 0) - SAME_PLACE
 
 
 def _wanted(s: kit.RuleContext) -> bool:
-    """Whether nobody could have reused more: behind a turn that went on, a shorter prompt begins a new conversation with
+    """Whether nobody could have reused more: after a turn that continued, a shorter prompt begins a new conversation with
     the same system prompt; one of the same length that parts near its end, as before, is the last turn once more."""
     if not s.history:
         return False
@@ -97,7 +108,7 @@ def _in_prompts(s: kit.RuleContext, first: kit.First) -> kit.Match:
 
 
 def _all_new(s: kit.RuleContext) -> bool:
-    """Whether nothing that stood behind the difference was sent again: another draft of the last message, of which nobody
+    """Whether nothing that came after the difference was sent again: another draft of the last message, of which nobody
     could have reused more."""
     return s.difference is not None and s.difference.sent_again is not None and s.difference.sent_again <= AGAIN
 
@@ -155,7 +166,7 @@ def _others(s: kit.RuleContext) -> bool:
 
 
 def _one_length(s: kit.RuleContext) -> bool:
-    """Whether all prompts have one length and part at one place in the first: texts in one form behind one instruction.
+    """Whether all prompts have one length and part at one place in the first: texts in one form after one instruction.
 
     A client that drops old messages leaves prompts of different lengths.
     """
@@ -186,8 +197,8 @@ def _between(g: kit.MatchGroup) -> kit.FindingText:
     return kit.FindingText(
         f"the history changed somewhere in tokens {kit.n(low)} to {kit.n(high)} of at least {kit.n(r.reference_tokens)}: at least "
         f"{kit.n(f['changed'])} tokens dropped, {kit.times(g.count)}",
-        f"The server went back to its checkpoint of {kit.n(low)} tokens and erased the next one, of {kit.n(high + 1)}: the prompt parts from what the slot "
-        "held between the two. A message was edited, removed, moved or rendered differently there.",
+        f"The server went back to its checkpoint of {kit.n(low)} tokens and erased the next one, of {kit.n(high + 1)}: the prompt diverges from what the slot "
+        "held somewhere between the two. A message was edited, removed, moved or rendered differently there.",
         [_APPEND, _BY_HAND, advice.show_text(g.session)],
         [_TWO_SESSIONS],
     )
@@ -197,9 +208,9 @@ def _of_request(g: kit.MatchGroup) -> kit.FindingText:
     """Say that the request for a summary has another head than what it sums up."""
     f = g.numbers
     return kit.FindingText(
-        f"the request for a summary of the conversation has another head than the conversation: {kit.n(g.tokens)} tokens recomputed "
+        f"the request for a summary of the conversation starts differently from the conversation: {kit.n(g.tokens)} tokens recomputed "
         f"over {kit.times(g.count)}",
-        f"With another system prompt or other tools it shares no beginning with the conversation that it sums up.{why_client(g)}",
+        f"It has another system prompt or other tools, so it shares no prefix with the conversation it summarises.{why_client(g)}",
         by_difference(g, []),
         [kit.RuledOut("slot-held-other-prompt", f"the two prompts themselves diverge at {kit.token(f['lcp'])}")],
         references(g),
@@ -223,10 +234,9 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             if g.tokens
             else f"the {what} changed {place} ({least}{kit.n(f['changed'])} tokens dropped): {kit.times(g.count)}"
         ),
-        "The beginning of the conversation matches, its later part does not: a message was edited, removed, moved or rendered "
-        "differently. Reuse ends there."
+        _WHY
         + (
-            " It is the same place in at least three requests of growing size: something there changes each time (a date, a counter, a reminder)."
+            " It is the same place in at least three growing requests: something there changes each time (a date, a counter, a reminder)."
             if f.get("fixed")
             else ""
         )
@@ -243,14 +253,24 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     )
 
 
+def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
+    """Say it of two given bodies that part in a message, or anywhere behind their head."""
+    first = difference.first
+    if first is None or not (first.kind in _KINDS or (first.kind in _UNNAMED and not is_early(difference))):
+        return None
+    what = "first message" if _of_head(first.place) else "history"
+    head = f"the {what} changed from {changes.place(difference)} of {kit.n(difference.a.tokens)} on"
+    return changes.of_bodies(difference, head, _WHY, [_APPEND, _BY_HAND])
+
+
 def _below(g: kit.MatchGroup) -> str:
-    """Say what the server computed again though it had not changed: the distance of its checkpoints."""
+    """Say what the server recomputed though it had not changed: the distance of its checkpoints."""
     below, session = g.numbers.get("below"), g.session
     if not below:
         return ""
     option = " (--checkpoint-min-step sets it)" if session.at_least(9538) is True else ""
     return (
-        f" The server went back to the last checkpoint before that place and computed {kit.n(below)} unchanged tokens again: the distance of its "
+        f" The server went back to the last checkpoint before that place and recomputed {kit.n(below)} unchanged tokens: the distance between its "
         f"checkpoints{option}."
     )
 
@@ -262,16 +282,42 @@ def _not_the_head(g: kit.MatchGroup) -> str:
     if f.get("place") and lcp < kit.EARLY * prompt:
         return "the prompts themselves show which message changed"
     if lcp < kit.EARLY * min(prompt, r.reference_tokens or prompt):
-        return "the change lay behind most of the prompt at first; the conversation grew behind it"
+        return "at first the change was near the end of the prompt; the conversation grew after it"
     return f"{kit.n(f['lcp']).replace('~', 'about ')} of {kit.n(r.prompt_tokens)} tokens match"
+
+
+def alone(session: kit.Session) -> list[kit.SessionFinding]:
+    """Say it of a program that prints where prompts diverge from what it held, after a common beginning."""
+    said = kit.stated(session, "parted")
+    if said is None:
+        return []
+    n, reason = said.numbers, own_settings.reason(said)
+    worst = ", in the worst of them" if said.count > 1 else ""
+    words = kit.FindingText(
+        f"the prompt diverges from what {session.program} held at token {kit.n(n['place'])} of {kit.n(n['held'])}{reason}{worst}: {kit.n(n['tokens'])} tokens "
+        f"after it differ, {kit.times(said.count)}; a changed history, or another conversation",
+        f"Up to that place the prompt is what {session.program} held. There it continues differently, and nothing after a difference can be reused. A client does this "
+        "if it moves a system message, drops reasoning or old tool results, or summarizes.",
+        [own_settings.compare(), *own_settings.room(session), _APPEND],
+        [
+            kit.RuledOut(
+                "slot-held-other-prompt",
+                "not excluded: another conversation with the same beginning (system prompt and tools) looks the same, and is fine",
+            )
+        ],
+    )
+    return [kit.SessionFinding(words, "", [(said.mark, "where the prompt diverges")], "note", "low")]
 
 
 RULE = kit.rule(
     __name__,
-    "Old messages changed behind the head of the prompt",
+    "Old messages changed after the start of the prompt",
     decide,
     prove,
     say,
     on=("changed",),
     unless=("CD101", "CD102", "CD103", "CD104", "CD106", "CD107", "CD312", "CD402"),
+    alone=alone,
+    stated=("parted",),
+    of_bodies=of_bodies,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice, kit
+from cachedoctor.diagnosis.rules.client import changes
 from cachedoctor.diagnosis.rules.client.changes import (
     from_prompts,
     prompts_prove,
@@ -10,6 +11,11 @@ from cachedoctor.diagnosis.rules.client.changes import (
     seen_in_prompts,
     why_client,
     with_client,
+)
+
+_WHY = "What follows the head is the later part of the old prompt; it moved, and moved tokens cannot be reused."
+_RARELY = kit.Remedy(
+    "In the client: cut rarely and in large pieces instead of a little in every turn, or give the server a larger context."
 )
 
 
@@ -23,23 +29,28 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what a rolling window costs and how to cut."""
     f = g.numbers
     return kit.FindingText(
-        f"the oldest messages were dropped behind {kit.token(f['lcp'])}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        "What follows the head is the later part of the old prompt; it moved, and moved tokens cannot be reused."
-        + why_client(g),
+        f"the oldest messages were dropped after {kit.token(f['lcp'])}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        _WHY + why_client(g),
         with_client(
             g,
             [
+                _RARELY,
                 kit.Remedy(
-                    "In the client: cut rarely and in large pieces instead of a little in every turn, or give the server a larger context."
-                ),
-                kit.Remedy(
-                    "On plain attention memory --cache-reuse N can shift the later part; hybrid, recurrent and SWA memory cannot."
+                    "With full-attention models, --cache-reuse N can shift the later part; hybrid, recurrent and sliding-window models cannot."
                 ),
             ],
         ),
         [seen_in_prompts(f["lcp"])],
         references(g),
     )
+
+
+def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
+    """Say it of two given bodies."""
+    if difference.first is None or difference.first.kind != "front-truncated":
+        return None
+    head = f"the oldest messages were dropped behind {changes.place(difference)}"
+    return changes.of_bodies(difference, head, _WHY, [_RARELY])
 
 
 RULE = kit.rule(
@@ -50,4 +61,5 @@ RULE = kit.rule(
     say,
     on=("text",),
     needs=advice.needs_prompts,
+    of_bodies=of_bodies,
 )

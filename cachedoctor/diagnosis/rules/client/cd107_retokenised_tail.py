@@ -24,7 +24,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 
 
 def _behind(s: kit.RuleContext, first: kit.First) -> int:
-    """Tokens that the slot held behind the difference; 0 when unknown."""
+    """Tokens that the slot held after the difference; 0 when unknown."""
     difference, reference = s.difference, s.request.reference_tokens
     if difference is None or reference is None:
         return 0
@@ -32,7 +32,7 @@ def _behind(s: kit.RuleContext, first: kit.First) -> int:
         return reference - first.token
     if s.lcp is not None:
         return reference - s.lcp
-    # A dump holds the reply as well; behind a request body its length is known from the log.
+    # A dump holds the reply as well; after a request body its length is known from the log.
     before = s.history[-1].prompt_tokens if s.history else None
     if difference.a.kind != "slots" and before is None:
         return 0
@@ -44,14 +44,14 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say why so few tokens can cost so many."""
     f = g.numbers
     return kit.FindingText(
-        f"the last turn came back as other tokens from {kit.token(f['lcp'])} on: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        "A reply that is rendered again need not give the tokens that were generated. Attention memory loses these few; "
-        f"hybrid, recurrent and sliding-window memory go back to a checkpoint before them.{why_client(g)}",
+        f"the last turn came back as different tokens from {kit.token(f['lcp'])} on: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        "A reply that is tokenised again may not give the tokens that were generated. Full-attention models lose only these few; "
+        f"hybrid, recurrent and sliding-window models go back to a checkpoint before them.{why_client(g)}",
         with_client(
             g,
             [
                 kit.Remedy(
-                    "Nothing to mend in most clients; newer builds keep a checkpoint before the last user message, so it costs little."
+                    "Nothing to fix in most clients; newer builds keep a checkpoint before the last user message, so it costs little."
                 )
             ],
         ),
@@ -62,7 +62,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 RULE = kit.rule(
     __name__,
-    "The end of the last turn comes back as other tokens",
+    "The end of the last turn comes back as different tokens",
     decide,
     prompts_prove,
     say,

@@ -6,6 +6,9 @@ from typing import Any
 
 from cachedoctor.diagnosis.rules import advice, kit, ram
 from cachedoctor.diagnosis.rules.checkpoints import held_whole, serves
+from cachedoctor.diagnosis.rules.client import changes
+from cachedoctor.diagnosis.rules.client.changes import is_early
+from cachedoctor.diagnosis.rules.measured import own_settings
 
 FRAME = 24
 """Tokens that all prompts of a template share."""
@@ -14,7 +17,7 @@ OFTEN = 4
 APART = 8
 """Tokens by which common prefixes differ that do not end in the same words."""
 RAM_LEAST = 1024
-"""MiB of a RAM cache of which it is believed that it keeps what leaves a slot, where no line says so."""
+"""MiB of a RAM cache of which it is believed that it keeps what leaves a slot, where no line shows it."""
 BEFORE_HEADER = 120
 """Tokens up to the value in Claude Code's billing header that changes: the frame of a message and some 60 of the header."""
 
@@ -28,7 +31,7 @@ def _confidence(s: kit.RuleContext) -> kit.Confidence:
     repeated = s.said_before("CD108")[-1:] == [True] and s.history[-1].thread_turn > 0
     repeated = repeated and not s.before[-1].verdict.undecided
     if r.seen.new_text and " | " in r.seen.new_text:
-        return "medium"  # the text is cut to the tokens behind the bar: what it is stays open
+        return "medium"  # the text is cut to the tokens after the bar: what it is stays open
     alone = s.threads == 1 and (s.slot_before is None or s.slot_before.thread in (None, r.thread))
     if "slot_copy" in r.marks:
         return "medium" if alone and not _frame_alone(s) else "low"
@@ -57,7 +60,7 @@ def _confidence(s: kit.RuleContext) -> kit.Confidence:
 
 def _perhaps_separate(s: kit.RuleContext) -> bool:
     """Whether separate prompts behind one instruction may have these lengths: its slot held something else, and of what
-    holds this conversation's last prompt no line says how little is the same, or all that was compared shares as much."""
+    holds this conversation's last prompt no line shows how little is the same, or all that was compared shares as much."""
     r = s.request
     listed = r.ram_refused and r.reference_lcp is not None and s.own_slot is not True
     if not (listed or "slot_copy" in r.marks or _passed_over(s)):
@@ -181,7 +184,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     primary, *related = kit.marked(
         r,
         ("n_past", "common prefix with what the slot held"),
-        ("select", "similarity with every idle slot is low"),
+        ("select", "low similarity with every idle slot"),
         ("slot_copy", "common prefix with another slot, which holds this conversation's last prompt, by its length"),
         ("ram_copy", "this conversation's last prompt, by its length, went into the RAM cache"),
         ("ram_candidate", "common prefix with a prompt in RAM"),
@@ -189,7 +192,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         kit.RECOMPUTED,
         ("new", "the new prompt, after the bar"),
         ("old", "what the slot held, after the bar"),
-        ("check", "a checkpoint beyond the common prefix" if beyond else "a checkpoint that was looked at"),
+        ("check", "a checkpoint beyond the common prefix" if beyond else "a checkpoint that was checked"),
     )
     numbers = {
         "lcp": s.lcp if r.reference_lcp is None else r.reference_lcp,
@@ -211,11 +214,11 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 
 _WHOSE = {
     "slot": "An idle slot still held this conversation's last prompt, by its length, and was not chosen: too little of it is the same. ",
-    "ram": "The RAM cache held this conversation's last prompt, by its length, and found that it does not match. ",
-    True: "The requests grow one after the other on this slot: the same conversation with a changed head, or, if it happened only once, "
+    "ram": "The RAM cache held a prompt of the length of this conversation's last one, and it did not match. ",
+    True: "The requests on this slot grow one after the other: either the start of the prompt changed, or, if it happened only once, this is "
     "a new conversation with the same beginning. ",
-    False: "The slot had been taken by another conversation, and this one's own copy in RAM did not match either. ",
-    None: "Either the head of this conversation changed, or another conversation held the slot. ",
+    False: "Another conversation had taken the slot, and this one's copy in RAM did not match either. ",
+    None: "Either the start of this conversation's prompt changed, or another conversation held the slot. ",
 }
 
 
@@ -223,17 +226,17 @@ _TAKEN = kit.RuledOut("slot-held-other-prompt", "not excluded: the log does not 
 
 _ERASED = kit.RuledOut(
     "slot-erased",
-    "not excluded: this level hides the kind of memory, and a slot that a program erased over the API, which a server with --slot-save-path allows",
+    "not excluded: this log level hides the kind of memory and whether a program erased the slot over the API (possible with --slot-save-path)",
 )
 
 _NEW = kit.RuledOut(
-    "new-conversation", "not excluded: its earlier turns, if any, are not in this log; nothing is to mend then"
+    "new-conversation", "not excluded: this log may start after its earlier turns; then there is nothing to fix"
 )
 
 
 _ONE_SHOT = kit.RuledOut(
     "one-shot-prompts",
-    "not excluded: separate prompts, each somewhat longer than one before; nothing is to mend then",
+    "not excluded: separate prompts, each somewhat longer than one before; nothing is wrong then",
 )
 
 
@@ -245,7 +248,7 @@ def _billing_header() -> kit.Remedy:
 
 
 def _may_be_claude(g: kit.MatchGroup) -> bool:
-    """Whether Claude Code may have sent it, whose header stands in front of all that it writes: its bodies are not known,
+    """Whether Claude Code may have sent it, whose header comes before all that it writes: its bodies are not known,
     and no more is shared than what a template writes before that, and the beginning of the header."""
     shared = g.numbers["most"] if g.numbers["lcp"] is None else g.numbers["lcp"]
     return not g.numbers["compared"] and shared < BEFORE_HEADER
@@ -256,12 +259,17 @@ def _left_open(f: dict[str, Any]) -> list[kit.RuledOut]:
         return [
             kit.RuledOut(
                 "cache-ram-disabled",
-                "not excluded: two conversations in turn, each longer than the one before, would leave the same lengths, and without "
+                "not excluded: two alternating conversations, each longer than the one before, have the same lengths, and without "
                 "the RAM prompt cache each loses the slot to the other",
             )
         ]
     if f["evicted"]:
-        return [_TAKEN, kit.RuledOut("cache-ram-too-small", "not excluded: a prompt left the full RAM cache just then")]
+        return [
+            _TAKEN,
+            kit.RuledOut(
+                "cache-ram-too-small", "not excluded: a prompt was evicted from the full RAM cache at that moment"
+            ),
+        ]
     taken = [_TAKEN] if f["own"] is None or f["first"] else []
     alike = [
         *([_ERASED] if f["erased"] else []),
@@ -283,10 +291,10 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     )
     out = []
     if (r.lost_server or 0) < kit.MIN_LOST:
-        out.append(kit.RuledOut("no-usable-checkpoint", "a checkpoint can give back no more than the common prefix"))
+        out.append(kit.RuledOut("no-usable-checkpoint", "a checkpoint cannot restore more than the common prefix"))
     if f["beyond"]:
         lie = (
-            "end beyond the common prefix of {} tokens, and begin too late to be cut back to it"
+            "end beyond the common prefix of {} tokens and begin too late to be truncated to it"
             if f["begin"]
             else "lie beyond the common prefix of {} tokens"
         )
@@ -303,8 +311,8 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     )
     if f["erased"]:
         shared = (
-            f"The request before left {kit.length(r, 'held_tokens')} tokens in the slot, and next to none of the new prompt of "
-            f"{kit.length(r, 'prompt_tokens')} was there: its head changed, or, with --slot-save-path, a program may have erased the slot. "
+            f"The previous request left {kit.length(r, 'held_tokens')} tokens in the slot, and almost none of the new prompt of "
+            f"{kit.length(r, 'prompt_tokens')} was there: its start changed, or a program erased the slot (possible with --slot-save-path). "
         )
     return kit.FindingText(
         f"the prompt differs from the one before it {where}: {kit.recomputed(g)} over {kit.times(g.count)}",
@@ -328,12 +336,59 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     )
 
 
+_UNNAMED = ("other", "whitespace", "retokenised", "special-token", "template", "json-spacing", "json-key-order")
+
+
+def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
+    """Say it of two given bodies that part near their head, in nothing that has a name."""
+    first = difference.first
+    if first is None or first.kind not in _UNNAMED or not is_early(difference):
+        return None
+    at = "" if first.place is None else f", in {first.place}"
+    head = f"the prompt differs from the one before it after {kit.n(difference.common_prefix_tokens)} tokens{at}"
+    why = "Reuse ends at the first differing token, even if the rest is the same."
+    see = kit.Remedy(
+        "Put what changes after what stays the same. To see the place with the text around it:",
+        ["cachedoctor diff request1.json request2.json"],
+    )
+    return changes.of_bodies(difference, head, why, [see])
+
+
+def alone(session: kit.Session) -> list[kit.SessionFinding]:
+    """Say it of a program that prints how much of a prompt is what it held, where that is almost nothing."""
+    said = kit.stated(session, "parted_early")
+    if said is None:
+        return []
+    n, reason = said.numbers, own_settings.reason(said)
+    worst = ", at worst" if said.count > 1 else ""
+    left = [kit.RuledOut("slot-held-other-prompt", "not excluded: another conversation used the server, which is fine")]
+    if not n["place"]:
+        left.append(
+            kit.RuledOut(
+                "no-usable-checkpoint",
+                "not excluded: recurrent and windowed layers, whose memory cannot be cut back, lose everything at any difference",
+            )
+        )
+    words = kit.FindingText(
+        f"the prompt differs from what {session.program} held after {kit.n(n['place'])} of {kit.n(n['held'])} tokens{reason}{worst}: "
+        f"{kit.n(n['prompt'] - n['cached'])} of {kit.n(n['prompt'])} tokens computed, {kit.times(said.count)}",
+        "Either the client changes the beginning of its prompts (a billing header, a clock, an id, the order of its tools), or another conversation used the server: the log "
+        "does not show which.",
+        [own_settings.compare(), *own_settings.room(session)],
+        left,
+    )
+    return [kit.SessionFinding(words, "", [(said.mark, "where the prompt diverges")], "note", "low")]
+
+
 RULE = kit.rule(
     __name__,
-    "The prompt changed near its head; the log shows where, not what",
+    "The prompt changed near its start; the log shows where, not what",
     decide,
     prove,
     say,
     on=("early",),
     unless=("CD101", "CD102", "CD103", "CD105", "CD106", "CD313", "CD314", "CD402"),
+    alone=alone,
+    stated=("parted_early",),
+    of_bodies=of_bodies,
 )

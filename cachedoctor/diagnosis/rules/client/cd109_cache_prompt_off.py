@@ -12,7 +12,7 @@ def _shows_forcing(facts: kit.Facts) -> bool:
 
 def _tells_adapters(s: kit.RuleContext) -> bool:
     """Whether a change of adapters would show, which clears the slot just so: b9294 and newer print it at trace level,
-    bodies tell as well."""
+    bodies show as well."""
     return "adapters" in s.facts.shows or s.difference is not None
 
 
@@ -55,7 +55,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 
 
 PROOF = kit.lines(
-    ("ram", "the RAM cache gives nearly all of this prompt back"),
+    ("ram", "the RAM cache restores nearly all of this prompt"),
     ("select", "the slot holds nearly all of this prompt"),
     ("cached", "nothing reused"),
     kit.RECOMPUTED,
@@ -63,31 +63,29 @@ PROOF = kit.lines(
 )
 
 
-_HIDDEN = (
-    "not excluded: memory that goes back to saved states alone reuses nothing without one, and this level hides both"
-)
-_ON_THE_SERVER = "On the server: drop --no-cache-prompt (and LLAMA_ARG_CACHE_PROMPT=0)"
+_HIDDEN = "not excluded: a model that can only go back to saved states reuses nothing without one, and this log level hides both"
+_ON_THE_SERVER = "On the server: remove --no-cache-prompt (and LLAMA_ARG_CACHE_PROMPT=0)"
 
 
 def _tell_apart(g: kit.MatchGroup) -> kit.Remedy:
     words, changes = advice.show_accounting(g.session)
     return kit.Remedy(
-        f"To tell them apart, look at the request bodies, or at more of the log: {words}.",
+        f"To decide, check the request bodies, or log more: {words}.",
         options=changes,
         purpose="look",
     )
 
 
-_IN_THE_CLIENT = kit.Remedy('In the client: drop "cache_prompt": false from the request body (the default is true).')
+_IN_THE_CLIENT = kit.Remedy('In the client: remove "cache_prompt": false from the request body (the default is true).')
 
 
 def _as_asked(g: kit.MatchGroup) -> kit.FindingText:
     """Say that the bodies ask for it."""
     return kit.FindingText(
         f'the request bodies ask for no cache ("cache_prompt": false): {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}',
-        "The server starts at token 0 without looking at what it holds.",
+        "The server then starts at token 0 and ignores what it holds.",
         [_IN_THE_CLIENT],
-        [kit.RuledOut("prefix-diverges-early", "with this in its body nothing is reused of any prompt")],
+        [kit.RuledOut("prefix-diverges-early", "with this in the body no prompt is reused")],
     )
 
 
@@ -102,7 +100,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         out.append(
             kit.RuledOut(
                 "lora-changed",
-                "not excluded: a request with other LoRA adapters or scales reuses nothing either, and this level hides that",
+                "not excluded: a request with other LoRA adapters or scales reuses nothing either, and this log level hides that",
             )
         )
     if f["visible"]:
@@ -111,8 +109,8 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         out.append(kit.RuledOut("checkpoints-disabled", _HIDDEN))
     return kit.FindingText(
         f"nothing was reused although the slot held {100 * similarity:.1f} % of the prompt: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        "That is what cache_prompt=false does: the server starts at token 0 without looking at what it holds."
-        + ("" if f["told"] else " At this level other causes leave the same lines."),
+        "That is what cache_prompt=false does: the server starts at token 0 and ignores what it holds."
+        + ("" if f["told"] else " At this log level other causes leave the same lines."),
         [
             _IN_THE_CLIENT,
             *([] if f["told"] else [_tell_apart(g)]),
@@ -142,7 +140,7 @@ RULE = kit.rule(
         if s.at_least(6629) is not False
         else (
             "b6628 and older do not print how much of a new prompt the slot holds",
-            "b6751 or newer; the request bodies would tell",
+            "b6751 or newer; the request bodies would show it",
         )
     ),
     unless=("CD111",),

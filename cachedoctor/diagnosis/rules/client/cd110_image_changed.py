@@ -3,7 +3,22 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice, kit
+from cachedoctor.diagnosis.rules.client import changes
 from cachedoctor.diagnosis.rules.client.changes import from_prompts, prompts_prove, seen_in_prompts
+
+_WHY = (
+    "The server compares images by a hash of their bytes. The same picture, scaled, re-encoded or without its metadata, is "
+    "a different image, and nothing after it can be reused."
+)
+_KEEP = [
+    kit.Remedy(
+        "In the client: keep the encoded bytes of an image and send the same ones in every turn; do not scale, convert or "
+        "re-compress it again."
+    ),
+    kit.Remedy(
+        "Screenshots that are replaced by newer ones belong into the newest message, not in the place of the old."
+    ),
+]
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
@@ -18,30 +33,32 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     where = f" ({f['place']})" if f["place"] else ""
     return kit.FindingText(
         f"an image of the conversation changed{where} at {kit.token(f['lcp'])}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        "The server compares images by a hash of their bytes. The same picture, scaled, encoded or stripped of its metadata again, is "
-        "another image, and nothing behind it can be reused.",
+        _WHY,
+        _KEEP,
         [
-            kit.Remedy(
-                "In the client: keep the encoded bytes of an image and send the same ones in every turn; do not scale, convert or "
-                "re-compress it again."
-            ),
-            kit.Remedy(
-                "Screenshots that are replaced by newer ones belong into the newest message, not in the place of the old."
-            ),
-        ],
-        [
-            kit.RuledOut("history-rewritten", "the text in front of the image is the same"),
+            kit.RuledOut("history-rewritten", "the text before the image is the same"),
             seen_in_prompts(f["lcp"]),
         ],
     )
 
 
+def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | None:
+    """Say it of two given bodies."""
+    first = difference.first
+    if first is None or first.kind != "image":
+        return None
+    where = f" ({first.place})" if first.place else ""
+    head = f"an image of the conversation changed{where} at {changes.place(difference)}"
+    return changes.of_bodies(difference, head, _WHY, _KEEP)
+
+
 RULE = kit.rule(
     __name__,
-    "An image of the conversation is sent with other bytes",
+    "An image of the conversation is sent with different bytes",
     decide,
     prompts_prove,
     say,
     on=("text",),
     needs=advice.needs_bodies,
+    of_bodies=of_bodies,
 )

@@ -41,28 +41,28 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     f = g.numbers
     held = f"the {kit.n(f['lcp'])} matching tokens of the slot" if f["lcp"] is not None else "what the slot held"
     return kit.FindingText(
-        f"the LoRA adapters or their scales changed, and the cache was cleared for it: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        f"Keys and values depend on the adapters that computed them, so the server threw {held} away. "
+        f"the LoRA adapters or their scales changed, so the cache was cleared: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"Keys and values depend on the adapters that computed them, so the server discarded {held}. "
         + (
-            "The two numbers in the line count adapters; equal numbers mean that only a scale changed."
+            "The two numbers in the line count adapters; if they are equal, only a scale changed."
             if f["printed"]
-            else "The bodies of the requests ask for them."
+            else "The request bodies ask for them."
         ),
         [
             kit.Remedy(
                 'In the client: send the same "lora" list, with the same scales, in every request of a conversation; requests without one '
-                "take the adapters set at start-up or by POST /lora-adapters."
+                "use the adapters set at start-up or by POST /lora-adapters."
             ),
             advice.slots(
                 g.session,
                 max(2, g.session.n_slots or 1),
-                "Where several sets of adapters are needed: give each a slot of its own, and send its number as id_slot.",
+                "If you need several sets of adapters: give each its own slot, and send its number as id_slot.",
             ),
         ],
         [
             kit.RuledOut(
                 "cache-prompt-off",
-                "the server says that it cleared the cache itself" if f["printed"] else "the bodies show what changed",
+                "the server logs that it cleared the cache itself" if f["printed"] else "the bodies show what changed",
             )
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/15327"],

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice
-from cachedoctor.diagnosis.rules.kit import MIN_LOST, Match, MatchGroup, Proof, RuleContext, marked, n, token
+from cachedoctor.diagnosis.rules.kit import (
+    EARLY,
+    MIN_LOST,
+    ChangeText,
+    Match,
+    MatchGroup,
+    Proof,
+    RuleContext,
+    marked,
+    n,
+    token,
+)
 from cachedoctor.knowledge import clients
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.model import Confidence, First, Remedy, RuledOut
+from cachedoctor.model import Confidence, First, PromptDiff, Remedy, RuledOut
 
 MOST = 0.25
-"""Share of the reference: a change of this size is charged with all that was lost behind it, a smaller one with itself."""
+"""Share of the reference: a change of this size is charged with all that was lost after it, a smaller one with itself."""
 
 
 def cost_of_change(s: RuleContext) -> int:
@@ -48,9 +59,9 @@ def prompts_prove(s: RuleContext, match: Match) -> Proof:
 def texts_prove(s: RuleContext, **numbers: object) -> Proof:
     """Prove a difference by both texts that the server printed."""
     new = s.request.marks.get("new")
-    bar = "the bar marks" if new is None or b" | " in new.text else "the bar on a line behind this one marks"
+    bar = "the bar marks" if new is None or b" | " in new.text else "the bar on a later line marks"
     return Proof(
-        marked(s.request, ("new", f"the new prompt, {bar} the first differing token"))[0],
+        marked(s.request, ("new", f"the new prompt: {bar} the first differing token"))[0],
         marked(s.request, ("old", "what the slot held"), ("n_past", "common prefix"), ("cached", "tokens reused")),
         {**numbers, "lcp": s.lcp},
     )
@@ -62,7 +73,7 @@ def seen_in_prompts(first_token: int | str) -> RuledOut:
 
 
 def client_of(g: MatchGroup) -> clients.KnownHabit | None:
-    """The client whose doing the worst request of a group is, by its prompts or by the printed texts; None if unknown."""
+    """The client that caused the worst request of a group, by its prompts or by the printed texts; None if unknown."""
     first = _first(g)
     if first is not None:
         return None if first.client is None else clients.known(first.client.habit)
@@ -80,24 +91,24 @@ def why_client(g: MatchGroup) -> str:
 
 
 def why_before(g: MatchGroup) -> str:
-    """Say how many of the tokens stood before the change, to follow a sentence; empty where hardly any did.
+    """Say how many of the tokens came before the change, to follow a sentence; empty where hardly any did.
 
-    The fix saves them, too; that an unchanged beginning was computed again is the server's part.
+    The fix saves them, too; that an unchanged beginning was recomputed is the server's part.
     """
     r = g.worst_request
     before = g.worst.tokens - (r.lost_client or 0)
     if before < MIN_LOST or before > (r.lost_server or 0):
         return ""
     end = r.seen.restored_at
-    why = "" if end is None else f", as the checkpoint that was restored ends at token {n(end[1] + 1)}"
+    why = "" if end is None else f", because the restored checkpoint ends at token {n(end[1] + 1)}"
     return (
-        f" {n(before)} of the tokens recomputed at worst stood before that place and were the same: the server did not give them back{why}. "
-        "An unchanged prompt spares them as well."
+        f" {n(before)} of the tokens recomputed in the worst request were before that place and unchanged: the server could not restore them{why}. "
+        "An unchanged prompt would have saved them as well."
     )
 
 
 def with_client(g: MatchGroup, remedies: list[Remedy]) -> list[Remedy]:
-    """Put what stops the client in front of ``remedies``."""
+    """Put what stops the client before ``remedies``."""
     found = client_of(g)
     return remedies if found is None else [advice.client(found.handle), *remedies]
 
@@ -114,6 +125,30 @@ def references(g: MatchGroup) -> list[str]:
     """What proves the habit of the client."""
     found = client_of(g)
     return [] if found is None else list(found.habit.sources)
+
+
+def place(difference: PromptDiff) -> str:
+    """Where two bodies part, as claims write it."""
+    at = 0 if difference.first is None else difference.first.token
+    return token(at if difference.exact else f"~{n(at)}")
+
+
+def is_early(difference: PromptDiff) -> bool:
+    """Whether two bodies part near their head."""
+    return difference.common_prefix_tokens < EARLY * min(difference.a.tokens, difference.b.tokens)
+
+
+def of_bodies(difference: PromptDiff, head: str, why: str, remedies: list[Remedy]) -> ChangeText:
+    """Word a difference between two given bodies: the client that is known to send it, and the advice on its kind."""
+    first = difference.first
+    known = None if first is None or first.client is None else clients.known(first.client.habit)
+    given = [] if first is None else first.advice
+    # options of llama-server are not options of the programs whose requests are told by bodies
+    advised = [advice.of_difference(a) for a in given if not any(line.startswith("--") for line in a.commands)]
+    if known is None:
+        return ChangeText(head, why, advised or remedies)
+    by = f" {known.client.title} {known.habit.writes} ({known.habit.versions})."
+    return ChangeText(head, why + by, advised or [advice.client(known.handle), *remedies], list(known.habit.sources))
 
 
 def _first(g: MatchGroup) -> First | None:
@@ -134,13 +169,13 @@ def field_that_differs(old: str, new: str) -> str | None:
     if field is None or field != header_field(old):
         return None
     if not field and not stands_inside(new):
-        return None  # the header is the same in both, and text behind it differs
+        return None  # the header is the same in both, and text after it differs
     before, after = (text.partition(" | ")[2].strip() for text in (old, new))
     return field if before and after and before != after else None
 
 
 def stands_inside(text: str) -> bool:
-    """Whether the bar of an ``old:`` / ``new:`` text stands inside the header, or directly behind one of its fields."""
+    """Whether the bar of an ``old:`` / ``new:`` text stands inside the header, or directly after one of its fields."""
     return _INSIDE.search(text.partition(" | ")[0]) is not None
 
 

@@ -43,7 +43,7 @@ def _thrown_away(s: kit.RuleContext) -> tuple[int, int] | None:
 
 
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
-    """Show the little that the log tells."""
+    """Show the little that the log shows."""
     r = s.request
     primary, *related = kit.marked(
         r,
@@ -80,12 +80,12 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def _what_is_known(g: kit.MatchGroup) -> str:
-    """Say of the worst request what its lines tell."""
+    """Say what the lines of the worst request show."""
     r, known = g.worst_request, g.numbers["known"]
-    size = f"A prompt of {kit.n(r.prompt_tokens)} tokens reused {kit.n(r.cached_tokens or 0)} of {kit.n(g.numbers['whole'])} that may have been there. "
+    size = f"A prompt of {kit.n(r.prompt_tokens)} tokens reused {kit.n(r.cached_tokens or 0)} of {kit.n(g.numbers['whole'])} that could have been reused. "
     place = "" if known is None else f"{kit.n(known)} of them are known to be the same. "
     named = ", ".join(other.name for other in g.numbers["candidates"] if other.is_open)
-    return f"{size}{place}Left open: {named}."
+    return f"{size}{place}Not excluded: {named}."
 
 
 def _client(s: kit.RuleContext) -> list[kit.RuledOut]:
@@ -95,7 +95,7 @@ def _client(s: kit.RuleContext) -> list[kit.RuledOut]:
         return [kit.RuledOut("prefix-diverges-early", f"{kit.n(s.lcp)} of {kit.n(s.whole)} tokens are the same")]
     if keep is not None and keep >= KEPT and r.held_thread == r.thread:
         return [kit.RuledOut("prefix-diverges-early", f"the prompt keeps {keep:.3f} of what the slot held")]
-    return [kit.RuledOut("prefix-diverges-early", "not excluded: no line says how much of the prompt is the same")]
+    return [kit.RuledOut("prefix-diverges-early", "not excluded: no line shows how much of the prompt is the same")]
 
 
 def _memory(s: kit.RuleContext) -> list[kit.RuledOut]:
@@ -103,10 +103,10 @@ def _memory(s: kit.RuleContext) -> list[kit.RuledOut]:
     if s.facts.memory == "attention":
         return [kit.RuledOut("no-usable-checkpoint", "this model's memory goes back to any token")]
     if s.facts.memory is None:
-        return [kit.RuledOut("no-usable-checkpoint", "not excluded: no line says whether the memory can go back")]
+        return [kit.RuledOut("no-usable-checkpoint", "not excluded: no line shows whether the memory can go back")]
     off = s.facts.setting("ctx_checkpoints")
     name = "checkpoints-disabled" if off is None and not s.request.checkpoints_shown else "no-usable-checkpoint"
-    return [kit.RuledOut(name, f"not excluded: {s.facts.memory} memory goes back to saved states alone")]
+    return [kit.RuledOut(name, f"not excluded: {s.facts.memory} memory can only go back to checkpoints")]
 
 
 def _caching(s: kit.RuleContext) -> list[kit.RuledOut]:
@@ -115,9 +115,9 @@ def _caching(s: kit.RuleContext) -> list[kit.RuledOut]:
     if r.cached_tokens:
         return [kit.RuledOut("cache-prompt-off", f"{kit.n(r.cached_tokens)} tokens were reused")]
     erased = kit.RuledOut(
-        "slot-erased", "not excluded: a slot that was erased over the API, which this log does not show"
+        "slot-erased", "not excluded: the slot may have been erased over the API, which this log does not show"
     )
-    off = kit.RuledOut("cache-prompt-off", "not excluded: nothing at all was reused")
+    off = kit.RuledOut("cache-prompt-off", "not excluded: nothing was reused")
     return [off, erased] if r.seen.choice.selected_by == "lru" else [off]
 
 
@@ -127,25 +127,25 @@ def _slot(s: kit.RuleContext) -> list[kit.RuledOut]:
     if s.lcp is not None and s.lcp >= s.whole - kit.MIN_LOST:
         return []
     held = (
-        f"that the slot held this conversation's {kit.n(r.reference_tokens)} tokens follows from lengths"
+        f"only lengths show that the slot held this conversation's {kit.n(r.reference_tokens)} tokens"
         if s.own_slot
-        else f"the slot held {kit.length(r, 'held_tokens')} tokens, of whom is not known"
+        else f"the slot held {kit.length(r, 'held_tokens')} tokens, and whose they are is not known"
         if r.held_tokens
-        else "the slot was empty, and what had become of the last prompt is not known"
+        else "the slot was empty, and what happened to the last prompt is not known"
     )
     return [kit.RuledOut("slot-held-other-prompt", f"not excluded: {held}")]
 
 
 def _experiment(session: kit.Session) -> list[kit.Remedy]:
-    """Offer the RAM prompt cache where the log says that it is off: if that helps, a slot had been taken."""
+    """Offer the RAM prompt cache where the log shows that it is off: if that helps, a slot had been taken."""
     off = session.settings.get("cache_ram_mib")
     if off is None or off.value != 0:
         return []
-    where = f"line {off.line} of this log says so" if off.line is not None else "the command line says so"
+    where = f"line {off.line} of this log shows it" if off.line is not None else "the command line sets it"
     known = advice.cache_ram(session)
     return [
         kit.Remedy(
-            f"Or try it: the RAM prompt cache is off ({where}). {known.text} If prompts are reused then, other conversations had taken the slots.",
+            f"Or try it: the RAM prompt cache is off ({where}). {known.text} If prompts are reused after that, other conversations had taken the slots.",
             options=known.options,
             purpose="depends",
         )
@@ -153,19 +153,19 @@ def _experiment(session: kit.Session) -> list[kit.Remedy]:
 
 
 def _small(g: kit.MatchGroup) -> kit.FindingText:
-    """Say that the symptom is no harm here."""
+    """Say that the symptom is not harm here."""
     r, least = g.worst_request, kit.n(g.numbers["least"])
     size = (
-        f"a prompt of {kit.n(r.prompt_tokens)} tokens was computed again"
+        f"a prompt of {kit.n(r.prompt_tokens)} tokens was recomputed"
         if 0 < (r.prompt_tokens or 0) < g.numbers["least"]
         else f"nothing was reused of a slot that held {kit.length(r, 'held_tokens')} tokens"
     )
     return kit.FindingText(
         f"{size}: too small to matter ({kit.times(g.count)})",
-        f"Requests for a title or a topic look like this. What is shorter than {least} tokens is not judged (min-prompt-tokens).",
+        f"Requests for a title or a topic look like this. Prompts shorter than {least} tokens are not checked (min-prompt-tokens).",
         [
             kit.Remedy(
-                "If a long prompt is slow, give the lines of that one: its length stands behind n_tokens or progress.",
+                "If a long prompt is slow, give the lines of that request: its length follows n_tokens or progress.",
                 purpose="look",
             )
         ],
@@ -179,17 +179,17 @@ def _symptom(g: kit.MatchGroup) -> kit.FindingText:
     session, at_hand = g.session, g.numbers["at_hand"]
     if at_hand is not None:
         return kit.FindingText(
-            f"at least {kit.n(at_hand[0])} tokens matched and none was reused, though a checkpoint of {kit.n(at_hand[1])} tokens was at hand",
-            "The server erased it without looking at it. Candidates: the request had cache_prompt false, a restore failed, or the "
-            "checkpoint was refused; these lines do not say which.",
-            [kit.Remedy("See whether the client sends cache_prompt: false."), _turns(session)],
+            f"at least {kit.n(at_hand[0])} tokens matched and none was reused, although a checkpoint of {kit.n(at_hand[1])} tokens was available",
+            "The server erased it without checking it. Possible: the request had cache_prompt false, a restore failed, or the "
+            "checkpoint was refused; these lines do not show which.",
+            [kit.Remedy("Check whether the client sends cache_prompt: false."), _turns(session)],
             [
                 kit.RuledOut(
-                    "no-usable-checkpoint", f"a checkpoint of {kit.n(at_hand[1])} tokens lay inside the common prefix"
+                    "no-usable-checkpoint", f"a checkpoint of {kit.n(at_hand[1])} tokens was inside the common prefix"
                 ),
-                kit.RuledOut("cache-prompt-off", "not excluded: nothing at all was reused"),
+                kit.RuledOut("cache-prompt-off", "not excluded: nothing was reused"),
                 kit.RuledOut(
-                    "checkpoint-restore-failed", "not excluded: a line on that stands at another level, or was left out"
+                    "checkpoint-restore-failed", "not excluded: its line is at another log level, or was left out"
                 ),
             ],
         )
@@ -202,22 +202,20 @@ def _seen(g: kit.MatchGroup) -> str:
     prompt = kit.length(r, "prompt_tokens") if r.prompt_tokens or "prompt_tokens" in r.between else None
     if r.seen.forced or r.seen.kept == 0:
         size = f" of {prompt} tokens" if prompt else ""
-        return f"the whole prompt{size} was computed again, and these lines cannot show why"
-    return (
-        f"a prompt of {prompt} tokens went to a slot that shares at most a tenth of it, and these lines cannot show why"
-    )
+        return f"the whole prompt{size} was recomputed, and these lines cannot show why"
+    return f"a prompt of {prompt} tokens went to a slot that shares at most 10 % of it, and these lines cannot show why"
 
 
 def _meaning(g: kit.MatchGroup) -> str:
     r, erased = g.worst_request, g.numbers["erased"]
     words = (
-        "It is a symptom of two families of causes: the client changed the prompt, or another conversation held the slot; or the prompt was "
-        "the same and the memory of the model could not go back to it."
+        "Either the client changed the prompt or another conversation held the slot; or the prompt was "
+        "the same and the model's memory could not go back to it."
         if r.seen.forced or r.seen.kept == 0
-        else "It was chosen for its age: a new conversation, a changed head of the prompt, or a slot that another conversation had taken."
+        else "The least recently used slot was chosen: a new conversation, a changed start of the prompt, or a slot that another conversation had taken."
     )
     if erased:
-        words += f" Nothing below {kit.n(erased[0])} tokens could have come back: the first of the erased checkpoints covers so many."
+        words += f" Nothing below {kit.n(erased[0])} tokens could be restored: that is where the first of the erased checkpoints ends."
     return words
 
 
@@ -229,15 +227,15 @@ def _deciding(session: kit.Session) -> str:
     if session.at_least(8352) is not False:
         lines.append('"Checking checkpoint with [a, b] against N" (b8352 and newer; from b9873 on with -lv 4)')
     if not lines:
-        return 'The line "n_past = N, cache_tokens.size() = ..." decides.'
-    return f"{' or '.join(lines)} decides: a small N is the client or another conversation, one near the slot's length the server."
+        return 'The line "n_past = N, cache_tokens.size() = ..." shows which.'
+    return f"{' or '.join(lines)} shows which: a small N means the client or another conversation, an N near the slot's length means the server."
 
 
 def _turns(session: kit.Session) -> kit.Remedy:
     words, changes = advice.show_accounting(session)
     return kit.Remedy(
-        'Give the last two turns: from the line "selected slot" before the previous answer to the end, better the whole log. '
-        f"To see more in it: {words}.",
+        'Give the last two turns: from the line "selected slot" before the previous answer to the end, or better the whole log. '
+        f"To log more: {words}.",
         options=changes,
         purpose="look",
     )
@@ -246,8 +244,8 @@ def _turns(session: kit.Session) -> kit.Remedy:
 def _update(session: kit.Session) -> kit.Remedy:
     windows = " and up to b6123 none for sliding windows" if session.at_least(6180) is not True else ""
     return kit.Remedy(
-        f"Update llama.cpp first: builds up to b6628 keep no checkpoints for hybrid and recurrent models{windows}, so that "
-        "nothing brings their memory back."
+        f"Update llama.cpp first: builds up to b6628 keep no checkpoints for hybrid and recurrent models{windows}, so "
+        "nothing can restore their memory."
     )
 
 
@@ -256,25 +254,25 @@ def _candidates(g: kit.MatchGroup) -> list[kit.RuledOut]:
     erased, r = g.numbers["erased"], g.worst_request
     if len(erased) < 2 or erased[-1] - erased[0] > BUNCH or erased[0] < 4 * BUNCH:
         held = (
-            f"the slot held {kit.length(r, 'held_tokens')} tokens, of whom is not known"
+            f"the slot held {kit.length(r, 'held_tokens')} tokens, and whose they are is not known"
             if r.held_tokens
             else "what the slot held is not known"
         )
         forced = r.seen.forced or r.seen.kept == 0
         memory = kit.RuledOut("no-usable-checkpoint", "not excluded: how much of the prompt was the same is not known")
         return [
-            kit.RuledOut("prefix-diverges-early", "not excluded: no line says where the prompt parts from that"),
+            kit.RuledOut("prefix-diverges-early", "not excluded: no line shows where the prompts start to differ"),
             kit.RuledOut("slot-held-other-prompt", f"not excluded: {held}"),
             memory
             if forced
-            else kit.RuledOut("new-conversations", "not excluded: its first prompt; nothing is to mend then"),
+            else kit.RuledOut("new-conversations", "not excluded: its first prompt; nothing is wrong then"),
         ]
     span = f"{kit.n(erased[0])} to {kit.n(erased[-1])}"
     return [
         kit.RuledOut(
-            "checkpoints-bunched", f"not excluded: the checkpoints lie at {span} tokens, all at the end of the slot"
+            "checkpoints-bunched", f"not excluded: the checkpoints are at {span} tokens, all at the end of the slot"
         ),
-        kit.RuledOut("prefix-diverges-early", "not excluded: a changed head looks the same"),
+        kit.RuledOut("prefix-diverges-early", "not excluded: a changed start of the prompt looks the same"),
     ]
 
 

@@ -10,7 +10,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     return kit.Match(0, "high") if s.request.partial else None
 
 
-PROOF = kit.lines(("start", "the first line seen of it"))
+PROOF = kit.lines(("start", "its first line in the log"))
 
 
 def _left_of_it(r: kit.Request) -> str:
@@ -19,7 +19,7 @@ def _left_of_it(r: kit.Request) -> str:
         return ""
     return (
         f" The slot held {kit.n(r.held_tokens)} tokens, and the new prompt begins with {kit.n(r.common_prefix_tokens)} of them: no server could "
-        "reuse more. How long the prompt was, and so what it lost, stands in the line with n_ctx_slot."
+        "reuse more. The line with n_ctx_slot has the prompt's length, and so what was lost."
     )
 
 
@@ -27,11 +27,11 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what follows from the cut."""
     return kit.FindingText(
         f"the log lacks the beginning or the end of {kit.times(g.count)}",
-        "Lines before or after are missing: the file was cut, rotated, filtered, or the server stopped. Numbers that stood there are unknown."
+        "Lines before or after are missing: the file was truncated, rotated or filtered, or the server stopped. The numbers in those lines are unknown."
         + _left_of_it(g.worst_request),
         [
             kit.Remedy(
-                "Give the whole log, with its start-up lines; several files of one server can be given together.",
+                "Give the whole log, including its start-up lines; several files of one server can be given together.",
                 purpose="look",
             )
         ],

@@ -11,7 +11,7 @@ def say(looks: str | None, give: str | None) -> kit.FindingText:
     head, _, rest = (looks or "").partition("; ")
     if give is not None:
         why = f"{rest[:1].upper()}{rest[1:]}. " if rest else ""
-        why += "No line of this input says how much of a prompt was reused, so nothing was checked."
+        why += "No line of this input shows how much of a prompt was reused, so nothing was checked."
         return kit.FindingText(f"nothing was checked: it looks like {head}", why, [kit.Remedy(give, purpose="look")])
     if head:
         claim += f"; it looks like {head}"
@@ -22,7 +22,7 @@ def say(looks: str | None, give: str | None) -> kit.FindingText:
         "Those of SGLang: [2026-07-04 04:31:24] Prefill batch, #new-seq: 1, ...",
         [
             kit.Remedy(
-                "Give the server's own output, all of it.",
+                "Give the complete output of the server.",
                 ["llama-server -m model.gguf 2>&1 | tee server.log", "cachedoctor analyze server.log"],
                 purpose="look",
             ),

@@ -1,4 +1,4 @@
-"""CD904: much was computed again, and the log does not tell whose doing that is, or what the server lost it by."""
+"""CD904: much was recomputed, and the log does not show who caused it, or what the server lost it by."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WORTH = 0.05
 AGAIN = 3
 """Requests with such tokens: the lengths of two may agree by chance."""
 MOST = 0.5
-"""Share of the first prompts from which on it is no chance that they have one length."""
+"""Share of the first prompts from which on it is not a chance that they have one length."""
 TWICE = 2
 """Requests with such tokens where nearly nothing was reused: silence would read as an all-clear."""
 _NAMED = tuple(f"CD{number}" for number in range(101, 500))
@@ -51,8 +51,8 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 def _lost(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     """Say that the server lost it, by what is not known."""
     words = kit.FindingText(
-        f"{kit.n(found.lost)} prompt tokens were lost by the server, and no rule names the cause",
-        "They were the same as in an earlier prompt of their conversation, and were computed again. Nothing in this log says why.",
+        f"{kit.n(found.lost)} prompt tokens were lost by the server, and no rule identifies the cause",
+        "They were the same as in an earlier prompt of their conversation and were recomputed. Nothing in this log shows why.",
         _deciding(session),
         [kit.RuledOut("prefix-diverges-early", "the beginning of these prompts did not change")],
     )
@@ -63,9 +63,9 @@ def _alike(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     """Say that the client may have changed it, or the server lost it, or that nothing is wrong."""
     words = kit.FindingText(
         f"{kit.n(found.alike)} prompt tokens over {found.alike_requests:,} requests were new, changed by the client or lost by the server: this log "
-        "does not tell",
-        "These prompts begin like what their slot held and are as long, but go on otherwise. The client may have changed or dropped what stood "
-        "there. New conversations with the same beginning look the same, and nothing is wrong with them.",
+        "cannot show which",
+        "These prompts begin like what their slot held and are as long, but continue differently. The client may have changed or dropped text "
+        "there. New conversations with the same beginning look the same, and are fine.",
         _deciding(session),
         [
             kit.RuledOut(
@@ -74,7 +74,10 @@ def _alike(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
             kit.RuledOut(
                 "slot-held-other-prompt", "not excluded: another conversation with the same beginning had the slot"
             ),
-            kit.RuledOut("new-conversations", "not excluded: they share their beginning; nothing is to mend then"),
+            kit.RuledOut(
+                "new-conversations",
+                "not excluded: new conversations that share their beginning; then there is nothing to fix",
+            ),
         ],
     )
     return _note(words, found, unless=_NAMED)
@@ -83,17 +86,21 @@ def _alike(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
 def _able(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     """Say that conversations may have lost their slots to others that begin alike, or that all these prompts are new."""
     words = kit.FindingText(
-        f"{kit.n(found.able)} prompt tokens over {found.able_requests:,} requests were new text, or computed before: this log does not tell",
-        "These prompts share their beginning with what their slot held, and are long enough to go on with conversations that had a slot before. "
-        "A slot of which half is kept or more is overwritten without a copy in RAM, so that their turns would be computed again. New "
-        "conversations with the same beginning look the same, and nothing is wrong with them.",
+        f"{kit.n(found.able)} prompt tokens over {found.able_requests:,} requests were new text or recomputed: this log cannot show which",
+        "These prompts share their beginning with what their slot held, and are long enough to continue conversations that had a slot before. "
+        "If half of a slot or more is kept, it is overwritten without a copy in RAM, so their turns would be recomputed. New "
+        "conversations with the same beginning look the same, and are fine.",
         _deciding(session),
         [
             *_named(found),
             kit.RuledOut(
-                "shared-prefix-steal", "not excluded: sessions with one system prompt take the slots from each other"
+                "shared-prefix-steal",
+                "not excluded: sessions with the same system prompt take the slots from each other",
             ),
-            kit.RuledOut("new-conversations", "not excluded: they share their beginning; nothing is to mend then"),
+            kit.RuledOut(
+                "new-conversations",
+                "not excluded: new conversations that share their beginning; then there is nothing to fix",
+            ),
         ],
     )
     return _note(words, found)
@@ -102,18 +109,20 @@ def _able(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
 def _level(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     """Say that the client may send only so much of its conversations, or prompts that are of one length by themselves."""
     words = kit.FindingText(
-        f"{kit.n(found.level)} prompt tokens over {found.level_requests:,} requests were new, or changed by the client: this log does not tell",
-        "These prompts are as long as the one before them on their slot, and share no more than a head with it, if that. A client that cuts its "
-        "conversation to one length sends the rest at another place each time. Separate prompts of one length look the same, and nothing is "
-        "wrong with them.",
+        f"{kit.n(found.level)} prompt tokens over {found.level_requests:,} requests were new or changed by the client: this log cannot show which",
+        "These prompts are as long as the previous one on their slot, and share at most its start. A client that truncates its "
+        "conversation to a fixed length sends the rest at a different place each time. Separate prompts of one length look the same, and are "
+        "fine.",
         _deciding(session)[:1],
         [
             kit.RuledOut(
                 "history-truncated",
-                "not excluded: the client drops the oldest text, so that all prompts have one length",
+                "not excluded: the client drops the oldest text, so all prompts have one length",
             ),
-            kit.RuledOut("prefix-diverges-early", "not excluded: the client changes the head of every prompt"),
-            kit.RuledOut("new-conversations", "not excluded: separate prompts of one length; nothing is to mend then"),
+            kit.RuledOut("prefix-diverges-early", "not excluded: the client changes the start of every prompt"),
+            kit.RuledOut(
+                "new-conversations", "not excluded: separate prompts of one length; then there is nothing to fix"
+            ),
         ],
     )
     return _note(words, found, unless=_NAMED)
@@ -122,16 +131,19 @@ def _level(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
 def _in_turn(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     """Say that two conversations in turn may be one whose tools, or whose system prompt, change to and fro."""
     words = kit.FindingText(
-        f"{kit.n(found.anew)} prompt tokens may have been sent before behind another beginning: this log does not tell",
-        "A first prompt began like the conversation that its slot held, was longer, and went on otherwise; since then the RAM cache brought "
-        f"one or another back {found.returns:,} times. A client that plans with some tools and builds with others sends all its history once "
-        "more at each change. Conversations with the same system prompt look the same, and nothing is wrong with them.",
+        f"{kit.n(found.anew)} prompt tokens may have been sent earlier with a different beginning: this log cannot show it",
+        "A first prompt began like the conversation that its slot held, was longer, and continued differently; since then the RAM cache restored "
+        f"one or the other {found.returns:,} times. A client that plans with some tools and builds with others sends its whole history once "
+        "more at each change. Conversations with the same system prompt look the same, and are fine.",
         _deciding(session)[:1],
         [
             kit.RuledOut(
-                "tools-changed", "not excluded: one client with two lists of tools, or two system prompts, in turn"
+                "tools-changed", "not excluded: one client that alternates between two tool lists or system prompts"
             ),
-            kit.RuledOut("new-conversations", "not excluded: they share their beginning; nothing is to mend then"),
+            kit.RuledOut(
+                "new-conversations",
+                "not excluded: new conversations that share their beginning; then there is nothing to fix",
+            ),
         ],
     )
     shown = [] if found.anew_at is None else [(found.anew_at, "began like what its slot held, and was longer")]
@@ -139,27 +151,27 @@ def _in_turn(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
 
 
 def _note(words: kit.FindingText, found: kit.Undecided, unless: tuple[str, ...] = ()) -> kit.SessionFinding:
-    line = (found.worst, "of the request with the most of them")
+    line = (found.worst, "in the request with the most of them")
     return kit.SessionFinding(words, "", [line], severity="note", confidence="low", unless=unless)
 
 
 def _nearly_nothing(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     """Say that a large part of all prompt tokens was computed and may have been computed before."""
     words = kit.FindingText(
-        f"{kit.n(found.cached_tokens)} of {kit.n(found.prompt_tokens)} prompt tokens were reused, and this log does not tell why: "
-        f"{kit.n(found.tokens)} tokens over {found.requests:,} requests were new text, or computed before",
-        "Lengths alone do not tell whose turn a prompt is. Prompts that have nothing in common are computed whole, and nothing "
-        "is wrong with that. Conversations that take turns on too few slots look the same, and so does a client that changes the "
+        f"{kit.n(found.cached_tokens)} of {kit.n(found.prompt_tokens)} prompt tokens were reused, and this log cannot show why: "
+        f"{kit.n(found.tokens)} tokens over {found.requests:,} requests were new text or recomputed",
+        "Lengths alone do not show which conversation a prompt belongs to. Prompts that have nothing in common are computed in full, and that "
+        "is fine. Conversations that alternate on too few slots look the same, and so does a client that changes the "
         "beginning of every prompt.",
         _deciding(session),
         [
             *_named(found),
             kit.RuledOut(
-                "slot-contention", "not excluded: more conversations than slots, and no copy in RAM to come back"
+                "slot-contention", "not excluded: more conversations than slots, and no copy in RAM to restore"
             ),
-            kit.RuledOut("prefix-diverges-early", "not excluded: the client changes the head of every prompt"),
+            kit.RuledOut("prefix-diverges-early", "not excluded: the client changes the start of every prompt"),
             kit.RuledOut(
-                "one-shot-prompts", "not excluded: prompts without a beginning in common; nothing is to mend then"
+                "one-shot-prompts", "not excluded: prompts without a common beginning; then there is nothing to fix"
             ),
         ],
     )
@@ -178,12 +190,12 @@ def _deciding(session: kit.Session) -> list[kit.Remedy]:
     """Say what decides: the bodies, one conversation alone, and what this server may lack."""
     remedies = [
         kit.Remedy(
-            "The request bodies decide: they show which prompt goes on with which.",
+            "The request bodies show which prompt continues which.",
             ["cachedoctor analyze server.log --requests bodies.jsonl"],
         ),
         kit.Remedy(
-            "Or let one conversation alone take three turns. If they are reused, the server had too little room for all of them; "
-            "if they are not, the client changes its prompts."
+            "Or run three turns of a single conversation with nothing else on the server. If they are reused, the server had too little room for all conversations; "
+            "if not, the client changes its prompts."
         ),
     ]
     if session.setting("cache_ram_mib") == 0:
@@ -192,5 +204,8 @@ def _deciding(session: kit.Session) -> list[kit.Remedy]:
 
 
 RULE = kit.session_rule(
-    __name__, "Much was computed again, and the log does not tell whose doing that is", inspect, unless=("CD901",)
+    __name__,
+    "Most of the prompt was recomputed; this log cannot show whether the client or the server caused it",
+    inspect,
+    unless=("CD901",),
 )

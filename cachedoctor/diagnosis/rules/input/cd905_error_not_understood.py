@@ -13,11 +13,11 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     lines = "1 error line is" if said.count == 1 else f"{kit.n(said.count)} error lines are"
     return [
         kit.finding(
-            f"{lines} in words that cachedoctor does not know",
-            "No rule reads it, so what it did to the cache is not known. A request that failed by it may look like one that is only cut off.",
+            f"{lines} not known to cachedoctor",
+            "No rule reads it, so its effect on the cache is unknown. A request that failed because of it may look like one whose lines are missing.",
             [
                 kit.Remedy(
-                    "Read the line: it may name the fault. If it is about the cache, report it with the lines around it.",
+                    "Read the line: it may name the problem. If it is about the cache, report it with the lines around it.",
                     purpose="look",
                 )
             ],
@@ -26,4 +26,6 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     ]
 
 
-RULE = kit.session_rule(__name__, "An error line is not understood", inspect, on=("unknown_error",))
+RULE = kit.session_rule(
+    __name__, "The log has an error line that cachedoctor does not know", inspect, on=("unknown_error",)
+)

@@ -28,7 +28,7 @@ def needs(session: kit.Session) -> tuple[str, str] | None:
     if session.at_least(6752) is True and session.at_least(7079) is False:
         return (
             "this build prints nothing when it refuses a prompt that does not fit",
-            'look into the client\'s log for "exceeds the available context size", or use b7079 or newer, which print it',
+            'search the client\'s log for "exceeds the available context size", or use b7079 or newer, which print it',
         )
     return None
 
@@ -64,12 +64,12 @@ def _cut(session: kit.Session) -> list[kit.SessionFinding]:
         claim = f"a prompt did not fit into {context} and was shortened: {kit.n(f.get('erased'))} tokens removed{times}"
     words = kit.FindingText(
         claim,
-        "The model never sees the part that was removed, and from that place on nothing matches what was cached: every later turn is computed again.",
+        "The model never sees the removed part, and after that place nothing matches what was cached: every later turn is recomputed.",
         [
             advice.more_context(
-                session, "Raise the context above the longest prompt. Costs KV memory.", tokens, writer=said.field
+                session, "Raise the context above the longest prompt. This costs KV memory.", tokens, writer=said.field
             ),
-            kit.Remedy("Or tell the client the limit, so that it compacts its history in time."),
+            kit.Remedy("Or set the limit in the client, so it compacts its history in time."),
         ],
     )
     return [kit.SessionFinding(words, "cut", [(said.mark, "the prompt is shortened")], "warning")]
@@ -78,21 +78,21 @@ def _cut(session: kit.Session) -> list[kit.SessionFinding]:
 def _text(f: dict[str, Any], session: kit.Session, what: str) -> kit.FindingText:
     slots = session.n_slots
     whole = slots == 1 or session.setting("kv_unified") is True  # one slot may use all of the context
-    split = f" The context is divided by {slots} slots." if slots and not whole else ""
+    split = f" The context is divided among {slots} slots." if slots and not whole else ""
     context = f"a context of {kit.n(f['limit'])} tokens" if f["limit"] else "the context"
     size = f"a prompt of {kit.n(f['tokens'])} tokens" if f["tokens"] else "a prompt"
     return kit.FindingText(
         f"{size} did not fit into {context}: {what}",
-        f"llama-server no longer cuts prompts by itself; the client has to stay below the limit.{split}",
+        f"llama-server no longer truncates prompts; the client has to stay below the limit.{split}",
         [
-            advice.more_context(session, "Raise the context. Costs KV memory.", f["tokens"])
+            advice.more_context(session, "Raise the context. This costs KV memory.", f["tokens"])
             if whole
             else advice.more_context(
                 session,
-                "Raise the context, or use fewer slots (--parallel) so that each gets more. Costs KV memory.",
+                "Raise the context, or use fewer slots (--parallel) so each gets more. This costs KV memory.",
                 f["tokens"] and slots and f["tokens"] * slots,
             ),
-            kit.Remedy("Or tell the client the limit, so that it compacts its history in time."),
+            kit.Remedy("Or set the limit in the client, so it compacts its history in time."),
         ],
         references=["https://github.com/ggml-org/llama.cpp/issues/17284"],
     )

@@ -22,7 +22,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     r, before = s.request, match.found
     numbers = {"limit": s.facts.n_ctx_slot, "full": (r.seen.released_tokens or 0) + 1 if match.key == "full" else None}
     if before is None:
-        shift = kit.marked(r, ("shift", "the shift"), ("release", "truncated = 1"), ("cut", "the prompt was cut"))
+        shift = kit.marked(r, ("shift", "the shift"), ("release", "truncated = 1"), ("cut", "the prompt was truncated"))
         return kit.Proof(shift[0], numbers=numbers)
     shown = kit.marked(
         r,
@@ -48,14 +48,14 @@ def _stopped(g: kit.MatchGroup) -> kit.FindingText:
     size = g.numbers["full"]
     return kit.FindingText(
         f"the answer stopped at a full context of {kit.n(size)} tokens: {kit.times(g.count)}",
-        "truncated = 1 is printed for that, too, not only for a context shift, which has a line of its own. The slot keeps what it holds.",
+        "The server prints truncated = 1 for this as well as for a context shift, which has its own line. The slot keeps what it holds.",
         [
             advice.more_context(
                 g.session,
                 f"Raise the context above {kit.n(size)} tokens, or let the client compact its history before the limit.",
             )
         ],
-        [kit.RuledOut("shift-not-printed", "not excluded: a shift whose line is not among these")],
+        [kit.RuledOut("shift-not-printed", "not excluded: a shift whose line is not in this log")],
     )
 
 
@@ -76,14 +76,14 @@ def _text(
     size = f" of {kit.n(limit)} tokens" if limit else ""
     off = [
         kit.Remedy(
-            "Or switch the shift off, so that the limit is reported instead.",
+            "Or switch context shift off, so the server reports the limit instead.",
             options=kit.as_typed("--no-context-shift"),
             purpose="depends",
         )
     ]
     return kit.FindingText(
         f"the context{size} was full and was shifted: {what}",
-        "A context shift drops the older half behind the kept head. The next prompt still has it, so it matches nothing.",
+        "A context shift drops the older half after the kept start. The next prompt still has that half, so it no longer matches.",
         [
             advice.more_context(
                 session, "Raise the context, or let the client compact its history before the limit.", writer=writer

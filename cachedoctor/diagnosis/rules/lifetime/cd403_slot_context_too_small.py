@@ -37,16 +37,16 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say how the context is divided."""
     f = g.numbers
     return kit.FindingText(
-        f"a prompt of {kit.n(f['tokens'])} tokens did not fit into a slot of {kit.n(f['limit'])}, one of {f['slots']} that divide the context: {kit.times(g.count)} refused",
+        f"a prompt of {kit.n(f['tokens'])} tokens did not fit into a slot of {kit.n(f['limit'])} (the context is divided among {f['slots']} slots): {kit.times(g.count)} refused",
         f"Without unified KV memory each of the {f['slots']} slots gets an equal part of -c.",
         [
-            kit.Remedy("Use one slot, and it gets all of the context.", options=kit.as_typed("--parallel 1")),
-            advice.option(g.session, server_options.KV_UNIFIED, "", "Or let the slots share it."),
+            kit.Remedy("Use one slot, which gets the whole context.", options=kit.as_typed("--parallel 1")),
+            advice.option(g.session, server_options.KV_UNIFIED, "", "Or let the slots share the context."),
         ],
         [kit.RuledOut("context-overflow", f"all slots together hold {kit.n(f['limit'] * f['slots'])} tokens")],
     )
 
 
 RULE = kit.rule(
-    __name__, "The context is divided between too many slots", decide, prove, say, severity="error", on=("error",)
+    __name__, "The context is divided among too many slots", decide, prove, say, severity="error", on=("error",)
 )

@@ -22,9 +22,9 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     keep = kit.Remedy("If a model swapper or an idle timeout stops the server, keep it loaded for longer.")
     return kit.FindingText(
         f"the server restarted; the first prompt after it ({kit.n(r.prompt_tokens)} tokens) had nothing to reuse",
-        "Slots and the RAM prompt cache live in the process and end with it.",
+        "Slots and the RAM prompt cache are lost when the process ends.",
         [
-            advice.memory_short(g.session, "limits of memory, and do not keep the server loaded for longer") or keep,
+            advice.memory_short(g.session, "these limit memory; they do not keep the server loaded for longer") or keep,
             kit.Remedy(
                 "Slots can be saved to files in a folder, and restored, through POST /slots/ID?action=save and restore.",
                 options=kit.as_typed("--slot-save-path slots"),

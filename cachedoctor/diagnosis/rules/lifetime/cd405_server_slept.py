@@ -31,18 +31,22 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     f = g.numbers
     cost = f": {kit.n(g.tokens)} tokens recomputed" if g.tokens else ""
     return kit.FindingText(
-        f"the server had slept; {kit.times(g.count)} found every cache empty afterwards{cost}",
-        f"After --sleep-idle-seconds without work the server frees model and context (line {f['line']}), and with them all slots, "
+        f"the server had slept; {kit.times(g.count)} found all caches empty afterwards{cost}",
+        f"After --sleep-idle-seconds without work the server frees the model and its context (line {f['line']}), and with them all slots, "
         "checkpoints and the RAM prompt cache. Task numbers and clock continue.",
         [
             advice.option(
                 g.session,
                 server_options.SLEEP,
                 "3600",
-                "If the pause was short: let the server wait longer before it sleeps, or drop the option (-1, the default, never sleeps).",
+                "If the pause was short: let the server wait longer before it sleeps, or remove the option (-1, the default, never sleeps).",
             )
         ],
-        [kit.RuledOut("server-restarted", "the process continued: it says that it wakes, and task numbers continue")],
+        [
+            kit.RuledOut(
+                "server-restarted", "the process continued: it logs that it wakes up, and task numbers continue"
+            )
+        ],
         ["https://github.com/ggml-org/llama.cpp/pull/18228"],
     )
 

@@ -27,9 +27,9 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 def _note(session: kit.Session, given: kit.GivenOption, name: Name | None) -> kit.SessionFinding:
     low, high = advice.span(session)
     why = (
-        "A variable that the server does not know is ignored without a word."
+        "The server ignores unknown variables without a message."
         if given.env
-        else "The server does not start with an option that it does not know (error: invalid argument), so this log was made "
+        else "The server does not start with an unknown option (error: invalid argument), so this log was made "
         "with another command line, or by another build."
     )
     build = "" if name is None else f" {builds.describe(session.build, low, high)}"
@@ -43,7 +43,7 @@ def _note(session: kit.Session, given: kit.GivenOption, name: Name | None) -> ki
 
 def _since(name: Name | None, low: int | None) -> str:
     if name is None:
-        return "no build ever had it"
+        return "no build has ever had it"
     gone = name.last is not None and low is not None and low > name.last
     return f"b{name.last} is the last one known to have it" if gone else f"it came with b{name.first} at the latest"
 
@@ -60,7 +60,7 @@ def _right_name(written: str, value: object, env: bool, low: int | None, high: i
     off = not on or (env and value is False)
     right = name_for(option, low, high, off=off)
     if right is not None:
-        said = f"Take {right}: {unlike}." if unlike else f"This build calls it {right}."
+        said = f"Use {right}: {unlike}." if unlike else f"This build calls it {right}."
         number = None if option.kind == "switch" or off else _value_text(value)
         lacks = number is None and option.kind != "switch" and not off
         return kit.Remedy(
@@ -68,16 +68,16 @@ def _right_name(written: str, value: object, env: bool, low: int | None, high: i
         )
     last = option.names[0].last if option.names else None
     if option.key in server_options.INSTEAD and last is not None and low is not None and low > last:
-        return kit.Remedy(f"Leave it out: {server_options.INSTEAD[option.key]}.", options=kit.left_out(written))
+        return kit.Remedy(f"Remove it: {server_options.INSTEAD[option.key]}.", options=kit.left_out(written))
     names = option.off if off else option.names
     if not names:
-        return kit.Remedy("Leave it out.", options=kit.left_out(written))
+        return kit.Remedy("Remove it.", options=kit.left_out(written))
     if lacking(option, low, high, off=off):
-        said = f"Leave it out, or take a build that has it: {names[0].text} ({names[0].when})."
+        said = f"Remove it, or use a build that has it: {names[0].text} ({names[0].when})."
         return kit.Remedy(said, options=kit.left_out(written))
     later = f" From b9538 on {server_options.INSTEAD[option.key]}." if option.key in server_options.INSTEAD else ""
     also = f"; {unlike}" if unlike else ""
-    said = f"Leave it out, or use what your build has: {by_build(option, off=off)}{also}.{later}"
+    said = f"Remove it, or use what your build has: {by_build(option, off=off)}{also}.{later}"
     return kit.Remedy(said, options=kit.left_out(written))
 
 
@@ -110,11 +110,11 @@ def _refused(session: kit.Session, written: str, line: kit.Mark) -> kit.SessionF
     remedy = (
         _right_name(written, None, False, low, high)
         if known
-        else kit.Remedy("Leave it out, or look it up in llama-server --help.", options=_refused_option(written))
+        else kit.Remedy("Remove it, or look it up in llama-server --help.", options=_refused_option(written))
     )
     said = kit.FindingText(
         f"the server did not start: it does not know {written}",
-        "An option that the build does not know ends the start; a service manager then tries again and again.",
+        "The server exits at an unknown option; a service manager then restarts it again and again.",
         [remedy],
     )
     return kit.SessionFinding(said, f"refused {written}", [(line, "the option that was refused")])

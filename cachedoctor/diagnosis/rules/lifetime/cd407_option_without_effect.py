@@ -16,13 +16,13 @@ _MEMORY = {
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Look at every option of the command line together with what the log says of the server."""
+    """Look at every option of the command line together with what the log shows of the server."""
     looks = (_swa_full, _checkpoints, _idle_slots, _disagreement, _cache_reuse, _divided, _cache_prompt)
     return [found for look in looks for found in look(session)]
 
 
 def _given(session: kit.Session, *keys: str) -> kit.GivenOption | None:
-    """Return the option as it was written last; what stands behind counts, the environment stands in front.
+    """Return the option as it was written last; what comes after counts, the environment is in front.
 
     A name that the build does not know is the business of CD406.
     """
@@ -48,9 +48,9 @@ def _swa_full(session: kit.Session) -> Iterator[kit.SessionFinding]:
         name = given.written if given is not None else "--swa-full"
         yield kit.finding(
             f"{name} has no effect: the model has no sliding window",
-            "The option keeps all tokens of sliding-window layers, and this model has none. It does not help memory "
-            "that is recurrent.",
-            [kit.Remedy("Leave it out.", options=kit.left_out(name))],
+            "The option keeps all tokens of sliding-window layers, and this model has none. It does not help recurrent "
+            "memory.",
+            [kit.Remedy("Remove it.", options=kit.left_out(name))],
             key="swa_full",
             evidence=_line(session, "swa_full", False, "the server switches it off"),
             of_cmdline=True,
@@ -65,7 +65,7 @@ def _cache_reuse(session: kit.Session) -> Iterator[kit.SessionFinding]:
     if session.setting("mmproj") is True:
         why = "a multimodal projector is loaded, and prompts with images cannot be shifted"
     elif session.memory in ("hybrid", "recurrent"):
-        why = f"{_MEMORY[session.memory]} cannot move a part of itself"
+        why = f"{_MEMORY[session.memory]} cannot be moved in parts"
     elif session.memory == "swa" and session.setting("swa_full") is not True:
         why = "sliding-window memory can only be moved with --swa-full"
     elif off:
@@ -74,9 +74,9 @@ def _cache_reuse(session: kit.Session) -> Iterator[kit.SessionFinding]:
         return
     yield kit.finding(
         f"{given.written} {kit.n(given.value)} has no effect: {why}",
-        "The option moves what follows a removed piece of the history to its new place. Reuse of the common prefix does "
+        "The option moves the text after a removed part of the history to its new place. Reuse of the common prefix does "
         "not depend on it.",
-        [kit.Remedy("Leave it out.", options=kit.left_out(given.written))],
+        [kit.Remedy("Remove it.", options=kit.left_out(given.written))],
         key="cache_reuse",
         evidence=_line(session, "cache_reuse_supported", False, "the server switches it off"),
         unless=("CD210",),
@@ -101,7 +101,7 @@ def _checkpoints(session: kit.Session) -> Iterator[kit.SessionFinding]:
         "Checkpoints are saved states of memory that cannot be rewound: recurrent, hybrid, sliding-window.",
         [
             kit.Remedy(
-                "Leave it out. If this model recomputes its prompts, the cause is another one.",
+                "Remove it. If this model recomputes its prompts, the cause is a different one.",
                 options=kit.left_out(given.written),
             )
         ],
@@ -123,7 +123,7 @@ def _idle_slots(session: kit.Session) -> Iterator[kit.SessionFinding]:
     yield kit.finding(
         f"{given.written} has no effect: it needs {need}",
         "It saves the prompts of idle slots into the RAM prompt cache.",
-        [kit.Remedy("Leave it out, or give it what it needs.", options=kit.left_out(given.written))],
+        [kit.Remedy("Remove it, or set what it needs.", options=kit.left_out(given.written))],
         key="idle_slots",
         evidence=_line(session, "cache_idle_slots", False, "the server switches it off"),
         of_cmdline=True,
@@ -138,9 +138,9 @@ def _divided(session: kit.Session) -> Iterator[kit.SessionFinding]:
         return
     each = context.value // slots.value
     if session.n_slots != slots.value or (session.n_ctx_slot or 0) >= context.value:
-        return  # the log says otherwise
+        return  # the log shows otherwise
     yield kit.finding(
-        f"{context.written} {kit.n(context.value)} is divided by {slots.written} {slots.value}: a slot, and so a prompt with its "
+        f"{context.written} {kit.n(context.value)} is divided by {slots.written} {slots.value}: each slot, so a prompt with its "
         f"reply, has {kit.n(each)} tokens",
         "Without unified KV memory every slot gets an equal part of the context.",
         [
@@ -169,7 +169,7 @@ def _cache_prompt(session: kit.Session) -> Iterator[kit.SessionFinding]:
     yield kit.finding(
         f"{given.written} switches reuse off for every request that does not ask for it{also}",
         'A request reuses what its slot holds only with "cache_prompt": true in its body.',
-        [kit.Remedy(f"Leave {given.written} out.", options=kit.left_out(given.written))],
+        [kit.Remedy(f"Remove {given.written}.", options=kit.left_out(given.written))],
         key="cache_prompt",
         unless=("CD109",),
         of_cmdline=True,
@@ -185,7 +185,7 @@ _COMPARED: dict[kit.SettingName, str] = {
 
 
 def _disagreement(session: kit.Session) -> Iterator[kit.SessionFinding]:
-    """The log says otherwise than the command line: the command line is not the one that made it."""
+    """The log shows otherwise than the command line: the command line is not the one that made it."""
     told = cmdline.settings(session.given)
     if "slot_count" in session.shows and told.get("n_slots", session.n_slots) != session.n_slots:
         yield _disagrees(session, "parallel", "1 slot" if session.n_slots == 1 else f"{session.n_slots} slots")
@@ -195,7 +195,7 @@ def _disagreement(session: kit.Session) -> Iterator[kit.SessionFinding]:
         if given is None or given.value is None or found is None or found.line is None or setting not in told:
             continue
         if found.value != told[setting]:
-            shown = [(kit.Mark(found.line, found.text), "what the server says")] if found.text else []
+            shown = [(kit.Mark(found.line, found.text), "what the server logs")] if found.text else []
             yield _disagrees(session, option, _with_unit(setting, found.value), shown)
 
 
@@ -203,7 +203,7 @@ def _disagrees(session: kit.Session, option: str, says: str, shown: list[kit.Lin
     given = _given(session, option)
     written = _with_value(given) if given is not None else option
     return kit.finding(
-        f"the command line has {written}, but the log says {says}, and the log counts",
+        f"the command line has {written}, but the log shows {says}; the log is used",
         "The command line is not the one that started this server, a later option or a preset overrides it, or this build "
         "does not know it.",
         [kit.Remedy("Give the command line of the process that wrote this log.")],
@@ -228,4 +228,4 @@ def _value_text(value: object) -> str:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
-RULE = kit.session_rule(__name__, "An option does nothing here, or not what it seems to do", inspect)
+RULE = kit.session_rule(__name__, "An option has no effect here, or not the expected one", inspect)

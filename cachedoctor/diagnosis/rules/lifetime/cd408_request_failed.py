@@ -22,11 +22,11 @@ _FAULTS = (
         "bad-batch",
         (b"ret = -1",),
         "a batch was not valid",
-        "The library refused the batch itself (ret = -1): a token or a position that it cannot take. The lines above name it. That the context is full, as "
-        "forks say for every failure, is not proven by it.",
+        "The library rejected the batch itself (ret = -1): it has an invalid token or position. The lines above name it. This does not prove a full context, which "
+        "some forks report for every failure.",
         (
             kit.Remedy(
-                "Look at the lines above it: invalid token or inconsistent positions. Update, and report it where the build is new."
+                "Read the lines above it: invalid token or inconsistent positions. Update, and report it if the build is new."
             ),
         ),
     ),
@@ -34,17 +34,17 @@ _FAULTS = (
         "room",
         (b"Context size has been exceeded", b"KV cache is full", b"ret = 1"),
         "the KV memory had no room left",
-        "A batch found no free cells, however small it was made, and no idle slot was left to empty. Slots that share the memory (unified KV) fill it "
-        "together, though each stays within its own limit.",
-        (kit.Remedy("Or let fewer requests run at once: a smaller --parallel."),),
+        "No free cells were found even for the smallest batch, and no idle slot was left to empty. Slots that share the memory (unified KV) can fill it "
+        "together even if each stays within its own limit.",
+        (kit.Remedy("Or run fewer requests at once: a smaller --parallel."),),
     ),
     _Fault(
         "compute",
         (b"Compute error", b"failed to decode"),
         "the model could not compute a batch",
-        "The backend failed. What it says stands above this line: often the device had no memory left.",
+        "The backend failed. Its message is above this line: often the device had run out of memory.",
         (
-            kit.Remedy("Look at the lines above it for the backend's own words."),
+            kit.Remedy("Read the backend's message in the lines above it."),
             kit.Remedy(
                 "If the device ran out of memory: make the physical batch smaller.",
                 options=kit.as_typed("--ubatch-size 256"),
@@ -59,7 +59,7 @@ _FAULTS = (
         "Embeddings and reranking need the whole prompt in one physical batch.",
         (
             kit.Remedy(
-                "Raise the physical batch size: --ubatch-size and --batch-size, to the tokens of the longest text."
+                "Raise the physical batch size (--ubatch-size and --batch-size) to the length of the longest text in tokens."
             ),
         ),
     ),
@@ -67,16 +67,16 @@ _FAULTS = (
         "image",
         (b"failed to process image", b"mtmd chunk", b"mtmd batch"),
         "an image or audio clip could not be processed",
-        "The multimodal library failed on it; the rest of the prompt is not computed.",
-        (kit.Remedy("Try the clip alone, and a projector file that belongs to the model."),),
+        "The multimodal library failed to process it; the rest of the prompt is not computed.",
+        (kit.Remedy("Try the clip alone, and check that the projector file belongs to the model."),),
     ),
 )
 _OTHER = _Fault(
     "other",
     (),
     "the server answered with an error",
-    "The line has the server's words, which its client got as well. What the slot held before stays, so far as the request did not touch it.",
-    (kit.Remedy("Look at what the line says; the lines above it may say more."),),
+    "The line has the server's error message, which the client got as well. The slot keeps what it held before, except what this request changed.",
+    (kit.Remedy("Read the error in the line; the lines above it may have details."),),
 )
 _RETRIES = 3
 """Batches that were tried again: the first smaller one mostly finds room."""
@@ -84,9 +84,9 @@ _RETRIED = _Fault(
     "retried",
     (),
     "the KV memory had no room for a batch",
-    "The server empties an idle slot, if there is one, or takes smaller pieces, down to single tokens; where these find no cells either, the requests "
-    "fail. What became of them is not in these lines.",
-    (kit.Remedy("Or let fewer requests run at once: a smaller --parallel."),),
+    "The server empties an idle slot, if there is one, or uses smaller batches, down to single tokens; if even these find no free cells, the requests "
+    "fail. These lines do not show whether they did.",
+    (kit.Remedy("Or run fewer requests at once: a smaller --parallel."),),
 )
 
 
@@ -105,7 +105,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show the error."""
     return kit.proof(
-        s.request, ("error", "the error"), ("bad_batch", "the batch is refused"), numbers={"fault": match.found}
+        s.request, ("error", "the error"), ("bad_batch", "the batch is rejected"), numbers={"fault": match.found}
     )
 
 
@@ -128,7 +128,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     tried = kit.stated(session, "no_room")
     down = tried is not None and (tried.count >= _RETRIES or tried.numbers.get("batch") == 1)
     if found is None and tried is not None and down and "purged" not in session.incidents:
-        said = _text(_RETRIED, session, "it was tried again in smaller pieces")
+        said = _text(_RETRIED, session, "it was retried in smaller batches")
         return [kit.SessionFinding(said, _RETRIED.key, [(tried.mark, "no free cells")], confidence="medium")]
     if found is None:
         return []
@@ -140,7 +140,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
 
 RULE = kit.rule(
     __name__,
-    "A request failed for a reason that has no rule of its own",
+    "A request failed for a reason that no other rule covers",
     decide,
     prove,
     say,

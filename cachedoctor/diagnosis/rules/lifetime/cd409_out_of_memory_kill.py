@@ -1,8 +1,8 @@
-"""CD409: the system ended the server because memory ran out."""
+"""CD409: the system killed the server because memory ran out."""
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import kit
+from cachedoctor.diagnosis.rules import advice, kit
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
@@ -11,45 +11,67 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     if said is None:
         return []
     by_code = b"code 137" in said.mark.text
-    again = f", {kit.n(said.count)} lines say so" if said.count > 1 else ""
-    why = "Slots, checkpoints and the RAM prompt cache live in the process and end with it: the first prompt of every conversation is computed whole."
+    again = f", {kit.n(said.count)} lines show it" if said.count > 1 else ""
+    why = "Slots, checkpoints and the RAM prompt cache are lost when the process ends: the first prompt of every conversation is computed in full."
     if by_code:
-        why += " Code 137 is a signal that cannot be caught: out of memory mostly, or a container that was stopped and did not end in time."
+        why += " Code 137 is a signal that cannot be caught: usually out of memory, or a container that did not stop in time."
+    why = _held(session) + why
     claim = "the server was killed (exit code 137), most likely because memory ran out"
     return [
         kit.finding(
-            f"{claim if by_code else 'the system ended the server because memory ran out'}{again}",
+            f"{claim if by_code else 'the system killed the server because memory ran out'}{again}",
             why,
             _remedies(session),
-            evidence=[(said.mark, "the server is ended")],
+            evidence=[(said.mark, "the server is killed")],
             severity="error",
             confidence="medium" if by_code else "high",
             ruled_out=[]
             if by_code
-            else [kit.RuledOut("server-restarted", "nobody stopped it: the system did, for want of memory")],
+            else [kit.RuledOut("server-restarted", "no user stopped it: the system killed it because memory ran out")],
         )
     ]
+
+
+def _held(session: kit.Session) -> str:
+    """What the RAM prompt cache is known to have held, and what was being copied to it; empty where no line shows it."""
+    sizes, limit = session.sizes, session.setting("cache_ram_mib")
+    within = f" (limit {kit.n(limit)} MiB)" if isinstance(limit, int) and limit > 0 else ""
+    if sizes.saving is not None:
+        held = sizes.ram or 0.0
+        return (
+            f"It ended while a state of {advice.memory_size(sizes.saving)} was being copied to the RAM prompt cache, which held "
+            f"{advice.memory_size(held)}{within}: at least {advice.memory_size(held + sizes.saving)} for both. "
+        )
+    if not sizes.ram_most:
+        return ""
+    most = max(sizes.saving_most, sizes.ram_most)
+    return (
+        f"The RAM prompt cache held {advice.memory_size(sizes.ram or 0.0)} at the last count{within}, and at least {advice.memory_size(most)} at "
+        "its largest; no line shows the memory of the whole process. "
+    )
 
 
 def _remedies(session: kit.Session) -> list[kit.Remedy]:
     limit = session.setting("cache_ram_mib")
     name = (
-        "LLAMA_ARG_CACHE_RAM in the environment of ollama, which hands it to its runners"
+        "LLAMA_ARG_CACHE_RAM in the environment of ollama, which passes it to its runners"
         if session.engine == "ollama"
         else "--cache-ram"
     )
     has = f" It is {kit.n(limit)} MiB now." if isinstance(limit, int) and limit > 0 else ""
     own = session.engine in ("llama.cpp", "ollama")
-    ram = f"Lower the RAM prompt cache ({name}; 8,192 MiB by default): saving a prompt needs room for a copy beside it.{has}"
+    ram = (
+        f"Lower the RAM prompt cache ({name}; 8,192 MiB by default): saving a prompt needs room for a second copy.{has}"
+    )
     return [
         *([kit.Remedy(ram)] if own else []),
-        kit.Remedy("Use a smaller model or quantisation, a smaller context, or fewer slots; or end other programs."),
+        kit.Remedy("Use a smaller model or quantisation, a smaller context, or fewer slots; or close other programs."),
         kit.Remedy(
-            "If a container or a unit has a limit of its own (mem_limit, MemoryMax), see whether that was reached, not the machine's memory."
+            "If the container or systemd unit has its own limit (mem_limit, MemoryMax), check whether that limit was reached."
         ),
     ]
 
 
 RULE = kit.session_rule(
-    __name__, "The system ended the server because memory ran out", inspect, severity="error", on=("killed",)
+    __name__, "The system killed the server because memory ran out", inspect, severity="error", on=("killed",)
 )

@@ -42,7 +42,7 @@ def _makes_none(s: kit.RuleContext) -> bool:
 
 
 def _listed(s: kit.RuleContext) -> bool:
-    """Whether every checkpoint that was looked at stands in the log.
+    """Whether every checkpoint that was checked is in the log.
 
     Builds that print no checks (up to b8156) could have refused a checkpoint unseen, unless its creation would stand
     here; where the beginning of the request is missing, the checks may be missing with it, and from b9873 on the
@@ -80,23 +80,23 @@ def _why_none(g: kit.MatchGroup) -> str:
     f, session = g.numbers, g.session
     if f["checks"]:
         return (
-            f"All {f['checks']} checkpoints lie beyond the common prefix (the lowest covers {kit.n(f['lowest'])} tokens); "
-            "this build makes them mostly near the end of the prompt."
+            f"All {f['checks']} checkpoints are beyond the common prefix (the lowest covers {kit.n(f['lowest'])} tokens); "
+            "this build makes most of them near the end of the prompt."
         )
     if session.at_least(6751) is False:
-        return "This build makes no checkpoints for hybrid and recurrent models (they came between b6628 and b6751)."
+        return "This build makes no checkpoints for hybrid and recurrent models (added between b6628 and b6751)."
     if f["listed"] or f["held"] == 0:
         return "No checkpoint was held at that moment."
-    return "This log shows none that was held at that moment."
+    return "This log shows no checkpoint held at that moment."
 
 
 def _are_they_on(session: kit.Session) -> kit.Remedy | None:
-    """Where no line shows a checkpoint, a longer list of them is no advice yet."""
+    """Where no line shows a checkpoint, a longer list of them is not advice yet."""
     if session.at_least(6751) is False or session.setting("ctx_checkpoints") is not None:
         return None
     return kit.Remedy(
-        "See whether --ctx-checkpoints (or LLAMA_ARG_CTX_CHECKPOINTS) is 0, which switches checkpoints off, "
-        "or so small that an earlier one is soon dropped."
+        "Check whether --ctx-checkpoints (or LLAMA_ARG_CTX_CHECKPOINTS) is 0, which switches checkpoints off, "
+        "or so small that earlier ones are soon dropped."
     )
 
 
@@ -109,18 +109,18 @@ def _look_alikes(g: kit.MatchGroup) -> list[kit.RuledOut]:
         return [
             kit.RuledOut(
                 "checkpoint-evicted",
-                "not excluded: checkpoints were dropped from a full list, and this level hides which were left",
+                "not excluded: checkpoints were dropped from a full list, and this log level hides which were left",
             ),
             kit.RuledOut(
-                "swa-threshold-misfire", "not excluded: this level hides the lines on each checkpoint looked at"
+                "swa-threshold-misfire", "not excluded: this log level hides the lines about each checkpoint checked"
             ),
         ]
     return [
         kit.RuledOut(
-            "checkpoints-disabled", "not excluded: no line of this log says whether checkpoints are made at all"
+            "checkpoints-disabled", "not excluded: this log does not show whether checkpoints are made at all"
         ),
-        kit.RuledOut("checkpoint-evicted", "not excluded: no line of this log says whether one was dropped"),
-        kit.RuledOut("swa-threshold-misfire", "not excluded: this log lacks the lines on each checkpoint looked at"),
+        kit.RuledOut("checkpoint-evicted", "not excluded: this log does not show whether one was dropped"),
+        kit.RuledOut("swa-threshold-misfire", "not excluded: this log lacks the lines about each checkpoint checked"),
     ]
 
 
@@ -145,11 +145,13 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     if more is not None:
         remedies.append(more)
     remedies.append(
-        kit.Remedy("In the client: keep the history append-only; on such models cut rarely and in large pieces.")
+        kit.Remedy(
+            "In the client: keep the history append-only; with such models, truncate rarely and in large pieces."
+        )
     )
     return kit.FindingText(
-        f"{kit.n(r.common_prefix_tokens)} tokens matched but the memory could not go back to them: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        "Recurrent and sliding-window memory cannot be rewound; it needs a saved state (context checkpoint) at or below the common prefix. "
+        f"{kit.n(r.common_prefix_tokens)} tokens matched, but the model's memory could not go back to them: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        "Recurrent and sliding-window memory cannot be rewound; it needs a saved state (context checkpoint) inside the common prefix. "
         + _why_none(g),
         remedies,
         [*([same_prefix(r.common_prefix_tokens)] if _is_servers(r) else []), *_look_alikes(g)],
@@ -159,7 +161,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 RULE = kit.rule(
     __name__,
-    "The prefix matched, but no checkpoint lay at or below it",
+    "The prefix matched, but there was no checkpoint inside it",
     decide,
     prove,
     say,

@@ -79,11 +79,11 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     usual = server_options.CTX_CHECKPOINTS.default_at(*advice.span(g.session))
     default = usual if isinstance(usual, int) else 32
     known = (
-        f"Line {f['line']} says that they are disabled."
+        f"Line {f['line']} shows that they are disabled."
         if f["line"]
         else "The command line switches them off."
         if g.session.setting("ctx_checkpoints") == 0
-        else "This build prints every checkpoint it creates, and it printed none."
+        else "This build logs every checkpoint it creates, and it logged none."
     )
     return kit.FindingText(
         f"context checkpoints are off, so {kit.n(f['lcp'])} matching tokens could not be reused: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
@@ -93,12 +93,12 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
                 g.session,
                 server_options.CTX_CHECKPOINTS,
                 str(default),
-                f"It takes the place of --ctx-checkpoints 0 or LLAMA_ARG_CTX_CHECKPOINTS=0, which switch them off. {advice.checkpoint_cost(g.session, default)}",
+                f"It replaces --ctx-checkpoints 0 or LLAMA_ARG_CTX_CHECKPOINTS=0, which switch them off. {advice.checkpoint_cost(g.session, default)}",
             )
         ],
         [
             same_prefix(f["lcp"]),
-            kit.RuledOut("swa-threshold-misfire", "there was no checkpoint to refuse"),
+            kit.RuledOut("swa-threshold-misfire", "there was no checkpoint to reject"),
         ],
     )
 

@@ -51,10 +51,10 @@ def _longer_list(g: kit.MatchGroup) -> kit.Remedy:
     f = g.numbers
     default = server_options.CTX_CHECKPOINTS.default_at(*advice.span(g.session))
     limit = f["limit"] or (default if isinstance(default, int) else 32)
-    held = f"The list held {limit};" if f["limit"] else f"The default is {limit}; this log does not say what was set;"
+    held = f"The list held {limit};" if f["limit"] else f"The default is {limit}; this log does not show what was set;"
     alone = g.count == 1
     more = f["behind"] if alone else max(f["behind"], g.session.sizes.short) + 1  # what is kept for one takes a place
-    kept = "would have kept this one" if alone else "is the least that keeps those missed here"
+    kept = "would have kept this one" if alone else "is the smallest number that keeps those needed here"
     return advice.option(
         g.session,
         server_options.CTX_CHECKPOINTS,
@@ -64,7 +64,7 @@ def _longer_list(g: kit.MatchGroup) -> kit.Remedy:
 
 
 def _memory(size: float | None, more: int) -> str:
-    """Say what ``more`` checkpoints of so many MiB cost; nothing where the log does not tell."""
+    """Say what ``more`` checkpoints of so many MiB cost; nothing where the log does not show."""
     if size is None:
         return ""
     return f" Each costs {_mib(size)} of main memory here, {_mib(more * size)} more per slot."
@@ -80,26 +80,28 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
                 g.session,
                 server_options.CHECKPOINT_MIN_STEP,
                 "0",
-                "Or let checkpoints lie closer together; they then leave a full list oldest first.",
+                "Or place checkpoints closer together; a full list then drops the oldest first.",
             )
         )
     remedies.append(
-        kit.Remedy("In the client: keep the history append-only; on such models cut rarely and in large pieces.")
+        kit.Remedy(
+            "In the client: keep the history append-only; with such models, truncate rarely and in large pieces."
+        )
     )
     reason = (
-        "too close to an earlier one, in a list that had to be thinned"
+        "too close to an earlier one, in a list that had to be shortened"
         if f["crowded"]
-        else "the oldest of a list that was full"
+        else "the oldest in a full list"
     )
     return kit.FindingText(
-        f"a checkpoint of {kit.n(f['tokens'])} tokens lay inside the common prefix of {kit.n(f['lcp'])} and had been dropped: "
+        f"a checkpoint of {kit.n(f['tokens'])} tokens was inside the common prefix of {kit.n(f['lcp'])} and had been dropped: "
         f"{kit.recomputed(g)} over {kit.times(g.count)}",
         "Recurrent and sliding-window memory can only go back to a saved state (context checkpoint). Line "
-        f"{f['line']} dropped the one that was needed now: it was {reason}.",
+        f"{f['line']} dropped the one that was needed here: it was {reason}.",
         remedies,
         [
             same_prefix(f["lcp"]),
-            kit.RuledOut("no-usable-checkpoint", f"one had been made, and left the list at line {f['line']}"),
+            kit.RuledOut("no-usable-checkpoint", f"one had been made and was dropped at line {f['line']}"),
         ],
         ["https://github.com/ggml-org/llama.cpp/issues/19408", "https://github.com/ggml-org/llama.cpp/pull/20087"],
     )

@@ -11,9 +11,9 @@ from cachedoctor.knowledge.decision import EVERY
 LEAST = 3
 """Checkpoints: one prompt alone leaves up to two near its end in every build."""
 CLOSE = 2048
-"""Tokens: neighbours further apart than this are no bunch; a turn of a tool loop is usually shorter."""
+"""Tokens: neighbours further apart than this are not bunch; a turn of a tool loop is usually shorter."""
 END = 0.75
-"""Share of the slot's content: a bunch begins behind it."""
+"""Share of the slot's content: a bunch begins after it."""
 
 
 def bunch(s: kit.RuleContext) -> tuple[int, int, int] | None:
@@ -88,18 +88,20 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         )
     ]
     remedies.append(
-        kit.Remedy("In the client: keep the history append-only; on such models cut rarely and in large pieces.")
+        kit.Remedy(
+            "In the client: keep the history append-only; with such models, truncate rarely and in large pieces."
+        )
     )
     return kit.FindingText(
-        f"all {f['count']} checkpoints lie between token {kit.n(f['lowest'])} and the end, none at or below the common prefix of "
+        f"all {f['count']} checkpoints are between token {kit.n(f['lowest'])} and the end, none at or below the common prefix of "
         f"{kit.n(r.common_prefix_tokens)}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        f"Each lies at most {kit.n(f['widest'])} tokens behind the one before, and the first {kit.n(f['lowest'])} of {kit.n(f['held'])} tokens have "
-        "none: this build saves states only near the end of a prompt. A change further up finds nothing to go back to.",
+        f"Each lies at most {kit.n(f['widest'])} tokens after the previous one, and the first {kit.n(f['lowest'])} of {kit.n(f['held'])} tokens have "
+        "none: this build saves states only near the end of a prompt. An earlier change leaves no checkpoint to go back to.",
         remedies,
         [
             same_prefix(r.common_prefix_tokens),
             kit.RuledOut("checkpoint-evicted", "no checkpoint at or below the common prefix had been dropped"),
-            kit.RuledOut("swa-threshold-misfire", "every checkpoint that was looked at lies beyond the common prefix"),
+            kit.RuledOut("swa-threshold-misfire", "every checkpoint that was checked is beyond the common prefix"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/25420", "https://github.com/ggml-org/llama.cpp/issues/25019"],
     )
@@ -107,7 +109,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 RULE = kit.rule(
     __name__,
-    "All checkpoints lie close together near the end",
+    "All checkpoints are close together near the end",
     decide,
     prove,
     say,

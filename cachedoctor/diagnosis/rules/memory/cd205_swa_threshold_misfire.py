@@ -11,13 +11,13 @@ from cachedoctor.knowledge.builds import NEWEST
 from cachedoctor.knowledge.decision import CHANGES
 
 FIXED = 8673
-"""First build that may have the mended comparison for windows (PR #21510 lies between b8672 and b8929)."""
+"""First build that may have the fixed comparison for windows (PR #21510 lies between b8672 and b8929)."""
 PASSED_OVER = 1000
-"""Tokens: an older checkpoint that costs less than this more than the refused one is no harm."""
+"""Tokens: an older checkpoint that costs less than this more than the refused one is not a harm."""
 
 
 def refused(s: kit.RuleContext) -> kit.Check | None:
-    """Return the best usable checkpoint that was looked at and not restored, if its loss matters.
+    """Return the best usable checkpoint that was checked and not restored, if its loss matters.
 
     Where the memory itself still held the prefix, that stands for one: it covers all of it, and has no line.
     """
@@ -65,7 +65,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     # up to b8156 no check is printed, only the creation and the forcing; or this build's rules explain no refusal
     sure = bool(r.seen.checks or held_whole(s)) and s.by_the_book is not False
     if best.pos_min < best.pos_max and s.facts.at_least(FIXED) is True:
-        sure = False  # the wrong comparison is mended; what still refuses a window does so on purpose (b9713 and newer)
+        sure = False  # the wrong comparison is fixed; what still refuses a window does so on purpose (b9713 and newer)
     return kit.Match(covered(best, lcp) - (r.cached_tokens or 0), "high" if sure else "medium", found=best)
 
 
@@ -89,7 +89,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     numbers |= {"cure": cure(s), "memory": not looked and held_whole(s), "early": s.early}
     if not looked:
         return kit.Proof(shown[0], shown[1:], numbers)
-    return kit.Proof((kit.Mark(best.line, best.text), "the checkpoint that was refused"), shown, numbers)
+    return kit.Proof((kit.Mark(best.line, best.text), "the checkpoint that was rejected"), shown, numbers)
 
 
 def remedy(session: kit.Session, cured_by: int | None, *, windowed: bool, held: bool) -> kit.Remedy:
@@ -97,12 +97,10 @@ def remedy(session: kit.Session, cured_by: int | None, *, windowed: bool, held: 
     if cured_by:
         return advice.update(session, f"b{cured_by} and newer restore it.")
     if not windowed or (cured_by is None and not held):
-        return advice.update(session, f"b{NEWEST} is the newest whose comparison is known.")
+        return advice.update(session, f"b{NEWEST} is the newest build whose comparison is known.")
     name = session.program or "llama.cpp (b8929 or newer)"
     update = "" if session.at_least(8929) is True else f"update {name} and "
-    keep = (
-        f"{update}keep the whole cache of the sliding-window layers instead, at the memory of a full-attention model."
-    )
+    keep = f"{update}keep the whole cache of the sliding-window layers instead; it then uses as much memory as a full-attention model."
     refuses = "empties the memory" if held else "refuses it"
     return advice.option(
         session, server_options.SWA_FULL, "", f"The newest build known (b{NEWEST}) {refuses} too: {keep}"
@@ -113,26 +111,26 @@ def _claim(f: dict[str, Any]) -> str:
     """What was at hand, and that it was refused."""
     lcp = kit.n(f["lcp"])
     if f["memory"]:
-        return f"the memory still held all of the common prefix of {lcp} tokens and was emptied"
+        return f"the memory still held the whole common prefix of {lcp} tokens and was emptied"
     if f["b"] < f["lcp"]:
-        return f"a checkpoint inside the common prefix of {lcp} tokens was refused"
-    return f"a checkpoint that begins early enough for the common prefix of {lcp} tokens was refused"
+        return f"a checkpoint inside the common prefix of {lcp} tokens was rejected"
+    return f"a checkpoint that begins early enough for the common prefix of {lcp} tokens was rejected"
 
 
 def _why(f: dict[str, Any], session: kit.Session) -> str:
     """Which comparison refused it."""
     if f["a"] == f["b"]:
-        return "A recurrent state saved exactly at the common prefix is usable, but these builds demand one strictly below it (b6751 to b8353, b9294)."
+        return "A recurrent state saved exactly at the common prefix is usable, but these builds require one strictly below it (b6751 to b8353, b9294)."
     if f["memory"]:
         return (
             "The memory reached back to position 0, so nothing was missing. With a common prefix inside the window the threshold is 0, and "
             "position 0 counts as too late (b8672 and newer, where no checkpoint begins there)."
         )
-    cut = "" if f["b"] < f["lcp"] else "Restored sliding-window memory can be cut back to the common prefix. "
+    cut = "" if f["b"] < f["lcp"] else "Restored sliding-window memory can be truncated to the common prefix. "
     if session.at_least(FIXED) is True and cut:
-        return f"{cut}From b9713 on the server takes no checkpoint that ends beyond it."
+        return f"{cut}From b9713 on the server does not use a checkpoint that ends beyond it."
     if f["a"]:
-        return f"{cut}These builds demand that it begins strictly before the threshold."
+        return f"{cut}These builds require that it begins strictly before the threshold."
     return f"{cut}With a common prefix inside the window the threshold is 0, and position 0 counts as too late (up to b8672; fixed by PR #21510)."
 
 
@@ -142,8 +140,8 @@ def _shown(f: dict[str, Any]) -> str:
         return "the memory held the common prefix: position 0 was its oldest"
     inside = f["b"] < f["lcp"]
     if f["line"]:
-        return f"line {f['line']} shows a checkpoint {'inside' if inside else 'that could be cut back to'} the common prefix"
-    return f"the checkpoint created up to position {f['b']} {'lies inside' if inside else 'could be cut back to'} the common prefix"
+        return f"line {f['line']} shows a checkpoint {'inside' if inside else 'that could be truncated to'} the common prefix"
+    return f"the checkpoint created up to position {f['b']} {'is inside' if inside else 'could be truncated to'} the common prefix"
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
@@ -165,7 +163,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 RULE = kit.rule(
     __name__,
-    "A usable checkpoint was refused by a wrong comparison",
+    "A wrong comparison rejected a usable checkpoint",
     decide,
     prove,
     say,

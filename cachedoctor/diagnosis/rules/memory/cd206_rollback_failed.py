@@ -18,7 +18,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     mark = s.request.marks.get("failed")
     own = mark is not None and _SERVER in mark.text
     if not own and s.request.cached_tokens:
-        return None  # what a fork could not do was mended before the first batch
+        return None  # what a fork could not do was fixed before the first batch
     return kit.Match(min(at, s.lost), "high" if own else "medium")
 
 
@@ -40,17 +40,17 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what failed and in which builds it ends otherwise."""
     f = g.numbers
     return kit.FindingText(
-        f"the memory could not be cut back to position {kit.n(f['at'])} and was cleared: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        "Recurrent state cannot be cut, not even by the one token that a repeated prompt needs back; where no checkpoint is looked for, the cut fails and the server starts over.",
+        f"the memory could not be truncated to position {kit.n(f['at'])} and was cleared: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        "Recurrent state cannot be truncated, not even by the one token that a repeated prompt has to recompute. If the server does not search for a checkpoint, truncation fails and it starts over.",
         [
             advice.update(
                 g.session,
-                "from b9294 on the state is restored from a checkpoint before the cut (and a cut that fails ends the process).",
+                "from b9294 on the state is restored from a checkpoint before truncation (and a failed truncation ends the process).",
             ),
             kit.Remedy(
-                "In the client: do not send the same prompt again after a reply of one token (probes, max_tokens: 1); it needs its last token back."
+                "In the client: do not send the same prompt again after a reply of one token (probes, max_tokens: 1); its last token has to be recomputed."
                 if f["again"]
-                else "In the client: keep the history append-only, so that nothing has to be cut."
+                else "In the client: keep the history append-only, so nothing has to be truncated."
             ),
         ],
         [
@@ -61,5 +61,5 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 
 RULE = kit.rule(
-    __name__, "The memory could not be cut back and was cleared", decide, prove, say, severity="error", on=("failed",)
+    __name__, "The memory could not be truncated and was cleared", decide, prove, say, severity="error", on=("failed",)
 )

@@ -10,7 +10,7 @@ WITH_CHECKPOINTS = 11549
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
-    """Fire on the first request after a restore whose prompt parts from the restored tokens, and that found no checkpoint."""
+    """Fire on the first request after a restore whose prompt diverges from the restored tokens, and that found no checkpoint."""
     r, facts = s.request, s.facts
     if "slot_file" not in r.marks or facts.at_least(WITH_CHECKPOINTS) is True or "slot_file_checkpoints" in facts.shows:
         return None
@@ -31,14 +31,14 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     r, fresh = s.request, _fresh(s)
     shown = kit.marked(
         r,
-        ("n_past", "the common prefix, with tokens that no request of this slot had left"),
+        ("n_past", "the common prefix, with tokens that no request left in this slot"),
         ("forced", "the symptom"),
         ("check", "a checkpoint of the content before the restore"),
         kit.REUSED,
         kit.RECOMPUTED,
     )
     said = (
-        "the slot holds this prompt, and had served no request since the start"
+        "the slot holds this prompt but had served no request since the start"
         if fresh
         else "the slot holds other tokens than its last request left"
     )
@@ -53,29 +53,29 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what the file lacks, and from which build on it is in it."""
     f, r = g.numbers, g.worst_request
     where = (
-        f"Slot {r.slot} had served no request since the server started, and yet held about {kit.n(f['held'])} tokens"
+        f"Slot {r.slot} had served no request since the server started, but held about {kit.n(f['held'])} tokens"
         if f["fresh"]
-        else f"Slot {r.slot} held {kit.n(f['held'])} tokens, which its last request had not left there"
+        else f"Slot {r.slot} held {kit.n(f['held'])} tokens that its last request had not left there"
     )
     return kit.FindingText(
         f"slot {r.slot} was restored from a file without checkpoints, so {kit.n(f['lcp'])} matching tokens could not be reused; {kit.n(g.tokens)} "
         f"tokens recomputed over {kit.times(g.count)}",
         f"{where}: they came from a slot file. Before b{WITH_CHECKPOINTS} such a file holds the tokens and the newest state, but no checkpoints. "
-        "Recurrent, hybrid and sliding-window memory can continue from there, but not go back.",
+        "Recurrent, hybrid and sliding-window memory can continue from there, but cannot go back.",
         [
             advice.update(
                 g.session,
                 f"b{WITH_CHECKPOINTS} and newer append the checkpoints to the slot file. Save the slot again after that.",
             ),
             kit.Remedy(
-                "Until then: save a slot when its prompt ends with what every later prompt repeats (the system prompt, with max_tokens 0 or 1), "
-                "so that nothing has to be taken back."
+                "Until then: save a slot when its prompt ends with the part that every later prompt repeats (the system prompt, with max_tokens 0 or 1), "
+                "so nothing has to be undone."
             ),
         ],
         [
             same_prefix(f["lcp"]),
             kit.RuledOut(
-                "no-usable-checkpoint", "the content came from a file: this build had no chance to make one for it"
+                "no-usable-checkpoint", "the content came from a file, for which this build could not make a checkpoint"
             ),
         ],
         ["https://github.com/ggml-org/llama.cpp/issues/20819"],
@@ -84,7 +84,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 RULE = kit.rule(
     __name__,
-    "A slot file brought the tokens back, but no checkpoints",
+    "A slot file restored the tokens, but no checkpoints",
     decide,
     prove,
     say,

@@ -44,12 +44,12 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
                 g.session,
                 server_options.SWA_FULL,
                 "",
-                "Or keep the whole cache of the sliding-window layers: exact reuse anywhere, at the memory of a full-attention model.",
+                "Or keep the whole cache of the sliding-window layers: exact reuse anywhere, but as much memory as a full-attention model.",
             ),
         ],
         [
             same_prefix(r.common_prefix_tokens),
-            kit.RuledOut("swa-threshold-misfire", "no checkpoint was looked at"),
+            kit.RuledOut("swa-threshold-misfire", "no checkpoint was checked"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/13194", "https://github.com/ggml-org/llama.cpp/pull/15293"],
     )

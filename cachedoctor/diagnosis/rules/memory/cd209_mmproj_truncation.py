@@ -27,10 +27,12 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Name the builds and the ways out."""
     r = g.worst_request
     return kit.FindingText(
-        f"with a multimodal projector loaded the server could not cut its memory at position {kit.n(r.seen.truncate_failed_at)}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"with a multimodal projector loaded the server could not truncate its memory at position {kit.n(r.seen.truncate_failed_at)}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
         "Builds b7079 to b7964 skip the search for a checkpoint when mmproj is loaded, then fail to truncate and clear the slot.",
         [
-            advice.update(g.session, "b8156 and newer look for a checkpoint all the same (PR #19849 and #19877)."),
+            advice.update(
+                g.session, "b8156 and newer search for a checkpoint with a projector as well (PR #19849 and #19877)."
+            ),
             kit.Remedy(
                 "Or, if no images are needed, start without the projector.",
                 options=kit.as_typed("--no-mmproj"),
@@ -38,7 +40,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             ),
         ],
         [
-            kit.RuledOut("rollback-failed", "mmproj is loaded and the build is one that skips the search"),
+            kit.RuledOut("rollback-failed", "mmproj is loaded, and this build skips the search"),
             kit.RuledOut("prefix-diverges-early", f"{kit.n(r.seen.truncate_failed_at)} tokens matched"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/19849", "https://github.com/ggml-org/llama.cpp/pull/19877"],

@@ -16,11 +16,11 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show what the server said."""
     why = "multimodal" if s.facts.setting("mmproj") else "memory"
-    return kit.Proof((match.found, "the option is switched off at start"), numbers={"why": why})
+    return kit.Proof((match.found, "the server switches the option off at start"), numbers={"why": why})
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
-    """Say that the flag does nothing, and that this is no loss by itself."""
+    """Say that the flag does nothing, and that this is not a loss by itself."""
     return _text(g.numbers["why"], f"{kit.times(g.count)} changed the history and could not use it")
 
 
@@ -30,22 +30,24 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     if off is None or off.value is not False or off.line is None or not kit.unfinished(session):
         return []
     why = "multimodal" if session.setting("mmproj") else "memory"
-    words = _text(why, "the server switched it off at its start")
-    return [kit.SessionFinding(words, "", [(kit.Mark(off.line, off.text), "the option is switched off at start")])]
+    words = _text(why, "the server switched it off at start")
+    return [
+        kit.SessionFinding(words, "", [(kit.Mark(off.line, off.text), "the server switches the option off at start")])
+    ]
 
 
 def _text(why: str, what: str) -> kit.FindingText:
     because = (
         "a multimodal projector is loaded"
         if why == "multimodal"
-        else "this model's memory cannot shift a part of itself (recurrent, hybrid, or sliding window)"
+        else "this model's memory cannot be shifted in parts (recurrent, hybrid, or sliding window)"
     )
     return kit.FindingText(
         f"--cache-reuse has no effect here: {what}",
         f"The server switched it off because {because}. Reuse of the common prefix continues as before.",
         [
             kit.Remedy(
-                "Drop --cache-reuse, or use it with a plain attention model without --mmproj.",
+                "Remove --cache-reuse, or use it with a full-attention model without --mmproj.",
                 options=kit.left_out("--cache-reuse", "LLAMA_ARG_CACHE_REUSE"),
             )
         ],

@@ -41,24 +41,26 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Name the distance, and the option that turns it off."""
     f = g.numbers
     return kit.FindingText(
-        f"the checkpoint of {kit.n(f['tokens'])} tokens had been dropped for lying within {kit.n(f['step'])} tokens of an earlier one: "
+        f"the checkpoint of {kit.n(f['tokens'])} tokens had been dropped because it was within {kit.n(f['step'])} tokens of an earlier one: "
         f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        f"{kit.n(f['lcp'])} tokens matched. In these builds every request drops the checkpoints of earlier ones that lie closer than the "
-        f"minimum distance to their predecessor. A prompt shorter than that distance keeps its first checkpoint and its newest, and "
-        f"what lies between is gone: only {kit.n(f['cached'])} tokens could be reused.",
+        f"{kit.n(f['lcp'])} tokens matched. In these builds every request drops earlier checkpoints that are closer than the "
+        f"minimum distance to the one before. A prompt shorter than that distance keeps only its first and its newest checkpoint: "
+        f"all between are gone, and only {kit.n(f['cached'])} tokens could be reused.",
         [
             advice.option(
                 g.session,
                 server_options.CHECKPOINT_MIN_STEP,
                 "0",
-                "Turn the minimum distance off. More checkpoints stay, up to --ctx-checkpoints; each costs main memory.",
+                "Turn the minimum distance off. More checkpoints are kept, up to --ctx-checkpoints; each costs main memory.",
             ),
-            advice.update(g.session, "b11063 and newer thin the list only when it is nearly full (PR #28302)."),
+            advice.update(g.session, "b11063 and newer shorten the list only when it is nearly full (PR #28302)."),
         ],
         [
             same_prefix(f["lcp"]),
-            kit.RuledOut("checkpoint-evicted", "the list was not full: the line says too close, not old"),
-            kit.RuledOut("no-usable-checkpoint", f"one had been made, and left the list at line {f['line']}"),
+            kit.RuledOut(
+                "checkpoint-evicted", "the list was not full: its line gives the distance as the reason, not age"
+            ),
+            kit.RuledOut("no-usable-checkpoint", f"one had been made and was dropped at line {f['line']}"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/28302"],
     )
@@ -66,7 +68,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 RULE = kit.rule(
     __name__,
-    "A short prompt's checkpoint was dropped for lying too close to another",
+    "A short prompt's checkpoint was dropped because it was too close to another",
     decide,
     prove,
     say,

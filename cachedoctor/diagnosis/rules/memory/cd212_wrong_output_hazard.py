@@ -32,29 +32,29 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 
 
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
-    """Show the restored checkpoint, and the line behind which it was out of date."""
+    """Show the restored checkpoint, and the line after which it was out of date."""
     r = s.request
     if match.key == "window":
         kind, line = "a checkpoint made before the text changed", r.marks["stale"]
-        why = "the prompt diverged here, inside what the checkpoint holds"
+        why = "the prompt diverged here, inside the range of the checkpoint"
     else:
-        kind, line = "a checkpoint made from what the slot held before", r.marks["slot_file"]
-        why = "the slot holds other tokens than its last request left"
+        kind, line = "a checkpoint of the slot's earlier content", r.marks["slot_file"]
+        why = "the slot does not hold the tokens that its last request left"
     numbers = {"kind": match.key, "from": r.stale_from, "held": r.held_tokens, "to": r.cached_tokens}
     return kit.Proof((r.marks["restored"], kind), [(line, why), *kit.marked(r, ("cached", "reused"))], numbers)
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
-    """Say what may be wrong, and that it is no proof."""
+    """Say what may be wrong, and that it is not a proof."""
     f = g.numbers
     if f["kind"] == "window":
         claim = (
-            f"a checkpoint from before a change of the prompt was restored: for tokens {kit.n(f['from'])} to {kit.n(f['to'])} it holds text that "
-            f"is no longer in the prompt, and the answer may rest on it, in {kit.times(g.count)}"
+            f"a checkpoint older than a change of the prompt was restored: for tokens {kit.n(f['from'])} to {kit.n(f['to'])} it holds text that "
+            f"is no longer in the prompt, so the answer may be wrong, in {kit.times(g.count)}"
         )
         why = (
-            "The prompt had diverged from the slot's content inside the checkpoint's window, and the checkpoint was kept. These builds only "
-            "drop checkpoints that begin too late, not those that reach too far. Whether the answer suffered cannot be seen in a log."
+            "The prompt had diverged from the slot's content inside the checkpoint's window, but the checkpoint was kept. These builds only "
+            "drop checkpoints that begin too late, not those that reach too far. The log cannot show whether the answer is wrong."
         )
         update = f"from PR #20671 on (b{FIXED} has it, b8353 not) such checkpoints are dropped."
     else:
@@ -63,11 +63,11 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             f"{kit.n(f['to'])} tokens may be another prompt's, in {kit.times(g.count)}"
         )
         why = (
-            f"By its length of {kit.n(f['held'])} tokens the restored content is another conversation than the slot had served last. Restoring "
-            "a file does not clear the slot's checkpoints in these builds, so one of them was taken for the file's. If both prompts begin "
-            "alike that far, nothing is wrong."
+            f"Its length of {kit.n(f['held'])} tokens shows that the restored content is not the conversation that the slot served last. Restoring "
+            "a file does not clear the slot's checkpoints in these builds, so an old one was used for the new content. If both prompts begin "
+            "the same up to there, nothing is wrong."
         )
-        update = "b10068 and newer drop a slot's checkpoints with its content, b11549 brings those of the file."
+        update = "b10068 and newer drop a slot's checkpoints with its content; b11549 restores those of the file."
     remedies = [advice.update(g.session, update)]
     if f["kind"] == "file":
         remedies.append(

@@ -37,7 +37,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 
 
 _WHY = (
-    "The checkpoint passed the comparison, and the memory did not take its state back: no free cells, another size, or a broken state. "
+    "The checkpoint passed the comparison, but its state could not be loaded: no free cells, a different size, or a corrupt state. "
     "Up to b9093 the server then computes the whole prompt; from b9294 on the process ends."
 )
 _SEE = ["https://github.com/ggml-org/llama.cpp/pull/15293"]
@@ -50,7 +50,7 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
                 session,
                 server_options.KV_UNIFIED,
                 "",
-                "The slots share the memory, and another slot may hold the cells that it needs: give each its own part.",
+                "The slots share the memory, and another slot may hold the cells that this one needs: give each its own part.",
                 off=True,
             )
         ]
@@ -60,7 +60,7 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
     return [
         *shared,
         kit.Remedy(
-            f"Update {session.program or 'llama.cpp'}, and report it with the size that the line names if it comes again."
+            f"Update {session.program or 'llama.cpp'}, and if it happens again, report it with the size in this line."
         ),
         kit.Remedy(
             "With a draft model or a quantised KV cache, try without: their states are saved and restored differently."
@@ -75,7 +75,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         _WHY,
         _remedies(g.session),
         [
-            kit.RuledOut("swa-threshold-misfire", "the comparison let it pass; restoring it failed"),
+            kit.RuledOut("swa-threshold-misfire", "it passed the comparison; restoring it failed"),
             kit.RuledOut("no-usable-checkpoint", "one was found"),
         ],
         _SEE,
@@ -95,7 +95,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
 
 RULE = kit.rule(
     __name__,
-    "A checkpoint that fitted could not be restored",
+    "A suitable checkpoint could not be restored",
     decide,
     prove,
     say,

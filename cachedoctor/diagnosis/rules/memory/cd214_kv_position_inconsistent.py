@@ -21,7 +21,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 
 
 PROOF = kit.lines(
-    ("positions", "the batch that was refused"),
+    ("positions", "the batch that was rejected"),
     ("error", "the request failed"),
     numbers=lambda s: {"stored": s.request.seen.stored_position, "batch": s.request.seen.batch_position},
 )
@@ -30,7 +30,7 @@ PROOF = kit.lines(
 _REMEDIES = (
     kit.Remedy("A restart clears it: all slots are empty then."),
     kit.Remedy(
-        "Report it with the lines before it, if it comes again: what the slot did last tells where the two came apart."
+        "If it happens again, report it with the lines before it: they show what the slot did before the mismatch."
     ),
 )
 
@@ -40,14 +40,14 @@ def _text(f: dict[str, Any], session: kit.Session, what: str, whose: str = "a sl
     if places and f["batch"] is not None:
         places += f", and the batch begins at {kit.n(f['batch'])}"
     why = (
-        "The server counts the tokens of a slot, and the memory keeps their positions. Here the two came apart, as after a restore or a cut that "
-        "took less than it said. A batch that does not continue the memory is refused."
+        "The server counts the tokens of a slot, and the memory keeps their positions. Here the two differ, as after a restore or truncation that "
+        "did less than it reported. A batch that does not continue the memory is rejected."
     )
     return kit.FindingText(
-        f"the memory of {whose} is not what the server counted on{places}: {what}",
+        f"the memory of {whose} does not match the server's count{places}: {what}",
         why,
-        [advice.update(session, "each such fault that was reported has been mended."), *_REMEDIES],
-        [kit.RuledOut("context-overflow", "the batch was refused for its positions, not for its length")],
+        [advice.update(session, "every reported fault of this kind has been fixed."), *_REMEDIES],
+        [kit.RuledOut("context-overflow", "the batch was rejected because of its positions, not its length")],
     )
 
 
@@ -65,16 +65,16 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     f = {"stored": first.numbers.get("stored"), "batch": first.numbers.get("batch")}
     # the library says the same of a draft model's batch, which fails no request: only the server says whose it was
     sure: kit.Confidence = "high" if said is not None and refused is not None else "medium"
-    lines = [(first.mark, "the batch that was refused")]
+    lines = [(first.mark, "the batch that was rejected")]
     if said is not None and refused is not None:
         lines.append((refused.mark, "the server gives up on it"))
     whose = "a slot" if sure == "high" else "a slot, or of its draft model,"
-    return [kit.SessionFinding(_text(f, session, "the batch was refused", whose), "", lines, "error", sure)]
+    return [kit.SessionFinding(_text(f, session, "the batch was rejected", whose), "", lines, "error", sure)]
 
 
 RULE = kit.rule(
     __name__,
-    "The memory of a slot did not end where the server thought",
+    "The memory of a slot did not end where the server expected",
     decide,
     PROOF,
     say,

@@ -27,13 +27,13 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     worst = max(cut, key=lambda a: (a.prefix or 0) - (a.cached_tokens or 0))
     return [
         kit.finding(
-            f"{kit.times(len(cut))} matched more than was restored: {kit.n(lost)} tokens computed again, up to {kit.n((worst.prefix or 0) - (worst.cached_tokens or 0))} at once",
-            f"The runner keeps a snapshot every {kit.n(_STRIDE)} tokens of a prompt, and goes back to the last one below the place where the new prompt parts "
-            "from the old one. What lies between is computed again, once after every prompt that was computed as a whole.",
+            f"{kit.times(len(cut))} matched more than was restored: {kit.n(lost)} tokens recomputed, up to {kit.n((worst.prefix or 0) - (worst.cached_tokens or 0))} at once",
+            f"The runner keeps a snapshot every {kit.n(_STRIDE)} tokens of a prompt, and goes back to the last one before the place where the new prompt diverges "
+            "from the old one. The tokens in between are recomputed, once after every prompt that was computed in full.",
             [
-                kit.Remedy("No setting of ollama 0.33.3 changes it: see whether a newer ollama does."),
+                kit.Remedy("No setting of ollama 0.33.3 changes this; try a newer ollama."),
                 kit.Remedy(
-                    "Keep what changes (a session id, a path, a date) at the end of the prompt, so that the match is as long as the whole earlier prompt."
+                    "Put what changes (a session id, a path, a date) at the end of the prompt, so the whole earlier prompt matches."
                 ),
             ],
             references=["https://github.com/ollama/ollama/issues/18267"],
@@ -67,7 +67,10 @@ def is_cut(matched: int, cached: int) -> bool:
 def _needs(session: kit.Session) -> tuple[str, str] | None:
     if any(a.prefix is not None for answers in session.answers for a in answers.each):
         return None
-    return "this runner does not print how much of a prompt matched", "the MLX runner of newer ollama versions does"
+    return (
+        "this runner does not print how much of a prompt matched",
+        "the MLX runner of newer ollama versions prints it",
+    )
 
 
 RULE = kit.session_rule(

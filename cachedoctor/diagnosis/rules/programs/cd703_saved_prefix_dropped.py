@@ -13,14 +13,14 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     tokens = said.numbers.get("tokens")
     is_failure = tokens is None
     first = (
-        "all saved prefixes were dropped, as one could not be restored"
+        "all saved prefixes were dropped because one could not be restored"
         if is_failure
         else f"saved prefixes were dropped, the first of {kit.n(tokens)} tokens"
     )
     return [
         kit.finding(
             f"{first}: {kit.n(said.count)} {'line' if said.count == 1 else 'lines'} in this log",
-            "The runner keeps snapshots of prompts in memory and drops the least used ones when that is full. A prompt that goes on from one is computed again.",
+            "The runner keeps snapshots of prompts in memory and drops the least used ones when memory is full. A prompt that continues a dropped one is recomputed.",
             [
                 kit.Remedy(
                     "Send fewer different conversations to this model at the same time, or use one with a smaller state."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.programs import own_settings
+from cachedoctor.diagnosis.rules.measured import own_settings
 
 _WORTH = 8192
 """Tokens from which on it is a warning."""
@@ -18,12 +18,12 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     worst = " in the worst of them" if said.count > 1 else ""
     return [
         kit.finding(
-            f"{kit.n(n['tokens'])} cached tokens of {kit.times(said.count)} computed again: {kit.n(n['cached'])} of {kit.n(n['place'])} in common reused{worst}",
-            f"{why} Its log says: {said.field}." if said.field else why,
+            f"{kit.n(n['tokens'])} cached tokens of {kit.times(said.count)} recomputed: {kit.n(n['cached'])} of {kit.n(n['place'])} in common reused{worst}",
+            f"{why} Its log shows: {said.field}." if said.field else why,
             [
                 remedy,
                 kit.Remedy(
-                    "A client that only appends is not concerned: then what was stored is the whole beginning of the next prompt."
+                    "A client that only appends is not affected: the next prompt then begins with everything that was stored."
                 ),
             ],
             evidence=[(said.mark, "what was in common")],
@@ -34,7 +34,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 
 RULE = kit.session_rule(
     __name__,
-    "More of a prompt was in a program's cache than it reused",
+    "A program reused less of a prompt than its cache held",
     inspect,
     severity="warning",
     engine="vllm-mlx",

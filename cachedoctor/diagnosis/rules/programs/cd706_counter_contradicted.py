@@ -13,23 +13,23 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     n = said.numbers
     return [
         kit.finding(
-            f"cached_tokens=0 is not true of {kit.times(said.count)}: {kit.n(n['prompt'])} tokens took {n['seconds']:.2f} s, where {kit.n(n['slow_tokens'])} took "
-            f"{n['slow_seconds']:.2f} s before",
-            "No machine computes one prompt so many times faster than another of that length: most of it was reused. mlx-vlm prints this 0 as a fixed text where "
-            "a draft model is loaded. From this line on a 0 is taken as unknown, and the sums leave these requests out.",
+            f"cached_tokens=0 is wrong for {kit.times(said.count)}: {kit.n(n['prompt'])} tokens took {n['seconds']:.2f} s; earlier {kit.n(n['slow_tokens'])} took "
+            f"{n['slow_seconds']:.2f} s",
+            "No machine computes one prompt so much faster than another of that length: most of it was reused. mlx-vlm always prints 0 when "
+            "a draft model is loaded. From this line on, 0 counts as unknown, and the sums leave these requests out.",
             [
                 kit.Remedy(
-                    "Go by the time of the prefill, or look at requests without the draft model (--draft-model), whose counter is a real one."
+                    "Use the prefill time, or check requests without the draft model (--draft-model), whose counter is correct."
                 )
             ],
             references=["https://github.com/Blaizzy/mlx-vlm/issues/1957"],
-            evidence=[(said.mark, "too fast for what it says")],
+            evidence=[(said.mark, "too fast for this count")],
             severity="warning",
         )
     ]
 
 
 RULE = kit.session_rule(
-    __name__, "A counter says that nothing was reused, and the time contradicts it", inspect, severity="warning",
+    __name__, "A counter shows no reuse, but the time contradicts it", inspect, severity="warning",
     engine="mlx-vlm", on=("counter_wrong",),
 )  # fmt: skip

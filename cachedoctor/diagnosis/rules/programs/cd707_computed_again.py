@@ -1,9 +1,9 @@
-"""CD707: a program computed most of its prompts after the first, and its log does not tell whose doing that is."""
+"""CD707: a program computed most of its prompts after the first, and its log does not show who caused it."""
 
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.programs import own_settings
+from cachedoctor.diagnosis.rules.measured import own_settings, shared_beginnings
 
 _WORTH = 1000
 """Computed tokens from which on silence would read as an all-clear."""
@@ -21,29 +21,27 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
         return []
     return [
         kit.finding(
-            f"{kit.n(prompts - reused)} of {kit.n(prompts)} tokens after the first prompt computed; the log does not tell why",
-            "Their number alone does not tell whether they were new. Prompts that have nothing in common are computed whole, and nothing is wrong with that. A "
-            "client that changes the beginning of its prompts looks the same, and so does a cache that is off, too small, or cannot keep this model's memory.",
+            f"{kit.n(prompts - reused)} of {kit.n(prompts)} tokens after the first prompt were computed; the log cannot show why",
+            "Their number alone does not show whether they were new. Prompts that have nothing in common are computed in full, which is fine. A "
+            "client that changes the beginning of its prompts looks the same, and so does a cache that is off, too small, or cannot save this model's memory.",
             [
                 own_settings.compare(),
                 *own_settings.room(session),
             ],
             ruled_out=[
-                kit.RuledOut(
-                    "one-shot-prompts", "not excluded: prompts that have nothing in common; nothing is to mend then"
-                ),
-                kit.RuledOut("prefix-diverges-early", "not excluded: the client changes the beginning of its prompts"),
+                kit.RuledOut("one-shot-prompts", "not excluded: prompts with nothing in common; nothing is wrong then"),
+                kit.RuledOut("prefix-diverges-early", "not excluded: the client changes the start of its prompts"),
             ],
-            evidence=[(said.mark, "the request of which most was computed")],
+            evidence=[(said.mark, "the request with the most computed tokens")],
             confidence="low",
-            unless=("CD704", "CD705", "CD706"),
+            unless=(*shared_beginnings.CODES, "CD401", "CD701", "CD705", "CD706"),
         )
     ]
 
 
 RULE = kit.session_rule(
     __name__,
-    "A program computed most of its prompts, and its log does not tell why",
+    "A program computed most of its prompts, and its log cannot show why",
     inspect,
     engine="mlx-vlm",
     on=("computed",),

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.sglang.batch_periods import caching, periods, totals
+from cachedoctor.diagnosis.rules.measured.batch_periods import caching, periods, totals
 from cachedoctor.diagnosis.rules.sglang.option_advice import extra_buffer, needs_start
 from cachedoctor.knowledge.late_patterns import late
 
 _BY_DESIGN = {
-    "off_decode": "It is the decoding half of a server that is split in two; prefixes are reused by the prefill server.",
-    "off_diffusion": "A diffusion model computes its text as a whole.",
+    "off_decode": "This is the decode server of a disaggregated pair; the prefill server reuses prefixes.",
+    "off_diffusion": "A diffusion model computes its whole text at once.",
     "off_mis": "--enable-mis scores several items in one sequence, which cannot share a cache.",
     "off_whisper": "Whisper's decoder has no prompts worth sharing.",
     "off_embedding": "An embedding model computes every text once.",
-    "off_decision": "Attention in both directions cannot reuse a prefix.",
-    "off_prefix_lm": "Attention in both directions cannot reuse a prefix.",
+    "off_decision": "Bidirectional attention cannot reuse a prefix.",
+    "off_prefix_lm": "Bidirectional attention cannot reuse a prefix.",
 }
-"""Why a line switches the cache off where nothing is to be mended, by the id of the line's message."""
+"""Why a line switches the cache off where nothing is to be fixed, by the id of the line's message."""
 
 
 def _of_arch(session: kit.Session) -> list[kit.Remedy]:
     return [
         kit.Remedy(
-            "Use a newer version: what is not supported yet is a matter of the version, and no such line is left in 0.5.14 and newer."
+            "Use a newer version: support depends on the version, and 0.5.14 and newer no longer print such a line."
         )
     ]
 
@@ -31,7 +31,7 @@ def _of_hybrid(session: kit.Session) -> list[kit.Remedy]:
     return [
         kit.Remedy(
             "Use 0.5.14 or newer. Models with a gated delta net have a radix cache from 0.5.4 on (PR 11214), those with Mamba-2 from "
-            "0.5.6 on (PR 13584), and 0.5.14 made the better of its two strategies the default."
+            "0.5.6 on (PR 13584), and 0.5.14 made the better of the two strategies the default."
         )
     ]
 
@@ -39,7 +39,7 @@ def _of_hybrid(session: kit.Session) -> list[kit.Remedy]:
 def _of_trtllm(session: kit.Session) -> list[kit.Remedy]:
     return [
         kit.Remedy(
-            "Choose another attention backend: the strategy no_buffer needs pages of one token, which trtllm_mha does not have.",
+            "Choose another attention backend: the strategy no_buffer needs pages of one token, which trtllm_mha does not support.",
             options=kit.as_typed("--attention-backend triton"),
         ),
         extra_buffer(session),
@@ -47,7 +47,7 @@ def _of_trtllm(session: kit.Session) -> list[kit.Remedy]:
 
 
 _WITHOUT_SPECULATION = kit.Remedy(
-    "Or leave speculative decoding out: drop --speculative-algorithm and the options that go with it."
+    "Or disable speculative decoding: remove --speculative-algorithm and the related options."
 )
 
 
@@ -57,13 +57,13 @@ _BOTH = late(rb"decoding for Qwen3(?:Next|_5)")
 
 
 def _of_speculation(session: kit.Session) -> list[kit.Remedy]:
-    newer = "0.5.14 or newer, where both go together by default."
+    newer = "0.5.14 or newer, where both work together by default."
     if not _BOTH.search(session.settings["radix_off_because"].text):
         return [kit.Remedy(f"Use {newer}"), _WITHOUT_SPECULATION]
     return [
         kit.Remedy(
-            "Keep states where prompts diverge, which goes together with speculative decoding here. It needs CUDA, and "
-            "SGLANG_ENABLE_SPEC_V2 not set: with these models that works from 0.5.10 on (PR 18808).",
+            "Keep states where prompts diverge, which works with speculative decoding here. It needs CUDA, and "
+            "SGLANG_ENABLE_SPEC_V2 must not be set: with these models it works from 0.5.10 on (PR 18808).",
             options=kit.as_typed("--mamba-scheduler-strategy extra_buffer --page-size 64"),
         ),
         kit.Remedy(f"Or use {newer}"),
@@ -85,7 +85,7 @@ def _of_qwen_vl(session: kit.Session) -> list[kit.Remedy]:
 def _of_determinism(session: kit.Session) -> list[kit.Remedy]:
     return [
         kit.Remedy(
-            "Choose an attention backend that has both, fa3 or triton, or give --enable-deterministic-inference up.",
+            "Choose an attention backend that has both, fa3 or triton, or remove --enable-deterministic-inference.",
             options=kit.as_typed("--enable-deterministic-inference --attention-backend triton"),
         )
     ]
@@ -94,7 +94,7 @@ def _of_determinism(session: kit.Session) -> list[kit.Remedy]:
 def _of_dual_chunk(session: kit.Session) -> list[kit.Remedy]:
     return [
         kit.Remedy(
-            "Without dual-chunk attention the cache works, and contexts beyond what the model was trained for do not: another "
+            "Without dual-chunk attention the cache works, but contexts longer than the model's training context do not: use another "
             "--attention-backend, and a --context-length that needs no dual chunks."
         )
     ]
@@ -121,7 +121,7 @@ _FIXES = {
     "off_multimodal": _of_multimodal,
     "off_qwen_vl": _of_qwen_vl,
 }
-"""What mends it, by the id of the message that says why it is off."""
+"""What fixes it, by the id of the message that says why it is off."""
 
 _ASKED = late(rb"disable_radix_cache(?:=|': )True")
 """The setting as ``server_args`` prints it: a call up to 0.5.18, a dictionary from 0.5.19 on."""
@@ -143,7 +143,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
         kit.finding(
             f"the radix cache is off{lost}",
             fine or _why(cause, off),
-            _fix(session, cause) if fine is None else [kit.Remedy("Nothing has to be done.")],
+            _fix(session, cause) if fine is None else [kit.Remedy("Nothing to do.")],
             key=cause,
             evidence=[
                 entry for at, entry in enumerate(evidence) if entry[0].line not in {e[0].line for e in evidence[:at]}
@@ -155,11 +155,11 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 
 def _why(cause: str, off: kit.Setting) -> str:
     if cause:
-        return "The server switched it off by itself, for the reason in the line above. Every prompt is computed from its first token."
+        return "The server switched it off, for the reason in the line above. Every prompt is computed from its first token."
     if _ASKED.search(off.text):
         return "It was started with --disable-radix-cache. Every prompt is computed from its first token."
     return (
-        "The log does not say why; as a rule --disable-radix-cache is on the command line. Every prompt is computed from its first "
+        "The log does not show why; usually --disable-radix-cache is on the command line. Every prompt is computed from its first "
         "token."
     )
 
@@ -168,7 +168,7 @@ def _fix(session: kit.Session, cause: str) -> list[kit.Remedy]:
     if cause in _FIXES:
         return _FIXES[cause](session)
     if cause:
-        return [kit.Remedy("Remove the option that the line names, or use a version in which the two go together.")]
+        return [kit.Remedy("Remove the option that the line names, or use a version in which the two work together.")]
     said = "Remove --disable-radix-cache from the command line, if it is there; the cache is on by default."
     return [kit.Remedy(said, options=kit.left_out("--disable-radix-cache"))]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.sglang.batch_periods import (
+from cachedoctor.diagnosis.rules.measured.batch_periods import (
     ENOUGH,
     LITTLE,
     LONG,
@@ -22,10 +22,10 @@ from cachedoctor.diagnosis.rules.sglang.batch_periods import (
 from cachedoctor.diagnosis.rules.sglang.option_advice import experiment, extra_buffer, needs_requests, needs_start
 
 _WHY = (
-    "A state cannot be cut back as a KV cache can, so a prompt is only reused up to a position whose state was kept. With "
-    "no_buffer these are the end of a chunk of prefill, of a prompt and of an answer. A prompt that parts from an earlier one "
-    "in between, behind a shared system prompt or where the template renders the last turn otherwise, falls back to the "
-    "state before it, mostly to none. A repeated prompt finds none either: its last token has to be computed."
+    "A state cannot be truncated like a KV cache, so a prompt is only reused up to a position whose state was kept. With "
+    "no_buffer these are the ends of prefill chunks, prompts and answers. A prompt that diverges from an earlier one "
+    "in between, after a shared system prompt or where the template renders the last turn differently, falls back to the "
+    "state before it, usually to none. A repeated prompt finds none either: its last token has to be computed."
 )
 
 
@@ -50,15 +50,15 @@ def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests
     severity: kit.Severity = "warning" if proven or some else "note"
     confidence: kit.Confidence = "high" if proven else "medium"
     asked = session.settings.get("mamba_strategy")
-    shown = marks(period, ("whole", "a request of its own, and what it reused"), ("cold", "one that reused nothing"))
-    proof = f"; {proven} logged prompts began as an earlier one did" if proven else ""
+    shown = marks(period, ("whole", "a single request, and what it reused"), ("cold", "one that reused nothing"))
+    proof = f"; {proven} logged prompts began like an earlier one" if proven else ""
     return kit.finding(
         f"states are kept only where a request ended (no_buffer): {requests.count:,} requests of {kit.n(requests.smallest)} to {kit.n(requests.largest)} tokens reused "
         f"{kit.n(requests.cached)} of {kit.n(requests.tokens)} tokens ({100 * requests.share:.0f} %){proof}",
         _WHY,
         [extra_buffer(session), *([] if proven else [experiment(session)])],
         ruled_out=[
-            kit.RuledOut("radix-cache-off", "the log says that it is on, or shows that something was reused"),
+            kit.RuledOut("radix-cache-off", "the log shows that it is on, or that something was reused"),
             kit.RuledOut("mamba-state-pressure", "the running requests never held nearly all states"),
         ],
         references=[

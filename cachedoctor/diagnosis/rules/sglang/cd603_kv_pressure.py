@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import kit, kv_proof
-from cachedoctor.diagnosis.rules.sglang.batch_periods import (
+from cachedoctor.diagnosis.rules import kit
+from cachedoctor.diagnosis.rules.measured import kv_proof
+from cachedoctor.diagnosis.rules.measured.batch_periods import (
     caching,
     capacity,
     crowded,
@@ -17,9 +18,9 @@ from cachedoctor.diagnosis.rules.sglang.batch_periods import (
 from cachedoctor.diagnosis.rules.sglang.option_advice import log_requests
 
 _WHY = (
-    "Cached prefixes live in what running requests leave of the KV pool. Where these need it, the prefix that was unused for "
-    "longest is dropped, without a line in the log, and is computed again when its conversation comes back. The usage that is "
-    "printed counts running requests only."
+    "Cached prefixes use the part of the KV pool that running requests leave free. When these need it, the least recently used prefix "
+    "is evicted, without a line in the log, and is recomputed when its conversation continues. The usage "
+    "in the log counts running requests only."
 )
 
 
@@ -50,12 +51,12 @@ def _note(
         claim = f"{usage}: with a full pool {_percent(inside)} of the prompt tokens were reused, otherwise {_percent(outside)}"
     else:
         claim = f"{usage}, and of {kit.n(period.new_tokens + period.cached_tokens)} prompt tokens {_percent(reuse(period))} were reused"
-    shown = marks(period, ("usage", "the pool is full"), ("retracted", "a request had to give its memory back"))
+    shown = marks(period, ("usage", "the pool is full"), ("retracted", "a request had to give up its memory"))
     return kit.finding(
         claim,
         _WHY,
         [*_remedies(session), *([] if confidence == "high" else [log_requests()])],
-        ruled_out=[kit.RuledOut("prefix-not-shared", "logged prompts had been there")] if confidence == "high" else [],
+        ruled_out=[kit.RuledOut("prefix-not-shared", "logged prompts had been cached")] if confidence == "high" else [],
         references=["https://docs.sglang.io/advanced_features/hyperparameter_tuning.html"],
         evidence=[*shown, *kit.said_by(session.settings.get("kv_tokens"), "the size of the pool")],
         severity=severity,
@@ -73,18 +74,16 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
     at = f" (now {given:.2f})" if isinstance(given, float) and 0 < given < 1 else ""
     out = [
         kit.Remedy(
-            f"Make the pool larger: a KV cache of 8 bits, or a higher share of the GPU memory{at} by --mem-fraction-static.{has}",
+            f"Make the pool larger: an 8-bit KV cache, or a larger share of the GPU memory{at} with --mem-fraction-static.{has}",
             options=kit.as_typed("--kv-cache-dtype fp8_e4m3"),
         ),
-        kit.Remedy(
-            "Or let fewer requests run at once, so that more is left for the cache: a smaller --max-running-requests."
-        ),
+        kit.Remedy("Or run fewer requests at once, which leaves more for the cache: a smaller --max-running-requests."),
     ]
     if session.setting("hicache") is not True and hybrid(session) is not True:
         ratio = "" if session.since("0.4.5") is False else " --hicache-ratio 2"
         out.append(
             kit.Remedy(
-                "Or let prefixes wait in main memory instead of being dropped.",
+                "Or keep evicted prefixes in main memory.",
                 options=kit.as_typed(f"--enable-hierarchical-cache{ratio}"),
             )
         )
@@ -92,5 +91,5 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
 
 
 RULE = kit.session_rule(
-    __name__, "Running requests fill SGLang's KV pool and reuse is lost", inspect, severity="warning"
+    __name__, "Running requests fill SGLang's KV pool, so cached prefixes are evicted", inspect, severity="warning"
 )

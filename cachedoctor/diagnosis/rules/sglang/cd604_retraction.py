@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.sglang.batch_periods import every, marks
+from cachedoctor.diagnosis.rules.measured.batch_periods import every, marks
 
 RARE = 0.01
 """Share of the requests: the server admits more than it has room for if all answers were long, and bets on short ones. A
 bet that is lost now and then costs less than the caution that would avoid it."""
 
 _WHY = (
-    "The server admits requests before it knows how long their answers become. Where the pool is full, the last ones lose their "
-    "memory and wait again; what they had computed of the answer is not put into the cache, and is computed again."
+    "The server admits requests before it knows how long their answers will be. When the pool is full, the last ones lose their "
+    "memory and wait again; their partial answers are not cached and are recomputed."
 )
 
 
@@ -30,11 +30,11 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
             _WHY,
             [
                 kit.Remedy(
-                    "Let the server expect longer answers (1 is the default; what is higher admits fewer requests at once).",
+                    "Make the server expect longer answers (default 1; higher values admit fewer requests at once).",
                     options=kit.as_typed("--schedule-conservativeness 1.3"),
                 ),
                 kit.Remedy(
-                    "Or fewer requests at once (a smaller --max-running-requests), or a larger pool (a higher --mem-fraction-static)."
+                    "Or run fewer requests at once (a smaller --max-running-requests), or use a larger pool (a higher --mem-fraction-static)."
                 ),
             ],
             references=["https://docs.sglang.io/advanced_features/hyperparameter_tuning.html"],
@@ -45,5 +45,5 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 
 
 RULE = kit.session_rule(
-    __name__, "SGLang put running requests back because the KV pool was full", inspect, severity="warning"
+    __name__, "SGLang retracted running requests because the KV pool was full", inspect, severity="warning"
 )

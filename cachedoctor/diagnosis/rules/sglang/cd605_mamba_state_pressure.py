@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.sglang.batch_periods import caching, marks, periods, pressed, reuse
+from cachedoctor.diagnosis.rules.measured.batch_periods import caching, marks, periods, pressed, reuse
 from cachedoctor.diagnosis.rules.sglang.option_advice import log_requests
 
 _WHY = (
-    "A hybrid model can only continue from a position whose state is kept, and states have a pool of their own. Running requests "
-    "take one to three each; what is left holds the states of the cache, and the oldest are dropped without a line in the log. "
-    "The KV cache of such a prefix is still there, and of no use."
+    "A hybrid model can only continue from a position whose state was kept, and states have their own pool. Running requests "
+    "use one to three each; the rest holds cached states, and the oldest are evicted without a line in the log. "
+    "The KV cache of such a prefix is still there but cannot be used."
 )
 
 
@@ -38,10 +38,10 @@ def _note(
 ) -> kit.SessionFinding:
     held = session.setting("mamba_states")
     of = f" (of {kit.n(held)})" if isinstance(held, int) else ""
-    beside = "" if tokens is None else f", while the KV cache was used to {100 * tokens:.0f} %"
+    beside = "" if tokens is None else f", while KV cache usage was {100 * tokens:.0f} %"
     claim = (
         f"too little memory for the states of a hybrid model: running requests held {100 * (period.mamba_usage or 0):.0f} % of "
-        f"them{of}, next to none were left for reuse{beside}; "
+        f"them{of}, almost none were left for reuse{beside}; "
         f"of {kit.n(period.new_tokens + period.cached_tokens)} prompt tokens {100 * reuse(period):.0f} % were reused"
     )
     return kit.finding(
@@ -54,7 +54,7 @@ def _note(
             "https://github.com/sgl-project/sglang/pull/31643",
         ],
         evidence=[
-            *marks(period, ("mamba", "next to no state is left for the cache"), ("last", "the last batch")),
+            *marks(period, ("mamba", "almost no state is left for the cache"), ("last", "the last batch")),
             *kit.said_by(session.settings.get("mamba_states"), "the size of the pool of states"),
         ],
         severity=severity,
@@ -63,7 +63,7 @@ def _note(
 
 
 def _more_states(session: kit.Session) -> kit.Remedy:
-    what = "Give states more of the memory, at the cost of KV cache: "
+    what = "Give states more memory, at the cost of KV cache: "
     if session.since("0.5.4") is False:
         return kit.Remedy(f"{what}a larger number of states (--max-mamba-cache-size).")
     return kit.Remedy(
@@ -76,28 +76,28 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
     out = [
         _more_states(session),
         kit.Remedy(
-            "Or make each state smaller: half the size with bfloat16, where the model does not use it by itself.",
+            "Or make each state smaller: bfloat16 halves the size if the model does not use it already.",
             options=kit.as_typed("--mamba-ssm-dtype bfloat16"),
         ),
     ]
     if session.since("0.5.14") is not False:
         out.append(
             kit.Remedy(
-                "Or keep cached states in 8 bits (0.5.14 and newer), not together with --enable-hierarchical-cache.",
+                "Or store cached states in 8 bits (0.5.14 and newer; not together with --enable-hierarchical-cache).",
                 options=kit.as_typed("--enable-int8-mamba-checkpoint"),
             )
         )
     if session.since("0.5.16") is not True:
         out.append(
-            kit.Remedy("0.5.16 or newer drops states in a better order: conversations that pause lose less (PR 31643).")
+            kit.Remedy("0.5.16 or newer evicts states in a better order: paused conversations lose less (PR 31643).")
         )
-    out.append(kit.Remedy("Or let fewer requests run at once: a smaller --max-running-requests."))
+    out.append(kit.Remedy("Or run fewer requests at once: a smaller --max-running-requests."))
     return out
 
 
 RULE = kit.session_rule(
     __name__,
-    "The memory for the states of a hybrid model is full while the KV cache has room",
+    "The memory for a hybrid model's states is full while the KV cache has room",
     inspect,
     severity="warning",
 )

@@ -1,9 +1,9 @@
-"""CD606: with SGLang's strategy extra_buffer a prompt keeps one state, which lies behind what it shares with others."""
+"""CD606: with SGLang's strategy extra_buffer a prompt keeps one state, which lies after what it shares with others."""
 
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.sglang.batch_periods import (
+from cachedoctor.diagnosis.rules.measured.batch_periods import (
     ENOUGH,
     HALF,
     LONG,
@@ -21,17 +21,17 @@ from cachedoctor.diagnosis.rules.sglang.batch_periods import (
 from cachedoctor.diagnosis.rules.sglang.option_advice import compare_bodies, needs_requests, needs_start
 
 COLD = 2
-"""Requests that reused nothing behind the first one: one may begin another conversation."""
+"""Requests that reused nothing after the first one: one may begin another conversation."""
 
 _WHY = (
-    "A prefill keeps one state: at its last multiple of 64 tokens, or where its prompt parts from an earlier one. So the first "
-    "prompt behind a shared beginning leaves its state in its own suffix; the second finds none and computes all, and leaves one "
-    "at the fork; only from the third on it is reused, and only if they part at the same place. For the one that left its state "
-    "at the fork its own suffix is lost, unless its answer is longer than --mamba-track-interval (256 tokens)."
+    "A prefill keeps one state: at its last multiple of 64 tokens, or where its prompt diverges from an earlier one. So the first "
+    "prompt with a shared beginning leaves its state in its own suffix; the second finds none, computes everything, and leaves one "
+    "where they diverge; only the third and later prompts reuse it, and only if they diverge at the same place. A prompt that left its state "
+    "there loses its own suffix, unless its answer is longer than --mamba-track-interval (256 tokens)."
 )
 _WHY_HICACHE = (
     "A prefill keeps one state, at its last multiple of 64 tokens. Up to 0.5.16 the unified tree with --enable-hierarchical-cache "
-    "keeps none where prompts diverge, so that a shared beginning with another text behind it is never reused (PR 31181)."
+    "keeps none where prompts diverge, so a shared beginning followed by different text is never reused (PR 31181)."
 )
 
 
@@ -59,23 +59,25 @@ def _loses(requests: WholeRequests, forkless: bool) -> bool:
 
 def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests, forkless: bool) -> kit.SessionFinding:
     remedies = [
-        kit.Remedy("Use 0.5.17 or newer, which keeps a state at the fork with --enable-hierarchical-cache, too.")
+        kit.Remedy(
+            "Use 0.5.17 or newer, which keeps a state where prompts diverge, also with --enable-hierarchical-cache."
+        )
     ]
     if not forkless:
         remedies = [
             kit.Remedy(
-                "Send the shared beginning once by itself when the server starts, with one token to be generated: its state then "
-                "lies inside of what all share."
+                "Send only the shared beginning once when the server starts, and generate one token: its state is then "
+                "inside the part that all prompts share."
             ),
             kit.Remedy(
-                "Or let a prompt leave more states: one at the end of every chunk of its prefill, at the cost of speed.",
+                "Or keep more states per prompt: one at the end of every prefill chunk, at the cost of speed.",
                 options=kit.as_typed("--chunked-prefill-size 2048"),
             ),
         ]
     return kit.finding(
         f"strategy {strategy(session)}: {requests.cold:,} of {requests.count:,} requests of {kit.n(requests.smallest)} to "
-        f"{kit.n(requests.largest)} tokens reused nothing, others up to {kit.n(requests.most)}; perhaps they share a beginning with "
-        "another text behind it",
+        f"{kit.n(requests.largest)} tokens reused nothing, others up to {kit.n(requests.most)}; they may share a beginning with "
+        "different text after it",
         _WHY_HICACHE if forkless else _WHY,
         [*remedies, compare_bodies()],
         ruled_out=[kit.RuledOut("mamba-state-pressure", "the running requests never held nearly all states")],
@@ -102,5 +104,5 @@ def _needs(session: kit.Session) -> tuple[str, str] | None:
 
 
 RULE = kit.session_rule(
-    __name__, "A shared beginning is not reused with other text behind it (extra_buffer)", inspect, needs=_needs
+    __name__, "A shared beginning is not reused when different text follows it (extra_buffer)", inspect, needs=_needs
 )

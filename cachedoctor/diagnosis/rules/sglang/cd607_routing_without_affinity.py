@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.sglang.batch_periods import (
+from cachedoctor.diagnosis.rules.measured.batch_periods import (
     TWICE,
     caching,
     crowded,
@@ -23,12 +23,12 @@ from cachedoctor.diagnosis.rules.sglang.option_advice import needs_requests
 SPREAD = 0.75
 """Share of the prompt tokens: where conversations stay on their rank, agents reuse more; below it a spread may cost much."""
 BALANCE = 0.5
-"""The rank with fewest requests has this part of those of the one with most: taking turns, or by load."""
+"""The rank with fewest requests has this part of those of the one with most: alternating, or by load."""
 
 _WHY = (
-    "Each data-parallel rank has a radix cache of its own, and requests are given to ranks in turn or by load (--load-balance-method), "
-    "never by what they begin with. The next turn of a conversation finds its prefix only if it comes to the same rank, so that "
-    "every rank computes the same beginning once for itself, and later turns find an older, shorter one."
+    "Each data-parallel rank has its own radix cache, and requests go to ranks in turn or by load (--load-balance-method), "
+    "never by their beginning. The next turn of a conversation finds its prefix only if it goes to the same rank. So "
+    "every rank computes the same beginning once, and later turns find an older, shorter prefix."
 )
 
 
@@ -80,9 +80,9 @@ def _note(session: kit.Session, ranks: list[_Rank], alike: list[_Rank], reused: 
     confidence: kit.Confidence = "high" if sure else "medium"
     each = ", ".join(f"{r.name} {r.cold:,} of {r.requests:,}" for r in ranks[:8])
     more = f" and {len(ranks) - 8} more" if len(ranks) > 8 else ""
-    proof = f"; {kit.n(proven)} logged prompts had been there and were not reused" if proven else ""
+    proof = f"; {kit.n(proven)} logged prompts had been cached and were not reused" if proven else ""
     return kit.finding(
-        f"{len(ranks)} data-parallel ranks, each with a cache of its own, computed prompts from their first token: {each}{more}; "
+        f"{len(ranks)} data-parallel ranks, each with its own cache, computed prompts from the first token: {each}{more}; "
         f"{100 * reused:.0f} % of the prompt tokens were reused{proof}",
         _WHY,
         [*_remedies(session), *([] if sure else [_experiment(len(ranks))])],
@@ -102,7 +102,7 @@ def _note(session: kit.Session, ranks: list[_Rank], alike: list[_Rank], reused: 
 def _experiment(ranks: int) -> kit.Remedy:
     return kit.Remedy(
         f"To decide: start the server with --enable-cache-report and send one request of a few thousand tokens {ranks + 1} times, one after "
-        "the other. If cached_tokens in the usage is 0 several times before it covers nearly the prompt, each rank had to learn it.",
+        "the other. If cached_tokens in the usage is 0 several times before it covers nearly the whole prompt, each rank has its own cache.",
         options=kit.as_typed("--enable-cache-report"),
         purpose="look",
     )
@@ -111,7 +111,7 @@ def _experiment(ranks: int) -> kit.Remedy:
 def _remedies(session: kit.Session) -> list[kit.Remedy]:
     out = [
         kit.Remedy(
-            "Put a router in front that sends a prompt where its beginning is, with a server per rank behind it: sglang_router with "
+            "Put a router in front that sends each prompt to the server that has its beginning, with one server per rank: sglang_router with "
             "--policy cache_aware.",
         )
     ]
@@ -134,5 +134,5 @@ def _needs(session: kit.Session) -> tuple[str, str] | None:
 
 
 RULE = kit.session_rule(
-    __name__, "Conversations come to several data-parallel ranks, each with a cache of its own", inspect, needs=_needs
+    __name__, "Conversations go to several data-parallel ranks, each with its own cache", inspect, needs=_needs
 )

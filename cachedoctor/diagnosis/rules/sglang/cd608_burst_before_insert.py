@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.sglang.batch_periods import LONG, TINY, caching, marks, periods
+from cachedoctor.diagnosis.rules.measured.batch_periods import LONG, TINY, caching, marks, periods
 
 LATER = 4
-"""Requests behind the burst: of fewer the reuse says nothing about what the burst could have shared."""
+"""Requests after the burst: of fewer the reuse says nothing about what the burst could have shared."""
 
 _WHY = (
-    "A prefix comes into the cache when the prefill of its request is done. Requests that are admitted in the same batch cannot "
-    "reuse each other's beginning, so each of them computes it. Later ones find it."
+    "A prefix enters the cache when the prefill of its request is done. Requests admitted in the same batch cannot "
+    "reuse each other's beginning, so each of them computes it. Later requests find it."
 )
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Fire where a burst reused nothing, and those behind it reused a good part of a prompt each."""
+    """Fire where a burst reused nothing, and those after it reused a good part of a prompt each."""
     if caching(session) is not True:
         return []
     for period in periods(session):
@@ -25,7 +25,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 
 
 def _shares(period: kit.BatchPeriod) -> bool:
-    """Whether requests behind the bursts reused much of what one of a burst computed."""
+    """Whether requests after the bursts reused much of what one of a burst computed."""
     if not period.bursts or period.burst_new_tokens < LONG or period.after_burst_seqs < LATER:
         return False
     each = period.burst_new_tokens / max(period.burst_seqs, 1)
@@ -36,19 +36,19 @@ def _note(session: kit.Session, period: kit.BatchPeriod) -> kit.SessionFinding:
     later = period.after_burst_cached // period.after_burst_seqs
     bursts = "1 batch" if period.bursts == 1 else f"{period.bursts:,} batches"
     remedies = [
-        kit.Remedy("Send one request with the shared beginning first, and the others when it has begun to answer."),
+        kit.Remedy("Send one request with the shared beginning first, and the others once it has begun to answer."),
     ]
     if session.setting("schedule_policy") not in ("lpm", "dfs-weight"):
         remedies.append(
             kit.Remedy(
-                "Or let the scheduler hold back requests that share a beginning with one that waits before them. With more than 128 "
-                "waiting requests lpm goes back to the order of arrival.",
+                "Or make the scheduler hold back requests that share a beginning with an earlier waiting one. With more than 128 "
+                "waiting requests, lpm falls back to the order of arrival.",
                 options=kit.as_typed("--schedule-policy lpm"),
             )
         )
     return kit.finding(
         f"{bursts} admitted {period.burst_seqs:,} new requests at once, which computed all of their "
-        f"{kit.n(period.burst_new_tokens)} tokens; the {period.after_burst_seqs:,} requests behind reused about {kit.n(later)} tokens each",
+        f"{kit.n(period.burst_new_tokens)} tokens; the {period.after_burst_seqs:,} requests after them reused about {kit.n(later)} tokens each",
         _WHY,
         remedies,
         references=["https://github.com/sgl-project/sglang/pull/2442"],

@@ -1,9 +1,10 @@
-"""CD610: with the cache on and room in it, requests that are known one by one reuse next to nothing."""
+"""CD610: with the cache on and room in it, requests that are known one by one reuse almost nothing."""
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import kit, kv_proof, shared_beginnings
-from cachedoctor.diagnosis.rules.sglang.batch_periods import (
+from cachedoctor.diagnosis.rules import kit
+from cachedoctor.diagnosis.rules.measured import kv_proof, shared_beginnings
+from cachedoctor.diagnosis.rules.measured.batch_periods import (
     EARLY,
     PAGES,
     WholeRequests,
@@ -32,15 +33,17 @@ from cachedoctor.diagnosis.rules.sglang.option_advice import (
     needs_start,
 )
 
-CAUSES = ("CD601", "CD602", "CD603", "CD605", "CD606", "CD607", "CD609")
+CAUSES = ("CD601", "CD602", "CD603", "CD605", "CD606", "CD607")
 """Where one of these fired, it says better why nothing is reused."""
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Fire where enough requests reused next to nothing, and nothing that the log shows explains it."""
+    """Fire where enough requests reused almost nothing, and nothing that the log shows explains it."""
     if caching(session) is not True:
         return []
     given = shared_beginnings.given(session)
+    if given is not None and given.verdict in ("changed", "salted"):
+        return []  # a client's doing, of which other rules speak
     events = kv_proof.changed(session) if given is None else []
     if events:
         return events
@@ -58,16 +61,18 @@ def _decided(
 ) -> kit.SessionFinding:
     """Request bodies were given: they say whether the prompts share their beginning."""
     claim = f"{requests.count - 1:,} requests of {kit.n(requests.smallest)} to {kit.n(requests.largest)} tokens reused {_reused(session, requests)}"
-    why = given.why if given.early else f"The text of the prompts is not the cause. Left are: {NO_TRACE}."
+    why = given.why if given.early else f"The text of the prompts is not the cause. Possible causes: {NO_TRACE}."
     remedies = given.remedies if given.early else [experiment(session), log_requests()]
-    proof = marks(period, ("whole", "a request that reused next to nothing"), ("cold", "one that reused nothing"))
+    proof = marks(period, ("whole", "a request that reused almost nothing"), ("cold", "one that reused nothing"))
     words = kit.FindingText(f"{claim}; {given.said}", why, remedies, _ruled_out(session, period, requests))
-    fault = given.verdict in ("changed", "shared")  # nothing to share is none, and a salt is there on purpose
-    return kit.SessionFinding(words, given.verdict, proof, "warning" if fault else "note", "high", given.difference)
+    fault = given.verdict == "shared"  # nothing to share is none
+    return kit.SessionFinding(
+        words, given.verdict, proof, "warning" if fault else "note", "high", unless=shared_beginnings.CODES
+    )
 
 
 def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests) -> kit.SessionFinding:
-    """No bodies were given: a note, unless the log shows that the prompts do begin alike. Nothing to share is no fault."""
+    """No bodies were given: a note, unless the log shows that the prompts do begin alike. Nothing to share is not a fault."""
     claim = (
         f"{requests.count - 1:,} requests of {kit.n(requests.smallest)} to {kit.n(requests.largest)} tokens reused "
         f"{_reused(session, requests)}; the cache is on and has room"
@@ -78,7 +83,7 @@ def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests
         sure = "high"
     elif shared(session):
         alike = True
-        said = f"{shared(session):,} logged prompts begin as an earlier one did"
+        said = f"{shared(session):,} logged prompts begin like an earlier one"
         words = kit.FindingText(f"{claim}; {said}", f"So the prompts do share their beginning, and {_traceless(session, period, requests)}",
                       [experiment(session, shared=True)])  # fmt: skip
     else:
@@ -87,19 +92,21 @@ def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests
         )
     words.ruled_out = _ruled_out(session, period, requests)
     evidence = [
-        *marks(period, ("whole", "a request that reused next to nothing"), ("cold", "one that reused nothing")),
+        *marks(period, ("whole", "a request that reused almost nothing"), ("cold", "one that reused nothing")),
         *kit.said_by(session.settings.get("radix_cache"), "the cache is on"),
         *kit.said_by(session.settings.get("kv_tokens"), "the size of the pool"),
     ]
-    return kit.SessionFinding(words, "", evidence, "warning" if alike and sure != "low" else "note", sure)
+    return kit.SessionFinding(
+        words, "", evidence, "warning" if alike and sure != "low" else "note", sure, unless=shared_beginnings.CODES
+    )
 
 
 def _parted(session: kit.Session, claim: str) -> kit.FindingText:
     """FindingText where logged prompts prove that the prompts diverge early."""
     return kit.FindingText(
         f"{claim}; {differ(session):,} logged prompts share fewer than {EARLY:,} characters with any earlier one",
-        "The prompts diverge near their beginning, so that there is nothing to be reused: other texts, which is no fault, or a head that "
-        "changes in every request, a date, an id, tools in another order. The bodies tell: they show whether text repeats behind it.",
+        "The prompts diverge near their beginning, so there is nothing to reuse: either unrelated texts, which is fine, or a start that "
+        "changes in every request (a date, an id, tools in a different order). The request bodies show whether text repeats after it.",
         [compare_bodies()],
     )
 
@@ -118,9 +125,9 @@ def _reused(session: kit.Session, requests: WholeRequests) -> str:
 
 
 def _why(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests) -> str:
-    at = f" They would part behind token {kit.n(requests.most)}." if requests.most else ""
+    at = f" They would diverge after token {kit.n(requests.most)}." if requests.most else ""
     return (
-        f"Either the prompts do not share their beginning: a date, an id or a header in it changes, or they are other texts.{at} "
+        f"Either the prompts do not share their beginning: a date, an id or a header in it changes, or they are unrelated texts.{at} "
         f"Or: {_traceless(session, period, requests)}"
     )
 
@@ -131,27 +138,27 @@ def _traceless(session: kit.Session, period: kit.BatchPeriod, requests: WholeReq
     if replica(period) is not None:
         others.append("another data-parallel rank that has the prefix")
     if hybrid(session) is not False:
-        others.append("states of a hybrid model that are kept elsewhere than where the prompts diverge")
+        others.append("states of a hybrid model that are not kept where the prompts diverge")
     if evicts(session, period) is not False:
         others.append(_eviction(session, requests))
-    return f"something does it that leaves no trace in this log: {'; '.join(others)}."
+    return f"the cause leaves no trace in this log: {'; '.join(others)}."
 
 
 def _eviction(session: kit.Session, requests: WholeRequests) -> str:
     pool = capacity(session)
     if pool is None:
         return "an eviction, since the size of the pool is not in the log"
-    return f"an eviction, if more than {max(pool // requests.largest, 1):,} conversations of this length take turns in {kit.n(pool)} tokens"
+    return f"an eviction, if more than {max(pool // requests.largest, 1):,} conversations of this length alternate in {kit.n(pool)} tokens"
 
 
 def _room(session: kit.Session) -> str:
     if any(c.evicted == 0 for c in session.counters):
-        return "the metrics count no token that was evicted"
-    return "all that was computed fits into the pool twice"
+        return "the metrics count no evicted token"
+    return "everything computed fits into the pool twice"
 
 
 def _ruled_out(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests) -> list[kit.RuledOut]:
-    out = [kit.RuledOut("radix-cache-off", "the log says that it is on, or shows that something was reused")]
+    out = [kit.RuledOut("radix-cache-off", "the log shows that it is on, or that something was reused")]
     usage = "" if period.token_usage is None else f": at most {100 * period.token_usage:.0f} % in use"
     if evicts(session, period) is False:
         out.append(kit.RuledOut("kv-pressure", f"{_room(session)}{usage}"))
@@ -181,7 +188,7 @@ def _needs(session: kit.Session) -> tuple[str, str] | None:
 
 RULE = kit.session_rule(
     __name__,
-    "With the cache on and room in it, prompts reuse next to nothing",
+    "The cache is on and has room, but prompts reuse almost nothing",
     inspect,
     severity="warning",
     needs=_needs,

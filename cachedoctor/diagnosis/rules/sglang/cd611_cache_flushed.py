@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.sglang.batch_periods import every, marks
+from cachedoctor.diagnosis.rules.measured.batch_periods import every, marks
 
 _WHY = (
-    "A flush empties the whole radix cache, so that the next request of every conversation is computed from its first token. "
+    "A flush empties the whole radix cache, so the next request of every conversation is computed from its first token. "
     "It comes from POST /flush_cache, or from new weights (RL trainers, /update_weights_from_disk)."
 )
 
@@ -26,7 +26,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
             _WHY,
             [
                 kit.Remedy(
-                    "If nobody meant to: find who calls /flush_cache. Benchmarks do it between runs "
+                    "If this was not intended, find what calls /flush_cache. Benchmarks do it between runs "
                     "(sglang.bench_serving --flush-cache), trainers at every update of the weights."
                 )
             ],

@@ -5,12 +5,12 @@ Covers options of SGLang 0.4.3 to 0.5.23 (server_args.py, from 0.5.19 on arg_gro
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules.sglang.batch_periods import strategy
+from cachedoctor.diagnosis.rules.measured.batch_periods import strategy
 from cachedoctor.model import Remedy, Session, as_typed
 
 NO_TRACE = (
     "a cache salt or extra_key, a LoRA adapter, an image, a router that sends the requests to several servers, "
-    "a request that asks not to be cached"
+    "a request that disables caching"
 )
 """What parts requests without a word in this log."""
 
@@ -18,11 +18,11 @@ NO_TRACE = (
 def extra_buffer(session: Session) -> Remedy:
     """Advise the strategy that keeps states where prompts diverge, by the name that the version has."""
     what = (
-        "Keep a state where prompts diverge, too. It takes up to two more states per running request and needs an attention "
-        "backend that can have pages of 64 tokens."
+        "Also keep a state where prompts diverge. It takes up to two more states per running request and needs an attention "
+        "backend that supports pages of 64 tokens."
     )
     if session.since("0.5.7") is False:
-        return Remedy(f"Use 0.5.14 or newer. {what} 0.5.7 is the first version that can (PR 14792); from 0.5.14 on it is "
+        return Remedy(f"Use 0.5.14 or newer. {what} 0.5.7 is the first version that supports it (PR 14792); from 0.5.14 on it is "
                       "the default of Qwen3-Next, Qwen3.5 and most other hybrid models.")  # fmt: skip
     if session.since("0.5.14"):
         return Remedy(
@@ -37,7 +37,7 @@ def extra_buffer(session: Session) -> Remedy:
         )
     return Remedy(
         f"{what} The option is called --mamba-scheduler-strategy from 0.5.7 on and --mamba-radix-cache-strategy from 0.5.14 on; "
-        "the log does not say which version this is.",
+        "the log does not show the version.",
         [
             "--mamba-radix-cache-strategy extra_buffer --page-size 64",
             "--mamba-scheduler-strategy extra_buffer --page-size 64",
@@ -52,21 +52,17 @@ def experiment(session: Session, *, shared: bool = False) -> Remedy:
         session: the server.
         shared: the prompts are known to share their beginning, so that they are not the cause.
     """
-    blame = (
-        "what stands beside the prompt in the request, or a router, parts them"
-        if shared
-        else "the prompts are to blame"
-    )
+    blame = "something else in the request, or a router, separates them" if shared else "the prompts are the cause"
     if strategy(session) == "no_buffer":
         second = (
-            "a conversation of one turn, then the same with its answer and a new message behind it; the same request twice "
+            "a conversation of one turn, then the same with its answer and a new message after it; the same request twice "
             "would reuse nothing with no_buffer, whatever the cause (issue 21158)"
         )
     else:
         second = "the same request, of a few thousand tokens, twice"
     return Remedy(
         f"To decide: start the server with --enable-cache-report and send {second}. If cached_tokens in the usage of the second "
-        f"response covers nearly the first prompt, the server is well and {blame}.",
+        f"response covers nearly the first prompt, the server is fine and {blame}.",
         options=as_typed("--enable-cache-report"),
         purpose="look",
     )
@@ -87,8 +83,8 @@ LOG_REQUESTS = "--log-requests --log-requests-level 2"
 def log_requests() -> Remedy:
     """Advise the option that writes each request's reuse and prompt into the log."""
     return Remedy(
-        "To see it in the next log: let the server log of every request what it reused and how its prompt begins. The log then "
-        "holds text of the prompts.",
+        "To see it in the next log: make the server log for each request what it reused and how its prompt begins. The log then "
+        "contains prompt text.",
         options=as_typed(LOG_REQUESTS),
         purpose="look",
     )
@@ -100,8 +96,8 @@ def log_requests() -> Remedy:
 def needs_requests() -> tuple[str, str]:
     """Why nothing is known of single requests, and what would show them."""
     return (
-        "too few requests ran alone, and a line about several says nothing of each",
-        f"let the server log every request; that writes text of prompts into the log\n{LOG_REQUESTS}",
+        "too few requests ran alone, and a line about several requests has no numbers for each",
+        f"make the server log every request; this writes prompt text to the log\n{LOG_REQUESTS}",
     )
 
 
@@ -109,5 +105,5 @@ def needs_start() -> tuple[str, str]:
     """Why the settings are unknown, and what would show them."""
     return (
         "the start of the server, which prints its settings, is not in the log",
-        "keep the log from the start of the server on",
+        "keep the log from the start of the server",
     )

@@ -28,7 +28,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         [
             kit.RuledOut(
                 "prefix-diverges-early",
-                "not excluded: if this conversation changed its head at that moment, the log looks the same",
+                "not excluded: if the start of this conversation changed at that moment, the log looks the same",
             )
         ]
         if f["unsure"]

@@ -30,12 +30,12 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     f = g.numbers
     return kit.FindingText(
         f"{f['threads']} conversations share {f['slots']} slots and push each other out: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        "Each time a conversation returns, its slot holds another one's prompt.",
+        "Each time a conversation continues, its slot holds another one's prompt.",
         [
             advice.more_slots(g.session, f["threads"]),
             advice.cache_ram(g.session),
         ],
-        [kit.RuledOut("prefix-diverges-early", "the lengths belong to several conversations that come in turn")],
+        [kit.RuledOut("prefix-diverges-early", "the lengths belong to several alternating conversations")],
     )
 
 

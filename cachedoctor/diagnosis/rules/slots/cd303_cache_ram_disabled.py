@@ -34,13 +34,13 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Name the option."""
     f, r = g.numbers, g.worst_request
     how = (
-        f"Line {f['line']} says that the prompt cache is disabled."
+        f"Line {f['line']} shows that the prompt cache is disabled."
         if f["line"]
         else "The command line switches it off."
         if g.session.setting("cache_ram_mib") == 0
-        else "This build announces it, and does not use it while a multimodal projector is loaded."
+        else "This build announces the cache but does not use it while a multimodal projector is loaded."
         if g.session.setting("mmproj") is True and g.session.at_least(7965) is False
-        else "This level would print its updates, and there are none."
+        else "This log level would show its updates, and there are none."
     )
     return kit.FindingText(
         f"the RAM prompt cache is off and slot {r.slot} had been taken by another conversation: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
@@ -53,7 +53,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 RULE = kit.rule(
     __name__,
-    "The RAM prompt cache is off and slots change hands",
+    "The RAM prompt cache is off, and conversations take each other's slots",
     decide,
     prove,
     say,

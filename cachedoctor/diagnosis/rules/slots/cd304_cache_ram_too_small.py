@@ -1,4 +1,4 @@
-"""CD304: the RAM prompt cache threw out, or never took, a prompt that came back."""
+"""CD304: the RAM prompt cache evicted, or never took, a prompt that came back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _proof(s: kit.RuleContext) -> list[kit.Line]:
     marks = s.request.marks
     named: list[tuple[kit.MarkName, str]] = [
         ("too_large", "this conversation did not fit into the RAM cache"),
-        ("evicted", "a prompt left the RAM cache"),
+        ("evicted", "a prompt was evicted from the RAM cache"),
     ]
     return [(marks[name], label) for name, label in named if name in marks and marks[name].line > since][:1]
 
@@ -52,7 +52,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     limit = f" of {kit.n(f['limit'])} MiB" if f["limit"] else ""
     return kit.FindingText(
         f"the RAM prompt cache{limit} was too small for the conversations: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        f"Prompts were thrown out or not taken (first at line {f['line']}), and a conversation that came back found neither slot nor RAM copy.",
+        f"Prompts were evicted or not saved (first at line {f['line']}), so a conversation that continued found neither its slot nor a RAM copy.",
         [advice.cache_ram(g.session), advice.more_slots(g.session)],
         [
             kit.RuledOut("cache-ram-disabled", "the cache is on: it evicts"),
@@ -63,7 +63,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say what left the cache, or never got there, and how many of its size fit: no request behind it tells the cost."""
+    """Say what left the cache, or never got there, and how many of its size fit: no request after it tells the cost."""
     said = kit.stated(session, "evicted") or kit.stated(session, "oversize")
     limit = session.setting("cache_ram_mib")
     if said is None or limit == 0 or said.followed:
@@ -76,11 +76,11 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
         claim = f"{what} did not fit into {within} and was not saved"
     else:
         fit = f": about {limit / size:,.0f} of that size fit" if known and size else ""
-        claim = f"{what} left {within} to make room{fit}"
+        claim = f"{what} was evicted from {within} to make room{fit}"
     words = kit.FindingText(
         claim,
-        "It costs something only if its conversation comes back: then neither slot nor RAM has it, and it is computed from its start. This "
-        "input does not show whether it did.",
+        "This costs time only if its conversation continues: then neither slot nor RAM has it, and it is computed from the start. This "
+        "log does not show whether it did.",
         [advice.cache_ram(session), advice.more_slots(session)],
         [
             kit.RuledOut("cache-ram-disabled", "the cache is on: it evicts"),

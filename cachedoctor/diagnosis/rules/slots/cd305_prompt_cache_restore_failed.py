@@ -16,7 +16,7 @@ PROOF = kit.lines(
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
-    """Say what was lost and where it is mended."""
+    """Say what was lost and where it is fixed."""
     lost = f": {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}" if g.tokens else f": {kit.times(g.count)}"
     return _text(g.session, f"a prompt in the RAM cache could not be restored{lost}")
 
@@ -27,17 +27,17 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     if said is not None:
         size = said.numbers.get("size")
         mib = "" if size is None else f" of {size / 2**20:,.1f} MiB"
-        words = _text(session, f"a prompt{mib} in the RAM cache could not be restored: it is computed again")
+        words = _text(session, f"a prompt{mib} in the RAM cache could not be restored: it is recomputed")
         return [kit.SessionFinding(words, "", [(said.mark, "the restore that failed")], "error")]
     if library is None or not kit.unfinished(session):
         return []
-    words = _text(session, "a saved state could not be restored: what it covers is computed again")
+    words = _text(session, "a saved state could not be restored: what it covers is recomputed")
     words.ruled_out = [
         kit.RuledOut(
             "checkpoint-restore-failed",
-            "not excluded: the line does not say whether it was a prompt in RAM or a checkpoint",
+            "not excluded: the line does not show whether it was a prompt in RAM or a checkpoint",
         ),
-        kit.RuledOut("slot-restored-without-checkpoints", "not excluded: a slot file may be meant as well"),
+        kit.RuledOut("slot-restored-without-checkpoints", "not excluded: it may also be a slot file"),
     ]
     evidence = [(library.mark, "the restore that failed")]
     return [kit.SessionFinding(words, "", evidence, "error", "medium", unless=("CD213",))]
@@ -46,12 +46,10 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
 def _text(session: kit.Session, claim: str) -> kit.FindingText:
     return kit.FindingText(
         claim,
-        "The saved state did not fit into the slot: no free cells, a wrong sequence, or another size. The slot is cleared then.",
+        "The saved state did not fit into the slot: no free cells, a wrong sequence, or a different size. The slot is then cleared.",
         [
-            advice.update(session, "restores that fail have been mended several times (PR #17078, issue 22756)."),
-            advice.more_context(
-                session, "Give the context more room, so that a whole saved prompt finds free cells.", pool=True
-            ),
+            advice.update(session, "several causes of failed restores have been fixed (PR #17078, issue 22756)."),
+            advice.more_context(session, "Raise the context, so a whole saved prompt finds free cells.", pool=True),
         ],
         [kit.RuledOut("cache-ram-too-small", "the prompt was in the cache")],
         ["https://github.com/ggml-org/llama.cpp/pull/17078"],

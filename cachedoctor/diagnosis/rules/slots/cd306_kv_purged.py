@@ -36,8 +36,8 @@ def _own_parts(session: kit.Session) -> kit.Remedy:
         return short
     count = max(session.at_once, 2) if session.at_once > 1 else 4
     what = (
-        f"Or give every conversation a part of its own, {count} {'here' if session.at_once > 1 else 'in this example'}. -c is divided by "
-        "the slots then, so it has to grow with them: a prompt longer than its part is refused."
+        f"Or give every conversation its own part, {count} {'here' if session.at_once > 1 else 'in this example'}. -c is then divided among "
+        "the slots, so raise it with them: a prompt longer than its part is rejected."
     )
     each = advice.context_size(session)  # one conversation may be as long as the pool
     if each is None:
@@ -58,14 +58,14 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say what was thrown away; it costs something only if its conversation comes back."""
+    """Say what was discarded; it costs something only if its conversation comes back."""
     said = kit.stated(session, "purged")
     if said is None or not kit.unfinished(session):
         return []
     more = f", the first of {said.count:,}" if said.count > 1 else ""
     claim = (
         f"slot {said.numbers['slot']:.0f} with {kit.n(said.numbers['tokens'])} tokens was emptied to make room in the shared KV memory{more}: they are "
-        "computed again if that conversation comes back"
+        "recomputed if that conversation continues"
     )
     return [kit.SessionFinding(_text(claim, session), "", [(said.mark, "the first slot that was emptied")])]
 
@@ -73,7 +73,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
 def _text(claim: str, session: kit.Session, place: str = "") -> kit.FindingText:
     return kit.FindingText(
         claim,
-        f"With unified KV memory all slots share one pool; when a batch finds no room, whole idle slots are emptied{place}.",
+        f"With unified KV memory all slots share one pool; when a batch finds no room, the server empties whole idle slots{place}.",
         [
             advice.more_context(session, "Raise the context: it is the size of the pool.", pool=True),
             _own_parts(session),

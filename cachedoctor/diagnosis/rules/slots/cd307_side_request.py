@@ -37,15 +37,16 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Offer a slot, the RAM cache, or another place for side requests."""
     f, r = g.numbers, g.worst_request
     unsure = kit.RuledOut(
-        "prefix-diverges-early", "not excluded: if this conversation changed its head at that moment, it looks the same"
+        "prefix-diverges-early",
+        "not excluded: if the start of this conversation changed at that moment, the log looks the same",
     )
     return kit.FindingText(
         f"a side request of {kit.n(f['length'])} tokens took slot {r.slot} from a conversation of {kit.n(f['reference'])}: "
         f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        "Clients send short requests of their own between the turns: titles, summaries, tags, sub-tasks. With another system prompt "
+        "Clients send short extra requests between the turns: titles, summaries, tags, sub-tasks. With another system prompt "
         "they share nothing with the conversation, and overwrite it when no other slot is free.",
         [
-            advice.slots(g.session, (g.session.n_slots or 1) + 1, "Give side requests a slot beside the conversation."),
+            advice.slots(g.session, (g.session.n_slots or 1) + 1, "Give side requests their own slot."),
             advice.cache_ram(g.session),
             advice.side_requests(),
         ],

@@ -40,7 +40,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     r = s.request
     return kit.proof(
         r,
-        ("select", "chosen for the head that both share"),
+        ("select", "chosen for the beginning that both share"),
         ("n_past", "common prefix with what the slot held"),
         kit.REUSED,
         kit.RECOMPUTED,
@@ -69,19 +69,19 @@ def _apart(g: kit.MatchGroup) -> list[kit.Remedy]:
     new = slots > (g.session.n_slots or 1)
     if own - foreign < 0.1:
         name = (
-            "Let the client name its slot: send id_slot with each request, a number of its own per session. A higher -sps cannot part "
+            "Let the client choose its slot: send id_slot with each request, one number per session. A higher -sps cannot separate "
             f"them here: another session's prompt matches {foreign:.0%}, its own {own:.0%}."
         )
-        return [advice.slots(g.session, slots, f"{name} That takes {slots} slots.") if new else kit.Remedy(name)]
+        return [advice.slots(g.session, slots, f"{name} This needs {slots} slots.") if new else kit.Remedy(name)]
     value = f"{(foreign + own) / 2:.2f}"
     what = (
-        f"ask for more similarity before a slot in use is taken: another session's prompt matches {foreign:.0%} of the new one here, the "
-        f"session's own {own:.0%}. Below the threshold the slot unused for longest is taken."
+        f"require more similarity before a slot in use is taken: another session's prompt matches {foreign:.0%} of the new one here, the "
+        f"session's own {own:.0%}. Below the threshold the server takes the least recently used slot."
     )
     if not new:
         return [advice.option(g.session, server_options.SIMILARITY, value, f"{what[0].upper()}{what[1:]}")]
     more, cost = advice.slot_options(g.session, slots)
-    what = f"Give every session a slot, {slots} here, and {what} {cost}"
+    what = f"Give every session a slot ({slots} here), and {what} {cost}"
     return [advice.option(g.session, server_options.SIMILARITY, value, what, also=more)]
 
 
@@ -91,12 +91,12 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     why_not = (
         "the bodies show that this conversation only grew"
         if f["given"]
-        else f"by their lengths the prompts belong to {f['threads']} conversations in turn; only the text would prove it"
+        else f"their lengths show that the prompts belong to {f['threads']} alternating conversations; only the text would prove it"
     )
     return kit.FindingText(
         f"sessions that share their first {kit.n(f['lcp'])} tokens take slot {r.slot} from each other: "
         f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        f"The server chose the slot because the head is the same ({kit.n(f['lcp'])} of {kit.n(f['prompt'])} tokens), but behind it stood another "
+        f"The server chose the slot because the beginning is the same ({kit.n(f['lcp'])} of {kit.n(f['prompt'])} tokens), but the slot held another "
         f"session; the {kit.n(f['reference'])} tokens of this one were overwritten. The RAM cache saves a prompt only if less than half of it "
         "is kept.",
         _apart(g),
@@ -107,7 +107,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 RULE = kit.rule(
     __name__,
-    "Sessions with one system prompt take a slot from each other",
+    "Sessions with the same system prompt take a slot from each other",
     decide,
     prove,
     say,

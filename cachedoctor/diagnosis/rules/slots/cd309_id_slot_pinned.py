@@ -14,8 +14,8 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 
 
 PROOF = kit.lines(
-    ("select", "the slot was named by the client"),
-    ("start", "no line of a slot choice before it: the client named the slot"),
+    ("select", "the client chose the slot"),
+    ("start", "no slot choice before it: the client chose the slot"),
     kit.REUSED,
     ("n_past", "common prefix with what the slot held"),
     kit.RECOMPUTED,
@@ -29,8 +29,8 @@ PROOF = kit.lines(
 
 def _why(session: kit.Session) -> str:
     if session.at_least(9873) is True:
-        return "The RAM prompt cache did not bring it back either."
-    return "Up to b9713 a slot named by the client is taken without saving its prompt to the RAM cache."
+        return "The RAM prompt cache did not restore it either."
+    return "Up to b9713 the server takes a slot that the client chose without saving its prompt to the RAM cache."
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
@@ -42,16 +42,16 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         f"The slot held {kit.n(r.held_tokens)} tokens of another conversation, which the request overwrote. {_why(g.session)}",
         [
             kit.Remedy(
-                "In the client: leave id_slot out and let the server choose, or give every conversation a number of its own (0 to "
+                "In the client: remove id_slot and let the server choose, or give every conversation its own number (0 to "
                 f"{(f['slots'] or 2) - 1})."
             )
         ],
         [
             kit.RuledOut(
                 "slot-contention",
-                "the server did not choose this slot: the request named it"
+                "the server did not choose this slot: the request did"
                 if f["printed"]
-                else "this build prints every choice that it makes itself, and there is none before this request",
+                else "this build logs every choice it makes, and there is none before this request",
             )
         ],
     )
@@ -59,7 +59,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 RULE = kit.rule(
     __name__,
-    "The client names one slot for several conversations",
+    "The client sends several conversations to one slot",
     decide,
     PROOF,
     say,

@@ -19,7 +19,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     if earlier is None:
         return kit.Match(s.lost, "medium")
     if not earlier:
-        return None  # the slot of the only turn that it may go on from was not cleared yet
+        return None  # the slot of the only turn that it may continue from was not cleared yet
     return kit.Match(max(0, min(s.lost, earlier - (r.cached_tokens or 0))), "medium", at_most=s.lost)
 
 
@@ -48,21 +48,23 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     return kit.FindingText(
         f"an idle slot was cleared and the RAM prompt cache{limit} did not keep its {kit.n(r.reference_tokens)} tokens: {kit.recomputed(g)} "
         f"over {kit.times(g.count)}",
-        "From b8664 on, with a KV cache shared by all slots, every launch saves the idle slots to RAM and clears them. That costs nothing while "
-        "the RAM cache has room. This one throws out its oldest prompts, or does not take large ones (first at line "
-        f"{f['line']}); by their number this copy was gone when the conversation came back.",
+        "From b8664 on, with a KV cache shared by all slots, every launch saves the idle slots to RAM and clears them. This costs nothing while "
+        "the RAM cache has room. This one evicts its oldest prompts or does not save large ones (first at line "
+        f"{f['line']}); so many were evicted that this copy was gone when the conversation continued.",
         [
             advice.cache_ram(session),
             advice.option(
                 session,
                 server_options.CACHE_IDLE_SLOTS,
                 "",
-                "Or leave idle slots as they are. They then share the context with the slots at work.",
+                "Or do not clear idle slots. They then share the context with the busy slots.",
                 off=True,
             ),
         ],
         [
-            kit.RuledOut("slot-held-other-prompt", "the slot was cleared while idle, before anyone else took it"),
+            kit.RuledOut(
+                "slot-held-other-prompt", "the slot was cleared while idle, before another conversation took it"
+            ),
             kit.RuledOut("cache-ram-disabled", "the cache is on: it evicts"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/20993"],

@@ -16,7 +16,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     if r.text_lcp is None:
         sure: kit.Confidence = "medium" if s.history and s.history[-1].outcome == "reused" else "low"
         return kit.Match(s.lost, sure)
-    kept = min(s.lost, r.text_lcp - (r.cached_tokens or 0))  # behind that the client changed it
+    kept = min(s.lost, r.text_lcp - (r.cached_tokens or 0))  # after that the client changed it
     return kit.Match(kept, "high") if kept >= kit.MIN_LOST else None
 
 
@@ -41,23 +41,23 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     return kit.FindingText(
         "a conversation that shares only the beginning took another one's copy out of the RAM cache: "
         f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        f"The {kit.n(r.reference_tokens)} tokens of this conversation waited in main memory. The cache gives a copy to any prompt that keeps a quarter "
-        f"of it, and no longer has it then. When its owner came back, {kit.n(r.cached_tokens)} tokens were left.",
+        f"The {kit.n(r.reference_tokens)} tokens of this conversation were saved in main memory. The cache gives a copy to any prompt that keeps a quarter "
+        f"of it, and then deletes it. When its owner continued, {kit.n(r.cached_tokens)} tokens were left.",
         [
             advice.slots(
                 session,
                 count,
-                f"Give every conversation a slot, {count} here, and let the client name it {name}. Slots alone do not part prompts that "
-                "begin alike; a larger RAM cache does not help either: this copy was not thrown out.",
+                f"Give every conversation a slot ({count} here), and let the client choose it {name}. Slots alone do not separate prompts that "
+                "begin alike; a larger RAM cache does not help either: this copy was not evicted.",
             )
         ],
         [
-            kit.RuledOut("cache-ram-too-small", "this copy was taken, not thrown out"),
+            kit.RuledOut("cache-ram-too-small", "this copy was taken, not evicted"),
             kit.RuledOut(
                 "history-rewritten",
                 "the texts show that this conversation kept its history"
                 if f["given"]
-                else "its prompt parts from the copy that it got where the other conversation had parted from its own",
+                else "its prompt diverges from the copy it got where the other conversation had diverged from its own",
             ),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/16391"],

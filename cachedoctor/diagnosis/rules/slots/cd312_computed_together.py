@@ -7,7 +7,7 @@ from cachedoctor.diagnosis.rules import advice, kit
 LAST = 4
 """Tokens: a prompt of which another one has all but so many is the same."""
 NEAR = 16
-"""Tokens: a prompt that shares all but so many of another one goes on with it."""
+"""Tokens: a prompt that shares all but so many of another one continues it."""
 LENGTHS = 3
 """Lengths in which several prompts were computed at once: fewer are chance, or those of a template."""
 NOTABLE = 1000
@@ -18,9 +18,9 @@ _ONE_FIRST = kit.Remedy(
     "do not help."
 )
 _WAIT = kit.Remedy(
-    "Let the client wait for the answer, longer than a long prompt takes, or cancel the first request before it sends another."
+    "Make the client wait longer for the answer than a long prompt takes, or cancel the first request before it sends another."
 )
-_CONTENTION = kit.RuledOut("slot-contention", "nothing of what was computed here was in a slot before")
+_CONTENTION = kit.RuledOut("slot-contention", "nothing computed here was in a slot before")
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
@@ -45,7 +45,7 @@ def _perhaps(s: kit.RuleContext) -> kit.Match | None:
     if s.known or s.own_slot is not True or first is None or lcp is None or lcp < s.min_prompt:
         return None
     if first.outcome != "cold" or first.thread != s.request.thread or (first.prompt_tokens or 0) <= lcp + NEAR:
-        return None  # else it goes on with that prompt: its own next turn
+        return None  # else it continues that prompt: its own next turn
     others = [o for o in s.beside(first) if o.outcome == "cold" and (o.prompt_tokens or 0) > lcp]
     again = sum(lcp - o.cached_tokens for o in others if o.cached_tokens is not None and o.cached_tokens < lcp)
     if again < s.min_prompt:
@@ -60,11 +60,13 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         shown = kit.marked(
             r, ("select", "shares its beginning with one of them"), ("start", "the request that came later")
         )
-        shown += [line for one in match.found for line in kit.marked(one, ("start", "one of those that came at once"))]
+        shown += [
+            line for one in match.found for line in kit.marked(one, ("start", "one of the simultaneous requests"))
+        ]
         return kit.Proof(shown[0], shown[1:5], {"shared": s.lcp, "those": len(match.found), "again": match.at_most})
     return kit.proof(
         r,
-        ("start", "began while another request with the same beginning was at work"),
+        ("start", "began while another request with the same beginning was running"),
         ("select", "the slot that was free"),
         kit.REUSED,
         ("timing", "tokens computed"),
@@ -81,9 +83,9 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     if g.numbers["twice"]:
         return _twice(g)
     return kit.FindingText(
-        f"requests with one beginning came at once, and each computed it: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        f"The first {shared} tokens of this prompt are those of a request that was at work when it came. A slot reuses what it held itself or "
-        "what the RAM cache keeps; what another slot is computing is neither.",
+        f"requests with the same beginning ran at once, and each computed it: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"The first {shared} tokens of this prompt are those of a request that was running when it came. A slot reuses only what it held itself or "
+        "what the RAM cache keeps, not what another slot is computing.",
         [_ONE_FIRST],
         [_CONTENTION],
     )
@@ -92,9 +94,9 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 def _twice(g: kit.MatchGroup) -> kit.FindingText:
     """Advise to wait: the prompts are known to be the same."""
     return kit.FindingText(
-        f"a prompt was sent again while it was being computed, and was computed once more: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        f"By its text this prompt of {kit.n(g.worst_request.prompt_tokens)} tokens is that of a request that was at work when it came. It got a slot of "
-        "its own: what another slot is computing is of no use to it.",
+        f"a prompt was sent again while it was being computed, and was computed twice: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"This prompt of {kit.n(g.worst_request.prompt_tokens)} tokens has the same text as a request that was running when it came. It got its own "
+        "slot and cannot use what another slot is computing.",
         [_WAIT],
         [_CONTENTION],
     )
@@ -106,17 +108,17 @@ def _open(g: kit.MatchGroup) -> kit.FindingText:
     return kit.FindingText(
         f"{f['those']} first prompts were computed at once, and a later one shares {kit.n(f['shared'])} tokens with one of them: up to "
         f"{kit.n(f['again'])} tokens computed more than once",
-        "If they all begin like that one, each computed the same beginning. How the others begin is in no line of this log.",
+        "If they all begin like that one, each computed the same beginning. This log does not show how the others begin.",
         [
             _ONE_FIRST,
             kit.Remedy(
-                "The request bodies tell whether they begin alike.",
+                "The request bodies show whether they begin alike.",
                 _BODIES,
             ),
         ],
         [
             _CONTENTION,
-            kit.RuledOut("first-prompts", "not excluded: the others began otherwise; nothing is to mend then"),
+            kit.RuledOut("first-prompts", "not excluded: the others began differently; then there is nothing to fix"),
         ],
     )
 
@@ -129,30 +131,30 @@ def sent_twice(session: kit.Session) -> list[kit.SessionFinding]:
         return []
     requests, worst = sum(twins.requests for twins in found), max(found, key=lambda twins: twins.tokens)
     words = kit.FindingText(
-        f"{kit.times(requests)} came while one of exactly the same length was at work, in {kit.n(len(found))} different lengths: up to {kit.n(tokens)} "
+        f"{kit.times(requests)} came while one of exactly the same length was running, in {kit.n(len(found))} different lengths: up to {kit.n(tokens)} "
         "tokens computed twice",
         "A request that is sent again before the first has its answer (a retry after a timeout, two attempts at once, two instances of a program) "
-        "gets another slot and is computed once more: what a slot is computing is of no use to another. That these prompts are the same is in no line; "
-        "prompts of different text rarely have one length again and again.",
+        "gets another slot and is recomputed, because a slot cannot use what another one is computing. The log does not show that these prompts are the same, "
+        "but different prompts rarely have the same length again and again.",
         [
-            kit.Remedy("The request bodies tell whether they are the same.", _BODIES),
+            kit.Remedy("The request bodies show whether they are the same.", _BODIES),
             kit.Remedy(f"If they are: {_WAIT.text[0].lower()}{_WAIT.text[1:]}"),
         ],
         [
             kit.RuledOut(
                 "different-prompts",
-                "not excluded: prompts that are filled into one template, as for agents at work at once; nothing is to mend then",
+                "not excluded: prompts made from one template, as for parallel agents; then there is nothing to fix",
             ),
             kit.RuledOut("several-answers", "a request for several answers (n) is counted once"),
         ],
     )
-    line = (worst.mark, f"began while another prompt of {kit.n(worst.length)} tokens was at work")
+    line = (worst.mark, f"began while another prompt of {kit.n(worst.length)} tokens was running")
     return [kit.SessionFinding(words, "twice", [line], severity="note", confidence="low")]
 
 
 RULE = kit.rule(
     __name__,
-    "Requests with one beginning came at once, and each computed it",
+    "Requests with the same beginning ran at once, and each computed it",
     decide,
     prove,
     say,

@@ -6,7 +6,7 @@ from cachedoctor.diagnosis.rules import kit
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
-    """Fire when a conversation goes on whose slot had been emptied while nobody asked for it, and nothing had saved it."""
+    """Fire when a conversation continues whose slot had been emptied while nobody asked for it, and nothing had saved it."""
     r = s.request
     if "slot_erased" not in r.marks or not s.lost or r.restored_from_ram or not r.thread_turn:
         return None
@@ -19,7 +19,7 @@ PROOF = kit.lines(
     ("select", "an empty slot, or another conversation's"),
     kit.REUSED,
     kit.RECOMPUTED,
-    first=("slot_erased", "the slot is emptied, and was not saved"),
+    first=("slot_erased", "the slot is emptied and was not saved"),
 )
 
 
@@ -27,20 +27,22 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say which requests empty a slot, and who sends them."""
     return kit.FindingText(
         f"the slot of the conversation was erased between two of its requests: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        "The server empties an idle slot by itself only to save it, or for want of memory, and says so in the line before. Here it was told to, by "
-        "POST /slots/N?action=erase: a program that manages the server frees memory, or a script begins every chat with it.",
+        "The server itself empties an idle slot only to save it or to free memory, and logs that in the line before. Here the request was "
+        "POST /slots/N?action=erase: a program that manages the server frees memory, or a script starts every chat with it.",
         [
             kit.Remedy(
-                "Find who sends POST /slots/N?action=erase, and let it do so only when a conversation is over; a new one needs no erasing, "
-                "because the server keeps what two prompts share and no more."
+                "Find what sends POST /slots/N?action=erase, and make it do so only when a conversation is over; a new one does not need it, "
+                "because the server keeps only what two prompts share."
             ),
             kit.Remedy(
-                "If the memory is needed in between: save the slot with action=save, and restore it before the next request."
+                "If you need the memory in between: save the slot with action=save, and restore it before the next request."
             ),
         ],
         [
-            kit.RuledOut("prefix-diverges-early", "the slot held nothing that a prompt could have been compared with"),
-            kit.RuledOut("slot-held-other-prompt", "the slot was emptied while idle, before anyone else took it"),
+            kit.RuledOut("prefix-diverges-early", "the slot held nothing to compare a prompt with"),
+            kit.RuledOut(
+                "slot-held-other-prompt", "the slot was emptied while idle, before another conversation took it"
+            ),
         ],
         ["https://github.com/lemonade-sdk/lemonade/pull/3565"],
     )

@@ -36,9 +36,9 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say in which case the server does not search, and how to avoid that."""
     f, r = g.numbers, g.worst_request
     why = (
-        f"The request named slot {r.slot}, which was empty. Up to b11549 the server then leaves out the search in the RAM cache."
+        f"The request named slot {r.slot}, which was empty. Up to b11549 the server then skips the search in the RAM cache."
         if f["empty"]
-        else f"Slot {r.slot} held a shorter text, as a slot file leaves it. The prompt keeps all of that, so up to b11549 the server does not compare it "
+        else f"Slot {r.slot} held a shorter text, as after restoring a slot file. The prompt keeps all of it, so up to b11549 the server does not compare it "
         "with the longer copy in the RAM cache."
     )
     return kit.FindingText(
@@ -55,11 +55,11 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 def _remedy(*, is_empty: bool) -> kit.Remedy:
     if is_empty:
         return kit.Remedy(
-            "In the client: leave id_slot out, so that the server searches the RAM cache, or send a conversation to the slot that it had before."
+            "In the client: remove id_slot, so the server searches the RAM cache, or send each conversation to the slot that it had before."
         )
     return kit.Remedy(
-        "Save the slot (action=save) after the last turn of a conversation, so that the file is as long as its copy in the RAM cache; or do not restore "
-        "a file while the server runs: the RAM cache brings the conversation back by itself."
+        "Save the slot (action=save) after the last turn of a conversation, so the file is as long as its copy in the RAM cache; or do not restore "
+        "a file while the server runs: the RAM cache restores the conversation by itself."
     )
 
 

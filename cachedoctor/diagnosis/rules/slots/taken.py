@@ -1,4 +1,4 @@
-"""What a log says of a conversation whose slot another one had taken, for the rules of the CD3xx family."""
+"""What a log shows of a conversation whose slot another one had taken, for the rules of the CD3xx family."""
 
 from __future__ import annotations
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.vllm import rolling
-from cachedoctor.diagnosis.rules.vllm.rolling import TrafficStretch
+from cachedoctor.diagnosis.rules.measured import rolling
+from cachedoctor.diagnosis.rules.measured.rolling import TrafficStretch
 
 _CHEAP = 256
 """Tokens of a prompt below which it does not matter whether it is computed."""
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where nothing at all was reused and the average prompt holds no block, or no more than one."""
+    """Say it where nothing was reused and the average prompt holds no block, or no more than one."""
     size = rolling.block(session)
     if size is None or rolling.caching(session) is False:
         return []
@@ -29,13 +29,13 @@ def _note(session: kit.Session, stretch: TrafficStretch, prompt: float, size: in
     what = (
         f"prompts of about {kit.n(prompt)} tokens on average are shorter than one block of {kit.n(size)}"
         if short
-        else f"prompts of about {kit.n(prompt)} tokens on average hold one block of {kit.n(size)}, and less than all of it in common is no use"
+        else f"prompts of about {kit.n(prompt)} tokens on average have one block of {kit.n(size)}, and only a complete common block can be reused"
     )
     why = "Only whole blocks are reused, and the last token of a prompt is always computed."
     if hybrid:
-        why += " A hybrid model has large blocks: one must be as large as a saved state of the other layers."
+        why += " A hybrid model has large blocks: each must be as large as a saved state of the other layers."
     if not short:
-        why += " The log cannot tell whether the prompts diverge for another reason; with less than a block in common it makes no difference."
+        why += " The log cannot show whether the prompts diverge for another reason; with less than a block in common it makes no difference."
     line = kit.said_by(rolling.block_line(session), f"a block has {kit.n(size)} tokens")
     return kit.finding(
         f"{what}: nothing could be reused ({stretch.said})",
@@ -52,23 +52,21 @@ def _note(session: kit.Session, stretch: TrafficStretch, prompt: float, size: in
 def _remedies(session: kit.Session, hybrid: bool, short: bool, prompt: float) -> list[kit.Remedy]:
     found = []
     if hybrid and not short:
-        found.append(kit.Remedy("Put what all prompts share in front, as long as a block at least."))
+        found.append(kit.Remedy("Put what all prompts share at the beginning; it must be at least one block long."))
     if hybrid and session.since("0.26") is False:
-        found.append(
-            kit.Remedy("Use 0.26 or newer, which can let prompts that come back whole match at shorter lengths.")
-        )
+        found.append(kit.Remedy("Use 0.26 or newer, which can reuse shorter parts of prompts that repeat in full."))
     elif hybrid:
         newer = "" if session.since("0.26") is True else " From 0.26 on."
         found.append(
             kit.Remedy(
-                "Where prompts come back whole, let shorter ones match. It does not save states more often: a short beginning that "
-                "different prompts share stays cold. The unit must divide the block sizes of all layers; vLLM refuses it at the start "
-                f"if it does not.{newer}",
+                "If prompts repeat in full, allow shorter matches. This does not save states more often: a short beginning that "
+                "different prompts share is still not reused. The unit must divide the block sizes of all layers; otherwise vLLM rejects it "
+                f"at the start.{newer}",
                 options=kit.as_typed("--prefix-match-unit 16"),
             )
         )
     if prompt < _CHEAP:
-        found.append(kit.Remedy("Nothing to mend if all are this short: they cost next to nothing to compute."))
+        found.append(kit.Remedy("Nothing to fix if all are this short: they cost almost nothing to compute."))
     return found
 
 

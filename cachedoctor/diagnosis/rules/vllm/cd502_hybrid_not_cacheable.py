@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.vllm import rolling
+from cachedoctor.diagnosis.rules.measured import rolling
 from cachedoctor.knowledge.builds import RECURRENT
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where a line says so, or where a hybrid model has it off and nobody asked for that."""
+    """Say it where a line shows so, or where a hybrid model has it off and nobody asked for that."""
     unsupported = session.settings.get("caching_unsupported")
     if unsupported is not None:
         return [_unsupported(kit.said_by(unsupported, "vLLM switches prefix caching off"))]
@@ -30,8 +30,8 @@ def _unsupported(line: rolling.Shown) -> kit.SessionFinding:
     """Up to 0.11.0 no model with such states can do it: asked for, it is refused or switched off again."""
     return kit.finding(
         "this version has no prefix caching for this model: every prompt is computed in full",
-        "The model keeps states beside keys and values, and this version can save them for no prefix.",
-        [kit.Remedy("Use vLLM 0.16 or newer, better 0.28: there it works for such models, and is on by default.")],
+        "The model keeps states in addition to keys and values, and this version cannot save them.",
+        [kit.Remedy("Use vLLM 0.16 or newer, better 0.28: it works for such models there and is on by default.")],
         references=_REFERENCES,
         key="unsupported",
         evidence=line,
@@ -42,15 +42,15 @@ def _unsupported(line: rolling.Shown) -> kit.SessionFinding:
 def _default(session: kit.Session) -> kit.SessionFinding:
     lines = kit.said_by(session.settings["prefix_caching"], "prefix caching is off, as resolved")
     lines += kit.said_by(session.settings.get("architecture"), "a hybrid model")
-    lines += kit.said_by(session.settings.get("arguments"), "nobody asked for it")
+    lines += kit.said_by(session.settings.get("arguments"), "no argument enabled it")
     return kit.finding(
         "prefix caching is off, the default of this version for a hybrid model: every prompt is computed in full",
-        "Up to 0.27 it has to be asked for on models that keep states beside keys and values.",
+        "Up to 0.27 it has to be enabled for models that keep states in addition to keys and values.",
         [
             kit.Remedy(
-                "Ask for it."
+                "Enable it."
                 if session.since("0.16") is True
-                else "Ask for it. Up to 0.14 only some of these models can do it; for the others the log says that it is disabled again.",
+                else "Enable it. Up to 0.14 only some of these models support it; for the others the log shows that it is disabled again.",
                 options=kit.as_typed("--enable-prefix-caching"),
             ),
             *([] if _pure(session) else [kit.Remedy("Or use 0.28 or newer, where it is on by default.")]),

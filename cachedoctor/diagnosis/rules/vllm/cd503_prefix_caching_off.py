@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.vllm import rolling
+from cachedoctor.diagnosis.rules.measured import rolling
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
@@ -34,11 +34,11 @@ def _configured(session: kit.Session) -> kit.SessionFinding:
     why = (
         "The configuration that vLLM prints after resolving all arguments says enable_prefix_caching=False."
         if logged
-        else "The dumps of /metrics say so: with caching on, prompts would be looked up."
+        else "The dumps of /metrics show it: with caching on, prompts would be looked up."
     )
     return kit.finding(
         f"prefix caching is off, {cause}: every prompt is computed in full{_spent(session)}",
-        why + (" That is usual for a model that makes embeddings or scores." if pooling else ""),
+        why + (" This is normal for a model that makes embeddings or scores." if pooling else ""),
         _remedies(by_flag, because is not None, pooling),
         ruled_out=[kit.RuledOut("prefix-not-shared", "with caching off it does not matter what the prompts share")],
         key="configured",
@@ -49,17 +49,15 @@ def _configured(session: kit.Session) -> kit.SessionFinding:
 
 def _remedies(by_flag: bool, because: bool, pooling: bool) -> list[kit.Remedy]:
     if because:
-        return [
-            kit.Remedy("The line says what prevents it; without that option or with another backend it comes back.")
-        ]
+        return [kit.Remedy("The line shows what prevents it; it works without that option or with another backend.")]
     if pooling:
         return [
             kit.Remedy(
-                "Models with causal attention that pool the last token can reuse prefixes if asked to; others cannot.",
+                "Models with causal attention that pool the last token can reuse prefixes if enabled; others cannot.",
                 options=kit.as_typed("--enable-prefix-caching"),
             )
         ]
-    said = "Leave --no-enable-prefix-caching out, or say the opposite." if by_flag else "Ask for it."
+    said = "Remove --no-enable-prefix-caching, or enable prefix caching." if by_flag else "Enable it."
     return [kit.Remedy(said, options=kit.as_typed("--enable-prefix-caching"))]
 
 
@@ -82,11 +80,11 @@ def _measured(session: kit.Session, said: str) -> kit.SessionFinding:
     """The configuration is not in the log."""
     period = _unrated(session)
     return kit.finding(
-        f"no prompt was looked up in the prefix cache, so it is off, or all requests pass it by: {said}",
-        f"With caching on every prompt is looked up, whether it is found or not. {_PASSING}",
+        f"no prompt was looked up in the prefix cache: it is off, or all requests bypass it ({said})",
+        f"With caching on, every prompt is looked up, whether it is found or not. {_PASSING}",
         [
             kit.Remedy(
-                "Switch it on, if the start of the log says that it is off.",
+                "Switch it on if the start of the log shows that it is off.",
                 purpose="depends",
                 options=kit.as_typed("--enable-prefix-caching"),
             )
@@ -103,10 +101,12 @@ def _skipped(session: kit.Session, said: str) -> kit.SessionFinding:
     period = _unrated(session)
     lines = kit.said_by(session.settings["prefix_caching"], "prefix caching is on")
     return kit.finding(
-        f"prefix caching is on, and the requests pass it by: {said}",
+        f"prefix caching is on, but the requests bypass it ({said})",
         _PASSING,
-        [kit.Remedy("Leave prompt_logprobs out of requests that do not need it.")],
-        ruled_out=[kit.RuledOut("prefix-not-shared", "it does not matter what prompts share that are not looked up")],
+        [kit.Remedy("Remove prompt_logprobs from requests that do not need it.")],
+        ruled_out=[
+            kit.RuledOut("prefix-not-shared", "prompts that are not looked up cannot be reused, whatever they share")
+        ],
         key="skipped",
         evidence=[*lines, *(rolling.shown(period) if period is not None else [])],
         confidence="medium",

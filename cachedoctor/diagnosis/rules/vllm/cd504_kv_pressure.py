@@ -1,9 +1,10 @@
-"""CD504: more was computed than the KV cache holds, and little of it was reused: pushed out, or nothing to share."""
+"""CD504: more was computed than the KV cache holds, and little of it was reused: evicted, or nothing to share."""
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import kit, kv_proof, shared_beginnings
-from cachedoctor.diagnosis.rules.vllm import kv_flow, rolling
+from cachedoctor.diagnosis.rules import kit
+from cachedoctor.diagnosis.rules.measured import kv_proof, rolling, shared_beginnings
+from cachedoctor.diagnosis.rules.vllm import kv_flow
 from cachedoctor.diagnosis.rules.vllm.kv_flow import KvFlow
 
 _CLOSE = 0.1
@@ -36,11 +37,11 @@ def _proven(session: kit.Session, sent: kit.SentBodies, size: kit.Setting) -> ki
     found = rolling.stretches(session)
     agrees = any(abs(stretch.share - kept) <= _CLOSE for stretch in found)
     return kit.finding(
-        f"prompts were pushed out before they came back: of {kit.n(sent.bodies)} request bodies that were given, a KV cache of {kit.n(size.value)} tokens "
-        f"could still have {rolling.percent(kept)} of all prompt text, one with more room {rolling.percent(endless)}"
+        f"prompts were evicted before they were needed again: of {kit.n(sent.bodies)} given request bodies, a KV cache of {kit.n(size.value)} tokens "
+        f"could still hold {rolling.percent(kept)} of all prompt text, a larger one {rolling.percent(endless)}"
         + (f" ({found[0].said})" if found else ""),
-        "The bodies were sent through a model of this cache, in their order: what is not in use stays until room is needed, the oldest first. "
-        "The usage that the log prints counts running requests alone, so that a low one says nothing against it.",
+        "The bodies were replayed in order through a simulation of this cache: unused blocks stay until room is needed, and the oldest are evicted first. "
+        "The usage in the log counts running requests only, so a low value does not contradict this.",
         [*_remedies(session), *_watch(session)],
         evidence=[
             *kit.said_by(size, f"the cache holds {kit.n(size.value)} tokens"),
@@ -63,25 +64,21 @@ def _evicted(session: kit.Session) -> bool:
 def _note(session: kit.Session, flow: KvFlow, size: kit.Setting, shared: bool) -> kit.SessionFinding:
     evicted = _evicted(session)
     cause = (
-        "prompts were probably pushed out before they came back"
+        "prompts were probably evicted before they were needed again"
         if shared
-        else "prompts were pushed out before they came back, or have nothing more to share; the log cannot tell"
+        else "prompts were evicted before they were needed again, or have nothing more to share; the log cannot show which"
     )
-    seen = (
-        " /metrics counts blocks that were given away; whether anybody wanted them again, it does not."
-        if evicted
-        else ""
-    )
+    seen = " /metrics counts evicted blocks, but not whether they were needed again." if evicted else ""
     return kit.finding(
         f"about {kit.n(flow.written)} tokens went through a KV cache of {kit.n(size.value)}, {flow.written / size.value:.1f} times its size, and "
         f"{flow.share}: {cause}",
-        "What is not in use stays in the cache until room is needed, the oldest first. The usage that the log prints counts running "
-        "requests alone, so that a low one says nothing against it."
+        "Unused blocks stay in the cache until room is needed, and the oldest are evicted first. The usage in the log counts running "
+        "requests only, so a low value does not contradict this."
         + seen
         + (
             ""
             if shared
-            else " Prompts that share nothing, by their nature or by a change at their beginning, fill it in the same way."
+            else " Prompts that share nothing (unrelated, or changed at the beginning) fill it in the same way."
         ),
         [
             *([] if shared else [_DECIDE, *_watch(session)]),
@@ -90,7 +87,7 @@ def _note(session: kit.Session, flow: KvFlow, size: kit.Setting, shared: bool) -
         ],
         ruled_out=[]
         if shared
-        else [kit.RuledOut("prefix-not-shared", f"not excluded: prompts with nothing more in common; {flow.share}")],
+        else [kit.RuledOut("prefix-not-shared", f"not excluded: prompts that share nothing more; {flow.share}")],
         evidence=[*kit.said_by(size, f"the cache holds {kit.n(size.value)} tokens"), *flow.evidence],
         severity="warning" if shared else "note",
         confidence="high" if shared and evicted else "medium" if shared or evicted else "low",
@@ -98,7 +95,7 @@ def _note(session: kit.Session, flow: KvFlow, size: kit.Setting, shared: bool) -
 
 
 _DECIDE = kit.Remedy(
-    "See first whether prompts should have shared anything: give the bodies of all requests, in their order.",
+    "First check whether prompts should have shared anything: give the bodies of all requests, in order.",
     ["cachedoctor analyze vllm.log --requests bodies.jsonl"],
 )
 
@@ -108,7 +105,7 @@ def _watch(session: kit.Session) -> list[kit.Remedy]:
         return []
     return [
         kit.Remedy(
-            "To see whether blocks are pushed out while they are still wanted (0.12 and newer): kv_block_* in /metrics.",
+            "To see whether blocks are evicted while they are still needed (0.12 and newer): kv_block_* in /metrics.",
             options=kit.as_typed("--kv-cache-metrics"),
             purpose="look",
         )
@@ -122,7 +119,7 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
     return [
         *found,
         kit.Remedy(
-            "Keep what is pushed out in main memory (GiB; 0.11.1 and newer), or serve fewer conversations at once.",
+            "Keep evicted blocks in main memory (GiB; 0.11.1 and newer), or serve fewer conversations at once.",
             options=kit.as_typed("--kv-offloading-size 32"),
         ),
     ]
@@ -143,13 +140,13 @@ def _needs(session: kit.Session) -> tuple[str, str] | None:
     return (
         None
         if known
-        else ("the lines of this version do not tell how many tokens were computed", rolling.NEEDS_STATISTICS[1])
+        else ("the lines of this version do not show how many tokens were computed", rolling.NEEDS_STATISTICS[1])
     )
 
 
 RULE = kit.session_rule(
     __name__,
-    "More was computed than the KV cache holds, and little came back",
+    "More was computed than the KV cache holds, and little was reused",
     inspect,
     needs=_needs,
     severity="warning",

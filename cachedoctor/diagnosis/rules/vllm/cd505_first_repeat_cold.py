@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.vllm import rolling
+from cachedoctor.diagnosis.rules.measured import rolling
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
@@ -14,23 +14,23 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     if not rolling.traffic(session) or session.since("0.16") is False:
         return []
     cold = _cold_pair(session)
-    seen = "; the first two responses here report just that" if cold else ""
+    seen = "; the first two responses here report exactly that" if cold else ""
     dropped = session.since("0.29") is False
     size = rolling.block(session)
     return [
         kit.finding(
-            "this hybrid model keeps states at ends of prompts and chunks alone: a beginning that different prompts share is reused "
+            "this hybrid model keeps states only at the ends of prompts and chunks: a beginning that different prompts share is reused "
             f"late or not at all{seen}"
             if dropped
             else "this hybrid model reuses a beginning that different prompts share from its third use on: the first two with it are "
             f"computed in full{seen}",
             "Its states are saved at the ends of prompts and chunks. Where two prompts diverge, a state is saved only once the second "
-            "one has been there"
+            "one has been computed"
             + (f", and only at multiples of {kit.n(size)} tokens" if size else "")
-            + ". A prompt that comes back whole is reused at once. Fewer than four requests say nothing of its cache.",
+            + ". A prompt that repeats in full is reused at once. Fewer than four requests show nothing about the cache.",
             _remedies(dropped),
             references=["https://github.com/vllm-project/vllm/issues/42317"],
-            evidence=[*kit.said_by(mode, "states are saved at ends of blocks"), *_rising(session)],
+            evidence=[*kit.said_by(mode, "states are saved at the ends of blocks"), *_rising(session)],
         )
     ]
 
@@ -51,15 +51,13 @@ def _cold_pair(session: kit.Session) -> bool:
 
 def _remedies(dropped: bool) -> list[kit.Remedy]:
     if not dropped:
-        return [
-            kit.Remedy("Nothing to mend for long conversations. A request that only warms the cache can be sent twice.")
-        ]
+        return [kit.Remedy("Nothing to fix for long conversations. Send a request that only warms the cache twice.")]
     return [
         kit.Remedy(
-            "Up to 0.28 states are kept at ends of chunks and prompts alone: smaller chunks keep more of them, and cost speed.",
+            "Up to 0.28 states are kept only at the ends of chunks and prompts: smaller chunks keep more of them but cost speed.",
             options=kit.as_typed("--max-num-batched-tokens 2048"),
         ),
-        kit.Remedy("From 0.29 on states where prompts diverge are kept as well."),
+        kit.Remedy("From 0.29 on, states where prompts diverge are kept as well."),
     ]
 
 

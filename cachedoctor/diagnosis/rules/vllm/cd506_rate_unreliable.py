@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.vllm import rolling
+from cachedoctor.diagnosis.rules.measured import rolling
 
 _RETRIED = 1.5
 """Times the prompt tokens that look-ups must be: requests that are running were looked up and have not ended."""
 _TRUTH = kit.Remedy(
-    "Responses tell the truth about each request.",
+    "The responses have the correct number for each request.",
     ["--enable-prompt-tokens-details", "cachedoctor analyze vllm.log --responses responses.jsonl"],
     options=kit.as_typed("--enable-prompt-tokens-details"),
     purpose="look",
@@ -35,10 +35,10 @@ def _retried(session: kit.Session) -> list[kit.SessionFinding]:
         if not asked or not prompts or asked < _RETRIED * prompts or (counted.requests or 0) < rolling.MIN_REQUESTS:
             continue
         words = kit.FindingText(
-            f"{kit.n(asked)} tokens were looked up and the prompts had {kit.n(prompts)}: waiting requests count at every attempt, so that hit rates say little "
+            f"{kit.n(asked)} tokens were looked up but the prompts had {kit.n(prompts)}: waiting requests count at every attempt, so hit rates are unreliable "
             f"({counted.path})",
-            "Up to 0.26 a look-up counts at every attempt to schedule a waiting request; later ones count it once, when it is admitted. Requests that "
-            "are still running are in the first number alone, too.",
+            "Up to 0.26 a look-up counts at every attempt to schedule a waiting request; later versions count it once, when it is admitted. Requests that "
+            "are still running are only in the first number.",
             [_TRUTH],
             [],
             _REFERENCES["retries"],
@@ -52,7 +52,7 @@ def _faults(session: kit.Session, rated: list[kit.SamplePeriod]) -> Iterator[tup
     if session.since("0.8") is False:
         yield (
             "zero",
-            "the hit rate of this version is always 0.0 %: it says nothing",
+            "the hit rate of this version is always 0.0 %, whatever was reused",
             "In 0.7 the engine resets the counters just before it prints them.",
         )
         return
@@ -62,21 +62,21 @@ def _faults(session: kit.Session, rated: list[kit.SamplePeriod]) -> Iterator[tup
         yield (
             "blocks",
             "the hit rate of this version counts blocks, not tokens",
-            "The part of a prompt that fills no block is left out, so that short prompts look better than they are.",
+            "The part of a prompt that fills no block is not counted, so short prompts look better than they are.",
         )
     if not waiting:
         return
     if session.since("0.11.1") is False:
         yield (
             "preempted",
-            f"the hit rate of this version may be too high: up to {kit.n(waiting)} requests waited, and one that is preempted finds its own "
+            f"the hit rate of this version may be too high: up to {kit.n(waiting)} requests waited, and a preempted one finds its own "
             "prompt again",
             "Up to 0.11.0 such a second look-up counts as reuse.",
         )
     if session.since("0.27") is False:
         yield (
             "retries",
-            f"the hit rate of this version may be too high: up to {kit.n(waiting)} requests waited, and each counts again whenever it is tried",
+            f"the hit rate of this version may be too high: up to {kit.n(waiting)} requests waited, and each is counted again at every attempt",
             "Up to 0.26 a look-up counts at every attempt to schedule a waiting request, not once when it is admitted.",
         )
 
@@ -93,6 +93,4 @@ _REFERENCES = {
     "retries": ["https://github.com/vllm-project/vllm/issues/43736"],
 }
 
-RULE = kit.session_rule(
-    __name__, "The hit rate of this version does not mean what it seems to", inspect, needs=rolling.needs_statistics
-)
+RULE = kit.session_rule(__name__, "The hit rate of this version is unreliable", inspect, needs=rolling.needs_statistics)

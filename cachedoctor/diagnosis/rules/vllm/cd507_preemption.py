@@ -1,13 +1,13 @@
-"""CD507: running requests had to give up their memory and were computed again."""
+"""CD507: running requests had to give up their memory and were recomputed."""
 
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.vllm import rolling
+from cachedoctor.diagnosis.rules.measured import rolling
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where counters or lines tell of preemptions; the statistics line never does."""
+    """Say it where counters or lines show of preemptions; the statistics line never does."""
     counted = sum(c.preemptions or 0 for c in session.counters)
     logged = session.settings.get("preemptions")
     count = max(counted, logged.value if logged is not None else 0)
@@ -15,14 +15,14 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
         return []
     source = next((c.path for c in session.counters if c.preemptions), None)
     size = session.settings.get("kv_tokens")
-    lines = kit.said_by(logged, "a request gives up its memory; the count is at the end")
+    lines = kit.said_by(logged, "a request loses its memory; the count is at the end")
     lines += kit.said_by(size, f"the cache holds {kit.n(size.value)} tokens" if size else "")
     where = f", as {source} counts" if source else ""
     return [
         kit.finding(
-            f"{kit.n(count)} {'preemption' if count == 1 else 'preemptions'}{where}: running requests gave up their memory and "
-            "were computed again, their prompts and what they had written",
-            "The KV cache was full while all of them were running. What was freed may be found again if it is not overwritten first.",
+            f"{kit.n(count)} {'preemption' if count == 1 else 'preemptions'}{where}: running requests lost their memory and "
+            "were recomputed, prompts and partial answers",
+            "The KV cache was full while all of them were running. Freed blocks may be reused if they are not overwritten first.",
             [
                 kit.Remedy("Run fewer requests at once: a smaller --max-num-seqs."),
                 *rolling.more_room(session),
@@ -38,11 +38,11 @@ def _needs(session: kit.Session) -> tuple[str, str] | None:
     if session.counters or "preemptions" in session.settings or "stats_v0" in session.seen:
         return None  # the V0 engine warns of the first one, and of every fiftieth
     return (
-        "up to 0.33 the log never says that a request was preempted",
+        "up to 0.33 the log never shows preempted requests",
         "give dumps of /metrics\ncachedoctor analyze vllm.log --metrics before.txt --metrics after.txt",
     )
 
 
 RULE = kit.session_rule(
-    __name__, "Running requests gave up their memory and were computed again", inspect, needs=_needs, severity="warning"
+    __name__, "Running requests lost their memory and were recomputed", inspect, needs=_needs, severity="warning"
 )

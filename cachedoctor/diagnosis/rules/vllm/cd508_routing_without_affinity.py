@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.vllm import rolling
+from cachedoctor.diagnosis.rules.measured import rolling
 
 _MOST = 0.5
 """Share of the turns that must reuse less than the turn before left, to call it alternating."""
@@ -21,20 +21,20 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     if not _busy(session) and (not proven or _engines_known(session)):
         return []
     seen = (
-        f": in {kit.n(short)} of {kit.n(turns)} turns the response reports less reuse than the turn before had left in a cache"
+        f": in {kit.n(short)} of {kit.n(turns)} turns the response reports less reuse than the previous turn left in a cache"
         if proven
-        else "; the log does not say which request went where"
+        else "; the log does not show which request went where"
     )
     return [
         kit.finding(
-            f"{kit.n(engines)} engines have caches of their own, and requests are spread over them{seen}",
-            "A prompt finds only what the same engine computed. A long conversation that changes engines meets every cache for the "
-            "first time once, and afterwards an older turn of itself; many short ones lose most.",
+            f"{kit.n(engines)} engines have separate caches, and requests are spread over them{seen}",
+            "A prompt finds only what the same engine computed. A long conversation that changes engines is new to each cache "
+            "once, and later finds only an older turn of itself; many short conversations lose most.",
             [
                 kit.Remedy(
-                    "Send all requests of a conversation to one engine: the header X-data-parallel-rank names its rank.",
+                    "Send all requests of a conversation to one engine: the header X-data-parallel-rank selects the engine.",
                 ),
-                kit.Remedy("Or put a router that knows prefixes in front, or start one engine per group of users."),
+                kit.Remedy("Or put a prefix-aware router in front, or start one engine per group of users."),
             ],
             references=["https://github.com/vllm-project/vllm/issues/52463"],
             evidence=[
@@ -103,7 +103,7 @@ def _lines(session: kit.Session) -> rolling.Shown:
 
 RULE = kit.session_rule(
     __name__,
-    "Several engines have caches of their own, and conversations change between them",
+    "Several engines have separate caches, and conversations move between them",
     inspect,
     severity="warning",
     unless=("CD502", "CD503"),

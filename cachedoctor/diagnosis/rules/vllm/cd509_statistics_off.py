@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.vllm import rolling
+from cachedoctor.diagnosis.rules.measured import rolling
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
@@ -22,7 +22,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
                 lines,
                 [
                     kit.Remedy(
-                        "Leave --disable-log-stats out.", options=kit.left_out("--disable-log-stats"), purpose="look"
+                        "Remove --disable-log-stats.", options=kit.left_out("--disable-log-stats"), purpose="look"
                     )
                 ],
             )
@@ -31,7 +31,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 
 
 _METRICS = kit.Remedy(
-    "Counters are there all the same: fetch them before and after some traffic.",
+    "The counters exist anyway: fetch them before and after some traffic.",
     [
         "curl -s http://localhost:8000/metrics > before.txt",
         "cachedoctor analyze vllm.log --metrics before.txt --metrics after.txt",
@@ -42,19 +42,19 @@ _METRICS = kit.Remedy(
 
 def _several(session: kit.Session) -> kit.SessionFinding:
     lines = kit.said_by(session.settings["stats_off"], "statistics are switched off")
-    lines += kit.said_by(session.settings.get("data_parallel"), "several engines make several API servers")
+    lines += kit.said_by(session.settings.get("data_parallel"), "several engines start several API servers")
     fix = kit.Remedy(
         "One API server prints a line for every engine.",
         options=kit.as_typed("--api-server-count 1"),
     )
-    why = "more than one API server runs, and each would know only its own requests"
+    why = "more than one API server runs, and each counts only its own requests"
     return _note("several", why, lines, [fix, _METRICS])
 
 
 def _note(key: str, why: str, lines: rolling.Shown, fixes: list[kit.Remedy]) -> kit.SessionFinding:
     return kit.finding(
-        "no cache statistics in this log: it says nothing about reuse",
-        f"The lines with the hit rate are missing because {why}. That is not a rate of 0.",
+        "this log has no cache statistics: it shows nothing about reuse",
+        f"The lines with the hit rate are missing because {why}. This does not mean a rate of 0.",
         fixes,
         references=["https://github.com/vllm-project/vllm/pull/22227"] if key == "several" else [],
         key=key,

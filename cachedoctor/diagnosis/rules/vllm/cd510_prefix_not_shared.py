@@ -1,14 +1,15 @@
-"""CD510: caching works, and next to nothing is reused: the prompts do not share their beginning, or seem not to."""
+"""CD510: caching works, and almost nothing is reused: the prompts do not share their beginning, or seem not to."""
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import kit, kv_proof, shared_beginnings
-from cachedoctor.diagnosis.rules.shared_beginnings import SharedVerdict
-from cachedoctor.diagnosis.rules.vllm import kv_flow, rolling
+from cachedoctor.diagnosis.rules import kit
+from cachedoctor.diagnosis.rules.measured import kv_proof, rolling, shared_beginnings
+from cachedoctor.diagnosis.rules.measured.rolling import TrafficStretch
+from cachedoctor.diagnosis.rules.measured.shared_beginnings import SharedVerdict
+from cachedoctor.diagnosis.rules.vllm import kv_flow
 from cachedoctor.diagnosis.rules.vllm import kv_flow as request_groups
-from cachedoctor.diagnosis.rules.vllm.rolling import TrafficStretch
 
-_CAUSES = ("CD501", "CD502", "CD503", "CD511", "CD513", "CD514", "CD515")
+_CAUSES = ("CD501", "CD502", "CD503", "CD513", "CD514", "CD515")
 _LONG = 256
 """Tokens of an average prompt from which on a block of any usual size is small beside it."""
 _WORTH = 10_000
@@ -27,7 +28,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
         return []
     found, shared = rolling.stretches(session), shared_beginnings.judged(session)
     if shared is not None and found and _of_this_log(session, found):
-        told = _decided(session, shared, found[0])
+        told = _decided(shared, found[0])
         if told is not None:
             return [told]
     events = kv_proof.changed(session)
@@ -62,20 +63,20 @@ def _some(session: kit.Session) -> list[kit.SessionFinding]:
         if groups is None:
             continue
         words = kit.FindingText(
-            f"{kit.n(groups.low)} requests computed at most {kit.n(groups.low_most)} tokens of their prompt and {kit.n(groups.high)} at least "
-            f"{kit.n(groups.high_least)}, next to all: some clients reuse, others do not, or many conversations are new ({counted.path})",
-            "The hit rate is the average of both, and hides them. A first request of a conversation has nothing to reuse; a client all of whose "
-            "requests are in the second group changes the beginning of its prompts, or sends unrelated ones.",
+            f"{kit.n(groups.low)} requests computed at most {kit.n(groups.low_most)} tokens of their prompt, and {kit.n(groups.high)} at least "
+            f"{kit.n(groups.high_least)}, nearly all of it: some clients reuse and others do not, or many conversations are new ({counted.path})",
+            "The hit rate is the average of both and hides the difference. The first request of a conversation has nothing to reuse. A client with all its "
+            "requests in the second group changes the beginning of its prompts, or sends unrelated ones.",
             rolling.experiment()[1:],
         )
-        return [kit.SessionFinding(words, "some", [], "note", "medium")]
+        return [kit.SessionFinding(words, "some", [], "note", "medium", unless=shared_beginnings.CODES)]
     return []
 
 
 def _part(session: kit.Session, found: list[TrafficStretch]) -> list[kit.SessionFinding]:
-    """Say that the log cannot tell whose most tokens are: one rate is the average of all clients, and hides each of them.
+    """Say that the log does not show whose most tokens are: one rate is the average of all clients, and hides each of them.
 
-    Only where nothing can have been pushed out, and where no source tells of the requests one by one.
+    Only where nothing can have been evicted, and where no source tells of the requests one by one.
     """
     if session.counters or session.answers or rolling.caching(session) is not True:
         return []
@@ -89,13 +90,13 @@ def _part(session: kit.Session, found: list[TrafficStretch]) -> list[kit.Session
 
 def _average(session: kit.Session, stretch: TrafficStretch, computed: int, requests: int) -> kit.SessionFinding:
     words = kit.FindingText(
-        f"{rolling.percent(1 - stretch.share)} of the prompt tokens were computed, about {kit.n(computed / requests)} of {kit.n(stretch.prompt)} in each "
-        f"request, though all of them fit into the cache; whether they were new text the log cannot tell ({stretch.said})",
-        "The hit rate is one average: a client that reuses all of its prompts hides another one that changes the beginning of each. First "
-        "requests of conversations and new texts cost the same, and nothing is wrong with them.",
+        f"{rolling.percent(1 - stretch.share)} of the prompt tokens were computed, about {kit.n(computed / requests)} of {kit.n(stretch.prompt)} per "
+        f"request, although all of them fit into the cache; the log cannot show whether they were new text ({stretch.said})",
+        "The hit rate is an average: a client that reuses all its prompts hides another one that changes the beginning of each. First "
+        "requests of conversations and new texts look the same, and are fine.",
         [
             kit.Remedy(
-                "The histograms of /metrics are on by default, and show whether some requests reuse and others do not.",
+                "The histograms in /metrics are on by default and show whether some requests reuse and others do not.",
                 ["curl -s http://localhost:8000/metrics > metrics.txt", "cachedoctor analyze vllm.log --metrics metrics.txt"],
                 purpose="look",
             ),
@@ -104,14 +105,14 @@ def _average(session: kit.Session, stretch: TrafficStretch, computed: int, reque
         [
             *_ruled_out(session, stretch, rolling.block(session)),
             kit.RuledOut("changed-beginning", "not excluded: some of the clients change the beginning of their prompts"),
-            kit.RuledOut("new-text", "not excluded: new conversations and long new turns; nothing is to mend then"),
+            kit.RuledOut("new-text", "not excluded: new conversations and long new turns; then there is nothing to fix"),
         ],
     )  # fmt: skip
-    return kit.SessionFinding(words, "part", stretch.evidence, "note", "low")
+    return kit.SessionFinding(words, "part", stretch.evidence, "note", "low", unless=shared_beginnings.CODES)
 
 
 def _barely(session: kit.Session, found: list[TrafficStretch], any_size: bool) -> TrafficStretch | None:
-    """Traffic that reused next to nothing of prompts that are long enough."""
+    """Traffic that reused almost nothing of prompts that are long enough."""
     size = rolling.block(session)
     least = max(_LONG, 2 * size) if size else _LONG
     for stretch in found:
@@ -131,71 +132,65 @@ def _of_this_log(session: kit.Session, found: list[TrafficStretch]) -> bool:
     return sent is None or not sent.complete or found[0].share <= sent.share(sent.shared) + _OTHERS
 
 
-def _decided(session: kit.Session, found: SharedVerdict, stretch: TrafficStretch) -> kit.SessionFinding | None:
-    """What given bodies say whatever the rate is: a healthy client hides a faulty one in it."""
-    said = f"{found.said}{kv_proof.beside(session, found.verdict)} ({stretch.said})"
-    words = kit.FindingText(said, found.why, found.remedies)
-    if found.verdict == "changed":
-        sure: kit.Confidence = "medium" if session.sent is not None and not session.sent.complete else "high"
-        return kit.SessionFinding(words, "changed", stretch.evidence, "warning", sure, found.difference)
-    if found.verdict == "salted":
-        return kit.SessionFinding(words, "salted", stretch.evidence, "note", "high")
-    if found.verdict == "nothing" and stretch.share <= rolling.LITTLE:
-        words.claim = f"next to nothing was reused, and there was nothing to reuse: {words.claim}"
-        return kit.SessionFinding(words, "nothing", stretch.evidence, "note", "high")
-    return None
+def _decided(shared: SharedVerdict, stretch: TrafficStretch) -> kit.SessionFinding | None:
+    """Say that the given bodies had nothing to share; what clients changed in them has rules of its own."""
+    if shared.verdict != "nothing" or stretch.share > rolling.LITTLE:
+        return None
+    claim = f"almost nothing was reused, and there was nothing to reuse: {shared.said} ({stretch.said})"
+    words = kit.FindingText(claim, shared.why, shared.remedies)
+    return kit.SessionFinding(words, "nothing", stretch.evidence, "note", "high", unless=shared_beginnings.CODES)
 
 
 def _proven(stretch: TrafficStretch, found: SharedVerdict) -> kit.SessionFinding:
     """The prompts were given, or the log has them; whether those that part early repeat anything is not known."""
     if found.early:
         words = kit.FindingText(
-            f"next to nothing was reused, because the prompts diverge near their beginning: {found.said} ({stretch.said})",
+            f"almost nothing was reused, because the prompts diverge near their beginning: {found.said} ({stretch.said})",
             found.why,
             found.remedies,
         )
-        return kit.SessionFinding(words, "early", stretch.evidence, "note", "high")
+        return kit.SessionFinding(words, "early", stretch.evidence, "note", "high", unless=shared_beginnings.CODES)
     words = kit.FindingText(
-        f"next to nothing was reused, though the prompts do share their beginning: {found.said} ({stretch.said})",
-        "So the text of the prompts is not the cause. A cache salt, a LoRA adapter, another image, a router that spreads requests over servers, or "
-        "a fault of this version can be; none of them is in the log.",
+        f"almost nothing was reused, although the prompts share their beginning: {found.said} ({stretch.said})",
+        "So the text of the prompts is not the cause. Possible causes: a cache salt, a LoRA adapter, another image, a router that spreads requests over servers, or "
+        "a bug of this version; the log shows none of them.",
         rolling.experiment()[:1],
     )
-    return kit.SessionFinding(words, "shared", stretch.evidence, "warning", "high")
+    return kit.SessionFinding(words, "shared", stretch.evidence, "warning", "high", unless=shared_beginnings.CODES)
 
 
 def _note(session: kit.Session, stretch: TrafficStretch, size: int | None) -> kit.SessionFinding:
     length = f"prompts of about {kit.n(stretch.prompt)} tokens" if stretch.prompt else "prompts"
-    little = "nothing" if stretch.share == 0 else "next to nothing"
+    little = "nothing" if stretch.share == 0 else "almost nothing"
     on, fits = rolling.caching(session), rolling.fits(session, stretch)
     causes = [
-        *([] if on else ["prefix caching is off, of which nothing is known"]),
+        *([] if on else ["prefix caching is off (the log does not show it)"]),
         "they have nothing to share",
         f"the client changes them {'within their first block' if stretch.share == 0 else 'near their beginning'}",
-        *([] if fits else ["they were pushed out before they came back"]),
+        *([] if fits else ["they were evicted before they were needed again"]),
     ]
     words = kit.FindingText(
-        f"{little} was reused of {length}{', though prefix caching is on' if on else ''}: {', or '.join(causes)}; the log cannot tell ({stretch.said})",
-        "Unrelated prompts share nothing, and that is nothing to mend. A client that changes the beginning of every prompt (a time, a counter, a "
-        "new tool list) looks the same, and so do a cache salt, a LoRA adapter, another image, and a router that spreads requests: none of "
-        "them is in the log." + _more(session, stretch, size, fits),
+        f"{little} was reused of {length}{', although prefix caching is on' if on else ''}: {', or '.join(causes)}; the log cannot show which ({stretch.said})",
+        "Unrelated prompts share nothing, and there is nothing to fix. A client that changes the beginning of every prompt (a time, a counter, a "
+        "new tool list) looks the same. So do a cache salt, a LoRA adapter, another image, and a router that spreads requests: the "
+        "log shows none of them." + _more(session, stretch, size, fits),
         rolling.experiment(),
         _ruled_out(session, stretch, size),
     )
     lines = [*stretch.evidence, *kit.said_by(session.settings.get("prefix_caching"), "prefix caching is on")]
     sure: kit.Confidence = "medium" if on and fits and stretch.prompt is not None else "low"
-    return kit.SessionFinding(words, "", lines, "note", sure)
+    return kit.SessionFinding(words, "", lines, "note", sure, unless=shared_beginnings.CODES)
 
 
 def _more(session: kit.Session, stretch: TrafficStretch, size: int | None, fits: bool | None) -> str:
     """What else cannot be told apart."""
     found = ""
     if stretch.prompt is None:
-        found += " So do prompts shorter than a block: how long they are is not known."
+        found += " So do prompts shorter than a block: their length is unknown."
     if session.memory == "hybrid" and size:
-        found += f" On this hybrid model a shared beginning of less than a block of {kit.n(size)} tokens does, too, and one that only two prompts share."
+        found += f" On this hybrid model a shared beginning of less than a block of {kit.n(size)} tokens looks the same, and so does one that only two prompts share."
     if fits is None:
-        found += " So does a KV cache that is too small for all of them: its size is not known."
+        found += " So does a KV cache that is too small for all of them: its size is unknown."
     elif not fits:
         found += " So does a KV cache that is too small for all of them: more was computed than it holds."
     return found
@@ -212,12 +207,12 @@ def _ruled_out(session: kit.Session, stretch: TrafficStretch, size: int | None) 
             )
         )
     if kv_proof.kept(session):
-        found.append(kit.RuledOut("kv-pressure", "KV events: next to nothing was pushed out"))
+        found.append(kit.RuledOut("kv-pressure", "KV events: almost nothing was evicted"))
     elif rolling.fits(session, stretch):
         found.append(
             kit.RuledOut(
                 "kv-pressure",
-                f"all {kit.n(stretch.computed)} tokens that were computed fit into the cache of {kit.n(session.setting('kv_tokens'))}",
+                f"all {kit.n(stretch.computed)} computed tokens fit into the cache of {kit.n(session.setting('kv_tokens'))}",
             )
         )
     return found
@@ -229,7 +224,7 @@ def _needs(session: kit.Session) -> tuple[str, str] | None:
 
 RULE = kit.session_rule(
     __name__,
-    "Next to nothing is reused, and nothing else explains it: perhaps the prompts share no beginning",
+    "Prompt tokens were computed, and the log shows no cause",
     inspect,
     needs=_needs,
     severity="warning",

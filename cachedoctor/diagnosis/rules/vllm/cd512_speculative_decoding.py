@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.vllm import rolling
+from cachedoctor.diagnosis.rules.measured import rolling
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
@@ -20,18 +20,18 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     low = next((s for s in rolling.stretches(session) if s.share <= rolling.LITTLE), None)
     return [
         kit.finding(
-            f"speculative decoding ({method.value}): the last block of every prompt that could be reused is computed again{length}",
-            "The drafting layers need what the last reused token gave, so vLLM drops the last block that was found."
+            f"speculative decoding ({method.value}): the last reusable block of every prompt is recomputed{length}",
+            "The draft layers need the output of the last reused token, so vLLM drops the last block it found."
             + (
                 " A hybrid model has large blocks: a prefix shorter than two of them is never reused." if hybrid else ""
             ),
             [
                 kit.Remedy(
-                    "Accept it where prompts are long. Where they are not much longer than a block, leave the drafting model out."
+                    "Accept this if prompts are long. If they are not much longer than a block, remove the draft model."
                     + (
                         ""
                         if session.since("0.33") is True
-                        else " From 0.33 on vLLM keeps the block, but for servers with a KV connector."
+                        else " From 0.33 on vLLM keeps the block, except on servers with a KV connector."
                     )
                 )
             ],
@@ -51,5 +51,5 @@ def _looks_ahead(session: kit.Session) -> bool:
 
 
 RULE = kit.session_rule(
-    __name__, "With a drafting model the last block that was found is computed again", inspect, unless=("CD514",)
+    __name__, "With a draft model the last block that was found is recomputed", inspect, unless=("CD514",)
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice, kit
-from cachedoctor.diagnosis.rules.vllm import rolling
+from cachedoctor.diagnosis.rules.measured import rolling
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
@@ -16,9 +16,9 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     return [
         kit.finding(
             f"reminders inside the conversation are moved into the system prompt: each new one changes the beginning{said}",
-            "The chat template takes system messages at the front only. Claude Code sends one with nearly every turn.",
+            "The chat template accepts system messages only at the beginning. Claude Code sends one with nearly every turn.",
             [
-                kit.Remedy("Give a chat template that takes system messages where they stand: --chat-template FILE."),
+                kit.Remedy("Use a chat template that accepts system messages anywhere: --chat-template FILE."),
                 advice.client("claude-code/token-totals"),
             ],
             evidence=kit.said_by(merged, "vLLM warns once"),
@@ -28,5 +28,5 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 
 
 RULE = kit.session_rule(
-    __name__, "System messages inside the conversation are moved to its front", inspect, severity="warning"
+    __name__, "System messages inside the conversation are moved to its beginning", inspect, severity="warning"
 )

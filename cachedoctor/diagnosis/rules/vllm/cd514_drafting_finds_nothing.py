@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import kit, shared_beginnings
-from cachedoctor.diagnosis.rules.vllm import rolling
+from cachedoctor.diagnosis.rules import kit
+from cachedoctor.diagnosis.rules.measured import rolling, shared_beginnings
 from cachedoctor.knowledge.builds import is_sliding
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where version, drafting model and layers are those of the fault, and nothing at all was reused."""
+    """Say it where version, drafting model and layers are those of the fault, and nothing was reused."""
     method, arch = session.settings.get("speculative"), session.settings.get("architecture")
     broken = session.since("0.21") is True and session.since("0.23") is False
     if not broken or method is None or arch is None or not is_sliding(str(arch.value)):
@@ -22,20 +22,20 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     sure: kit.Confidence = "high" if parted is not None else "medium"
     return [
         kit.finding(
-            f"nothing was reused, and with speculative decoding ({method.value}) on this model vLLM {session.version or '0.21 to 0.22'} finds nothing "
-            f"whatever is sent ({found[0].said})",
-            "The last block that matches is given up for the drafting layers, so that a look-up needs one more block of the sliding window than "
-            "a plain one. This version does not keep that block: it prints 0.0 % and warns of nothing.",
+            f"nothing was reused, and with speculative decoding ({method.value}) on this model vLLM {session.version or '0.21 to 0.22'} never finds anything "
+            f"in its cache ({found[0].said})",
+            "The last matching block is dropped for the draft layers, so a look-up needs one more block of the sliding window than "
+            "without a draft model. This version does not keep that block: it prints 0.0 % without a warning.",
             [
                 kit.Remedy("Update to 0.23 or newer.", ["pip install -U vllm"]),
                 kit.Remedy(
-                    "Until then leave the drafting model out: start without --speculative-config.",
+                    "Until then remove the draft model: start without --speculative-config.",
                     options=kit.left_out("--speculative-config"),
                 ),
             ],
             references=["https://github.com/vllm-project/vllm/pull/44082"],
             evidence=[
-                *kit.said_by(method, "the drafting model"),
+                *kit.said_by(method, "the draft model"),
                 *kit.said_by(arch, "layers with a sliding window"),
                 *found[0].evidence,
             ],
@@ -47,7 +47,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 
 RULE = kit.session_rule(
     __name__,
-    "A drafting model makes every look-up fail in this version",
+    "A draft model makes every look-up fail in this version",
     inspect,
     needs=rolling.needs_traffic,
     severity="warning",

@@ -1,10 +1,10 @@
-"""CD515: blocks of a sliding window that nobody needs any more push out prompts that there is room for."""
+"""CD515: blocks of a sliding window that nobody needs any more evict prompts that there is room for."""
 
 from __future__ import annotations
 
-from cachedoctor.diagnosis.rules import kit, shared_beginnings
-from cachedoctor.diagnosis.rules.vllm import rolling
-from cachedoctor.diagnosis.rules.vllm.rolling import TrafficStretch
+from cachedoctor.diagnosis.rules import kit
+from cachedoctor.diagnosis.rules.measured import rolling, shared_beginnings
+from cachedoctor.diagnosis.rules.measured.rolling import TrafficStretch
 from cachedoctor.knowledge.builds import is_sliding
 
 _FULL = 0.2
@@ -39,10 +39,10 @@ def _there(session: kit.Session) -> float | None:
 def _note(session: kit.Session, stretch: TrafficStretch, there: float) -> kit.SessionFinding:
     size, arch = session.settings["kv_tokens"], session.settings["architecture"]
     return kit.finding(
-        f"prompts were pushed out though there is room for them: a cache of {kit.n(size.value)} tokens could have had {rolling.percent(there)} of the "
-        f"request bodies that were given ({stretch.said})",
-        "Layers with a sliding window give blocks back while a prompt is still computed. Up to 0.28 these go to the end of the one queue that "
-        "all layers share, so that every new prompt flushes the others' blocks, at a quarter of the cache already.",
+        f"prompts were evicted although there is room for them: a cache of {kit.n(size.value)} tokens could have held {rolling.percent(there)} of the "
+        f"given request bodies ({stretch.said})",
+        "Sliding-window layers free blocks while a prompt is still being computed. Up to 0.28 these go to the end of the one queue that "
+        "all layers share, so every new prompt evicts the blocks of others, even when only a quarter of the cache is used.",
         _remedies(session),
         references=[
             "https://github.com/vllm-project/vllm/issues/48435",
@@ -59,7 +59,7 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
     if session.since("0.23") is not True:
         return [update]
     keep = kit.Remedy(
-        "Keep only the blocks of the window at the end of a prompt and where prompts were seen to part.",
+        "Keep window blocks only at the end of a prompt and where prompts diverged.",
         options=kit.as_typed("VLLM_PREFIX_CACHE_RETENTION_INTERVAL=0"),
     )
     return [keep, update]
@@ -67,7 +67,7 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
 
 RULE = kit.session_rule(
     __name__,
-    "Blocks of a sliding window push out prompts that there is room for",
+    "Sliding-window blocks evict prompts although there is room for them",
     inspect,
     needs=rolling.needs_traffic,
     severity="warning",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from cachedoctor.diagnosis.rules.kit import n
-from cachedoctor.diagnosis.rules.vllm import rolling
+from cachedoctor.diagnosis.rules.measured import rolling
 from cachedoctor.model import Bucket, Counters, SamplePeriod, Session
 
 _OVERFLOW = 1.5

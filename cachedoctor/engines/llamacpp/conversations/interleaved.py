@@ -1,4 +1,4 @@
-"""Separates conversations that share a head, and prompts that are no turn of any conversation."""
+"""Separates conversations that share a head, and prompts that are not turn of any conversation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SAME_PLACE = 24
 
 
 class InterleavedTurn(msgspec.Struct, gc=False):
-    """A request of what is taken for one conversation, and what the slot held behind it."""
+    """A request of what is taken for one conversation, and what the slot held after it."""
 
     request: Request
     total: int
@@ -45,7 +45,7 @@ class TurnReading(msgspec.Struct):
 
     parties: list[list[InterleavedTurn]]
     returns: int
-    """Turns that went on with another conversation than the slot held."""
+    """Turns that continued another conversation than the slot held."""
     sure: int
     """Of these, the ones that what the slot held could not have become."""
 
@@ -76,7 +76,7 @@ def read(turns: list[InterleavedTurn]) -> TurnReading | None:
             last = max(homes, key=lambda p: p[-1].total)
             last.append(turn)
         elif extends(prompt, held) and len(reading.parties) > 1:
-            return None  # it grew, and changed behind the head: nothing speaks for a third conversation
+            return None  # it grew, and changed after the head: nothing speaks for a third conversation
         else:
             last = [turn]
             reading.parties.append(last)
@@ -93,7 +93,7 @@ GROWING = 0.6
 """Share of steps from one prompt to the next that grow, above which these are turns: conversations of three turns reach
 two thirds, prompts in random order a half."""
 ORDER = 0.25
-"""Excess of pairs in which the later prompt could contain the earlier one (Kendall); conversations that take turns
+"""Excess of pairs in which the later prompt could contain the earlier one (Kendall); conversations that alternate
 on a slot have few growing steps, but every round is longer than the one before."""
 SHORT = 0.25
 """Share of the largest prompt below which one is a side request between the turns of a conversation."""
@@ -113,12 +113,12 @@ class OneShot(msgspec.Struct, gc=False):
 
 
 class CommonHeads:
-    """The prompts of a session that part from each other behind a common head."""
+    """The prompts of a session that part from each other after a common head."""
 
     def __init__(self) -> None:
         self._seen: deque[OneShot] = deque(maxlen=4 * WINDOW)
         self._separate: list[int] = []
-        """Heads behind which separate prompts were seen."""
+        """Heads after which separate prompts were seen."""
 
     def note(self, diverged: OneShot) -> list[OneShot]:
         """Take a prompt; returns those of its head when they are separate prompts, else none."""
@@ -137,7 +137,7 @@ class CommonHeads:
         return alike
 
     def separate(self, head: int) -> bool:
-        """Whether prompts that part behind this head are separate ones."""
+        """Whether prompts that part after this head are separate ones."""
         return any(abs(head - known) <= SAME_PLACE for known in self._separate)
 
     def _alike(self, head: int) -> list[OneShot]:

@@ -46,29 +46,35 @@ class Taken(msgspec.Struct, frozen=True):
     """The line that says that a copy was taken."""
 
 
-class Thread(msgspec.Struct, gc=False):
+class Thread:
     """A conversation."""
 
-    id: int
-    total: int
-    """Tokens of the last prompt + reply, as the slot held them."""
-    prompt: int
-    slot: int
-    turns: int = 0
-    last: int = 0
-    """Index of its last request."""
-    ended: int = 0
-    """Line of the end of its last request."""
-    changed_head: bool = False
-    """Its last request found its own previous turn in the slot, and most of it no longer matched."""
-    went_on: bool = False
-    """A request continued what another one had left in the slot."""
-    recent: list[InterleavedTurn] = msgspec.field(default_factory=list)
-    """Its last requests."""
-    taken: Taken | None = None
-    """What became of its copy in the RAM cache since its last turn."""
-    unsaved: bool = False
-    """Another text took its slot since its last turn, and the log shows that no copy was made of it."""
+    __slots__ = (
+        "changed_head", "ended", "id", "last", "prompt", "recent", "slot", "taken", "total", "turns", "unsaved",
+        "went_on",
+    )  # fmt: skip
+
+    def __init__(self, id: int, total: int, prompt: int, slot: int) -> None:
+        self.id = id
+        self.total = total
+        """Tokens of the last prompt + reply, as the slot held them."""
+        self.prompt = prompt
+        self.slot = slot
+        self.turns = 0
+        self.last = 0
+        """Index of its last request."""
+        self.ended = 0
+        """Line of the end of its last request."""
+        self.changed_head = False
+        """Its last request found its own previous turn in the slot, and most of it no longer matched."""
+        self.went_on = False
+        """A request continued what another one had left in the slot."""
+        self.recent: list[InterleavedTurn] = []
+        """Its last requests."""
+        self.taken: Taken | None = None
+        """What became of its copy in the RAM cache since its last turn."""
+        self.unsaved = False
+        """Another text took its slot since its last turn, and the log shows that no copy was made of it."""
 
 
 class Lengths(msgspec.Struct, frozen=True, gc=False):
@@ -137,7 +143,7 @@ def _ends_at_a_reply(lcp: int, exact: bool, thread: Thread) -> bool:
     """Whether a common prefix ends where an earlier reply of this conversation begins.
 
     Reasoning that is dropped from the history makes a prompt so much shorter that it looks like another conversation's;
-    but another one parts in the first message of its user, not behind it.
+    but another one parts in the first message of its user, not after it.
     """
     after = 3 if exact else 8
     ends = (turn.request.prompt_tokens for turn in thread.recent)
@@ -151,6 +157,12 @@ def _parts_at(thread: Thread, lcp: int) -> bool:
     anybody who has that head.
     """
     return thread.taken is not None and thread.turns > 1 and abs(thread.taken.prefix - lcp) <= UNSEEN
+
+
+def keeps_all(request: Request) -> bool:
+    """Whether a prompt kept what the slot held: no turn of another conversation does."""
+    held, lcp = request.held_tokens, request.common_prefix_tokens
+    return bool(held) and lcp is not None and lcp >= (held or 0) - KEPT
 
 
 def lengths_of(request: Request) -> Lengths:
@@ -253,6 +265,14 @@ class Conversations:
         divided = self._divide(thread, thread.recent, [mine, others])
         return thread, [moved for moved in divided if moved.turn.request.last_line < before]
 
+    def goes_on(self, id: int | None, length: int | None, prefix: int | None, cached: int | None) -> Thread | None:
+        """Return the conversation whose text a slot held, ``length`` tokens, if a prompt kept nearly all of it."""
+        if id is None or not length:
+            return None
+        least, reused = length - (length // 4 if length < 4 * KEPT else KEPT), cached or 0
+        kept = least and ((prefix or 0) >= least or least <= reused <= length + 8)
+        return self._threads.get(id) if kept else None
+
     def join(self, request: Lengths, elsewhere: Iterable[int | None] = ()) -> Found:
         """Find the conversation that the request continues.
 
@@ -265,10 +285,8 @@ class Conversations:
         back = self.by_reuse(cached, request.first_line) if request.unseen else None
         if back is not None:
             return back, 0  # the prefix is that of the copy which came back, not of what the slot held
-        if held is not None and length:
-            least = length - min(KEPT, length // 4)
-            if least and ((lcp or 0) >= least or least <= cached <= length + 8):
-                return held, 0
+        if self.goes_on(request.held_thread, length, lcp, cached) is not None:
+            return held, 0
         if cached > KEPT and (held is None or cached > held.total):
             found = self.by_reuse(cached, request.first_line)
             if found is not None:
@@ -320,24 +338,22 @@ class Conversations:
 
     def record(self, request: Request, thread: Thread, total: int) -> None:
         """Note the end of a request of ``thread``, whose slot now holds ``total`` tokens."""
-        threads, before = self._threads, thread.total
+        threads, before, prompt = self._threads, thread.total, request.prompt_tokens
         threads[thread.id] = threads.pop(thread.id, thread)  # the one used last stands last
         thread.changed_head = thread.unsaved = False
         if thread.turns:
             kept = request.common_prefix_tokens or request.cached_tokens or 0
             if kept >= before - KEPT:
                 thread.went_on = True
-            thread.changed_head = kept < 0.5 * before and request.held_thread == thread.id
+            if kept < 0.5 * before:
+                thread.changed_head = request.held_thread == thread.id
             thread.taken = None
-        thread.total = total
-        thread.prompt = request.prompt_tokens or total
-        thread.slot = request.slot
+        thread.total, thread.prompt, thread.slot = total, prompt or total, request.slot
         thread.turns += 1
-        thread.ended = request.last_line
-        thread.last = request.index
-        if len(thread.recent) >= WINDOW:
-            del thread.recent[: 1 - WINDOW]
-        thread.recent.append(InterleavedTurn(request, total))
+        thread.ended, thread.last, recent = request.last_line, request.index, thread.recent
+        if len(recent) >= WINDOW:
+            del recent[: 1 - WINDOW]
+        recent.append(InterleavedTurn(request, total))
 
     def divide(self, thread: Thread, *, roomy: bool) -> tuple[list[Moved], int]:
         """Divide conversations that were taken for ``thread``, if its last requests leave no other reading.
@@ -347,19 +363,16 @@ class Conversations:
         request could have extended.
         """
         last = thread.recent[-1].request
-        lcp, held = last.common_prefix_tokens, last.held_tokens
-        if held and lcp is not None and lcp >= held - KEPT:
-            return [], 0  # it kept what the slot held
+        if keeps_all(last):
+            return [], 0
         apart = self._one_shot(last, thread.total, roomy=roomy)
         if apart:
             return apart, 0
         if not self._contested(last, thread.id):
             return [], 0
         turns = [t for t in thread.recent if last.index - t.request.index < SPAN]
-        contested = [at for at, t in enumerate(turns) if at and self._contested(t.request, thread.id)]
-        if len(contested) < 2:
-            return [], 0
-        for start in range(contested[-2]):
+        earlier = (at for at in range(len(turns) - 2, 0, -1) if self._contested(turns[at].request, thread.id))
+        for start in range(next(earlier, 0)):
             reading = interleaved.read(turns[start:])
             if reading is not None:
                 if reading.holds:

@@ -1,0 +1,102 @@
+"""The one experiment that separates two candidates most cheaply: best one that is the fix, or needs no restart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from cachedoctor.diagnosis.differential.kinds import Candidate
+from cachedoctor.diagnosis.rules import advice
+from cachedoctor.model import Remedy, Session
+
+ALONE = "et one conversation alone take three turns"
+"""Of the experiment that rules word as well."""
+_Experiment = Callable[[Session], Remedy]
+
+
+def experiment(first: Candidate, second: Candidate, session: Session) -> list[Remedy]:
+    """Give what separates the two causes that are most likely on this server, and what to do then if that is known."""
+    test = _BY_PAIR.get(frozenset({first, second}), _one_alone)(session)
+    return [test, *_after_one_alone(session)] if test == _one_alone(session) else [test]
+
+
+def _one_alone(_: Session) -> Remedy:
+    return Remedy(
+        f"L{ALONE}, without a restart. If they are reused, the server had too little "
+        "room for all of them; if they are not, the client changes its prompts or asks for no cache.",
+        purpose="look",
+    )
+
+
+def _after_one_alone(session: Session) -> list[Remedy]:
+    known = advice.more_slots(session, (session.n_slots or 1) + 1)
+    if not known.options:
+        return []
+    return [Remedy(f"If it was reused alone: {known.text}", options=known.options, purpose="depends")]
+
+
+def _more_room(session: Session) -> Remedy:
+    """The RAM prompt cache where it is off or too small; else one conversation alone."""
+    if session.setting("cache_ram_mib") != 0 and not session.setting("ram_evictions"):
+        return _one_alone(session)
+    known = advice.cache_ram(session)
+    if not known.options:
+        return _one_alone(session)
+    return Remedy(
+        "The experiment is the fix where slots were taken: start the server with a larger RAM prompt cache. If prompts "
+        "are reused then, keep it; if reuse stays low, a client changes the head of its prompts.",
+        options=known.options,
+        purpose="look",
+    )
+
+
+def _texts(session: Session) -> Remedy:
+    return advice.see_more(session)
+
+
+def _second_turn(_: Session) -> Remedy:
+    return Remedy(
+        "Send one of these requests again with its answer and a next question. If that is reused, the conversations "
+        "were new and nothing is wrong; if it is not, another session took the slot in between.",
+        purpose="look",
+    )
+
+
+def _cache_asked(_: Session) -> Remedy:
+    return Remedy(
+        'Send one request twice with "cache_prompt": true in its body, without a restart. If the second is reused, the '
+        "client asks for no cache.",
+        purpose="look",
+    )
+
+
+def _forcing_line(session: Session) -> Remedy:
+    words, changes = advice.show_accounting(session)
+    if "accounting" in session.shows or not changes:
+        return _cache_asked(session)
+    return Remedy(
+        f"To see which one it is: {words}. A line about forcing full prompt re-processing is the memory of the model; "
+        "without one it is the client.",
+        options=changes,
+        purpose="look",
+    )
+
+
+_BY_PAIR: Mapping[frozenset[Candidate], _Experiment] = {
+    frozenset({"slots", "head"}): _more_room,
+    frozenset({"slots", "none"}): _more_room,
+    frozenset({"slots", "body"}): _more_room,
+    frozenset({"slots", "steal"}): _one_alone,
+    frozenset({"steal", "none"}): _second_turn,
+    frozenset({"steal", "body"}): _texts,
+    frozenset({"head", "none"}): _texts,
+    frozenset({"body", "none"}): _texts,
+    frozenset({"head", "body"}): _texts,
+    frozenset({"nocache", "head"}): _cache_asked,
+    frozenset({"nocache", "slots"}): _cache_asked,
+    frozenset({"nocache", "none"}): _cache_asked,
+    frozenset({"nocache", "body"}): _cache_asked,
+    frozenset({"nocache", "checkpoint"}): _forcing_line,
+    frozenset({"checkpoint", "none"}): _forcing_line,
+    frozenset({"checkpoint", "head"}): _forcing_line,
+    frozenset({"checkpoint", "body"}): _forcing_line,
+}

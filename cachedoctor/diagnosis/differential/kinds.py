@@ -1,0 +1,131 @@
+"""The kinds of evidence, and what each was worth on days of real servers.
+
+``benchmarks/differential.py`` counts the days, benchmarks/accuracy.md says how well that works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+Candidate = Literal["head", "body", "slots", "steal", "nocache", "checkpoint", "none"]
+"""The client changed the head of its prompts, or an early message; a slot was taken; sessions share a head; the
+request asked for no cache; the memory could not go back; nothing is wrong."""
+
+RULE_OF: Mapping[Candidate, str] = {
+    "head": "prefix-diverges-early",
+    "body": "history-rewritten",
+    "slots": "slot-contention",
+    "steal": "shared-prefix-steal",
+    "nocache": "cache-prompt-off",
+    "checkpoint": "no-usable-checkpoint",
+    "none": "new-conversations",
+}
+"""Name of the rule that says it; of the last one there is none."""
+ALSO: Mapping[Candidate, frozenset[str]] = {
+    "head": frozenset({"tools-changed", "volatile-prefix", "billing-header"}),
+    "body": frozenset({"history-truncated", "reasoning-stripped"}),
+    "slots": frozenset(
+        {"slot-held-other-prompt", "side-request", "cache-ram-disabled", "cache-ram-too-small", "id-slot-pinned"}
+    ),
+    "steal": frozenset(),
+    "nocache": frozenset(),
+    "checkpoint": frozenset({"checkpoints-disabled"}),
+    "none": frozenset({"one-shot-prompts"}),
+}
+"""Other names that rules give the same candidate."""
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """One kind of evidence that a request can show."""
+
+    name: str
+    words: str
+    """Behind a number of tokens: ``42,100 tokens in 18 requests: ...``."""
+    counts: Mapping[Candidate, float]
+    """Situations of each true cause in which it was seen; one that was seen in a third of its tokens counts a third."""
+
+    def share(self, candidate: Candidate) -> float:
+        """How likely the cause is by this evidence alone: the share of its situations, smoothed."""
+        seen = self.counts.get(candidate, 0.0) + STRENGTH * PRIOR[candidate]
+        return seen / (sum(self.counts.values()) + STRENGTH * sum(PRIOR.values()))
+
+
+PRIOR: Mapping[Candidate, float] = {
+    "head": 0.23, "body": 0.15, "slots": 0.23, "steal": 0.08, "nocache": 0.04, "checkpoint": 0.04, "none": 0.23,
+}  # fmt: skip
+"""How often each is the cause where nothing is known."""
+STRENGTH = 0.26
+"""Situations for which that counts."""
+
+KINDS: tuple[Kind, ...] = (
+    Kind(
+        "same prompt, nothing reused",
+        "the slot kept the prompt, and nothing of it was reused",
+        {"nocache": 1.9, "checkpoint": 0.1},
+    ),
+    Kind(
+        "less than kept",
+        "much of the prompt was kept, and far less was reused",
+        {"head": 0.2, "body": 1.2, "checkpoint": 4.4, "none": 2.0},
+    ),
+    Kind(
+        "head differs",
+        "the prompt shares less than a quarter with its last turn",
+        {"head": 3.5, "body": 0.3, "slots": 0.1, "checkpoint": 0.2},
+    ),
+    Kind(
+        "rest differs",
+        "the prompt follows its last turn for a quarter and more, and then differs",
+        {"head": 0.5, "body": 2.6, "checkpoint": 1.1, "none": 5.7},
+    ),
+    Kind(
+        "moving place",
+        "the place of the difference moves on with the turns",
+        {"head": 0.8, "body": 0.1, "checkpoint": 0.2},
+    ),
+    Kind(
+        "one place, one length",
+        "prompts of one length differ at one place",
+        {"body": 2.1, "steal": 1.0, "checkpoint": 0.2},
+    ),
+    Kind("one place", "the difference is always at one place", {"steal": 1.0}),
+    Kind(
+        "in turn",
+        "the lengths come round: each prompt was overwritten before its next turn",
+        {"slots": 4.0, "none": 0.1},
+    ),
+    Kind("lost with its slot", "another prompt had the slot, and nothing kept a copy", {"slots": 11.0, "none": 0.3}),
+    Kind(
+        "in turn, RAM cache on",
+        "two chats alternate in one slot, and the RAM cache brought neither back",
+        {"slots": 0.6, "none": 0.5},
+    ),
+    Kind(
+        "another in its slot",
+        "the slot of its last turn held another prompt",
+        {"head": 0.4, "slots": 0.6, "steal": 0.2},
+    ),
+    Kind(
+        "RAM kept others",
+        "the RAM cache brought back other prompts, and not this one",
+        {"head": 1.6, "slots": 2.3, "steal": 0.3, "none": 2.6},
+    ),
+    Kind("not in RAM", "the RAM cache was searched and did not have it", {"slots": 1.2, "none": 1.2}),
+    Kind(
+        "its own slot",
+        "its slot held its last turn, and was not found similar",
+        {"head": 8.3, "nocache": 0.1, "checkpoint": 0.1},
+    ),
+    Kind("empty slot", "an empty slot was taken", {"none": 8.3}),
+    Kind(
+        "nothing similar",
+        "no slot held a similar prompt, and the lengths follow no order",
+        {"slots": 0.9, "steal": 0.1, "none": 1.0},
+    ),
+)
+"""In the order in which they decide."""
+
+BY_NAME = {kind.name: kind for kind in KINDS}

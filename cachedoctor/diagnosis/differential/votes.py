@@ -1,0 +1,266 @@
+"""The causes between which a log does not decide, most likely first: its requests vote, weighed by tokens."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from statistics import median_low
+from typing import NamedTuple
+
+from cachedoctor.diagnosis.differential.kinds import BY_NAME, RULE_OF, Candidate, Kind
+from cachedoctor.model import Request
+
+LEAST = 200
+"""Tokens that a request may have lost, below which it says nothing."""
+NOTABLE = 1000
+"""Tokens of all requests together, below which there is nothing to rank."""
+_SHORT = 350
+"""Tokens of a common prefix up to which it may be a template and a system prompt."""
+NEAR = 24
+"""Tokens by which places and lengths differ that are the same."""
+EXTENDS = range(12, 901)
+"""Tokens by which the next turn of a chat is longer than what the last one left: a question, or a long tool result."""
+_HEAD = 0.25
+"""Share of the last turn up to which a common prefix is no more than its head."""
+_SIMILAR, _KEPT = 0.3, 0.95
+_ONE_LENGTH = 0.1
+"""Share of a prompt by which another one differs that is cut to the same length."""
+_REGULAR = 0.75
+"""Share of the prompts of a slot that have to agree with their growth."""
+_ALL = 0.9
+"""Share of the prompts of a slot that are longer by a turn where there is one chat, however much it grows."""
+ROUNDS = 3
+"""Turns that each chat has to have: two may agree by chance."""
+_MOST = 0.5
+"""Share of a prompt that is reused where nothing much was lost."""
+
+
+class Vote(NamedTuple):
+    """What one request shows."""
+
+    kind: Kind
+    tokens: int
+    """That it may have lost."""
+
+
+def votes(requests: Sequence[Request], rotating: frozenset[int] = frozenset()) -> list[Vote]:
+    """The votes of one run, in the order of its requests.
+
+    Args:
+        requests: of one run, in the order in which they started.
+        rotating: places in ``requests`` of those whose lengths come round over all slots.
+    """
+    run = _Run(requests, rotating)
+    at_stake = [(at, tokens) for at in range(len(requests)) if (tokens := run.at_stake(at)) >= LEAST]
+    found = [Vote(BY_NAME[run.kind(at)], tokens) for at, tokens in at_stake]
+    if sum(vote.tokens for vote in found) < NOTABLE:
+        return []
+    telling = [vote for vote in found if vote.kind is not BY_NAME["empty slot"]]
+    return telling or found  # the first prompts of a run say little beside any other evidence
+
+
+def excluded(requests: Sequence[Request], rotating: frozenset[int] = frozenset()) -> frozenset[Candidate]:
+    """Candidates that the run excludes: where one chat runs alone, no other one took its slot or shares its head."""
+    return frozenset({"slots", "steal"}) if _is_alone(requests, rotating) else frozenset()
+
+
+def _is_alone(requests: Sequence[Request], rotating: frozenset[int]) -> bool:
+    """Whether all requests are turns of one chat, by the even growth of their lengths."""
+    if rotating:
+        return False
+    known = _lengths(requests)
+    growths = [new[0] - old[1] for old, new in pairwise(known)]
+    if len(growths) < ROUNDS or len(known) < len(requests):
+        return False
+    usual = median_low(growths)
+    return usual in EXTENDS and sum(abs(growth - usual) <= NEAR for growth in growths) >= _REGULAR * len(growths)
+
+
+class _Run:
+    """One run of a server, and what its requests have in common."""
+
+    def __init__(self, requests: Sequence[Request], rotating: frozenset[int]) -> None:
+        self.requests, self.rotating, self.is_alone = requests, rotating, _is_alone(requests, rotating)
+        facts = requests[-1].facts if requests else None
+        ram = None if facts is None else facts.setting("cache_ram_mib")
+        silent = facts is not None and "accounting" in facts.shows and "ram_cache" not in facts.shows and ram is None
+        self.is_ram_off = ram == 0 or silent
+        self.is_ram_small = facts is not None and bool(facts.setting("ram_evictions"))
+        self.returns = sum(one.restored_from_ram is True for one in requests)
+        self.places = Counter(place // (2 * NEAR) for one in requests if (place := _place(one)) is not None)
+        slots = {one.slot for one in requests}
+        self.periods = {slot: _period([one for one in requests if one.slot == slot]) for slot in slots}
+        self.period = _period([one for one in requests if not _is_extended(one)])
+
+    def at_stake(self, at: int) -> int:
+        """Tokens that a request may have lost."""
+        request = self.requests[at]
+        if request.lost_tokens is not None:
+            return request.lost_tokens
+        prompt, cached = request.prompt_tokens, request.cached_tokens or 0
+        if prompt is None or cached >= _MOST * prompt or request.seen.cancelled or request.seen.error is not None:
+            return 0
+        earlier = max((one.seen.released_tokens or 0 for one in self.requests[:at]), default=0)
+        return max(0, min(prompt, earlier) - cached)
+
+    def kind(self, at: int) -> str:
+        """Name of the kind of evidence that a request shows."""
+        request = self.requests[at]
+        if _is_uncached(request):
+            return "same prompt, nothing reused"
+        if _is_kept(request):
+            return "less than kept"
+        if (place := _place(request)) is not None:
+            return self._of_place(request, place)
+        if self.is_alone and request.held_tokens and not self.returns:
+            return "its own slot"
+        if at in self.rotating:
+            return "in turn"
+        held = bool(request.held_tokens)
+        if held and (self.is_ram_off or (self.is_ram_small and not self.returns)):
+            return "lost with its slot"
+        if (part := _shared_part(request)) is not None:
+            return "head differs" if part < _HEAD else "rest differs"
+        if not held and request.seen.fresh:
+            return "empty slot"
+        if self.returns:
+            return "RAM kept others"
+        if request.seen.choice.looked or self.is_ram_small:
+            return "not in RAM"
+        if request.thread_turn and request.held_thread is not None and request.held_thread != request.thread:
+            return "another in its slot"
+        period = self.periods[request.slot] or self.period
+        if period == 1:
+            return "its own slot"
+        return "in turn, RAM cache on" if period else "nothing similar"
+
+    def _of_place(self, request: Request, place: int) -> str:
+        """Which kind a prompt shows that differs from what its slot held behind a common head."""
+        if (part := _shared_part(request)) is not None and request.thread_turn:
+            return "head differs" if part < _HEAD else "rest differs"
+        if self.places[place // (2 * NEAR)] < max(2, sum(self.places.values()) // 2):
+            return "moving place"
+        held = request.held_tokens or 0
+        if abs((request.prompt_tokens or 0) - held) <= max(NEAR, _ONE_LENGTH * held):
+            return "one place, one length"
+        return "one place"
+
+
+def _lengths(requests: Sequence[Request]) -> list[tuple[int, int]]:
+    """(tokens of the prompt, tokens that it left in its slot) of the requests of which both are known."""
+    lengths = [(one.prompt_tokens, one.seen.released_tokens or one.prompt_tokens) for one in requests]
+    return [(length, left) for length, left in lengths if length is not None and left is not None]
+
+
+def _period(requests: Sequence[Request]) -> int:
+    """After how many prompts in one slot the lengths go on: 1 is one chat, 2 two in turn ...; 0 where they do not.
+
+    A chat may also send the same prompt again and again.
+    """
+    known = _lengths(requests)
+    best, share = 0, 0.0
+    if len(known) >= ROUNDS and sum(new[0] - old[1] in EXTENDS for old, new in pairwise(known)) >= _ALL * (
+        len(known) - 1
+    ):
+        return 1
+    for period in range(1, len(known) // ROUNDS + 1):
+        agree, grows = 0, False
+        for first in range(period):
+            chat = known[first::period]
+            growths = [new[0] - old[1] for old, new in pairwise(chat)]
+            usual = median_low(growths)
+            if -NEAR <= usual < EXTENDS.stop:
+                agree += sum(abs(growth - usual) <= NEAR for growth in growths)
+                grows |= usual in EXTENDS
+        part = agree / (len(known) - period)
+        if grows and part >= _REGULAR and part > share:
+            best, share = period, part
+    return best
+
+
+def _is_uncached(request: Request) -> bool:
+    choice = request.seen.choice
+    similarity = max(request.similarity or 0.0, choice.found_sim or 0.0)
+    kept = max(request.f_keep or 0.0, choice.found_keep or 0.0)
+    return similarity >= _SIMILAR and kept >= _KEPT and not request.cached_tokens and not request.seen.forced
+
+
+def _is_kept(request: Request) -> bool:
+    """Whether the slot held much more of the prompt than was reused."""
+    lcp, reference = request.common_prefix_tokens, request.reference_tokens or 0
+    return lcp is not None and lcp >= max(_SHORT, _MOST * reference) and (request.cached_tokens or 0) < _MOST * lcp
+
+
+def _shared_part(request: Request) -> float | None:
+    """Share of its last turn that the prompt begins with; None where the log does not show."""
+    reference = request.reference_tokens
+    lcp = request.reference_lcp
+    if lcp is None and request.held_thread is not None and request.held_thread == request.thread:
+        lcp = request.common_prefix_tokens
+    if lcp is None or not reference or request.thread_turn == 0:
+        return None
+    return lcp / reference
+
+
+def _place(request: Request) -> int | None:
+    """Where the prompt differs from what its slot held, if they share more than a head."""
+    lcp, held = request.common_prefix_tokens, request.held_tokens
+    if lcp is None or not held or request.seen.choice.selected_by != "lcp" or lcp >= _KEPT * held:
+        return None
+    return lcp
+
+
+def _is_extended(request: Request) -> bool:
+    return (request.f_keep or 0.0) >= _KEPT and bool(request.cached_tokens)
+
+
+# ---- the ranking
+
+
+class Weight(NamedTuple):
+    """One kind of evidence in a log."""
+
+    words: str
+    requests: int
+    tokens: int
+
+
+class Ranked(NamedTuple):
+    """One candidate."""
+
+    candidate: Candidate
+    likelihood: float
+    """0 to 1; those of all candidates add up to 1."""
+    speaks_for: list[Weight]
+    """The most tokens first."""
+    speaks_against: list[Weight]
+
+
+FOR, AGAINST = 0.3, 0.1
+"""Likelihood by one kind of evidence from which on it speaks for a candidate, and up to which against it."""
+
+
+def rank(votes: Iterable[Vote], excluded: frozenset[Candidate] = frozenset()) -> list[Ranked]:
+    """All candidates that are not excluded, by their likelihood; empty without votes."""
+    tokens: Counter[str] = Counter()
+    requests: Counter[str] = Counter()
+    kinds = {}
+    for vote in votes:
+        kinds[vote.kind.name] = vote.kind
+        tokens[vote.kind.name] += vote.tokens
+        requests[vote.kind.name] += 1
+    found = []
+    for candidate in RULE_OF if tokens else ():
+        if candidate in excluded:
+            continue
+        weight = sum(kinds[name].share(candidate) * count for name, count in tokens.items())
+        sides: tuple[list[Weight], list[Weight]] = ([], [])
+        for name, count in tokens.most_common():
+            share = kinds[name].share(candidate)
+            if share >= FOR or share <= AGAINST:
+                sides[share < FOR].append(Weight(kinds[name].words, requests[name], count))
+        found.append(Ranked(candidate, weight, *sides))
+    whole = sum(one.likelihood for one in found)
+    ordered = sorted(found, key=lambda one: -one.likelihood)
+    return [one._replace(likelihood=one.likelihood / whole) for one in ordered]

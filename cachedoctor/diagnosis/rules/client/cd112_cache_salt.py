@@ -1,0 +1,60 @@
+"""CD112: requests carry different salts, which keep apart what would be the same in the cache."""
+
+from __future__ import annotations
+
+from cachedoctor.diagnosis.rules import kit
+from cachedoctor.diagnosis.rules.measured import kv_proof, sent_changes
+from cachedoctor.diagnosis.rules.measured.shared_beginnings import WORTH, given
+
+_LITTLE = 0.05
+"""Reused share at most of a server on which a salt for each request cost everything."""
+_FOR_EACH = 0.8
+"""Salts for each body from which on it is one for each request, and not one for each user."""
+_WHY = (
+    "The salt is part of the hash of every block: requests with different salts share nothing, so that one tenant cannot learn from "
+    "response times what another one sent."
+)
+_ONE = kit.Remedy(
+    "Send one salt for all requests that may know of each other, such as those of one user or team, not one for each request."
+)
+
+
+def inspect(session: kit.Session) -> list[kit.SessionFinding]:
+    """Say it of given bodies, or of what recorded KV events prove."""
+    return _of_bodies(session) or _of_events(session)
+
+
+def _of_bodies(session: kit.Session) -> list[kit.SessionFinding]:
+    sent, verdict, reused = session.sent, given(session), sent_changes.reuse(session)
+    if (
+        sent is None
+        or verdict is None
+        or verdict.verdict != "salted"
+        or reused is None
+        or not sent_changes.is_on(session)
+    ):
+        return []
+    share, said, lines = reused
+    is_each = sent.salts >= _FOR_EACH * sent.bodies
+    claim = (
+        f"{kit.n(sent.salts)} different salts (cache_salt, extra_key) over {kit.n(sent.bodies)} requests keep {100 * sent.share(sent.salted):.0f} % of "
+        f"all prompt text apart that stands at the same place{kv_proof.beside(session, 'salted')} ({said})"
+    )
+    severity: kit.Severity = "warning" if is_each and share <= _LITTLE else "note"
+    return [kit.finding(claim, _WHY, [_ONE], key="sent", evidence=lines, severity=severity, confidence="high")]
+
+
+def _of_events(session: kit.Session) -> list[kit.SessionFinding]:
+    events = kv_proof.of(session)
+    if events is None or events.share(events.salted) < WORTH:
+        return []
+    return [kv_proof.salted(session, events, _WHY, [_ONE])]
+
+
+RULE = kit.session_rule(
+    __name__,
+    "Different salts keep equal prompts apart in the cache",
+    inspect,
+    severity="warning",
+    engine=kit.ANY,
+)

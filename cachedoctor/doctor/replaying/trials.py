@@ -1,0 +1,33 @@
+"""Whether another setting helps: what two replays of one traffic reuse, conversation by conversation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from cachedoctor.diagnosis.replay.llamacpp.content import Served
+
+SIMILARITIES = (0.05, 0.1, 0.25, 0.5, 0.8)
+"""Values of --slot-prompt-similarity that are tried."""
+SAME = 16
+"""Tokens by which replay and server differ at the end of a prefix, and conversations that share a template."""
+
+
+class Trial(NamedTuple):
+    """One setting against another."""
+
+    saved: int
+    """Tokens that are reused more, of all conversations together."""
+    worst: int
+    """Tokens that the conversation which loses most reuses less; 0 where none loses more than the ends of prefixes."""
+
+
+def compare(conversations: Sequence[int | None], before: Sequence[Served], after: Sequence[Served]) -> Trial:
+    """Compare two replays; the lists are parallel, with one entry per request."""
+    gains: Counter[int | None] = Counter()
+    turns = Counter(conversations)
+    for conversation, old, new in zip(conversations, before, after, strict=True):
+        gains[conversation] += new.reused - old.reused
+    worse = [-gain for conversation, gain in gains.items() if gain < -SAME * turns[conversation]]
+    return Trial(sum(gains.values()), max(worse, default=0))

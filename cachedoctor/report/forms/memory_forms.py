@@ -1,0 +1,92 @@
+"""The memory bill of ``tune`` in words: what each kind of memory held, what that saved, and what would be enough."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cachedoctor.model.whatif import AgentsFit, Candidate, MemoryBill, MemoryHeld, MemoryKind, ReplaySetting
+from cachedoctor.report.words.numbers import count, duration, memory, number
+
+_NAMES: dict[MemoryKind, str] = {"slots": "slots", "ram": "RAM cache", "checkpoints": "checkpoints"}
+
+
+def bill(found: MemoryBill) -> list[str]:
+    """Say what memory held and saved, row by row; then the peak, and what would be enough."""
+    return [*(_held(row) for row in found.held), *_peak(found), *_enough(found)]
+
+
+def _held(row: MemoryHeld) -> str:
+    entries = {
+        "slots": count(row.entries, "slot"),
+        "ram": f"{count(row.entries, 'prompt')} of {number(row.made or 0)} saved",
+        "checkpoints": f"{number(row.entries)} at once",
+    }[row.what]
+    held = "" if row.held_mib is None else f", at most {memory(row.held_mib)}"
+    limit = "" if row.limit_mib is None else f" of {memory(row.limit_mib)}"
+    time = "" if row.ms is None or not row.tokens else f", {duration(row.ms)}"
+    if not row.tokens:
+        return f"{_NAMES[row.what]} ({entries}{held}{limit}): nothing was used again{_smaller(row)}"
+    saved = f"{count(row.requests, 'request')} used {count(row.tokens, 'token')} again{time}"
+    return f"{_NAMES[row.what]} ({entries}{held}{limit}): {saved}{_smaller(row)}"
+
+
+def _smaller(row: MemoryHeld) -> str:
+    if row.options is None:
+        return ""
+    size = "" if row.enough_mib is None else f" ({memory(row.enough_mib)})"
+    return f"; enough for that: {row.options}{size}"
+
+
+def _peak(found: MemoryBill) -> list[str]:
+    if not found.saving_mib and not found.logged_saving_mib:
+        return []
+    logged = f", of which the log shows {memory(found.logged_saving_mib)}" if found.logged_saving_mib else ""
+    most = max(found.saving_mib or 0.0, found.logged_saving_mib or 0.0)
+    return [f"peak while saving: at least {memory(most)} beside model and slots{logged}; RSS of the process: unknown"]
+
+
+def _enough(found: MemoryBill) -> list[str]:
+    killed = ["the system ended a server of this log for want of memory: nothing that takes more is advised"]
+    lines = killed if found.killed else []
+    if found.least is None or found.least.memory_mib is None or found.least.memory_mib >= 0:
+        return lines
+    freed = memory(-found.least.memory_mib)
+    return [*lines, f"{found.least.options} would have kept 99 % of what was reused, with {freed} less allowed"]
+
+
+def agents(found: AgentsFit, settings: Sequence[ReplaySetting]) -> str:
+    """Say how many conversations alternate, how many are kept, and what keeps all of them."""
+    held, keep = _held_by({row.name: row.recorded for row in settings})
+    words = f"{count(found.alternating, 'conversation')} alternate; {held} {keep}"
+    if not found.keep_all and found.kept == found.conversations:
+        return f"{words} all {found.conversations:,}"
+    words += f" {found.kept:,} of {found.conversations:,}"
+    if not found.keep_all:
+        return f"{words}; no larger setting that was tried keeps all"
+    ways = " or ".join(f"{one.options} ({_more(one)})" for one in found.keep_all)
+    return f"{words}. {ways} would have kept all{_saves(found)}"
+
+
+def _held_by(values: Mapping[str, int | float | bool | str]) -> tuple[str, str]:
+    """What holds conversations under the recorded settings, and the verb that goes with it."""
+    slots, ram = values.get("parallel"), values.get("cache-ram", 0)
+    if slots is None:
+        return "the KV cache", "keeps"
+    held = count(int(slots), "slot")
+    if isinstance(ram, int) and ram:
+        held += " and a RAM cache" + (" without limit" if ram < 0 else f" of {memory(float(ram))}")
+    return held, "keep" if ram or slots != 1 else "keeps"
+
+
+def _more(one: Candidate) -> str:
+    if one.memory_mib is None:
+        return "memory unknown"
+    return f"{'+' if one.memory_mib >= 0 else '-'}{memory(abs(one.memory_mib))}"
+
+
+def _saves(found: AgentsFit) -> str:
+    best = found.keep_all[0]
+    if found.saved_ms_per_day is not None:
+        return f"; it saves {duration(found.saved_ms_per_day)} a day of such traffic"
+    time = "" if best.saved_ms is None else f", {duration(best.saved_ms)}"
+    return f"; it saves {count(best.saved_tokens, 'token')}{time} in this log"

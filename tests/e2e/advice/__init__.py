@@ -1,0 +1,1 @@
+"""The first advice of a report, followed to the letter on a real server."""

@@ -1,0 +1,185 @@
+"""What a log leaves open is ranked by what its requests show, and one experiment separates the first two."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from conftest import FIXTURES
+from made import request
+
+import cachedoctor
+from cachedoctor.diagnosis.differential.experiments import experiment
+from cachedoctor.diagnosis.differential.kinds import ALSO, BY_NAME, KINDS, PRIOR, RULE_OF, Kind
+from cachedoctor.diagnosis.differential.votes import Vote, excluded, rank, votes
+from cachedoctor.diagnosis.rules import registry
+from cachedoctor.model import Facts, Finding, Request, Session, Setting
+
+
+def setting(value: object) -> Setting:
+    return Setting(value, 1, b"")
+
+
+def facts(**settings: object) -> Facts:
+    return Facts(0, "x", n_slots=1, settings={name: setting(value) for name, value in settings.items()})
+
+
+def chat(lengths: list[int], known: Facts, *, slots: int = 1) -> list[Request]:
+    """Requests of these lengths by age of the slot, of which a template of 8 tokens is reused, and nothing is known."""
+    found = []
+    for at, length in enumerate(lengths):
+        held = lengths[at - slots] + 5 if at >= slots else 0
+        found.append(
+            request(
+                index=at, slot=at % slots, first_line=at + 1, last_line=at + 1, selected_by="lru", facts=known,
+                prompt_tokens=length, cached_tokens=8 if held else 0, released_tokens=length + 5, held_tokens=held,
+                fresh=not held,
+            )
+        )  # fmt: skip
+    return found
+
+
+def first(requests: list[Request], rotating: frozenset[int] = frozenset()) -> tuple[str, str]:
+    """The kind of evidence with most tokens, and the candidate that is ranked first."""
+    found = votes(requests, rotating)
+    tokens = {vote.kind.name: 0 for vote in found}
+    for vote in found:
+        tokens[vote.kind.name] += vote.tokens
+    return max(tokens, key=lambda name: tokens[name]), rank(found, excluded(requests, rotating))[0].candidate
+
+
+def test_a_table_names_each_kind_once_and_every_candidate_has_a_rule() -> None:
+    names = {rule.name for rule in registry.load()[0]} | {"new-conversations", "one-shot-prompts"}
+    assert len(BY_NAME) == len(KINDS)
+    assert set(RULE_OF) == set(PRIOR) == set(ALSO)
+    assert set(RULE_OF.values()) | {name for also in ALSO.values() for name in also} <= names
+    for kind in KINDS:
+        assert sum(kind.share(candidate) for candidate in RULE_OF) == pytest.approx(1.0)
+        assert set(kind.counts) <= set(RULE_OF)
+        assert kind.counts, kind.name
+
+
+def test_without_a_count_the_base_rate_is_all_that_is_known() -> None:
+    nothing = Kind("nothing", "", {})
+    assert {name: round(nothing.share(name), 2) for name in ("head", "slots", "none")} == {
+        "head": 0.23, "slots": 0.23, "none": 0.23,
+    }  # fmt: skip
+
+
+def test_a_chat_that_grows_alone_and_is_not_found_has_changed_its_head() -> None:
+    """300 tokens more each time, in the one slot that held the turn before: no other chat could have taken it."""
+    requests = chat([2000, 2305, 2610, 2915, 3220, 3525], facts(cache_ram_mib=8192))
+    assert first(requests) == ("its own slot", "head")
+    assert excluded(requests) == {"slots", "steal"}
+    named = {one.candidate for one in rank(votes(requests), excluded(requests))}
+    assert named == set(RULE_OF) - {"slots", "steal"}
+
+
+def test_chats_without_a_ram_cache_lose_their_prompts_with_the_slot() -> None:
+    requests = chat([2000, 3000, 2410, 3390, 2770, 3850], facts(cache_ram_mib=0))
+    assert first(requests) == ("lost with its slot", "slots")
+    assert first(requests, frozenset(range(2, 6))) == ("in turn", "slots")
+    assert excluded(requests) == frozenset()
+
+
+def test_a_prompt_that_the_slot_kept_and_that_is_not_reused_was_asked_without_cache() -> None:
+    kept = request(
+        prompt_tokens=3000, cached_tokens=0, selected_by="lcp", similarity=0.9, f_keep=1.0, lost_tokens=2700,
+        held_tokens=2700, facts=facts(),
+    )  # fmt: skip
+    assert first([kept]) == ("same prompt, nothing reused", "nocache")
+
+
+def test_few_tokens_are_not_ranked() -> None:
+    assert votes(chat([400, 500, 450], facts(cache_ram_mib=0))) == []
+    assert rank([]) == []
+
+
+def test_tokens_decide_not_requests() -> None:
+    """Three requests of 500 tokens against one of 9,000."""
+    small, large = BY_NAME["empty slot"], BY_NAME["lost with its slot"]
+    order = rank([Vote(small, 500), Vote(small, 500), Vote(small, 500), Vote(large, 9000)])
+    assert (order[0].candidate, order[1].candidate) == ("slots", "none")
+    assert [(one.requests, one.tokens) for one in order[0].speaks_for] == [(1, 9000)]
+    assert [(one.requests, one.tokens) for one in order[0].speaks_against] == [(3, 1500)]
+    assert sum(one.likelihood for one in order) == pytest.approx(1.0)
+
+
+# ---- the experiment
+
+
+def session(build: int = 11549, **settings: object) -> Session:
+    found = Session(0, "x", build=build, n_slots=1, n_ctx_slot=4096)
+    found.settings = {name: setting(value) for name, value in settings.items()}
+    return found
+
+
+def test_the_experiment_is_the_fix_where_the_ram_cache_is_off() -> None:
+    (test,) = experiment("slots", "head", session(cache_ram_mib=0))
+    assert (test.commands, test.purpose) == (["--cache-ram 8192"], "look")
+    assert experiment("head", "slots", session(cache_ram_mib=0)) == [test], "in either order"
+
+
+def test_with_a_ram_cache_one_chat_alone_tells_without_a_restart() -> None:
+    test, then = experiment("slots", "head", session(cache_ram_mib=8192))
+    assert test.commands == []
+    assert "without a restart" in test.text
+    assert (then.commands, then.purpose) == (["--parallel 2 --ctx-size 8192"], "depends")
+
+
+def test_prompts_are_written_to_files_only_where_nothing_cheaper_tells() -> None:
+    assert experiment("head", "none", session())[0].commands == ["--verbosity 4 --log-prompts-dir prompts"]
+    assert experiment("nocache", "head", session())[0].commands == []
+    assert "cache_prompt" in experiment("nocache", "head", session())[0].text
+
+
+def test_advice_that_was_followed_is_not_repeated() -> None:
+    from cachedoctor.diagnosis.rules import advice
+
+    traced = session()
+    traced.shows = frozenset({"accounting"})
+    assert advice.see_more(traced).commands == ["--log-prompts-dir prompts"]
+    old = session(8672, slots_debug=1)
+    old.shows = frozenset({"accounting"})
+    assert advice.see_more(old).commands == ["cachedoctor analyze server.log --requests bodies.jsonl"]
+    written = session()
+    written.shows, written.cmdline = frozenset({"accounting"}), "llama-server -m x --log-prompts-dir prompts"
+    assert advice.see_more(written).commands == ["cachedoctor analyze server.log --prompts prompts"]
+
+
+# ---- a report
+
+
+def undecided(name: str) -> Finding:
+    report = cachedoctor.analyze(FIXTURES / name / "server.log", build=11549)
+    return next(one for one in report.findings if one.code in ("CD901", "CD904"))
+
+
+def test_a_finding_names_its_candidates_with_likelihoods_the_first_first() -> None:
+    """A chat and infill requests in one slot: what the log shows of it fits new prompts as well as a slot taken."""
+    found = undecided("days/dense-infill_between-b11549-default")
+    ranked = [one for one in found.still_possible if one.likelihood is not None]
+    likelihoods = [one.likelihood or 0.0 for one in ranked]
+    assert {one.name for one in ranked[:2]} == {"one-shot-prompts", "slot-contention"}
+    assert likelihoods == sorted(likelihoods, reverse=True)
+    assert all("as likely as the other" in one.why for one in ranked[:2])
+    assert all("% likely" in one.why and "tokens in" in one.why for one in ranked[:2])
+    assert found.remedies[0].text.startswith("Let one conversation alone take three turns")
+
+
+def test_every_format_shows_the_likelihoods() -> None:
+    import command
+
+    log = FIXTURES / "days/dense-infill_between-b11549-default/server.log"
+    found = undecided("days/dense-infill_between-b11549-default")
+    one = found.still_possible[0]
+    percent = f"{100 * (one.likelihood or 0):.0f} %"
+    text, markdown, page, as_json = (
+        command.run("analyze", log, "--build", "11549", "-f", form).stdout.decode()
+        for form in ("text", "markdown", "html", "json")
+    )
+    assert f"{one.name} {percent}" in " ".join(text.split())
+    assert f"{percent} likely" in markdown
+    assert f"{percent} likely" in page
+    finding = next(f for f in json.loads(as_json)["findings"] if f["code"] == found.code)
+    assert finding["still_possible"][0]["likelihood"] == one.likelihood
