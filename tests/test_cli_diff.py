@@ -71,7 +71,8 @@ def body(*messages: str, system: str = "You are the clerk of a small harbour off
 def test_real_pairs_keep_the_contract(name: str, options: list[object]) -> None:
     """Schema, names and their order, numbers that agree with each other."""
     found = answer(PROMPTS / name / "a.json", PROMPTS / name / "b.json", *options)
-    assert [*found] == CONTRACT[""].split() + ["edits"] * ("--full" in options)
+    notes = ["notes"] * (name == "tools-reordered" and "--template" not in options)  # where the tools are is not known
+    assert [*found] == CONTRACT[""].split() + ["edits"] * ("--full" in options) + notes
     for key, names in CONTRACT.items():
         assert not key or [*found[key]] == names.split()
     assert all([*item] == ["text", "commands"] for item in found["first"]["advice"])

@@ -90,7 +90,7 @@ def test_a_day_gets_the_verdict_of_its_truth(day: Path, monkeypatch: pytest.Monk
     truth = json.loads((day / "truth.json").read_text("utf-8"))
     render_here(monkeypatch, FIXTURES / "templates/qwen3.jinja" if "reasoning" in day.name else TEMPLATE)
     changed = {r["n"] + 1 for r in truth["requests"] if r.get("rows", {}).get("client", 0) > 8}
-    if day.name.startswith(("dense-cold_burst", "dense-one_shots")):
+    if day.name.startswith(("dense-cold_burst", "dense-one_shots", "dense-short_instruction")):
         with pytest.raises(CacheDoctorError, match="does not contain two requests"):
             of_file(day / "requests.jsonl")
         return

@@ -68,8 +68,8 @@ _FIX_WORDS = 210
 def first(page: TextPage, one: FindingView, hint: str | None = None, tight: int = 0) -> None:
     """Write the finding that is read first: what is the matter, what to do, what it cost, how that is known.
 
-    ``hint``: the command that prints the fix for other launchers. ``tight``: from 1 on why has one sentence, from
-    2 on there is no second fix, from 3 on one line of proof.
+    ``hint``: the command that prints the fix for other launchers. ``tight``: from 1 on why has one sentence and
+    what is ruled out gives way to what is still possible, from 2 on there is no second fix, from 3 on one line of proof.
     """
     _claim(page, one)
     step = one.step
@@ -84,7 +84,8 @@ def first(page: TextPage, one: FindingView, hint: str | None = None, tight: int 
     if one.second is not None and tight < 2:
         kind = "or" if one.second.kind == "fix" else one.second.kind
         _fix(page, one.second._replace(text=first_sentence(one.second.text)), kind)
-    for key, others in (("ruled out", one.finding.excluded), ("still possible", one.finding.still_possible)):
+    still = one.finding.still_possible
+    for key, others in (("ruled out", [] if tight and still else one.finding.excluded), ("still possible", still)):
         if others:
             page.cut_row([(f"{key}  ", KEY)], ", ".join(other.label for other in others))
     _rule(page, one, f"cachedoctor explain {one.finding.code}")

@@ -63,10 +63,16 @@ def _perhaps_separate(s: kit.RuleContext) -> bool:
     holds this conversation's last prompt no line shows how little is the same, or all that was compared shares as much."""
     r = s.request
     listed = r.ram_refused and r.reference_lcp is not None and s.own_slot is not True
-    if not (listed or "slot_copy" in r.marks or _passed_over(s)):
+    elsewhere = any(one.thread == r.thread and one.length == r.reference_tokens for one in r.seen.choice.others)
+    if not (listed or elsewhere or _passed_over(s)):
         return False
-    often = len(s.before) >= OFTEN and all(s.said_before("CD108")[-OFTEN:])
-    return r.reference_lcp is None or _frame_alone(s) or not (_shares_most(s) or often)
+    return r.reference_lcp is None or _frame_alone(s) or not _shares_most(s)
+
+
+def _grows(s: kit.RuleContext) -> bool:
+    """Whether this happened so often in a row that lengths which grow are taken for those of one conversation."""
+    known = s.request.reference_lcp is not None and not _frame_alone(s)
+    return known and len(s.before) >= OFTEN and all(s.said_before("CD108")[-OFTEN:])
 
 
 def _frame_alone(s: kit.RuleContext) -> bool:
@@ -127,9 +133,13 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
         return kit.Match(_cost(s), "low", severity="note", undecided=True) if s.whole >= s.min_prompt else None
     if by_lengths:
         return None
-    if _perhaps_separate(s):
-        return kit.Match(_cost(s), "low", severity="note", undecided=True)
-    return kit.Match(_cost(s), _confidence(s))
+    if not _perhaps_separate(s):
+        return kit.Match(_cost(s), _confidence(s))
+    if _grows(
+        s
+    ):  # likely, but what came before stays open, so that of these requests no token is avoidable for certain
+        return kit.Match(_cost(s), _confidence(s), undecided=True)
+    return kit.Match(_cost(s), "low", severity="note", undecided=True)
 
 
 def _begins(s: kit.RuleContext) -> bool:
