@@ -68,8 +68,9 @@ _FIX_WORDS = 210
 def first(page: TextPage, one: FindingView, hint: str | None = None, tight: int = 0) -> None:
     """Write the finding that is read first: what is the matter, what to do, what it cost, how that is known.
 
-    ``hint``: the command that prints the fix for other launchers. ``tight``: from 1 on why has one sentence and
-    what is ruled out gives way to what is still possible, from 2 on there is no second fix, from 3 on one line of proof.
+    ``hint``: the command that prints the fix for other launchers. ``tight``: from 1 on why has one sentence,
+    and what is ruled out gives way to what is still possible; from 2 on there is no second fix, from 3 on one line of
+    proof.
     """
     _claim(page, one)
     step = one.step
