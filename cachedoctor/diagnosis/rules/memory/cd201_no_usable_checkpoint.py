@@ -1,9 +1,10 @@
-"""CD201: the prompt matched, but the memory had no saved state to go back to."""
+"""CD201: the prompt matched, but the memory had no saved state near the end of it to go back to."""
 
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.checkpoints import CLEARED, same_prefix, server_could_not, serves
+from cachedoctor.knowledge.server_options import CHECKPOINT_MIN_STEP
 
 CAUSES = ("CD202", "CD203", "CD204", "CD205", "CD207", "CD208", "CD211", "CD308")
 """Rules that say why there was none."""
@@ -20,15 +21,27 @@ def nothing_below(s: kit.RuleContext) -> bool:
     return not any(serves(check, most, s) for check in r.seen.checks)
 
 
+def far_below(s: kit.RuleContext) -> bool:
+    """The last checkpoint inside the common prefix was restored, and nothing after it.
+
+    The newest is checked first, so that one between the two would have been taken instead.
+    """
+    r, lcp = s.request, s.lcp
+    if lcp is None or r.seen.restored_at is None or r.cached_tokens != r.seen.restored_at[1] + 1:
+        return False
+    taken = [check for check in r.seen.checks if (check.pos_min, check.pos_max) == r.seen.restored_at]
+    between = [check for check in r.seen.checks if r.cached_tokens < check.pos_max + 1 <= lcp]
+    return bool(taken) and not between and r.stale_from is None and s.by_the_book is not False
+
+
 def decide(s: kit.RuleContext) -> kit.Match | None:
-    """Fire when the memory needs a checkpoint at or below the prefix and had none."""
+    """Fire when the memory needs a checkpoint at or below the prefix and had none, or one far below alone."""
     r = s.request
-    if (
-        r.cached_tokens is None
-        or not server_could_not(s)
-        or s.facts.setting("ctx_checkpoints") == 0
-        or not nothing_below(s)
-    ):
+    if r.cached_tokens is None or not server_could_not(s) or s.facts.setting("ctx_checkpoints") == 0:
+        return None
+    if far_below(s):
+        return kit.Match(s.server_lost, "high" if s.pinned else "medium", found=r.cached_tokens)
+    if not nothing_below(s):
         return None
     seen = bool(r.seen.checks or r.seen.held_positions) or _listed(s) or _makes_none(s)
     sure: kit.Confidence = "high" if s.pinned and r.seen.forced and seen and s.by_the_book is not False else "medium"
@@ -51,19 +64,22 @@ def _listed(s: kit.RuleContext) -> bool:
     return s.facts.at_least(kit.PRINTS_CHECKS) is True and s.request.checkpoints_shown and not s.request.partial
 
 
-def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
-    """Show where the prefix ends, and the checkpoints beyond it."""
+def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
+    """Show where the prefix ends, and the checkpoints beyond it, or the one far below."""
     r, listed = s.request, _listed(s)
     return kit.proof(
         r,
         ("n_past", "common prefix, and what the slot held"),
         ("forced", "the symptom"),
-        ("check", "a checkpoint beyond the common prefix"),
+        ("restored", "the nearest checkpoint inside it"),
+        ("check", "a checkpoint that was checked" if match.found else "a checkpoint beyond the common prefix"),
         ("select", "how much matched"),
         kit.REUSED,
         kit.RECOMPUTED,
         most=4,
         numbers={
+            "restored": match.found,
+            "held_before": r.seen.held_checkpoints,
             "checks": len(r.seen.checks),
             "lowest": min((c.pos_max + 1 for c in r.seen.checks), default=None),
             "held": len(r.seen.checks)
@@ -129,9 +145,43 @@ def _is_servers(r: kit.Request) -> bool:
     return (r.lost_client or 0) <= (r.lost_server or 0)
 
 
+_SOURCES = ["https://github.com/ggml-org/llama.cpp/pull/15293", "https://github.com/ggml-org/llama.cpp/pull/20288"]
+
+
+def _say_far(g: kit.MatchGroup) -> kit.FindingText:
+    """Say how far below the nearest checkpoint lay, and what makes more."""
+    f, r, session = g.numbers, g.worst_request, g.session
+    spread = "from b9873 on a checkpoint is made at every user message (b9538: at the last one)."
+    known = session.at_least(9873) is True
+    more = advice.more_checkpoints(session, f["held_before"])
+    closer = "Let checkpoints lie closer together; each costs main memory."
+    return kit.FindingText(
+        f"{kit.n(r.common_prefix_tokens)} tokens matched, but the nearest checkpoint inside them covers {kit.n(f['restored'])}: "
+        f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        "Recurrent and sliding-window memory cannot be rewound; it goes back to the last saved state (context checkpoint) inside the common prefix. "
+        "None was kept after that one. They are made while a prompt is computed, not while a reply is generated.",
+        [
+            advice.option(session, CHECKPOINT_MIN_STEP, "1024", closer) if known else advice.update(session, spread),
+            *([more] if more is not None else []),
+        ],
+        [
+            *([same_prefix(r.common_prefix_tokens)] if _is_servers(r) else []),
+            kit.RuledOut("cache-prompt-off", "a checkpoint was restored"),
+            *(
+                []
+                if f["listed"]
+                else [kit.RuledOut("checkpoint-evicted", "not excluded: one in between may have been dropped earlier")]
+            ),
+        ],
+        _SOURCES,
+    )
+
+
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say why there was no checkpoint, and what makes one."""
     f, r, session = g.numbers, g.worst_request, g.session
+    if f["restored"]:
+        return _say_far(g)
     remedies = []
     if session.at_least(9873) is not True:
         remedies.append(
@@ -155,13 +205,13 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         + _why_none(g),
         remedies,
         [*([same_prefix(r.common_prefix_tokens)] if _is_servers(r) else []), *_look_alikes(g)],
-        ["https://github.com/ggml-org/llama.cpp/pull/15293", "https://github.com/ggml-org/llama.cpp/pull/20288"],
+        _SOURCES,
     )
 
 
 RULE = kit.rule(
     __name__,
-    "The prefix matched, but there was no checkpoint inside it",
+    "The prefix matched, but there was no checkpoint near its end",
     decide,
     prove,
     say,
