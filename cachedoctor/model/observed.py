@@ -311,8 +311,8 @@ class Observed(msgspec.Struct, gc=False):
         if self.progress is None and 0 < now.share <= 1:
             self.progress = now
 
-    def record_n_past(self, lcp: int, held: int, oldest: int, mark: Mark, known: KnownLength | None) -> None:
-        """Common prefix and content as printed when the memory may be unable to go back."""
+    def record_n_past(self, lcp: int, held: int, oldest: int | None, mark: Mark, known: KnownLength | None) -> None:
+        """Common prefix and content as printed when the memory may be unable to go back; ``oldest`` is not in every line."""
         self.odd = True
         self.n_past, self.n_cache, self.oldest_position = lcp, held, oldest
         self.known_length = known

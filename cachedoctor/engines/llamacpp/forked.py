@@ -23,9 +23,12 @@ WORDS = frozenset({"chosen", "launched", "common", "kept", "released"})
 LAUNCH = R("launch", "slot", 0, 0, "I0", "", "", shows=("launches",))
 FIRST_BATCH = R("seq_rm", "slot", 0, 0, "I0", "", "", shows=("accounting", "checkpoint_counts", "forcing"))
 RELEASE = R("release", "slot", 0, 0, "I0", "", "", shows=("releases",))
+COMMON = R("npast_posmin", "slot", 0, 0, "I0", "", "")
 
 _RAM = frozenset({"pc_looking", "pc_found", "pc_saving"})
 _TIMINGS = frozenset({"timing_head", "timing_prompt", "timing_eval", "timing_total", "timing_draft"})
+_OF_MEMORY = frozenset({"force_full", "ckpt_check", "ckpt_restored", "ckpt_erased"})
+"""What follows the common text at once, for the slot that it is about, where the memory may be unable to go back."""
 _SLOTS = 256
 """Slots of which something is held back at once."""
 _CHOICE = 64
@@ -73,6 +76,8 @@ class Fork:
         """A request was launched, or opened."""
         self._common: tuple[int, int] | None = None
         """Common text of the slot whose memory is cleared next, in tokens of the slot and of the prompt."""
+        self._compared: Event | None = None
+        """The line of it, until a line names its slot."""
 
     def take(self, event: Event, partly: Callable[[Event], None] | None) -> None:
         """Take a line, in words of its own or as llama-server writes it; ``partly`` takes one that lacks fields."""
@@ -85,11 +90,11 @@ class Fork:
         """Take a line in words of its own."""
         fields, slot = event.fields, event.fields.get("slot", -1)
         if event.message == "chosen":
-            self._choice = [event]
+            self._choice, self._compared = [event], None
         elif event.message == "launched":
             self._launched(event)
         elif event.message == "common":
-            self._common = fields["in_slot"], fields["in_prompt"]
+            self._common, self._compared = (fields["in_slot"], fields["in_prompt"]), event
         elif event.message == "kept":
             self._kept(event)
         elif event.message == "released":
@@ -111,7 +116,18 @@ class Fork:
             self._sum(event)
         if event.slot >= 0 and event.task >= 0:
             self._open(event.slot, event.task)
+            self._compare(event)
         (feed or self._feed)(event)
+
+    def _compare(self, event: Event) -> None:
+        """Say how much is common, before the first line about the memory, as no line of llama-server's has said it."""
+        said, self._compared = self._compared, None
+        if said is None or event.message not in _OF_MEMORY:
+            return
+        common = said.fields["in_slot"]
+        if common == said.fields["in_prompt"]:  # else a position in the slot is none in the prompt
+            fields = {"n_past": common, "n_cache_tokens": said.fields["held"]}
+            self._feed(Event(COMMON.id, COMMON, fields, event.slot, event.task, said.line, said.block, said.start))
 
     def finish(self) -> None:
         """No line follows: of an excerpt the choice of a slot may be all there is."""
@@ -133,7 +149,7 @@ class Fork:
             self._run().slot(slot).read_file()
 
     def _kept(self, event: Event) -> None:
-        slot, common, self._common = event.fields["slot"], self._common, None
+        slot, common, self._common, self._compared = event.fields["slot"], self._common, None, None
         reused = event.fields["p0"]
         if common is not None and common[0] != common[1]:  # a position in the slot is none in the prompt
             back = common[0] - reused

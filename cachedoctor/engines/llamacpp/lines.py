@@ -203,7 +203,7 @@ def _n_past(run: ServerRun, slot: Slot, event: Event, mark: Mark) -> None:
     fields = event.fields
     request = run.attend(slot, event.task, mark)
     known = run.known_length(request, fields["n_cache_tokens"])
-    request.record_n_past(fields["n_past"], fields["n_cache_tokens"], fields["pos_min"], mark, known)
+    request.record_n_past(fields["n_past"], fields["n_cache_tokens"], fields.get("pos_min"), mark, known)
     run.window(fields.get("n_swa"))
 
 
