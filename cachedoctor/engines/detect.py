@@ -52,7 +52,7 @@ _STRANGE = late(rb"\n(?!" + OWN + rb")[^\n]*")
 """A line that does not begin as those of llama-server do, with its uptime, ``slot`` or ``srv``."""
 
 
-EVERYWHERE = (b"disk prompt cache: ", b": context shift - n_keep = ")
+EVERYWHERE = (b"disk prompt cache: ", b": context shift - n_keep = ", b" : kv cache rm - [0, end)")
 """Literals of certain sentences in lines that begin as those of llama-server."""
 ELSEWHERE = (
     b'msg="truncating input prompt"', b'msg="input exceeds context length"',

@@ -33,6 +33,8 @@ class Sentence(NamedTuple):
     """With the names of its numbers as groups; ``process`` is the name of a process."""
     meaning: str
     sample: str
+    behind: str = ""
+    """What the lines right before it have to be, where it means something behind these only; with numbers as well."""
 
 
 _SLOG = "time=2026-08-19T19:35:53.590+02:00 level=WARN source=runner.go:154 "
@@ -75,6 +77,25 @@ TABLE: tuple[Sentence, ...] = (
         r"^[^\"'{}\n]{0,200}?\bslot \d{1,3} ?: context shift - n_keep = \d{1,10}, n_left = \d{1,10}, n_discard = (?P<erased>\d{1,10})",
         "The context is full (llama.cpp of early 2024). The server drops the older half: the next prompt no longer matches.",
         "slot 0: context shift - n_keep = 0, n_left = 6858, n_discard = 3429"),
+    # ---- a request that did not ask for the cache, in builds whose default is not to use it
+    Sentence("old_launch", "llama.cpp", None, b" is processing [task id: ",
+        r"^slot (?P<slot>\d{1,3}) is processing \[task id: \d{1,10}\]",
+        "A slot begins a request (llama.cpp up to early 2024).",
+        "slot 0 is processing [task id: 2]"),
+    Sentence("old_release", "llama.cpp", None, b" tokens in cache)",
+        r"^slot (?P<slot>\d{1,3}) released \((?P<tokens>\d{1,10}) tokens in cache\)",
+        "A request is over (llama.cpp up to early 2024): what its slot holds.",
+        "slot 0 released (158 tokens in cache)"),
+    Sentence("old_reuse", "llama.cpp", None, b" : in cache: ",
+        r"^slot (?P<slot>\d{1,3}) : in cache: (?P<tokens>\d{1,10}) tokens \| to process: (?P<computed>\d{1,10}) tokens",
+        "What is reused of a prompt, and what is computed (llama.cpp up to early 2024). Printed for each request with cache_prompt true, and for no other.",
+        "slot 0 : in cache: 120 tokens | to process: 40 tokens"),
+    Sentence("old_emptied", "llama.cpp", "unasked", b" : kv cache rm - [0, end)",
+        r"^slot (?P<slot>\d{1,3}) : kv cache rm - \[0, end\)",
+        "The slot is emptied from its first token on (llama.cpp up to early 2024). Without a line `in cache:` right before it the request did not ask for the cache.",
+        "slot 0 : kv cache rm - [0, end)",
+        r"(?:^|\n)slot (?P<slot>\d{1,3}) released \((?P<tokens>\d{1,10}) tokens in cache\)\n(?:(?!slot \d)[^\n]{0,400}\n){0,40}"
+        r"slot (?P=slot) is processing \[task id: \d{1,10}\]\n\Z"),
     # ---- no room, and batches that fail
     Sentence("no_cells", "llama.cpp", "no_room", b"failed to find free space in the KV cache",
         _LEAD + r"failed to find free space in the KV cache, retrying with smaller (?:n_batch|batch size, n_batch|batch size) = (?P<batch>1)\b",
@@ -146,7 +167,7 @@ TABLE: tuple[Sentence, ...] = (
 )  # fmt: skip
 
 FIELDS = {
-    "tokens": "length of the prompt, or of the prefix",
+    "tokens": "length of the prompt, or of the prefix, or what a slot holds",
     "limit": "what fits: the context, or the budget of the disk",
     "keep": "beginning of the prompt that is kept",
     "erased": "removed from the middle of the prompt",
@@ -154,12 +175,17 @@ FIELDS = {
     "batch": "tokens of the batch that is tried next, or was tried last",
     "status": "what the library answered: 1 for no room in the KV cache, negative numbers for a failure of the batch",
     "size": "what the prompts on disk take",
+    "slot": "number of the slot",
+    "computed": "tokens of the prompt that are computed",
     "process": "process, unit or container that was ended",
 }
 """What the numbers and names of the patterns are."""
-MEASURED = frozenset({"tokens", "limit", "keep", "erased", "batch", "size"})
+MEASURED = frozenset({"tokens", "computed", "limit", "keep", "erased", "batch", "size"})
 """Those with a unit."""
 _PATTERNS = {row.id: late(row.pattern) for row in TABLE}
+_BEHIND = {row.id: late(row.behind) for row in TABLE if row.behind}
+_BEFORE = 8_000
+"""Bytes before a line in which what it stands behind is looked for."""
 _SERVERS = {"ollama": "ollama", "llama": "llama.cpp", "koboldcpp": "koboldcpp"} | {name: name for name in ENGINES}
 """Engines by what the name of a process, unit or container has."""
 _OWN = late(rb"\d++\.\d\d\.\d\d\d\.\d\d\d |slot |srv ")
@@ -237,8 +263,17 @@ def read(data: bytes, literals: list[bytes]) -> Iterator[tuple[int, Sentence, re
         end = data.find(b"\n", start)
         line = data[start : end if end >= 0 else len(data)]
         found = recognise(line)
-        if found is not None and (found[0].literal in EVERYWHERE or _OWN.match(line) is None):
-            yield number, *found, line
+        if found is None or not (found[0].literal in EVERYWHERE or _OWN.match(line) is None):
+            continue
+        row, said = found
+        shown = _behind(row, data, start) if row.behind else said
+        if shown is not None:
+            yield number, row, shown, line
+
+
+def _behind(row: Sentence, data: bytes, start: int) -> re.Match[str] | None:
+    """Find the lines right before a sentence that give it its meaning."""
+    return _BEHIND[row.id].search(data[max(0, start - _BEFORE) : start].decode("utf-8", "replace"))
 
 
 def unknown_errors(data: bytes) -> Iterator[tuple[int, str, bytes]]:

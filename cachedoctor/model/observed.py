@@ -312,7 +312,7 @@ class Observed(msgspec.Struct, gc=False):
             self.progress = now
 
     def record_n_past(self, lcp: int, held: int, oldest: int | None, mark: Mark, known: KnownLength | None) -> None:
-        """Common prefix and content as printed when the memory may be unable to go back; ``oldest`` is not in every line."""
+        """Common prefix and content as printed when the memory may be unable to go back, some without ``oldest``."""
         self.odd = True
         self.n_past, self.n_cache, self.oldest_position = lcp, held, oldest
         self.known_length = known

@@ -44,6 +44,7 @@ IncidentName = Literal[
     "ram_failed",  # a prompt of the RAM cache could not be restored: size in bytes
     "refused",  # the server refused a request for another reason
     "shifted",  # the context was shifted, in a program or build whose requests are not read: limit
+    "unasked",  # a slot of an old llama.cpp was emptied, as its request did not ask for the cache: tokens that it held
     "unknown_error",  # an error in words that no reader knows
     "unloaded",  # a program unloaded a model to make room for another
     "value",  # a date or an id that is another one in the second of two prompts: number of its line

@@ -129,6 +129,28 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     )
 
 
+def alone(session: kit.Session) -> list[kit.SessionFinding]:
+    """Say it of a llama.cpp up to early 2024, where a request that asks for the cache prints what is in it."""
+    said = kit.stated(session, "unasked")
+    if said is None:
+        return []
+    words = kit.FindingText(
+        f"a slot that held {kit.n(said.numbers['tokens'])} tokens was emptied for the next request: {kit.times(said.count)}",
+        'The request did not ask for the cache: with "cache_prompt": true this server prints "in cache: N tokens" first, and these builds do not use '
+        "the cache by default.",
+        [
+            kit.Remedy('In the client: send "cache_prompt": true in the request body.'),
+            kit.Remedy("Or update llama.cpp: newer builds use the cache by default."),
+        ],
+        [
+            kit.RuledOut(
+                "prefix-diverges-early", 'the server did not compare the prompts: it would have printed "in cache:"'
+            )
+        ],
+    )
+    return [kit.SessionFinding(words, "", [(said.mark, "the slot is emptied")], "warning", "high")]
+
+
 RULE = kit.rule(
     __name__,
     "The request switched prompt caching off",
@@ -144,4 +166,6 @@ RULE = kit.rule(
         )
     ),
     unless=("CD111",),
+    alone=alone,
+    stated=("unasked",),
 )
