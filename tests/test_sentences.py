@@ -17,7 +17,14 @@ from cachedoctor.engines.sentences import TABLE, Sentence
 
 LOGS = sorted(path for path in FIXTURES.rglob("*.log") if path.parent.name != "measured" or "ollama-" not in path.name)
 OURS = ("out-of-memory-kill-b9713", "disk-cache-lost-b9294")
-PASTED = ("decode-failed-2024", "shift-2024", "truncated-2024", "ollama-truncated")
+PASTED = (
+    "decode-failed-2024",
+    "shift-2024",
+    "truncated-2024",
+    "ollama-truncated",
+    "cache-unasked-2023",
+    "python-overflow",
+)
 KILL = "Out of memory: Killed process 4242 (llama-server) total-vm:61234567kB, anon-rss:30123456kB\n"
 
 
@@ -37,7 +44,7 @@ def test_a_sample_is_recognised_by_its_row_alone(row: Sentence) -> None:
 
 def test_every_literal_is_searched_for() -> None:
     """The table is imported only where a block has one of them."""
-    assert {row.literal for row in TABLE} == {*EVERYWHERE, *ELSEWHERE}
+    assert {row.literal for row in TABLE if row.id not in sentences.AROUND} == {*EVERYWHERE, *ELSEWHERE}
 
 
 @pytest.mark.sample(7)
@@ -69,7 +76,7 @@ def test_a_kill_of_nothing_that_is_named_is_about_the_server_around_it() -> None
 
 
 @pytest.mark.parametrize(
-    "row", [row for row in TABLE if row.incident and row.id != "oom_alone"], ids=lambda row: row.id
+    "row", [row for row in TABLE if row.incident and row.id != "oom_alone" and not row.behind], ids=lambda row: row.id
 )
 def test_a_line_alone_is_a_finding(row: Sentence) -> None:
     """No certain line ends in an all-clear or as an unknown format."""

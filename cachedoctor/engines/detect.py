@@ -57,6 +57,7 @@ EVERYWHERE = (b"disk prompt cache: ", b": context shift - n_keep = ", b" : kv ca
 ELSEWHERE = (
     b'msg="truncating input prompt"', b'msg="input exceeds context length"',
     b'msg="truncating input messages which exceed context length"', b"input truncated",
+    b"exceed context window of ",
     b'msg="context limit hit - shifting"', b"slot context shift", b"failed to find free space in the KV cache",
     b"failed to decode the batch", b'msg="evicting ', b'msg="failed to restore cache, freeing all caches"',
     b'msg="llama-server model predicted to exceed available memory, evicting"',

@@ -64,6 +64,10 @@ TABLE: tuple[Sentence, ...] = (
         _LEAD + r"\binput truncated\b.{0,200}?" + _KEY.format("n_ctx") + r"(?P<limit>\d{1,10}).{0,200}?" + _KEY.format("n_erase") + r"(?P<erased>\d{1,10})",
         "The prompt is longer than the context (llama.cpp of 2024). The server removes its middle: nothing after the kept beginning matches what was cached.",
         _OLD + 'input truncated | tid="139" timestamp=1718000000 id_slot=0 id_task=5 n_ctx=4096 n_keep=0 n_left=4096 n_erase=2048'),
+    Sentence("python_overflow", "llama-cpp-python", "overflow", b"exceed context window of ",
+        _LEAD + r"\bRequested tokens \((?P<tokens>\d{1,10})\) exceed context window of (?P<limit>\d{1,10})",
+        "The prompt is longer than n_ctx and is refused.",
+        "ValueError: Requested tokens (2650) exceed context window of 2048"),
     # ---- a context that was shifted
     Sentence("limit_hit", "ollama", "shifted", b'msg="context limit hit - shifting"',
         _MSG + r'"context limit hit - shifting"(?: id=\d{1,10})?(?: limit=(?P<limit>\d{1,10}))?',
@@ -182,10 +186,12 @@ FIELDS = {
 """What the numbers and names of the patterns are."""
 MEASURED = frozenset({"tokens", "computed", "limit", "keep", "erased", "batch", "size"})
 """Those with a unit."""
+AROUND = frozenset({"old_launch", "old_release", "old_reuse"})
+"""Rows that say nothing but beside others: they are explained and kept by redact, and never looked for."""
 _PATTERNS = {row.id: late(row.pattern) for row in TABLE}
 _BEHIND = {row.id: late(row.behind) for row in TABLE if row.behind}
 _BEFORE = 8_000
-"""Bytes before a line in which what it stands behind is looked for."""
+"""Bytes before a line in which the lines that it comes after are looked for."""
 _SERVERS = {"ollama": "ollama", "llama": "llama.cpp", "koboldcpp": "koboldcpp"} | {name: name for name in ENGINES}
 """Engines by what the name of a process, unit or container has."""
 _OWN = late(rb"\d++\.\d\d\.\d\d\d\.\d\d\d |slot |srv ")

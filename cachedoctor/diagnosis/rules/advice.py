@@ -189,6 +189,8 @@ def more_context(
         return short
     if "ollama" in (session.engine, writer):
         return _ollama_context(needed)
+    if "llama-cpp-python" in (session.engine, writer):
+        return Remedy(f"{what} It is n_ctx: of Llama(...) in a program, or --n_ctx of its server.")
     has, trained = context_size(session), session.setting("n_ctx_train")
     if has is None:
         return Remedy(f"{what} The option is --ctx-size, in tokens; this log does not show its current value.")

@@ -44,7 +44,11 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     if said is None:
         return _cut(session)
     f = {"tokens": said.numbers.get("tokens"), "limit": said.numbers.get("limit", session.n_ctx_slot)}
-    return [kit.SessionFinding(_text(f, session, "the request was refused"), "", [(said.mark, "the refusal")], "error")]
+    return [
+        kit.SessionFinding(
+            _text(f, session, "the request was refused", said.field), "", [(said.mark, "the refusal")], "error"
+        )
+    ]
 
 
 def _cut(session: kit.Session) -> list[kit.SessionFinding]:
@@ -75,17 +79,19 @@ def _cut(session: kit.Session) -> list[kit.SessionFinding]:
     return [kit.SessionFinding(words, "cut", [(said.mark, "the prompt is shortened")], "warning")]
 
 
-def _text(f: dict[str, Any], session: kit.Session, what: str) -> kit.FindingText:
-    slots = session.n_slots
-    whole = slots == 1 or session.setting("kv_unified") is True  # one slot may use all of the context
+def _text(f: dict[str, Any], session: kit.Session, what: str, writer: str = "") -> kit.FindingText:
+    slots, program = session.n_slots, session.program if session.engine != "llama.cpp" else None
+    whole = (
+        program is not None or slots == 1 or session.setting("kv_unified") is True
+    )  # one slot may use all of the context
     split = f" The context is divided among {slots} slots." if slots and not whole else ""
     context = f"a context of {kit.n(f['limit'])} tokens" if f["limit"] else "the context"
     size = f"a prompt of {kit.n(f['tokens'])} tokens" if f["tokens"] else "a prompt"
     return kit.FindingText(
         f"{size} did not fit into {context}: {what}",
-        f"llama-server no longer truncates prompts; the client has to stay below the limit.{split}",
+        f"{f'{program} refuses such prompts' if program else 'llama-server no longer truncates prompts'}; the client has to stay below the limit.{split}",
         [
-            advice.more_context(session, "Raise the context. This costs KV memory.", f["tokens"])
+            advice.more_context(session, "Raise the context. This costs KV memory.", f["tokens"], writer=writer)
             if whole
             else advice.more_context(
                 session,

@@ -8,10 +8,14 @@ from cachedoctor.diagnosis.rules.measured.rolling import TrafficStretch
 
 _CHEAP = 256
 """Tokens of a prompt below which it does not matter whether it is computed."""
+_LARGE = 256
+"""Tokens of a block that prompts often do not fill; of a model with full attention in all layers it has 16."""
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it where nothing was reused and the average prompt holds no block, or no more than one."""
+    if said := alone(session):
+        return said
     size = rolling.block(session)
     if size is None or rolling.caching(session) is False:
         return []
@@ -21,6 +25,32 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
         if stretch.prompt < size or session.memory == "hybrid":
             return [_note(session, stretch, stretch.prompt, size)]
     return []
+
+
+def alone(session: kit.Session) -> list[kit.SessionFinding]:
+    """Say what the line of a large block means, where the lines show nothing of the traffic."""
+    size = session.setting("attention_block")
+    if not isinstance(size, int) or size < _LARGE or session.periods or session.counters or session.answers:
+        return []
+    if not session.seen <= {"attention_block", "mamba_padding"}:
+        return []  # the start of a server, which says it each time
+    return [
+        kit.finding(
+            f"a block has {kit.n(size)} tokens: what two prompts share below that is not reused",
+            "Only whole blocks are reused, and the last token of a prompt is always computed. A hybrid model has large blocks: each must be as large "
+            "as a saved state of the other layers. These lines do not show how long the prompts are.",
+            [
+                kit.Remedy(
+                    "Compare the length of your prompts, and of what they share, with a block. The statistics of the server, or /metrics, show more."
+                ),
+                *_remedies(session, hybrid=True, short=True, prompt=size),
+            ],
+            key="alone",
+            evidence=kit.said_by(session.settings["attention_block"], f"a block has {kit.n(size)} tokens"),
+            severity="note",
+            confidence="low",
+        )
+    ]
 
 
 def _note(session: kit.Session, stretch: TrafficStretch, prompt: float, size: int) -> kit.SessionFinding:
