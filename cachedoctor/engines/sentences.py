@@ -98,7 +98,7 @@ TABLE: tuple[Sentence, ...] = (
         r"^slot (?P<slot>\d{1,3}) : kv cache rm - \[0, end\)",
         "The slot is emptied from its first token on (llama.cpp up to early 2024). Without a line `in cache:` right before it the request did not ask for the cache.",
         "slot 0 : kv cache rm - [0, end)",
-        r"(?:^|\n)slot (?P<slot>\d{1,3}) released \((?P<tokens>\d{1,10}) tokens in cache\)\n(?:(?!slot \d)[^\n]{0,400}\n){0,40}"
+        r"(?:^|\n)slot (?P<slot>\d{1,3}) released \((?P<tokens>\d{1,10}) tokens in cache\)\n(?:(?!slot \d)[^\n]{0,200}\n){0,10}"
         r"slot (?P=slot) is processing \[task id: \d{1,10}\]\n\Z"),
     # ---- no room, and batches that fail
     Sentence("no_cells", "llama.cpp", "no_room", b"failed to find free space in the KV cache",
@@ -190,7 +190,7 @@ AROUND = frozenset({"old_launch", "old_release", "old_reuse"})
 """Rows that say nothing but beside others: they are explained and kept by redact, and never looked for."""
 _PATTERNS = {row.id: late(row.pattern) for row in TABLE}
 _BEHIND = {row.id: late(row.behind) for row in TABLE if row.behind}
-_BEFORE = 8_000
+_BEFORE = 1_000
 """Bytes before a line in which the lines that it comes after are looked for."""
 _SERVERS = {"ollama": "ollama", "llama": "llama.cpp", "koboldcpp": "koboldcpp"} | {name: name for name in ENGINES}
 """Engines by what the name of a process, unit or container has."""
