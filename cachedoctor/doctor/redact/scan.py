@@ -13,7 +13,7 @@ from cachedoctor.engines.engine_record import Engine
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.redaction import holes
 
-_FILE = late(rb"[\w/]+\.py(?=:\d)")
+_FILE = late(rb"(?<![\w/])[\w/]+\.py(?=:\d)")
 
 
 class EngineReader(NamedTuple):

@@ -127,7 +127,7 @@ _LEFT_OUT = late(rb"(?<![ \t])[ \t]*(?:\[\.\.\. [\d,]+ characters \.\.\.\].*|\.\
 """How reports, terminals and people mark what they leave out."""
 _SEPARATOR = late(rb"\| *|: +")
 _SEPARATORS_MAX = 6
-_LAST_WORDS = late(rb"[A-Za-z_][\w.()]*[^\w]*\Z")
+_LAST_WORDS = late(rb"[A-Za-z_][\w.()]{0,80}[^\w]{0,20}\Z")
 """What names a field: the last word before it, and the signs after that."""
 _MIN_CUT = 16
 """Characters: less of a message than this, and than its first words, may be another one (``loading model``)."""
