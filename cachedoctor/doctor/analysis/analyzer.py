@@ -97,7 +97,7 @@ class Analyzer:
             prompts: those given beside the log.
             given: options of the command line that started the server; what the log shows comes before them.
             keeps_requests: the report lists every request; with a listener, that is who keeps them.
-            listener: hears of everything as it happens. Lines are read one by one, which takes longer, if it wants them.
+            listener: hears of everything as it happens. If it wants lines, they are read singly, which takes longer.
             options: thresholds of the rules, and those that are not reported.
             extras: dumps of /metrics and responses; the servers of the logs get them in the end.
             told: what somebody says of the start of the servers.
