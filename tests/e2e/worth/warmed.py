@@ -1,4 +1,9 @@
-"""The beginning that sessions share, warmed on a real server: cost and saving as told, and as measured."""
+"""The beginning that sessions share, warmed on a real server: cost and saving as told, and as measured.
+
+What is told are seconds at the speed of the log. Other work on the machine changes the speed of a server from run to
+run by more than the trial allows (1.3, 1.9 and 2.4 s for one prompt), so that each server runs several times, by turns,
+and the median of every request counts. ``tune`` reads the log of the run in the middle.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median_low
 from typing import Any
 
 from e2e import models, wheels
@@ -16,6 +22,11 @@ from e2e.worth.tried import CHAT, NotTriedError
 
 WITHIN = 0.2
 """Share by which the seconds may be off."""
+RUNS = 5
+"""Of each server."""
+
+Prompts = list[tuple[float, int]]
+"""Milliseconds and tokens of every prompt that was computed."""
 
 
 @dataclass(frozen=True)
@@ -71,23 +82,20 @@ def measured(trial: Warm, folder: Path) -> Measured:
         {"messages": [system(prose(1, trial.head)), user(prose(100 + number, 600))], "max_tokens": 6, "temperature": 0}
         for number in range(trial.sessions)
     ]
-    cold = _run(trial, model, options, folder / "cold.log", bodies)
     lines = [json.dumps({"endpoint": CHAT, "body": body}) for body in bodies]
     (folder / "requests.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    command = [sys.executable, "-m", "cachedoctor", "tune", str(folder / "cold.log"), "-q", "-f", "json"]
-    command += ["--requests", str(folder / "requests.jsonl"), "--tokenizer", str(model), "--build", str(trial.build)]
-    command += ["--cmdline", " ".join(("llama-server", *options))]
-    done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode:
-        raise NotTriedError(f"cachedoctor ended with {done.returncode}: {done.stderr.decode()[-400:]}")
-    told = json.loads(done.stdout)["first_turn"]
-    if told is None:
-        raise NotTriedError("no beginning is named")
-    messages = [*bodies[0]["messages"][: told["messages"]], {"role": "user", "content": "ok"}]
-    warming = [{"messages": messages, "max_tokens": 1, "temperature": 0} for _ in range(told["slots"])]
-    if told["slots"] > 1:
-        warming = [{**body, "id_slot": slot} for slot, body in enumerate(warming)]
-    warm = _run(trial, model, options, folder / "warm.log", [*warming, *bodies])
+    colds, warms = list[Prompts](), list[Prompts]()
+    colds.append(_run(trial, model, options, folder / "cold-0.log", bodies))
+    warming = _warming(_told(trial, model, options, folder, 0), bodies)
+    for number in range(RUNS):
+        if number:
+            colds.append(_run(trial, model, options, folder / f"cold-{number}.log", bodies))
+        warms.append(_run(trial, model, options, folder / f"warm-{number}.log", [*warming, *bodies]))
+    order = sorted(range(RUNS), key=lambda number: sum(ms for ms, _ in colds[number]))
+    told = _told(trial, model, options, folder, order[RUNS // 2])
+    if _warming(told, bodies) != warming:
+        raise NotTriedError("two runs of one server tell another warming")
+    cold, warm = _medians(colds), _medians(warms)
     cost, again = warm[: len(warming)], warm[len(warming) :]
     return Measured(
         told,
@@ -97,9 +105,37 @@ def measured(trial: Warm, folder: Path) -> Measured:
     )
 
 
-def _run(
-    trial: Warm, model: Path, options: list[str], log: Path, bodies: list[dict[str, Any]]
-) -> list[tuple[float, int]]:
+def _told(trial: Warm, model: Path, options: list[str], folder: Path, number: int) -> dict[str, Any]:
+    """What ``tune`` says of a run."""
+    command = [sys.executable, "-m", "cachedoctor", "tune", str(folder / f"cold-{number}.log"), "-q", "-f", "json"]
+    command += ["--requests", str(folder / "requests.jsonl"), "--tokenizer", str(model), "--build", str(trial.build)]
+    command += ["--cmdline", " ".join(("llama-server", *options))]
+    done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode:
+        raise NotTriedError(f"cachedoctor ended with {done.returncode}: {done.stderr.decode()[-400:]}")
+    told: dict[str, Any] | None = json.loads(done.stdout)["first_turn"]
+    if told is None:
+        raise NotTriedError("no beginning is named")
+    return told
+
+
+def _warming(told: dict[str, Any], bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The bodies that warm as it was told: one, or one for each slot."""
+    messages = [*bodies[0]["messages"][: told["messages"]], {"role": "user", "content": "ok"}]
+    warming = {"messages": messages, "max_tokens": 1, "temperature": 0}
+    if told["slots"] == 1:
+        return [warming]
+    return [{**warming, "id_slot": slot} for slot in range(told["slots"])]
+
+
+def _medians(runs: list[Prompts]) -> Prompts:
+    """Of every request the median of its time; the tokens have to be the same in all runs."""
+    if len({tuple(tokens for _, tokens in run) for run in runs}) > 1:
+        raise NotTriedError("two runs of one server computed other tokens")
+    return [median_low(each) for each in zip(*runs, strict=True)]
+
+
+def _run(trial: Warm, model: Path, options: list[str], log: Path, bodies: list[dict[str, Any]]) -> Prompts:
     """Milliseconds and tokens of every prompt that was computed."""
     found = []
     with Server(trial.build, model, options, {}, log) as server:
