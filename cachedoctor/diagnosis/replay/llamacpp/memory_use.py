@@ -64,8 +64,8 @@ class _MeasuredServer(ReplayedServer):
         if ram is not None:
             use.saving_bytes = max(use.saving_bytes, ram.most)
             use.most_bytes = max(use.most_bytes, ram.most + held)
-            if (ram.bytes, len(ram)) > (use.ram_bytes, use.ram_entries):
-                use.ram_bytes, use.ram_entries = ram.bytes, len(ram)
+            if (ram.bytes, len(ram.entries)) > (use.ram_bytes, use.ram_entries):
+                use.ram_bytes, use.ram_entries = ram.bytes, len(ram.entries)
         self._measure_slots()
         return started
 

@@ -37,7 +37,7 @@ class RamEntries:
         self._tree, self._lose, self._families = tree, lose, tree.families
         self._build, self._limit, self._context = settings.build, settings.ram_bytes, settings.context
         self._each, self._fixed, self._saved = settings.token_bytes, settings.state_bytes, settings.checkpoint_bytes
-        self._entries: dict[int, tuple[ReplayContent, float]] = {}
+        self.entries: dict[int, tuple[ReplayContent, float]] = {}
         """Content and size by number, which is how many were made before."""
         self._related: dict[int, _Related] = {}
         """By family."""
@@ -49,9 +49,6 @@ class RamEntries:
         """Entries that were ever made."""
         self.most = 0.0
         """Bytes of all entries at most, the one that is being made included."""
-
-    def __len__(self) -> int:
-        return len(self._entries)
 
     @property
     def bytes(self) -> float:
@@ -90,12 +87,12 @@ class RamEntries:
                     obsolete.append(number)
             for number in reversed(obsolete):  # what continues from it has all of it
                 self._take(number)
-        while self._build >= 10068 and self._entries and self._bytes + size > self._limit:
-            self._lose(self._take(next(iter(self._entries))), "too small")
+        while self._build >= 10068 and self.entries and self._bytes + size > self._limit:
+            self._lose(self._take(next(iter(self.entries))), "too small")
         related.numbers.append(self.made)
         related.texts.append(text)
         related.lengths.append(tokens)
-        self._entries[self.made] = content, size
+        self.entries[self.made] = content, size
         self.known.add((text, tokens))
         self._bytes += size
         self._tokens += tokens
@@ -127,21 +124,21 @@ class RamEntries:
         if self._bytes <= self._limit and self._tokens <= self._context:
             return
         least = 1 if self._build < 10068 else 0
-        while len(self._entries) > least and self._bytes > self._limit:
-            self._lose(self._take(next(iter(self._entries))), "too small")
+        while len(self.entries) > least and self._bytes > self._limit:
+            self._lose(self._take(next(iter(self.entries))), "too small")
         most = float(self._context)
         if self._build >= 6900 and self._tokens:
             most = max(most, self._limit / max(1.0, self._bytes / self._tokens)) if self._bytes > 0 else float("inf")
-        while len(self._entries) > least and self._tokens > most:
-            self._lose(self._take(next(iter(self._entries))), "too small")
+        while len(self.entries) > least and self._tokens > most:
+            self._lose(self._take(next(iter(self.entries))), "too small")
 
     def clear(self, why: Cause) -> None:
         """Forget everything."""
-        while self._entries:
-            self._lose(self._take(next(iter(self._entries))), why)
+        while self.entries:
+            self._lose(self._take(next(iter(self.entries))), why)
 
     def _take(self, number: int) -> ReplayContent:
-        content, size = self._entries.pop(number)
+        content, size = self.entries.pop(number)
         text, tokens = content.text, content.tokens
         related = self._related[self._families[text]]
         at = bisect_left(related.numbers, number)
