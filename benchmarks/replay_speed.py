@@ -20,14 +20,14 @@ from cachedoctor.diagnosis.replay.prompt_tree import PromptTree
 from cachedoctor.diagnosis.replay.traffic import TimedRequest, Traffic
 
 
-def traffic(count: int, seed: int = 7) -> Traffic:
-    """Requests of twelve conversations at a time, each of some 60 turns."""
+def traffic(count: int, seed: int = 7, *, shares_heads: bool = True) -> Traffic:
+    """Requests of twelve conversations at a time, each of some 60 turns; many of them begin alike, or none."""
     rng, tree, asked = random.Random(seed), PromptTree(), []
     heads = [tree.branch(None, 0, rng.randrange(8_000, 20_000)) for _ in range(8)]
     running: list[tuple[int, int]] = []
     while len(asked) < count:
         if len(running) < 12:
-            head = rng.choice(heads)
+            head = rng.choice(heads) if shares_heads else tree.branch(None, 0, rng.randrange(8_000, 20_000))
             running.append((head, tree.length(head)))
         at = rng.randrange(len(running))
         before, length = running[at]

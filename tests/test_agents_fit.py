@@ -13,11 +13,12 @@ from cachedoctor.doctor.findings.history import PromptSpeed
 from cachedoctor.doctor.replaying.server_names import changed
 from cachedoctor.doctor.whatif.accounts import account, settings_rows
 from cachedoctor.doctor.whatif.agents import agents_fit, block_agents_fit
-from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
+from cachedoctor.doctor.whatif.block_evidence import BlockEvidence, session_of
 from cachedoctor.doctor.whatif.block_replay import BlockReplay
 from cachedoctor.doctor.whatif.block_setup import BlockSetup
 from cachedoctor.doctor.whatif.evidence import ServerTraffic
-from cachedoctor.model.whatif import AgentsFit, Candidate, Placed
+from cachedoctor.knowledge.engines import ENGINES
+from cachedoctor.model.whatif import AgentsFit, CacheSessions, Candidate, Placed
 from cachedoctor.report.forms import memory_forms
 
 SIZED = replace(ONE, token_bytes=float(1 << 20))
@@ -141,3 +142,48 @@ def test_of_a_cache_of_blocks_it_is_said_what_it_keeps() -> None:
         "3 conversations alternate; the KV cache keeps 1 of 3. --num-gpu-blocks-override 72 (memory unknown) would "
         "have kept all; it saves 13,696 tokens in this log"
     )
+
+
+def test_sessions_that_bodies_name_are_counted_against_the_pool() -> None:
+    """Two sessions of 320 and 480 tokens that share their first 100; 16 tokens of a third prompt are in none."""
+    common = list(range(100))
+    ends = ([*common, *range(1_000, 1_220)], [*common, *range(2_000, 2_380)])
+    prompts = [SentPrompt(ends[at][: len(ends[at]) // turn]) for turn in (2, 1) for at in (0, 1)]
+    prompts.append(SentPrompt(list(range(9_000, 9_016))))
+    setup = BlockSetup("sglang", None, 1, 440_215)
+    given = BlockEvidence(
+        setup,
+        frozenset(),
+        prompts,
+        [None] * 5,
+        None,
+        [0, 1, 0, 1, None],
+        Placed(5, 5, True),
+        ["a", "b", "a", "b", None],
+    )
+    found = block_agents_fit(BlockReplay(given))
+    assert found is not None
+    assert found.sessions == CacheSessions(2, 4, 320 + 480 - 100, 440_215)
+    assert memory_forms.agents(found, []) == (
+        "2 sessions (session_id) need 700 tokens, the KV cache has 440,215. 2 conversations alternate; the KV cache "
+        "keeps all 2"
+    )
+    given.sessions = []
+    unnamed = block_agents_fit(BlockReplay(given))
+    assert unnamed is not None
+    assert unnamed.sessions is None
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        ({"session_id": "a"}, "a"),
+        ({"session_params": {"id": "b", "rid": None}}, "b"),
+        ({"session_id": "a", "session_params": {"id": "b"}}, "a"),
+        ({"session_id": "", "session_params": "b", "conversation_id": "c"}, None),
+        (None, None),
+    ],
+)
+def test_a_session_is_named_by_the_fields_that_the_server_reads(body: object, name: str | None) -> None:
+    assert session_of(body, ENGINES["sglang"].session_fields) == name
+    assert session_of(body, ENGINES["vllm"].session_fields) is None

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import made
 import pytest
 
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
@@ -112,3 +113,26 @@ def test_it_reads_as_a_sentence() -> None:
     again = FirstTurn(17_300, 8, 9, "log.har#3", 1, 2, 3, 100_000, None, 150_000, None)
     assert "at the start and after each of 2 stops, in each of 2 slots (id_slot)" in first_turn_forms.words(again)
     assert first_turn_forms.commands(again) == []
+
+
+def test_seconds_are_those_of_the_request_that_computed_the_beginning(tmp_path: Path) -> None:
+    """0.1 ms a token for the long prompt that computes the head, 0.3 ms for the short ones that reuse it.
+
+    The mean of both, by tokens, would be too much for the head.
+    """
+    path = tmp_path / "bodies.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in sessions(4)))
+    given = gather(Asking([str(path)]))
+    served = serve(given.traffic, given.settings)
+    for at, (asked, one) in enumerate(zip(given.traffic.asked, served, strict=True)):
+        computed = given.traffic.tree.length(asked.prompt) - one.reused
+        ms = computed * (0.3 if one.reused else 0.1)
+        given.requests.append(made.request(index=at, cached_tokens=one.reused, processed_tokens=computed, prompt_ms=ms))
+        given.speed.learn(given.requests[-1])
+    found = first_turn(given, served, 64)
+    assert found is not None
+    assert found.saved_ms is not None
+    assert found.cost_ms is not None
+    assert given.speed.per_token / given.speed.weight > 0.13
+    assert found.cost_ms == pytest.approx(0.1 * found.cost_tokens, abs=1)
+    assert found.saved_ms == pytest.approx(0.1 * found.saved_tokens, abs=3)

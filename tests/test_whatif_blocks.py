@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from schemas import schema_of
 
 from cachedoctor.diagnosis.replay.block_cache import SentPrompt
+from cachedoctor.doctor.whatif.agents import block_agents_fit
 from cachedoctor.doctor.whatif.block_evidence import BlockAsking, BlockEvidence, from_sessions
 from cachedoctor.doctor.whatif.block_replay import BlockReplay, simulate, tune
 from cachedoctor.doctor.whatif.block_setup import BlockSetup, changed, command_line
@@ -26,7 +27,7 @@ from cachedoctor.doctor.whatif.block_trace import BlockTraffic
 from cachedoctor.doctor.whatif.evidence import Asking, gather_any, gather_trace
 from cachedoctor.doctor.whatif.trace import BLOCK, write
 from cachedoctor.model import CacheDoctorError, Session, Setting
-from cachedoctor.model.whatif import Placed
+from cachedoctor.model.whatif import CacheSessions, Placed
 from cachedoctor.report.forms import whatif_forms
 
 pytestmark = pytest.mark.usefixtures("child_here")
@@ -183,6 +184,35 @@ def test_sglang_is_held_against_its_prefill_lines(model: Path, tmp_path: Path) -
     assert isinstance(wrong, BlockEvidence)
     with pytest.raises(CacheDoctorError, match=r"does not explain the log: .* the server 400;"):
         simulate(wrong, [], ["x"])
+
+
+def test_bodies_of_a_session_are_one_conversation(model: Path, tmp_path: Path) -> None:
+    """Two sessions in turn, the second requests of which do not continue the first ones: their ids say it all.
+
+    A frame is <|im_start|> ROLE \\n ... <|im_end|> \\n, each mark one token, and every letter is one.
+    """
+    bodies, log = tmp_path / "bodies.jsonl", tmp_path / "sglang.log"
+    sent = [("a", "u"), ("b", "v"), ("a", "w"), ("b", "x")]
+    bodies.write_text(
+        "".join(
+            json.dumps({"messages": [{"role": "user", "content": letter * 300}], "session_params": {"id": name}}) + "\n"
+            for name, letter in sent
+        )
+    )
+    length, same = (6 + 300 + 2) + 11, 6  # all prompts begin with the mark, the role and the line end
+    lines = [
+        f"[2026-07-04 04:31:{20 + n} TP0] Prefill batch, #new-seq: 1, #new-token: {length - known}, "
+        f"#cached-token: {known}, token usage: 0.00, #running-req: 0, #queue-req: 0"
+        for n, known in enumerate((0, same, same, same))
+    ]
+    log.write_text("\n".join([*SGLANG, *lines]) + "\n", "utf-8")
+    asking = Asking([str(log)], [str(bodies)], str(model), str(model / "tokenizer_config.json"))
+    given = gather_any(asking)
+    assert isinstance(given, BlockEvidence)
+    assert (given.sessions, given.conversations) == (["a", "b", "a", "b"], [0, 1, 0, 1])
+    found = block_agents_fit(BlockReplay(given))
+    assert found is not None
+    assert found.sessions == CacheSessions(2, 4, 4 * length - 3 * same, 440_215)
 
 
 # ---- refusals

@@ -56,6 +56,8 @@ class EngineFacts(msgspec.Struct, frozen=True):
     """``/tokenize`` takes a chat request."""
     metrics_hint: str
     """What its page of counters needs; empty where it is always there."""
+    session_fields: tuple[str, ...]
+    """Fields of a body that name the session which the cache keeps it for; empty where there are no such sessions."""
 
 
 ENGINES = {
@@ -85,6 +87,7 @@ ENGINES = {
             tools_need_parser=True,
             tokenizes_chats=True,
             metrics_hint="",
+            session_fields=(),
         ),
         EngineFacts(
             name="sglang",
@@ -110,6 +113,7 @@ ENGINES = {
             tools_need_parser=False,
             tokenizes_chats=False,
             metrics_hint="SGLang answers GET /metrics only with --enable-metrics",
+            session_fields=("session_id", "session_params.id"),
         ),
     )
 }

@@ -177,6 +177,18 @@ class MemoryBill(msgspec.Struct):
     """All smaller values together, as far as they keep 99 % of what was reused; None where there are none."""
 
 
+class CacheSessions(msgspec.Struct):
+    """Sessions that bodies name for the server's cache (SGLang's ``session_id``)."""
+
+    sessions: int
+    requests: int
+    """Those with a session."""
+    tokens: int
+    """Tokens that prompts and replies of all sessions take in the cache together, common beginnings counted once."""
+    pool_tokens: int
+    """Tokens that the cache holds."""
+
+
 class AgentsFit(msgspec.Struct):
     """Conversations that alternate on a server, and what keeps all of them."""
 
@@ -193,6 +205,8 @@ class AgentsFit(msgspec.Struct):
     kept, or no such setting is known."""
     saved_ms_per_day: float | None = None
     """Milliseconds that the first of these would save in a day of such traffic; None for less than an hour of it."""
+    sessions: CacheSessions | None = None
+    """SGLang: those that the bodies name; None where they name none."""
 
 
 class FirstTurn(msgspec.Struct):

@@ -145,6 +145,13 @@ class PromptTree:
             found.append(shorter)
         return found
 
+    @property
+    def families(self) -> Sequence[int]:
+        """Of each sequence a number: those with different ones share nothing."""
+        if not self._ordered:
+            self._settle()
+        return self._family
+
     def rank(self, prompt: int) -> tuple[int, int]:
         """Place in the order of the tree: of those before a sequence, the nearest one shares most with it."""
         if not self._ordered:

@@ -97,7 +97,7 @@ class Analyzer:
             prompts: those given beside the log.
             given: options of the command line that started the server; what the log shows comes before them.
             keeps_requests: the report lists every request; with a listener, that is who keeps them.
-            listener: hears of everything as it happens. Lines are then read one by one, which takes longer.
+            listener: hears of everything as it happens. If it wants lines, they are read singly, which takes longer.
             options: thresholds of the rules, and those that are not reported.
             extras: dumps of /metrics and responses; the servers of the logs get them in the end.
             told: what somebody says of the start of the servers.
@@ -136,7 +136,7 @@ class Analyzer:
         self._faults = Faults(self._failed)
         self._servers = Servers(
             self._lives.begin_llama, self._lives.begin, self._next_number, self._examine, self._keep, build,
-            keeps_requests, listener, self._faults,
+            keeps_requests, listener if listener is not None and listener.hears_lines else None, self._faults,
         )  # fmt: skip
         self._unread: dict[str, tuple[bytes, int]] = {}
         """First bytes and sizes of inputs in which nothing was recognised."""

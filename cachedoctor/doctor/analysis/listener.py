@@ -17,6 +17,8 @@ class Listener:
 
     patient = True
     """It can wait until a short input shows that it is not an excerpt; a live screen cannot."""
+    hears_lines = True
+    """It wants the event of every line; without, lines that follow each other are read together, in half the time."""
 
     def __init__(self, spool: Spool | None = None) -> None:
         """``spool``: takes the finished requests; None keeps none of them."""

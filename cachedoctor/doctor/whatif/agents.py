@@ -12,7 +12,9 @@ from cachedoctor.diagnosis.replay.llamacpp.content import Cause, Served
 from cachedoctor.diagnosis.replay.llamacpp.memory_use import first, steps
 from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
+from cachedoctor.diagnosis.replay.radix_cache import RadixServer, RadixSettings
 from cachedoctor.doctor.whatif.accounts import account, candidate, saved_ms
+from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
 from cachedoctor.doctor.whatif.block_replay import BlockReplay
 from cachedoctor.doctor.whatif.block_replay import candidate as block_candidate
 from cachedoctor.doctor.whatif.block_setup import BlockSetup
@@ -21,7 +23,7 @@ from cachedoctor.doctor.whatif.more_memory import more_memory
 from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.engines import in_blocks
 from cachedoctor.knowledge.server_options import lacking
-from cachedoctor.model.whatif import AgentsFit, ReplayAccount
+from cachedoctor.model.whatif import AgentsFit, CacheSessions, ReplayAccount
 
 _MIB = 1 << 20
 LOST = 0.01
@@ -163,7 +165,21 @@ def block_agents_fit(replay: BlockReplay) -> AgentsFit | None:
         wanted = first(sizes, lambda size: sum(_lost_blocks(replay, _sized(base, size)).values()) <= LOST * whole)
         if wanted is not None:
             found.keep_all.append(block_candidate(replay, replay.account(base), _sized(base, wanted)))
+    found.sessions = _sessions(evidence)
     return found
+
+
+def _sessions(evidence: BlockEvidence) -> CacheSessions | None:
+    """What all sessions that the bodies name take in the cache together; None where none is named."""
+    if not any(evidence.sessions) or evidence.setup.tokens is None:
+        return None
+    both = zip(evidence.sessions, evidence.prompts, strict=True)
+    named = [(name, prompt) for name, prompt in both if name is not None]
+    endless = RadixServer(RadixSettings(evidence.setup.block))
+    for at, (_, prompt) in enumerate(named):
+        endless.begin(at, prompt)
+        endless.end(at)
+    return CacheSessions(len({name for name, _ in named}), len(named), endless.kept, evidence.setup.tokens)
 
 
 def _sized(base: BlockSetup, blocks: int) -> BlockSetup:

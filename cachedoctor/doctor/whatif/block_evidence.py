@@ -56,7 +56,10 @@ class BlockEvidence(msgspec.Struct):
     sums: SaidTokens | None
     """As the log shows; None where the responses say it, or nothing does."""
     conversations: list[int | None]
+    """Those of one session are of one conversation; without, what continues another."""
     placed: Placed
+    sessions: list[str | None] = []
+    """What each body names for the cache; empty where the server has no such sessions."""
 
 
 class BlockAsking(msgspec.Struct):
@@ -83,7 +86,8 @@ def from_sessions(asking: BlockAsking, sessions: Sequence[Session]) -> BlockEvid
     prompts, requests, placed = read_bodies(asking, session, "a what-if")
     reused, sums = _said(asking, session, requests)
     placed.sizes_known = True
-    return BlockEvidence(setup, assumed, requests, reused, sums, _numbers(prompts), placed)
+    named = [session_of(one.body, ENGINES[session.engine].session_fields) for one in prompts]
+    return BlockEvidence(setup, assumed, requests, reused, sums, _numbers(prompts, named), placed, named)
 
 
 def read_bodies(asking: BlockAsking, session: Session, what: str) -> tuple[list[Prompt], list[SentPrompt], Placed]:
@@ -212,12 +216,32 @@ def _reply(before: Prompt, ids: array[int], after: Prompt, later: array[int], st
     return list(later[len(ids) : bisect_left(starts, end)][: min(allowed, default=None)]) if end else ()
 
 
-def _numbers(prompts: Sequence[Prompt]) -> list[int | None]:
-    """Of each prompt its conversation, numbered from 0; None of one that no other belongs to."""
-    first, several = list(range(len(prompts))), set[int]()
-    for earlier, later in conversations.walk(list(prompts)):
-        first[later] = first[earlier]
-        several.add(first[later])
+def session_of(body: object, fields: Sequence[str]) -> str | None:
+    """Name of the session that a body is sent in: the first of ``fields`` (``session_params.id``) that has one."""
+    for field in fields:
+        value: object = body
+        for key in field.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        if isinstance(value, str) and value:
+            return value
+    return None
+
+
+def _numbers(prompts: Sequence[Prompt], sessions: Sequence[str | None]) -> list[int | None]:
+    """Of each prompt its conversation, numbered from 0; None of one that no other belongs to.
+
+    Those that name a session are of one conversation with the others of it, and with no other prompt.
+    """
+    first, several, begun = list(range(len(prompts))), set[int](), dict[str, int]()
+    for at, name in enumerate(sessions):
+        if name is not None:
+            first[at] = begun.setdefault(name, at)
+            if first[at] != at:
+                several.add(first[at])
+    others = [at for at, name in enumerate(sessions) if name is None]
+    for earlier, later in conversations.walk([prompts[at] for at in others]):
+        first[others[later]] = first[others[earlier]]
+        several.add(first[others[later]])
     order: dict[int, int] = {}
     return [order.setdefault(one, len(order)) if one in several else None for one in first]
 

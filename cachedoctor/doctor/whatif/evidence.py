@@ -106,6 +106,8 @@ class ServerTraffic(msgspec.Struct):
 class _Hearing(Listener):
     """Keeps every request."""
 
+    hears_lines = False
+
     def __init__(self) -> None:
         super().__init__()
         self.requests: list[Request] = []

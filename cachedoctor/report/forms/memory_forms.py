@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cachedoctor.model.whatif import AgentsFit, Candidate, MemoryBill, MemoryHeld, MemoryKind, ReplaySetting
+from cachedoctor.model.whatif import (
+    AgentsFit,
+    CacheSessions,
+    Candidate,
+    MemoryBill,
+    MemoryHeld,
+    MemoryKind,
+    ReplaySetting,
+)
 from cachedoctor.report.words.numbers import count, duration, memory, number
 
 _NAMES: dict[MemoryKind, str] = {"slots": "slots", "ram": "RAM cache", "checkpoints": "checkpoints"}
@@ -57,7 +65,7 @@ def _enough(found: MemoryBill) -> list[str]:
 def agents(found: AgentsFit, settings: Sequence[ReplaySetting]) -> str:
     """Say how many conversations alternate, how many are kept, and what keeps all of them."""
     held, keep = _held_by({row.name: row.recorded for row in settings})
-    words = f"{count(found.alternating, 'conversation')} alternate; {held} {keep}"
+    words = f"{_sessions(found.sessions)}{count(found.alternating, 'conversation')} alternate; {held} {keep}"
     if not found.keep_all and found.kept == found.conversations:
         return f"{words} all {found.conversations:,}"
     words += f" {found.kept:,} of {found.conversations:,}"
@@ -65,6 +73,14 @@ def agents(found: AgentsFit, settings: Sequence[ReplaySetting]) -> str:
         return f"{words}; no larger setting that was tried keeps all"
     ways = " or ".join(f"{one.options} ({_more(one)})" for one in found.keep_all)
     return f"{words}. {ways} would have kept all{_saves(found)}"
+
+
+def _sessions(found: CacheSessions | None) -> str:
+    """Say what the sessions take that the bodies name, and what there is."""
+    if found is None:
+        return ""
+    need = f"{count(found.sessions, 'session')} (session_id) need {count(found.tokens, 'token')}"
+    return f"{need}, the KV cache has {found.pool_tokens:,}. "
 
 
 def _held_by(values: Mapping[str, int | float | bool | str]) -> tuple[str, str]:

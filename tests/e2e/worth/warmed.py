@@ -1,4 +1,9 @@
-"""The beginning that sessions share, warmed on a real server: cost and saving as told, and as measured."""
+"""The beginning that sessions share, warmed on a real server: cost and saving as told, and as measured.
+
+What is told are seconds at the speed of the log. Other work on the machine changes the speed of a server by more than
+the trial allows (one prompt took 2.0 to 5.5 s), so that it is made several times, each time with a log of its own, and
+the one whose worst number is in the middle counts.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +21,11 @@ from e2e.worth.tried import CHAT, NotTriedError
 
 WITHIN = 0.2
 """Share by which the seconds may be off."""
+RUNS = 5
+"""How often the trial is made."""
+
+Prompts = list[tuple[float, int]]
+"""Milliseconds and tokens of every prompt that was computed."""
 
 
 @dataclass(frozen=True)
@@ -47,20 +57,23 @@ class Measured:
     saved_tokens: int
 
     @property
+    def off(self) -> float:
+        """Share by which the worst number is off."""
+        numbers = (
+            (self.told["cost_ms"], self.cost_ms),
+            (self.told["saved_ms"], self.saved_ms),
+            (self.told["saved_tokens"], self.saved_tokens),
+        )
+        return max(abs(told - real) / max(real, 1.0) for told, real in numbers)
+
+    @property
     def is_close(self) -> bool:
         """Whether seconds and tokens are as told."""
-        return all(
-            abs(told - real) <= WITHIN * real
-            for told, real in (
-                (self.told["cost_ms"], self.cost_ms),
-                (self.told["saved_ms"], self.saved_ms),
-                (self.told["saved_tokens"], self.saved_tokens),
-            )
-        )
+        return self.off <= WITHIN
 
 
 def measured(trial: Warm, folder: Path) -> Measured:
-    """Record the sessions, ask, warm a new server as told, and send the sessions again."""
+    """Several times record the sessions, ask, warm a new server as told, and send the sessions again."""
     folder.mkdir(parents=True)
     model = folder.parent / f"{trial.kind}.gguf"
     if not model.exists():
@@ -71,23 +84,19 @@ def measured(trial: Warm, folder: Path) -> Measured:
         {"messages": [system(prose(1, trial.head)), user(prose(100 + number, 600))], "max_tokens": 6, "temperature": 0}
         for number in range(trial.sessions)
     ]
-    cold = _run(trial, model, options, folder / "cold.log", bodies)
     lines = [json.dumps({"endpoint": CHAT, "body": body}) for body in bodies]
     (folder / "requests.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    command = [sys.executable, "-m", "cachedoctor", "tune", str(folder / "cold.log"), "-q", "-f", "json"]
-    command += ["--requests", str(folder / "requests.jsonl"), "--tokenizer", str(model), "--build", str(trial.build)]
-    command += ["--cmdline", " ".join(("llama-server", *options))]
-    done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode:
-        raise NotTriedError(f"cachedoctor ended with {done.returncode}: {done.stderr.decode()[-400:]}")
-    told = json.loads(done.stdout)["first_turn"]
-    if told is None:
-        raise NotTriedError("no beginning is named")
-    messages = [*bodies[0]["messages"][: told["messages"]], {"role": "user", "content": "ok"}]
-    warming = [{"messages": messages, "max_tokens": 1, "temperature": 0} for _ in range(told["slots"])]
-    if told["slots"] > 1:
-        warming = [{**body, "id_slot": slot} for slot, body in enumerate(warming)]
-    warm = _run(trial, model, options, folder / "warm.log", [*warming, *bodies])
+    each = [_once(trial, model, options, folder, bodies, number) for number in range(RUNS)]
+    return sorted(each, key=lambda one: one.off)[RUNS // 2]
+
+
+def _once(
+    trial: Warm, model: Path, options: list[str], folder: Path, bodies: list[dict[str, Any]], number: int
+) -> Measured:
+    cold = _run(trial, model, options, folder / f"cold-{number}.log", bodies)
+    told = _told(trial, model, options, folder, number)
+    warming = _warming(told, bodies)
+    warm = _run(trial, model, options, folder / f"warm-{number}.log", [*warming, *bodies])
     cost, again = warm[: len(warming)], warm[len(warming) :]
     return Measured(
         told,
@@ -97,9 +106,30 @@ def measured(trial: Warm, folder: Path) -> Measured:
     )
 
 
-def _run(
-    trial: Warm, model: Path, options: list[str], log: Path, bodies: list[dict[str, Any]]
-) -> list[tuple[float, int]]:
+def _told(trial: Warm, model: Path, options: list[str], folder: Path, number: int) -> dict[str, Any]:
+    """What ``tune`` says of a run."""
+    command = [sys.executable, "-m", "cachedoctor", "tune", str(folder / f"cold-{number}.log"), "-q", "-f", "json"]
+    command += ["--requests", str(folder / "requests.jsonl"), "--tokenizer", str(model), "--build", str(trial.build)]
+    command += ["--cmdline", " ".join(("llama-server", *options))]
+    done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode:
+        raise NotTriedError(f"cachedoctor ended with {done.returncode}: {done.stderr.decode()[-400:]}")
+    told: dict[str, Any] | None = json.loads(done.stdout)["first_turn"]
+    if told is None:
+        raise NotTriedError("no beginning is named")
+    return told
+
+
+def _warming(told: dict[str, Any], bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The bodies that warm as it was told: one, or one for each slot."""
+    messages = [*bodies[0]["messages"][: told["messages"]], {"role": "user", "content": "ok"}]
+    warming = {"messages": messages, "max_tokens": 1, "temperature": 0}
+    if told["slots"] == 1:
+        return [warming]
+    return [{**warming, "id_slot": slot} for slot in range(told["slots"])]
+
+
+def _run(trial: Warm, model: Path, options: list[str], log: Path, bodies: list[dict[str, Any]]) -> Prompts:
     """Milliseconds and tokens of every prompt that was computed."""
     found = []
     with Server(trial.build, model, options, {}, log) as server:

@@ -62,6 +62,9 @@ class ReplayedServer:
         self.least = settings.slot_prompt_similarity or 0.0
         self.served = [NEVER] * len(traffic.asked)
         self.of: dict[int, list[_Slot]] = {}
+        self.families = traffic.tree.families
+        self.complete = all(event.content is None for event in traffic.happened)
+        """Nothing comes back that the traffic does not hold."""
 
     def run(self) -> list[Served]:
         """Go through the traffic."""
@@ -188,9 +191,13 @@ class ReplayedServer:
         most = length if self.waiting else self.traffic.ideal[index].tokens
         common, least, old = self.tree.common, self.least, self.settings.build < 6751
         chosen, best = None, 0 if old else least * length
+        if most <= best and self.complete:
+            return None, 0
+        families = self.families
+        family = families[prompt]
         for slot in self.slots:
             content = slot.content
-            if slot.request is not None or content.tokens <= best:
+            if slot.request is not None or content.tokens <= best or families[content.text] != family:
                 continue
             shared = common(content.text, prompt)
             if shared > content.tokens:
@@ -378,6 +385,6 @@ class ReplayedServer:
         for other in self.slots:
             if other is not slot and self._shared(other.content, asked.prompt) > shared:
                 return "busy" if other.request is not None else "other slot"
-        if self.ram is not None and any(self._shared(one, asked.prompt) > shared for one in self.ram.entries):
+        if self.ram is not None and self.ram.has_more(asked.prompt, shared):
             return "refused"
         return self.lost.get(ideal.owner, "shifted")
