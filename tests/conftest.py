@@ -12,9 +12,9 @@ import signal
 import tempfile
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from zlib import crc32
 
 import pytest
@@ -44,6 +44,7 @@ ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "fixtures"
 MEASURED: list[dict[str, Any]] = tomllib.loads((FIXTURES / "measured" / "cases.toml").read_text("utf-8"))["case"]
 """Logs of servers whose logs have no requests."""
+T = TypeVar("T")
 CASES = sorted(path.parent for path in (FIXTURES / "cases").glob("*/case.toml"))
 
 
@@ -63,6 +64,27 @@ for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run sweeps as well, of the longest a part")
+
+
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> Generator[None, int, int]:
+    """One more than processors: about a quarter of the time a worker waits, for a command or for a server."""
+    count = yield
+    return count if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else count + 1
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None]:
+    """Make no test that is left out below: that would be more than half of all, made anew by every worker."""
+    yield
+    if metafunc.config.getoption("--all") or _asks_for_sweeps(metafunc.config):
+        return
+    calls = getattr(metafunc, "_calls", [])  # where a pytest has none, they are left out later
+    swept = [{mark.name for mark in (*metafunc.definition.iter_markers(), *call.marks)} for call in calls]
+    rest = [number for number, names in enumerate(swept) if "sweep" not in names]
+    if sample := metafunc.definition.get_closest_marker("sample"):
+        rest = sorted(_evenly(rest, sample.args[0], first=0))
+    calls[:] = [calls[number] for number in rest] or calls[:1]  # with none, pytest makes a test without parameters
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -116,7 +138,7 @@ def _marked(name: str, items: list[pytest.Item]) -> Iterator[tuple[int, list[pyt
         yield mark.args[0], asked
 
 
-def _evenly(items: list[pytest.Item], count: int, first: int) -> set[pytest.Item]:
+def _evenly(items: list[T], count: int, first: int) -> set[T]:
     """So many of them, spread evenly, the ``first`` among them."""
     count = min(count, len(items))
     return {items[(first + number * len(items) // count) % len(items)] for number in range(count)}
