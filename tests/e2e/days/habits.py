@@ -114,7 +114,7 @@ def request_ids(day: Recorder, faulty: bool) -> None:
 
 
 def arguments_rewritten(day: Recorder, faulty: bool) -> None:
-    """An agent whose client reads old calls of tools as JSON and writes them again, keys sorted, without spaces."""
+    """An agent whose client reads old calls of tools as JSON and writes them again with sorted keys."""
     agent, other = Talk(day, "agent", prose(1, 900), tools=tools(3)), Talk(day, "chat", prose(2, 1300))
     agent.ask(200)
     for step in range(8):
@@ -126,7 +126,7 @@ def arguments_rewritten(day: Recorder, faulty: bool) -> None:
         agent.messages.append({"role": "tool", "content": prose(300 + step, 420), "tool_call_id": call})
         agent.send()
         if faulty:
-            function["arguments"] = f'{{"limit":{100 + step},"path":"{path}"}}'
+            function["arguments"] = f'{{"limit": {100 + step}, "path": "{path}"}}'
         if step % 2:
             other.ask(150)
 

@@ -187,6 +187,9 @@ def _of_excerpt(s: kit.RuleContext) -> kit.Match | None:
     return kit.Match(least, "low", at_most=at_most, severity="note", undecided=True)
 
 
+_FEW_MATCH = "how little of the prompt matched the slot's content"
+
+
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show where the prefix ends, and which checkpoints lie beyond it."""
     r, most = s.request, s.lcp_at_most or 0
@@ -194,7 +197,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     primary, *related = kit.marked(
         r,
         ("n_past", "common prefix with what the slot held"),
-        ("select", "low similarity with every idle slot"),
+        ("select", _FEW_MATCH if r.seen.choice.selected_by == "lcp" else "low similarity with every idle slot"),
         ("slot_copy", "common prefix with another slot, which holds this conversation's last prompt, by its length"),
         ("ram_copy", "this conversation's last prompt, by its length, went into the RAM cache"),
         ("ram_candidate", "common prefix with a prompt in RAM"),

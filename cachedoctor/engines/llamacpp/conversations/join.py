@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from cachedoctor.engines.llamacpp.conversations import interleaved
 from cachedoctor.engines.llamacpp.conversations.interleaved import (
+    FRAME,
     KEPT,
     MIN_TURN,
     CommonHeads,
@@ -25,8 +26,6 @@ from cachedoctor.model import Mark, Request
 
 MAX_THREADS = 64
 """Threads remembered per session; the one unused for longest is forgotten."""
-FRAME = 24
-"""Tokens that all prompts of a template share."""
 LESS = 0.1
 """Share of a prompt: another slot that holds as much is chosen for it."""
 UNSEEN = 8
