@@ -54,7 +54,8 @@ RIGHT: dict[str, set[str]] = {
     # values of the moment stand at the end of a system prompt of 1,100 tokens
     "status_in_system": {"volatile-prefix"},
     "reminder_moves": {"history-rewritten"},
-    "memory_grows": {"history-rewritten"},
+    # a list at the end of the system prompt: with bodies it is said that this text grows
+    "memory_grows": {"history-rewritten", "volatile-prefix"},
     "personas": {"history-rewritten", "prefix-diverges-early"},
     "request_ids": {"volatile-prefix"},
     "arguments_rewritten": {"history-rewritten"},

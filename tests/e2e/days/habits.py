@@ -23,13 +23,16 @@ def intents_first(day: Recorder, faulty: bool) -> None:
 
 
 def five_agents(day: Recorder, faulty: bool) -> None:
-    """Five agents with system prompts and tools of their own, each doing one step after another."""
-    agents = [Talk(day, f"agent{i + 1}", prose(20 + i, 500 + 70 * i), tools=tools(2, i)) for i in range(5)]
+    """Five agents with system prompts and tools of their own; who takes the next step, and how long its result is, is chance."""
+    chance = random.Random(12)
+    agents = [
+        Talk(day, f"agent{i + 1}", prose(20 + i, chance.randrange(400, 1200)), tools=tools(2, i)) for i in range(5)
+    ]
     for agent in agents:
         agent.ask(150)
     for _ in range(4):
-        for agent in agents:
-            agent.step(220)
+        for agent in chance.sample(agents, 5):
+            agent.step(chance.randrange(60, 700))
 
 
 def earlier_edited(day: Recorder, faulty: bool) -> None:
@@ -158,7 +161,7 @@ def not_cached_alone(day: Recorder, faulty: bool) -> None:
     agent.work(8, 260)
 
 
-# ---- nothing to fix
+# ---- nothing to fix, or not much
 
 
 def night_batch(day: Recorder, faulty: bool) -> None:
