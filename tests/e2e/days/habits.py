@@ -23,7 +23,7 @@ def intents_first(day: Recorder, faulty: bool) -> None:
 
 
 def five_agents(day: Recorder, faulty: bool) -> None:
-    """Five agents with system prompts and tools of their own; who takes the next step, and how long its result is, is chance."""
+    """Five agents with heads of their own; who takes the next step, and how long its result is, is chance."""
     chance = random.Random(12)
     agents = [
         Talk(day, f"agent{i + 1}", prose(20 + i, chance.randrange(400, 1200)), tools=tools(2, i)) for i in range(5)
@@ -53,6 +53,18 @@ def restarted_twice(day: Recorder, faulty: bool) -> None:
         if step and faulty:
             day.restart()
         in_turn(talks, 2)
+
+
+def support_queue(day: Recorder, faulty: bool) -> None:
+    """Nine short chats of a help desk with one system prompt, up to three of them open at a time; fixed, each names its
+    slot."""
+    talks = [
+        Talk(day, f"ticket{i + 1}", prose(1, 1500), "helpdesk", **({} if faulty else {"id_slot": i % 4}))
+        for i in range(9)
+    ]
+    for at in range(len(talks) + 2):
+        for talk in talks[max(0, at - 2) : at + 1]:
+            talk.ask(190)
 
 
 # ---- the client loses
@@ -161,7 +173,7 @@ def not_cached_alone(day: Recorder, faulty: bool) -> None:
     agent.work(8, 260)
 
 
-# ---- nothing to fix, or not much
+# ---- nothing to fix
 
 
 def night_batch(day: Recorder, faulty: bool) -> None:
@@ -179,14 +191,6 @@ def suites(day: Recorder, faulty: bool) -> None:
     for number in range(24):
         ask: list[Message] = [system(heads[number % 3]), user(prose(4100 + number, 260))]
         day.chat(f"case{number}", "suite", ask)
-
-
-def support_queue(day: Recorder, faulty: bool) -> None:
-    """Nine short chats of a help desk with one system prompt, up to three of them open at a time."""
-    talks = [Talk(day, f"ticket{i + 1}", prose(1, 1500), "helpdesk") for i in range(9)]
-    for at in range(len(talks) + 2):
-        for talk in talks[max(0, at - 2) : at + 1]:
-            talk.ask(190)
 
 
 def long_replies(day: Recorder, faulty: bool) -> None:

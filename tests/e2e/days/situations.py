@@ -80,7 +80,7 @@ ALL = [
     ),
     Situation("sibling_entry", traffic.sibling, slots(1), "sibling_took_ram_entry", slots(3)),
     Situation("sibling_slot", traffic.sibling, slots(3), "slot_shared_by_branches"),
-    Situation("support_queue", habits.support_queue, slots(4), "slot_shared_by_branches", slots(4, "-sps", "0.8")),
+    Situation("support_queue", habits.support_queue, slots(4), "slot_shared_by_branches"),
     Situation("branches", traffic.branches, slots(2), "slot_shared_by_branches"),
     Situation(
         "no_checkpoints", traffic.regenerated, slots(1, "--ctx-checkpoints", "0"), "checkpoints_off", slots(1),
