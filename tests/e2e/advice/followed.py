@@ -40,6 +40,8 @@ LOOKS = 2
 CLIENT = frozenset({
     "clock", "billing_header", "clock_and_tools", "tools_shuffled", "tools_come_and_go", "rolling_window",
     "passages_shuffled", "cache_prompt_false", "slot_pinned", "reasoning_dropped", "early_message_edited",
+    "status_in_system", "reminder_moves", "memory_grows", "personas", "request_ids", "arguments_rewritten",
+    "tool_stamped",
 })  # fmt: skip
 """Causes that the client of a day can fix."""
 
