@@ -193,7 +193,7 @@ def _planned(finding: Finding, replayed: _TriedServer) -> list[Remedy]:
     claimed = finding.cost.tokens
     if not replayed.knows(claimed):
         answer = replayed.answer(claimed, None)
-        return _cheapest_first([replace(one, replay=answer) if _is_asked(one) else one for one in finding.remedies])
+        return [replace(one, replay=answer) if _is_asked(one) else one for one in finding.remedies]
     kept, rejected = [], []
     for remedy in finding.remedies:
         trial = replayed.trial(remedy.options) if _is_asked(remedy) else None
@@ -233,11 +233,8 @@ def _why_not(remedy: Remedy, trial: Trial, claimed: int) -> str:
 
 
 def _cheapest_first(remedies: Sequence[Remedy]) -> list[Remedy]:
-    """Order the options that were tried among themselves: those as good as the best one first, of these the cheapest.
-
-    Where the replay confirms none, all may be as good.
-    """
-    places = [at for at, one in enumerate(remedies) if one.replay is not None]
+    """Order the confirmed options among themselves: those as good as the best one first, of these the cheapest."""
+    places = [at for at, one in enumerate(remedies) if _saved(one) is not None]
     best = max((_saved(remedies[at]) or 0 for at in places), default=0)
     ordered = sorted(places, key=lambda at: ((_saved(remedies[at]) or 0) < NEARLY * best, _price(remedies[at])))
     found = list(remedies)

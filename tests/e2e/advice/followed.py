@@ -104,15 +104,15 @@ class Followed(NamedTuple):
 
 def first(report: Report) -> Advice | None:
     """The first advice of a report, as its last row says it."""
-    for one in ReportView(report).causes:
-        if one.step is not None and one.step.kind != "no fix":
-            commands = set(one.step.commands)
-            replays = [r.replay for r in one.finding.remedies if r.replay and set(r.commands) & commands]
-            found = replays[0] if replays else None
-            predicted = None if found is None else found.saved_tokens
-            is_exact = found is not None and found.is_explained and not found.assumed
-            return Advice(one.finding, one.step, predicted, is_exact)
-    return None
+    one = ReportView(report).first_to_do
+    if one is None or one.step is None:
+        return None
+    commands = set(one.step.commands)
+    replays = [r.replay for r in one.finding.remedies if r.replay and set(r.commands) & commands]
+    found = replays[0] if replays else None
+    predicted = None if found is None else found.saved_tokens
+    is_exact = found is not None and found.is_explained and not found.assumed
+    return Advice(one.finding, one.step, predicted, is_exact)
 
 
 def follow(plan: Plan, out: Path) -> Followed:

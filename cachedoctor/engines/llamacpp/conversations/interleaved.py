@@ -122,13 +122,16 @@ class CommonHeads:
         self._separate: list[int] = []
         """Heads after which separate prompts were seen."""
 
-    def note(self, diverged: OneShot) -> list[OneShot]:
-        """Take a prompt; returns those of its head when they are separate prompts, else none."""
+    def note(self, diverged: OneShot, *, roomy: bool = False) -> list[OneShot]:
+        """Take a prompt; returns those of its head when they are separate prompts, else none.
+
+        ``roomy``: the RAM cache has kept all that left a slot, so that a chat would not be lost with it.
+        """
         self._seen.append(diverged)
         if diverged.head is None:
             return []
         alike, known = self._alike(diverged.head), self.separate(diverged.head)
-        alike = _without_forms(alike) if diverged.head <= FRAME else alike
+        alike = _without_forms(alike) if diverged.head <= FRAME and not roomy else alike
         rises = _rises(alike)
         if known and len(alike) >= LEAST and rises >= TURNS_AGAIN:
             self._separate = [head for head in self._separate if abs(head - diverged.head) > SAME_PLACE]

@@ -399,7 +399,9 @@ class Conversations:
         if last.prompt_tokens is None or not (first or self._diverges(lengths, self.get(last.held_thread))):
             return []
         head = None if first else lengths.prefix
-        found = {other.index for other in self._heads.note(OneShot(last.index, head, last.prompt_tokens, total))}
+        found = {
+            other.index for other in self._heads.note(OneShot(last.index, head, last.prompt_tokens, total), roomy=roomy)
+        }
         moved: list[Moved] = []
         for thread in list(self._threads.values()) if found else []:
             cuts = [at for at, turn in enumerate(thread.recent) if at and turn.request.index in found]
