@@ -147,7 +147,7 @@ def test_a_system_prompt_in_common_is_not_enough(printed: str) -> None:
     assert fits(found) is ("cch" not in printed)
 
 
-def test_one_turn_of_three_that_is_no_text_of_its_conversation() -> None:
+def test_one_turn_of_three_does_not_fit_its_conversation() -> None:
     """A log grew by 85 tokens where the bodies replace the last message by one of its length."""
     *found, last = talk(3)
     longer = (last.request.prompt_tokens or 0) + 85

@@ -187,7 +187,7 @@ def test_every_format_shows_the_likelihoods() -> None:
     assert finding["still_possible"][0]["likelihood"] == one.likelihood
 
 
-def test_what_another_finding_names_on_a_request_is_no_candidate_for_the_rest() -> None:
+def test_a_cause_named_by_another_finding_of_a_request_is_not_a_candidate() -> None:
     """The client changed the history; that leaves the memory for what was lost before that place."""
     beside = Finding(**blank("CD105", "history-rewritten", [1, 2]))
     undecided = Finding(**blank("CD901", "log-too-terse", [2, 3]))

@@ -217,7 +217,7 @@ def test_after_a_kill_a_limit_that_frees_nothing_is_not_advised(tmp_path: Path) 
 @pytest.mark.usefixtures("child_here")
 def test_with_the_prompts_given_the_replay_goes_by_their_text(tmp_path: Path) -> None:
     """Nine tickets share a slot. By the log alone a threshold cannot be tried; played with -sps 0.8 the server reused
-    1,539 tokens less, so by the bodies it is no fix."""
+    1,539 tokens less, so by the bodies it is not a fix."""
     models.KINDS["dense"]().save(tmp_path / "dense.gguf")
     day = FIXTURES / "days" / "dense-support_queue-b8672-default"
     given: dict[str, Any] = {"prompts": [day / "requests.jsonl"], "tokenizer": str(tmp_path / "dense.gguf")}

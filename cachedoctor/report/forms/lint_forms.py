@@ -32,7 +32,8 @@ def lint_verdict(shown: Lint) -> str:
         return f"append-only{as_far}: {what}, each of which extends the one before it"
     cost = number(sum(error.cost for error in shown.errors))
     about = "" if shown.exact else "about "
-    return f"not append-only: {count(len(shown.errors), 'error')} in {what}, {about}{cost} tokens of previous prompts recomputed"
+    errors = count(len(shown.errors), "error")
+    return f"not append-only: {errors} in {what}, {about}{cost} tokens of previous prompts recomputed"
 
 
 def error_place(error: LintError, exact: bool) -> str:
