@@ -49,6 +49,18 @@ RIGHT: dict[str, set[str]] = {
     "early_message_edited": {"history-rewritten"},
     "results_pruned": {"history-rewritten"},
     "together": {"cold-burst", "computed-together"},
+    # one checkpoint is kept, and it lies behind the place where a question is asked again
+    "checkpoints_few": {"checkpoint-evicted", "checkpoints-bunched", "no-usable-checkpoint"},
+    # values of the moment stand at the end of a system prompt of 1,100 tokens
+    "status_in_system": {"volatile-prefix"},
+    "reminder_moves": {"history-rewritten"},
+    # a list at the end of the system prompt: with bodies it is said that this text grows
+    "memory_grows": {"history-rewritten", "volatile-prefix"},
+    "personas": {"history-rewritten", "prefix-diverges-early"},
+    "request_ids": {"volatile-prefix"},
+    "arguments_rewritten": {"history-rewritten"},
+    "replies_shortened": {"history-rewritten"},
+    "tool_stamped": {"tools-changed", "volatile-prefix"},
 }
 """Answers after which the day is fixed, by cause."""
 
@@ -65,6 +77,11 @@ NEAR: dict[str, set[str]] = {
     # the passages begin after 400 tokens of instructions and are the longest part of the head
     "passages_shuffled": _CHANGED_HEAD,
     "reasoning_dropped": {"history-rewritten"},
+    # the constant place of the difference is in the log, and what stands there is not
+    "status_in_system": {"prefix-diverges-early", "history-rewritten"},
+    "memory_grows": _CHANGED_HEAD,
+    "request_ids": _CHANGED_HEAD,
+    "tool_stamped": {"prefix-diverges-early", "history-rewritten"},
 }
 """Answers that say as much as a log without text can show, and how to see more."""
 

@@ -48,6 +48,9 @@ TRUE: dict[str, set[Candidate]] = {
     "clock": {"head"}, "billing_header": {"head"}, "clock_and_tools": {"head"}, "tools_shuffled": {"head"},
     "tools_come_and_go": {"head"}, "rolling_window": {"body"}, "passages_shuffled": {"body"},
     "early_message_edited": {"body"}, "reasoning_dropped": {"body"}, "cache_prompt_false": {"nocache"},
+    "status_in_system": {"head", "body"}, "reminder_moves": {"body"}, "memory_grows": {"head", "body"},
+    "personas": {"head"}, "request_ids": {"head"}, "arguments_rewritten": {"body"}, "replies_shortened": {"body"},
+    "tool_stamped": {"head", "body"}, "checkpoints_few": {"checkpoint"},
     "none": {"none"},
     # runs of one scenario each (benchmarks/diagnosis.py)
     "client_prefix_mutation_billing_header_cch": {"head"}, "client_prefix_mutation_billing_header_cc_version": {"head"},

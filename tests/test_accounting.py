@@ -47,6 +47,14 @@ def session(**fields: object) -> Session:
     return Session(0, "x", **fields)  # type: ignore[arg-type]
 
 
+def test_moved_chunks_that_were_given_up_do_not_count_as_common_prefix() -> None:
+    """--cache-reuse moves 541 tokens to the end of 1,838, n_past is 2,379; the memory goes back to a checkpoint at
+    1,774. Where nothing is given up the moved ones count as reused."""
+    fields = {"prompt_tokens": 2379, "lcp": 2379, "held_tokens": 2476, "reused_chunks": 541}
+    assert prefix(shown=True, cached_tokens=1774, **fields).tokens == 1838
+    assert prefix(shown=True, cached_tokens=2378, **fields).tokens == 2379
+
+
 # ---- prompt, cached, processed
 
 

@@ -139,6 +139,31 @@ def test_what_the_log_printed_must_be_in_a_body(printed: str, theirs: bool) -> N
     assert fits(talk(3, new_text=printed)) is theirs
 
 
+@pytest.mark.parametrize("printed", ["You keep the books of | a small harbour", "cch= | b791f;\nYou keep the books of"])
+def test_a_system_prompt_in_common_is_not_enough(printed: str) -> None:
+    """Half of what the log printed is in the bodies, and what they grew by is uneven: another client's."""
+    texts = [one.prompt.text for one in talk(4)]
+    found = [joined(10 * at, text, prompt_tokens=1060 + 60 * at, new_text=printed) for at, text in enumerate(texts)]
+    assert fits(found) is ("cch" not in printed)
+
+
+def test_one_turn_of_three_does_not_fit_its_conversation() -> None:
+    """A log grew by 85 tokens where the bodies replace the last message by one of its length."""
+    *found, last = talk(3)
+    longer = (last.request.prompt_tokens or 0) + 85
+    edited = joined(30, last.prompt.text[:-40] + "Or what would you have said on that day?", prompt_tokens=longer)
+    assert fits([*found, last])
+    assert not fits([*found, last, edited])
+
+
+def test_bodies_that_are_even_but_grow_unlike_the_log() -> None:
+    """One system prompt makes most of every body; each turn has a quarter more characters a token."""
+    texts = [HEAD + "And what came in on the next day? " * 6 * turn for turn in range(4)]
+    found = [joined(10 * at, text, prompt_tokens=975 + 41 * at) for at, text in enumerate(texts)]
+    assert fits(found)
+    assert not fits(found, bodies=5)
+
+
 def test_fewer_requests_than_bodies_need_more_than_their_order() -> None:
     found = talk(3)
     assert fits(found, bodies=4)

@@ -58,7 +58,7 @@ def test_the_lab_template_with_everything():
     assert found["tools[0].function.parameters.a"] == '["é"]'
     assert found["messages[1].content"] == "hello there"
     assert found["messages[2].reasoning_content"] == "let me see"
-    assert found["messages[2].tool_calls[0].function.arguments"] == '{"p": 1}'
+    assert found["messages[2].tool_calls[0].function.name"] == "ls"
     assert found["messages[3].content"] == "a.py b.py"
 
 
@@ -133,6 +133,19 @@ def test_arguments_become_objects_where_the_template_needs_them():
     assert rendered.place_at(rendered.text.index("src")) == "messages[1].tool_calls[0].function.arguments.path"
 
 
+def test_arguments_are_written_by_a_template_that_writes_objects_as_json():
+    """As b8352 to b11549 do with the template of the tests: spaces are the template's, the order of keys is the
+    client's. b7551 kept the text."""
+    texts = []
+    for arguments in ('{"a":1, "b":2}', '{"a": 1, "b": 2}', '{"b":2,"a":1}'):
+        call = {"id": "c", "type": "function", "function": {"name": "ls", "arguments": arguments}}
+        prompt = body(user("x"), {"role": "assistant", "content": "", "tool_calls": [call]}, user("y"))
+        texts.append(render.with_template(prompt, LAB).text)
+    assert texts[0] == texts[1] != texts[2]
+    assert '"arguments": {"a": 1, "b": 2}}' in texts[0]
+    assert '"arguments": {"b": 2, "a": 1}}' in texts[2]
+
+
 def test_a_last_message_of_the_assistant_is_continued():
     rendered = render.with_template(body(user("hi"), {"role": "assistant", "content": "I would"}), LAB)
     assert rendered.text == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nI would"
@@ -161,7 +174,7 @@ def test_tool_results_of_anthropic_follow_the_text_beside_them():
     rendered = render.with_template(prompt, LAB)
     tail = rendered.text[rendered.text.index("<think>") :]
     assert tail == (
-        '<think>\nhmm\n</think>\n\n\n<tool_call>\n{"name": "ls", "arguments": {"p":"."}}\n</tool_call><|im_end|>\n'
+        '<think>\nhmm\n</think>\n\n\n<tool_call>\n{"name": "ls", "arguments": {"p": "."}}\n</tool_call><|im_end|>\n'
         "<|im_start|>user\nand?<|im_end|>\n<|im_start|>user\n<tool_response>\na.py\n</tool_response><|im_end|>\n"
         "<|im_start|>assistant\n"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from conftest import FIXTURES
@@ -13,6 +14,7 @@ from cachedoctor.diagnosis.differential.experiments import experiment
 from cachedoctor.diagnosis.differential.kinds import ALSO, BY_NAME, KINDS, PRIOR, RULE_OF, Kind
 from cachedoctor.diagnosis.differential.votes import Vote, excluded, rank, votes
 from cachedoctor.diagnosis.rules import registry
+from cachedoctor.doctor.fixing import differential
 from cachedoctor.model import Facts, Finding, Request, Session, Setting
 
 
@@ -183,3 +185,16 @@ def test_every_format_shows_the_likelihoods() -> None:
     assert f"{percent} likely" in page
     finding = next(f for f in json.loads(as_json)["findings"] if f["code"] == found.code)
     assert finding["still_possible"][0]["likelihood"] == one.likelihood
+
+
+def test_a_cause_named_by_another_finding_of_a_request_is_not_a_candidate() -> None:
+    """The client changed the history; that leaves the memory for what was lost before that place."""
+    beside = Finding(**blank("CD105", "history-rewritten", [1, 2]))
+    undecided = Finding(**blank("CD901", "log-too-terse", [2, 3]))
+    other = Finding(**blank("CD302", "slot-contention", [7]))
+    assert differential._named_beside(undecided, [beside, undecided, other]) == {"body"}
+
+
+def blank(code: str, name: str, requests: list[int]) -> dict[str, Any]:
+    known = {"code": code, "name": name, "requests": requests, "ruled_out": [], "still_possible": []}
+    return dict.fromkeys(Finding.__struct_fields__) | known

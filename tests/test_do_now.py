@@ -232,3 +232,12 @@ def test_what_looks_alike_is_named_where_nothing_can_be_checked() -> None:
     said = do_now.of_finding(found)
     assert said is not None
     assert said.text == "First rule out similar causes (log-cut)."
+
+
+def test_what_is_known_comes_before_a_suspicion_that_costs_more() -> None:
+    """In real logs: of two warnings, or of two notes, the first one to act on."""
+    for case, code in (("swa-threshold-misfire-b8672", "CD205"), ("history-truncated-hybrid-b6900", "CD201")):
+        view = ReportView(report_of((FIXTURES / "cases" / case / "server.log").read_bytes()))
+        assert view.causes[0].finding.confidence == "low"
+        assert view.first_to_do is not None
+        assert (view.first_to_do.finding.code, view.first_to_do.finding.confidence) == (code, "high")

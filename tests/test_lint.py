@@ -264,7 +264,7 @@ def test_the_command_says_it_in_four_formats(tmp_path: Path) -> None:
     text = run("lint", path)
     assert (text.returncode, text.stderr) == (1, b"")
     assert b"error timestamp (date): a date changed" in text.stdout
-    assert b"cost: about 1,761 tokens recomputed" in text.stdout
+    assert b"cost: about 1,761 tokens of the previous prompt recomputed" in text.stdout
     done = run("lint", path, "-f", "json")
     document = json.loads(done.stdout)
     SCHEMA.validate(document)
@@ -438,7 +438,9 @@ def test_a_changed_tool_costs_a_range_where_the_template_is_not_known() -> None:
     assert error.kind == "tool-added"
     assert error.least_cost is not None
     assert 0 < error.least_cost < 60 < 300 < error.cost
-    assert f"{error.least_cost} to {error.cost} tokens recomputed" in lint_forms.cost(error, exact=True)
+    assert f"{error.least_cost} to {error.cost} tokens of the previous prompt recomputed" in lint_forms.cost(
+        error, exact=True
+    )
 
 
 def test_a_changed_message_costs_the_same_in_any_template() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from conftest import FIXTURES
+from e2e import models
 from msgspec.structs import replace
 
 import cachedoctor
@@ -211,3 +212,16 @@ def test_after_a_kill_the_smallest_ram_cache_that_is_enough_comes_first(tmp_path
 def test_after_a_kill_a_limit_that_frees_nothing_is_not_advised(tmp_path: Path) -> None:
     """The RAM cache never held more than 1.9 MiB, all of it of use."""
     assert commands(killed(tmp_path, "days/dense-sibling_entry-b11549-lv4")) == []
+
+
+@pytest.mark.usefixtures("child_here")
+def test_with_the_prompts_given_the_replay_goes_by_their_text(tmp_path: Path) -> None:
+    """Nine tickets share a slot. By the log alone a threshold cannot be tried; played with -sps 0.8 the server reused
+    1,539 tokens less, so by the bodies it is not a fix."""
+    models.KINDS["dense"]().save(tmp_path / "dense.gguf")
+    day = FIXTURES / "days" / "dense-support_queue-b8672-default"
+    given: dict[str, Any] = {"prompts": [day / "requests.jsonl"], "tokenizer": str(tmp_path / "dense.gguf")}
+    stolen = next(f for f in cachedoctor.analyze(day / "server.log", **given).findings if f.code == "CD308")
+    assert stolen.confidence == "high"
+    assert not [remedy for remedy in stolen.remedies if remedy.options]
+    assert "saves 0 of 5,232 tokens, and a conversation would reuse" in stolen.remedies[-1].text

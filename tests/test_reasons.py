@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -79,6 +80,47 @@ def test_what_is_ruled_out_is_not_found_elsewhere_on_that_request(path: Path) ->
     for finding in report.findings:
         named = {other.name for other in finding.ruled_out}
         assert not [number for number in finding.requests if named & said[number]], finding.code
+
+
+LABELS = {
+    "nothing reused": r"= 0,|\[0,|prompt cached 0",
+    "nothing to reuse": r"= 0,|\[0,|prompt cached 0",
+    "the RAM prompt cache is switched off": r"disabl|cache.ram",
+    "checkpoints are switched off": r"disabled|checkpoints",
+    "the slot's content does not match": r"LRU|lru|by id|sim",
+    "a prompt was evicted from the RAM cache": r"removing oldest",
+    "share of the slot's content that was kept": r"f_keep = 0|similarity = 0|f_keep\b",
+    "the slot holds nearly all of this prompt": r"f_keep = (1|0\.9)|similarity = (1|0\.9)",
+    "the RAM cache restores nearly all of this prompt": r"f_keep = (1|0\.9)",
+    "how much matched": r"similarity|f_sim|sim_best",
+    "low similarity with every idle slot": r"LRU|lru",
+    "chosen for the beginning that both share": r"LCP|lcp|lcs|similarity",
+    "the slot holds this prompt's beginning": r"LCP|lcp|lcs|similarity",
+    "most of the new prompt matches, less of the old one is kept": r"LCP|lcp|lcs|similarity",
+    "a slot never used since": r"LRU|lru",
+    "the slot unused for longest was chosen": r"LRU|lru",
+    "the refusal": r"exceed|larger|too large|context",
+    "the shift": r"shift",
+    "a checkpoint beyond the common prefix": r"checkpoint",
+}
+"""What a line has to show that is labelled so."""
+MOST_FIRST = 0.5
+"""Share of what a slot held up to which a common prefix is called its first tokens."""
+
+
+@pytest.mark.sweep
+@pytest.mark.sample(20)
+@every
+def test_no_label_contradicts_its_line(path: Path) -> None:
+    for finding in read(path)[0].findings:
+        for evidence in finding.evidence:
+            pattern = LABELS.get(evidence.label)
+            assert pattern is None or re.search(pattern, evidence.text), (finding.code, evidence.label, evidence.text)
+            held = re.search(r"n_past = (\d+), \S+size\(\) = (\d+)", evidence.text)
+            if held is not None and "first tokens" in evidence.label:
+                assert int(held[1]) <= MOST_FIRST * int(held[2]), (finding.code, evidence.label, evidence.text)
+            if (named := re.search(r"(?<![\d,])\d[\d,]*(?![\d,])", evidence.label)) is not None and finding.requests:
+                assert named[0].replace(",", "") in evidence.text, (finding.code, evidence.label, evidence.text)
 
 
 def changed_and_kept(r: Request, codes: set[str]) -> bool:

@@ -159,7 +159,7 @@ def test_the_command_of_every_finding_comes_before_its_words() -> None:
     """At 80 columns a row that begins with words would be cut before the command."""
     rows = rows_of(view_of(content_of(FIXTURES / "cases" / "slot-contention-dense-b8672")))
     first = next(at for at, row in enumerate(rows) if "[CD302]" in row)
-    assert rows[first + 1] == "  fix: --parallel 4 --ctx-size 65536"
+    assert rows[first + 1] == "  fix: --cache-ram 8192"
     assert rows[first + 2].startswith("       Add to the command of llama-server. ")
     second = next(at for at, row in enumerate(rows) if "[CD303]" in row)
     assert rows[second + 1].startswith("  fix: --cache-ram 8192  Keep prompts whose slot was taken ")

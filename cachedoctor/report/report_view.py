@@ -324,10 +324,18 @@ class ReportView:
     @cached_property
     def next_step(self) -> Last | None:
         """The one thing to do now, in a sentence or in the command that does it; None without any."""
-        for one in self.causes:
-            if one.step is not None and one.step.kind != "no fix":
-                return do_now.last(one.first, one.step, one.fix)
-        return None
+        one = self.first_to_do
+        return None if one is None or one.step is None else do_now.last(one.first, one.step, one.fix)
+
+    @cached_property
+    def first_to_do(self) -> FindingView | None:
+        """The first cause with something to do; a suspicion comes after what is known and costs something."""
+        able = [one for one in self.causes if one.step is not None and one.step.kind != "no fix"]
+        if not able or able[0].finding.confidence != "low":
+            return able[0] if able else None
+        severity = able[0].finding.severity
+        known = (one for one in able if one.finding.confidence != "low" and one.finding.cost.tokens)
+        return next((one for one in known if one.finding.severity == severity), able[0])
 
     @cached_property
     def hint(self) -> str | None:

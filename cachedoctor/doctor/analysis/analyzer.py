@@ -567,7 +567,7 @@ class Analyzer:
             return findings, _fixes(findings, sessions, self._inputs, self._told_start)
         from cachedoctor.doctor.fixing.planner import Planner
 
-        planner = Planner(self._replayable, sessions)
+        planner = Planner(self._replayable, sessions, self._prompts)
         findings = planner.findings(findings)
         return findings, planner.fixes(_fixes(findings, sessions, self._inputs, self._told_start), findings)
 

@@ -113,13 +113,14 @@ def judge(found: Sequence[Joined], requests: int, bodies: int, *, ended: bool) -
     matched = len(looked) - against
     if any(check.is_impossible for check in checks) or _FEW_WRONG * told.count(False) > len(told):
         return _fit(min(matched, told.count(True)), of, is_theirs=False)
-    if grown and 2 * sum(grown) >= len(grown):
+    if _FEW_WRONG * sum(grown) > len(grown):
         return _fit(min(matched, len(looked) - sum(grown)), of, is_theirs=False)
     if quoted:
         return _fit(min(matched, sum(quoted)), of, is_theirs=2 * sum(quoted) > len(quoted))
     if not ended or requests == bodies:
         return _fit(matched, of, is_theirs=_MOST_OF * matched > 2 * of)
-    is_even = len(looked) > _CLOSE and told.count(True) >= _CLOSE and all(_is_even(one, usual) for one in looked)
+    is_uneven = any(check.is_wild is not None and not check.close for check in checks) or len(looked) <= _CLOSE
+    is_even = not is_uneven and told.count(True) >= _CLOSE and all(_is_even(one, usual) for one in looked)
     is_close = sum(check.close for check in checks) >= _CLOSE
     is_theirs = bodies > requests and not against and len(looked) == of and (is_close or is_even)
     return Fit(matched, of, is_theirs, f"{bodies} for {requests} requests, and nothing shows which belongs to which")
@@ -305,9 +306,14 @@ def _has_length(one: Joined) -> bool:
 
 
 def _quoted(one: Joined) -> bool | None:
+    """Whether its body has what the log printed; None if nothing was printed, or only a part is in it.
+
+    Two clients may send one system prompt after different first lines, and a template writes lines of its own.
+    """
     printed = one.request.seen.new_text
     if printed is None or (one.prompt.kind == "anthropic-messages" and ("cc" in printed or "x-" in printed)):
         return None
     pieces = [piece.strip() for piece in _MARKUP.split(printed)]
     pieces = [piece for piece in pieces if len(piece) >= (_LEAST_TEXT if _DIGIT.search(piece) else _LONG_TEXT)]
-    return any(piece in one.prompt.text for piece in pieces) if pieces else None
+    found = [piece in one.prompt.text for piece in pieces]
+    return None if any(found) and not all(found) else any(found) if found else None

@@ -120,7 +120,11 @@ class GivenPrompts:
         self.faults: list[tuple[str, FailedError]] = []
         """Files that failed at their work, and how: without them the analysis continues what it has."""
         found = _without_stale([prompt for path in paths for prompt in _loaded(path)])
-        self._cutter, self._prompts, self._lengths = self._with_files(found, tokenizer, template)
+        self.sent: tuple[Prompt, ...] = tuple(found)
+        """As they were given, in their order."""
+        self.files, self._prompts, self._lengths = self._with_files(found, tokenizer, template)
+        """What renders them and cuts them into tokens."""
+        self._cutter = self.files.cutter
         self._counts = [None if one is None else extra_inputs.of_prompt(one).prompt_tokens for one in self._prompts]
         """Tokens of each as the answer that was recorded with it counts them; None of those without."""
         self._is_counted = False
@@ -149,8 +153,8 @@ class GivenPrompts:
 
     def _with_files(
         self, found: list[Prompt], tokenizer: str | None, template: str | None
-    ) -> tuple[Tokenizer, list[Prompt | None], list[int]]:
-        """What cuts prompts into tokens, the prompts as the server rendered them, and their lengths in tokens.
+    ) -> tuple[ModelFiles, list[Prompt | None], list[int]]:
+        """What renders prompts and cuts them into tokens; the prompts as the server rendered them; their tokens.
 
         A template that fails leaves the bodies as they are, a tokenizer that fails leaves words and signs for tokens.
         """
@@ -160,7 +164,7 @@ class GivenPrompts:
             prompts = self._rendered(found, files, ask, template or tokenizer or "")
             if self.faults:
                 files = ModelFiles(tokenizer)
-            return files.cutter, [*prompts], [_length(p, files.cutter) for p in prompts]
+            return files, [*prompts], [_length(p, files.cutter) for p in prompts]
         except FailedError as error:
             if tokenizer is None:
                 raise

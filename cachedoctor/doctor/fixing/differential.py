@@ -32,7 +32,7 @@ def ranked(findings: Sequence[Finding], requests: Sequence[Request], sessions: S
     for one in findings:
         lives = {s.index: s for s in sessions if (s.path, s.origin) == (one.path, one.origin)}
         if one.code in UNDECIDED and not one.diff:
-            one = _ranked(one, requests, lives)
+            one = _ranked(one, requests, lives, _named_beside(one, findings))
         elif one.confidence == "low" and one.code.startswith(SLOTS) and one.cost.tokens >= NOTABLE:
             one = _separated(one, lives)
         found.append(one)
@@ -61,10 +61,19 @@ def _candidate_of(name: str) -> Candidate | None:
     return next((one for one in RULE_OF if name == RULE_OF[one] or name in ALSO[one]), None)
 
 
-def _ranked(finding: Finding, requests: Sequence[Request], lives: Mapping[int, Session]) -> Finding:
+def _named_beside(finding: Finding, findings: Sequence[Finding]) -> frozenset[Candidate]:
+    """The candidates that other findings name as the cause of the rest of its requests' losses."""
+    own = set(finding.requests)
+    beside = [one for one in findings if one is not finding and not own.isdisjoint(one.requests)]
+    return frozenset(candidate for one in beside if (candidate := _candidate_of(one.name)) is not None)
+
+
+def _ranked(
+    finding: Finding, requests: Sequence[Request], lives: Mapping[int, Session], named_beside: frozenset[Candidate]
+) -> Finding:
     own = log_order(one for one in requests if one.session in lives).requests
     turns = frozenset(rotating(own))
-    order = rank(votes(own, turns), excluded(own, turns))
+    order = rank(votes(own, turns), excluded(own, turns) | named_beside)
     if not order:
         return finding
     shown = [one for at, one in enumerate(order) if at < _LEAST or one.likelihood >= _SHOWN]

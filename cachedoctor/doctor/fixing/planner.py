@@ -13,8 +13,9 @@ from cachedoctor.diagnosis.replay.llamacpp.server import serve
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.diagnosis.replay.traffic import Traffic
 from cachedoctor.diagnosis.rules import advice
+from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 from cachedoctor.doctor.fixing.fixes import key_of
-from cachedoctor.doctor.replaying import from_log
+from cachedoctor.doctor.replaying import from_bodies, from_log
 from cachedoctor.doctor.replaying.server_names import changed
 from cachedoctor.doctor.replaying.trials import SAME, SIMILARITIES, Trial, compare
 from cachedoctor.knowledge import server_options
@@ -43,14 +44,17 @@ _SLOT_OPTIONS = frozenset({"parallel", "kv_unified"})
 class _TriedServer:
     """One server: what it was asked, and what it did by the replay."""
 
-    def __init__(self, requests: Sequence[Request], session: Session, built: from_log.Recalled) -> None:
+    def __init__(
+        self, requests: Sequence[Request], session: Session, built: from_log.Recalled, *, by_text: bool = False
+    ) -> None:
         self.traffic: Traffic = built.traffic
         self.settings: ServerSettings = from_log.recorded(session, requests).settings
         self.served: list[Served] = serve(built.traffic, self.settings)
         pairs = [(one.reused, asked.cached_tokens) for one, asked in zip(self.served, requests, strict=True)]
         known = [abs(reused - cached) <= SAME for reused, cached in pairs if cached is not None]
         self.equal, self.requests = sum(known), len(known)
-        self.assumed = len(built.assumed | {at for at, one in enumerate(requests) if at and _is_open(one)})
+        opened = set() if by_text else {at for at, one in enumerate(requests) if at and _is_open(one)}
+        self.assumed = len(built.assumed | opened)
         self.sent_before = sum(max(0, one.best - one.reused) for one in self.served)
         """Tokens that any prompt or reply before began with, and that were not reused."""
         self._conversations = [asked.conversation for asked in built.traffic.asked]
@@ -91,9 +95,11 @@ _Server = tuple[str | None, str | None]
 class Planner:
     """Replays what findings and fixes advise; each server once, each set of options once."""
 
-    def __init__(self, requests: Sequence[Request], sessions: Sequence[Session]) -> None:
-        """Take the requests of all servers, and their runs."""
-        self._requests, self._sessions = requests, sessions
+    def __init__(
+        self, requests: Sequence[Request], sessions: Sequence[Session], prompts: GivenPrompts | None = None
+    ) -> None:
+        """Take the requests of all servers, their runs, and the prompts given beside the log of one server."""
+        self._requests, self._sessions, self._prompts = requests, sessions, prompts
         self._known: dict[_Server, _TriedServer | None] = {}
 
     def findings(self, findings: Sequence[Finding]) -> list[Finding]:
@@ -138,11 +144,36 @@ class Planner:
         server = finding.path, finding.origin
         if server not in self._known:
             lives = {one.index: one for one in self._sessions if (one.path, one.origin) == server}
-            built = from_log.build(one for one in self._requests if one.session in lives)
-            self._known[server] = (
-                _TriedServer(built.requests, lives[built.requests[-1].session], built) if built.requests else None
-            )
+            own = [one for one in self._requests if one.session in lives]
+            built = from_log.build(own)
+            found = _TriedServer(built.requests, lives[built.requests[-1].session], built) if built.requests else None
+            by_text = None if found is None else self._by_text(own, lives[built.requests[-1].session])
+            self._known[server] = found if by_text is None else by_text
         return self._known[server]
+
+    def _by_text(self, requests: Sequence[Request], session: Session) -> _TriedServer | None:
+        """The same by the prompts themselves; None where they are not exact, or do not explain the log."""
+        given = self._prompts
+        if given is None or not given.matched or not given.files.cutter.exact or len(self._servers()) > 1:
+            return None
+        sent = [from_bodies.SentBody(one) for one in given.sent]
+        try:
+            built = from_bodies.build(sent, given.files, session.build, requests)
+        except CacheDoctorError:
+            return None
+        own = [(asked, one) for asked, one in zip(built.traffic.asked, built.requests, strict=True) if one is not None]
+        if not own or len(own) < len(built.requests):
+            return None
+        # A conversation is what its text continues.
+        asked = [replace(asked, conversation=one.thread) for asked, one in own]
+        traffic = Traffic(built.traffic.tree, asked, built.traffic.happened)
+        unknown = {at for at, place in enumerate(built.sent) if place is None}
+        recalled = from_log.Recalled(traffic, [one for _, one in own], unknown, 0)
+        found = _TriedServer(recalled.requests, session, recalled, by_text=True)
+        return found if found.answer(0, None).is_explained else None
+
+    def _servers(self) -> set[_Server]:
+        return {(one.path, one.origin) for one in self._sessions}
 
 
 def _can_be_tried(finding: Finding) -> bool:

@@ -229,6 +229,8 @@ def prefix(
         shown: checkpoint lines would be in this log, so that their absence means that nothing cut the reuse short.
     """
     lcp, cached = found.prefix, numbers.cached
+    if lcp is not None and cached is not None and seen.reused_chunks and cached <= lcp - seen.reused_chunks:
+        lcp -= seen.reused_chunks  # moved to its end, and given up again for a checkpoint before them
     if cached is not None and seen.reused_chunks:
         cached = max(0, cached - seen.reused_chunks)  # moved there by --cache-reuse, not part of the prefix
     between, least, exact, near, source = shares, None, lcp is not None, None, None

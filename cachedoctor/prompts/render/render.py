@@ -212,8 +212,10 @@ class _CompiledTemplate:
             typed=typed,
             # A template that refuses both probes objects to something else; strings are what all have in common.
             strings=not typed or shows(_NEEDLE, None, (_NEEDLE,)),
-            # Where text is refused or shown in no such way, an object that is shown in any way is what it takes.
-            objects=not shows("x", json.dumps(arguments), found) and shows("x", arguments, (*found, _NEEDLE)),
+            # Where text is refused or shown in no such way, an object that is shown in any way is what it takes. One
+            # that writes objects as JSON is given objects also where it takes text, and writes their spaces itself.
+            objects=shows("x", arguments, (f'"{_NEEDLE}": "value"',))
+            or (not shows("x", json.dumps(arguments), found) and shows("x", arguments, (*found, _NEEDLE))),
         )
 
 

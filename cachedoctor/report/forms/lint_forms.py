@@ -32,7 +32,8 @@ def lint_verdict(shown: Lint) -> str:
         return f"append-only{as_far}: {what}, each of which extends the one before it"
     cost = number(sum(error.cost for error in shown.errors))
     about = "" if shown.exact else "about "
-    return f"not append-only: {count(len(shown.errors), 'error')} in {what}, {about}{cost} tokens recomputed"
+    errors = count(len(shown.errors), "error")
+    return f"not append-only: {errors} in {what}, {about}{cost} tokens of previous prompts recomputed"
 
 
 def error_place(error: LintError, exact: bool) -> str:
@@ -46,7 +47,7 @@ def error_place(error: LintError, exact: bool) -> str:
 def cost(error: LintError, exact: bool) -> str:
     """Say what it costs, and what the server said that it reused."""
     least = f"{number(error.least_cost)} to " if error.least_cost is not None else ""
-    words = f"{'' if exact else 'about '}{least}{number(error.cost)} tokens recomputed"
+    words = f"{'' if exact else 'about '}{least}{number(error.cost)} tokens of the previous prompt recomputed"
     if least:
         words += ": the chat template decides whether tools come before all messages or before the last user message"
     if error.answered_tokens is None or error.answered_reused is None:

@@ -18,10 +18,14 @@ ENOUGH = 0.8
 """Share of the days that have to be fixed."""
 FEW = 64
 """Tokens by which a prediction may be off however little was measured."""
-_LEFT_OUT = frozenset({"restarted", "together"})
-"""Causes that nobody fixes: a restart that was wanted, and prompts that come at one time."""
+_LEFT_OUT = frozenset({"restarted", "together", "replies_shortened"})
+"""Causes that nobody fixes: a restart that was wanted, prompts that come at one time, and replies that cost nothing."""
 _DENSE = [one for one in situations.ALL if one.is_faulty and one.cause not in _LEFT_OUT and "dense" in one.kinds]
-_OTHERS = [("hybrid", 11549, "no_checkpoints"), ("recurrent", 10566, "no_checkpoints"), ("swa", 9713, "six_on_four")]
+_OTHERS = [
+    ("hybrid", 11549, "no_checkpoints"), ("recurrent", 10566, "no_checkpoints"), ("swa", 9713, "six_on_four"),
+    ("swa", 11549, "few_checkpoints"), ("swa", 10566, "intents_first"), ("hybrid", 11549, "five_agents"),
+    ("recurrent", 10566, "stamped_tool"),
+]  # fmt: skip
 
 
 def plans() -> list[Plan]:

@@ -40,6 +40,8 @@ LOOKS = 2
 CLIENT = frozenset({
     "clock", "billing_header", "clock_and_tools", "tools_shuffled", "tools_come_and_go", "rolling_window",
     "passages_shuffled", "cache_prompt_false", "slot_pinned", "reasoning_dropped", "early_message_edited",
+    "status_in_system", "reminder_moves", "memory_grows", "personas", "request_ids", "arguments_rewritten",
+    "tool_stamped",
 })  # fmt: skip
 """Causes that the client of a day can fix."""
 
@@ -102,15 +104,15 @@ class Followed(NamedTuple):
 
 def first(report: Report) -> Advice | None:
     """The first advice of a report, as its last row says it."""
-    for one in ReportView(report).causes:
-        if one.step is not None and one.step.kind != "no fix":
-            commands = set(one.step.commands)
-            replays = [r.replay for r in one.finding.remedies if r.replay and set(r.commands) & commands]
-            found = replays[0] if replays else None
-            predicted = None if found is None else found.saved_tokens
-            is_exact = found is not None and found.is_explained and not found.assumed
-            return Advice(one.finding, one.step, predicted, is_exact)
-    return None
+    one = ReportView(report).first_to_do
+    if one is None or one.step is None:
+        return None
+    commands = set(one.step.commands)
+    replays = [r.replay for r in one.finding.remedies if r.replay and set(r.commands) & commands]
+    found = replays[0] if replays else None
+    predicted = None if found is None else found.saved_tokens
+    is_exact = found is not None and found.is_explained and not found.assumed
+    return Advice(one.finding, one.step, predicted, is_exact)
 
 
 def follow(plan: Plan, out: Path) -> Followed:

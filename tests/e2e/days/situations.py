@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from e2e.days import traffic
+from e2e.days import habits, traffic
 from e2e.days.traffic import Traffic
 
 ALL_KINDS = ("dense", "swa", "hybrid", "recurrent")
@@ -80,11 +80,22 @@ ALL = [
     ),
     Situation("sibling_entry", traffic.sibling, slots(1), "sibling_took_ram_entry", slots(3)),
     Situation("sibling_slot", traffic.sibling, slots(3), "slot_shared_by_branches"),
+    Situation("support_queue", habits.support_queue, slots(4), "slot_shared_by_branches"),
     Situation("branches", traffic.branches, slots(2), "slot_shared_by_branches"),
     Situation(
         "no_checkpoints", traffic.regenerated, slots(1, "--ctx-checkpoints", "0"), "checkpoints_off", slots(1),
         kinds=GOES_BACK,
     ),
+    Situation("intents_first", habits.intents_first, slots(1, *RAM_OFF), "side_requests_ram_off", slots(1)),
+    Situation("five_agents", habits.five_agents, slots(2, *RAM_OFF), "slots_taken_ram_off", slots(2)),
+    Situation(
+        "five_agents_ram_small", habits.five_agents, slots(2, "--cache-ram", "1"), "slots_taken_ram_small", slots(2),
+    ),
+    Situation(
+        "few_checkpoints", habits.earlier_edited, slots(1, "--ctx-checkpoints", "1"), "checkpoints_few", slots(1),
+        kinds=GOES_BACK,
+    ),
+    Situation("restarted_twice", habits.restarted_twice, slots(2), "restarted"),
     # ---- the client loses
     Situation("clock_beside", traffic.clock_beside, slots(2), "clock"),
     Situation("clock_beside_four", traffic.clock_beside, slots(4), "clock"),
@@ -104,6 +115,15 @@ ALL = [
     Situation("pinned", traffic.pinned, slots(2, *RAM_OFF), "slot_pinned"),
     Situation("reasoning_dropped", traffic.reasoning_dropped, slots(2), "reasoning_dropped"),
     Situation("middle_edited", traffic.middle_edited, slots(2), "early_message_edited"),
+    Situation("status_late", habits.status_late, slots(2), "status_in_system"),
+    Situation("reminder_moves", habits.reminder_moves, slots(2), "reminder_moves"),
+    Situation("memory_grows", habits.memory_grows, slots(1), "memory_grows"),
+    Situation("personas", habits.personas, slots(1), "personas"),
+    Situation("request_ids", habits.request_ids, slots(3), "request_ids"),
+    Situation("arguments_rewritten", habits.arguments_rewritten, slots(2), "arguments_rewritten"),
+    Situation("replies_shortened", habits.replies_shortened, slots(1), "replies_shortened"),
+    Situation("stamped_tool", habits.stamped_tool, slots(2), "tool_stamped"),
+    Situation("not_cached_alone", habits.not_cached_alone, slots(1), "cache_prompt_false"),
     # ---- together
     Situation("cold_burst", traffic.cold_burst, ("-np", "4", "-kvu", "-c", "32768"), "together"),
     # ---- nothing to fix
@@ -122,4 +142,7 @@ ALL = [
     Situation("sub_agents_four", traffic.sub_agents, slots(4)),
     Situation("three_on_auto", traffic.three_users, ("-c", "32768")),
     Situation("documents", traffic.growing_documents, slots(2)),
+    Situation("night_batch", habits.night_batch, slots(2)),
+    Situation("suites", habits.suites, slots(4)),
+    Situation("long_replies", habits.long_replies, slots(2)),
 ]  # fmt: skip

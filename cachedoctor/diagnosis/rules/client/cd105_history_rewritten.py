@@ -23,6 +23,9 @@ _APPEND = kit.Remedy(
 )
 _BY_HAND = kit.Remedy("A manual edit or compaction costs this once and is fine.")
 _KINDS = ("message-edited", "message-removed", "message-inserted", "message-moved", "compacted")
+_WRITTEN_ANEW = ("json-spacing", "json-key-order", "whitespace", "other")
+"""Differences of a message that says the same, or of a part of it: a client read it and wrote it again."""
+_HISTORY = ("messages[", "input[")
 _UNNAMED = ("other", "whitespace", "retokenised", "special-token", "template", "json-spacing", "json-key-order")
 """Differences whose kind does not show where they are."""
 _WHY = (
@@ -57,7 +60,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     asked = s.changed("compaction-request")
     if asked is not None and s.lost:
         return from_prompts(s, asked)
-    first = s.changed(*_KINDS)
+    first = s.changed(*_KINDS) or _written_anew(s)
     if not s.lost or (
         s.early and not _goes_on(s) and (first is None or (s.own_slot is False and not ram.copy_refused(s)))
     ):
@@ -71,11 +74,27 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
         return None
     earlier = s.said_before("CD105")
     again = not _wanted(s) and (sum(earlier) >= 2 or earlier[-1:] == [True])
-    tokens = cost_of_change(s) if again else 0  # a single edit or compaction was wanted: no fix would have saved it
+    # A single edit or compaction was wanted: no fix would have saved it. Nor is a changed reply sent again as a whole.
+    tokens = cost_of_change(s) if again and not _in_last_reply(s) else 0
     if again and _one_length(s):  # separate prompts look the same, of which nobody could have reused more
         return kit.Match(0, "low", at_most=s.client_lost, severity="note", undecided=True)
     sure = s.own_slot and not r.other_candidates and not _others(s) and (again or not _in_first_prompt(s))
     return kit.Match(tokens, "medium" if sure else "low")
+
+
+def _written_anew(s: kit.RuleContext) -> kit.First | None:
+    """The difference, if it is in a message of the history that says the same in another form."""
+    first = s.changed(*_WRITTEN_ANEW)
+    return first if first is not None and (first.place or "").startswith(_HISTORY) else None
+
+
+def _in_last_reply(s: kit.RuleContext) -> bool:
+    """Whether all of the last prompt is kept, and only the reply to it was changed: cut, or sent without its reasoning.
+
+    How much of the reply was sent again is not in the log.
+    """
+    before = s.history[-1].prompt_tokens if s.history else None
+    return before is not None and (s.lcp or 0) >= before - SAME_PLACE
 
 
 def _goes_on(s: kit.RuleContext) -> bool:
@@ -118,6 +137,10 @@ def _of_head(place: str | None) -> bool:
     return (place or "").startswith(("messages[0]", "input[0]", "system", "instructions"))
 
 
+_CHOICE = {"lcp": "share of the slot's content that was kept", "lru": "the slot unused for longest was chosen"}
+"""What the line of the slot choice shows, by what it was chosen for."""
+
+
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show where the prefix ends, and what the slot held."""
     if match.found is not None:
@@ -135,7 +158,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         r,
         ("n_past", "common prefix, and what the slot held"),
         ("new", "the new prompt"),
-        ("select", "share of the slot's content that was kept"),
+        ("select", _CHOICE.get(r.seen.choice.selected_by or "", "the slot choice")),
         kit.REUSED,
         kit.RECOMPUTED,
         most=3,

@@ -58,6 +58,10 @@ def _confidence(s: kit.RuleContext) -> kit.Confidence:
     return "medium" if alone or nothing_in_ram else "low"
 
 
+LEAST_TURN = 8
+"""Tokens that any turn adds: what a template writes around two messages."""
+
+
 def _perhaps_separate(s: kit.RuleContext) -> bool:
     """Whether separate prompts behind one instruction may have these lengths: its slot held something else, and of what
     holds this conversation's last prompt no line shows how little is the same, or all that was compared shares as much."""
@@ -133,6 +137,8 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
         return kit.Match(_cost(s), "low", severity="note", undecided=True) if s.whole >= s.min_prompt else None
     if by_lengths:
         return None
+    if _adds_nothing(s):
+        return kit.Match(_cost(s), "low", severity="note", undecided=True)
     if not _perhaps_separate(s):
         return kit.Match(_cost(s), _confidence(s))
     if _grows(
@@ -140,6 +146,13 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     ):  # likely, but what came before stays open, so that of these requests no token is avoidable for certain
         return kit.Match(_cost(s), _confidence(s), undecided=True)
     return kit.Match(_cost(s), "low", severity="note", undecided=True)
+
+
+def _adds_nothing(s: kit.RuleContext) -> bool:
+    """Whether only its length makes it a turn of this conversation, and it adds less than any turn does."""
+    r = s.request
+    longer = (r.prompt_tokens or 0) - (r.reference_tokens or 0)
+    return not s.known and s.lcp is None and r.reference_lcp is None and 0 < longer < LEAST_TURN
 
 
 def _begins(s: kit.RuleContext) -> bool:
@@ -187,6 +200,9 @@ def _of_excerpt(s: kit.RuleContext) -> kit.Match | None:
     return kit.Match(least, "low", at_most=at_most, severity="note", undecided=True)
 
 
+_FEW_MATCH = "how little of the prompt matched the slot's content"
+
+
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     """Show where the prefix ends, and which checkpoints lie beyond it."""
     r, most = s.request, s.lcp_at_most or 0
@@ -194,7 +210,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     primary, *related = kit.marked(
         r,
         ("n_past", "common prefix with what the slot held"),
-        ("select", "low similarity with every idle slot"),
+        ("select", _FEW_MATCH if r.seen.choice.selected_by == "lcp" else "low similarity with every idle slot"),
         ("slot_copy", "common prefix with another slot, which holds this conversation's last prompt, by its length"),
         ("ram_copy", "this conversation's last prompt, by its length, went into the RAM cache"),
         ("ram_candidate", "common prefix with a prompt in RAM"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from itertools import pairwise
 
 import msgspec
@@ -11,6 +11,8 @@ from cachedoctor.model import Request
 
 KEPT = 64
 """Tokens: a request that lacks no more than this of the slot's content continues it."""
+FRAME = 24
+"""Tokens that all prompts of a template share."""
 MAX_TURN = 1024
 """Tokens that a turn may add to a short conversation; a long one may grow by half. More is taken for a new one."""
 MIN_TURN = 16
@@ -120,12 +122,16 @@ class CommonHeads:
         self._separate: list[int] = []
         """Heads after which separate prompts were seen."""
 
-    def note(self, diverged: OneShot) -> list[OneShot]:
-        """Take a prompt; returns those of its head when they are separate prompts, else none."""
+    def note(self, diverged: OneShot, *, roomy: bool = False) -> list[OneShot]:
+        """Take a prompt; returns those of its head when they are separate prompts, else none.
+
+        ``roomy``: the RAM cache has kept all that left a slot, so that a chat would not be lost with it.
+        """
         self._seen.append(diverged)
         if diverged.head is None:
             return []
         alike, known = self._alike(diverged.head), self.separate(diverged.head)
+        alike = _without_forms(alike) if diverged.head <= FRAME and not roomy else alike
         rises = _rises(alike)
         if known and len(alike) >= LEAST and rises >= TURNS_AGAIN:
             self._separate = [head for head in self._separate if abs(head - diverged.head) > SAME_PLACE]
@@ -145,6 +151,15 @@ class CommonHeads:
         found = found[-WINDOW:]
         largest = max((p.prompt for p in found), default=0)
         return [p for p in found if p.prompt >= SHORT * largest]
+
+
+def _without_forms(prompts: list[OneShot]) -> list[OneShot]:
+    """The prompts without those of one form, of one length again and again, if enough are left that go on: a program
+    that sorts each sentence before a chat answers it."""
+    lengths = Counter(prompt.prompt for prompt in prompts)
+    rest = [prompt for prompt in prompts if lengths[prompt.prompt] < LEAST // 2]
+    goes_on = all(extends(after.prompt, before.total) for before, after in pairwise(rest))
+    return rest if goes_on and len(rest) >= LEAST // 2 else prompts
 
 
 def _rises(prompts: list[OneShot]) -> float:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from cachedoctor.engines.llamacpp.conversations import interleaved
 from cachedoctor.engines.llamacpp.conversations.interleaved import (
+    FRAME,
     KEPT,
     MIN_TURN,
     CommonHeads,
@@ -25,8 +26,6 @@ from cachedoctor.model import Mark, Request
 
 MAX_THREADS = 64
 """Threads remembered per session; the one unused for longest is forgotten."""
-FRAME = 24
-"""Tokens that all prompts of a template share."""
 LESS = 0.1
 """Share of a prompt: another slot that holds as much is chosen for it."""
 UNSEEN = 8
@@ -400,7 +399,9 @@ class Conversations:
         if last.prompt_tokens is None or not (first or self._diverges(lengths, self.get(last.held_thread))):
             return []
         head = None if first else lengths.prefix
-        found = {other.index for other in self._heads.note(OneShot(last.index, head, last.prompt_tokens, total))}
+        found = {
+            other.index for other in self._heads.note(OneShot(last.index, head, last.prompt_tokens, total), roomy=roomy)
+        }
         moved: list[Moved] = []
         for thread in list(self._threads.values()) if found else []:
             cuts = [at for at, turn in enumerate(thread.recent) if at and turn.request.index in found]
