@@ -29,7 +29,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say how many slots the traffic needs."""
     f = g.numbers
     return kit.FindingText(
-        f"{f['threads']} conversations share {f['slots']} slots and push each other out: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"{f['threads']} conversations share {f['slots']} slots and evict each other: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
         "Each time a conversation continues, its slot holds another one's prompt.",
         [
             advice.more_slots(g.session, f["threads"]),
