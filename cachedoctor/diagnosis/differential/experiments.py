@@ -74,8 +74,8 @@ def _forcing_line(session: Session) -> Remedy:
     if "accounting" in session.shows or not changes:
         return _cache_asked(session)
     return Remedy(
-        f"To see which one it is: {words}. A line about forcing full prompt re-processing means that the model's memory is "
-        "the cause; without one it is the client.",
+        f"To see which one it is: {words}. A line about forcing full prompt re-processing means that the model's "
+        "memory is the cause; without one it is the client.",
         options=changes,
         purpose="look",
     )
