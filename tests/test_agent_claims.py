@@ -111,7 +111,7 @@ def test_a_turn_with_a_reason_is_not_called_appended(tmp_path: Path) -> None:
     text = " ".join(done.stdout.decode().split())
     assert "appended" not in text
     assert "nothing before that changed" not in text
-    assert "Claude Code says tools_changed, which messages alone do not show" in text
+    assert "Claude Code reports tools_changed, which the messages do not show" in text
     assert "own verdict: tools_changed: Claude Code itself gives this reason" in text
     assert done.returncode == 1, "the two requests are not the same for a cache"
     (found,) = [json.loads(line) for line in run("diff", said, "--format", "json").stdout.splitlines()]

@@ -125,7 +125,7 @@ def test_the_experiment_is_the_fix_where_the_ram_cache_is_off() -> None:
 def test_with_a_ram_cache_one_chat_alone_tells_without_a_restart() -> None:
     test, then = experiment("slots", "head", session(cache_ram_mib=8192))
     assert test.commands == []
-    assert "without a restart" in test.text
+    assert "No restart is needed" in test.text
     assert (then.commands, then.purpose) == (["--parallel 2 --ctx-size 8192"], "depends")
 
 
@@ -166,7 +166,7 @@ def test_a_finding_names_its_candidates_with_likelihoods_the_first_first() -> No
     assert likelihoods == sorted(likelihoods, reverse=True)
     assert all("as likely as the other" in one.why for one in ranked[:2])
     assert all("% likely" in one.why and "tokens in" in one.why for one in ranked[:2])
-    assert found.remedies[0].text.startswith("Let one conversation alone take three turns")
+    assert found.remedies[0].text.startswith("Run three turns of a single conversation")
 
 
 def test_every_format_shows_the_likelihoods() -> None:

@@ -500,8 +500,8 @@ def test_the_patch_of_a_symlink_changes_the_file_that_it_points_to(
         ("x.sh", b"llama-server \xff", "is not UTF-8 text"),
         ("x.yaml", b"a: b\n", "neither a compose file"),
         ("missing.yaml", None, "is not a file"),
-        ("a\nb.sh", b"llama-server -m x\n", "cannot be printed"),
-        ("a.sh", b"llama-server -m a\r\nexit\n", "end in two ways"),
+        ("a\nb.sh", b"llama-server -m x\n", "unprintable characters"),
+        ("a.sh", b"llama-server -m a\r\nexit\n", "both CRLF and LF line ends"),
         ("a.sh", b"llama-server -m a\recho nothing\n", "control characters"),
     ],
 )

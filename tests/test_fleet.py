@@ -641,13 +641,13 @@ def test_an_engine_that_fails_midway_leaves_a_page_of_what_is_done(
     assert words in capfd.readouterr().err
     assert len({row["log"] for row in table(out, "files")}) == 1
     first = (out / "index.html").read_text()
-    assert "Still to be read: 1 log." in first
+    assert "Not yet read: 1 log." in first
     assert "2 requests" in first
     assert len(list(StoredFleet(str(out)).report().requests)) == 2
     with pytest.raises(SystemExit, match="0"):
         main()
     page = (out / "index.html").read_text()
-    assert "Still to be read" not in page
+    assert "Not yet read" not in page
     assert "4 requests" in page
     assert len({row["log"] for row in table(out, "files")}) == 2
 
@@ -661,9 +661,9 @@ def test_the_page_is_kept_up_while_logs_are_read(logs: Path, tmp_path: Path, mon
         written = []
         monkeypatch.setattr(folder, "put_page", written.append)
         fleet.read(due, Here(), paused=index.refresh)
-        assert [b"Still to be read: 1 log." in page for page in written] == [True], "a page took a second"
+        assert [b"Not yet read: 1 log." in page for page in written] == [True], "a page took a second"
         index.refresh()
-        assert [b"Still to be read" in page for page in written] == [True, False]
+        assert [b"Not yet read" in page for page in written] == [True, False]
 
 
 @pytest.mark.sweep

@@ -21,6 +21,9 @@ PHRASES = {
     "shows": r"\b(?:log|logs|line|lines) (?:does not |do not |cannot )?(?:tells?|says?)\b",
     "not checked": r"\b(?:not|be) evaluated\b",
     "evict, discard": r"\b(?:thrown|throws|threw) (?:out|away)\b|\bpush(?:ed|es)? out\b",
+    "evict each other": r"\bpush(?:es|ed|ing)? each other out\b",
+    "computed in full": r"\bcomputed whole\b",
+    "for lack of": r"\bfor want of\b",
     "again": r"\banew\b",
     "continue": r"\b(?:go|goes|went) on with\b",
     "alternate": r"\b(?:take|takes|took|taking) turns\b",
@@ -114,7 +117,9 @@ def test_docstrings_and_names_of_tests_are_plain() -> None:
     [
         "no option mends it", "it was computed again", "what stands behind the head", "a line that is no message",
         "requests of nobody", "next to nothing was reused", "that was not looked at", "the log does not tell",
-        "rules not evaluated", "pushed out of the cache", "written anew", "it goes on with the prompt",
+        "rules not evaluated",
+        "they push each other out", "it was computed whole", "a kill for want of memory",
+        "pushed out of the cache", "written anew", "it goes on with the prompt",
         "they take turns", "nothing is wrong with that", "everything behind it", "confidence likely",
     ],
 )  # fmt: skip

@@ -154,7 +154,7 @@ def test_reasoning_that_an_answer_had_is_put_back() -> None:
     found = fixer.fix(json.dumps(sent).encode(), CHAT, ME)
     message = json.loads(found.body)["messages"][2]
     assert message == {"role": "assistant", "tool_calls": [again], "content": "", "reasoning_content": 'Let me "see"'}
-    assert found.edits == ("keep-reasoning: put the reasoning of 1 reply back",)
+    assert found.edits == ("keep-reasoning: restored the reasoning of 1 reply",)
     other = talk("Be kind", user("Hi"), reply("Something else"), user("And?"))
     assert fixer.fix(json.dumps(other).encode(), CHAT, ME).edits == ()
 
@@ -223,7 +223,7 @@ def test_what_travels_with_the_newest_message_stays_where_it_was_sent_first() ->
         [asked, reply("Ho"), then],
         [asked, reply("Ho"), then, reply("No"), user("Why?" + ADDED)],
     ]
-    assert found[2].edits == ("keep-reminders: put back what was added to 2 messages of the user",)
+    assert found[2].edits == ("keep-reminders: restored additions to 2 messages of the user",)
 
 
 def test_what_travels_as_a_part_of_a_list_stays_without_its_mark() -> None:

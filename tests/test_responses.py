@@ -157,7 +157,7 @@ def test_a_line_that_is_cut_off_is_named():
     """It would take all that follows into it."""
     lines = [json.dumps(openai(5, 1)) for _ in range(5)]
     lines[2] = lines[2][:-9]
-    with pytest.raises(CacheDoctorError, match="r: the JSON of line 3 does not end"):
+    with pytest.raises(CacheDoctorError, match="r: the JSON in line 3 is incomplete"):
         given("\n".join(lines))
 
 
@@ -257,7 +257,7 @@ def test_one_value_may_not_be_all_memory(monkeypatch):
     line = json.dumps(openai(5, 1)).encode() + b"\n"
     assert given(line * 1_000).answers.requests == 1_000  # lines are not held
     for large in (b'{"a":"' + b"x" * 20_000 + b'"}', b"[\n" + line * 1_000, b'{\n"a":\n' + b" \n" * 10_000):
-        with pytest.raises(CacheDoctorError, match="belong to a single value"):
+        with pytest.raises(CacheDoctorError, match="a single value is larger than"):
             responses.read([large[at : at + 500] for at in range(0, len(large), 500)], "r")
 
 

@@ -84,11 +84,15 @@ def test_stops_read_as_sentences() -> None:
     ]
     first, second, third = stop_forms.stops(found, replay)
     assert first == (
-        "line 96: the server was told to end (llama-swap: a ttl that ran out, or another model): 14,544 tokens, 5.1 s "
-        "recomputed in 6 requests"
+        "line 96: the server was stopped (llama-swap: the ttl expired, or another model was loaded): 14,544 tokens, "
+        "5.1 s recomputed in 6 requests"
     )
-    assert second == ("line 500: the system ended the server for want of memory: 2,000 tokens recomputed in 1 request")
-    assert third.startswith("slots outlive a stop in files: start with --slot-save-path slots (a folder)")
+    assert second == (
+        "line 500: the system killed the server because memory ran out: 2,000 tokens recomputed in 1 request"
+    )
+    assert third.startswith(
+        "to keep slots over a restart, save them to files: start with --slot-save-path slots (a folder)"
+    )
     assert "has a disk tier" in third
     assert stop_forms.stops(found[1:2], replay) == []
 

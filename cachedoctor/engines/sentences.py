@@ -116,7 +116,7 @@ TABLE: tuple[Sentence, ...] = (
         'time=2026-08-19T19:35:53.590+02:00 level=DEBUG source=prefix_cache.go:311 msg="evicting leaf" offset=8192 tokens=4096 freed="512.0 MiB"'),
     Sentence("all_freed", "ollama", "dropped", b'msg="failed to restore cache, freeing all caches"',
         _MSG + r'"failed to restore cache, freeing all caches"',
-        "The MLX runner could not restore a saved prefix and drops all of them: the next prompts are computed whole.",
+        "The MLX runner could not restore a saved prefix and drops all of them: the next prompts are computed in full.",
         'time=2026-08-19T19:35:53.590+02:00 level=WARN source=prefix_cache.go:201 msg="failed to restore cache, freeing all caches" offset=16383'),
     Sentence("model_evicted", "ollama", "unloaded", b'msg="llama-server model predicted to exceed available memory, evicting"',
         _MSG + r'"llama-server model predicted to exceed available memory, evicting"',
@@ -143,7 +143,7 @@ TABLE: tuple[Sentence, ...] = (
         _LEAD + r"disk prompt cache(?: '[^'\n]{0,400}')?: (?:saved|restored) prompt with \d{1,10} tokens",
         "A prompt was saved to disk, or came back from there.",
         "0.31.004.118 I srv          load: disk prompt cache: restored prompt with 20411 tokens, 640.112 MiB from '/c/a1.bin'"),
-    # ---- the system ends a server for want of memory
+    # ---- the system ends a server for lack of memory
     Sentence("oom_process", "", "killed", b"ut of memory: Kill",
         _LEAD + r"\b[Oo]ut of memory: Kill(?:ed)? process \d{1,10} \((?P<process>[^()\n]{1,64})\)",
         "The kernel ended this process because the machine, or its group, ran out of memory. Its caches are gone.",

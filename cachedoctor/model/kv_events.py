@@ -106,7 +106,7 @@ class KvEvents(msgspec.Struct):
     new: Amount = 0
     """Nothing like it was stored before, at the same distance from the beginning of a block."""
     evicted: Amount = 0
-    """Stored again after it had been removed: lost for want of room."""
+    """Stored again after it had been removed: lost for lack of room."""
     emptied: Amount = 0
     """Stored again after the cache had been emptied, or the server started again."""
     changed: Amount = 0
@@ -118,7 +118,7 @@ class KvEvents(msgspec.Struct):
     present: Amount = 0
     """Stored while it was there: by requests that ran at the same time, or the last block of a prompt."""
     removed: Amount = 0
-    """Tokens of blocks that were removed for want of room."""
+    """Tokens of blocks that were removed for lack of room."""
 
     @property
     def complete(self) -> bool:

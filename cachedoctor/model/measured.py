@@ -258,7 +258,7 @@ class Counters(msgspec.Struct):
     preemptions: Amount | None = None
     """Times that a running request had to give up its memory (retractions of SGLang)."""
     evicted: Amount | None = None
-    """Tokens that left the cache for want of room."""
+    """Tokens that left the cache for lack of room."""
     cached_local: Amount | None = None
     """Prompt tokens that came from the cache of the engine, by their source (vLLM 0.16 and newer)."""
     cached_external: Amount | None = None

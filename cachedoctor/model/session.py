@@ -222,7 +222,7 @@ class Facts(msgspec.Struct, frozen=True):
         return self.settings.get(name)
 
     def ram_kept_all(self) -> bool:
-        """Whether no prompt is known to have left the RAM cache for want of room, or to have been too large for it.
+        """Whether no prompt is known to have left the RAM cache for lack of room, or to have been too large for it.
 
         Both are counted as evictions; a server without that cache has none.
         """

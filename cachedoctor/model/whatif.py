@@ -172,7 +172,7 @@ class MemoryBill(msgspec.Struct):
     logged_saving_mib: float | None
     """The same while a prompt was saved."""
     killed: bool
-    """The system ended this server for want of memory: then nothing that takes more is advised."""
+    """The system ended this server for lack of memory: then nothing that takes more is advised."""
     least: Candidate | None = None
     """All smaller values together, as far as they keep 99 % of what was reused; None where there are none."""
 
@@ -197,7 +197,7 @@ class AgentsFit(msgspec.Struct):
     conversations: int
     """All of several requests."""
     kept: int
-    """Those that lost nothing for want of slots or RAM cache under the recorded settings."""
+    """Those that lost nothing for lack of slots or RAM cache under the recorded settings."""
     span_s: float | None
     """Seconds from the first request to the last; None where the log has no clock."""
     keep_all: list[Candidate] = msgspec.field(default_factory=list)

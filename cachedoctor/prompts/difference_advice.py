@@ -40,10 +40,10 @@ _KEEP_REASONING = [
 _TOOLS = Advice(
     "Keep the list of tools the same for the whole conversation: most templates write it before everything else."
 )
-_HISTORY = Advice("Only append to the history. Put what is new or changes into the last user message.")
+_HISTORY = Advice("Only append to the history. Put new or changing text into the last user message.")
 _OPENING = Advice(
     "Keep the system prompt and the first message the same for the whole conversation: they come before everything "
-    "else. Put what changes into the last user message."
+    "else. Put changing text into the last user message."
 )
 _OF_HISTORY = ("message-edited", "message-removed", "message-inserted", "message-moved")
 _CUT = Advice(
@@ -125,7 +125,7 @@ _GENERIC: dict[str, list[Advice]] = {
             "Ask for the summary at the end of the conversation itself: the same system prompt, the same tools, and "
             "the question as the last message."
         ),
-        Advice("Otherwise each compaction computes the conversation once more: compact rarely."),
+        Advice("Otherwise each compaction recomputes the conversation: compact rarely."),
     ],
     "cache-salt": [
         Advice("Send the same cache_salt in all requests that may share a beginning, at least within a conversation.")
@@ -134,7 +134,7 @@ _GENERIC: dict[str, list[Advice]] = {
         Advice("Send the same adapters, with the same scales, in all requests of a conversation."),
     ],
     "appended": [],
-    "other": [Advice("Keep the prompt the same up to the last user message; put what changes there.")],
+    "other": [Advice("Keep the prompt the same up to the last user message; put changing text there.")],
 }
 
 _SIDE = Advice(

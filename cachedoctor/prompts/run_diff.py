@@ -127,7 +127,8 @@ def _with_claim(found: PromptDiff, b: Prompt) -> PromptDiff:
     if b.is_whole or first is None or first.kind != "appended":
         return msgspec.structs.replace(found, settings=settings)
     explanation = (
-        f"the messages go on where those before end; {claim.by} says {claim.reason}, which messages alone do not show"
+        f"the messages continue where the previous ones end; {claim.by} reports {claim.reason}, "
+        "which the messages do not show"
     )
     first = msgspec.structs.replace(first, kind="other")
     return msgspec.structs.replace(found, settings=settings, first=first, explanation=explanation, sure=False)
@@ -192,7 +193,7 @@ def _pairs(old: list[Prompt], new: list[Prompt], path1: str, path2: str) -> list
     if len(old) == 1 and len(new) == 1:
         return [(old[0], new[0])]
     path, many = (path1, old) if len(old) > 1 else (path2, new)
-    hint = "give it alone to compare its conversations, or give one prompt of it as a separate file"
+    hint = "give only this file to compare its conversations, or give one prompt of it as a separate file"
     raise CacheDoctorError(f"{path}: contains {len(many)} prompts", hint)
 
 

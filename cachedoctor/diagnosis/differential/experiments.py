@@ -8,7 +8,7 @@ from cachedoctor.diagnosis.differential.kinds import Candidate
 from cachedoctor.diagnosis.rules import advice
 from cachedoctor.model import Remedy, Session
 
-ALONE = "et one conversation alone take three turns"
+ALONE = "un three turns of a single conversation with nothing else on the server"
 """Of the experiment that rules word as well."""
 _Experiment = Callable[[Session], Remedy]
 
@@ -21,8 +21,8 @@ def experiment(first: Candidate, second: Candidate, session: Session) -> list[Re
 
 def _one_alone(_: Session) -> Remedy:
     return Remedy(
-        f"L{ALONE}, without a restart. If they are reused, the server had too little "
-        "room for all of them; if they are not, the client changes its prompts or asks for no cache.",
+        f"R{ALONE}. No restart is needed. If they are reused, the server had too little "
+        "room for all conversations; if not, the client changes its prompts or sends cache_prompt false.",
         purpose="look",
     )
 
@@ -42,8 +42,8 @@ def _more_room(session: Session) -> Remedy:
     if not known.options:
         return _one_alone(session)
     return Remedy(
-        "The experiment is the fix where slots were taken: start the server with a larger RAM prompt cache. If prompts "
-        "are reused then, keep it; if reuse stays low, a client changes the head of its prompts.",
+        "If slots were taken, this experiment is also the fix: start the server with a larger RAM prompt cache. If "
+        "prompts are then reused, keep it; if reuse stays low, a client changes the head of its prompts.",
         options=known.options,
         purpose="look",
     )
@@ -55,8 +55,8 @@ def _texts(session: Session) -> Remedy:
 
 def _second_turn(_: Session) -> Remedy:
     return Remedy(
-        "Send one of these requests again with its answer and a next question. If that is reused, the conversations "
-        "were new and nothing is wrong; if it is not, another session took the slot in between.",
+        "Send one of these requests again with its answer and a next question. If it is reused, the conversations "
+        "were new and nothing is wrong; if not, another session took the slot in between.",
         purpose="look",
     )
 
@@ -64,7 +64,7 @@ def _second_turn(_: Session) -> Remedy:
 def _cache_asked(_: Session) -> Remedy:
     return Remedy(
         'Send one request twice with "cache_prompt": true in its body, without a restart. If the second is reused, the '
-        "client asks for no cache.",
+        "client sends cache_prompt false.",
         purpose="look",
     )
 
@@ -74,8 +74,8 @@ def _forcing_line(session: Session) -> Remedy:
     if "accounting" in session.shows or not changes:
         return _cache_asked(session)
     return Remedy(
-        f"To see which one it is: {words}. A line about forcing full prompt re-processing is the memory of the model; "
-        "without one it is the client.",
+        f"To see which one it is: {words}. A line about forcing full prompt re-processing means that the model's "
+        "memory is the cause; without one it is the client.",
         options=changes,
         purpose="look",
     )

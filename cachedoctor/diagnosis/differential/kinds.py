@@ -63,66 +63,68 @@ STRENGTH = 0.26
 KINDS: tuple[Kind, ...] = (
     Kind(
         "same prompt, nothing reused",
-        "the slot kept the prompt, and nothing of it was reused",
+        "the slot kept the prompt, but none of it was reused",
         {"nocache": 1.9, "checkpoint": 0.1},
     ),
     Kind(
         "less than kept",
-        "much of the prompt was kept, and far less was reused",
+        "much of the prompt was kept, but far less was reused",
         {"head": 0.2, "body": 1.2, "checkpoint": 4.4, "none": 2.0},
     ),
     Kind(
         "head differs",
-        "the prompt shares less than a quarter with its last turn",
+        "the prompt shares less than a quarter with its previous turn",
         {"head": 3.5, "body": 0.3, "slots": 0.1, "checkpoint": 0.2},
     ),
     Kind(
         "rest differs",
-        "the prompt follows its last turn for a quarter and more, and then differs",
+        "the prompt shares a quarter or more with its previous turn, then differs",
         {"head": 0.5, "body": 2.6, "checkpoint": 1.1, "none": 5.7},
     ),
     Kind(
         "moving place",
-        "the place of the difference moves on with the turns",
+        "the place of the difference moves forward with each turn",
         {"head": 0.8, "body": 0.1, "checkpoint": 0.2},
     ),
     Kind(
         "one place, one length",
-        "prompts of one length differ at one place",
+        "prompts of equal length differ at the same place",
         {"body": 2.1, "steal": 1.0, "checkpoint": 0.2},
     ),
-    Kind("one place", "the difference is always at one place", {"steal": 1.0}),
+    Kind("one place", "the difference is always at the same place", {"steal": 1.0}),
     Kind(
         "in turn",
-        "the lengths come round: each prompt was overwritten before its next turn",
+        "the lengths repeat in turns: each prompt was overwritten before its next turn",
         {"slots": 4.0, "none": 0.1},
     ),
-    Kind("lost with its slot", "another prompt had the slot, and nothing kept a copy", {"slots": 11.0, "none": 0.3}),
+    Kind(
+        "lost with its slot", "another prompt had taken the slot, and there was no copy", {"slots": 11.0, "none": 0.3}
+    ),
     Kind(
         "in turn, RAM cache on",
-        "two chats alternate in one slot, and the RAM cache brought neither back",
+        "two chats alternate in one slot, and the RAM cache restored neither",
         {"slots": 0.6, "none": 0.5},
     ),
     Kind(
         "another in its slot",
-        "the slot of its last turn held another prompt",
+        "the slot of its previous turn held another prompt",
         {"head": 0.4, "slots": 0.6, "steal": 0.2},
     ),
     Kind(
         "RAM kept others",
-        "the RAM cache brought back other prompts, and not this one",
+        "the RAM cache restored other prompts, but not this one",
         {"head": 1.6, "slots": 2.3, "steal": 0.3, "none": 2.6},
     ),
-    Kind("not in RAM", "the RAM cache was searched and did not have it", {"slots": 1.2, "none": 1.2}),
+    Kind("not in RAM", "the RAM cache was searched but did not have it", {"slots": 1.2, "none": 1.2}),
     Kind(
         "its own slot",
-        "its slot held its last turn, and was not found similar",
+        "its slot held its previous turn, but did not count as similar",
         {"head": 8.3, "nocache": 0.1, "checkpoint": 0.1},
     ),
     Kind("empty slot", "an empty slot was taken", {"none": 8.3}),
     Kind(
         "nothing similar",
-        "no slot held a similar prompt, and the lengths follow no order",
+        "no slot held a similar prompt, and the lengths have no pattern",
         {"slots": 0.9, "steal": 0.1, "none": 1.0},
     ),
 )

@@ -101,7 +101,7 @@ class RadixServer:
         self._own = 0
         """Tokens of running requests outside of it."""
         self.given_up = 0
-        """Tokens that left the tree for want of room."""
+        """Tokens that left the tree for lack of room."""
 
     @property
     def kept(self) -> int:

@@ -93,7 +93,7 @@ def side_requests() -> Remedy:
 
 
 def memory_short(session: Session, what: str) -> Remedy | None:
-    """Advise memory instead of a higher limit where the system ended a server of this input for want of it."""
+    """Advise memory instead of a higher limit where the system ended a server of this input for lack of it."""
     killed = session.incidents.get("killed") or session.incidents.get("memory_short")
     if killed is None:
         return None

@@ -100,7 +100,7 @@ class Sessions:
     def place(self, paths: list[str], certain: list[tuple[str | None, CertainLine]]) -> None:
         """Give lines that are certain by themselves to the servers that they are about; a server is begun for the rest.
 
-        That the system ended a server for want of memory is known of all servers of the input.
+        That the system ended a server for lack of memory is known of all servers of the input.
         """
         for origin, one in certain:
             incident = one.row.incident

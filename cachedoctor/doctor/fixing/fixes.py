@@ -190,8 +190,8 @@ def _take(
         taken[key] = (change, by) if wins else before
         return None
     return (
-        f"{by.code} {by.name} asks for {_said(change)}, {owner.code} {owner.name} for {_said(old)}. "
-        "The latter is used: its finding costs more"
+        f"{by.code} {by.name} suggests {_said(change)}, {owner.code} {owner.name} suggests "
+        f"{_said(old)}. The latter is used, because its finding costs more"
     )
 
 

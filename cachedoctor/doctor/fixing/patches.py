@@ -102,7 +102,7 @@ def patch(
         f"{step.text}: {'; '.join(step.commands)}" for fix in fixes for step in fix.steps if step.where == "client"
     ]
     if not own:
-        return "", [*notes, "no option of the server has to change"]
+        return "", [*notes, "no server option has to change"]
     if len(own) > 1:
         names = ", ".join(str(fix.origin or fix.path) for fix in own[:8])
         raise CacheDoctorError(f"--file: several servers have something to change: {names}", "give the log of one")
@@ -112,7 +112,7 @@ def patch(
         asked = msgspec.structs.replace(asked, name=service)
     crlf = "\r\n" in text
     if crlf and text.count("\r\n") != text.count("\n"):
-        raise CacheDoctorError(f"{path}: its rows end in two ways, CRLF and LF", "write it with one of them")
+        raise CacheDoctorError(f"{path}: it has both CRLF and LF line ends", "convert it to one of them")
     new = edited(text.replace("\r\n", "\n"), path, launcher, asked)
     new = new.replace("\n", "\r\n") if crlf else new
     notes += [*fix.notes, *(f"takes {cost}" for cost in fix.costs)]
@@ -129,24 +129,26 @@ def _printable(path: str) -> str:
     """The path as it is shown: relative, on one row, of the file itself: patch and git apply change no symlink."""
     name = os.path.relpath(os.path.realpath(path))
     if not name.isprintable():
-        raise CacheDoctorError("--file: its name holds what cannot be printed", "rename it")
+        raise CacheDoctorError("--file: its name contains unprintable characters", "rename it")
     return name
 
 
 def read(path: str) -> str:
     """Read what starts a server; raises ``CacheDoctorError`` where it is not text that may be shown."""
     if not os.path.isfile(path):
-        raise CacheDoctorError(f"{path}: is not a file", "give what starts the server: compose.yaml, a unit, a script")
+        raise CacheDoctorError(
+            f"{path}: is not a file", "give the file that starts the server: compose.yaml, a unit, a script"
+        )
     with open(path, "rb") as file:
         data = file.read(_MOST + 1)
     if len(data) > _MOST:
-        raise CacheDoctorError(f"{path}: is larger than 4 MiB", "give what starts the server")
+        raise CacheDoctorError(f"{path}: is larger than 4 MiB", "give the file that starts the server")
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        raise CacheDoctorError(f"{path}: is not UTF-8 text", "give what starts the server") from None
+        raise CacheDoctorError(f"{path}: is not UTF-8 text", "give the file that starts the server") from None
     if _CONTROL.search(text):
-        raise CacheDoctorError(f"{path}: holds control characters", "a patch that shows them could steer a terminal")
+        raise CacheDoctorError(f"{path}: contains control characters", "a patch with them could control a terminal")
     return text
 
 

@@ -219,7 +219,7 @@ def _another_value(remedy: Remedy, claimed: int, replayed: _TriedServer) -> list
         return []
     options, trial, value = max(good, key=lambda one: one[1].saved)
     text = (
-        f"Ask for more similarity before a slot in use is taken: of the values that were replayed on this log {value} "
+        f"Require more similarity before a slot in use is taken: of the values replayed on this log {value} "
         "is the best, and no conversation reuses less."
     )
     return [Remedy(text, options=options, replay=replayed.answer(claimed, trial.saved))]
@@ -299,7 +299,7 @@ def _with_cheaper(finding: Finding, findings: Sequence[Finding], replayed: _Trie
         both = replayed.trial(_both(other.remedy.options, own.remedy.options))
         if other.saved >= NEARLY * max(own.saved, 0 if both is None else both.saved):
             answer = replayed.answer(finding.cost.tokens, other.saved)
-            text = f"The option that {other.finding.code} advises is cheaper and saves these tokens, too."
+            text = f"The option that {other.finding.code} advises is cheaper and also saves these tokens."
             cheaper = Remedy(text, options=other.remedy.options, replay=answer)
             return replace(finding, remedies=[cheaper, *finding.remedies])
     return finding

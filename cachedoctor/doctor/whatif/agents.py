@@ -86,7 +86,7 @@ def alternating(conversations: Sequence[int | None]) -> int:
 
 
 def _lost(evidence: ServerTraffic, served: Sequence[Served]) -> Counter[int | None]:
-    """Tokens of each conversation that had been sent before and were lost for want of slots or RAM cache."""
+    """Tokens of each conversation that had been sent before and were lost for lack of slots or RAM cache."""
     found: Counter[int | None] = Counter()
     for number, one in zip(evidence.conversations, served, strict=True):
         if one.cause in _OF_SPACE:

@@ -95,7 +95,7 @@ class ServerTraffic(msgspec.Struct):
     lives: dict[int, Session] = msgspec.field(default_factory=dict)
     """Runs of the process, by number."""
     killed: bool = False
-    """The system ended the server, or another one of this log, for want of memory."""
+    """The system ended the server, or another one of this log, for lack of memory."""
 
     @property
     def is_counted(self) -> bool:

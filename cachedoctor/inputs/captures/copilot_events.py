@@ -44,7 +44,7 @@ def read(values: list[Any]) -> Capture | None:
             alone.append(event)
         else:
             claims[at] = event
-    found = Capture("Copilot session", [], ["events of Copilot hold counts and no prompts"])
+    found = Capture("Copilot session", [], ["Copilot events contain counts but no prompts"])
     found.requests = [_captured(call, claims.get(at)) for at, call in enumerate(calls)]
     found.requests += [_captured(None, event) for event in alone]
     return found

@@ -50,7 +50,7 @@ def values(chunks: Iterable[bytes], path: str) -> Iterator[PlacedObject]:
     for number, line in enumerate(whole_lines(chunks, lambda size: _refuse_large(size, path)), 1):
         text = line.strip()
         if held and _is_next(line, held, path):
-            raise CacheDoctorError(f"{path}: the JSON of line {first} does not end", "remove it if it is incomplete")
+            raise CacheDoctorError(f"{path}: the JSON in line {first} is incomplete", "remove it")
         if held or _spans_lines(text, path):
             first = first or number
             held += line
@@ -68,7 +68,7 @@ def values(chunks: Iterable[bytes], path: str) -> Iterator[PlacedObject]:
 def _refuse_large(size: int, path: str) -> None:
     if size > MAX_HELD:
         raise CacheDoctorError(
-            f"{path}: more than {MAX_HELD >> 20} MiB belong to a single value", "give one response per line"
+            f"{path}: a single value is larger than {MAX_HELD >> 20} MiB", "give one response per line"
         )
 
 

@@ -87,7 +87,7 @@ def _template(asked: Asked) -> ProbeCause | None:
         return None
     place = asked["template"].reused_tokens or 0
     says = f"the template writes a value that changes (a clock, an id) after token {place:,}"
-    fix = "a chat template without strftime_now or random values (--chat-template-file), or with the date alone"
+    fix = "a chat template without strftime_now or random values (--chat-template-file), or with only the date"
     return ProbeCause("template", ["CD102", "CD108"], says, fix)
 
 
@@ -101,13 +101,13 @@ def _other_slot(server: ProbedServer, asked: Asked) -> ProbeCause | None:
         f"the next turn went to slot {turn.slot}, which did not hold it: {share:.0%} of the prompt is the "
         "same, below the server's threshold"
     )
-    fix = "--slot-prompt-similarity at its default (0.1), and --cache-ram 8192, which gives such a turn back"
+    fix = "--slot-prompt-similarity at its default (0.1), and --cache-ram 8192, which restores such a turn"
     return ProbeCause("turn", ["CD301", "CD303"], says, fix)
 
 
 def _store_between(asked: Asked) -> ProbeCause:
     name = "first" if _state(asked, "first") == "more" else "head"
-    says = "a new prompt was reported as cached: something before the server makes up responses or counts"
+    says = "a new prompt was reported as cached: something in front of the server invents responses or counts"
     return ProbeCause(name, [], says, f"these counts are unreliable; {_BETWEEN}")
 
 

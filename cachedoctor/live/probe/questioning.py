@@ -74,7 +74,7 @@ def probe(at: ProbeConnection, wanted: ProbeLimits, announce: Callable[[ProbedSe
     server, model = identify(at, wanted.model)
     if server.busy and not wanted.force:
         raise CacheDoctorError(
-            f"{at.url}: the server is busy", "wait, or probe it anyway with --force, which slows its users"
+            f"{at.url}: the server is busy", "wait, or probe it anyway with --force, which slows down its users"
         )
     announce(server)
     begun = time.monotonic()
@@ -400,10 +400,10 @@ class _ProbeRun:
         stored = [name for name, before in _TWICE if self.answers.get(name, 0) == self.answers.get(before, 1)]
         for name in stored:
             self.asked[name].state = "unknown"
-            self.asked[name].note = "has the id of the previous response: it was cached, and the server was not asked"
+            self.asked[name].note = "has the id of the previous response: it came from a cache, not from the server"
         if stored:
             self.notes.append(
-                f"something before the server caches responses: {', '.join(stored)} show nothing about its cache"
+                f"something in front of the server caches responses: {', '.join(stored)} show nothing about its cache"
             )
 
     def _doubt(self, ask: Question, found: ProbeQuestion) -> None:

@@ -161,7 +161,7 @@ def keep_reasoning(request: RequestText, followed: FollowedRequest) -> EditedBod
             turns += bool(found)
     if not edits:
         return None
-    return EditedBody(edits, f"put the reasoning of {turns} {'reply' if turns == 1 else 'replies'} back")
+    return EditedBody(edits, f"restored the reasoning of {turns} {'reply' if turns == 1 else 'replies'}")
 
 
 def reply_thought(message: dict[str, Any]) -> Thought | None:
@@ -244,7 +244,7 @@ def keep_reminders(request: RequestText, followed: FollowedRequest) -> EditedBod
     if not edits:
         return None
     what = "1 message" if len(edits) == 1 else f"{len(edits)} messages"
-    return EditedBody(edits, f"put back what was added to {what} of the user")
+    return EditedBody(edits, f"restored additions to {what} of the user")
 
 
 def _tags(content: Any) -> set[str]:

@@ -111,7 +111,7 @@ class Child:
         status = self._process.wait()
         if status == -getattr(signal, "SIGXCPU", 0):
             return FailedError(f"{subject}: took more than {pipe_messages.CPU_SECONDS} s of processor time", _HINT)
-        return FailedError(f"{subject}: ended the process that it ran in (status {status})", _HINT)
+        return FailedError(f"{subject}: its process ended (status {status})", _HINT)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -18,7 +18,7 @@ MAX_ANSWER = 256 * 1024 * 1024
 """Bytes; 250,000 tokens with their pieces are about 10 MiB."""
 _MAX_REASON = 200
 """Code points of what the server says of an error."""
-_HINTS = {401: "the server wants an API key", 503: "the model is still loading: try again"}
+_HINTS = {401: "the server requires an API key", 503: "the model is still loading: try again"}
 
 
 def post(url: str, value: Any) -> Any:

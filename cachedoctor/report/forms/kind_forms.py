@@ -13,7 +13,7 @@ _ADVICE: dict[KindName, str] = {
         "ask for the summary at the end of the conversation itself, with the same system prompt and tools, and compact "
         "rarely"
     ),
-    "autocomplete": "give completions a server or a slot of their own",
+    "autocomplete": "give completions their own server or slot",
     "tool search": "send the same system prompt and tools as the turns, with the question last",
 }
 
@@ -36,5 +36,5 @@ def kinds(found: Sequence[RequestKind]) -> list[str]:
 
 def _step(kind: KindName) -> str:
     if kind == "title":
-        return f"give them a small model of their own, or switch them off ({clients.ways_to_stop('side-requests')})"
+        return f"send them to a separate small model, or switch them off ({clients.ways_to_stop('side-requests')})"
     return _ADVICE.get(kind, "")

@@ -54,12 +54,12 @@ def _peak(found: MemoryBill) -> list[str]:
 
 
 def _enough(found: MemoryBill) -> list[str]:
-    killed = ["the system ended a server of this log for want of memory: nothing that takes more is advised"]
+    killed = ["the system killed a server of this log because memory ran out: nothing that needs more is advised"]
     lines = killed if found.killed else []
     if found.least is None or found.least.memory_mib is None or found.least.memory_mib >= 0:
         return lines
     freed = memory(-found.least.memory_mib)
-    return [*lines, f"{found.least.options} would have kept 99 % of what was reused, with {freed} less allowed"]
+    return [*lines, f"{found.least.options} would have kept 99 % of the reused tokens, with a limit {freed} lower"]
 
 
 def agents(found: AgentsFit, settings: Sequence[ReplaySetting]) -> str:

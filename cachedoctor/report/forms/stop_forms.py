@@ -14,17 +14,17 @@ _WORTH = 0.01
 """Share of the computed tokens from which on it is said how slots outlive a stop."""
 _WHO: dict[StopReason, str] = {
     "sleep": "the server slept (--sleep-idle-seconds)",
-    "out of memory": "the system ended the server for want of memory",
-    "told to": "the server was told to end",
-    "unknown": "the server ended; its last lines are not there (a crash, kill -9, or a log that was cut)",
+    "out of memory": "the system killed the server because memory ran out",
+    "told to": "the server was stopped",
+    "unknown": "the server ended without its usual last lines (a crash, kill -9, or a truncated log)",
 }
 _TOLD = {
-    "llama-swap": "llama-swap: a ttl that ran out, or another model",
-    "ollama": "ollama: keep-alive ran out, or another model",
+    "llama-swap": "llama-swap: the ttl expired, or another model was loaded",
+    "ollama": "ollama: keep-alive expired, or another model was loaded",
     "systemd": "systemd: a restart or a deploy",
     "docker": "docker: a restart or a deploy",
     "compose": "compose: a restart or a deploy",
-    "kubernetes": "kubernetes: a deploy or a probe that failed",
+    "kubernetes": "kubernetes: a deploy or a failed probe",
 }
 
 
@@ -37,8 +37,9 @@ def stops(found: Sequence[ServerStop], replay: ReplayAccount) -> list[str]:
         lines.append(f"{len(worst) - _SHOWN:,} more: {count(lost, 'token')} recomputed; -f json has all")
     if worst and sum(one.lost_tokens for one in worst) >= _WORTH * max(1, replay.computed_tokens):
         lines.append(
-            "slots outlive a stop in files: start with --slot-save-path slots (a folder), and send POST "
-            '/slots/0?action=save {"filename": "slot-0.bin"} before it and action=restore after it. No release up to '
+            "to keep slots over a restart, save them to files: start with --slot-save-path slots (a folder), and send "
+            'POST /slots/0?action=save {"filename": "slot-0.bin"} before it and action=restore after it. '
+            "No release up to "
             f"b{NEWEST} has a disk tier of the RAM cache"
         )
     return lines
@@ -47,7 +48,7 @@ def stops(found: Sequence[ServerStop], replay: ReplayAccount) -> list[str]:
 def _stop(one: ServerStop) -> str:
     who = _WHO[one.reason]
     if one.reason == "told to":
-        who += f" ({_TOLD.get(one.launcher or '', 'a deploy, a swap, or a keep-alive that ran out')})"
+        who += f" ({_TOLD.get(one.launcher or '', 'a deploy, a model swap, or an expired keep-alive')})"
     where = "" if one.line is None else f"line {one.line:,}: "
     time = "" if one.lost_ms is None else f", {duration(one.lost_ms)}"
     requests = count(one.requests, "request")

@@ -72,7 +72,7 @@ def _lead(page: FleetPage) -> str:
     words.append(f"{count(read, 'file')} read")
     if page.files.get("no log"):
         words.append(f"{count(page.files['no log'], 'file')} without server log lines")
-    missing = f" Still to be read: {count(page.waiting, 'log')}." if page.waiting else ""
+    missing = f" Not yet read: {count(page.waiting, 'log')}." if page.waiting else ""
     return ", ".join(words) + "." + missing
 
 

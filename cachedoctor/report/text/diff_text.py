@@ -100,17 +100,17 @@ def least_change(page: TextPage, found: LeastChange, of: str, about: str) -> Non
 
 def _rest(found: LeastChange) -> str:
     if not found.edits:
-        return "No set of a few changes gives reuse back: the text after the first difference is not sent again."
+        return "No small set of changes restores reuse: the text after the first difference is not sent again."
     if found.is_bounded:
         return (
-            f"More than {len(found.edits) + found.rest:,} changes: these are the first. Nothing is said about answers."
+            f"More than {len(found.edits) + found.rest:,} changes; these come first. The effect on answers is unknown."
         )
     more = (
-        "Nothing else matters"
-        if not found.rest
-        else f"{count(found.rest, 'more change')} would give back less than 1 %"
+        "Nothing else matters" if not found.rest else f"{count(found.rest, 'more change')} would restore less than 1 %"
     )
-    return f"{more}. Each row includes those above it; by common prefix of tokens, and nothing is said about answers."
+    return (
+        f"{more}. Each row includes those above it. Counts are common prefix tokens; the effect on answers is unknown."
+    )
 
 
 def _settings(page: TextPage, settings: list[RequestSetting]) -> None:

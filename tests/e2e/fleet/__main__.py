@@ -88,7 +88,7 @@ def gone(ground: Ground, engine: str) -> None:
     demand(run.status == 2, f"status {run.status}: {run.error}")
     demand("Ray: the cluster is gone" in run.error, run.error)
     demand({row["status"] for row in done} == {"read"}, f"a log is blamed: {done}")
-    demand("Still to be read: " in (out / "index.html").read_text(), "the page says what is done")
+    demand("Not yet read: " in (out / "index.html").read_text(), "the page says what is done")
     print(f"  {run.error.strip().splitlines()[-1]}", flush=True)
     run = fleet(ground.logs, "-o", out, "-j", 2)
     demand(run.status == 0 and "already done in an earlier run" in run.out, f"{run.out} {run.error}")

@@ -149,7 +149,7 @@ def _logged(session: kit.Session) -> list[kit.SessionFinding]:
         return []
     why, remedies, references = billing_header.of(session)
     proven = found.confidence == "high"
-    unsure = "" if proven else " Another client may use the endpoint as well: a request body would tell."
+    unsure = "" if proven else " Another client may use the endpoint as well; a request body would show it."
     claim = (
         f"prompts begin with Claude Code's billing header, which changes between requests ({found.said})"
         if proven

@@ -101,7 +101,7 @@ def _by_text(old: str, new: str) -> kit.Match | None:
 
 
 _HOISTED = "system-hoisted"
-_WHY = "Reuse ends at the first differing token, however equal the rest is."
+_WHY = "Reuse ends at the first differing token, even if the rest is the same."
 _FREEZE = kit.Remedy(
     "In the client: freeze the value for the whole conversation, or move it into the last user message."
 )

@@ -49,7 +49,7 @@ def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | No
     """Say it of two given bodies."""
     if difference.first is None or difference.first.kind != "front-truncated":
         return None
-    head = f"the oldest messages were dropped behind {changes.place(difference)}"
+    head = f"the oldest messages were dropped after {changes.place(difference)}"
     return changes.of_bodies(difference, head, _WHY, [_RARELY])
 
 

@@ -11,11 +11,11 @@ _LITTLE = 0.05
 _FOR_EACH = 0.8
 """Salts for each body from which on it is one for each request, and not one for each user."""
 _WHY = (
-    "The salt is part of the hash of every block: requests with different salts share nothing, so that one tenant cannot learn from "
+    "The salt is part of the hash of every block: requests with different salts share nothing, so one tenant cannot infer from "
     "response times what another one sent."
 )
 _ONE = kit.Remedy(
-    "Send one salt for all requests that may know of each other, such as those of one user or team, not one for each request."
+    "Send one salt for all requests that may share a cache, such as those of one user or team, not one for each request."
 )
 
 
@@ -38,7 +38,7 @@ def _of_bodies(session: kit.Session) -> list[kit.SessionFinding]:
     is_each = sent.salts >= _FOR_EACH * sent.bodies
     claim = (
         f"{kit.n(sent.salts)} different salts (cache_salt, extra_key) over {kit.n(sent.bodies)} requests keep {100 * sent.share(sent.salted):.0f} % of "
-        f"all prompt text apart that stands at the same place{kv_proof.beside(session, 'salted')} ({said})"
+        f"all prompt text apart, although it is equal and at the same place{kv_proof.beside(session, 'salted')} ({said})"
     )
     severity: kit.Severity = "warning" if is_each and share <= _LITTLE else "note"
     return [kit.finding(claim, _WHY, [_ONE], key="sent", evidence=lines, severity=severity, confidence="high")]

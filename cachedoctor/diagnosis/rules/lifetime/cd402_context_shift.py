@@ -44,7 +44,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 
 def _stopped(g: kit.MatchGroup) -> kit.FindingText:
-    """Say that an answer ended for want of room: nothing was shifted, and nothing of the cache is lost."""
+    """Say that an answer ended for lack of room: nothing was shifted, and nothing of the cache is lost."""
     size = g.numbers["full"]
     return kit.FindingText(
         f"the answer stopped at a full context of {kit.n(size)} tokens: {kit.times(g.count)}",

@@ -254,7 +254,7 @@ def evicts(session: Session, period: BatchPeriod) -> bool | None:
 
 
 def crowded(period: BatchPeriod) -> bool:
-    """Whether running requests left the cache no room: a full pool, or requests put back for want of it."""
+    """Whether running requests left the cache no room: a full pool, or requests put back for lack of it."""
     return bool(period.retracted or period.full_new_tokens or period.full_cached_tokens)
 
 

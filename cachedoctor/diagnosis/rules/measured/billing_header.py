@@ -27,14 +27,14 @@ def of(session: Session) -> tuple[str, list[Remedy], list[str]]:
     """Return what this server does to the header as a sentence, what helps in it, and where that stands."""
     if session.engine == "vllm":
         newer = (
-            "Or use vLLM 0.18 or newer, which takes it out of /v1/messages."
+            "Or use vLLM 0.18 or newer, which removes it on /v1/messages."
             if session.since(_STRIPPED) is False
-            else "Or use vLLM 0.32 or newer, which takes it out of all chat endpoints."
+            else "Or use vLLM 0.32 or newer, which removes it on all chat endpoints."
         )
         remedies = [] if session.since(_STRIPPED_EVERYWHERE) is True else [Remedy(newer)]
-        return " vLLM takes it out from 0.18 on.", remedies, ["https://github.com/vllm-project/vllm/pull/36829"]
+        return " vLLM removes it from 0.18 on.", remedies, ["https://github.com/vllm-project/vllm/pull/36829"]
     if session.engine == "sglang":
-        why = " SGLang hands it to the model as it comes (no version up to 0.5.23 removes it)."
+        why = " SGLang passes it to the model unchanged (no version up to 0.5.23 removes it)."
         return why, [], ["https://github.com/sgl-project/sglang/pull/21064"]
     return "", [], []
 
@@ -70,7 +70,7 @@ def _of_sglang(session: Session) -> LoggedHeader | None:
             said = f"{seen.count - 1:,} requests of up to {n(seen.largest)} tokens reused {reused} each"
             cold = ("whole", "a request that reused almost nothing"), ("cold", "one that reused nothing")
             lines = batch_periods.marks(period, *cold)
-            lines += said_by(session.settings.get("anthropic_requests"), "a request by Anthropic's interface")
+            lines += said_by(session.settings.get("anthropic_requests"), "a request to Anthropic's API")
             return LoggedHeader(said, "high" if proven else "medium", lines)
     return None
 

@@ -14,8 +14,8 @@ _CHANGED = (
     "counted, so there may be more."
 )
 _PUSHED = (
-    "The events name each block that leaves the cache. These were stored, evicted to make room, and stored once more: "
-    "what the client sent had not changed."
+    "The events name each block that leaves the cache. These were stored, evicted to make room, and stored again: "
+    "the client's text had not changed."
 )
 
 _MOST = 0.7

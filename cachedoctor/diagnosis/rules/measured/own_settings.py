@@ -11,8 +11,8 @@ _ROOM = {
     "--kv-disk-space-mb.",
     "vllm-mlx": "If earlier conversations continue, give the cache more memory: --cache-memory-mb.",
     "koboldcpp": "KoboldCpp keeps one conversation: --smartcache N (newer versions) keeps N more in memory, and restores them. --noshift and "
-    "--nofastforward take reuse away.",
-    "ollama": "An ollama runner keeps OLLAMA_NUM_PARALLEL conversations (1 by default), each with a context of its own; more of them take more memory.",
+    "--nofastforward disable reuse.",
+    "ollama": "An ollama runner keeps OLLAMA_NUM_PARALLEL conversations (1 by default), each with its own context; more of them need more memory.",
     "lmstudio": "LM Studio has no setting for how many conversations it keeps in memory with this engine: newer versions of its llama.cpp engine do more.",
     "lmstudio-mlx": "What LM Studio's MLX engine keeps cannot be set there.",
     "llama-cpp-python": "llama-cpp-python keeps one conversation. Its server keeps more with --cache true and --cache_size BYTES; in a program, "

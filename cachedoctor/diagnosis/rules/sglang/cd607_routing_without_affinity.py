@@ -26,7 +26,7 @@ BALANCE = 0.5
 """The rank with fewest requests has this part of those of the one with most: alternating, or by load."""
 
 _WHY = (
-    "Each data-parallel rank has its own radix cache, and requests go to ranks in turn or by load (--load-balance-method), "
+    "Each data-parallel rank has its own radix cache, and requests go to ranks in rotation or by load (--load-balance-method), "
     "never by their beginning. The next turn of a conversation finds its prefix only if it goes to the same rank. So "
     "every rank computes the same beginning once, and later turns find an older, shorter prefix."
 )

@@ -20,7 +20,7 @@ def _evicted(session: kit.Session) -> list[kit.SessionFinding]:
         kit.finding(
             f"the disk prompt cache{size} was full: {_times(said.count, 'prompt was', 'prompts were')} deleted",
             "The oldest prompt is deleted when the budget is exceeded. If its conversation continues, it is recomputed.",
-            [kit.Remedy("Raise the budget of the disk prompt cache, if the disk has the room.")],
+            [kit.Remedy("Raise the budget of the disk prompt cache, if the disk has room.")],
             key="evicted",
             evidence=[(said.mark, "a prompt is deleted")],
         )

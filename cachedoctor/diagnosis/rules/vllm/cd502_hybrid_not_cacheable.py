@@ -1,4 +1,4 @@
-"""CD502: prefix caching is off because the model is a hybrid, by default or for want of support."""
+"""CD502: prefix caching is off because the model is a hybrid, by default or for lack of support."""
 
 from __future__ import annotations
 
