@@ -129,6 +129,9 @@ _TEXTS: dict[type, tuple[str, ...]] = {
 """Fields with text that others wrote, and fields that hold such structs; all other text is ours, or a path."""
 
 
+_PLAIN = frozenset({str, type(None)})
+
+
 class ShownReport(Report):
     """A report as it may be shown: what every format is given, made by ``report`` alone."""
 
@@ -175,7 +178,11 @@ def _mask(found: Any) -> Any:
     texts = _TEXTS.get(type(found))
     if texts is None:
         return found
-    return msgspec.structs.replace(found, **{field: _mask(getattr(found, field)) for field in texts})
+    parts = [getattr(found, field) for field in texts]
+    shown = list(map(_mask, parts))
+    if all(type(part) in _PLAIN for part in parts) and shown == parts:
+        return found  # as nearly every row of measurements
+    return msgspec.structs.replace(found, **dict(zip(texts, shown, strict=True)))
 
 
 @lru_cache(maxsize=256)

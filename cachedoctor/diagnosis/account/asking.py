@@ -45,9 +45,11 @@ def count_caller(session: Session, path: str, host: str) -> None:
     port is another one for every connection.
     """
     address, _, port = host.rpartition(":")
-    name = logged(path, address if address and port.isdigit() else host)
+    name, callers = logged(path, address if address and port.isdigit() else host), session.callers
     if name is None:
         return
-    if name not in session.callers and len(session.callers) >= _MOST_CALLERS:
+    count = callers.get(name)
+    if count is None and len(callers) >= _MOST_CALLERS:
         name = ClientName("other", "")
-    session.callers[name] = session.callers.get(name, 0) + 1
+        count = callers.get(name)
+    callers[name] = (count or 0) + 1

@@ -152,11 +152,12 @@ class Scanner:
     @staticmethod
     def _other(rows: list[Message], data: bytes, start: int) -> tuple[Message | None, dict[str, Any]]:
         """Find another wording with the same head, else one with unknown text after it."""
-        for i, row in enumerate(rows[1:], 1):  # the first does not fit
-            fields = row.match(data, start)
-            if fields is not None:
-                rows.insert(0, rows.pop(i))  # the wording of this build comes first from now on
-                return row, fields
+        if len(rows) > 1:
+            for i, row in enumerate(rows[1:], 1):  # the first does not fit
+                fields = row.match(data, start)
+                if fields is not None:
+                    rows.insert(0, rows.pop(i))  # the wording of this build comes first from now on
+                    return row, fields
         for row in sorted(rows, key=lambda r: -len(r.template)) if len(rows) > 1 else rows:
             fields = row.match(data, start, loose=True)
             if fields is not None:

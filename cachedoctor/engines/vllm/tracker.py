@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from cachedoctor.diagnosis.account.asking import count_caller
 from cachedoctor.engines.catalogue.base import Event
@@ -55,12 +56,15 @@ class Tracker:
             if event.message in _SILENT:
                 return
             session = self._begin(event)
-        session.seen.add(event.message)
-        if event.message == "access":
+        message = event.message
+        session.seen.add(message)
+        if message == "access":
             self._access(event)
-        elif event.message in _STATS:
+            return
+        if message in _STATS:
             self._sample(session, event)
-        elif event.message == "hit_rate_v0":
+            return
+        if message == "hit_rate_v0":
             self._rate(session, event)
         elif event.message == "reset":
             self._periods.reset(_mark(event))
@@ -92,15 +96,15 @@ class Tracker:
         return session
 
     def _access(self, event: Event) -> None:
-        path = event.fields["path"]
-        if event.fields["method"] == "POST" and _ASKS.search(path):
+        fields, session = event.fields, self.session
+        path = fields["path"]
+        if fields["method"] == "POST" and _asks(path):
             self._runs = True
-            if event.fields["status"] == 200:
+            if fields["status"] == 200 and session is not None:
                 self._asked = (self._asked or 0) + 1
-                if self.session is not None:
-                    count_caller(self.session, path, event.fields["host"])
-                if path.startswith("/v1/messages") and self.session is not None:
-                    self.session.settings.setdefault("messages_endpoint", Setting(True, event.line, event.text))
+                count_caller(session, path, fields["host"])
+                if path.startswith("/v1/messages") and "messages_endpoint" not in session.settings:
+                    session.settings["messages_endpoint"] = Setting(True, event.line, event.text)
 
     def _sample(self, session: Session, event: Event) -> None:
         text = event.text
@@ -133,6 +137,12 @@ class Tracker:
         sample.hit_rate = log_stats.share(event.fields["gpu_rate"] or event.fields["cpu_rate"])
         self._periods.add(sample, _mark(event))
         self._keep(sample)
+
+
+@lru_cache(maxsize=64)  # a server has few paths
+def _asks(path: str) -> bool:
+    """Whether a request to this path makes the server compute a prompt."""
+    return _ASKS.search(path) is not None
 
 
 def _convert(session: Session, sample: CacheSample) -> None:
