@@ -129,9 +129,6 @@ _TEXTS: dict[type, tuple[str, ...]] = {
 """Fields with text that others wrote, and fields that hold such structs; all other text is ours, or a path."""
 
 
-_PLAIN = frozenset({str, type(None)})
-
-
 class ShownReport(Report):
     """A report as it may be shown: what every format is given, made by ``report`` alone."""
 
@@ -178,17 +175,18 @@ def _mask(found: Any) -> Any:
     texts = _TEXTS.get(type(found))
     if texts is None:
         return found
-    parts = [getattr(found, field) for field in texts]
-    shown = list(map(_mask, parts))
-    if all(type(part) in _PLAIN for part in parts) and shown == parts:
-        return found  # as nearly every row of measurements
-    return msgspec.structs.replace(found, **dict(zip(texts, shown, strict=True)))
+    return msgspec.structs.replace(found, **{field: _mask(getattr(found, field)) for field in texts})
 
 
 @lru_cache(maxsize=256)
 def name(shown: str) -> str:
     """Return the name of a server, a client or a path of HTTP as it may be shown; a log shows it in every line."""
     return hidden(shown)
+
+
+def is_shown(word: str | None) -> bool:
+    """Whether a name that a log shows in every line may be shown as it is."""
+    return word is None or (len(word) <= _SIDE and name(word) == word)
 
 
 def _evidence(shown: Evidence) -> Evidence:

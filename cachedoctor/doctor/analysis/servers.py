@@ -217,8 +217,9 @@ class Servers:
                 self._read_errors(segment)
         new: set[str] = set()
         for segment in segments:
-            strange = b"" if segment.is_plain else strange_lines(segment.data)
-            new |= written_by(strange, self._known(segment.origin))
+            known = self._known(segment.origin)
+            strange = b"" if segment.is_plain else strange_lines(segment.data, known)
+            new |= written_by(strange, known)
             self._read_sentences(segment, strange)
         before, behind = self._divide(segments, new)
         before, partly = self._mended(before) if excerpt else (before, [])
@@ -498,7 +499,8 @@ class Servers:
         if server is None:
             reader = engine.reader()
             tracker = reader.tracker(self._files[-1].path, origin, self._begin_stats, self._keep)
-            server = self._stats[engine.name, origin] = _Stats(Scanner(reader.catalogue, reader.plan), tracker)
+            plan = reader.plan if self._listener is None else msgspec.structs.replace(reader.plan, runs={})
+            server = self._stats[engine.name, origin] = _Stats(Scanner(reader.catalogue, plan), tracker)
         return server
 
     def _time_of(self, line: int) -> str | None:

@@ -253,7 +253,8 @@ class Message:
         self._prepared = False
         self._looks = 0
         self.exact_match: Callable[[bytes, int], re.Match[bytes] | None] = self._first_match
-        self._loose_match: Callable[[bytes, int], re.Match[bytes] | None] | None = None
+        self.loose_match: Callable[[bytes, int], re.Match[bytes] | None] = self._first_loose_match
+        """As ``exact_match``, which lets unknown text follow."""
         self.quoted = component in ("client", "embedded")
         """Words of a client that are in any text, or of the library in any program: no line of a server's log."""
         self.repeats = False
@@ -282,6 +283,12 @@ class Message:
             return None
         self.prepare()
         return self.exact_match(data, start)
+
+    def _first_loose_match(self, data: bytes, start: int) -> re.Match[bytes] | None:
+        if not self._may_stand(data, start):
+            return None
+        self.loose_match = re.compile(self.text_pattern()).match
+        return self.loose_match(data, start)
 
     def prepare(self) -> None:
         """Compile the pattern of the whole message up to the end of its line; until then it is too costly to hold."""
@@ -327,12 +334,9 @@ class Message:
         """Fields of a match of the pattern."""
         return {name: convert(raw) for (name, convert), raw in zip(self._holes, found.groups())}  # noqa: B905  # as many, and hot
 
-    def match(self, data: bytes, start: int, *, loose: bool = False) -> dict[str, Any] | None:
-        """Fields of the message that starts at ``start``, or None. ``loose`` lets unknown text follow."""
-        if loose and self._loose_match is None and self._may_stand(data, start):
-            self._loose_match = re.compile(self.text_pattern()).match
-        match = self._loose_match if loose else self.exact_match
-        found = None if match is None else match(data, start)
+    def match(self, data: bytes, start: int) -> dict[str, Any] | None:
+        """Fields of the message that starts at ``start``, or None."""
+        found = self.exact_match(data, start)
         return None if found is None else self.convert(found)
 
     def value(self, name: str, raw: bytes) -> Any:

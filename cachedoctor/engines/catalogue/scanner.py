@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 import msgspec
 
@@ -16,6 +17,13 @@ _MAX_SPELLINGS = 4096
 """Spellings of heads remembered; they differ in blanks only, and hostile text must not fill the memory."""
 
 
+class Look(Protocol):
+    """A pattern, compiled or not yet."""
+
+    def match(self, data: bytes, start: int, /) -> re.Match[bytes] | None:
+        """Match at an offset."""
+
+
 class ScanPlan(msgspec.Struct):
     """What a scanner delivers."""
 
@@ -25,6 +33,8 @@ class ScanPlan(msgspec.Struct):
     """Of these only the first line per slot and task is delivered."""
     fused_groups: int = 0
     """Groups of the catalogue's fused pattern."""
+    runs: Mapping[str, Look] = {}
+    """Message -> what finds a line of it with the lines right behind it that say the same: they are one event."""
 
 
 class Scanner:
@@ -47,8 +57,8 @@ class Scanner:
         data = b"\n" + segment.data
         rows_of, count, slot_group = self._rows, data.count, self._first_group
         bare_group = slot_group + 2
-        first, numbers = segment.first, segment.numbers
-        line, counted, seen = -1, 0, 0
+        first, numbers, runs = segment.first, segment.numbers, self._plan.runs
+        line, counted, seen, past = -1, 0, 0, 0
         found, group = None, 0
         for found in list(self._catalogue.pattern.finditer(data)):  # in one go, which spares the processor's cache
             seen += 1
@@ -64,6 +74,8 @@ class Scanner:
                 yield Event(
                     "fused", None, _NO_FIELDS, int(found[1]), int(found[2]), spans[0], data, at, end, found, spans
                 )  # fmt: skip
+                continue
+            if found.start() < past:
                 continue
             head = found[group]
             rows = rows_of[group].get(head)
@@ -96,6 +108,13 @@ class Scanner:
             at = found.start() + 1
             line += count(b"\n", counted, at)
             counted = at
+            run = runs[row.id].match(data, at) if row.id in runs else None
+            if run is not None:
+                past, number = run.end(), first + line
+                more = count(b"\n", at, past) + 1
+                spans = range(number, number + more) if numbers is None else numbers[line : line + more]
+                yield Event(row.id, row, fields, -1, -1, spans[0], data, at, past, None, spans)
+                continue
             yield Event(
                 row.id, row, fields, int(slot), int(task), first + line if numbers is None else numbers[line], data, at
             )
@@ -158,10 +177,11 @@ class Scanner:
                 if fields is not None:
                     rows.insert(0, rows.pop(i))  # the wording of this build comes first from now on
                     return row, fields
-        for row in sorted(rows, key=lambda r: -len(r.template)) if len(rows) > 1 else rows:
-            fields = row.match(data, start, loose=True)
-            if fields is not None:
-                return row, fields
+            rows = sorted(rows, key=lambda r: -len(r.template))
+        for row in rows:
+            found = row.loose_match(data, start)
+            if found is not None:
+                return row, row.convert(found)
         named = furthest(rows, data, start)
         if named is None:
             return None, {}

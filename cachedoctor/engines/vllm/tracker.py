@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from cachedoctor.diagnosis.account.asking import count_caller
 from cachedoctor.engines.catalogue.base import Event
-from cachedoctor.engines.catalogue.logger import LoggerCatalogue
+from cachedoctor.engines.catalogue.logger import ACCESSES, LoggerCatalogue, hosts
 from cachedoctor.engines.catalogue.scanner import ScanPlan
 from cachedoctor.engines.engine_record import Reader, Row
 from cachedoctor.engines.vllm import facts, log_stats
@@ -101,8 +101,9 @@ class Tracker:
         if fields["method"] == "POST" and _asks(path):
             self._runs = True
             if fields["status"] == 200 and session is not None:
-                self._asked = (self._asked or 0) + 1
-                count_caller(session, path, fields["host"])
+                self._asked = (self._asked or 0) + (len(event.lines) or 1)
+                for host, times in hosts(event).items():
+                    count_caller(session, path, host, times)
                 if path.startswith("/v1/messages") and "messages_endpoint" not in session.settings:
                     session.settings["messages_endpoint"] = Setting(True, event.line, event.text)
 
@@ -165,4 +166,6 @@ def _mark(event: Event) -> Mark:
     return Mark(event.line, event.text[: facts.LONGEST])
 
 
-READER = Reader(LoggerCatalogue(ROWS, PREFIX), ScanPlan(frozenset(row.id for row in ROWS)), Tracker)
+READER = Reader(
+    LoggerCatalogue(ROWS, PREFIX), ScanPlan(frozenset(row.id for row in ROWS), runs={"access": ACCESSES}), Tracker
+)
