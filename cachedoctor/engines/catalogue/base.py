@@ -58,8 +58,10 @@ def _keep(raw: bytes) -> float | None:
 _KEY = 10
 """Characters by which lists of pairs are told apart before they are read."""
 _MOST_SHAPES = 16
-_LEAST_PAIRS = 4
-"""A list of fewer is split as fast as it is matched."""
+_LEAST_PAIRS, _MOST_PAIRS = 4, 64
+"""A list of fewer is split as fast as it is matched; a server writes none with more."""
+_LONGEST = 2048
+"""Characters of a list whose names are remembered."""
 
 
 class _PairShape(msgspec.Struct, frozen=True):
@@ -84,7 +86,7 @@ def as_pairs(raw: bytes) -> dict[str, str]:
         found = shape.match(text)
         return _split(text) if found is None else dict(zip(shape.names, found.groups()))  # noqa: B905  # as many, and hot
     pairs = _split(text)
-    if len(pairs) >= _LEAST_PAIRS and len(_shapes) < _MOST_SHAPES:
+    if _LEAST_PAIRS <= len(pairs) <= _MOST_PAIRS and len(text) <= _LONGEST and len(_shapes) < _MOST_SHAPES:
         pattern = re.compile(", ".join(re.escape(name) + r": ([^\s,:]++)" for name in pairs) + r"(?:, ?)?")
         _shapes[text[:_KEY]] = _PairShape(tuple(pairs), pattern.fullmatch)
     return pairs
@@ -373,6 +375,8 @@ class Catalogue:
     _STAMP = rb"(?:" + CLOCK + rb" ++)?+(?:[IWEDT] ++)?+"
     _SLOT = rb"(?:slot ++)?+(?:" + NAME + rb"*+: *+)?+id ++([0-9]{1,3}+) *+\| *+task ++(-1|[0-9]{1,18}+) *+\| *+"
     _OTHER = rb"(?:srv|que|res|cmn|spec) ++(?:[^ \t-\r:]*+: *+)?"
+    _DATED = rb"\[[0-9]{4}-[0-9]{2}-[0-9]{2} "
+    """Begins lines of other programs: of ours none begins with a date in brackets, and one with a number in them."""
     _FUNC = rb"(?:[^ \t-\r:]++:(?:[0-9]++:)?+ )?"
 
     def __init__(self, rows: list[Message], fused: bytes = b"", groups: int = 0) -> None:
@@ -409,7 +413,18 @@ class Catalogue:
             + rb"("
             + slot
             + rb"|(?=[ \t]*(?:\n|-?\d))))"
-            rb"|" + self._OTHER + self._FUNC + rb"(" + other + rb")|[ \t]*" + self._FUNC + rb"(" + bare + rb"))"
+            rb"|"
+            + self._OTHER
+            + self._FUNC
+            + rb"("
+            + other
+            + rb")|(?!"
+            + self._DATED
+            + rb")[ \t]*"
+            + self._FUNC
+            + rb"("
+            + bare
+            + rb"))"
         )
 
     def candidates(self, group: str, head: bytes) -> list[Message]:

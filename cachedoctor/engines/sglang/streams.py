@@ -16,6 +16,7 @@ from cachedoctor.model.measured import BURST, FULL, PROBE, STATES_FULL, Period, 
 
 _DIGITS = 15
 """Of a whole number that is read; Python converts no thousands of them."""
+_READ = _DIGITS + 1
 _MOST_COUNT = COUNT.most
 _SHARE = late(r"\d{1,3}(?:\.\d{1,6})?", re.ASCII)
 _LONGEST_SHARE = 10
@@ -48,10 +49,10 @@ def torn(pairs: Mapping[str, str]) -> bool:
     return "#queue-req" not in pairs
 
 
-def count(pairs: Mapping[str, str], name: str) -> int | None:
-    """Return a whole number of a line, or None."""
-    text = pairs.get(name)
-    if text is None or len(text) > _DIGITS or not (text.isdigit() and text.isascii()):
+@lru_cache(maxsize=1024)
+def _count(text: str) -> int | None:
+    """Read a whole number, of which the first ``_READ`` characters are given: a few come again and again."""
+    if len(text) > _DIGITS or not (text.isdigit() and text.isascii()):
         return None
     value = int(text)
     return value if value <= _MOST_COUNT else None
@@ -92,14 +93,15 @@ def usage(pairs: Mapping[str, str]) -> Usage:
 def read(pairs: Mapping[str, str], batch: PrefillBatch) -> PrefillBatch:
     """Fill ``batch`` from the pairs of its line."""
     batch.token_usage, batch.swa_usage, batch.mamba_usage = usage(pairs)
-    batch.new_seqs = count(pairs, "#new-seq")
-    batch.new_tokens = count(pairs, "#new-token")
-    batch.cached_tokens = count(pairs, "#cached-token")
+    get = pairs.get
+    batch.new_seqs = _count(get("#new-seq", "")[:_READ])
+    batch.new_tokens = _count(get("#new-token", "")[:_READ])
+    batch.cached_tokens = _count(get("#cached-token", "")[:_READ])
     if batch.cached_tokens and pairs.get("cache hit rate") == _NO_TREE:
         batch.cached_tokens = 0
-    batch.running = count(pairs, "#running-req")
-    batch.queue = count(pairs, "#queue-req")
-    batch.pending_tokens = count(pairs, "#pending-token")
+    batch.running = _count(get("#running-req", "")[:_READ])
+    batch.queue = _count(get("#queue-req", "")[:_READ])
+    batch.pending_tokens = _count(get("#pending-token", "")[:_READ])
     return batch
 
 

@@ -140,7 +140,7 @@ class Tracker:
         self._keep(sample)
 
 
-@lru_cache(maxsize=64)  # a server has few paths
+@lru_cache(maxsize=16)  # a server has few paths
 def _asks(path: str) -> bool:
     """Whether a request to this path makes the server compute a prompt."""
     return _ASKS.search(path) is not None
