@@ -200,8 +200,7 @@ class Event(msgspec.Struct, gc=False):
 
 def stamp_of(block: bytes, start: int = 0) -> bytes:
     """Uptime at the start of the line that begins at ``start``; empty when it carries no clock."""
-    word = block[start : block.find(b" ", start)]
-    return word if word[:1].isdigit() else b""
+    return block[start : block.find(b" ", start)] if block[start : start + 1].isdigit() else b""
 
 
 CLOCK = rb"[0-9]{1,9}+\.[0-9][0-9]\.[0-9][0-9][0-9]\.[0-9][0-9][0-9]"

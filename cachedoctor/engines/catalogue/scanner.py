@@ -64,8 +64,9 @@ class Scanner:
             seen += 1
             group = found.lastindex or 0
             if group < slot_group:
-                at, end = found.start() + 1, found.end()
-                line += count(b"\n", counted, at)
+                at, end = found.span()
+                at += 1
+                line += 1 if at - counted == 1 else count(b"\n", counted, at)
                 more = count(b"\n", at, end)
                 seen += more
                 number = first + line
