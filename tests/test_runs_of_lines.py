@@ -1,4 +1,4 @@
-"""Lines of vLLM and SGLang that say the same again and again are one event, and count as often as they stand there."""
+"""Lines of vLLM and SGLang that say the same again and again are one event, and each of them counts."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _MAX_SPELLINGS = 4096
 """Spellings of heads remembered; they differ in blanks only, and hostile text must not fill the memory."""
 
 
-class Look(Protocol):
+class LinePattern(Protocol):
     """A pattern, compiled or not yet."""
 
     def match(self, data: bytes, start: int, /) -> re.Match[bytes] | None:
@@ -33,8 +33,8 @@ class ScanPlan(msgspec.Struct):
     """Of these only the first line per slot and task is delivered."""
     fused_groups: int = 0
     """Groups of the catalogue's fused pattern."""
-    runs: Mapping[str, Look] = {}
-    """Message -> what finds a line of it with the lines right behind it that say the same: they are one event."""
+    runs: Mapping[str, LinePattern] = {}
+    """Message -> what finds a line of it with the lines right after it that say the same: they are one event."""
 
 
 class Scanner:

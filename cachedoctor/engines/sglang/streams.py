@@ -75,7 +75,7 @@ def _share(text: str) -> float | None:
     return min(float(text), 1.0)
 
 
-class Usage(NamedTuple):
+class PoolUsage(NamedTuple):
     """How full the pools are."""
 
     tokens: float | None
@@ -83,9 +83,9 @@ class Usage(NamedTuple):
     mamba: float | None
 
 
-def usage(pairs: Mapping[str, str]) -> Usage:
+def usage(pairs: Mapping[str, str]) -> PoolUsage:
     """Read how full the pools are, which decode lines show, too."""
-    return Usage(
+    return PoolUsage(
         share(pairs, "token usage", "full token usage"), share(pairs, "swa token usage"), share(pairs, "mamba usage")
     )
 
@@ -200,7 +200,7 @@ class RankStream:
         period.marks.setdefault("retracted", mark)
         self._alone = None
 
-    def used(self, rank: str | None, usage: Usage, mark: Mark, last_line: int) -> None:
+    def used(self, rank: str | None, usage: PoolUsage, mark: Mark, last_line: int) -> None:
         """Take the usage that a line prints, and those after it up to ``last_line``: decode lines show it, too."""
         period, (tokens, swa, mamba) = self._open(rank, mark), usage
         period.last_line = last_line
@@ -221,7 +221,7 @@ class RankStream:
         self._most_new = max(self._most_new, batch.new_tokens or 0)
         ends = goes_on(batch, chunks, self._most_new) is False
         batch.whole = alone(batch) and batch.continues is False and ends and None not in _tokens(batch)
-        self.used(batch.rank, Usage(batch.token_usage, batch.swa_usage, batch.mamba_usage), mark, mark.line)
+        self.used(batch.rank, PoolUsage(batch.token_usage, batch.swa_usage, batch.mamba_usage), mark, mark.line)
         self._add(period, batch, mark, chunks.page)
         self._follow(period, batch, mark, chunks, ends)
         self._last = batch
