@@ -70,8 +70,12 @@ _HOST = late(rb"[^\n\"]*?INFO:[ \t]{1,6}([0-9.]{7,15}):[^\n]*+\n?+")
 
 def hosts(event: Event) -> Mapping[str, int]:
     """Who asked in the lines of ``ACCESSES``, or in a single line, and how often."""
+    host, times = str(event.fields["host"]), len(event.lines)
     if not event.end:
-        return {str(event.fields["host"]): 1}
+        return {host: 1}
+    address = host.rpartition(":")[0]
+    if event.whole.count(b" %b:" % address.encode()) == times:  # once in each line: as behind a proxy
+        return {address: times}
     return {address.decode(): times for address, times in Counter(_HOST.findall(event.whole)).items()}
 
 

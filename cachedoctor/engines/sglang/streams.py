@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
 
 import msgspec
 
@@ -75,18 +74,16 @@ def _share(text: str) -> float | None:
     return min(float(text), 1.0)
 
 
-class PoolUsage(NamedTuple):
-    """How full the pools are."""
-
-    tokens: float | None
-    swa: float | None
-    mamba: float | None
+PoolUsage = tuple[float | None, float | None, float | None]
+"""How full the pools are: of tokens, of a sliding window, of recurrent states."""
 
 
 def usage(pairs: Mapping[str, str]) -> PoolUsage:
     """Read how full the pools are, which decode lines show, too."""
-    return PoolUsage(
-        share(pairs, "token usage", "full token usage"), share(pairs, "swa token usage"), share(pairs, "mamba usage")
+    return (
+        share(pairs, "token usage", "full token usage"),
+        share(pairs, "swa token usage"),
+        share(pairs, "mamba usage"),
     )
 
 
@@ -221,7 +218,7 @@ class RankStream:
         self._most_new = max(self._most_new, batch.new_tokens or 0)
         ends = goes_on(batch, chunks, self._most_new) is False
         batch.whole = alone(batch) and batch.continues is False and ends and None not in _tokens(batch)
-        self.used(batch.rank, PoolUsage(batch.token_usage, batch.swa_usage, batch.mamba_usage), mark, mark.line)
+        self.used(batch.rank, (batch.token_usage, batch.swa_usage, batch.mamba_usage), mark, mark.line)
         self._add(period, batch, mark, chunks.page)
         self._follow(period, batch, mark, chunks, ends)
         self._last = batch
