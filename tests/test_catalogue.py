@@ -10,7 +10,7 @@ from typing import Any
 from conftest import FIXTURES
 from loops import each
 
-from cachedoctor.engines.catalogue.base import Catalogue, Message
+from cachedoctor.engines.catalogue.base import Catalogue, Message, as_pairs
 from cachedoctor.engines.catalogue.scanner import Scanner, ScanPlan
 from cachedoctor.engines.llamacpp import fused
 from cachedoctor.engines.llamacpp.messages import ROWS
@@ -146,10 +146,29 @@ def test_the_groups_of_the_fused_pattern_are_counted_right() -> None:
 def test_a_wording_is_compiled_when_all_its_words_are_in_a_line() -> None:
     row = Message("a", "slot", 0, 0, "I0", "read {n:count} of {m:count} \t tokens", "")
     others = (b"read 1 of 2", b"tokens: read 1 of 2", b"read 1 tokens of 2\ntokens")
-    assert [row.match(line, 0, loose=loose) for line in others for loose in (False, True)] == [None] * 6
+    assert [match(line, 0) for line in others for match in (row.exact_match, row.loose_match)] == [None] * 6
     assert row.exact_match == row._first_match
+    assert row.loose_match == row._first_loose_match
     assert row.match(b"read 1 of 2 tokens", 0) == {"n": 1, "m": 2}
     assert row.exact_match != row._first_match
+    found = row.loose_match(b"read 1 of 2 tokens, more", 0)
+    assert found is not None
+    assert row.convert(found) == {"n": 1, "m": 2}
+
+
+def test_pairs_are_split_alike_whether_their_names_were_met_or_not() -> None:
+    """A list with a name twice, a torn one, and one whose values hold blanks or commas, among those met before."""
+    lists = (
+        (b"a: 1, b: 2.5, c d: True, e: x%", {"a": "1", "b": "2.5", "c d": "True", "e": "x%"}),
+        (b"a: 1, b: 2.5, c d: True, e: x%, ", {"a": "1", "b": "2.5", "c d": "True", "e": "x%"}),
+        (b"a: 3, b: 2, c d: T, e: ", {"a": "3", "b": "2", "c d": "T", "e": ""}),
+        (b"a: 3, b: 2, c d: T, e: 1 of 2", {"a": "3", "b": "2", "c d": "T", "e": "1 of 2"}),
+        (b"a: 3, b: 2, 4, c d: T, e: 1", {"a": "3", "b": "2, 4", "c d": "T", "e": "1"}),
+        (b"a: 3, b: 2, c d: T, a: 1, e: 1", {"a": "3", "b": "2", "c d": "T"}),
+        (b"a:3,b : 2,c d:  T,e:1", {"a": "3", "b": "2", "c d": "T", "e": "1"}),
+    )
+    for raw, pairs in lists + lists:
+        assert list(as_pairs(raw).items()) == list(pairs.items())
 
 
 def test_a_wording_that_many_lines_begin_with_is_compiled() -> None:

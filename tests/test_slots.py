@@ -12,7 +12,7 @@ from command import FIRST, SECOND, THIRD
 from conftest import json_of
 
 from cachedoctor.doctor.analysis.sums import CELLS, Reuse
-from cachedoctor.model import CacheDoctorError, InputInfo, Report, Request, Session, SlotReuse, Totals
+from cachedoctor.model import CacheDoctorError, InputInfo, Judged, Report, Request, Session, SlotReuse, Totals
 from cachedoctor.redaction import sanitize
 from cachedoctor.report.text import text_report
 from cachedoctor.report.text.header import bars, joined
@@ -28,10 +28,10 @@ def request(session: int, slot: int, prompt: int | None, cached: int | None, par
 
 
 def counted(asked: list[Asked], first: int = 0) -> Reuse:
+    """Counted as if they had ended together."""
     reuse = Reuse()
-    for session, *rest in asked:
-        index = session - first
-        reuse.add(request(index, *rest), Session(index, "a.log", SERVERS[session].origin))
+    servers = [Session(server.index - first, "a.log", server.origin) for server in SERVERS[first:]]
+    reuse.add([Judged(request(session - first, *rest)) for session, *rest in asked], servers)
     return reuse
 
 
@@ -67,7 +67,7 @@ def test_every_cell_is_the_sum_of_its_requests() -> None:
 
 def test_unknown_is_none_and_choices_of_one_request_are_left_out() -> None:
     reuse = counted([(0, 1, None, 5), (0, 1, 100, 0)])
-    reuse.add(request(0, 1, 100, 100, parent=3), SERVERS[0])
+    reuse.add([Judged(request(0, 1, 100, 100, parent=3))], SERVERS)
     assert reuse.slots() == [SlotReuse(0, 1, 2, 1, [None, (100, 0)])]
 
 

@@ -77,10 +77,16 @@ def certain_literals(data: bytes, strange: bytes) -> list[bytes]:
     return found + [literal for literal in ELSEWHERE if literal in strange] if strange else found
 
 
-def strange_lines(data: bytes) -> bytes:
-    """Return the lines of a block that do not begin as those of llama-server do."""
+def strange_lines(data: bytes, known: Set[str]) -> bytes:
+    """Return the lines of a block that do not begin as those of llama-server do, without those that engines that are
+    ``known`` to write here print again and again."""
     lines = b"\n" + data
-    return lines if _STRANGE.match(lines) else b"".join(_STRANGE.findall(lines))
+    if not _STRANGE.match(lines):
+        return b"".join(_STRANGE.findall(lines))
+    for engine in PACKAGES:
+        if engine.name in known and engine.routine is not None:
+            lines = engine.routine.sub(b"", lines)
+    return lines
 
 
 def written_by(strange: bytes, known: Set[str]) -> set[str]:

@@ -11,6 +11,7 @@ import msgspec
 
 from cachedoctor.engines.catalogue.base import Catalogue, Event
 from cachedoctor.engines.catalogue.scanner import ScanPlan
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheSample, PrefillBatch, Session
 
 if TYPE_CHECKING:
@@ -120,12 +121,20 @@ class Engine(msgspec.Struct, frozen=True):
     llama-server's are read as such, too, but timings, which the reader counts as answers, open no request."""
     wrapped: bool = False
     """Its records are longer than a terminal is wide: in a paste they may be broken into rows."""
+    routine: re.Pattern[bytes] | None = None
+    """Whole lines of it, with the newline before them, that come again and again: nobody else wrote these."""
     words: Callable[[], Vocabulary] | None = None
     """Gives the words that explain its lines; None for a program without."""
 
 
-def package(name: str, looks: Look) -> Engine:
+ACCESS = rb'INFO: {1,6}[0-9.]{7,15}:[0-9]{1,5} - "[A-Z]{1,8} [\w/.-]{1,200} HTTP/[0-9.]{1,4}" [0-9]{3}[\w ]{0,40}(?=\n)'
+"""A line of uvicorn."""
+
+
+def package(name: str, looks: Look, routine: bytes) -> Engine:
     """Return the record of the engine with a package here, whose modules are imported when a line of it comes.
+
+    ``routine``: pattern of whole lines that come again and again.
 
     Its module ``tracker`` has ``READER``, and ``vocabulary`` has ``VOCABULARY``.
     """
@@ -136,4 +145,4 @@ def package(name: str, looks: Look) -> Engine:
     def words() -> Vocabulary:
         return cast("Vocabulary", importlib.import_module(f"cachedoctor.engines.{name}.vocabulary").VOCABULARY)
 
-    return Engine(name, looks, reader, wrapped=True, words=words)
+    return Engine(name, looks, reader, wrapped=True, routine=late(rb"\n(?:" + routine + rb")"), words=words)

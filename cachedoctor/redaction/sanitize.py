@@ -184,6 +184,11 @@ def name(shown: str) -> str:
     return hidden(shown)
 
 
+def is_shown(word: str | None) -> bool:
+    """Whether a name that a log shows in every line may be shown as it is."""
+    return word is None or (len(word) <= _SIDE and name(word) == word)
+
+
 def _evidence(shown: Evidence) -> Evidence:
     return msgspec.structs.replace(shown, text=_few(shown.text))
 

@@ -38,16 +38,18 @@ def logged(path: str | None, address: str | None) -> ClientName | None:
     return None if address is None else ClientName("address", address)
 
 
-def count_caller(session: Session, path: str, host: str) -> None:
-    """Count an answered request of a session without requests for its client.
+def count_caller(session: Session, path: str, host: str, times: int = 1) -> None:
+    """Count answered requests of a session without requests for their client.
 
     ``INFO:     10.0.0.7:40782 - "POST /v1/chat/completions HTTP/1.1" 200 OK`` is one of the address ``10.0.0.7``: the
     port is another one for every connection.
     """
     address, _, port = host.rpartition(":")
-    name = logged(path, address if address and port.isdigit() else host)
+    name, callers = logged(path, address if address and port.isdigit() else host), session.callers
     if name is None:
         return
-    if name not in session.callers and len(session.callers) >= _MOST_CALLERS:
+    count = callers.get(name)
+    if count is None and len(callers) >= _MOST_CALLERS:
         name = ClientName("other", "")
-    session.callers[name] = session.callers.get(name, 0) + 1
+        count = callers.get(name)
+    callers[name] = (count or 0) + times

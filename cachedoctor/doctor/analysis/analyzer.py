@@ -338,8 +338,7 @@ class Analyzer:
         self._left_open += left_open[: _UNDECIDED - len(self._left_open)]
         if first:
             self._undecided += undecided[: _UNDECIDED - len(self._undecided)]
-        for one in new:
-            self._reuse.add(one.request, self._sessions[one.request.session])
+        self._reuse.add(new, self._sessions)
         self._spool.take(judged)
 
     def _keep_for_replay(self, more: list[Request] | None) -> None:
@@ -372,8 +371,12 @@ class Analyzer:
         return self._asked_by(self._diagnosis.revise(_by_text(request, turn), session, text))
 
     def _ask(self, request: Request) -> Judged:
-        session, turn = self._sessions[request.session], None
-        if self._prompts is not None and request.parent is None:
+        session = self._sessions[request.session]
+        if self._prompts is None:
+            self._returns.note(request, session)
+            return self._diagnosis.examine(request, session)
+        turn = None
+        if request.parent is None:
             turn = self._turn(request, session, self._prompts)
             request = _by_text(request, turn)
         self._returns.note(request, session)
@@ -382,7 +385,7 @@ class Analyzer:
 
     def _asked_by(self, judged: Judged) -> Judged:
         """The request with the client that its body names."""
-        asker = self._askers.get(judged.request.index)
+        asker = self._askers.get(judged.request.index) if self._askers else None
         return judged if asker is None else replace(judged, asker=asker)
 
     def _turn(self, request: Request, session: Session, prompts: GivenPrompts) -> TextTurn | None:

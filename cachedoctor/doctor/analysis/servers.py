@@ -6,6 +6,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
@@ -216,17 +217,25 @@ class Servers:
                 self._read_errors(segment)
         new: set[str] = set()
         for segment in segments:
-            strange = b"" if segment.is_plain else strange_lines(segment.data)
-            new |= written_by(strange, self._known(segment.origin))
+            known = self._known(segment.origin)
+            strange = b"" if segment.is_plain else strange_lines(segment.data, known)
+            new |= written_by(strange, known)
             self._read_sentences(segment, strange)
         before, behind = self._divide(segments, new)
         before, partly = self._mended(before) if excerpt else (before, [])
-        others = self._read_stats(before, behind, new) + self._read_forks(behind, excerpt)
-        if not others and not partly and len(before) == 1 and self._listener is None:
+        measured, forks = self._measured(before, behind, new), self._read_forks(behind, excerpt)
+        quiet = not forks and not partly and self._listener is None
+        if quiet and not measured and len(before) == 1:
             self._guard((LLAMA, before[0].origin), self._drive, before[0])
             return
         alone = [self._read_llama(self._counted_on(segment)) for segment in before]
-        for step in heapq.merge(*alone, *partly, *others, key=attrgetter("line")):
+        if quiet and len(measured) == 1:
+            alone = list(filter(None, map(_begun, alone)))
+            if not alone:
+                self._drive_stats(*measured[0])
+                return
+        others = [self._steps_of_stats(engine, segment) for engine, segment in measured]
+        for step in heapq.merge(*alone, *partly, *others, *forks, key=attrgetter("line")):
             step.take(step.event)
 
     def _read_sentences(self, segment: Segment, strange: bytes) -> None:
@@ -319,8 +328,8 @@ class Servers:
             partly.append(self._steps((LLAMA, origin), events, take, before))
         return [excerpt.segment for excerpt in excerpts], partly if any(e.events for e in excerpts) else []
 
-    def _read_stats(self, before: list[Segment], behind: list[Segment], new: set[str]) -> list[Iterator[_ServerStep]]:
-        """Read the lines of engines that log statistics; none where only llama-server wrote."""
+    def _measured(self, before: list[Segment], behind: list[Segment], new: set[str]) -> list[tuple[Engine, Segment]]:
+        """Give the lines that are read for engines that log statistics; none where only llama-server wrote."""
         asked = engines() if new or self._stats else ()  # else programs need not be imported
         found = [
             (engine, rest)
@@ -331,7 +340,7 @@ class Servers:
         found += [(self._forks[segment.origin].engine, segment) for segment in behind]
         for engine, segment in sorted(found, key=lambda pair: pair[1].number(0)):
             self._stats_of(engine, segment.origin)  # they are in the order in which they began, not in that of engines
-        return [self._steps_of_stats(engine, segment) for engine, segment in found]
+        return found
 
     def _rest(self, engine: Engine, segment: Segment, new: set[str]) -> Segment | None:
         """The lines that are read for an engine: from the first that only it writes."""
@@ -405,6 +414,24 @@ class Servers:
         except Exception as again:
             self._faults.take(server, again)
 
+    def _drive_stats(self, engine: Engine, segment: Segment) -> None:
+        """Feed the only lines that anybody wrote to a block, those of one engine, with no listener."""
+        server, key = self._stats_of(engine, segment.origin), (engine.name, segment.origin)
+        tracker, scanner = server.tracker, server.scanner
+        reads = key not in self._faults.servers
+        try:
+            for event in scanner.scan(segment):
+                try:
+                    if reads:
+                        tracker.feed(event)
+                except Exception as error:  # it is read no further; what it wrote is still counted
+                    reads = False
+                    self._give_up(key, error)
+        except Exception as error:  # one server must not end the run
+            self._give_up(key, error)
+        if tracker.session is not None:
+            tracker.session.last_line = max(tracker.session.last_line, scanner.last_line)
+
     def _drive(self, segment: Segment) -> None:
         """Feed a segment of the only server that wrote to a block, with no listener."""
         segment = self._counted_on(segment)
@@ -472,7 +499,8 @@ class Servers:
         if server is None:
             reader = engine.reader()
             tracker = reader.tracker(self._files[-1].path, origin, self._begin_stats, self._keep)
-            server = self._stats[engine.name, origin] = _Stats(Scanner(reader.catalogue, reader.plan), tracker)
+            plan = reader.plan if self._listener is None else msgspec.structs.replace(reader.plan, runs={})
+            server = self._stats[engine.name, origin] = _Stats(Scanner(reader.catalogue, plan), tracker)
         return server
 
     def _time_of(self, line: int) -> str | None:
@@ -480,6 +508,12 @@ class Servers:
             return None
         stored = self._stored.get(line - self._files[-1].before)
         return None if stored is None else wall_time(stored)
+
+
+def _begun(steps: Iterator[_ServerStep]) -> Iterator[_ServerStep] | None:
+    """The same steps; None where there are none."""
+    first = next(steps, None)
+    return None if first is None else chain((first,), steps)
 
 
 def _first_lines(segment: Segment) -> bytes:

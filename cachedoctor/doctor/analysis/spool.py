@@ -22,16 +22,24 @@ class RowSpool:
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115  # lives as long as the report
         self._fault: OSError | None = None
+        self._gathered: list[bytes] = []
 
     def add(self, row: bytes) -> None:
         """Take a row."""
+        self._gathered.append(row)
+        if len(self._gathered) >= _BATCH:
+            self._write_out()
+
+    def _write_out(self) -> None:
         try:
-            self._file.write(row + b"\n")
+            self._file.write(b"".join([row + b"\n" for row in self._gathered]))
         except OSError as fault:
             self._fault = self._fault or fault
+        self._gathered.clear()
 
     def check(self) -> None:
         """Raise ``CacheDoctorError`` when rows were lost because the disk took no more."""
+        self._write_out()
         if self._fault is not None:
             what = f"the list of samples cannot be kept on disk ({self._fault.strerror or self._fault})"
             raise CacheDoctorError(what, "free some space or set TMPDIR to another folder") from self._fault
@@ -57,7 +65,7 @@ _BLOCK = 1 << 20
 _INDEX, _SPOOL_SESSION = b'{"index":', b'"session":'
 """Every encoded request begins with these two fields."""
 _BATCH = 2048
-"""Encoded requests gathered before they are written out."""
+"""Encoded requests, or rows, gathered before they are written out."""
 _TOGETHER = 64
 """Requests that are encoded one after the other."""
 OPEN = 80

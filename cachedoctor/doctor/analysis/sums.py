@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -14,6 +15,7 @@ _JUDGED = frozenset({"cold", "reused", "partial", "reprocessed", "failed"})
 """Outcomes of which the log shows what was possible, and what was done; not that the client went away."""
 
 _LOST = frozenset({"partial", "reprocessed"})
+_COUNTED = attrgetter("parent", "prompt_tokens", "cached_tokens", "processed_tokens", "prompt_ms", "outcome")
 
 
 class Sums:
@@ -40,37 +42,42 @@ class Sums:
         """
         left_open: list[Judged] = []
         before: list[Judged] = []
+        requests = decided = checked = prompts = reused = computed = ns = 0
+        known = self.judged
         for one in judged:
             r = one.request
-            if r.parent is None:
-                self.requests += 1
-                cached, prompt, outcome = r.cached_tokens, r.prompt_tokens, r.outcome
+            parent, prompt, cached, processed, ms, outcome = _COUNTED(r)
+            if parent is None:
+                requests += 1
                 if prompt is not None:
                     if prompt < least and (outcome in _LOST or (r.cut and r.lost_tokens)):
                         self.passed_over += 1
                     if cached is not None:
-                        self._count(prompt, cached, r.processed_tokens, r.prompt_ms)
+                        prompts += prompt
+                        reused += cached
+                        if processed is None:
+                            self.unknown_tokens += prompt - cached
+                            self.unknown_requests += 1
+                        else:
+                            computed += processed
+                        if ms:
+                            ns += round(ms * 1e6)
                 if outcome == "reused" or (outcome in _JUDGED and (r.facts.starts_cold or not _begins(r))):
-                    self.judged += 1
-                    self.checked += prompt is None or prompt >= least
+                    decided += 1
+                    checked += prompt is None or prompt >= least
                 elif outcome != "cancelled" and _matters(prompt, cached):
                     left_open.append(one)
-            if not self.judged:
+            if not (known or decided):
                 before.append(one)
+        self.requests += requests
+        self.judged += decided
+        self.checked += checked
+        self.prompt_tokens += prompts
+        self.cached_tokens += reused
+        self.processed_tokens += computed
+        self.prompt_ns += ns
         self.left_open += len(left_open)
         return left_open, before
-
-    def _count(self, prompt: int, cached: int, processed: int | None, ms: float | None) -> None:
-        """Count the tokens of a request, and how long its prompt took."""
-        self.prompt_tokens += prompt
-        self.cached_tokens += cached
-        if processed is None:
-            self.unknown_tokens += prompt - cached
-            self.unknown_requests += 1
-        else:
-            self.processed_tokens += processed
-        if ms:
-            self.prompt_ns += round(ms * 1e6)
 
     def merge(self, more: Sums) -> None:
         """Count the requests of another part."""
@@ -110,6 +117,7 @@ def _begins(request: Request) -> bool:
     return request.outcome == "cold" or taken
 
 
+_IN_SLOT = attrgetter("session", "slot", "parent", "prompt_tokens", "cached_tokens")
 _KEPT = 3
 _SUMMED: dict[str, str] = {"reused": "reused", "new": "new", "rounding": "new", "undecided": "undecided"}
 """Rows of the account that are not loss; the tokens of all others were recomputed."""
@@ -192,16 +200,7 @@ class SlotSeries(msgspec.Struct, gc=False):
     cached: list[int] = msgspec.field(default_factory=list)
     """Prompt tokens and reused ones of each cell, where both are known."""
 
-    def add(self, prompt: int, cached: int) -> None:
-        """Count a request; of an unknown one both are 0."""
-        if self.step > 1 and self.requests % self.step:
-            self.prompt[-1] += prompt
-            self.cached[-1] += cached
-        else:
-            self._begin(prompt, cached)
-        self.requests += 1
-
-    def _begin(self, prompt: int, cached: int) -> None:
+    def begin(self, prompt: int, cached: int) -> None:
         """Begin a cell; once there are too many, two become one."""
         if len(self.prompt) == CELLS:
             self.prompt = [a + b for a, b in zip(self.prompt[::2], self.prompt[1::2], strict=True)]
@@ -233,21 +232,27 @@ class Reuse(msgspec.Struct, gc=False):
     servers: dict[tuple[str, str | None], int] = msgspec.field(default_factory=dict)
     """Session that continues, by path and origin."""
 
-    def add(self, request: Request, session: Session) -> None:
-        """Count a request; children of ``n > 1`` requests are left out."""
-        if request.parent is not None:
-            return
-        life, slot = self.going.get(request.session), request.slot
-        if life is None:
-            life = self._begin(session)
-        life.requests += 1
-        series = life.slots.get(slot)
-        if series is None or slot == SLOTS:
-            series = life.slots.setdefault(slot if 0 <= slot < SLOTS else SLOTS, SlotSeries())
-        prompt, cached = request.prompt_tokens, request.cached_tokens
-        if prompt is None or cached is None:
-            prompt = cached = 0
-        series.add(prompt, cached)
+    def add(self, judged: Iterable[Judged], sessions: Sequence[Session]) -> None:
+        """Count requests; children of ``n > 1`` requests are left out."""
+        for one in judged:
+            session, slot, parent, prompt, cached = _IN_SLOT(one.request)
+            if parent is not None:
+                continue
+            life = self.going.get(session)
+            if life is None:
+                life = self._begin(sessions[session])
+            life.requests += 1
+            series = life.slots.get(slot)
+            if series is None or slot == SLOTS:
+                series = life.slots.setdefault(slot if 0 <= slot < SLOTS else SLOTS, SlotSeries())
+            if prompt is None or cached is None:
+                prompt = cached = 0
+            if series.requests % series.step:
+                series.prompt[-1] += prompt
+                series.cached[-1] += cached
+            else:
+                series.begin(prompt, cached)
+            series.requests += 1
 
     def _begin(self, session: Session) -> RunSlots:
         server = (session.path, session.origin)

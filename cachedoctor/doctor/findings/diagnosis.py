@@ -103,7 +103,7 @@ class Diagnosis:
 
     def examine(self, request: Request, session: Session, difference: PromptDiff | None = None) -> Judged:
         """Run every rule on ``request``; ``difference``: from the prompt before it, when both were given."""
-        memory = self._of(session)
+        memory = self._memory[session.index] if session.index == self._latest else self._of(session)
         memory.speed.learn(request)
         if request.outcome in _DOUBTFUL and request.parent is None:
             self.doubtful += 1
@@ -117,8 +117,6 @@ class Diagnosis:
 
     def _of(self, session: Session) -> FindingHistory:
         """What is remembered of a session; the life before it is forgotten, or else the one unused for longest."""
-        if session.index == self._latest:
-            return self._memory[session.index]
         memory = self._memory.pop(session.index) if session.index in self._memory else FindingHistory()
         server = (session.path, session.origin)
         before, self._lives[server] = self._lives.get(server, session.index), session.index

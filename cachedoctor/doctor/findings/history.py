@@ -98,15 +98,17 @@ class FindingHistory(msgspec.Struct, gc=False):
         """Take a request; the rules have been asked about it."""
         request = judged.request
         number, thread, served = request.index, request.thread, self.slots.get(request.slot)
-        self.returns |= came_back(request)
+        if request.held_thread != thread and came_back(request):
+            self.returns = True
         if served is None:
             served = self.slots[request.slot] = deque(maxlen=_FINAL)
+        late = bool(served) and served[-1].request.index >= number
         served.append(judged)
-        if len(served) > 1:
-            if served[-2].request.index >= number:
-                _order(served)
-            while len(served) > 1 and served[1].request.index < number - _FINAL:
-                served.popleft()
+        if late:
+            _order(served)
+        final = number - _FINAL
+        while len(served) > 1 and served[1].request.index < final:
+            served.popleft()
         if thread is not None:
             turns = self.threads[thread] if thread == self.latest else self._use(thread)
             turns.append(judged)
@@ -145,13 +147,19 @@ class FindingHistory(msgspec.Struct, gc=False):
     def beside(self, request: Request) -> list[Request]:
         """Give what other slots served while this request was at work."""
         first, last = request.first_line, request.last_line
-        return [
-            r
-            for slot, queue in self.slots.items()
-            if slot != request.slot
-            for judged in queue
-            if first < (r := judged.request).last_line and r.first_line < last  # nearly all had ended before it began
-        ]
+        found: list[Request] = []
+        for slot, queue in self.slots.items():
+            if slot == request.slot:
+                continue
+            beside = []
+            for judged in reversed(queue):
+                r = judged.request
+                if r.last_line <= first:
+                    break  # those that the slot served before that had ended even earlier
+                if r.first_line < last:
+                    beside.append(r)
+            found += reversed(beside)
+        return found
 
     def ended_at(self, length: int, slack: int, before: int) -> bool:
         """Whether a request with a number below ``before`` left a slot at this length, or up to ``slack`` below it."""

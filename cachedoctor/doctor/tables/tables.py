@@ -202,7 +202,7 @@ def _is_called_log(path: str) -> bool:
     head = _head(path)
     if is_report(head) or has_finding(head) or _PROMPT.match(head) is not None:
         return False
-    strange = strange_lines(head)
+    strange = strange_lines(head, frozenset())
     return _known(head) >= _MANY or bool(written_by(strange, set()) or certain_literals(head, strange))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from operator import methodcaller
 from typing import Any
 
@@ -36,13 +36,43 @@ GROUPS = ("slot", "srv", "bare")
 _text: Callable[[bytes], str] = methodcaller("decode", "utf-8", "replace")
 
 
-def _float(within: NumberRange, raw: bytes) -> float | None:
-    return within.of(float(raw.split(b"(")[0]))  # Windows prints -nan(ind)
+def _float(within: NumberRange) -> Callable[[bytes], float | None]:
+    """Return what reads a number within these bounds; another one is unknown."""
+    least, most = within.least, within.most
+
+    def read(raw: bytes) -> float | None:
+        value = float(raw.partition(b"(")[0] if raw[-1:] == b")" else raw)  # Windows prints -nan(ind)
+        return value if least <= value <= most else None
+
+    return read
+
+
+_share = _float(SHARE)
 
 
 def _keep(raw: bytes) -> float | None:
     """Read a share; that of an empty slot, by which nothing can be divided, is printed as -1.000."""
-    return -1.0 if raw == b"-1.000" else _float(SHARE, raw)
+    return -1.0 if raw == b"-1.000" else _share(raw)
+
+
+_KEY = 10
+"""Characters by which lists of pairs are told apart before they are read."""
+_MOST_SHAPES = 16
+_LEAST_PAIRS, _MOST_PAIRS = 4, 64
+"""A list of fewer is split as fast as it is matched; a server writes none with more."""
+_LONGEST = 2048
+"""Characters of a list whose names are remembered."""
+
+
+class _PairShape(msgspec.Struct, frozen=True):
+    """Lists of pairs with these names, in this order, whose values are single words."""
+
+    names: tuple[str, ...]
+    match: Callable[[str], re.Match[str] | None]
+
+
+_shapes: dict[str, _PairShape] = {}
+"""The first ones that were met, by their first characters: a server prints two or three."""
 
 
 def as_pairs(raw: bytes) -> dict[str, str]:
@@ -50,10 +80,23 @@ def as_pairs(raw: bytes) -> dict[str, str]:
 
     Where a name comes again, the next line has been glued to this one.
     """
+    text = _text(raw)
+    shape = _shapes.get(text[:_KEY])
+    if shape is not None:
+        found = shape.match(text)
+        return _split(text) if found is None else dict(zip(shape.names, found.groups()))  # noqa: B905  # as many, and hot
+    pairs = _split(text)
+    if _LEAST_PAIRS <= len(pairs) <= _MOST_PAIRS and len(text) <= _LONGEST and len(_shapes) < _MOST_SHAPES:
+        pattern = re.compile(", ".join(re.escape(name) + r": ([^\s,:]++)" for name in pairs) + r"(?:, ?)?")
+        _shapes[text[:_KEY]] = _PairShape(tuple(pairs), pattern.fullmatch)
+    return pairs
+
+
+def _split(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     more: dict[str, list[str]] = {}
     last = None
-    for part in _text(raw).split(","):
+    for part in text.split(","):
         name, colon, value = part.partition(":")
         if colon and (name := name.strip()):
             if name in found:
@@ -79,13 +122,13 @@ _KINDS: dict[str, tuple[str, Callable[[bytes], Any]]] = {
     "slot": (r"\d{1,3}(?!\d)", int),
     "task": (r"(?:-1|\d{1,15})(?!\d)", int),
     "d": (r"-?\d{1,15}(?!\d)", int),  # positions, clocks, limits
-    "share": (_FLOAT, partial(_float, SHARE)),
+    "share": (_FLOAT, _float(SHARE)),
     "keep": (_FLOAT, _keep),
-    "ms": (_FLOAT, partial(_float, MS)),
-    "mib": (_FLOAT, partial(_float, MIB)),
-    "percent": (_FLOAT, partial(_float, PERCENT)),
-    "rate": (_FLOAT, partial(_float, RATE)),
-    "f": (_FLOAT, partial(_float, AMOUNT)),
+    "ms": (_FLOAT, _float(MS)),
+    "mib": (_FLOAT, _float(MIB)),
+    "percent": (_FLOAT, _float(PERCENT)),
+    "rate": (_FLOAT, _float(RATE)),
+    "f": (_FLOAT, _float(AMOUNT)),
     "x": (r"(?:0x)?[0-9a-fA-F]+", _text),
     "func": (r"[^\s:]+", _text),
     "word": (r"[^\s,()']*", _text),
@@ -103,6 +146,10 @@ _KINDS: dict[str, tuple[str, Callable[[bytes], Any]]] = {
     "rest": (r".*", _text),  # to the end of the line, which may be a megabyte: no attempt at each of its bytes
     "pairs": (r".*", as_pairs),  # so do these
 }
+
+
+_WORDS = (r"\S+?", r"[^\s)]*", r"[^\s,()']*", r"[A-Z]+")
+"""Patterns of holes that hold no blank."""
 
 
 def value_of(kind: str, raw: bytes) -> Any:
@@ -153,8 +200,7 @@ class Event(msgspec.Struct, gc=False):
 
 def stamp_of(block: bytes, start: int = 0) -> bytes:
     """Uptime at the start of the line that begins at ``start``; empty when it carries no clock."""
-    word = block[start : block.find(b" ", start)]
-    return word if word[:1].isdigit() else b""
+    return block[start : block.find(b" ", start)] if block[start : start + 1].isdigit() else b""
 
 
 CLOCK = rb"[0-9]{1,9}+\.[0-9][0-9]\.[0-9][0-9][0-9]\.[0-9][0-9][0-9]"
@@ -208,7 +254,8 @@ class Message:
         self._prepared = False
         self._looks = 0
         self.exact_match: Callable[[bytes, int], re.Match[bytes] | None] = self._first_match
-        self._loose_match: Callable[[bytes, int], re.Match[bytes] | None] | None = None
+        self.loose_match: Callable[[bytes, int], re.Match[bytes] | None] = self._first_loose_match
+        """As ``exact_match``, which lets unknown text follow."""
         self.quoted = component in ("client", "embedded")
         """Words of a client that are in any text, or of the library in any program: no line of a server's log."""
         self.repeats = False
@@ -237,6 +284,12 @@ class Message:
             return None
         self.prepare()
         return self.exact_match(data, start)
+
+    def _first_loose_match(self, data: bytes, start: int) -> re.Match[bytes] | None:
+        if not self._may_stand(data, start):
+            return None
+        self.loose_match = re.compile(self.text_pattern()).match
+        return self.loose_match(data, start)
 
     def prepare(self) -> None:
         """Compile the pattern of the whole message up to the end of its line; until then it is too costly to hold."""
@@ -269,6 +322,8 @@ class Message:
             out.append(literal_pattern(literal))
             pattern = _KINDS[hole.group(2)][0]
             lazy = "*?" in pattern
+            if pattern in _WORDS and template[hole.end() : hole.end() + 1] == " ":
+                pattern = pattern.rstrip("?") + "+"  # it ends at the blank, and gives nothing back
             blank = b"[ \t]*" if hole.group(2) in _ALIGNED else b""
             out.append(blank + b"(" + pattern.encode() + b")")
             at = hole.end()
@@ -278,14 +333,11 @@ class Message:
 
     def convert(self, found: re.Match[bytes]) -> dict[str, Any]:
         """Fields of a match of the pattern."""
-        return {name: convert(raw) for (name, convert), raw in zip(self._holes, found.groups(), strict=True)}
+        return {name: convert(raw) for (name, convert), raw in zip(self._holes, found.groups())}  # noqa: B905  # as many, and hot
 
-    def match(self, data: bytes, start: int, *, loose: bool = False) -> dict[str, Any] | None:
-        """Fields of the message that starts at ``start``, or None. ``loose`` lets unknown text follow."""
-        if loose and self._loose_match is None and self._may_stand(data, start):
-            self._loose_match = re.compile(self.text_pattern()).match
-        match = self._loose_match if loose else self.exact_match
-        found = None if match is None else match(data, start)
+    def match(self, data: bytes, start: int) -> dict[str, Any] | None:
+        """Fields of the message that starts at ``start``, or None."""
+        found = self.exact_match(data, start)
         return None if found is None else self.convert(found)
 
     def value(self, name: str, raw: bytes) -> Any:
@@ -322,6 +374,8 @@ class Catalogue:
     _STAMP = rb"(?:" + CLOCK + rb" ++)?+(?:[IWEDT] ++)?+"
     _SLOT = rb"(?:slot ++)?+(?:" + NAME + rb"*+: *+)?+id ++([0-9]{1,3}+) *+\| *+task ++(-1|[0-9]{1,18}+) *+\| *+"
     _OTHER = rb"(?:srv|que|res|cmn|spec) ++(?:[^ \t-\r:]*+: *+)?"
+    _DATED = rb"\[[0-9]{4}-[0-9]{2}-[0-9]{2} "
+    """Begins lines of other programs: of ours none begins with a date in brackets, and one with a number in them."""
     _FUNC = rb"(?:[^ \t-\r:]++:(?:[0-9]++:)?+ )?"
 
     def __init__(self, rows: list[Message], fused: bytes = b"", groups: int = 0) -> None:
@@ -358,7 +412,18 @@ class Catalogue:
             + rb"("
             + slot
             + rb"|(?=[ \t]*(?:\n|-?\d))))"
-            rb"|" + self._OTHER + self._FUNC + rb"(" + other + rb")|[ \t]*" + self._FUNC + rb"(" + bare + rb"))"
+            rb"|"
+            + self._OTHER
+            + self._FUNC
+            + rb"("
+            + other
+            + rb")|(?!"
+            + self._DATED
+            + rb")[ \t]*"
+            + self._FUNC
+            + rb"("
+            + bare
+            + rb"))"
         )
 
     def candidates(self, group: str, head: bytes) -> list[Message]:

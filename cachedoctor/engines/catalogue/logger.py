@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
@@ -10,6 +11,7 @@ import msgspec
 
 from cachedoctor.engines.catalogue.base import Catalogue, Event, Message
 from cachedoctor.engines.catalogue.heads import HeadPattern
+from cachedoctor.knowledge.late_patterns import late
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -57,6 +59,24 @@ class LoggerCatalogue(Catalogue):
                 if fields is not None:
                     events.append(Event(row.id, row, fields, -1, -1, 1, body, 0))
         return events
+
+
+_FROM = rb"[0-9.]{7,15}:[0-9]{1,5}"
+_ASKED = rb' - "[A-Z]{1,8} [^\s"]{1,512} HTTP/[0-9.]{1,4}" [0-9]{3}[\w ]{0,40}(?=\n)'
+ACCESSES = late(rb"(?>([^\n\"]*?INFO:[ \t]{1,6})" + _FROM + rb")(" + _ASKED + rb")(?:\n\1" + _FROM + rb"\2(?=\n))++")
+"""Lines of uvicorn that differ by who asked alone."""
+_HOST = late(rb"[^\n\"]*?INFO:[ \t]{1,6}([0-9.]{7,15}):[^\n]*+\n?+")
+
+
+def hosts(event: Event) -> Mapping[str, int]:
+    """Who asked in the lines of ``ACCESSES``, or in a single line, and how often."""
+    host, times = str(event.fields["host"]), len(event.lines)
+    if not event.end:
+        return {host: 1}
+    address = host.rpartition(":")[0]
+    if event.whole.count(b" %b:" % address.encode()) == times:  # once in each line: as behind a proxy
+        return {address: times}
+    return {address.decode(): times for address, times in Counter(_HOST.findall(event.whole)).items()}
 
 
 Prefix = tuple[dict[str, bytes], int, bytes]

@@ -111,6 +111,8 @@ def _shape(row: Message) -> _TemplateShape | None:
 
 def furthest(rows: list[Message], data: bytes, start: int) -> tuple[Message, Named] | None:
     """The row of which most fields are in the message, and where; None where none has all of its fields there."""
+    if len(rows) == 1 and _shape(rows[0]) is None:
+        return None
     end = data.find(b"\n", start)
     if data.find(b"=", start, end if end >= 0 else len(data)) < 0:
         return None  # as nearly every line of an engine that logs no such fields

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 import msgspec
 
@@ -16,6 +17,13 @@ _MAX_SPELLINGS = 4096
 """Spellings of heads remembered; they differ in blanks only, and hostile text must not fill the memory."""
 
 
+class LinePattern(Protocol):
+    """A pattern, compiled or not yet."""
+
+    def match(self, data: bytes, start: int, /) -> re.Match[bytes] | None:
+        """Match at an offset."""
+
+
 class ScanPlan(msgspec.Struct):
     """What a scanner delivers."""
 
@@ -25,6 +33,8 @@ class ScanPlan(msgspec.Struct):
     """Of these only the first line per slot and task is delivered."""
     fused_groups: int = 0
     """Groups of the catalogue's fused pattern."""
+    runs: Mapping[str, LinePattern] = {}
+    """Message -> what finds a line of it with the lines right after it that say the same: they are one event."""
 
 
 class Scanner:
@@ -47,15 +57,16 @@ class Scanner:
         data = b"\n" + segment.data
         rows_of, count, slot_group = self._rows, data.count, self._first_group
         bare_group = slot_group + 2
-        first, numbers = segment.first, segment.numbers
-        line, counted, seen = -1, 0, 0
+        first, numbers, runs = segment.first, segment.numbers, self._plan.runs
+        line, counted, seen, past = -1, 0, 0, 0
         found, group = None, 0
         for found in list(self._catalogue.pattern.finditer(data)):  # in one go, which spares the processor's cache
             seen += 1
             group = found.lastindex or 0
             if group < slot_group:
-                at, end = found.start() + 1, found.end()
-                line += count(b"\n", counted, at)
+                at, end = found.span()
+                at += 1
+                line += 1 if at - counted == 1 else count(b"\n", counted, at)
                 more = count(b"\n", at, end)
                 seen += more
                 number = first + line
@@ -64,6 +75,8 @@ class Scanner:
                 yield Event(
                     "fused", None, _NO_FIELDS, int(found[1]), int(found[2]), spans[0], data, at, end, found, spans
                 )  # fmt: skip
+                continue
+            if found.start() < past:
                 continue
             head = found[group]
             rows = rows_of[group].get(head)
@@ -96,6 +109,13 @@ class Scanner:
             at = found.start() + 1
             line += count(b"\n", counted, at)
             counted = at
+            run = runs[row.id].match(data, at) if row.id in runs else None
+            if run is not None:
+                past, number = run.end(), first + line
+                more = count(b"\n", at, past) + 1
+                spans = range(number, number + more) if numbers is None else numbers[line : line + more]
+                yield Event(row.id, row, fields, -1, -1, spans[0], data, at, past, None, spans)
+                continue
             yield Event(
                 row.id, row, fields, int(slot), int(task), first + line if numbers is None else numbers[line], data, at
             )
@@ -152,15 +172,17 @@ class Scanner:
     @staticmethod
     def _other(rows: list[Message], data: bytes, start: int) -> tuple[Message | None, dict[str, Any]]:
         """Find another wording with the same head, else one with unknown text after it."""
-        for i, row in enumerate(rows[1:], 1):  # the first does not fit
-            fields = row.match(data, start)
-            if fields is not None:
-                rows.insert(0, rows.pop(i))  # the wording of this build comes first from now on
-                return row, fields
-        for row in sorted(rows, key=lambda r: -len(r.template)) if len(rows) > 1 else rows:
-            fields = row.match(data, start, loose=True)
-            if fields is not None:
-                return row, fields
+        if len(rows) > 1:
+            for i, row in enumerate(rows[1:], 1):  # the first does not fit
+                fields = row.match(data, start)
+                if fields is not None:
+                    rows.insert(0, rows.pop(i))  # the wording of this build comes first from now on
+                    return row, fields
+            rows = sorted(rows, key=lambda r: -len(r.template))
+        for row in rows:
+            found = row.loose_match(data, start)
+            if found is not None:
+                return row, row.convert(found)
         named = furthest(rows, data, start)
         if named is None:
             return None, {}

@@ -139,7 +139,7 @@ def block_of(event: Event, match: re.Match[bytes]) -> Block:
     text, count = event.block[event.start : event.end], len(numbers)
     lines = text.split(b"\n") if count <= _MANY or last == CHECKING else _ends_of(text, count)
     if launched is not None:
-        return Block(groups, last, lines, numbers, event.slot, int(launched), 2 if SAMPLER in lines[1] else 1)
+        return Block(groups, last, lines, numbers, event.slot, int(launched), 2 if lines[1].find(SAMPLER) >= 0 else 1)
     return Block(groups, last, lines, numbers, event.slot, event.task, -1 if groups[LAUNCHED] is None else 0)
 
 
@@ -157,7 +157,7 @@ def _ends_of(text: bytes, count: int) -> list[bytes]:
 
 def read(run: ServerRun, block: Block) -> None:
     """Take the lines."""
-    slot, last, task = run.slot(block.slot), block.last, block.task
+    slot, last, task = run.slots.get(block.slot) or run.slot(block.slot), block.last, block.task
     if block.launched >= 0:
         _launch(run, slot, block)
     elif last >= END_ALONE:
@@ -178,11 +178,11 @@ def shape(block: Block) -> Shape:
     groups, launched, several = block.groups, block.launched, len(block.lines) > 1
     if launched < 0:
         rest = groups[BATCHES_ALONE + REST]
-        created = rest is not None and CREATED in rest
+        created = bool(rest) and rest.find(CREATED) >= 0
         return block.last, groups[END_ALONE], groups[BATCHES_ALONE], created, groups[CHECKING], several
     tail = CHOICE_TAIL if launched else LAUNCH_TAIL
     prompt, _, cached, _, rest, head, end = groups[tail : tail + END + 2]
-    batches = None if rest is None else CREATED in rest
+    batches = rest.find(CREATED) >= 0 if rest else rest
     first = groups[T_LAST] is None
     return launched > 0, groups[NEW_NAME], first, prompt is None, cached, batches, head, end is None, several
 
@@ -196,8 +196,10 @@ def _launch(run: ServerRun, slot: Slot, block: Block) -> None:
     if at:
         tail, t_last, mark = CHOICE_TAIL, groups[T_LAST], Mark(numbers[0], lines[0])
         if t_last is None:
-            similarity, keep, most = float(groups[SIMILARITY]), float(groups[F_KEEP]), SHARE.most
-            run.choose(slot, mark, "lcp", similarity if similarity <= most else None, keep if keep <= most else None)
+            similarity, keep = float(groups[SIMILARITY]), float(groups[F_KEEP])
+            run.choose(
+                slot, mark, "lcp", similarity if similarity <= _WHOLE else None, keep if keep <= _WHOLE else None
+            )
         else:
             run.choose(slot, mark, "lru", None, None, int(t_last))
     request = run.launch(slot, block.task, Mark(numbers[at], lines[at]))
@@ -216,7 +218,7 @@ def _launch(run: ServerRun, slot: Slot, block: Block) -> None:
 
 def _timing(lines: list[bytes]) -> int:
     """Index of the line that times the prompt: that of the reply, the total and the release come after it."""
-    return len(lines) - (5 if GRAPHS in lines[-2] else 4)
+    return len(lines) - (5 if lines[-2].find(GRAPHS) >= 0 else 4)
 
 
 def _end(run: ServerRun, slot: Slot, request: Observed, block: Block, end: Sequence[Any], at: int) -> None:
@@ -225,8 +227,10 @@ def _end(run: ServerRun, slot: Slot, request: Observed, block: Block, end: Seque
     lines, numbers, spent, replied = block.lines, block.numbers, float(ms), float(reply_ms)
     if header:
         run.timing = slot
-    request.record_timing(spent if spent <= MS.most else None, int(processed), Mark(numbers[at], lines[at]))
-    request.record_reply(replied if replied <= MS.most else None, int(generated), numbers[at])
+    request.record_times(
+        spent if spent <= _MOST_MS else None, int(processed), Mark(numbers[at], lines[at]),
+        replied if replied <= _MOST_MS else None, int(generated),
+    )  # fmt: skip
     if slot.release(int(released), truncated == b"1", Mark(numbers[-1], lines[-1])):
         run.close(slot)
 
@@ -234,11 +238,11 @@ def _end(run: ServerRun, slot: Slot, request: Observed, block: Block, end: Seque
 def _batches(run: ServerRun, slot: Slot, block: Block, cached: bytes, rest: bytes, at: int, behind: int) -> None:
     """Take the first batch, the line ``at``, and those of later ones; so many lines stand ``behind`` them."""
     if run.first("seq_rm", slot.id, block.task):
-        run.batch(slot, block.task, int(cached), block.mark(at))
-    request = slot.open
+        run.batch(slot, block.task, int(cached), Mark(block.numbers[at], block.lines[at]))
     if not rest:
         return
-    if request is not None and request.progress is None and PROGRESS in rest:
+    request = slot.open
+    if request is not None and request.progress is None and rest.find(PROGRESS) >= 0:
         said = READ_PROGRESS.search(rest)
         if said is not None:
             request.record_progress(Progressed(int(said[2]), float(said[3]), "all" if said[1] else "computed"))
@@ -252,6 +256,7 @@ def _batches(run: ServerRun, slot: Slot, block: Block, cached: bytes, rest: byte
 
 
 _AFTER, _TAIL = len(CREATED), 12
+_MOST_MS, _WHOLE = MS.most, SHARE.most
 
 
 def _checks(run: ServerRun, slot: Slot, block: Block) -> None:

@@ -233,7 +233,7 @@ class ServerRun:
     def restarts(self, task: int, now: bytes) -> bool:
         """Whether a launch is of a new run: its clock (``now``) or its task number fell back."""
         before = self._stamp
-        if task and len(now) == len(before) and now >= before:
+        if task and now >= before and len(now) == len(before):
             return False  # as nearly always
         reset = task == 0 and (self._zero_seen or self._last_task > 16)
         return (reset or self._clock_fell(now)) and self.worked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
@@ -136,8 +137,10 @@ class Tracker:
 
     def feed(self, event: Event) -> None:
         """Take the next event; finished requests are appended to ``self.finished``."""
+        if event.match is not None:
+            self._feed_block(event, event.match)
+            return
         if event.row is None:
-            self._feed_block(event)
             return
         if event.message == ANSWERED:  # it must not tell the build, since not every format asks for it
             lines.answered(self.run, event)
@@ -165,10 +168,7 @@ class Tracker:
         except LacksFieldError:
             return  # what was left out is what it says
 
-    def _feed_block(self, event: Event) -> None:
-        match = event.match
-        if match is None:
-            return
+    def _feed_block(self, event: Event, match: re.Match[bytes]) -> None:
         block = blocks.block_of(event, match)
         run, launched, shape = self.run, block.launched, blocks.shape(block)
         known = shape in run.shapes

@@ -1,6 +1,6 @@
 """SGLang: its log has batches of several requests, and requests only where --log-requests is on."""
 
-from cachedoctor.engines.engine_record import Either, Literals, package
+from cachedoctor.engines.engine_record import ACCESS, Either, Literals, package
 from cachedoctor.knowledge.late_patterns import late
 
 ENGINE = package(
@@ -16,4 +16,6 @@ ENGINE = package(
             ),
         ),
     ),
+    rb"\[[0-9 .,:-]{8,33}(?:(?: [A-Z_]{2,8}[0-9]{1,4})*+\] (?:Prefill|Decode) batch"
+    rb"(?:, [#a-z() /-]{4,40}: (?:[0-9.]{1,12}|True|False))++(?:, )?(?=\n)|\] " + ACCESS + rb")",
 )

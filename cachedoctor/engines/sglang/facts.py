@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from cachedoctor.diagnosis.account.asking import count_caller
 from cachedoctor.engines.catalogue.base import Event
+from cachedoctor.engines.catalogue.logger import hosts
 from cachedoctor.knowledge import literals
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Session, Setting
@@ -46,10 +47,16 @@ def writer_of(line: bytes) -> Writer:
 @lru_cache(maxsize=256)
 def _writer(date: bytes | None, time: bytes, rank: bytes) -> Writer:
     """Decode the parts of a prefix: within a second, lines have the same."""
+    iso = f"{(date or b'').decode()}T{time.decode().replace(',', '.')}"
+    return Writer(iso, *_rank(rank))
+
+
+@lru_cache(maxsize=256)
+def _rank(rank: bytes) -> tuple[str | None, str]:
+    """Name of a rank, and of its stream."""
     name = rank.decode().strip()
     stream = _DATA_PARALLEL.search(name)
-    iso = f"{(date or b'').decode()}T{time.decode().replace(',', '.')}"
-    return Writer(iso, name or None, stream[0] if stream else "")
+    return name or None, stream[0] if stream else ""
 
 
 _ACCESS_MOST_TEXT = 4096
@@ -61,19 +68,21 @@ _OTHERS = frozenset(
 
 
 def count(session: Session, event: Event) -> None:
-    """Count a request for text by its interface, as a setting with the first of these lines."""
+    """Count requests for text by their interface, as a setting with the first of these lines."""
     path = str(event.fields["path"]).partition("?")[0]
     if event.fields["method"] != "POST" or not 200 <= event.fields["status"] < 300:
         return
     name = "anthropic_requests" if path == _ANTHROPIC else "chat_requests" if path in _OTHERS else None
     if name is None:
         return
-    count_caller(session, str(event.fields["path"]), str(event.fields["host"]))
+    for host, times in hosts(event).items():
+        count_caller(session, str(event.fields["path"]), host, times)
+    requests = len(event.lines) or 1
     known = session.settings.get(name)
     if known is None:
-        session.settings[name] = Setting(1, event.line, event.text[:_ACCESS_MOST_TEXT])
+        session.settings[name] = Setting(requests, event.line, event.text[:_ACCESS_MOST_TEXT])
     else:
-        known.value += 1
+        known.value += requests
 
 
 SAMPLED = (403, 405, 406, 408, 410, *range(501, 524))

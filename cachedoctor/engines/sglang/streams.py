@@ -15,6 +15,8 @@ from cachedoctor.model.measured import BURST, FULL, PROBE, STATES_FULL, Period, 
 
 _DIGITS = 15
 """Of a whole number that is read; Python converts no thousands of them."""
+_READ = _DIGITS + 1
+_MOST_COUNT = COUNT.most
 _SHARE = late(r"\d{1,3}(?:\.\d{1,6})?", re.ASCII)
 _LONGEST_SHARE = 10
 _PRESSED = 0.9
@@ -46,10 +48,13 @@ def torn(pairs: Mapping[str, str]) -> bool:
     return "#queue-req" not in pairs
 
 
-def count(pairs: Mapping[str, str], name: str) -> int | None:
-    """Return a whole number of a line, or None."""
-    text = pairs.get(name, "")
-    return COUNT.of(int(text)) if text.isdigit() and text.isascii() and len(text) <= _DIGITS else None
+@lru_cache(maxsize=1024)
+def _count(text: str) -> int | None:
+    """Read a whole number, of which the first ``_READ`` characters are given: a few come again and again."""
+    if len(text) > _DIGITS or not (text.isdigit() and text.isascii()):
+        return None
+    value = int(text)
+    return value if value <= _MOST_COUNT else None
 
 
 def share(pairs: Mapping[str, str], *names: str) -> float | None:
@@ -69,25 +74,31 @@ def _share(text: str) -> float | None:
     return min(float(text), 1.0)
 
 
-def usage(pairs: Mapping[str, str], batch: PrefillBatch) -> PrefillBatch:
-    """Fill in how full the pools are, which decode lines show, too."""
-    batch.token_usage = share(pairs, "token usage", "full token usage")
-    batch.swa_usage = share(pairs, "swa token usage")
-    batch.mamba_usage = share(pairs, "mamba usage")
-    return batch
+PoolUsage = tuple[float | None, float | None, float | None]
+"""How full the pools are: of tokens, of a sliding window, of recurrent states."""
+
+
+def usage(pairs: Mapping[str, str]) -> PoolUsage:
+    """Read how full the pools are, which decode lines show, too."""
+    return (
+        share(pairs, "token usage", "full token usage"),
+        share(pairs, "swa token usage"),
+        share(pairs, "mamba usage"),
+    )
 
 
 def read(pairs: Mapping[str, str], batch: PrefillBatch) -> PrefillBatch:
     """Fill ``batch`` from the pairs of its line."""
-    usage(pairs, batch)
-    batch.new_seqs = count(pairs, "#new-seq")
-    batch.new_tokens = count(pairs, "#new-token")
-    batch.cached_tokens = count(pairs, "#cached-token")
+    batch.token_usage, batch.swa_usage, batch.mamba_usage = usage(pairs)
+    get = pairs.get
+    batch.new_seqs = _count(get("#new-seq", "")[:_READ])
+    batch.new_tokens = _count(get("#new-token", "")[:_READ])
+    batch.cached_tokens = _count(get("#cached-token", "")[:_READ])
     if batch.cached_tokens and pairs.get("cache hit rate") == _NO_TREE:
         batch.cached_tokens = 0
-    batch.running = count(pairs, "#running-req")
-    batch.queue = count(pairs, "#queue-req")
-    batch.pending_tokens = count(pairs, "#pending-token")
+    batch.running = _count(get("#running-req", "")[:_READ])
+    batch.queue = _count(get("#queue-req", "")[:_READ])
+    batch.pending_tokens = _count(get("#pending-token", "")[:_READ])
     return batch
 
 
@@ -186,17 +197,17 @@ class RankStream:
         period.marks.setdefault("retracted", mark)
         self._alone = None
 
-    def used(self, rank: str | None, usage: PrefillBatch, mark: Mark) -> None:
-        """Take the usage that a line prints: a decode line shows it, too."""
-        period = self._open(rank, mark)
-        period.last_line = mark.line
-        if _above(usage.token_usage, period.token_usage):
-            period.token_usage, period.marks["usage"] = usage.token_usage, mark
-        if _above(usage.swa_usage, period.swa_usage):
-            period.swa_usage, period.marks["swa"] = usage.swa_usage, mark
-        if _above(usage.mamba_usage, period.mamba_usage):
-            period.mamba_usage, period.marks["mamba"] = usage.mamba_usage, mark
-            period.usage_at_mamba = usage.token_usage
+    def used(self, rank: str | None, usage: PoolUsage, mark: Mark, last_line: int) -> None:
+        """Take the usage that a line prints, and those after it up to ``last_line``: decode lines show it, too."""
+        period, (tokens, swa, mamba) = self._open(rank, mark), usage
+        period.last_line = last_line
+        if tokens is not None and _above(tokens, period.token_usage):
+            period.token_usage, period.marks["usage"] = tokens, mark
+        if swa is not None and _above(swa, period.swa_usage):
+            period.swa_usage, period.marks["swa"] = swa, mark
+        if mamba is not None and _above(mamba, period.mamba_usage):
+            period.mamba_usage, period.marks["mamba"] = mamba, mark
+            period.usage_at_mamba = tokens
 
     def take(self, batch: PrefillBatch, mark: Mark, chunks: Chunks) -> None:
         """Take the next batch, and say of it what it is."""
@@ -207,7 +218,7 @@ class RankStream:
         self._most_new = max(self._most_new, batch.new_tokens or 0)
         ends = goes_on(batch, chunks, self._most_new) is False
         batch.whole = alone(batch) and batch.continues is False and ends and None not in _tokens(batch)
-        self.used(batch.rank, batch, mark)
+        self.used(batch.rank, (batch.token_usage, batch.swa_usage, batch.mamba_usage), mark, mark.line)
         self._add(period, batch, mark, chunks.page)
         self._follow(period, batch, mark, chunks, ends)
         self._last = batch
@@ -298,8 +309,8 @@ class RankStream:
             period.marks["whole"] = request.mark
 
 
-def _above(value: float | None, most: float | None) -> bool:
-    return value is not None and (most is None or value > most)
+def _above(value: float, most: float | None) -> bool:
+    return most is None or value > most
 
 
 def _tokens(batch: PrefillBatch) -> tuple[int | None, int | None]:

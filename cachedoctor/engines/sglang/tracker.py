@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cachedoctor.engines.catalogue.base import Event, Message
-from cachedoctor.engines.catalogue.logger import LoggerCatalogue
+from cachedoctor.engines.catalogue.logger import ACCESSES, LoggerCatalogue
 from cachedoctor.engines.catalogue.scanner import ScanPlan
 from cachedoctor.engines.engine_record import Reader
 from cachedoctor.engines.sglang import facts, streams
@@ -13,6 +13,7 @@ from cachedoctor.engines.sglang.facts import Writer, writer_of
 from cachedoctor.engines.sglang.messages import PREFIX, ROWS
 from cachedoctor.engines.sglang.request_log import RequestLog
 from cachedoctor.engines.sglang.streams import Chunks, RankStream
+from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import CacheSample, Mark, PrefillBatch, Session, Setting
 
 _ANYONES = frozenset({"access", "sigterm", "prompt_truncated", "weights_update", "flushed", "flush_timeout"})
@@ -59,6 +60,10 @@ class Tracker:
 
     def feed(self, event: Event) -> None:
         """Take the next event."""
+        batch = _BATCHES.get(event.message)
+        if batch is not None and self._running and event.row in self._wordings and self.session is not None:
+            batch(self, self.session, event)  # as nearly always: it says nothing else
+            return
         session = self._session(event)
         if session is None:
             return
@@ -157,8 +162,8 @@ class Tracker:
         writer = writer_of(text)
         stream = self._stream(session, writer)
         if stream is not None and stream.speaks(writer.rank) and not streams.torn(pairs):
-            usage = streams.usage(pairs, PrefillBatch(session.index, self._path, event.line))
-            stream.used(writer.rank, usage, Mark(event.line, text[:_MOST_TEXT]))
+            mark = Mark(event.line, text[:_MOST_TEXT])
+            stream.used(writer.rank, streams.usage(pairs), mark, event.lines[-1] if event.lines else event.line)
 
     def _retracted(self, session: Session, event: Event) -> None:
         writer = writer_of(event.text)
@@ -225,4 +230,23 @@ _HANDLERS: dict[str, Callable[[Tracker, Session, Event], None]] = {
 }
 
 
-READER = Reader(LoggerCatalogue(ROWS, PREFIX), ScanPlan(frozenset(row.id for row in ROWS)), Tracker)
+_BATCHES = {name: _HANDLERS[name] for name in ("prefill", "decode")}
+
+
+_TIME = rb"\[(?:[0-9]{4}-[0-9]{2}-[0-9]{2} )?[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?"
+_COUNTS = rb" #running-req: [0-9]{1,10}, #(?:full )?token: [0-9]{1,10}"
+_SPEED = (
+    rb", cuda graph: \w{4,5}, gen throughput \(token/s\): [0-9]{1,9}\.[0-9]{1,9}, #queue-req: [0-9]{1,10}(?:, )?(?=\n)"
+)
+_DECODES = late(
+    _TIME + rb"((?: [A-Z_]{2,8}[0-9]{1,4})*+\] Decode batch[.,])"
+    + _COUNTS + rb"((?:, [a-z ]{9,20}: [0-9.]{1,10})*+)" + _SPEED
+    + rb"(?:\n" + _TIME + rb"\1" + _COUNTS + rb"\2" + _SPEED + rb")++"
+)  # fmt: skip
+"""Lines of one rank while it computes no prompt, as long as the usage of its pools stays what it is."""
+
+READER = Reader(
+    LoggerCatalogue(ROWS, PREFIX),
+    ScanPlan(frozenset(row.id for row in ROWS), runs={"access": ACCESSES, "decode": _DECODES}),
+    Tracker,
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -161,6 +162,8 @@ class Intervals:
 
 
 _NUMBER = late(r"(\d{1,10}(?:\.\d{1,15})?)(?!\.?\d)")
+_SHORT = 16
+"""Characters of a share, whose value is remembered."""
 _USAGE = " KV cache usage"
 _KV = late(r"[A-Z]{2,8}" + _USAGE)
 """``GPU`` up to 0.29 on every device, then the device's own name."""
@@ -181,7 +184,7 @@ def torn(line: bytes, fields: Mapping[str, Any]) -> bool:
 def sample(session: int, path: str, line: int, fields: Mapping[str, Any]) -> CacheSample:
     """Return the values of a statistics line."""
     pairs: Mapping[str, str] = fields.get("more", {})
-    usage = next((pairs[name] for name in pairs if name.endswith(_USAGE) and _KV.fullmatch(name)), None)
+    usage = pairs.get(_usage_in(tuple(pairs)))
     return CacheSample(
         session=session,
         path=path,
@@ -200,6 +203,12 @@ def sample(session: int, path: str, line: int, fields: Mapping[str, Any]) -> Cac
     )
 
 
+@lru_cache(maxsize=4)  # a server has a name or two
+def _usage_in(names: tuple[str, ...]) -> str:
+    """Which of the names of a line is that of the usage of the cache; empty where none is."""
+    return next((name for name in names if name.endswith(_USAGE) and _KV.fullmatch(name)), "")
+
+
 def _float(text: str | None) -> float | None:
     found = None if text is None else _NUMBER.match(text)
     return None if found is None else float(found[1])
@@ -211,7 +220,14 @@ def _int(text: str | None) -> int | None:
 
 
 def _share(text: str | None) -> float | None:
-    return share(_float(text)) if text is not None and "%" in text else None
+    if text is None:
+        return None
+    return _printed_share(text) if len(text) <= _SHORT else _printed_share.__wrapped__(text)
+
+
+@lru_cache(maxsize=1024)  # a rate with one digit behind the point has a thousand values
+def _printed_share(text: str) -> float | None:
+    return share(_float(text)) if "%" in text else None
 
 
 def share(percent: float | None) -> float | None:

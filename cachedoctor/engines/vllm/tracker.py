@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from cachedoctor.diagnosis.account.asking import count_caller
 from cachedoctor.engines.catalogue.base import Event
-from cachedoctor.engines.catalogue.logger import LoggerCatalogue
+from cachedoctor.engines.catalogue.logger import ACCESSES, LoggerCatalogue, hosts
 from cachedoctor.engines.catalogue.scanner import ScanPlan
 from cachedoctor.engines.engine_record import Reader, Row
 from cachedoctor.engines.vllm import facts, log_stats
@@ -55,12 +56,15 @@ class Tracker:
             if event.message in _SILENT:
                 return
             session = self._begin(event)
-        session.seen.add(event.message)
-        if event.message == "access":
+        message = event.message
+        session.seen.add(message)
+        if message == "access":
             self._access(event)
-        elif event.message in _STATS:
+            return
+        if message in _STATS:
             self._sample(session, event)
-        elif event.message == "hit_rate_v0":
+            return
+        if message == "hit_rate_v0":
             self._rate(session, event)
         elif event.message == "reset":
             self._periods.reset(_mark(event))
@@ -92,15 +96,16 @@ class Tracker:
         return session
 
     def _access(self, event: Event) -> None:
-        path = event.fields["path"]
-        if event.fields["method"] == "POST" and _ASKS.search(path):
+        fields, session = event.fields, self.session
+        path = fields["path"]
+        if fields["method"] == "POST" and _asks(path):
             self._runs = True
-            if event.fields["status"] == 200:
-                self._asked = (self._asked or 0) + 1
-                if self.session is not None:
-                    count_caller(self.session, path, event.fields["host"])
-                if path.startswith("/v1/messages") and self.session is not None:
-                    self.session.settings.setdefault("messages_endpoint", Setting(True, event.line, event.text))
+            if fields["status"] == 200 and session is not None:
+                self._asked = (self._asked or 0) + (len(event.lines) or 1)
+                for host, times in hosts(event).items():
+                    count_caller(session, path, host, times)
+                if path.startswith("/v1/messages") and "messages_endpoint" not in session.settings:
+                    session.settings["messages_endpoint"] = Setting(True, event.line, event.text)
 
     def _sample(self, session: Session, event: Event) -> None:
         text = event.text
@@ -135,6 +140,12 @@ class Tracker:
         self._keep(sample)
 
 
+@lru_cache(maxsize=16)  # a server has few paths
+def _asks(path: str) -> bool:
+    """Whether a request to this path makes the server compute a prompt."""
+    return _ASKS.search(path) is not None
+
+
 def _convert(session: Session, sample: CacheSample) -> None:
     """Make tokens of the rate, where the version is known to count all of them, or the computed ones alone."""
     if sample.prompt_rate is None or sample.interval_s is None:
@@ -155,4 +166,6 @@ def _mark(event: Event) -> Mark:
     return Mark(event.line, event.text[: facts.LONGEST])
 
 
-READER = Reader(LoggerCatalogue(ROWS, PREFIX), ScanPlan(frozenset(row.id for row in ROWS)), Tracker)
+READER = Reader(
+    LoggerCatalogue(ROWS, PREFIX), ScanPlan(frozenset(row.id for row in ROWS), runs={"access": ACCESSES}), Tracker
+)

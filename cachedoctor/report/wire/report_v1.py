@@ -68,7 +68,8 @@ def encode_request(judged: Judged) -> bytes:
 
 def encode_row(row: CacheSample | PrefillBatch) -> bytes:
     """One sample or batch as a JSON object without newline."""
-    return _encoder.encode(sanitize.mask(row))
+    by = row.rank if isinstance(row, PrefillBatch) else row.engine
+    return _encoder.encode(row if sanitize.is_shown(by) else sanitize.mask(row))
 
 
 def _split(judged: Judged) -> tuple[int | None, int | None]:
