@@ -75,7 +75,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> Generator[None, int,
 
 @pytest.hookimpl(wrapper=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None]:
-    """Make no test that is left out below: that would be more than half of all, made anew by every worker."""
+    """Make no test that is left out below: that would be more than half of all, made again by every worker."""
     yield
     if metafunc.config.getoption("--all") or _asks_for_sweeps(metafunc.config):
         return

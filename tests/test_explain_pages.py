@@ -150,6 +150,22 @@ def test_explain_prints_words_and_what_was_not_checked() -> None:
     one_line(unknown, "no such rule or word", "did you mean slot?")
 
 
+@pytest.mark.parametrize(
+    ("word", "notes", "now"),
+    [
+        ("CD511", ["CD511 is part of CD101"], ["CD101"]),
+        ("cd609", ["CD609 is part of CD101"], ["CD101"]),
+        ("billing-header-kept", ["CD511 is part of CD101", "CD609 is part of CD101"], ["CD101"]),
+        ("CD704", ["CD704 is part of CD105 and CD108"], ["CD105", "CD108"]),
+    ],
+)
+def test_a_former_code_prints_the_pages_of_what_it_is_part_of(word, notes, now) -> None:
+    done = run("explain", word)
+    assert done.returncode == 0
+    assert done.stderr.decode().splitlines() == [f"cachedoctor: note: {note} since 1.0.0" for note in notes]
+    assert done.stdout == b"\n".join(run("explain", code).stdout for code in now)
+
+
 def test_the_shell_offers_words() -> None:
     """Once something was typed: the list of rules is long enough."""
     assert ("slot", "word") in arguments.explained("sl")

@@ -141,6 +141,26 @@ def test_the_more_precise_word_decides():
     assert off(["CD901"], ["log-too-terse"]) == ALL
 
 
+def test_a_former_code_selects_its_successors_and_ignores_nothing():
+    off = names.switched_off
+    for word in ("CD609", "cd511", "billing_header_kept"):
+        assert off([word], []) == ALL - {"CD101"}
+        assert off(None, [word]) == set()
+    assert off(["prompt-parted"], []) == ALL - {"CD105", "CD108"}
+    assert off(["CD704"], ["CD108"]) == ALL - {"CD105"}
+    assert off(["CD609", "CD9"], ["CD1"]) == ALL - INPUT - {"CD101"}
+    names.refuse_unknown(["CD511", "CD609", "CD704", "Prompt_Parted"])
+
+
+def test_former_codes_lead_to_rules_and_are_used_for_no_other():
+    assert {gone.code for gone in names.FORMER} == {"CD511", "CD609", "CD704"}
+    for gone in names.FORMER:
+        assert not names.matching(gone.code)
+        assert not names.matching(gone.name)
+        assert gone.now
+        assert ALL.issuperset(gone.now)
+
+
 def test_words_without_end_read_the_folders_of_the_rules_once(monkeypatch):
     names.modules.cache_clear()
     read, glob = [], Path.glob

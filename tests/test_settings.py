@@ -134,6 +134,27 @@ def test_what_a_file_gets_wrong_is_one_line(project, text, words):
     assert (project / "report").read_text() == "old"
 
 
+@pytest.mark.parametrize(
+    ("word", "now"), [("CD511", "CD101"), ("CD609", "CD101"), ("prompt-parted", "CD105 and CD108")]
+)
+def test_a_former_code_is_a_note_and_hides_nothing(project, word, now):
+    (project / "cachedoctor.toml").write_text(f'ignore = ["{word}"]')
+    for args, place in (((), "cachedoctor.toml:1: ignore"), (("--ignore", word), "--ignore")):
+        done = here(project, "analyze", "server.log", "-f", "json", *args)
+        assert sorted(codes(done)) == ["CD101", "CD102"]
+        note = done.stderr.decode()
+        assert note.count("note:") == 1
+        assert f"{place}: CD" in note
+        assert f" is part of {now} since 1.0.0 (hint: nothing is ignored by it" in note
+        assert here(project, "analyze", "server.log", "-f", "json", "-q", *args).stderr == b""
+
+
+def test_a_former_code_selects_the_new_one(project):
+    done = here(project, "analyze", "server.log", "-f", "json", "--select", "CD609")
+    assert codes(done) == ["CD101"]
+    assert b"note: --select: CD609 is part of CD101 since 1.0.0\n" in done.stderr
+
+
 @pytest.mark.sweep
 def test_what_a_flag_or_a_variable_gets_wrong_is_one_line(project):
     one_line(here(project, "analyze", "server.log", "--select", "CD108,CD11x"), "--select: CD11x: no such rule")

@@ -177,7 +177,12 @@ def _topic(topic: str, look: Appearance, example: bool) -> None:
     """Print the page of a rule, or the meaning of a word."""
     from cachedoctor.diagnosis.rules import names
 
+    gone = names.former(topic)
+    for one in gone:
+        terminal.complain(str(one), kind="note")
+    successors = dict.fromkeys(code for one in gone for code in one.now)
     pages = [names.BLIND] if topic.lower() == names.BLIND.stem else names.pages(topic)
+    pages += [page for code in successors for page in names.pages(code)]
     if pages:
         _pages(pages, look, example)
     else:

@@ -287,6 +287,8 @@ def gather(ctx: typer.Context, config: str | None, no_config: bool, *, but: tupl
     values |= read_environment(os.environ)
     values |= _flags(ctx, but)
     _check(values)
+    if not ctx.params.get("quiet"):
+        _name_successors(values)
     by_file = [values[key].value if values[key].source == "file" else KEYS[key].default for key in ("select", "ignore")]
     silenced = frozenset() if _given(config) else switched_off(*by_file)
     return FoundSettings(path, values, switched_off(values["select"].value, values["ignore"].value), silenced)
@@ -342,6 +344,19 @@ def _check(values: dict[str, FileValue]) -> None:
     _hide(values["hide"])
     for key in ("select", "ignore"):
         names.refuse_unknown(values[key].value, f"{_place(values[key], key)}: ")
+
+
+def _name_successors(values: dict[str, FileValue]) -> None:
+    """Say of each code that was made part of others what it does now."""
+    from cachedoctor.cli import terminal
+    from cachedoctor.diagnosis.rules import names
+
+    for key in ("select", "ignore"):
+        place = _place(values[key], key)
+        for word in dict.fromkeys(values[key].value):
+            for gone in names.former(word):
+                hint = f"nothing is ignored by it; to ignore the whole rule, name {' and '.join(gone.now)}"
+                terminal.complain(f"{place}: {gone}", hint if key == "ignore" else "", kind="note")
 
 
 def _hide(value: FileValue) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from cachedoctor.knowledge.late_patterns import late
 
@@ -28,6 +29,26 @@ _FOLDER = Path(__file__).parent
 BLIND = _FOLDER / "blind.md"
 """Page about rules that could not be checked."""
 _PREFIX = late(r"CD\d{0,2}")
+
+
+class Former(NamedTuple):
+    """A rule that was made part of others: its code and its name keep their meaning for users."""
+
+    code: str
+    name: str
+    now: tuple[str, ...]
+    """Codes that report its cause; they have other causes as well."""
+    since: str
+
+    def __str__(self) -> str:
+        return f"{self.code} is part of {' and '.join(self.now)} since {self.since}"
+
+
+FORMER = (
+    Former("CD511", "billing-header-kept", ("CD101",), "1.0.0"),
+    Former("CD609", "billing-header-kept", ("CD101",), "1.0.0"),
+    Former("CD704", "prompt-parted", ("CD105", "CD108"), "1.0.0"),
+)
 
 
 @lru_cache(maxsize=1)
@@ -88,6 +109,12 @@ def matching(word: str) -> frozenset[str]:
     return frozenset(code for code, name in names() if key in (code, name.upper()))
 
 
+def former(word: str) -> list[Former]:
+    """Rules of this code or name that were made part of others."""
+    key = word.upper().replace("_", "-")
+    return [gone for gone in FORMER if key in (gone.code, gone.name.upper())]
+
+
 def nearest(word: str, others: Iterable[str] = ()) -> str:
     """Words for the rule, or the one of ``others``, that is spelt most like ``word``."""
     from difflib import get_close_matches
@@ -103,7 +130,7 @@ def refuse_unknown(words: Iterable[str], where: str = "") -> None:
     from cachedoctor.model import CacheDoctorError
 
     for word in dict.fromkeys(words):
-        if not matching(word):
+        if not (matching(word) or former(word)):
             raise CacheDoctorError(f"{where}{word}: no such rule", nearest(word))
 
 
@@ -112,14 +139,20 @@ def switched_off(select: Sequence[str] | None, ignore: Sequence[str]) -> frozens
 
     The longer beginning of a code has the last word.
 
-    ``select`` CD101 with ``ignore`` CD1 leaves CD101 on; of two that are as long, ``ignore`` wins.
+    ``select`` CD101 with ``ignore`` CD1 leaves CD101 on; of two that are as long, ``ignore`` wins. A former code selects
+    what it is part of. It ignores nothing: its successors report other causes too, which nobody asked to hide.
     """
-    chosen = {code: 0 for code, _ in names()} if select is None else _precision(select)
+    chosen = {code: 0 for code, _ in names()} if select is None else _precision(_with_successors(select))
     left_out = _precision(ignore)
     return frozenset(code for code, _ in names() if code not in chosen or left_out.get(code, -1) >= chosen[code])
 
 
-def _precision(words: Sequence[str]) -> dict[str, int]:
+def _with_successors(words: Iterable[str]) -> list[str]:
+    given = dict.fromkeys(words)
+    return [*given, *(code for word in given for gone in former(word) for code in gone.now)]
+
+
+def _precision(words: Iterable[str]) -> dict[str, int]:
     """How many characters of each code are meant by the most precise of ``words``."""
     found: dict[str, int] = {}
     for word in dict.fromkeys(words):
