@@ -323,7 +323,7 @@ def judged_post(post: dict[str, Any]) -> tuple[str, str]:
     report = report_on(post["lines"])
     said = "; ".join(f"{f.severity} {f.name} {f.confidence}" for f in report.findings)
     causes, names = set(filter(None, post["cause"].split("|"))), {f.name for f in report.findings}
-    fine = causes | set(post.get("may", ())) | honest.NO_ANSWER - {honest.UNKNOWN}
+    fine = causes | set(post.get("may", ())) | honest.NO_ANSWER | {honest.TERSE}
     nameless = [f for f in report.findings if f.name == honest.UNKNOWN and "it looks like" not in f.claim]
     if nameless and honest.UNKNOWN not in fine:
         return UNKNOWN, said
