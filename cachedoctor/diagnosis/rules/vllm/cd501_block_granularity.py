@@ -46,6 +46,9 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
                 *_remedies(session, hybrid=True, short=True, prompt=size),
             ],
             key="alone",
+            ruled_out=[
+                kit.RuledOut("prompts-longer", "not excluded: prompts that share several blocks; nothing is wrong then")
+            ],
             evidence=kit.said_by(session.settings["attention_block"], f"a block has {kit.n(size)} tokens"),
             severity="note",
             confidence="low",
