@@ -53,7 +53,7 @@ class Api:
 @pytest.fixture
 def api() -> Iterator[Api]:
     found = Api()
-    thread = threading.Thread(target=found.server.serve_forever)
+    thread = threading.Thread(target=found.server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield found
     found.server.shutdown()
@@ -151,6 +151,7 @@ HOSTILE = (
 )
 
 
+@pytest.mark.sample(9)  # all words, all places
 @pytest.mark.parametrize("where", ["title", "body", "log"])
 @pytest.mark.parametrize("words", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_text_does_nothing(words: str, where: str, tmp_path: Path, api: Api) -> None:
