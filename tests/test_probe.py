@@ -32,6 +32,15 @@ FIXTURES = Path(__file__).parent.parent / "fixtures"
 APP = make_app(["probe"])
 WANTED = questioning.ProbeLimits(None, 300, 20_000, False)
 
+LATER = questioning._LATER
+"""Seconds after which a template is rendered once more."""
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A template without a clock renders the same at once."""
+    monkeypatch.setattr(questioning, "_LATER", 0.0)
+
 
 def probed(url: str, *options: str, status: int = 0) -> dict[str, Any]:
     """The JSON of a probe, held against its schema."""
@@ -445,7 +454,8 @@ def test_a_turn_that_went_to_another_slot_is_not_rewritten(slots: dict[str, int 
     assert [cause.codes[0] for cause in found] == [code]
 
 
-def test_a_template_is_rendered_again_a_second_later() -> None:
+def test_a_template_is_rendered_again_a_second_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questioning, "_LATER", LATER)
     with served(renders=True, ticks=True) as (url, _):
         found = probed(url)
     assert states(found)["template"] == "less"
