@@ -111,6 +111,7 @@ def test_texts_and_docstrings_of_the_package_are_plain() -> None:
     assert rows == []
 
 
+@pytest.mark.sweep
 def test_docstrings_and_names_of_tests_are_plain() -> None:
     assert [row for path in TESTS for row in found(path, docstrings(path.read_text("utf-8")))] == []
 

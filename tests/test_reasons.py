@@ -195,6 +195,7 @@ def test_findings_and_undecided_are_what_was_lost(path: Path) -> None:
         assert not named or blamed - cost <= small or codes & WANTED or codes != named, (one.request.index, codes)
 
 
+@pytest.mark.sweep
 def test_an_explanation_is_made_from_its_request() -> None:
     """A log that cannot show why says of each request what it does show."""
     whys = defaultdict(set)
