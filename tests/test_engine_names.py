@@ -27,8 +27,8 @@ NAMING = {
     # what a running server is asked, and its options
     "live/probe/identity.py", "live/probe/judging.py", "model/probed.py", "doctor/whatif/block_setup.py",
     # words for one engine
-    "cli/analyze.py", "cli/watch.py", "cli/wrong_names.py", "doctor/analysis/resemblance.py", "live/kv_recorder.py",
-    "prompts/difference_advice.py", "prompts/request_bodies.py", "report/tables/columns.py",
+    "cli/analyze.py", "cli/watch.py", "cli/wrong_names.py", "doctor/analysis/resemblance.py",
+    "prompts/difference_advice.py", "prompts/request_bodies.py",
 }  # fmt: skip
 """Files that name an engine all the same. A new one needs a reason: program_words has rows of the engine vllm_mlx."""
 

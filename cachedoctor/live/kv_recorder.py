@@ -92,7 +92,7 @@ class KvRecorder:
                 told = True
                 self._tell(
                     "no message yet; a server publishes when prompts are computed",
-                    "if vLLM connects instead of listening (no * in its endpoint), give @tcp://HOST:PORT",
+                    "if the server connects instead of listening (no * in its endpoint), give @tcp://HOST:PORT",
                 )
 
     def take(self, frames: Sequence[bytes], source: int, subscription: KvSubscription | None = None) -> None:

@@ -117,8 +117,8 @@ slot | integer | | slot that it names
 task | integer | | request that it names
 message | text | | id of the message in the catalogue
 fields | text | JSON | its values by name; texts are cut, secrets hidden
-engine | text | | whose message it is: llama.cpp, vllm or sglang
-process | text | | process that wrote it, or its ranks, where a line of vLLM or SGLang names them
+engine | text | | whose message it is, by the name that reports use
+process | text | | process that wrote it, or its ranks, where a line names them
 """),
 )
 """One row per line that is a message of the server, read by analyze or not."""
@@ -139,7 +139,7 @@ SAMPLES = ColumnTable(
     _columns(
         _SERVER
         + """engine | text | | engine of the server, as the line names it
-time | text | ISO 8601 | time of the line; vLLM writes no year: --MM-DDTHH:MM:SS
+time | text | ISO 8601 | time of the line; --MM-DDTHH:MM:SS where no year is written
 interval_s | number | s | what the rates are over
 prompt_rate | number | tokens/s | prompt tokens; whether reused ones count depends on the version, as the two sums say
 generation_rate | number | tokens/s | tokens of replies
@@ -187,7 +187,7 @@ whole | flag | | it holds exactly one request from begin to end: its prompt is n
 TABLES: dict[str, ColumnTable] = {table.name: table for table in (REQUESTS, SAMPLES, BATCHES, EVENTS)}
 
 _BUILD = """
-engine | text | | llama.cpp, vllm, sglang ...
+engine | text | | by the name that reports use
 build | integer | | build of llama-server, where the log or --build says it
 build_min | integer | | oldest build that writes all wordings of the log
 build_max | integer | | newest build that does
