@@ -415,7 +415,7 @@ def _is_about(place: float | str | None) -> TypeGuard[str]:
     return isinstance(place, str) and place.startswith("~")
 
 
-def length(request: Request, field: str) -> str:
+def length(request: Request, field: Literal["prompt_tokens", "held_tokens"]) -> str:
     """Write a length of a request with what is known of it: ``2,104``, ``at least 2,104``, ``about 2,100``."""
     low, high = request.between.get(field, (None, None))
     found: int | None = getattr(request, field)
