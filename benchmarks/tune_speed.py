@@ -1,7 +1,7 @@
 # ruff: noqa: E501  # the lines of the log are shown whole
 """CPU time of the whole command ``tune``, reading the log included, as seconds and as ratio to ``analyze``.
 
-usage: tune_speed.py [--requests 50000] [--least 20] [--log FILE]
+usage: tune_speed.py [--requests 50000] [--least 17] [--log FILE]
 
 The log is what a llama-server of b11549 with ``-lv 4`` would have written of the generated traffic of
 ``replay_speed.py``, one request after the other: a replay under 4 slots and 4 GiB of RAM cache says which slot took a
@@ -172,7 +172,7 @@ class _WritingServer(ReplayedServer):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=50_000)
-    parser.add_argument("--least", type=int, default=20)
+    parser.add_argument("--least", type=int, default=17)
     parser.add_argument("--log", type=Path, help="keep the log here")
     a = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
