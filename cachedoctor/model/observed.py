@@ -403,15 +403,6 @@ class Observed(msgspec.Struct, gc=False):
         self.prompt_ms = ms
         self.marks["timing"] = mark
 
-    def record_times(
-        self, prompt_ms: float | None, processed: int, mark: Mark, reply_ms: float | None, generated: int
-    ) -> None:
-        """Both timing lines, of which ``mark`` is the prompt's."""
-        self.last_line = mark.line
-        self.processed_tokens, self.prompt_ms = processed, prompt_ms
-        self.generated_tokens, self.reply_ms = generated, reply_ms
-        self.marks["timing"] = mark
-
     def record_reply(self, ms: float | None, tokens: int, line: int) -> None:
         """The reply's timing line."""
         self.last_line = line

@@ -99,9 +99,9 @@ def _compared(a: Prompt, b: Prompt, ask: DiffJob, files: ModelFiles, hashing: bo
     options = compare_prompts.DiffOptions(ask.full, ask.context, ask.build or NEWEST)
     ours, theirs = rendered(a, ask, files), rendered(b, ask, files)
     found = compare_prompts.compare(ours, theirs, files.cutter, options)
-    lowest = tools_place.least_cost(ours, theirs, found, files.cutter)
     cost = min(found.a.tokens, found.b.tokens) - found.common_prefix_tokens
-    if lowest is not None and lowest < cost:
+    lowest = tools_place.least_cost(ours, theirs, found, files.cutter, cost)
+    if lowest is not None:
         found = msgspec.structs.replace(found, notes=[*found.notes, tools_place.explained(lowest, cost)])
     if ask.least:
         least = least_change(a, b, files.cutter, lambda prompt: rendered(prompt, ask, files))

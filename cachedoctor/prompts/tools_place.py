@@ -14,11 +14,11 @@ def is_of_tools(found: PromptDiff) -> bool:
     return found.first is not None and (found.first.place or "").startswith("tools")
 
 
-def least_cost(a: Prompt, b: Prompt, found: PromptDiff, tokenizer: Tokenizer) -> int | None:
+def least_cost(a: Prompt, b: Prompt, found: PromptDiff, tokenizer: Tokenizer, cost: int) -> int | None:
     """Tokens that are recomputed if the template puts the tools before the last user message.
 
     Most put them before all messages, some (Mistral's) there. None where the prompts are as the model sees them,
-    or do not part in their tools.
+    or do not part in their tools, or where that is not less than ``cost``.
     """
     if (a.rendered and b.rendered) or not is_of_tools(found):
         return None
@@ -26,7 +26,8 @@ def least_cost(a: Prompt, b: Prompt, found: PromptDiff, tokenizer: Tokenizer) ->
     if at is None:
         return None
     behind = len(tokenizer.encode(a.text[at:]))
-    return max(0, min(behind, found.b.tokens, found.a.tokens - found.common_prefix_tokens))
+    least = max(0, min(behind, found.b.tokens, found.a.tokens - found.common_prefix_tokens))
+    return least if least < cost else None
 
 
 def explained(least: int, cost: int) -> str:

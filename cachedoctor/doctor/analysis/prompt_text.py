@@ -71,6 +71,8 @@ class _Text(msgspec.Struct):
     """The same without wrappers."""
     more: list[bytes] = msgspec.field(default_factory=list)
     """What is put there: lines of the text."""
+    joined: int = 0
+    """Bytes of that."""
     behind: list[bytes] = msgspec.field(default_factory=list)
     """Lines that are passed on after that line."""
     left: bool = False
@@ -81,7 +83,8 @@ class _Text(msgspec.Struct):
         if self.first is None:
             return
         self.more += lines
-        if sum(map(len, self.more)) >= _JOINED:
+        self.joined += sum(len(LINE_END) + len(line) for line in lines)
+        if self.joined >= _JOINED:
             self.release(out)
 
     def release(self, out: list[bytes]) -> None:
@@ -90,7 +93,7 @@ class _Text(msgspec.Struct):
             return
         out.append(_behind(self.first, self.body, self.more) + b"\n")
         out += self.behind
-        self.first, self.more, self.behind = None, [], []
+        self.first, self.more, self.behind, self.joined = None, [], [], 0
 
     def sink(self, out: list[bytes]) -> list[bytes]:
         """Where the lines behind its first one go: they wait as long as that does."""

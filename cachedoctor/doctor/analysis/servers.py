@@ -71,6 +71,12 @@ class _Stats(msgspec.Struct):
     scanner: Scanner
     tracker: StatsTracker
 
+    def reach(self) -> None:
+        """Note how far its session was read."""
+        session = self.tracker.session
+        if session is not None:
+            session.last_line = max(session.last_line, self.scanner.last_line)
+
 
 class _Fork(msgspec.Struct):
     """A fork of llama-server, at one origin of the open log."""
@@ -353,8 +359,7 @@ class Servers:
         server, key = self._stats_of(engine, segment.origin), (engine.name, segment.origin)
         take = self._taking(key, partial(self._feed_stats, server.tracker, segment.origin))
         yield from self._steps(key, server.scanner.scan(segment), take)
-        if server.tracker.session is not None:
-            server.tracker.session.last_line = max(server.tracker.session.last_line, server.scanner.last_line)
+        server.reach()
 
     def _read_forks(self, segments: list[Segment], excerpt: bool) -> list[Iterator[_ServerStep]]:
         """Read the lines of forks, for their requests."""
@@ -417,20 +422,12 @@ class Servers:
     def _drive_stats(self, engine: Engine, segment: Segment) -> None:
         """Feed the only lines that anybody wrote to a block, those of one engine, with no listener."""
         server, key = self._stats_of(engine, segment.origin), (engine.name, segment.origin)
-        tracker, scanner = server.tracker, server.scanner
-        reads = key not in self._faults.servers
         try:
-            for event in scanner.scan(segment):
-                try:
-                    if reads:
-                        tracker.feed(event)
-                except Exception as error:  # it is read no further; what it wrote is still counted
-                    reads = False
-                    self._give_up(key, error)
+            for event in server.scanner.scan(segment):
+                self._guard(key, server.tracker.feed, event)
         except Exception as error:  # one server must not end the run
             self._give_up(key, error)
-        if tracker.session is not None:
-            tracker.session.last_line = max(tracker.session.last_line, scanner.last_line)
+        server.reach()
 
     def _drive(self, segment: Segment) -> None:
         """Feed a segment of the only server that wrote to a block, with no listener."""

@@ -75,11 +75,6 @@ _FINAL = 64
 """Requests after which nothing is said again of one; of a slot's older ones only the last is remembered."""
 
 
-def came_back(request: Request) -> bool:
-    """Whether a conversation was reused though its slot held another one: the RAM cache gave it back."""
-    return request.thread_turn > 0 and request.outcome == "reused" and request.held_thread not in (None, request.thread)
-
-
 class FindingHistory(msgspec.Struct, gc=False):
     """The last requests of each thread and slot, and how fast prompts are computed."""
 
@@ -93,12 +88,13 @@ class FindingHistory(msgspec.Struct, gc=False):
     """Numbers of all threads so far."""
     steals: int = 0
     returns: bool = False
+    """The RAM cache gave back a conversation whose slot held another one."""
 
     def remember(self, judged: Judged) -> None:
         """Take a request; the rules have been asked about it."""
         request = judged.request
         number, thread, served = request.index, request.thread, self.slots.get(request.slot)
-        if request.held_thread != thread and came_back(request):
+        if request.held_thread not in (None, thread) and request.thread_turn > 0 and request.outcome == "reused":
             self.returns = True
         if served is None:
             served = self.slots[request.slot] = deque(maxlen=_FINAL)

@@ -146,9 +146,11 @@ class Planner:
             lives = {one.index: one for one in self._sessions if (one.path, one.origin) == server}
             own = [one for one in self._requests if one.session in lives]
             built = from_log.build(own)
-            found = _TriedServer(built.requests, lives[built.requests[-1].session], built) if built.requests else None
-            by_text = None if found is None else self._by_text(own, lives[built.requests[-1].session])
-            self._known[server] = found if by_text is None else by_text
+            if not built.requests:
+                self._known[server] = None
+            else:
+                last = lives[built.requests[-1].session]
+                self._known[server] = self._by_text(own, last) or _TriedServer(built.requests, last, built)
         return self._known[server]
 
     def _by_text(self, requests: Sequence[Request], session: Session) -> _TriedServer | None:

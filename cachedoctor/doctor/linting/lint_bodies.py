@@ -231,13 +231,12 @@ class _LintRun:
         if hint is not None and not request_bodies.decides(found.settings):
             self._note(hint)
             return []
-        least = tools_place.least_cost(a, b, found, self._cutter)
         return [
             LintError(
                 b.path, a.path, self._lines[later], kind, first.field, place, _explained(found, kind),
                 first.token, first.char, cost, found.b.tokens, first.a, first.b,
                 first.advice or advise(kind, first.field), first.client, *extra_inputs.of_prompt(self._raw[later]),
-                least_cost=least if least is not None and least < cost else None,
+                least_cost=tools_place.least_cost(a, b, found, self._cutter, cost),
             )
         ]  # fmt: skip
 

@@ -118,11 +118,12 @@ def join_log(now: Probe, path: str) -> None:
 
     report = analyze(path)
     named = {code for cause in now.causes for code in cause.codes}
-    agreed = sorted(report.findings, key=lambda finding: (finding.code not in named, _is_excluded(now, finding.code)))
+    judged = [(finding, _is_excluded(now, finding.code)) for finding in report.findings]
+    judged.sort(key=lambda one: (one[0].code not in named, one[1]))
     shown = (
         f"{finding.code} {finding.name}: {finding.claim}"
-        + ("; the answers of this probe show no such fault" if _is_excluded(now, finding.code) else "")
-        for finding in agreed[:_FINDINGS]
+        + ("; the answers of this probe show no such fault" if excluded else "")
+        for finding, excluded in judged[:_FINDINGS]
     )
     now.log_findings = [cut(hidden(words), _CELLS) for words in shown]
     seen = {finding.code for finding in report.findings}

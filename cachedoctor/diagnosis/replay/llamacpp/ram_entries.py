@@ -88,7 +88,7 @@ class RamEntries:
             for number in reversed(obsolete):  # what continues from it has all of it
                 self._take(number)
         while self._build >= 10068 and self.entries and self._bytes + size > self._limit:
-            self._lose(self._take(next(iter(self.entries))), "too small")
+            self._drop_oldest("too small")
         related.numbers.append(self.made)
         related.texts.append(text)
         related.lengths.append(tokens)
@@ -125,17 +125,20 @@ class RamEntries:
             return
         least = 1 if self._build < 10068 else 0
         while len(self.entries) > least and self._bytes > self._limit:
-            self._lose(self._take(next(iter(self.entries))), "too small")
+            self._drop_oldest("too small")
         most = float(self._context)
         if self._build >= 6900 and self._tokens:
             most = max(most, self._limit / max(1.0, self._bytes / self._tokens)) if self._bytes > 0 else float("inf")
         while len(self.entries) > least and self._tokens > most:
-            self._lose(self._take(next(iter(self.entries))), "too small")
+            self._drop_oldest("too small")
 
     def clear(self, why: Cause) -> None:
         """Forget everything."""
         while self.entries:
-            self._lose(self._take(next(iter(self.entries))), why)
+            self._drop_oldest(why)
+
+    def _drop_oldest(self, why: Cause) -> None:
+        self._lose(self._take(next(iter(self.entries))), why)
 
     def _take(self, number: int) -> ReplayContent:
         content, size = self.entries.pop(number)
