@@ -49,9 +49,9 @@ RIGHT: dict[str, set[str]] = {
     "early_message_edited": {"history-rewritten"},
     "results_pruned": {"history-rewritten"},
     "together": {"cold-burst", "computed-together"},
-    # one checkpoint is kept, and it lies behind the place where a question is asked again
+    # one checkpoint is kept, after the place where a question is asked again
     "checkpoints_few": {"checkpoint-evicted", "checkpoints-bunched", "no-usable-checkpoint"},
-    # values of the moment stand at the end of a system prompt of 1,100 tokens
+    # values that change are at the end of a system prompt of 1,100 tokens
     "status_in_system": {"volatile-prefix"},
     "reminder_moves": {"history-rewritten"},
     # a list at the end of the system prompt: with bodies it is said that this text grows
@@ -77,7 +77,7 @@ NEAR: dict[str, set[str]] = {
     # the passages begin after 400 tokens of instructions and are the longest part of the head
     "passages_shuffled": _CHANGED_HEAD,
     "reasoning_dropped": {"history-rewritten"},
-    # the constant place of the difference is in the log, and what stands there is not
+    # the constant place of the difference is in the log, but not the text there
     "status_in_system": {"prefix-diverges-early", "history-rewritten"},
     "memory_grows": _CHANGED_HEAD,
     "request_ids": _CHANGED_HEAD,
