@@ -19,6 +19,10 @@ LEAST = 64
 USER_STEP = 256
 """Least distance from b9538 to b9713."""
 
+FRAME = 24
+"""Tokens that a template writes around a message: all its prompts share so much, and so much comes after any turn."""
+SIMILAR = 0.1
+"""Share of a prompt that a slot must hold to be chosen for it, by default (b6628 and newer)."""
 _PAD = 256
 """The cells of sliding-window memory are a multiple of it."""
 

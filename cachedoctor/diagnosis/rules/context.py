@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from cachedoctor.diagnosis.rules.replaying import Replay, Setup, agrees, replay, would_reuse
+from cachedoctor.knowledge.decision import FRAME, SIMILAR
 from cachedoctor.model import AnalysisOptions, Facts, First, Judged, PromptDiff, Request
 from cachedoctor.model.terms import DEFAULTS
 
@@ -17,12 +18,8 @@ RAM_LEAST = 0.25
 """Share of a prompt in the RAM cache that must be kept for it to be given back (b6751 and newer)."""
 RETURNED = 0.5
 """Share of a prompt: a slot that was chosen by its age holds less of it, whatever similarity is asked for."""
-LRU_MOST = 0.1
-"""Share of a prompt that any slot holds at most when one is chosen for its age: the default threshold (b6628 and newer)."""
 SHORT = 0.25
 """Share of a conversation's length that a side request has at most."""
-FRAME = 24
-"""Tokens: the opening of the next message, which comes after the end of any turn."""
 EARLY = 0.5
 """Share: a common prefix below this share of reference and prompt ends early."""
 
@@ -270,6 +267,12 @@ def _came_back(r: Request) -> bool:
     return r.seen.choice.selected_by == "lru" and (r.cached_tokens or 0) > RETURNED * (r.prompt_tokens or 0)
 
 
+def passed_over(r: Request) -> bool:
+    """Whether an idle slot held this conversation's last prompt, and the server took an empty one: the one that holds it
+    is not similar enough, and the RAM cache, which lost nothing, had nothing better."""
+    return r.thread in r.seen.passed_over and r.seen.choice.selected_by == "lru" and not r.held_tokens
+
+
 def _rough(r: Request) -> bool:
     """The bounds of the common prefix lie more than 10 % apart."""
     between = r.prefix_between
@@ -283,10 +286,10 @@ def _lcp_at_most(r: Request) -> int | None:
     """
     if "slot_copy" in r.marks:
         return r.reference_lcp
-    if r.thread in r.seen.passed_over and r.seen.choice.selected_by == "lru" and not r.held_tokens:
-        return int((r.prompt_tokens or 0) * LRU_MOST)
+    if passed_over(r):
+        return int((r.prompt_tokens or 0) * SIMILAR)
     if r.seen.choice.selected_by == "lru" and r.held_tokens and r.prompt_tokens:
-        most = int(r.prompt_tokens * LRU_MOST)
+        most = int(r.prompt_tokens * SIMILAR)
         return most if (r.cached_tokens or 0) <= most else None  # else the RAM cache brought back another beginning
     if r.prefix_between is not None and r.seen.checks:
         return r.prefix_between[1]

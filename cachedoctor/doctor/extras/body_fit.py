@@ -315,5 +315,5 @@ def _quoted(one: Joined) -> bool | None:
         return None
     pieces = [piece.strip() for piece in _MARKUP.split(printed)]
     pieces = [piece for piece in pieces if len(piece) >= (_LEAST_TEXT if _DIGIT.search(piece) else _LONG_TEXT)]
-    found = [piece in one.prompt.text for piece in pieces]
-    return None if any(found) and not all(found) else any(found) if found else None
+    found = {piece in one.prompt.text for piece in pieces}
+    return found.pop() if len(found) == 1 else None

@@ -158,10 +158,10 @@ def _spoken(text: str, who: str | None) -> str:
     message of a user."""
     if who == "assistant":
         return split_reasoning(text)[0].strip()
-    return without_travelling(text) if who == "user" else text
+    return _without_travelling(text) if who == "user" else text
 
 
-def without_travelling(text: str) -> str:
+def _without_travelling(text: str) -> str:
     """A user's text without what the client adds at its beginning or its end."""
     while (found := TRAVELLING.match(text)) is not None:
         text = text[found.end() :]

@@ -29,6 +29,7 @@ LATER = 1.5
 _KEEP = kit.Remedy("In the client: keep the tool list the same for the whole conversation: same order, same JSON.")
 
 _FRONT = "Most templates put the tools before the conversation."
+_LOST = "Nothing after the change can be reused."
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
@@ -60,7 +61,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     f = g.numbers
     return kit.FindingText(
         f"{_WHAT[f['kind']]} at {kit.token(f['lcp'])}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        f"{_where(g)} Nothing after the change can be reused.{why_client(g)}",
+        f"{_where(g)} {_LOST}{why_client(g)}",
         by_difference(g, [_KEEP]),
         [seen_in_prompts(f["lcp"])],
         references(g),
@@ -75,7 +76,7 @@ def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | No
     return changes.of_bodies(
         difference,
         f"{_WHAT[first.kind]} at {changes.place(difference)}",
-        f"{_FRONT} Nothing after the change can be reused.",
+        f"{_FRONT} {_LOST}",
         [_KEEP],
     )
 

@@ -9,14 +9,15 @@ from cachedoctor.diagnosis.rules.checkpoints import held_whole, serves
 from cachedoctor.diagnosis.rules.client import changes
 from cachedoctor.diagnosis.rules.client.changes import is_early
 from cachedoctor.diagnosis.rules.measured import own_settings
+from cachedoctor.knowledge.decision import FRAME
 
-FRAME = 24
-"""Tokens that all prompts of a template share."""
+LEAST_TURN = 8
+"""Tokens that any turn adds: what a template writes around two messages."""
 OFTEN = 4
 """Times in a row, before lengths that grow are taken for those of one conversation."""
 APART = 8
 """Tokens by which common prefixes differ that do not end in the same words."""
-RAM_LEAST = 1024
+SMALL_RAM = 1024
 """MiB of a RAM cache of which it is believed that it keeps what leaves a slot, where no line shows it."""
 BEFORE_HEADER = 120
 """Tokens up to the value in Claude Code's billing header that changes: the frame of a message and some 60 of the header."""
@@ -58,17 +59,13 @@ def _confidence(s: kit.RuleContext) -> kit.Confidence:
     return "medium" if alone or nothing_in_ram else "low"
 
 
-LEAST_TURN = 8
-"""Tokens that any turn adds: what a template writes around two messages."""
-
-
 def _perhaps_separate(s: kit.RuleContext) -> bool:
     """Whether separate prompts behind one instruction may have these lengths: its slot held something else, and of what
     holds this conversation's last prompt no line shows how little is the same, or all that was compared shares as much."""
     r = s.request
     listed = r.ram_refused and r.reference_lcp is not None and s.own_slot is not True
     elsewhere = any(one.thread == r.thread and one.length == r.reference_tokens for one in r.seen.choice.others)
-    if not (listed or elsewhere or _passed_over(s)):
+    if not (listed or elsewhere or kit.passed_over(s.request)):
         return False
     return r.reference_lcp is None or _frame_alone(s) or not _shares_most(s)
 
@@ -88,25 +85,22 @@ def _frame_alone(s: kit.RuleContext) -> bool:
 
 def _shares_most(s: kit.RuleContext) -> bool:
     """Whether something was compared that shares less than this conversation's last prompt."""
-    r = s.request
-    listed = [lcp for _, lcp in r.seen.choice.candidates] + [one.lcp for one in r.seen.choice.others]
-    return r.reference_lcp is not None and any(lcp < r.reference_lcp - APART for lcp in listed)
+    own = s.request.reference_lcp
+    return own is not None and _less_is_shared(s, own)
+
+
+def _less_is_shared(s: kit.RuleContext, own: int) -> bool:
+    """Whether another slot, or an entry of the RAM cache, shares clearly less than ``own`` tokens with the prompt."""
+    choice = s.request.seen.choice
+    return any(lcp < own - APART for lcp in (*(n for _, n in choice.candidates), *(one.lcp for one in choice.others)))
 
 
 def _is_apart(s: kit.RuleContext) -> bool:
     """Whether something that was compared shares less than this conversation's last prompt: what is common to all
     prompts, such as one system prompt of many users, says nothing. True where nothing is listed."""
     r = s.request
-    listed = [lcp for _, lcp in r.seen.choice.candidates] + [one.lcp for one in r.seen.choice.others]
     own = r.reference_lcp if r.reference_lcp is not None else r.ram_best_lcp
-    return own is None or any(lcp < own - APART for lcp in listed)
-
-
-def _passed_over(s: kit.RuleContext) -> bool:
-    """Whether an idle slot held this conversation's last prompt, and the server took an empty one: the one that holds it
-    is not similar enough, and the RAM cache, which lost nothing, had nothing better."""
-    r = s.request
-    return r.thread in r.seen.passed_over and r.seen.choice.selected_by == "lru" and not r.held_tokens
+    return own is None or _less_is_shared(s, own)
 
 
 def _perhaps_erased(s: kit.RuleContext) -> bool:
@@ -141,9 +135,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
         return kit.Match(_cost(s), "low", severity="note", undecided=True)
     if not _perhaps_separate(s):
         return kit.Match(_cost(s), _confidence(s))
-    if _grows(
-        s
-    ):  # likely, but what came before stays open, so that of these requests no token is avoidable for certain
+    if _grows(s):  # likely; but what came before stays open, so that no token of these is avoidable for certain
         return kit.Match(_cost(s), _confidence(s), undecided=True)
     return kit.Match(_cost(s), "low", severity="note", undecided=True)
 
@@ -182,13 +174,13 @@ def _by_lengths_alone(s: kit.RuleContext) -> bool:
     if "slot_copy" in r.marks:
         return False
     # a slot that is asked for by its number is filled without the RAM cache
-    return r.slot_named or not s.setup.ram_keeps_all or (_passed_over(s) and _ram_is_small(s))
+    return r.slot_named or not s.setup.ram_keeps_all or (kit.passed_over(s.request) and _ram_is_small(s))
 
 
 def _ram_is_small(s: kit.RuleContext) -> bool:
     """Whether the RAM cache was made so small that a copy may not have been taken, which is told late or never."""
     limit = s.facts.setting("cache_ram_mib")
-    return limit is not None and 0 <= limit < RAM_LEAST
+    return limit is not None and 0 <= limit < SMALL_RAM
 
 
 def _of_excerpt(s: kit.RuleContext) -> kit.Match | None:
@@ -226,10 +218,14 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         "beyond": len(r.seen.checks) if beyond else 0,
         "begin": any(c.pos_min < most < c.pos_max for c in r.seen.checks),
         "evicted": r.cut and "evicted" in r.marks,
-        "own": "slot" if "slot_copy" in r.marks or _passed_over(s) else "ram" if r.ram_refused else s.own_slot,
+        "own": "slot"
+        if "slot_copy" in r.marks or kit.passed_over(s.request)
+        else "ram"
+        if r.ram_refused
+        else s.own_slot,
         "turns": ram.takes_turns(s),
         "first": _second(s) or (match.confidence == "low" and not s.setup.ram_keeps_all),
-        "new": match.undecided and not r.cut and not _passed_over(s),
+        "new": match.undecided and not r.cut and not kit.passed_over(s.request),
         "one_shot": match.confidence != "high" and r.thread != r.held_thread,
         "compared": s.difference is not None,
         "erased": _perhaps_erased(s),
@@ -296,13 +292,9 @@ def _left_open(f: dict[str, Any]) -> list[kit.RuledOut]:
                 "cache-ram-too-small", "not excluded: a prompt was evicted from the full RAM cache at that moment"
             ),
         ]
+    left = {"erased": _ERASED, "new": _NEW, "one_shot": _ONE_SHOT}
     taken = [_TAKEN] if f["own"] is None or f["first"] else []
-    alike = [
-        *([_ERASED] if f["erased"] else []),
-        *([_NEW] if f["new"] else []),
-        *([_ONE_SHOT] if f["one_shot"] else []),
-    ]
-    return [*taken, *alike]
+    return [*taken, *(other for name, other in left.items() if f[name])]
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:

@@ -129,11 +129,16 @@ def _slot(s: kit.RuleContext) -> list[kit.RuledOut]:
     held = (
         f"only lengths show that the slot held this conversation's {kit.n(r.reference_tokens)} tokens"
         if s.own_slot
-        else f"the slot held {kit.length(r, 'held_tokens')} tokens, and whose they are is not known"
-        if r.held_tokens
-        else "the slot was empty, and what happened to the last prompt is not known"
+        else _holds(r) or "the slot was empty, and what happened to the last prompt is not known"
     )
     return [kit.RuledOut("slot-held-other-prompt", f"not excluded: {held}")]
+
+
+def _holds(r: kit.Request) -> str:
+    """Say how much the slot held; empty where it held nothing that is known."""
+    return (
+        f"the slot held {kit.length(r, 'held_tokens')} tokens, and whose they are is not known" if r.held_tokens else ""
+    )
 
 
 def _experiment(session: kit.Session) -> list[kit.Remedy]:
@@ -253,11 +258,7 @@ def _candidates(g: kit.MatchGroup) -> list[kit.RuledOut]:
     """What is not excluded: checkpoints that all lie at the end of a long slot, or what the symptom stands for."""
     erased, r = g.numbers["erased"], g.worst_request
     if len(erased) < 2 or erased[-1] - erased[0] > BUNCH or erased[0] < 4 * BUNCH:
-        held = (
-            f"the slot held {kit.length(r, 'held_tokens')} tokens, and whose they are is not known"
-            if r.held_tokens
-            else "what the slot held is not known"
-        )
+        held = _holds(r) or "what the slot held is not known"
         forced = r.seen.forced or r.seen.kept == 0
         memory = kit.RuledOut("no-usable-checkpoint", "not excluded: how much of the prompt was the same is not known")
         return [

@@ -7,12 +7,11 @@ from itertools import pairwise
 
 import msgspec
 
+from cachedoctor.knowledge.decision import FRAME
 from cachedoctor.model import Request
 
 KEPT = 64
 """Tokens: a request that lacks no more than this of the slot's content continues it."""
-FRAME = 24
-"""Tokens that all prompts of a template share."""
 MAX_TURN = 1024
 """Tokens that a turn may add to a short conversation; a long one may grow by half. More is taken for a new one."""
 MIN_TURN = 16

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from cachedoctor.engines.llamacpp.conversations import interleaved
 from cachedoctor.engines.llamacpp.conversations.interleaved import (
-    FRAME,
     KEPT,
     MIN_TURN,
     CommonHeads,
@@ -22,12 +21,11 @@ from cachedoctor.engines.llamacpp.conversations.interleaved import (
     OneShot,
     shortest,
 )
+from cachedoctor.knowledge.decision import FRAME, SIMILAR
 from cachedoctor.model import Mark, Request
 
 MAX_THREADS = 64
 """Threads remembered per session; the one unused for longest is forgotten."""
-LESS = 0.1
-"""Share of a prompt: another slot that holds as much is chosen for it."""
 UNSEEN = 8
 """Tokens by which what came back from the RAM cache may be shorter or longer than what it had held."""
 WINDOW = 8
@@ -306,7 +304,7 @@ class Conversations:
             # Another conversation with the same head took the slot, if this prompt can extend one that goes further.
             further = [t for t in others if t.total > lcp + KEPT and (not request.swapped or _parts_at(t, lcp))]
             return max(further, key=lambda t: t.total) if further else held, len(others)
-        alike = [t for t in able if FRAME < request.compared.get(t.id, 0) < LESS * prompt]
+        alike = [t for t in able if FRAME < request.compared.get(t.id, 0) < SIMILAR * prompt]
         if len(alike) == 1 and not request.swapped and max(lcp or 0, request.cached or 0) <= FRAME:
             return alike[0], 0  # more than a template writes is the same, and too little of it to be reused
         if self._side_requests and (lcp or 0) < 0.1 * prompt and request.searched:
