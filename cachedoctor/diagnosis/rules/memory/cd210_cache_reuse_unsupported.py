@@ -40,14 +40,14 @@ def _text(why: str, what: str) -> kit.FindingText:
     because = (
         "a multimodal projector is loaded"
         if why == "multimodal"
-        else "this model's memory cannot be shifted in parts (recurrent, hybrid, or sliding window)"
+        else "this model's memory cannot be shifted: it has several positions per token (M-RoPE, as in Qwen3.5), a sliding window without --swa-full, or in builds of 2025 recurrent state"
     )
     return kit.FindingText(
         f"--cache-reuse has no effect here: {what}",
         f"The server switched it off because {because}. Reuse of the common prefix continues as before.",
         [
             kit.Remedy(
-                "Remove --cache-reuse, or use it with a full-attention model without --mmproj.",
+                "Remove --cache-reuse. It needs one position per token and full attention, or --swa-full, and no --mmproj.",
                 options=kit.left_out("--cache-reuse", "LLAMA_ARG_CACHE_REUSE"),
             )
         ],
