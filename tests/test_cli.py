@@ -15,6 +15,8 @@ import pytest
 from command import LOG, one_line, run
 from conftest import ROOT
 
+from cachedoctor import cli
+
 MOST_IMPORTED = 163
 """Modules of ours that an analysis of one log imports. It only falls.
 
@@ -22,6 +24,24 @@ Rules and programs aside: a report lists all rules, and a line that is not llama
 """
 
 # ---- what works
+
+
+def test_wrong_usage_is_told_from_a_fault_with_any_typer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Up to 0.26 what it raises is a class of click, which newer versions do not have."""
+
+    class ClickException(Exception):
+        def format_message(self) -> str:
+            return "No such option: --x."
+
+    def refuse(standalone_mode: bool) -> int:
+        raise ClickException
+
+    monkeypatch.setattr(cli, "make_app", lambda imported: refuse)
+    with pytest.raises(SystemExit, match="2"):
+        cli.main()
+    assert capsys.readouterr().err.startswith("cachedoctor: error: no such option: --x (")
 
 
 def test_version_imports_nothing_heavy() -> None:

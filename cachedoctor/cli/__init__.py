@@ -7,10 +7,9 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Collection
-from typing import Annotated
+from typing import Annotated, Protocol, runtime_checkable
 
 import typer
-from typer.exceptions import TyperException
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.arguments import CommandGroup, add_command
@@ -122,14 +121,20 @@ def main() -> None:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:
         status = make_app(_needed(sys.argv[1:]))(standalone_mode=False)
-    except TyperException as error:
-        raise SystemExit(_refused(error)) from None
     except Exception as error:
-        raise SystemExit(terminal.failed(error)) from None
+        failed = _refused(error) if isinstance(error, _Refusal) else terminal.failed(error)
+        raise SystemExit(failed) from None
     raise SystemExit(status)
 
 
-def _refused(error: TyperException) -> int:
+@runtime_checkable
+class _Refusal(Protocol):
+    """What typer raises where arguments are wrong: a class of its own from 0.27 on, one of click before."""
+
+    def format_message(self) -> str: ...
+
+
+def _refused(error: _Refusal) -> int:
     """Say in one line what is wrong with the arguments, and give the exit status."""
     message = error.format_message()
     if "\n" in message:  # the help, because nothing was asked for

@@ -90,7 +90,8 @@ class GroupedCommand(TyperCommand):
             option = param.param_type_name == "option"
             if record is None or (option and not ctx.meta[HELP_ALL] and not {*self.most} & {*param.opts}):
                 continue
-            heading = (param.rich_help_panel or "Options") if ctx.meta[HELP_ALL] else "Options"
+            # --help is an option of click, which has no panel, up to typer 0.26
+            heading = (getattr(param, "rich_help_panel", None) or "Options") if ctx.meta[HELP_ALL] else "Options"
             groups.setdefault(heading if option else "Arguments", []).append(record)
         if not ctx.meta[HELP_ALL]:
             count = sum(param.param_type_name == "option" for param in params) - 1
