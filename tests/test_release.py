@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+import zipfile
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -56,6 +57,65 @@ def test_every_address_of_the_repository_is_the_one_of_the_metadata() -> None:
     files = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "scripts").glob("make-*")]
     found = {one for path in files for one in re.findall(r"https://github\.com/[\w-]+/cachedoctor\b", path.read_text())}
     assert found <= {repository}
+
+
+def test_links_of_the_readme_work_on_the_page_of_an_index() -> None:
+    """There are no files beside it; each link leads to the same file in the repository, at the tag of this version."""
+    script = loaded("index_readme.py")
+    metadata = PROJECT | {"version": "7.8.9"}
+    script.IndexReadme(str(ROOT), {}).update(metadata)
+    text, kind = metadata["readme"]["text"], metadata["readme"]["content-type"]
+    assert kind == "text/markdown"
+    site, raw = PROJECT["urls"]["Repository"] + "/blob/v7.8.9/", "https://raw.githubusercontent.com/"
+    links = re.findall(r"(!?)\[[^\[\]]*\]\(([^()]*)\)", text)
+    assert len(links) > 20
+    for picture, link in links:
+        assert link.startswith(raw if picture else site)
+        assert (ROOT / link.partition("/v7.8.9/")[2].partition("#")[0]).is_file(), link
+    assert re.sub(re.escape(site) + "|" + raw + "[^/]*/[^/]*/v7.8.9/", "", text) == (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("given", "whole"),
+    [
+        ("[a](docs/b.md#c)", "[a](https://github.com/o/r/blob/v1/docs/b.md#c)"),
+        ("![a](docs/b.svg)", "![a](https://raw.githubusercontent.com/o/r/v1/docs/b.svg)"),
+        ("[a](#c) [b](https://x.y/z) [c](mailto:a@b.c)", "[a](#c) [b](https://x.y/z) [c](mailto:a@b.c)"),
+    ],
+)
+def test_a_link_to_a_file_gets_its_whole_address(given: str, whole: str) -> None:
+    assert loaded("index_readme.py").with_whole_addresses(given, "https://github.com/o/r", "v1") == whole
+
+
+def test_the_oldest_libraries_are_the_lower_bounds() -> None:
+    project = '[project]\ndependencies = ["a>=0.20,<0.29", "b.c>=2025.7.34; python_version < \'3.14\'"]'
+    assert loaded("artefacts").oldest_libraries(project) == ["a==0.20", "b.c==2025.7.34"]
+
+
+def test_links_without_an_address_are_noticed(tmp_path: Path) -> None:
+    wheel = tmp_path / "a.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("a-1.dist-info/METADATA", "Name: a\n\n[a](docs/a.md) [b](#b) [c](https://x.y)\n")
+    assert loaded("artefacts").relative_links(wheel) == ["docs/a.md"]
+
+
+def test_what_others_wrote_is_named_with_its_licence() -> None:
+    """For whoever passes the sources on; every licence has its text."""
+    notes = tomllib.loads((ROOT / "REUSE.toml").read_text("utf-8"))["annotations"]
+    licences = {one for note in notes for one in note["SPDX-License-Identifier"].split(" AND ")}
+    assert {f"{one}.txt" for one in licences} == {path.name for path in (ROOT / "LICENSES").iterdir()}
+    assert (ROOT / "LICENSES" / "Apache-2.0.txt").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    named = {path for note in notes for path in ([note["path"]] if isinstance(note["path"], str) else note["path"])}
+    theirs = {
+        f"fixtures/{folder}/{name}"
+        for folder, row in (
+            ("templates", r"^\| (\S+\.jinja) \|.* [0-9a-f]{64} \|$"),
+            ("schemas", r"^\| `(\S+\.json)` \|"),
+        )
+        for name in re.findall(row, (ROOT / "fixtures" / folder / "README.md").read_text("utf-8"), re.MULTILINE)
+    }
+    assert len(theirs) == 12
+    assert theirs <= named
 
 
 def test_supported_versions_of_python_are_those_that_are_tested() -> None:
