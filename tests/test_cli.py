@@ -31,12 +31,12 @@ def test_wrong_usage_is_told_from_a_fault_with_any_typer(
 ) -> None:
     """Up to 0.26 what it raises is a class of click, which newer versions do not have."""
 
-    class ClickException(Exception):
+    class ClickError(Exception):
         def format_message(self) -> str:
             return "No such option: --x."
 
     def refuse(standalone_mode: bool) -> int:
-        raise ClickException
+        raise ClickError
 
     monkeypatch.setattr(cli, "make_app", lambda imported: refuse)
     with pytest.raises(SystemExit, match="2"):
