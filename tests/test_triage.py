@@ -103,6 +103,7 @@ def test_expressions_reach_the_shell_by_its_environment_alone() -> None:
     assert {value for step in steps() for value in step["env"].values()} == {
         "${{ github.action_path }}",
         "${{ inputs.token }}",
+        "${{ inputs.comment-on }}",
     }
 
 
@@ -137,6 +138,45 @@ def test_other_events_are_passed_over(name: str, tmp_path: Path, api: Api) -> No
     done = job.run(EVENTS / f"{name}.json")
     assert (done.returncode, done.stdout) == (0, "no log in this event\n")
     assert (job.output, job.summary, api.comments) == ("found=false\n", "", [])
+
+
+def issue_with(name: str, folder: Path) -> Path:
+    """An issue about something else, with a log of a case."""
+    event = json.loads((EVENTS / "issue-with-log.json").read_bytes())
+    log = (FIXTURES / "cases" / name / "server.log").read_text("utf-8")
+    event["issue"] |= {"title": "it crashes", "body": f"See below.\n\n```\n{log}\n```\n"}
+    (folder / "event.json").write_text(json.dumps(event))
+    return folder / "event.json"
+
+
+@pytest.mark.parametrize(
+    ("case", "least", "commented"),
+    [
+        ("healthy-mamba-b8353", None, False),  # nothing is found in it
+        ("cache-reuse-hybrid-b8672", None, False),  # two notes are
+        ("cache-reuse-hybrid-b8672", "note", True),
+        ("billing-header-hybrid", None, True),  # a warning
+        ("billing-header-hybrid", "error", False),
+    ],
+)
+def test_a_comment_needs_a_finding_that_is_worth_it(
+    case: str, least: str | None, commented: bool, tmp_path: Path, api: Api
+) -> None:
+    """The summary has the answer all the same."""
+    job = Job(tmp_path, api)
+    job.env |= {} if least is None else {"COMMENT_ON": least}
+    done = job.run(issue_with(case, tmp_path))
+    told = "commented\n" if commented else f"nothing was found that is at least: {least or 'warning'}\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, told, "")
+    assert len(api.comments) == commented
+    assert job.summary.startswith("## llama-server")
+
+
+def test_a_severity_that_is_none_is_refused(tmp_path: Path, api: Api) -> None:
+    job = Job(tmp_path, api)
+    job.env["COMMENT_ON"] = "always"
+    done = job.run(EVENTS / "issue-with-log.json")
+    assert (done.returncode, done.stdout, api.comments) == (2, "::error::comment-on: give note, warning or error\n", [])
 
 
 HOSTILE = (

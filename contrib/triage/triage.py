@@ -1,4 +1,4 @@
-"""Answer a new issue that contains a log: the job summary, and a comment if there is a token.
+"""Answer a new issue that contains a log: the job summary, and a comment if there is a token and something was found.
 
 The text of an issue is hostile. It is read from the file of the event, goes into a file of a temporary folder, and from
 there to cachedoctor: never into a shell, an expression, an environment variable or the output of the job, where the
@@ -25,6 +25,7 @@ NOTE = (
     "This comment was written by a program from the log in this issue; attached files were not read. "
     "`cachedoctor explain CODE` has the page of each rule."
 )
+SEVERITIES = ("note", "warning", "error")
 RECOGNISED = 3
 """Lines of a server, from which on an issue contains a log and not only words of one."""
 
@@ -37,12 +38,13 @@ def issue_of(event: dict[str, Any]) -> tuple[str, int] | None:
     return f"# {issue.get('title') or ''}\n\n{issue.get('body') or ''}\n", int(issue["number"])
 
 
-def report_on(text: str) -> str | None:
-    """Return the report on a text as Markdown, or None if it contains no log."""
+def report_on(text: str) -> tuple[str, str | None] | None:
+    """Return the report on a text as Markdown, with the highest severity in it; None if the text contains no log."""
     keep = {"PATH", "HOME", "LANG", "LC_ALL", "PYTHONPATH"}
     env = {name: value for name, value in os.environ.items() if name in keep} | {"CACHEDOCTOR_NO_CONFIG": "1"}
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "issue.md").write_text(text, "utf-8", errors="replace")  # half a surrogate pair is valid JSON
+        worst = None
         for given, wanted in (("issue.md", "report.json"), ("report.json", "report.md")):
             subprocess.run(  # noqa: S603  # names of our own
                 ["cachedoctor", "analyze", given, "-o", wanted], cwd=folder, env=env, stdin=subprocess.DEVNULL,  # noqa: S607
@@ -50,9 +52,12 @@ def report_on(text: str) -> str | None:
             )  # fmt: skip
             if not (Path(folder) / wanted).exists():
                 return None
-            if wanted == "report.json" and not has_log(json.loads((Path(folder) / wanted).read_bytes())):
-                return None
-        return (Path(folder) / "report.md").read_text("utf-8")
+            if wanted == "report.json":
+                report = json.loads((Path(folder) / wanted).read_bytes())
+                if not has_log(report):
+                    return None
+                worst = max((one["severity"] for one in report["findings"]), key=SEVERITIES.index, default=None)
+        return (Path(folder) / "report.md").read_text("utf-8"), worst
 
 
 def has_log(report: dict[str, Any]) -> bool:
@@ -73,7 +78,11 @@ def comment_on(number: int, body: str, repository: str, api: str, token: str) ->
 
 
 def main() -> int:
-    """Read the event; 0 whether or not there is a log."""
+    """Read the event; 0 whether or not there is a log, 2 if an input of the Action is none."""
+    comment_on_severity = os.environ.get("COMMENT_ON", "warning")
+    if comment_on_severity not in SEVERITIES:
+        print("::error::comment-on: give note, warning or error")
+        return 2
     found = issue_of(json.loads(Path(os.environ["GITHUB_EVENT_PATH"]).read_bytes()))
     report = None if found is None else report_on(found[0])
     with open(os.environ["GITHUB_OUTPUT"], "a", encoding="utf-8") as out:
@@ -81,10 +90,14 @@ def main() -> int:
     if found is None or report is None:
         print("no log in this event")
         return 0
+    page, worst = report
     with open(os.environ["GITHUB_STEP_SUMMARY"], "a", encoding="utf-8") as summary:
-        summary.write(report + "\n")
-    if token := os.environ.get("TOKEN"):
-        body = f"{MARK}\n{report}"
+        summary.write(page + "\n")
+    is_worth_it = worst is not None and SEVERITIES.index(worst) >= SEVERITIES.index(comment_on_severity)
+    if not is_worth_it:
+        print(f"nothing was found that is at least: {comment_on_severity}")
+    elif token := os.environ.get("TOKEN"):
+        body = f"{MARK}\n{page}"
         if len(body) > COMMENT_CHARACTERS:
             body = f"{MARK}\nThe report on this log is too long for a comment; it is in the summary of the job."
         where = os.environ["GITHUB_REPOSITORY"], os.environ.get("GITHUB_API_URL", "https://api.github.com")
