@@ -92,6 +92,13 @@ def test_the_oldest_libraries_are_the_lower_bounds() -> None:
     assert loaded("artefacts").oldest_libraries(project) == ["a==0.20", "b.c==2025.7.34"]
 
 
+def test_a_command_that_does_not_end_is_an_error_and_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = loaded("artefacts")
+    monkeypatch.setattr(script, "SECONDS", 0.05)
+    with pytest.raises(script.ReleaseError, match=r"^sleep 30 did not end within 0\.05 seconds$"):
+        script.run("sleep", "30")
+
+
 def test_links_without_an_address_are_noticed(tmp_path: Path) -> None:
     wheel = tmp_path / "a.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
