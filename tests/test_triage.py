@@ -153,9 +153,9 @@ def issue_with(name: str, folder: Path) -> Path:
     ("case", "least", "commented"),
     [
         ("healthy-mamba-b8353", None, False),  # nothing is found in it
-        ("cache-reuse-hybrid-b8672", None, False),  # two notes are
-        ("cache-reuse-hybrid-b8672", "note", True),
-        ("billing-header-hybrid", None, True),  # a warning
+        ("cache-reuse-hybrid-b8672", None, True),  # two notes are
+        ("cache-reuse-hybrid-b8672", "warning", False),
+        ("billing-header-hybrid", "warning", True),
         ("billing-header-hybrid", "error", False),
     ],
 )
@@ -166,7 +166,7 @@ def test_a_comment_needs_a_finding_that_is_worth_it(
     job = Job(tmp_path, api)
     job.env |= {} if least is None else {"COMMENT_ON": least}
     done = job.run(issue_with(case, tmp_path))
-    told = "commented\n" if commented else f"nothing was found that is at least: {least or 'warning'}\n"
+    told = "commented\n" if commented else f"nothing was found that is at least: {least or 'note'}\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, told, "")
     assert len(api.comments) == commented
     assert job.summary.startswith("## llama-server")

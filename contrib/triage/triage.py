@@ -79,7 +79,7 @@ def comment_on(number: int, body: str, repository: str, api: str, token: str) ->
 
 def main() -> int:
     """Read the event; 0 whether or not there is a log, 2 if an input of the Action is none."""
-    comment_on_severity = os.environ.get("COMMENT_ON", "warning")
+    comment_on_severity = os.environ.get("COMMENT_ON", "note")
     if comment_on_severity not in SEVERITIES:
         print("::error::comment-on: give note, warning or error")
         return 2
