@@ -128,6 +128,32 @@ def candidates(block: bytes) -> list[int]:
     return [0, *starts] if _NEXT_CANDIDATE.match(b"\n" + first) else starts
 
 
+_WIDEST = 400
+"""Characters of a row: no terminal is wider."""
+_GO_ON = 20
+"""One row in so many goes on in the next where a terminal broke lines; as many are lines of a server."""
+
+
+def are_broken(rows: list[bytes]) -> bool:
+    """Whether a terminal broke lines into these rows: many begin no line, and their first word had no room before."""
+    widths = [len(row.decode("utf-8", "replace")) for row in rows]
+    widest, written = columns(widths), [is_written(row) for row in rows]
+    if not widest or widest > _WIDEST or sum(written) * _GO_ON < len(rows):
+        return False
+    after = zip(rows[1:], written[1:], widths, strict=False)
+    return sum(not begins and _no_room(width, row, widest) for row, begins, width in after) * _GO_ON >= len(rows)
+
+
+def _no_room(width: int, row: bytes, widest: int) -> bool:
+    words = row.split(None, 1)
+    return bool(words) and width <= widest < width + 1 + len(words[0].decode("utf-8", "replace"))
+
+
+def columns(widths: list[int]) -> int:
+    """How wide the terminal was that broke lines into rows of these widths: of many a few may be put together again."""
+    return sorted(widths)[-1 - len(widths) // _GO_ON] if widths else 0
+
+
 _HEAD = 300
 """Bytes at the beginning of a line in which a wrapper has its time; a JSON record may have it at its end."""
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
