@@ -35,6 +35,11 @@ _LOGGED = (
     rb"|time=\S{10,40} level=[A-Z]{4,5} )"
 )
 """The start of a line of vLLM, of uvicorn, of SGLang, of ollama."""
+PASTED = (
+    rb"(?:" + HEAD + rb"|" + _LOGGED + rb"|\[?\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d|\[\d\d:\d\d:\d\d\] "
+    rb"|\d{4} \d\d:\d\d:\d\d ds4-server: |INFO:[\w.]{2,60}:\[|[A-Za-z0-9][\w.@-]{0,254}(?: {2,16}|(?<=[-_]\d) )\| )"
+)
+"""The start of a line below which people put a quote or a number: of any server, with a date or a service before it."""
 WRITTEN = rb"(?:" + SHAPED + rb"|" + _LOGGED + rb")"
 """A body that a server may have written: enough to tell which text of a record is the line."""
 
@@ -59,8 +64,13 @@ _CANDIDATE = (
     + rb"|"
     + WEEKDAYS
     + rb") |time="
-    rb"|[ \t]{1,8}+(?:slot|srv|que|res|cmn|spec|[IWED] |\d)|[A-Za-z][\w.@-]*+ ++\|"
-    rb"|[a-z][a-z0-9]*+-[a-z0-9.-]++ [a-z0-9][a-z0-9-]*+ )"
+    + rb"|[ \t]{1,8}+(?:slot|srv|que|res|cmn|spec|[IWED] |\d|"
+    + PASTED
+    + rb")|[A-Za-z][\w.@-]*+ ++\||[\w./~][\w./~+@-]{0,200}+:(?:\d{1,9}:(?=[^ ]|"
+    + TIMING
+    + rb")|"
+    + PASTED
+    + rb")|[a-z][a-z0-9]*+-[a-z0-9.-]++ [a-z0-9][a-z0-9-]*+ )"
 )
 # Led by a literal, for which sre then scans; "^" would be tried at every byte.
 _NEXT_CANDIDATE = late(rb"\n(?!" + OWN + rb")(?=" + _CANDIDATE + rb")")
