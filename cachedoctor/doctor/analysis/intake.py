@@ -30,7 +30,7 @@ BROKEN_BYTES = 1 << 21
 _Row = tuple[int, str | None, bytes]
 """Number of a row, its origin, and its text without the wrapper."""
 _SURE = 3
-"""Rows that go on without the wrapper of the row before, from which on that is no chance."""
+"""Rows that go on without the wrapper of the row before, from which on that is no coincidence."""
 
 
 class Blocks:
