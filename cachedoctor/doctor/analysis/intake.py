@@ -30,7 +30,7 @@ BROKEN_BYTES = 1 << 21
 _Row = tuple[int, str | None, bytes]
 """Number of a row, its origin, and its text without the wrapper."""
 _SURE = 3
-"""Rows that go on without the wrapper of the row before, from which on that is no coincidence."""
+"""So many rows without the wrapper of the row before cannot be a coincidence."""
 
 
 class Blocks:
@@ -179,7 +179,7 @@ class HeldBack:
 
 
 def with_rests(segments: list[Segment]) -> list[Segment]:
-    """Give rows without a wrapper to the server whose full row stands before: a terminal put the wrapper on one row."""
+    """Give rows without a wrapper to the server whose full row comes before: a terminal put the wrapper on one row."""
     bare = [segment for segment in segments if segment.origin is None]
     if not bare or len(segments) == 1:
         return segments
