@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from cachedoctor.engines.detect import engines
+from cachedoctor.diagnosis.rules.measured import own_settings
+from cachedoctor.engines.answering import JudgedTracker
+from cachedoctor.engines.detect import engines, programs
 from cachedoctor.knowledge import engines as knowledge
 
 CODE = ROOT / "cachedoctor"
@@ -31,6 +33,13 @@ NAMING = {
     "prompts/difference_advice.py", "prompts/request_bodies.py",
 }  # fmt: skip
 """Files that name an engine all the same. A new one needs a reason: program_words has rows of the engine vllm_mlx."""
+
+
+def test_the_rules_about_printed_numbers_know_every_program_that_prints_them() -> None:
+    """Else a report says that no rule is about the program."""
+    judged = {program.tracker.engine for program in programs() if issubclass(program.tracker, JudgedTracker)}
+    assert judged == knowledge.PRINTING, "_PRINTING of knowledge/engines.py"
+    assert judged == own_settings._ROOM.keys(), "_ROOM of diagnosis/rules/measured/own_settings.py"
 
 
 def words(tree: ast.Module) -> Iterator[tuple[re.Pattern[str], str]]:

@@ -307,3 +307,52 @@ def test_a_date_before_a_line_of_vllm_comes_off_and_its_own_stays() -> None:
     line = "INFO 07-08 07:17:34 metrics.py:334] Avg prompt throughput: 6501.4 tokens/s"
     for date in ("[2024-07-08 15:17:34] ", "2024-07-08 15:17:34,123 "):
         assert unwrap(f"{date}{line}\n") == {None: [(1, line)]}
+
+
+# ---- what people put before lines
+
+OLLAMA = 'time=2026-02-03T21:14:02.118Z level=DEBUG source=cache.go:151 msg="loading cache slot" id=0 cache=1 prompt=2'
+GROUPED = "INFO:rapid_mlx.scheduler:[cache_fetch] request=5d99e1c5-748 MISS prompt_tokens=79800 time=0.001s entries=0"
+DS4 = "0521 13:36:02 ds4-server: chat ctx=0..85790:85790 TOOLS prompt done 171.204s"
+STUDIO = "[2025-07-13 12:00:01][DEBUG] Cache reuse summary: 0/9000 of prompt (0%), 0 prefix, 0 non-prefix"
+VLLM = "(APIServer pid=7268) INFO 11-23 03:55:47 [loggers.py:335] Engine 000: Avg prompt throughput: 979.7 tokens/s"
+
+
+@pytest.mark.parametrize("line", [SLOT, SRV, UP, OLLAMA, GROUPED, DS4, STUDIO, VLLM])
+@pytest.mark.parametrize("before", ["> ", ">> ", "    ", "\t", "  12\t", "12:", "  12  "])
+def test_quotes_indentation_and_numbers_are_taken_off_lines_of_any_server(before: str, line: str) -> None:
+    assert unwrap(f"{before}{line}\n") == {None: [(1, line)]}
+
+
+@pytest.mark.parametrize("before", ["> ", "    ", "12:"])
+def test_they_are_taken_off_a_service_as_well(before: str) -> None:
+    assert unwrap(f"{before}llama-1   | {UP}\n") == {"llama-1": [(1, UP)]}
+
+
+def test_below_a_quote_every_quoted_line_is_unquoted() -> None:
+    text = f"> {UP}\n> You are Marlow\n>\n> {SRV}\nprose\n"
+    assert unwrap(text) == {None: [(1, UP), (2, "You are Marlow"), (3, ""), (4, SRV), (5, "prose")]}
+    assert unwrap("> You are Marlow\n") == {None: [(1, "> You are Marlow")]}
+
+
+@pytest.mark.parametrize("line", [SLOT, UP, OLLAMA, VLLM])
+def test_files_that_grep_names_are_servers(line: str) -> None:
+    text = f"a/server.log:17:{line}\na/server.log:{line}\n./b.log.1:{line}\n"
+    assert unwrap(text) == {"a/server.log": [(1, line), (2, line)], "./b.log.1": [(3, line)]}
+
+
+def test_timing_lines_that_grep_found_keep_their_blanks() -> None:
+    assert unwrap(f"server.log:18:{EVAL}\n") == {"server.log": [(1, EVAL)]}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "llama_perf_context_print: prompt eval time =   10431.44 ms /  9000 tokens",
+        'INFO:     127.0.0.1:51234 - "GET /health HTTP/1.1" 200 OK',
+        "    return [2026, 1, 1]",
+        "2026-08-29 16:15:45,630 - INFO - Prefill completed: request=111ade240 prompt_tokens=8120",
+    ],
+)
+def test_what_only_looks_like_it_stays(line: str) -> None:
+    assert unwrap(f"{line}\n") == {None: [(1, line)]}

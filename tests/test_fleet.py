@@ -682,3 +682,18 @@ def test_a_process_that_died_without_work_is_replaced(logs: Path, tmp_path: Path
     assert task is second
     assert isinstance(result, LogResult)
     assert result.status == "read"
+
+
+def test_a_log_without_requests_and_statistics_has_neither() -> None:
+    log = FIXTURES / "measured" / "vllm-log-stats-disabled.log"
+    done = run("fleet", str(log))
+    assert done.returncode == 3
+    one_line(done, f"{log}: has neither requests nor statistics of reuse", "cachedoctor analyze")
+
+
+def test_of_a_folder_with_subfolders_alone_it_is_said_what_reads_them(tmp_path: Path) -> None:
+    (tmp_path / "pod").mkdir()
+    (tmp_path / "pod" / "0.log").write_bytes(LOG)
+    done = run("analyze", str(tmp_path))
+    assert done.returncode == 2
+    one_line(done, "contains no log", "subfolders are skipped, but fleet reads them")

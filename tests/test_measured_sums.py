@@ -216,7 +216,7 @@ def test_stats_say_where_there_is_nothing_to_sum_up(tmp_path: Path) -> None:
     log.write_text(STATS.format(s=10).replace(", Prefix cache hit rate: 85.2%", ""))
     alone = run("fleet", log)
     assert (alone.returncode, alone.stdout) == (3, b"")
-    one_line(alone, "vllm.log: has measurements", "no requests", "cachedoctor analyze", "--table samples")
+    one_line(alone, "vllm.log: has neither requests nor statistics of reuse", "cachedoctor analyze")
     both = run("fleet", log, LLAMA_LOG, "-f", "json")
     assert both.returncode == 0
     assert both.stderr.startswith(b"cachedoctor: note: ")

@@ -72,6 +72,8 @@ def exporter(
         chosen.announce()
     if not logs and not follow:
         ctx.fail("give logs, or --follow DIR")
+    if "-" in (logs or []):
+        ctx.fail("reads files, no pipe: let the server write to one (systemd: StandardOutput=append:FILE)")
     _require_library()
     from cachedoctor.live.named_hosts import NamedHosts
 

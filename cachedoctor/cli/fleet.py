@@ -13,7 +13,7 @@ import typer
 
 from cachedoctor.cli import terminal
 from cachedoctor.cli.common_options import Build, MaxUnpacked, Quiet, by_name, option, refuse_others
-from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, UNWRITTEN, Interrupts, no_requests
+from cachedoctor.cli.ending import FAULT, INTERRUPTED, NOTHING, UNWRITTEN, Interrupts, named
 from cachedoctor.cli.read_progress import ReadProgress
 from cachedoctor.cli.sink import Sink, spare_inputs
 from cachedoctor.knowledge.engines import SERVERS
@@ -153,7 +153,9 @@ def _sums(
     finally:
         progress.close()
     if gathering.measured and not (quiet and gathering.recognised):
-        terminal.complain(*no_requests(gathering.measured), "note" if gathering.recognised else "error")
+        has = "has" if len(gathering.measured) == 1 else "have"
+        what = f"{named(gathering.measured)}: {has} neither requests nor statistics of reuse to be summed"
+        terminal.complain(what, "cachedoctor analyze says what is missing", "note" if gathering.recognised else "error")
     return _status_of_sums(gathering)
 
 

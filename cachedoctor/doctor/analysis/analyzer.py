@@ -13,7 +13,7 @@ from cachedoctor.diagnosis.account import from_kv_events
 from cachedoctor.diagnosis.account.from_numbers import Placed
 from cachedoctor.diagnosis.account.ledger import Ledger
 from cachedoctor.diagnosis.rules import registry
-from cachedoctor.doctor.analysis.intake import BEGIN, HeldBack, Intake
+from cachedoctor.doctor.analysis.intake import BEGIN, HeldBack, Intake, with_rests
 from cachedoctor.doctor.analysis.listener import Shard, add_input
 from cachedoctor.doctor.analysis.servers import Servers
 from cachedoctor.doctor.analysis.sessions import PeakConversations, Sessions
@@ -207,7 +207,7 @@ class Analyzer:
             settled = self._intake.settled
             for segments in self._intake.finish():
                 self._arrived(segments)
-            self._read_excerpt(self._excerpt.release())
+            self._read_excerpt(with_rests(self._excerpt.release()))
             self._lives.place(self._servers.paths, self._servers.certain)
             self._servers.certain = []
             self._note_launcher()

@@ -6,10 +6,14 @@ an editor.
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Iterator
+from operator import itemgetter
 
 from cachedoctor.doctor.analysis.prompt_text import PromptText
 from cachedoctor.inputs.envelope import Documents, NewestFirst, Unwrapper
+from cachedoctor.inputs.envelope.shapes import are_broken, is_written
 from cachedoctor.model import InputInfo, Segment
 
 MAX_LINE = 1 << 20
@@ -20,6 +24,13 @@ BEGIN = 1 << 14
 EXCERPT_LINES = 500
 EXCERPT_BYTES = 1 << 18
 """An input with no more is an excerpt."""
+BROKEN_LINES = 20_000
+BROKEN_BYTES = 1 << 21
+"""The same of an input whose lines a terminal broke into rows: only the reader of excerpts joins them."""
+_Row = tuple[int, str | None, bytes]
+"""Number of a row, its origin, and its text without the wrapper."""
+_SURE = 3
+"""So many rows without the wrapper of the row before cannot be a coincidence."""
 
 
 class Blocks:
@@ -122,6 +133,8 @@ class HeldBack:
         """``patient``: someone who waits; nothing is held back from who does not."""
         self._held: list[Segment] | None = [] if patient else None
         self._lines = self._bytes = 0
+        self._broken: bool | None = None
+        """Whether a terminal broke its lines; None before there are enough."""
 
     def take(self, segments: list[Segment]) -> list[Segment]:
         """Take segments; give those that are to be read by now."""
@@ -129,10 +142,25 @@ class HeldBack:
             return segments
         self._held += segments
         self._bytes += sum(len(segment.data) for segment in segments)
-        if self._bytes > EXCERPT_BYTES:
-            return self.release()
         self._lines += sum(segment.data.count(b"\n") for segment in segments)
-        return self.release() if self._lines > EXCERPT_LINES else []
+        if self._lines <= EXCERPT_LINES and self._bytes <= EXCERPT_BYTES:
+            return []
+        if self._broken is None:
+            self._broken = are_broken(self._first_rows())
+        more = not self._broken or self._lines > BROKEN_LINES or self._bytes > BROKEN_BYTES
+        return self.release() if more else []
+
+    def _first_rows(self) -> list[bytes]:
+        """The rows of an excerpt, however the input was cut; none where each begins a line."""
+        held = self._held or []
+        if all(segment.is_plain for segment in held):
+            return []
+        rows = [
+            (segment.number(index), row)
+            for segment in held
+            for index, row in enumerate(segment.data[:EXCERPT_BYTES].split(b"\n")[:-1][:EXCERPT_LINES])
+        ]
+        return [row for _, row in sorted(rows, key=itemgetter(0))[:EXCERPT_LINES]]
 
     def quiet(self) -> list[Segment]:
         """The live input fell silent: give what is held.
@@ -148,6 +176,58 @@ class HeldBack:
         for segment in held:
             by_origin.setdefault(segment.origin, []).append(segment)
         return [_together(parts) for parts in by_origin.values()]
+
+
+def with_rests(segments: list[Segment]) -> list[Segment]:
+    """Give rows without a wrapper to the server whose full row comes before: a terminal put the wrapper on one row."""
+    bare = [segment for segment in segments if segment.origin is None]
+    if not bare or len(segments) == 1:
+        return segments
+    rows = sorted(
+        (
+            (segment.number(index), segment.origin, row)
+            for segment in segments
+            for index, row in enumerate(segment.data.removesuffix(b"\n").split(b"\n"))
+        ),
+        key=itemgetter(0),
+    )
+    owners = _owners(rows, _full_widths(rows))
+    if sum(owner is not None and origin is None for owner, (_, origin, _) in zip(owners, rows, strict=True)) < _SURE:
+        return segments
+    stored = {number: line for segment in segments for number, line in segment.stored.items()}
+    parted: dict[str | None, list[tuple[int, bytes]]] = {}
+    for owner, (number, _, row) in zip(owners, rows, strict=True):
+        parted.setdefault(owner, []).append((number, row))
+    return [
+        Segment(owner, b"".join(row + b"\n" for _, row in mine), mine[0][0], [number for number, _ in mine], stored)
+        for owner, mine in parted.items()
+    ]
+
+
+def _full_widths(rows: list[_Row]) -> dict[str | None, int]:
+    """How wide the rows of each server are that fill a terminal: most of those that go on without a wrapper."""
+    widths: dict[str | None, Counter[int]] = {}
+    for (number, origin, row), (after, bare, rest) in itertools.pairwise(rows):
+        if bare is None and after == number + 1 and not is_written(rest):
+            widths.setdefault(origin, Counter())[_width(row)] += 1
+    return {origin: found.most_common(1)[0][0] for origin, found in widths.items()}
+
+
+def _width(row: bytes) -> int:
+    return len(row.decode("utf-8", "replace"))
+
+
+def _owners(rows: list[_Row], widest: dict[str | None, int]) -> list[str | None]:
+    """The server of each row; that of the row before, where this one continues a row that is full."""
+    owners: list[str | None] = []
+    before = -1
+    """Number of the row before, if that is full and some server's."""
+    for number, origin, row in rows:
+        owner = owners[-1] if origin is None and before == number - 1 and not is_written(row) else origin
+        full = owner is not None and origin in widest and _width(row) >= widest[origin]
+        before = number if full else -1
+        owners.append(owner)
+    return owners
 
 
 def _together(parts: list[Segment]) -> Segment:

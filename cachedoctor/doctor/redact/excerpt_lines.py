@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cachedoctor.doctor.analysis.intake import EXCERPT_BYTES, EXCERPT_LINES
+from cachedoctor.doctor.analysis.intake import BROKEN_BYTES, BROKEN_LINES, EXCERPT_BYTES, EXCERPT_LINES
 from cachedoctor.engines.catalogue.base import HOLE
 from cachedoctor.engines.llamacpp.excerpts import (
     CLEARED,
@@ -20,6 +20,7 @@ from cachedoctor.engines.llamacpp.excerpts import (
 from cachedoctor.engines.llamacpp.pasted_issue import FENCE, read_issue
 from cachedoctor.engines.llamacpp.printed_text import CHANGED
 from cachedoctor.engines.llamacpp.tracker import PLAN, catalogue, fork_lines, of_fork
+from cachedoctor.inputs.envelope.shapes import are_broken
 from cachedoctor.knowledge import server_options
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import GivenOption, Segment
@@ -100,6 +101,8 @@ class ExcerptBuffer:
     def __init__(self) -> None:
         self._held: list[bytes] | None = []
         self._lines = self._bytes = 0
+        self._broken: bool | None = None
+        """Whether a terminal broke its lines; None before there are enough."""
 
     def take(self, chunk: bytes) -> bytes:
         """Take bytes; give those that are to be read by now."""
@@ -108,7 +111,15 @@ class ExcerptBuffer:
         self._held.append(chunk)
         self._lines += chunk.count(b"\n")
         self._bytes += len(chunk)
-        return self.release() if self._lines > EXCERPT_LINES or self._bytes > EXCERPT_BYTES else b""
+        if self._lines <= EXCERPT_LINES and self._bytes <= EXCERPT_BYTES:
+            return b""
+        if self._broken is None:
+            self._broken = are_broken([row.rstrip(b"\r") for row in self._first().split(b"\n")[:-1][:EXCERPT_LINES]])
+        more = not self._broken or self._lines > BROKEN_LINES or self._bytes > BROKEN_BYTES
+        return self.release() if more else b""
+
+    def _first(self) -> bytes:
+        return b"".join(self._held or [])[:EXCERPT_BYTES]
 
     def quiet(self) -> bytes:
         """The live input fell silent: give what is held.

@@ -22,6 +22,7 @@ from cachedoctor.engines.catalogue.reading import Partly
 from cachedoctor.engines.catalogue.scanner import Scanner, ScanPlan
 from cachedoctor.engines.llamacpp.client_lines import refusals
 from cachedoctor.engines.llamacpp.printed_text import CHANGED, PrintedChange, first_change
+from cachedoctor.inputs.envelope.shapes import columns
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Segment
 
@@ -303,9 +304,9 @@ class ExcerptReader:
         return None if found is None or self._whole(text) else found
 
     def _columns(self, lines: list[bytes], known: set[int]) -> int:
-        """Bytes of the longest line that begins a record: a continued one may be longer by its indentation."""
+        """Bytes of the longest lines that begin a record: a continued one may be longer by its indentation."""
         begun = [len(line) for at, line in enumerate(lines) if at in known or PREFIXED.match(line)]
-        return max(begun or map(len, lines))
+        return columns(begun or [len(line) for line in lines])
 
     def _has_head(self, line: bytes) -> bool:
         text = b" ".join(line[:LINE_MAX].split())

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from cachedoctor.inputs.envelope.shapes import HEAD, MONTHS, SHAPED, TIMING, WEEKDAYS, WRITTEN
+from cachedoctor.inputs.envelope.shapes import HEAD, MONTHS, PASTED, SHAPED, TIMING, WEEKDAYS, WRITTEN
 from cachedoctor.knowledge.late_patterns import late
 
 _KNOWN_MAX = 256
@@ -153,9 +153,25 @@ TABLE = (
     _row(
         "line number",
         b" \t0123456789",
-        rb"[ \t]{0,8}\d{1,9}(?:(?:[ \t]{0,8}[:|-][ \t]?|[ \t]{1,8})(?=" + HEAD + rb")|[:\t-](?=" + TIMING + rb"))",
+        rb"[ \t]{0,8}\d{1,9}(?:(?:[ \t]{0,8}[:|-][ \t]?|[ \t]{1,8})(?=" + PASTED + rb")|[:\t-](?=" + TIMING + rb"))",
     ),
-    _row("quote", b"> \t", rb"(?:(?:> ?){0,4}[ \t]{0,8}(?=" + HEAD + rb")|(?:> ){1,4}(?=" + TIMING + rb"))"),
+    _row(
+        "quote",
+        b"> \t",
+        rb"(?:(?:> ?){0,4}[ \t]{0,8}(?=" + PASTED + rb")|(?:> ){1,4}(?=" + TIMING + rb"))",
+        rb"(?:> ?){1,4}",
+    ),
+    _row(
+        "grep",
+        _DIGIT_OR_LETTER + b"_./~",
+        rb"(?P<origin>[\w./~][\w./~+@-]{0,200}+):(?:\d{1,9}:(?="
+        + PASTED
+        + rb"|"
+        + TIMING
+        + rb")|(?="
+        + PASTED
+        + rb"))",
+    ),
 )
 _BODY = late(HEAD)
 _BY_FIRST_BYTE = {byte: [row for row in TABLE if byte in row.starts] for row in TABLE for byte in row.starts}

@@ -35,6 +35,11 @@ _LOGGED = (
     rb"|time=\S{10,40} level=[A-Z]{4,5} )"
 )
 """The start of a line of vLLM, of uvicorn, of SGLang, of ollama."""
+PASTED = (
+    rb"(?:" + HEAD + rb"|" + _LOGGED + rb"|\[?\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d|\[\d\d:\d\d:\d\d\] "
+    rb"|\d{4} \d\d:\d\d:\d\d ds4-server: |INFO:[\w.]{2,60}:\[|[A-Za-z0-9][\w.@-]{0,254}(?: {2,16}|(?<=[-_]\d) )\| )"
+)
+"""The start of a line below which people put a quote or a number: of any server, with a date or a service before it."""
 WRITTEN = rb"(?:" + SHAPED + rb"|" + _LOGGED + rb")"
 """A body that a server may have written: enough to tell which text of a record is the line."""
 
@@ -59,8 +64,13 @@ _CANDIDATE = (
     + rb"|"
     + WEEKDAYS
     + rb") |time="
-    rb"|[ \t]{1,8}+(?:slot|srv|que|res|cmn|spec|[IWED] |\d)|[A-Za-z][\w.@-]*+ ++\|"
-    rb"|[a-z][a-z0-9]*+-[a-z0-9.-]++ [a-z0-9][a-z0-9-]*+ )"
+    + rb"|[ \t]{1,8}+(?:slot|srv|que|res|cmn|spec|[IWED] |\d|"
+    + PASTED
+    + rb")|[A-Za-z][\w.@-]*+ ++\||[\w./~][\w./~+@-]{0,200}+:(?:\d{1,9}:(?=[^ ]|"
+    + TIMING
+    + rb")|"
+    + PASTED
+    + rb")|[a-z][a-z0-9]*+-[a-z0-9.-]++ [a-z0-9][a-z0-9-]*+ )"
 )
 # Led by a literal, for which sre then scans; "^" would be tried at every byte.
 _NEXT_CANDIDATE = late(rb"\n(?!" + OWN + rb")(?=" + _CANDIDATE + rb")")
@@ -126,6 +136,32 @@ def candidates(block: bytes) -> list[int]:
     starts = [match.end() for match in _NEXT_CANDIDATE.finditer(block)]
     first = block[: block.find(b"\n") + 1 or None]
     return [0, *starts] if _NEXT_CANDIDATE.match(b"\n" + first) else starts
+
+
+_WIDEST = 400
+"""Characters of a row: no terminal is wider."""
+_GO_ON = 20
+"""One row in so many goes on in the next where a terminal broke lines; as many are lines of a server."""
+
+
+def are_broken(rows: list[bytes]) -> bool:
+    """Whether a terminal broke lines into these rows: many begin no line, and their first word had no room before."""
+    widths = [len(row.decode("utf-8", "replace")) for row in rows]
+    widest, written = columns(widths), [is_written(row) for row in rows]
+    if not widest or widest > _WIDEST or sum(written) * _GO_ON < len(rows):
+        return False
+    after = zip(rows[1:], written[1:], widths, strict=False)
+    return sum(not begins and _no_room(width, row, widest) for row, begins, width in after) * _GO_ON >= len(rows)
+
+
+def _no_room(width: int, row: bytes, widest: int) -> bool:
+    words = row.split(None, 1)
+    return bool(words) and width <= widest < width + 1 + len(words[0].decode("utf-8", "replace"))
+
+
+def columns(widths: list[int]) -> int:
+    """How wide the terminal was that broke lines into rows of these widths: of many a few may be put together again."""
+    return sorted(widths)[-1 - len(widths) // _GO_ON] if widths else 0
 
 
 _HEAD = 300
