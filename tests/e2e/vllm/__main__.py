@@ -13,8 +13,8 @@ from typing import Any
 
 from e2e.case import NotAsClaimedError
 from e2e.server import ServerDiedError
-from e2e.vllm import kv_events, probed, scenarios, whatif
-from e2e.vllm.check import analyze, title, unmet
+from e2e.vllm import days, kv_events, probed, scenarios, whatif
+from e2e.vllm.check import BESIDE, analyze, title, unmet
 from e2e.vllm.scenario import FaultNotMadeError, Scenario, made, record, shares
 from e2e.whatif.__main__ import told
 from e2e.whatif.asked import NotAnsweredError, misplaced
@@ -30,7 +30,7 @@ def passes(scenario: Scenario, folder: Path, recorded: bool) -> bool:
         told = made(scenario, folder)
         cached, prompt = shares(told)
         print(f"  vLLM: {cached} of {prompt} prompt tokens cached in {len(told)} requests", flush=True)
-        report = analyze(folder, scenario.told)
+        report = analyze(folder, tuple(BESIDE) if scenario.told else ("metrics", "responses"))
         said = [f"{title(f)} ({f['severity']}, {f['confidence']})" for f in report["findings"]]
         print(f"  cachedoctor: {', '.join(said) or 'no finding'}", flush=True)
         faults = unmet(scenario, told, report)
@@ -40,6 +40,27 @@ def passes(scenario: Scenario, folder: Path, recorded: bool) -> bool:
         print(f"  FAILED: {fault}", flush=True)
     print(f"  {time.monotonic() - started:.1f} s", flush=True)
     return not faults
+
+
+def played(day: days.Day, folder: Path, recorded: bool) -> bool:
+    """Play a day, unless that was done before, and print what cachedoctor says of it with each source."""
+    started, wrong = time.monotonic(), []
+    print(f"{day.name}: {day.finding or 'nothing above a note'}", flush=True)
+    try:
+        if not recorded:
+            record(day, folder, days.options(day, folder))
+        cached, prompt = shares(made(day, folder))
+        print(f"  vLLM: {cached} of {prompt} prompt tokens cached", flush=True)
+        for given, report in days.reports(day, folder).items():
+            said = [f"{title(f)} ({f['severity']}, {f['confidence']})" for f in report["findings"]]
+            print(f"  {given}: {', '.join(said) or 'no finding'}", flush=True)
+            wrong += [f"{given}: {fault}" for fault in days.faults(day, days.SOURCES[given], report)]
+    except (FaultNotMadeError, NotAsClaimedError, ServerDiedError, OSError) as error:
+        wrong.append(str(error))
+    for fault in wrong:
+        print(f"  FAILED: {fault}", flush=True)
+    print(f"  {time.monotonic() - started:.1f} s", flush=True)
+    return not wrong
 
 
 def answered(questions: Sequence[whatif.Question], root: Path) -> int:
@@ -62,6 +83,7 @@ def main() -> int:
     """Run what was asked for."""
     known: dict[str, Any] = {one.name: one for one in (whatif.ALL if "--whatif" in sys.argv else scenarios.ALL)}
     known = probed.SERVERS if "--probe" in sys.argv else known
+    known = {day.name: day for day in days.ALL} if "--days" in sys.argv else known
     parser = argparse.ArgumentParser(prog="sh scripts/e2e vllm", description="Faults on a real vLLM, and their names.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of: {', '.join(known)}")
     where = parser.add_mutually_exclusive_group()
@@ -70,6 +92,7 @@ def main() -> int:
     parser.add_argument("--whatif", action="store_true", help="answers of simulate, then a real vLLM with the setting")
     parser.add_argument("--kv-events", action="store_true", help="record KV events, and hold them against the server")
     parser.add_argument("--probe", action="store_true", help="cachedoctor probe, on healthy servers and faulty ones")
+    parser.add_argument("--days", action="store_true", help="days with two clients, analysed with bodies and without")
     asked = parser.parse_args()
     names = asked.names or list(known)
     if unknown := [name for name in names if name not in known]:
@@ -90,8 +113,9 @@ def main() -> int:
             return 1 if probed.run(root, names) else 0
         if asked.whatif:
             return answered([known[name] for name in names], root)
-        failed = [name for name in names if not passes(known[name], root / name, bool(asked.check))]
-    print(f"{len(names) - len(failed)} of {len(names)} scenarios as they should be")
+        run = played if asked.days else passes
+        failed = [name for name in names if not run(known[name], root / name, bool(asked.check))]
+    print(f"{len(names) - len(failed)} of {len(names)} {'days' if asked.days else 'scenarios'} as they should be")
     if failed:
         print(f"failed: {', '.join(failed)}")
     return 1 if failed else 0

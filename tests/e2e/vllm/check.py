@@ -13,10 +13,15 @@ from e2e.case import SEVERITIES, NotAsClaimedError
 from e2e.vllm.scenario import AFTER, BEFORE, BODIES, LOG, RESPONSES, Scenario, Told, shares
 
 
-def analyze(folder: Path, bodies: bool) -> dict[str, Any]:
-    """Let cachedoctor read a recording, the bodies of its requests if asked for, and return its report."""
-    inputs = [LOG, "--metrics", BEFORE, "--metrics", AFTER, "--responses", RESPONSES]
-    inputs += ["--requests", BODIES] if bodies and (folder / BODIES).exists() else []
+BESIDE = {"metrics": (BEFORE, AFTER), "responses": (RESPONSES,), "requests": (BODIES,)}
+"""Files that an option of ``analyze`` takes."""
+
+
+def analyze(folder: Path, given: Sequence[str] = tuple(BESIDE)) -> dict[str, Any]:
+    """Let cachedoctor read a recording, and beside it what these options give, and return its report."""
+    inputs = [LOG]
+    for option in given:
+        inputs += [word for name in BESIDE[option] if (folder / name).exists() for word in (f"--{option}", name)]
     command = [sys.executable, "-m", "cachedoctor", "analyze", *inputs, "--format", "json"]
     done = subprocess.run(command, cwd=folder, capture_output=True, check=False)
     if done.returncode:

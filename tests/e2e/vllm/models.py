@@ -16,6 +16,8 @@ END, TURN, TURN_END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 SPECIAL = [END, TURN, TURN_END]
 TOKENS = [*SPECIAL, *BYTES]
 TEMPLATE = (
+    "{%- if tools %}{{- '<|im_start|>tools\\n' }}{%- for t in tools %}{{- t | tojson }}{%- endfor %}"
+    "{{- '<|im_end|>\\n' }}{%- endif %}"
     "{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{%- endfor %}"
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
 )
@@ -101,3 +103,23 @@ def save(kind: str, folder: Path) -> None:
     }
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content, indent=1) + "\n", "utf-8")
+
+
+def save_adapter(kind: str, folder: Path) -> None:
+    """Write a LoRA adapter of the model ``kind`` that changes nothing: its second matrices are zero."""
+    folder.mkdir(parents=True)
+    config, rank = KINDS[kind], 8
+    width, out = config["hidden_size"], config["num_attention_heads"] * config["head_dim"]
+    about = {"peft_type": "LORA", "r": rank, "lora_alpha": rank, "target_modules": ["q_proj"], "bias": "none"}
+    (folder / "adapter_config.json").write_text(json.dumps(about) + "\n", "utf-8")
+    header: dict[str, Any] = {}
+    size = 0
+    for layer in range(config["num_hidden_layers"]):
+        for part, shape in (("A", [rank, width]), ("B", [out, rank])):
+            end = size + 2 * shape[0] * shape[1]
+            name = f"base_model.model.model.layers.{layer}.self_attn.q_proj.lora_{part}.weight"
+            header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [size, end]}
+            size = end
+    begin = json.dumps(header).encode()
+    data = len(begin).to_bytes(8, "little") + begin + bytes(size)
+    (folder / "adapter_model.safetensors").write_bytes(data)

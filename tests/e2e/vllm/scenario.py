@@ -50,11 +50,11 @@ class Told:
     cached: int | None
 
 
-def record(scenario: Scenario, folder: Path) -> None:
+def record(scenario: Scenario, folder: Path, more_options: Sequence[str] = ()) -> None:
     """Start the scenario's server, send its traffic, and leave log, metrics and responses in ``folder``, a new one."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=bool(more_options))
     responses: list[dict[str, Any]] = []
-    options = ("--enable-prompt-tokens-details", *scenario.options)
+    options = ("--enable-prompt-tokens-details", *scenario.options, *more_options)
     with Vllm(scenario.model, options, folder / LOG) as server:
 
         def send(messages: list[Message], **more: Any) -> None:
