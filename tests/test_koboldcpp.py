@@ -109,3 +109,25 @@ def test_the_program_is_written_as_it_writes_itself(format: FormatName) -> None:
         write(format, found, out, Appearance())
         assert b"KoboldCpp 1.120" in out.getvalue()
         assert b"koboldcpp 1.120" not in out.getvalue()
+
+
+WINDOW = (
+    "Note: SWA context cannot be reused (Desired n_past=940, SWA lowest n_past=943), to avoid this, disable SWA or "
+    "increase SWA padding), output may degrade.\n"
+)
+
+
+def test_a_window_that_does_not_reach_back_is_the_servers_part() -> None:
+    """LostRuins/koboldcpp issue 2335: 940 tokens in common, 944 of prompt of which 896 are computed: 940 - 48 = 892."""
+    report = report_of(done(943, 900, 43) + WINDOW + done(1000, 896, 56))
+    assert [(prompt, cached) for prompt, cached, _ in numbers(report.sessions[0])] == [(900, 0), (944, 48)]
+    (finding,) = report.findings
+    assert (finding.code, finding.severity, finding.confidence) == ("CD705", "note", "high")
+    assert "892 cached tokens of 1 request recomputed: 48 of 940 in common reused" in finding.claim
+    assert "--useswa" in finding.remedies[0].text
+
+
+def test_the_note_on_the_window_alone() -> None:
+    (finding,) = report_of(WINDOW).findings
+    assert (finding.code, finding.severity, finding.confidence) == ("CD705", "note", "low")
+    assert "from 940 tokens of a prompt" in finding.claim

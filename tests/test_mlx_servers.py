@@ -153,6 +153,43 @@ def test_ds4_begins_another_life() -> None:
     assert [numbers(session) for session in sessions_of(log)] == [[(5000, 0, 2)], [(5200, 0, 5)]]
 
 
+def computed(cached: int, length: int, flags: str = "") -> str:
+    return ds4(f"chat ctx={cached}..{length}:{length - cached} {flags}prompt done 1.857s")
+
+
+def test_a_prompt_is_one_request_where_its_start_and_its_end_are_printed() -> None:
+    log = prompt(0, 5000) + computed(0, 5000) + prompt(5000, 5100, "TOOLS ") + computed(5000, 5100, "TOOLS ")
+    assert numbers(sessions_of(log)[0]) == [(5000, 0, 1), (5100, 5000, 3)]
+    assert numbers(sessions_of(computed(0, 5000) + computed(0, 5000))[0]) == [(5000, 0, 1), (5000, 0, 2)]
+
+
+def test_lines_that_are_quoted_without_what_begins_them() -> None:
+    """antirez/ds4 issue 609: 8,238 - 5,779 = 2,459 tokens had been in common, and were computed again."""
+    log = (
+        "live kv cache miss live=6213 prompt=8238 common=6128 reason=token-mismatch\n"
+        "chat ctx=5779..8238:2459 TOOLS prompt done 9.231s\n"
+        "live kv cache miss live=8633 prompt=14903 common=8238 reason=token-mismatch\n"
+        "chat ctx=5779..14903:9124 TOOLS prompt done 31.253s\n"
+    )
+    assert numbers(sessions_of(log)[0]) == [(8238, 5779, 2), (14903, 5779, 4)]
+    assert "2,459 cached tokens of 1 request" in found(log)["CD705"].claim
+
+
+def test_a_miss_is_not_of_a_prompt_of_another_length() -> None:
+    """The lines between them are left out: of the second prompt nothing is known but what was reused."""
+    assert found(miss(15139, 20460, 14903) + computed(5779, 14903)) == {}
+
+
+def test_a_miss_alone_does_not_show_what_the_disk_had() -> None:
+    log = miss(25847, 25829, 25816) + miss(90041, 89444, 27)
+    [session] = sessions_of(log)
+    assert (session.answers[0].requests, session.answers[0].told) == (2, 0)
+    causes = found(log)
+    assert (causes["CD705"].severity, causes["CD705"].confidence) == ("note", "low")
+    assert "from 25,816 of 25,829 tokens" in causes["CD705"].claim
+    assert list(causes) == ["CD705"]
+
+
 # ---- vllm-mlx and Rapid-MLX
 
 
@@ -194,6 +231,21 @@ def test_an_entry_that_cannot_be_cut_back_is_the_servers_part(words: str) -> Non
     assert list(causes) == ["CD705"]
     assert "5,679 cached tokens of 1 request recomputed: 0 of 5,679 in common reused" in causes["CD705"].claim
     assert "--hybrid-cache-entries" in causes["CD705"].remedies[0].text
+
+
+def test_the_line_of_an_entry_alone_is_enough_for_a_note() -> None:
+    """raullenchai/Rapid-MLX issue 2061 quotes nothing else, and not what begins the line."""
+    causes = found("LCP unavailable: shared=19322 entry_len=19344 requested_len=19485 non_trimmable=True\n")
+    assert (list(causes), causes["CD705"].confidence) == (["CD705"], "low")
+    assert "from 19,322 of 19,485 tokens" in causes["CD705"].claim
+
+
+def test_what_comes_after_it_takes_its_place() -> None:
+    stuck = STUCK.format("requested_len=5710 non_trimmable=True")
+    log = stuck + stuck + lookup("a", "HIT prompt_tokens=5710 cached=5600 remaining=110 time=0.002s")
+    [session] = sessions_of(log)
+    assert numbers(session) == [(5710, 5600, 3)]
+    assert (session.answers[0].requests, session.incidents.keys() & {"match_alone"}) == (1, set())
 
 
 CANDIDATE = (

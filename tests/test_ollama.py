@@ -86,3 +86,16 @@ def test_after_journald() -> None:
 )
 def test_what_is_none_of_its_lines_is_not_a_request(line: str) -> None:
     assert sessions_of(line + "\n") == []
+
+
+def test_more_matched_than_was_restored_at_no_multiple() -> None:
+    """ollama issue 17829: 32,838 - 24,933 = 7,905 tokens, in a single line."""
+    (finding,) = report_of(mlx('msg="cache hit" total=33083 matched=32838 cached=24933 left=8150')).findings
+    assert (finding.code, finding.severity, finding.confidence) == ("CD705", "note", "high")
+    assert "7,905 cached tokens of 1 request recomputed: 24,933 of 32,838 in common reused" in finding.claim
+
+
+def test_the_stride_is_named_where_it_shows() -> None:
+    """One token below 2 * 8,192: the rule on the stride says why, and the other one is silent."""
+    report = report_of(mlx('msg="cache hit" total=23169 matched=21742 cached=16383 left=6786'))
+    assert [finding.code for finding in report.findings] == ["CD701"]

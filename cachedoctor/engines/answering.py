@@ -160,6 +160,31 @@ _EARLY = 10
 class JudgedTracker(AnswerTracker):
     """A program that rules are asked about: what its lines prove of a request is kept, with the line of the worst."""
 
+    _alone: list[Told | None] | None = None
+    """Requests of which an excerpt has only what could not be taken of them; None from the first line of a request on."""
+
+    def lookup(self, event: Event, prompt: int | None, matched: int, held: int, why: str = "") -> None:
+        """Take a line on a match that could not be used, which the line of its request follows.
+
+        In an excerpt it may be all that is quoted: it counts until the first line of a request comes.
+        """
+        if self._alone is None and self.session is not None:
+            return
+        told = super().answered(event.line, prompt, None, matched)
+        self._alone = [*(self._alone or ()), told]
+        if matched >= _LEAST:
+            self.state("match_alone", event, matched, why, place=matched, held=held, prompt=prompt or 0)
+
+    def answered(self, line: int, prompt: int | None, cached: int | None, matched: int | None = None) -> Told | None:
+        """Take a request, as any program's; what was counted without its line is no request of its own."""
+        alone, self._alone = self._alone, None
+        if alone and self.session is not None and self._answers is not None:
+            self.session.incidents.pop("match_alone", None)
+            self._answers.requests -= len(alone)
+            self._answers.each.clear()
+            self._listed = 0
+        return super().answered(line, prompt, cached, matched)
+
     def state(self, name: IncidentName, event: Event, tokens: int, why: str = "", **numbers: int | float) -> None:
         """Keep what a line proves of a request: the sum, and the line, numbers and reason of the worst."""
         if self.session is None or tokens <= 0:

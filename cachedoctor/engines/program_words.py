@@ -8,6 +8,7 @@ from cachedoctor.engines.detect import engines, programs
 MEANINGS = {
     ("koboldcpp", "start"): "KoboldCpp starts, with an empty context.",
     ("koboldcpp", "progress"): "The prompt is being computed. The second number is what is computed of it, not its length: the rest is reused.",
+    ("koboldcpp", "window"): "The prompt diverges from the context further back than the window of some layers reaches: the context cannot be used there.",
     ("koboldcpp", "done"): "A reply ended. The context less what was generated is the prompt; less what was processed, it is what was reused.",
     ("llama_cpp_python", "hit"): "The prompt begins like what the model holds: that part is reused, the rest is computed.",
     ("llama_cpp_python", "computed"): "What was computed of a prompt. Without a line `prefix-match hit` before it, nothing was reused.",
@@ -25,6 +26,7 @@ MEANINGS = {
     ("omlx", "parted"): "Where the prompt parts from the stored sequence that is most like it: the client changed it there, or it is another conversation.",
     ("ds4", "start"): "ds4-server starts.",
     ("ds4", "miss"): "The one live conversation is not the beginning of the prompt: how much is common, and why it is not used.",
+    ("ds4", "computed"): "A prompt is computed: the same numbers as where it started, and the time.",
     ("ds4", "prompt"): "A prompt starts: what is reused of it, and how long it is.",
     ("tabbyapi", "metrics"): "A request ended: what was reused of its prompt, and what was computed.",
     ("tabbyapi", "begin"): "The first part of a line that was broken at 80 columns; its numbers are in the next ones.",

@@ -35,6 +35,7 @@ IncidentName = Literal[
     "no_room",  # a batch found no free cells and is tried again in smaller pieces
     "overflow",  # a prompt did not fit into the context: tokens, limit
     "header",  # the billing header of a client, with other values than where it came before
+    "match_alone",  # the same in an excerpt without the line of the request: tokens; place, held, and prompt where printed
     "not_restored",  # more of a prompt was in the cache than was reused: tokens; place, held, cached, prompt
     "oversize",  # a prompt is larger than the RAM prompt cache: size, limit in MiB
     "parted",  # a prompt diverges from what the program held, after a common beginning: the same numbers

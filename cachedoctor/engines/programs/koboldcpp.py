@@ -1,6 +1,6 @@
 """KoboldCpp: one line after each reply, with the size of the context and how much of it was computed.
 
-Source: ``gpttype_adapter.cpp`` and ``koboldcpp.py`` of KoboldCpp. A version counts as its second number (1.120 is 120), 0
+Source: ``gpttype_adapter.cpp`` and ``koboldcpp.py`` of KoboldCpp, and its issue 2335 for the note on a window. A version counts as its second number (1.120 is 120), 0
 where it is not known.
 """
 
@@ -21,6 +21,9 @@ ROWS: list[R] = [
       "Processing Prompt [BLAS] (1008 / 1008 tokens)"),
     R("progress", "koboldcpp", 0, 120, "I0", "Processing Prompt [BATCH] ({done:count} / {computed:count} tokens)",
       "Processing Prompt [BATCH] (190 / 190 tokens)"),
+    # before a prompt is computed: what it has in common with the context is further back than the window of some layers
+    R("window", "koboldcpp", 0, 120, "I0", "Note: SWA context cannot be reused (Desired n_past={matched:count}, SWA lowest n_past={lowest:count}), {advice:rest}",
+      "Note: SWA context cannot be reused (Desired n_past=940, SWA lowest n_past=943), to avoid this, disable SWA or increase SWA padding), output may degrade."),
     R("done", "koboldcpp", 0, 0, "O0", "CtxLimit:{context:count}/{limit:count}, Amt:{generated:d}/{most:d}, Init:{init_s:f}s, Process:{prompt_s:f}s ({prompt_rate:rate}T/s), Generate:{reply_s:f}s ({reply_rate:rate}T/s), Total:{total_s:f}s",
       "[19:46:37] CtxLimit:2500/4096, Amt:5/470, Init:0.00s, Process:1.24s (2020.24T/s), Generate:0.18s (27.17T/s), Total:1.42s"),
     R("done", "koboldcpp", 0, 93, "O0", "CtxLimit:{context:count}/{limit:count}, Amt:{generated:d}/{most:d}, Init:{init_s:f}s, Process:{prompt_s:f}s ({prompt_ms:ms}ms/T = {prompt_rate:rate}T/s), Generate:{reply_s:f}s ({reply_ms:f}ms/T = {reply_rate:rate}T/s), Total:{total_s:f}s ({total_rate:rate}T/s)",
@@ -44,14 +47,20 @@ class Tracker(JudgedTracker):
     _held: int | None = None
     """Tokens of its context after the last reply."""
 
+    _window: Event | None = None
+    """What says that the context could not be used where the prompt diverges from it."""
+
     def read(self, event: Event) -> None:
         """Take the next event."""
         if event.message == "start":
-            self._computed = self._held = None
+            self._computed = self._held = self._window = None
             self.starts(event.line)
             self.is_of(event.fields["version"])
         elif event.message == "progress":
             self._computed = event.fields["computed"]
+        elif event.message == "window":
+            self._window = event
+            self.lookup(event, None, event.fields["matched"], event.fields["lowest"])
         else:
             self._done(event)
 
@@ -68,10 +77,14 @@ class Tracker(JudgedTracker):
             return
         self._held, prompt = event.fields["context"], event.fields["context"] - generated
         cached = None if computed is None else prompt - computed
-        told = self.answered(event.line, prompt, cached, None if held is None else cached)
+        window, self._window = self._window, None
+        matched = cached if held is not None else None
+        if window is not None and cached is not None:
+            matched = max(cached, window.fields["matched"])
+        told = self.answered(event.line, prompt, cached, matched)
         self.weigh(event, told)
-        if held is not None:
-            self.compare(event, told, held)
+        if window is not None or held is not None:
+            self.compare(window or event, told, held or window.fields["lowest"])
 
 
-PROGRAM = Program(Tracker, Literals(b"CtxLimit:", b"Processing Prompt", b"Welcome to KoboldCpp"), ROWS, PREFIX)
+PROGRAM = Program(Tracker, Literals(b"CtxLimit:", b"Processing Prompt", b"Welcome to KoboldCpp", b"Note: SWA context cannot be reused"), ROWS, PREFIX)

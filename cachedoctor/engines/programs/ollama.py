@@ -63,6 +63,8 @@ class Tracker(JudgedTracker):
             self.weigh(event, told)
             if held:  # what the slot held; of it what is common is reused
                 self.compare(event, told, held)
+            elif matched is not None:
+                self.compare(event, told, matched)
             if self.session is not None and matched is not None and matched - cached >= _GAP:
                 self.session.settings.setdefault("restore_cut", Setting(matched - cached, event.line, event.text))
 

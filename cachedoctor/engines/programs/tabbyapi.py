@@ -13,7 +13,7 @@ from cachedoctor.engines.engine_record import Literals
 from cachedoctor.knowledge.late_patterns import late
 
 ROWS: list[R] = [
-    R("metrics", "tabbyapi", 0, 0, "I0", "Metrics (ID: {id:word}): {generated:d} tokens generated in {seconds:f} seconds (Queue: {queue_s:f} s, Process: {cached:count} cached tokens and {new:count} new tokens at {rates:text}",
+    R("metrics", "tabbyapi", 0, 0, "I0", "Metrics (ID: {id:word}): {generated:d} tokens generated in {seconds:f} seconds (Queue: {queue_s:f} s, Process: {cached:count} cached tokens and {new:count} new tokens at{rates:rest}",
       "INFO:     Metrics (ID: 0c3f2a5e7d1b4c6f8a9e0d2b4c6f8a9e): 242 tokens generated in 9.55 seconds (Queue: 0.0 s, Process: 3072 cached tokens and 517 new tokens at 1034.0 T/s, Generate: 26.71 T/s, Context: 3589 tokens)"),
     # the first part of a broken line: unknown text may follow
     R("begin", "tabbyapi", 0, 0, "I0", "Metrics (ID:",

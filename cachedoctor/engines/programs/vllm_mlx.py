@@ -17,11 +17,11 @@ ROWS: list[R] = [
     R("miss", "vllm_mlx", 0, 0, "I0", "[cache_fetch] request={id:word} MISS prompt_tokens={prompt:count} time={fetch_s:f}s entries={entries:count}",
       "INFO:vllm_mlx.scheduler:[cache_fetch] request=5d99e1c5-749 MISS prompt_tokens=79863 time=0.003s entries=5"),
     # before a miss: an entry shares this much, and its memory cannot go back to that place
-    R("stuck", "vllm_mlx", 0, 0, "I0", "[cache_fetch] LCP unavailable: shared={matched:count} entry_len={held:count} requested_len={asked:count} non_trimmable=True",
+    R("stuck", "vllm_mlx", 0, 0, "I0", "LCP unavailable: shared={matched:count} entry_len={held:count} requested_len={asked:count} non_trimmable=True",
       "INFO:rapid_mlx.memory_cache:[cache_fetch] LCP unavailable: shared=5679 entry_len=5760 requested_len=5710 non_trimmable=True"),
-    R("stuck", "vllm_mlx", 0, 0, "I0", "[cache_fetch] LCP unavailable: shared={matched:count} entry_len={held:count} cache could not rewind exactly by {excess:count} tokens",
+    R("stuck", "vllm_mlx", 0, 0, "I0", "LCP unavailable: shared={matched:count} entry_len={held:count} cache could not rewind exactly by {excess:count} tokens",
       "INFO:rapid_mlx.memory_cache:[cache_fetch] LCP unavailable: shared=5679 entry_len=5760 cache could not rewind exactly by 81 tokens"),
-    R("stuck", "vllm_mlx", 0, 0, "D0", "[cache_fetch] LCP candidate: lcp={matched:count} entry_len={held:count} excess={excess:count} non_trimmable={stuck:word} cache_layers={layers:count} layer_types={layer_types:text}",
+    R("stuck", "vllm_mlx", 0, 0, "D0", "LCP candidate: lcp={matched:count} entry_len={held:count} excess={excess:count} non_trimmable={stuck:word} cache_layers={layers:count} layer_types={layer_types:text}",
       "DEBUG:vllm_mlx.memory_cache:[cache_fetch] LCP candidate: lcp=29424 entry_len=79812 excess=50388 non_trimmable=True cache_layers=40 layer_types=['ArraysCache', 'ArraysCache', 'ArraysCache']"),
     # what is really computed: a hit may be dropped, and a miss may be found on disk
     R("scheduled", "vllm_mlx", 0, 0, "I0", "[schedule] request={id:word} uid={uid:count} prompt_tokens={prompt:count} tokens_to_prefill={computed:count} {more:rest}",
@@ -30,8 +30,8 @@ ROWS: list[R] = [
       "INFO:rapid_mlx.scheduler:[schedule] request=83da7ce8-0c4 uid=884 prompt_tokens=51449 tokens_to_prefill=65, 51384 cached max_tokens=160 running=1 waiting=0"),
 ]  # fmt: skip
 
-PREFIX = rb"[A-Z]{4,8}+:(?:vllm|rapid)_mlx[\w.]{0,60}+:"
-"""``INFO:vllm_mlx.scheduler:``."""
+PREFIX = rb"(?:[A-Z]{4,8}+:(?:vllm|rapid)_mlx[\w.]{0,60}+:)?+(?:\[cache_fetch\] (?=LCP ))?+"
+"""``INFO:vllm_mlx.scheduler:``, and what stands before a message about an entry that is not used."""
 
 
 class Tracker(JudgedTracker):
@@ -51,6 +51,8 @@ class Tracker(JudgedTracker):
         """Take the next event."""
         if event.message == "stuck":
             self._stuck = event if event.fields.get("stuck", "True") == "True" else None
+            if "asked" in event.fields:
+                self.lookup(event, event.fields["asked"], event.fields["matched"], event.fields["held"])
         elif event.message == "scheduled":
             self._scheduled(event)
         else:
@@ -81,4 +83,4 @@ class Tracker(JudgedTracker):
             self.compare(candidate, told, candidate.fields["held"])
 
 
-PROGRAM = Program(Tracker, Literals(b"[cache_fetch] ", b"[schedule] request="), ROWS, PREFIX)
+PROGRAM = Program(Tracker, Literals(b"[cache_fetch] ", b"[schedule] request=", b"LCP unavailable: shared="), ROWS, PREFIX)

@@ -34,6 +34,14 @@ BACK = {
         "Keep checkpoints: --kv-disk-dir with a folder, --kv-cache-continued-interval-tokens for their distance (10000 by default), and "
         "--kv-cache-cold-max-tokens, up to which a first prompt is saved (30000 by default).",
     ),
+    "ollama": (
+        "The MLX runner goes back to the last snapshot before the place where the new prompt diverges from the old one; the tokens in between are computed again.",
+        "This cannot be set in ollama: try a newer version.",
+    ),
+    "koboldcpp": (
+        "The model has sliding-window layers, which keep the end of a text alone: where the prompt diverges further back, the context cannot be used.",
+        "Without --useswa all of it is kept, which takes more memory; a larger SWA padding lets it go back further.",
+    ),
     "vllm-mlx": (
         "The stored entry is longer than the common prefix, and this model's memory cannot be truncated to it: recurrent and sliding-window layers hold only "
         "the end of a text.",

@@ -13,7 +13,8 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it by the numbers of the line, the common beginning and what was reused."""
     said = kit.stated(session, "not_restored")
     if said is None:
-        return []
+        alone = kit.stated(session, "match_alone")
+        return [] if alone is None else [_alone(session, alone)]
     n, (why, remedy) = said.numbers, own_settings.back(session)
     worst = " in the worst of them" if said.count > 1 else ""
     return [
@@ -32,11 +33,27 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     ]
 
 
+def _alone(session: kit.Session, said: kit.Incident) -> kit.SessionFinding:
+    """Say it of an excerpt that does not show what was reused of the prompt in the end."""
+    n, (why, remedy) = said.numbers, own_settings.back(session)
+    of = f" of {kit.n(n['prompt'])}" if n["prompt"] else ""
+    return kit.finding(
+        f"{session.program} could not continue from {kit.n(n['place'])}{of} tokens of a prompt that were in its cache{own_settings.reason(said)}; what else it "
+        "reused is not in these lines",
+        why,
+        [remedy],
+        evidence=[(said.mark, "what was in common")],
+        severity="note",
+        confidence="low",
+    )
+
+
 RULE = kit.session_rule(
     __name__,
     "A program reused less of a prompt than its cache held",
     inspect,
     severity="warning",
     engine="vllm-mlx",
-    on=("not_restored",),
+    on=("not_restored", "match_alone"),
+    unless=("CD701",),
 )
