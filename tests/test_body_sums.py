@@ -129,11 +129,28 @@ def test_old_results_that_an_agent_leaves_out_are_a_change(tmp_path: Path) -> No
 def test_salts_keep_apart_what_is_the_same(tmp_path: Path) -> None:
     bodies = [{**body, "cache_salt": f"s{at}"} for at, body in enumerate(chat(1, 6))]
     found = summed(bodies, tmp_path)
-    assert (found.salts, found.shared) == (6, 0)
+    assert (found.salts, found.with_salt, found.shared) == (6, 6, 0)
+    assert found.resumed == found.salted  # one conversation under six salts
     assert found.share(found.salted) > 0.7
     assert found.repeated == 0
     one = summed([{**body, "cache_salt": "s"} for body in chat(1, 6)], tmp_path)
-    assert (one.salts, one.salted) == (1, 0)
+    assert (one.salts, one.with_salt, one.salted, one.resumed) == (1, 6, 0, 0)
+
+
+def test_a_salt_for_each_user_ends_no_conversation(tmp_path: Path) -> None:
+    """Six users with one system prompt and a question each: equal text is kept apart, and none of it is their own."""
+    head = {"role": "system", "content": prose(9, 200)}
+    bodies = [
+        {"messages": [head, {"role": "user", "content": prose(at, 40)}], "cache_salt": f"user-{at}"} for at in range(6)
+    ]
+    found = summed(bodies, tmp_path)
+    assert found.share(found.salted) > 0.5
+    assert (found.salts, found.with_salt, found.resumed) == (6, 6, 0)
+
+
+def test_a_request_without_a_salt_has_none(tmp_path: Path) -> None:
+    found = summed([*chat(1, 3), *({**body, "cache_salt": f"s{at}"} for at, body in enumerate(chat(2, 3)))], tmp_path)
+    assert (found.bodies, found.salts, found.with_salt) == (6, 3, 3)
 
 
 @pytest.mark.parametrize(("kv", "kept"), [(100_000, True), (1_000, False), (None, None)])

@@ -250,7 +250,7 @@ def bodies(**fields: Any) -> SentBodies:
     """Bodies 80 % of whose text is at the same place in an earlier one; a cache of this size has room for 75 %."""
     known: dict[str, Any] = {
         "bodies": 4, "complete": True, "size": 1000, "shared": 800, "endless": 790, "kept": 750, "repeated": 0,
-        "changed": 0, "salted": 0, "salts": 1, "senders": 1,
+        "changed": 0, "salted": 0, "resumed": 0, "salts": 0, "with_salt": 0, "senders": 1,
     }  # fmt: skip
     return SentBodies(**{**known, **fields})
 

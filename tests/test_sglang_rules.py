@@ -26,7 +26,7 @@ RULES = {rule.code: rule for rule in registry.load()[0] if rule.engine == "sglan
 BILLING = next(rule for rule in registry.load()[0] if rule.code == "CD101")
 SENT = SentBodies(
     bodies=12, complete=True, size=60_000, shared=600, endless=None, kept=None, repeated=50_000, changed=11,
-    salted=0, salts=1, senders=1,
+    salted=0, resumed=0, salts=0, with_salt=0, senders=1,
 )  # fmt: skip
 """Bodies of which eleven repeat what an earlier one had behind a difference."""
 HEALTHY = BatchPeriod(

@@ -403,8 +403,12 @@ class SentBodies(msgspec.Struct):
     """Bodies most of which is such text."""
     salted: int
     """What an earlier body under another ``cache_salt`` began with, beyond ``shared``."""
+    resumed: int
+    """Of it, that of bodies which go on where an earlier one ended: one conversation under several salts."""
     salts: int
-    """Different salts, none at all among them."""
+    """Different salts."""
+    with_salt: int
+    """Bodies that have one."""
     senders: int
     """Clients that are told apart, those that nothing tells counted as one."""
     changes: list[SentChange] = msgspec.field(default_factory=list)

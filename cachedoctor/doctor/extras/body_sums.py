@@ -70,13 +70,14 @@ def summed(prompts: Sequence[Prompt], session: Session, compare: Compare, *, has
         return None
     size = sum(len(body.text) for body in bodies)
     beginnings, anywhere = _Beginnings(), _Beginnings()
-    repeats, salted, shared = Repeats(), 0, 0
+    repeats, salted, resumed, shared = Repeats(), 0, 0, 0
     again: list[_Again] = []
     for at, body in enumerate(bodies):
         begins, _ = beginnings.add(body.salt, body.text)
         unsalted, goes_on = anywhere.add("", body.text)
         shared += begins
         salted += unsalted - begins
+        resumed += unsalted - begins if goes_on else 0
         found = repeats.of(body.text, unsalted)  # what a salt alone keeps apart is not text after a difference
         repeats.add(body.text)
         if not goes_on and found.length >= _EDITED * len(body.text) and found.owner is not None:
@@ -94,7 +95,9 @@ def summed(prompts: Sequence[Prompt], session: Session, compare: Compare, *, has
         repeated=sum(one.length for one in again),
         changed=len(again),
         salted=salted,
-        salts=len({body.salt for body in bodies}),
+        resumed=resumed,
+        salts=len({body.salt for body in bodies if body.salt}),
+        with_salt=sum(bool(body.salt) for body in bodies),
         senders=len(set(senders)),
         changes=changes,
         tokens=_tokens(len(bodies), session),

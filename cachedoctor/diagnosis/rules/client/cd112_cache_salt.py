@@ -9,7 +9,7 @@ from cachedoctor.diagnosis.rules.measured.shared_beginnings import WORTH, given
 _LITTLE = 0.05
 """Reused share at most of a server on which a salt for each request cost everything."""
 _FOR_EACH = 0.8
-"""Salts for each body from which on it is one for each request, and not one for each user."""
+"""Salts for each body that has one, from which on it is one for each request, and not one for each user."""
 _WHY = (
     "The salt is part of the hash of every block: requests with different salts share nothing, so one tenant cannot infer from "
     "response times what another one sent."
@@ -35,12 +35,14 @@ def _of_bodies(session: kit.Session) -> list[kit.SessionFinding]:
     ):
         return []
     share, said, lines = reused
-    is_each = sent.salts >= _FOR_EACH * sent.bodies
+    is_each = sent.salts >= _FOR_EACH * sent.with_salt
+    all_lost = share <= _LITTLE or sent.share(sent.resumed) >= WORTH
+    of = "" if sent.with_salt == sent.bodies else f"{kit.n(sent.with_salt)} of "
     claim = (
-        f"{kit.n(sent.salts)} different salts (cache_salt, extra_key) over {kit.n(sent.bodies)} requests keep {100 * sent.share(sent.salted):.0f} % of "
+        f"{kit.n(sent.salts)} different salts (cache_salt, extra_key) over {of}{kit.n(sent.bodies)} requests keep {100 * sent.share(sent.salted):.0f} % of "
         f"all prompt text apart, although it is equal and at the same place{kv_proof.beside(session, 'salted')} ({said})"
     )
-    severity: kit.Severity = "warning" if is_each and share <= _LITTLE else "note"
+    severity: kit.Severity = "warning" if is_each and all_lost else "note"
     return [kit.finding(claim, _WHY, [_ONE], key="sent", evidence=lines, severity=severity, confidence="high")]
 
 

@@ -7,7 +7,6 @@ from cachedoctor.diagnosis.rules.measured import kv_proof, rolling, shared_begin
 from cachedoctor.diagnosis.rules.measured.rolling import TrafficStretch
 from cachedoctor.diagnosis.rules.measured.shared_beginnings import SharedVerdict
 from cachedoctor.diagnosis.rules.vllm import kv_flow
-from cachedoctor.diagnosis.rules.vllm import kv_flow as request_groups
 
 _CAUSES = ("CD501", "CD502", "CD503", "CD513", "CD514", "CD515")
 _LONG = 256
@@ -57,14 +56,11 @@ def _pushed_out(session: kit.Session) -> bool:
 
 
 def _some(session: kit.Session) -> list[kit.SessionFinding]:
-    """Say it where /metrics shows that some requests reuse, and others compute nearly all of their prompt."""
-    for counted in session.counters:
-        groups = request_groups.of(counted)
-        if groups is None:
-            continue
+    """Say it where /metrics or responses show that some requests reuse, and others compute nearly all of their prompt."""
+    for groups, path in kv_flow.groups(session):
         words = kit.FindingText(
             f"{kit.n(groups.low)} requests computed at most {kit.n(groups.low_most)} tokens of their prompt, and {kit.n(groups.high)} at least "
-            f"{kit.n(groups.high_least)}, nearly all of it: some clients reuse and others do not, or many conversations are new ({counted.path})",
+            f"{kit.n(groups.high_least)}, nearly all of it: some clients reuse and others do not, or many conversations are new ({path})",
             "The hit rate is the average of both and hides the difference. The first request of a conversation has nothing to reuse. A client with all its "
             "requests in the second group changes the beginning of its prompts, or sends unrelated ones.",
             rolling.experiment()[1:],
@@ -76,9 +72,9 @@ def _some(session: kit.Session) -> list[kit.SessionFinding]:
 def _part(session: kit.Session, found: list[TrafficStretch]) -> list[kit.SessionFinding]:
     """Say that the log does not show whose most tokens are: one rate is the average of all clients, and hides each of them.
 
-    Only where nothing can have been evicted, and where no source tells of the requests one by one.
+    Only where nothing can have been evicted.
     """
-    if session.counters or session.answers or rolling.caching(session) is not True:
+    if rolling.caching(session) is not True:
         return []
     for stretch in found:
         requests, prompt, computed = stretch.requests or 0, stretch.prompt or 0, stretch.computed or 0
@@ -95,11 +91,7 @@ def _average(session: kit.Session, stretch: TrafficStretch, computed: int, reque
         "The hit rate is an average: a client that reuses all its prompts hides another one that changes the beginning of each. First "
         "requests of conversations and new texts look the same, and are fine.",
         [
-            kit.Remedy(
-                "The histograms in /metrics are on by default and show whether some requests reuse and others do not.",
-                ["curl -s http://localhost:8000/metrics > metrics.txt", "cachedoctor analyze vllm.log --metrics metrics.txt"],
-                purpose="look",
-            ),
+            *([] if session.counters else [_HISTOGRAMS]),
             *rolling.experiment()[1:],
         ],
         [
@@ -109,6 +101,13 @@ def _average(session: kit.Session, stretch: TrafficStretch, computed: int, reque
         ],
     )  # fmt: skip
     return kit.SessionFinding(words, "part", stretch.evidence, "note", "low", unless=shared_beginnings.CODES)
+
+
+_HISTOGRAMS = kit.Remedy(
+    "The histograms in /metrics are on by default and show whether some requests reuse and others do not.",
+    ["curl -s http://localhost:8000/metrics > metrics.txt", "cachedoctor analyze vllm.log --metrics metrics.txt"],
+    purpose="look",
+)
 
 
 def _barely(session: kit.Session, found: list[TrafficStretch], any_size: bool) -> TrafficStretch | None:

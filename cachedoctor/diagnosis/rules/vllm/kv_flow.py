@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -71,6 +71,8 @@ _GROUP = 0.2
 """Share of the requests that each group must have."""
 _GAP = 2
 """Bars between the groups that are next to empty; a bar ends at two to two and a half times the one before."""
+_NOTHING = 0.05
+"""Share of its prompt up to which a request reused next to nothing."""
 _EMPTY = 0.02
 """Share of the requests up to which a bar counts as empty."""
 
@@ -88,7 +90,20 @@ class RequestGroups(msgspec.Struct, frozen=True):
     """Tokens that each of them computed at least."""
 
 
-def of(counted: Counters) -> RequestGroups | None:
+def groups(session: Session) -> Iterator[tuple[RequestGroups, str]]:
+    """Yield the groups that dumps of /metrics and responses show, and where they stand."""
+    for counted in session.counters:
+        if (found := _counted(counted)) is not None:
+            yield found, counted.path
+    for answers in session.answers:
+        told = [(a.prompt_tokens or 0, a.cached_tokens) for a in answers.each if a.cached_tokens is not None]
+        low = [prompt - cached for prompt, cached in told if cached > prompt / 2]
+        high = [prompt - cached for prompt, cached in told if cached < _NOTHING * prompt]
+        if len(told) >= _LEAST and min(len(low), len(high)) >= _GROUP * len(told):
+            yield RequestGroups(len(low), max(low), len(high), min(high)), answers.path
+
+
+def _counted(counted: Counters) -> RequestGroups | None:
     """Return the groups in the histograms of a dump of /metrics; None where there are none."""
     bars, prompts = counted.computed_per_request, counted.prompt_per_request
     total = sum(bar.requests for bar in bars)
