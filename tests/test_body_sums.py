@@ -12,7 +12,7 @@ from test_vllm_lookalikes import access, report_of, start, stats
 
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 from cachedoctor.knowledge.texts import Repeats
-from cachedoctor.model import Answers, SentBodies, Session, Setting
+from cachedoctor.model import Answers, Incident, Mark, SentBodies, Session, Setting
 
 Body = dict[str, Any]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -40,11 +40,15 @@ def mixed(*conversations: list[Body]) -> list[Body]:
     return [body for turn in zip(*conversations, strict=True) for body in turn]
 
 
-def summed(bodies: list[Body], folder: Path, kv: int | None = None, tokens: int | None = None) -> SentBodies:
+def summed(
+    bodies: list[Body], folder: Path, kv: int | None = None, tokens: int | None = None, adapters: str = ""
+) -> SentBodies:
     path = folder / "bodies.jsonl"
     path.write_text("".join(json.dumps(body) + "\n" for body in bodies))
     session = Session(index=0, path="x", engine="vllm")
     session.settings["block_size"] = Setting(16, None)
+    if adapters:
+        session.incidents["adapters"] = Incident(Mark(1, b"loaded"), field=adapters)
     if kv is not None:
         session.settings["kv_tokens"] = Setting(kv, None)
     if tokens is not None:
@@ -146,6 +150,20 @@ def test_a_salt_for_each_user_ends_no_conversation(tmp_path: Path) -> None:
     found = summed(bodies, tmp_path)
     assert found.share(found.salted) > 0.5
     assert (found.salts, found.with_salt, found.resumed) == (6, 6, 0)
+
+
+def test_adapters_keep_apart_what_is_the_same(tmp_path: Path) -> None:
+    """A model is an adapter only where the log says so: another name of one model shares its cache."""
+    bodies = [{**body, "model": f"style-{at % 3}"} for at, body in enumerate(chat(1, 6))]
+    found = summed(bodies, tmp_path, adapters="style-0\nstyle-1\nstyle-2")
+    assert (found.adapters, found.salts, found.salted, found.repeated) == (3, 0, 0, 0)
+    assert found.adapted == found.switched > 0
+    names = summed(bodies, tmp_path)
+    assert (names.adapters, names.adapted) == (1, 0)
+    assert names.shared == found.shared + found.adapted
+    two = [{**body, "model": f"style-{at % 2}"} for at, body in enumerate(mixed(chat(1, 3), chat(2, 3)))]
+    each = summed(two, tmp_path, adapters="style-0\nstyle-1")
+    assert each.share(each.adapted) < 0.02  # two conversations, each with its own
 
 
 def test_a_request_without_a_salt_has_none(tmp_path: Path) -> None:

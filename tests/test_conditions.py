@@ -18,6 +18,8 @@ from cachedoctor.diagnosis.rules.slots import cd311_ram_entry_consumed as cd311
 from cachedoctor.diagnosis.rules.slots import cd312_computed_together as cd312
 from cachedoctor.diagnosis.rules.vllm import cd514_drafting_finds_nothing as cd514
 from cachedoctor.diagnosis.rules.vllm import cd515_window_flushed as cd515
+from cachedoctor.diagnosis.rules.vllm import kv_flow
+from cachedoctor.diagnosis.rules.vllm.kv_flow import RequestGroups
 from cachedoctor.model import (
     Answer,
     Answers,
@@ -394,3 +396,34 @@ def test_a_ram_cache_that_is_off_is_offered() -> None:
     (first_of_on,), (first_of_off,) = cd904.inspect(on), cd904.inspect(off)
     assert len(first_of_off.words.remedies) == len(first_of_on.words.remedies) + 1
     assert first_of_off.words.remedies[-1].commands == ["--cache-ram 8192"]
+
+
+def shares(*cached: float, prompt: int = 2_000) -> list[RequestGroups]:
+    """What responses show, by the share that each of them reused."""
+    each = [Answer(prompt, int(share * prompt), None) for share in cached]
+    told = Answers("usage.json", "responses", len(each), len(each), prompt * len(each), 0, each=each)
+    return [groups for groups, _ in kv_flow.groups(served(answers=[told]))]
+
+
+def test_responses_that_fall_into_two_groups() -> None:
+    """Twelve reuse 90 %, ten reuse nothing: 200 tokens at most, and 2,000 at least."""
+    (groups,) = shares(*[0.9] * 12, *[0.0] * 10)
+    assert (groups.low, groups.low_most, groups.high, groups.high_least) == (12, 200, 10, 2_000)
+
+
+@pytest.mark.parametrize(
+    "cached",
+    [
+        [0.9] * 10 + [0.0] * 9,  # 19 requests
+        [0.9] * 20 + [0.0] * 4,  # first requests of conversations
+        [0.9] * 12 + [0.05] * 10,  # a head in common
+        [0.5] * 12 + [0.0] * 10,  # half of it is not most of it
+    ],
+)
+def test_responses_that_do_not(cached: list[float]) -> None:
+    assert shares(*cached) == []
+
+
+def test_prompts_that_are_short_are_in_no_group() -> None:
+    assert shares(*[0.9] * 12, *[0.0] * 10, prompt=255) == []
+    assert shares(*[0.9] * 12, *[0.0] * 10, prompt=256) != []

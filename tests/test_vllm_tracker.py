@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pytest
+from answered import sessions_of
 from conftest import FIXTURES, json_of
 
 HEALTHY = (FIXTURES / "vllm" / "vllm032_dense_healthy.log").read_bytes()
@@ -263,3 +264,13 @@ def test_a_prompt_that_looks_like_a_log_is_none() -> None:
     log = START + f"INFO 11-20 23:49:59 [logger.py:41] Received request a: prompt: '{prompt}', params: x\n".encode()
     report = report_of(log + stats("23:50:00", "100.0", "0.0"))
     assert [s["prompt_rate"] for s in report["samples"]] == [100.0]
+
+
+def test_names_of_adapters_are_those_that_the_log_says_are_loaded() -> None:
+    given = START.decode().replace("'max_model_len'", "'lora_modules': [LoRAModulePath(name='sql', path='/m/sql', base_model_name=None), LoRAModulePath(name='chat', path='/m/chat', base_model_name=None)], 'max_model_len'")  # noqa: E501
+    later = "(APIServer pid=7) INFO 11-20 23:50:00 [serving.py:229] Loaded new LoRA adapter: name '{}', path '/m/x'\n"
+    [session] = sessions_of(given + later.format("sql") + later.format("prose"))
+    assert session.incidents["adapters"].field == "sql\nchat\nprose"
+    assert session.incidents["adapters"].mark.line == 1
+    [without] = sessions_of(START.decode())
+    assert "adapters" not in without.incidents

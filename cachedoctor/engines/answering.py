@@ -161,7 +161,7 @@ class JudgedTracker(AnswerTracker):
     """A program that rules are asked about: what its lines prove of a request is kept, with the line of the worst."""
 
     _alone: list[Told | None] | None = None
-    """Requests of which an excerpt has only what could not be taken of them; None from the first line of a request on."""
+    """Requests of which an excerpt has only what could not be taken of them; None from the first real line on."""
 
     def lookup(self, event: Event, prompt: int | None, matched: int, held: int, why: str = "") -> None:
         """Take a line on a match that could not be used, which the line of its request follows.

@@ -411,6 +411,12 @@ class SentBodies(msgspec.Struct):
     """Bodies that have one."""
     senders: int
     """Clients that are told apart, those that nothing tells counted as one."""
+    adapted: int = 0
+    """What an earlier body under the same salt, and for another LoRA adapter, began with, beyond ``shared``."""
+    switched: int = 0
+    """Of it, that of bodies which go on where an earlier one ended: one conversation with several adapters."""
+    adapters: int = 0
+    """Different adapters, none at all among them."""
     changes: list[SentChange] = msgspec.field(default_factory=list)
     """Of the changed ones, by what the first difference is, the largest part first."""
     tokens: int | None = None

@@ -20,6 +20,7 @@ from cachedoctor.model.measured import Answers, Counters, Period, SentBodies
 from cachedoctor.model.terms import SettingName, Shows
 
 IncidentName = Literal[
+    "adapters",  # requests may name LoRA adapters as their model; the names, one a line, in ``field``
     "batch_failed",  # the model could not compute a batch, and its requests fail
     "batch_refused",  # the same, because its positions do not fit the memory
     "checkpoint_failed",  # a checkpoint could not be restored, and no search for one is under way
@@ -35,7 +36,7 @@ IncidentName = Literal[
     "no_room",  # a batch found no free cells and is tried again in smaller pieces
     "overflow",  # a prompt did not fit into the context: tokens, limit
     "header",  # the billing header of a client, with other values than where it came before
-    "match_alone",  # the same in an excerpt without the line of the request: tokens; place, held, and prompt where printed
+    "match_alone",  # the next in an excerpt without the line of the request: tokens; place, held, prompt
     "not_restored",  # more of a prompt was in the cache than was reused: tokens; place, held, cached, prompt
     "oversize",  # a prompt is larger than the RAM prompt cache: size, limit in MiB
     "parted",  # a prompt diverges from what the program held, after a common beginning: the same numbers

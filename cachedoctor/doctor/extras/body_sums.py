@@ -54,6 +54,13 @@ class _Body(NamedTuple):
     prompt: Prompt
     text: bytes
     salt: str
+    adapter: str
+    """The LoRA adapter that it asks for; empty for none."""
+
+    @property
+    def scope(self) -> str:
+        """Blocks are shared within it alone."""
+        return f"{self.salt}\0{self.adapter}"
 
 
 def summed(prompts: Sequence[Prompt], session: Session, compare: Compare, *, hashed: bool = False) -> SentBodies | None:
@@ -65,19 +72,21 @@ def summed(prompts: Sequence[Prompt], session: Session, compare: Compare, *, has
         compare: says what differs between two prompts.
         hashed: clients are named by hashes alone.
     """
-    bodies = _bodies(prompts)
+    bodies = _bodies(prompts, session)
     if len(bodies) < 2:
         return None
     size = sum(len(body.text) for body in bodies)
-    beginnings, anywhere = _Beginnings(), _Beginnings()
-    repeats, salted, resumed, shared = Repeats(), 0, 0, 0
+    beginnings, under_salt, anywhere = _Beginnings(), _Beginnings(), _Beginnings()
+    repeats, salted, resumed, adapted, switched, shared = Repeats(), 0, 0, 0, 0, 0
     again: list[_Again] = []
     for at, body in enumerate(bodies):
-        begins, _ = beginnings.add(body.salt, body.text)
+        begins, _ = beginnings.add(body.scope, body.text)
+        of_salt = under_salt.add(body.salt, body.text)[0] if "adapters" in session.incidents else begins
         unsalted, goes_on = anywhere.add("", body.text)
         shared += begins
-        salted += unsalted - begins
-        resumed += unsalted - begins if goes_on else 0
+        salted, adapted = salted + unsalted - of_salt, adapted + of_salt - begins
+        if goes_on:
+            resumed, switched = resumed + unsalted - of_salt, switched + of_salt - begins
         found = repeats.of(body.text, unsalted)  # what a salt alone keeps apart is not text after a difference
         repeats.add(body.text)
         if not goes_on and found.length >= _EDITED * len(body.text) and found.owner is not None:
@@ -99,6 +108,9 @@ def summed(prompts: Sequence[Prompt], session: Session, compare: Compare, *, has
         salts=len({body.salt for body in bodies if body.salt}),
         with_salt=sum(bool(body.salt) for body in bodies),
         senders=len(set(senders)),
+        adapted=adapted,
+        switched=switched,
+        adapters=len({body.adapter for body in bodies}),
         changes=changes,
         tokens=_tokens(len(bodies), session),
     )
@@ -142,10 +154,13 @@ def _is_newest(place: str | None, earlier: Prompt, later: Prompt) -> bool:
     return all(isinstance(found, list) and place.startswith(f"messages[{len(found) - 1}]") for found in messages)
 
 
-def _bodies(prompts: Sequence[Prompt]) -> list[_Body]:
-    found, size = [], 0
+def _bodies(prompts: Sequence[Prompt], session: Session) -> list[_Body]:
+    found, size, loaded = [], 0, session.incidents.get("adapters")
+    adapters = frozenset(loaded.field.split("\n") if loaded else ())
     for prompt in prompts[:_MOST]:
-        body = _Body(prompt, prompt.text.encode("utf-8", "surrogatepass"), salt_of(prompt))
+        model = (prompt.body or {}).get("model")
+        adapter = model if isinstance(model, str) and model in adapters else ""
+        body = _Body(prompt, prompt.text.encode("utf-8", "surrogatepass"), salt_of(prompt), adapter)
         size += len(body.text)
         if size > _MOST_BYTES:
             break
@@ -220,7 +235,7 @@ def _replayed(bodies: Sequence[_Body], session: Session, size: int) -> tuple[int
         return None, None
     each = size / tokens
     settings = block_cache.BlockSettings(max(1, round(block * each)), max(1, round(room * each)))
-    sent = [SentPrompt(array("B", b.text), key=b.salt, images=_images(b.prompt)) for b in bodies]
+    sent = [SentPrompt(array("B", b.text), key=b.scope, images=_images(b.prompt)) for b in bodies]
     served = block_cache.serve(sent, settings)
     return sum(one.reused for one in served), sum(one.endless for one in served)
 

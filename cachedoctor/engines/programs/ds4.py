@@ -87,5 +87,8 @@ class Tracker(JudgedTracker):
 
 
 PROGRAM = Program(
-    Tracker, Literals(b"ds4-server: listening on ", b"live kv cache miss ", b" prompt start", b" prompt done "), ROWS, PREFIX
+    Tracker,
+    Literals(b"ds4-server: listening on ", b"live kv cache miss ", b" prompt start", b" prompt done "),
+    ROWS,
+    PREFIX,
 )

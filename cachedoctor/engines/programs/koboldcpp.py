@@ -72,19 +72,24 @@ class Tracker(JudgedTracker):
         computed, self._computed = event.fields.get("computed", self._computed), None
         generated = event.fields["generated"]
         held, self._held = self._held, None
+        window, self._window = self._window, None
         if generated <= 0:
             self.answered(event.line, None, None)
             return
         self._held, prompt = event.fields["context"], event.fields["context"] - generated
         cached = None if computed is None else prompt - computed
-        window, self._window = self._window, None
         matched = cached if held is not None else None
         if window is not None and cached is not None:
-            matched = max(cached, window.fields["matched"])
+            matched, held = max(cached, window.fields["matched"]), held or window.fields["lowest"]
         told = self.answered(event.line, prompt, cached, matched)
         self.weigh(event, told)
-        if window is not None or held is not None:
-            self.compare(window or event, told, held or window.fields["lowest"])
+        if held is not None:
+            self.compare(window or event, told, held)
 
 
-PROGRAM = Program(Tracker, Literals(b"CtxLimit:", b"Processing Prompt", b"Welcome to KoboldCpp", b"Note: SWA context cannot be reused"), ROWS, PREFIX)
+PROGRAM = Program(
+    Tracker,
+    Literals(b"CtxLimit:", b"Processing Prompt", b"Welcome to KoboldCpp", b"Note: SWA context cannot be reused"),
+    ROWS,
+    PREFIX,
+)

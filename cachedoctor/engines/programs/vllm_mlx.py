@@ -83,4 +83,6 @@ class Tracker(JudgedTracker):
             self.compare(candidate, told, candidate.fields["held"])
 
 
-PROGRAM = Program(Tracker, Literals(b"[cache_fetch] ", b"[schedule] request=", b"LCP unavailable: shared="), ROWS, PREFIX)
+PROGRAM = Program(
+    Tracker, Literals(b"[cache_fetch] ", b"[schedule] request=", b"LCP unavailable: shared="), ROWS, PREFIX
+)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from cachedoctor.engines.catalogue.base import Event
 from cachedoctor.knowledge.builds import is_hybrid
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.model import Session, Setting
+from cachedoctor.model import Incident, Mark, Session, Setting
 from cachedoctor.model.session import release
 
 _BY_LINE = {
@@ -222,6 +222,20 @@ def _args(session: Session, event: Event) -> None:
         if value is not False or name == "enable_prefix_caching":
             put(session, event, _ASKED_AS[name], value, f"'{name}': {value!r}")
     put(session, event, "arguments", True)
+    _adapters(session, event, _ADAPTER.findall(event.fields["args"]))
+
+
+_ADAPTER = late(r"LoRAModulePath\(name='([^']{1,200})'")
+_MOST_ADAPTERS = 256
+
+
+def _adapters(session: Session, event: Event, names: list[str]) -> None:
+    """Note the names under which requests ask for adapters."""
+    known = session.incidents.get("adapters")
+    every = [*dict.fromkeys([*(known.field.split("\n") if known else ()), *names])][:_MOST_ADAPTERS]
+    if names:
+        mark = known.mark if known else Mark(event.line, event.text[:LONGEST])
+        session.incidents["adapters"] = Incident(mark, field="\n".join(every))
 
 
 def _resolved(session: Session, event: Event) -> None:
@@ -319,6 +333,7 @@ _READERS: dict[str, Callable[[Session, Event], None]] = {
     "stats_off": _fact("stats_off"),
     "connector": _value_of_word("kv_connector", "connector"),
     "speculation": _speculating,
+    "lora_loaded": lambda session, event: _adapters(session, event, [event.fields["name"]]),
     "preemption": _value("preemptions", "preemptions"),
     **dict.fromkeys(_OFF, _disabled),
 }

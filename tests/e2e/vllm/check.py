@@ -12,7 +12,6 @@ from typing import Any
 from e2e.case import SEVERITIES, NotAsClaimedError
 from e2e.vllm.scenario import AFTER, BEFORE, BODIES, LOG, RESPONSES, Scenario, Told, shares
 
-
 BESIDE = {"metrics": (BEFORE, AFTER), "responses": (RESPONSES,), "requests": (BODIES,)}
 """Files that an option of ``analyze`` takes."""
 

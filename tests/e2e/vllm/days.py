@@ -1,7 +1,7 @@
 """Days on which two clients use one vLLM: what is the main cause, written down before the day is played.
 
-Each is analysed with the bodies of the requests and without: with them the main cause has to stand first, without them nothing
-else may be said with more than low confidence.
+Each is analysed with the bodies of the requests and without: with them the main cause has to stand first, without them
+nothing else may be said with more than low confidence.
 """
 
 from __future__ import annotations
@@ -168,7 +168,8 @@ ALL = [
     ),
     Day(
         "adapters-changed", "CD111 lora-changed", DENSE, turns(grows(23), changing_adapters(24)), reuse=(0.4, 0.85),
-        options=("--enable-lora", "--max-loras", "2", "--max-cpu-loras", "8", "--max-lora-rank", "8"), adapters=True, also=("CD510 prefix-not-shared",),
+        options=("--enable-lora", "--max-loras", "2", "--max-cpu-loras", "8", "--max-lora-rank", "8"), adapters=True,
+        also=("CD510 prefix-not-shared",),
     ),
     Day(
         "oldest-dropped", "CD106 history-truncated", DENSE, turns(grows(25), oldest_dropped(26)), reuse=(0.4, 0.85),

@@ -1,8 +1,10 @@
-"""CD111: the LoRA adapters or their scales changed, and the slot's cache was cleared for it."""
+"""CD111: the LoRA adapters or their scales changed, and what another one computed could not be reused."""
 
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import advice, kit
+from cachedoctor.diagnosis.rules.measured import sent_changes
+from cachedoctor.diagnosis.rules.measured.shared_beginnings import WORTH, given
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
@@ -69,6 +71,34 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     )
 
 
+def of_names(session: kit.Session) -> list[kit.SessionFinding]:
+    """Say it of given bodies that name other adapters as their model, of those that the log says are loaded."""
+    said, sent, verdict = kit.stated(session, "adapters"), session.sent, given(session)
+    reused = sent_changes.reuse(session)
+    if said is None or sent is None or verdict is None or verdict.verdict != "adapted" or reused is None:
+        return []
+    if not sent_changes.is_on(session):
+        return []
+    one = sent.share(sent.switched) >= WORTH
+    claim = (
+        f"{'one conversation asks' if one else 'requests ask'} for different LoRA adapters: {100 * sent.share(sent.adapted):.0f} % of all prompt text is "
+        f"equal and at the same place in an earlier request for another adapter, over {kit.n(sent.bodies)} requests ({reused[1]})"
+    )
+    why = (
+        "The name of the adapter is part of the hash of every block: what one adapter computed is of no use to another one, even if the text is "
+        "the same."
+    )
+    remedy = kit.Remedy(
+        "In the client: ask for one adapter, by the same model name, in all requests of a conversation."
+    )
+    return [
+        kit.finding(
+            claim, why, [remedy], key="sent", evidence=[(said.mark, "adapters of the server"), *reused[2]],
+            severity="warning" if one else "note", confidence="high",
+        )
+    ]  # fmt: skip
+
+
 RULE = kit.rule(
     __name__,
     "LoRA adapters or scales changed, which clears the cache",
@@ -77,4 +107,6 @@ RULE = kit.rule(
     say,
     needs=advice.needs_adapters,
     on=("lora",),
+    alone=of_names,
+    stated=("adapters",),
 )

@@ -17,6 +17,12 @@ def is_on(session: Session) -> bool:
     return session.setting("prefix_caching") is not False and session.setting("radix_cache") is not False
 
 
+def of_this_log(session: Session, share: float) -> bool:
+    """Whether the server reused no more than the bodies have in common; what else has come may have more."""
+    sent = session.sent
+    return sent is None or not sent.complete or share <= sent.share(sent.shared) + _OTHERS
+
+
 def reuse(session: Session) -> tuple[float, str, list[Line]] | None:
     """Return the reused share of a server, where that stands, and its lines; None where too little is known."""
     stretches = rolling.stretches(session)
@@ -38,7 +44,7 @@ def findings(session: Session, words: OfBodies | None) -> list[SessionFinding]:
     verdict = given(session)
     if words is None or sent is None or verdict is None or verdict.verdict != "changed" or not is_on(session):
         return []
-    if reused is None or (sent.complete and reused[0] > sent.share(sent.shared) + _OTHERS):
+    if reused is None or not of_this_log(session, reused[0]):
         return []
     large = [c for c in sent.changes if sent.share(c.repeated) >= WORTH] or sent.changes[:1]
     found = [(change, text) for change in large if (text := words(session, change.worst)) is not None]

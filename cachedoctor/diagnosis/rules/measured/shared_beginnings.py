@@ -18,12 +18,12 @@ _LATE = 0.5
 """Share from which on a common beginning is worth reusing."""
 CHANGES = ("CD101", "CD102", "CD103", "CD104", "CD105", "CD106", "CD108", "CD110")
 """Causes of clients that given bodies prove where a log has no requests, or that logged prompts do."""
-CODES = (*CHANGES, "CD112")
-"""The same, with that of salts."""
+CODES = (*CHANGES, "CD111", "CD112")
+"""The same, with those of adapters and of salts."""
 WORTH = 0.1
 """Share of all prompt text from which on a cause is worth naming."""
 
-Verdict = Literal["changed", "salted", "nothing", "parted", "shared"]
+Verdict = Literal["changed", "salted", "adapted", "nothing", "parted", "shared"]
 """``parted``: they part early, and whether they repeat anything after it is not known."""
 
 
@@ -32,7 +32,7 @@ class SharedVerdict(msgspec.Struct, frozen=True):
 
     verdict: Verdict
     said: str = ""
-    """Of ``changed`` and ``salted`` nothing: causes of clients have rules of their own."""
+    """Of the first three nothing: causes of clients have rules of their own."""
     why: str = ""
     remedies: list[Remedy] = msgspec.field(default_factory=list)
 
@@ -56,6 +56,8 @@ def given(session: Session) -> SharedVerdict | None:
         return SharedVerdict("changed")
     if sent.share(sent.salted) >= WORTH:
         return SharedVerdict("salted")
+    if sent.share(sent.adapted) >= WORTH:
+        return SharedVerdict("adapted")
     begin = f"of the text of {n(sent.bodies)} given request bodies, {_percent(sent.share(sent.shared))} is at the same place in an earlier one"
     if sent.share(sent.shared) < WORTH:
         return SharedVerdict("nothing", f"{begin}, and almost none of it anywhere else", _NOTHING, [])

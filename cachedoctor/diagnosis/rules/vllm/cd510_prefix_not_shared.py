@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules import kit
-from cachedoctor.diagnosis.rules.measured import kv_proof, rolling, shared_beginnings
+from cachedoctor.diagnosis.rules.measured import kv_proof, rolling, sent_changes, shared_beginnings
 from cachedoctor.diagnosis.rules.measured.rolling import TrafficStretch
 from cachedoctor.diagnosis.rules.measured.shared_beginnings import SharedVerdict
 from cachedoctor.diagnosis.rules.vllm import kv_flow
 
 _CAUSES = ("CD501", "CD502", "CD503", "CD513", "CD514", "CD515")
-_LONG = 256
-"""Tokens of an average prompt from which on a block of any usual size is small beside it."""
 _WORTH = 10_000
 """Tokens: less computed in all costs too little to say that the prompts should have shared it."""
 _HALF = 0.5
 """Share reused from which on a cache with room is not asked about: first visits and new turns take the rest."""
 _MANY = 20
 """Requests: with fewer the first ones of their conversations count for too much."""
-_OTHERS = 0.15
-"""Share by which a server may reuse more than the given bodies have in common; beyond it they are not of this log."""
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
@@ -26,7 +22,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     if rolling.caching(session) is False:
         return []
     found, shared = rolling.stretches(session), shared_beginnings.judged(session)
-    if shared is not None and found and _of_this_log(session, found):
+    if shared is not None and found and sent_changes.of_this_log(session, found[0].share):
         told = _decided(shared, found[0])
         if told is not None:
             return [told]
@@ -78,7 +74,7 @@ def _part(session: kit.Session, found: list[TrafficStretch]) -> list[kit.Session
         return []
     for stretch in found:
         requests, prompt, computed = stretch.requests or 0, stretch.prompt or 0, stretch.computed or 0
-        large = requests >= _MANY and prompt >= 2 * _LONG and computed >= _WORTH
+        large = requests >= _MANY and prompt >= 2 * kv_flow.LONG and computed >= _WORTH
         if large and rolling.LITTLE < stretch.share < _HALF and rolling.fits(session, stretch):
             return [_average(session, stretch, computed, requests)]
     return []
@@ -113,7 +109,7 @@ _HISTOGRAMS = kit.Remedy(
 def _barely(session: kit.Session, found: list[TrafficStretch], any_size: bool) -> TrafficStretch | None:
     """Traffic that reused almost nothing of prompts that are long enough."""
     size = rolling.block(session)
-    least = max(_LONG, 2 * size) if size else _LONG
+    least = max(kv_flow.LONG, 2 * size) if size else kv_flow.LONG
     for stretch in found:
         if stretch.share > rolling.LITTLE:
             return None
@@ -123,12 +119,6 @@ def _barely(session: kit.Session, found: list[TrafficStretch], any_size: bool) -
             continue
         return stretch
     return None
-
-
-def _of_this_log(session: kit.Session, found: list[TrafficStretch]) -> bool:
-    """Whether the server reused no more than the bodies have in common; what else has come may have more."""
-    sent = session.sent
-    return sent is None or not sent.complete or found[0].share <= sent.share(sent.shared) + _OTHERS
 
 
 def _decided(shared: SharedVerdict, stretch: TrafficStretch) -> kit.SessionFinding | None:

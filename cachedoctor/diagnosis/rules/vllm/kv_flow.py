@@ -71,6 +71,8 @@ _GROUP = 0.2
 """Share of the requests that each group must have."""
 _GAP = 2
 """Bars between the groups that are next to empty; a bar ends at two to two and a half times the one before."""
+LONG = 256
+"""Tokens of a prompt from which on a block of any usual size is small beside it."""
 _NOTHING = 0.05
 """Share of its prompt up to which a request reused next to nothing."""
 _EMPTY = 0.02
@@ -96,7 +98,8 @@ def groups(session: Session) -> Iterator[tuple[RequestGroups, str]]:
         if (found := _counted(counted)) is not None:
             yield found, counted.path
     for answers in session.answers:
-        told = [(a.prompt_tokens or 0, a.cached_tokens) for a in answers.each if a.cached_tokens is not None]
+        each = ((a.prompt_tokens or 0, a.cached_tokens) for a in answers.each)
+        told = [(prompt, cached) for prompt, cached in each if cached is not None and prompt >= LONG]
         low = [prompt - cached for prompt, cached in told if cached > prompt / 2]
         high = [prompt - cached for prompt, cached in told if cached < _NOTHING * prompt]
         if len(told) >= _LEAST and min(len(low), len(high)) >= _GROUP * len(told):
