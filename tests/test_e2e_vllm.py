@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.vllm import kv_events, models, scenarios, traffic, whatif
+from e2e.vllm import days, kv_events, models, scenarios, traffic, whatif
 from e2e.vllm.check import unmet
 from e2e.vllm.scenario import RESPONSES, FaultNotMadeError, Scenario, Told, made, truth
 from e2e.vllm.server import LAUNCH
 
+from cachedoctor.diagnosis.rules import registry
 from cachedoctor.doctor.whatif.block_setup import BlockSetup, changed
 
 BLOCK = 128
@@ -160,3 +161,83 @@ def test_the_traffic_of_kv_events_differs_in_heads_and_salts_only() -> None:
     assert [length for length, _ in sent[True]] == [length for length, _ in sent[False]]
     assert len({salt for _, salt in sent[True]}) == 11
     assert {salt for _, salt in sent[False]} == {None}
+
+
+def sent_on(day: days.Day, monkeypatch: pytest.MonkeyPatch) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Bodies of the two clients of a day."""
+    monkeypatch.setattr(days, "PAUSE_SECONDS", 0)
+    bodies: list[dict[str, Any]] = []
+    day.traffic(lambda messages, **more: bodies.append({"messages": messages, **more}))
+    return bodies[::2], bodies[1::2]
+
+
+def grow(bodies: list[dict[str, Any]]) -> bool:
+    return all(b["messages"][: len(a["messages"])] == a["messages"] for a, b in itertools.pairwise(bodies))
+
+
+@pytest.mark.parametrize("day", days.ALL, ids=lambda day: day.name)
+def test_a_day_has_two_clients_of_which_one_has_the_fault(day: days.Day, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = sent_on(day, monkeypatch)
+    assert len(a) == len(b) == days.TURNS
+    assert grow(a) == (day.name != "below-a-block")
+    changed = {"clock-in-head", "results-truncated", "documents-rotated", "oldest-dropped", "few-kv-blocks"}
+    assert grow(b) == (day.name not in {*changed, "below-a-block"})
+    for name, field, values in (
+        ("salts", "cache_salt", 22), ("tools-shuffled", "tools", 22), ("adapters-changed", "model", 8),
+    ):  # fmt: skip
+        asked = {json.dumps(body.get(field)) for body in b}
+        assert len(asked) == (values if day.name == name else 1)
+        assert all(field not in body for body in a)
+
+
+def test_days_are_told_apart_and_name_rules_that_there_are() -> None:
+    titles = {f"{rule.code} {rule.name}" for rule in registry.load()[0]}
+    assert len({day.name for day in days.ALL}) == len(days.ALL) >= 10
+    assert {day.finding for day in days.ALL} - {None} <= titles
+    assert {title for day in days.ALL for title in day.also} <= titles
+
+
+CLOCK = next(day for day in days.ALL if day.name == "clock-in-head")
+GROW = next(day for day in days.ALL if day.name == "both-grow")
+
+
+def said(code: str, name: str, severity: str, confidence: str = "high") -> dict[str, Any]:
+    return {"code": code, "name": name, "severity": severity, "confidence": confidence, "claim": "."}
+
+
+VOLATILE = said("CD102", "volatile-prefix", "warning")
+
+
+@pytest.mark.parametrize(
+    ("day", "given", "findings", "wrong"),
+    [
+        (CLOCK, ("requests",), [VOLATILE], ""),
+        (CLOCK, ("requests",), [], "expected CD102 volatile-prefix first, not None"),
+        (CLOCK, ("requests",), [said("CD102", "volatile-prefix", "note")], "only a note"),
+        (CLOCK, ("requests",), [said("CD504", "kv-pressure", "note"), VOLATILE], "not CD504"),
+        (CLOCK, ("requests",), [VOLATILE, said("CD504", "kv-pressure", "warning")], "beside it: CD504"),
+        (CLOCK, (), [], ""),
+        (CLOCK, (), [said("CD504", "kv-pressure", "note", "low")], ""),
+        (CLOCK, (), [said("CD510", "prefix-not-shared", "note", "medium")], ""),
+        (CLOCK, (), [said("CD504", "kv-pressure", "note", "medium")], "medium confidence: CD504"),
+        (GROW, ("requests",), [said("CD510", "prefix-not-shared", "note")], ""),
+        (GROW, ("requests",), [said("CD510", "prefix-not-shared", "warning")], "beside it: CD510"),
+        (GROW, (), [said("CD510", "prefix-not-shared", "note", "medium")], "medium confidence: CD510"),
+    ],
+)
+def test_what_is_demanded_of_a_day(
+    day: days.Day, given: tuple[str, ...], findings: list[dict[str, Any]], wrong: str
+) -> None:
+    found = days.faults(day, given, {"findings": findings})
+    assert (found == []) if not wrong else (len(found) == 1 and wrong in found[0])
+
+
+def test_an_adapter_has_the_matrices_of_each_layer(tmp_path: Path) -> None:
+    models.save_adapter("tiny-dense", tmp_path / "one")
+    data = (tmp_path / "one" / "adapter_model.safetensors").read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    assert {tuple(entry["shape"]) for entry in header.values()} == {(8, 128), (256, 8)}  # 4 heads of 64
+    assert len(header) == 2 * 2
+    assert len(data) == 8 + size + 2 * 2 * (8 * 128 + 256 * 8)
+    assert set(data[8 + size :]) == {0}

@@ -267,7 +267,8 @@ def test_a_prompt_that_looks_like_a_log_is_none() -> None:
 
 
 def test_names_of_adapters_are_those_that_the_log_says_are_loaded() -> None:
-    given = START.decode().replace("'max_model_len'", "'lora_modules': [LoRAModulePath(name='sql', path='/m/sql', base_model_name=None), LoRAModulePath(name='chat', path='/m/chat', base_model_name=None)], 'max_model_len'")  # noqa: E501
+    modules = ", ".join(f"LoRAModulePath(name='{name}', path='/m/x', base_model_name=None)" for name in ("sql", "chat"))
+    given = START.decode().replace("'max_model_len'", f"'lora_modules': [{modules}], 'max_model_len'")
     later = "(APIServer pid=7) INFO 11-20 23:50:00 [serving.py:229] Loaded new LoRA adapter: name '{}', path '/m/x'\n"
     [session] = sessions_of(given + later.format("sql") + later.format("prose"))
     assert session.incidents["adapters"].field == "sql\nchat\nprose"

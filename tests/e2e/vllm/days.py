@@ -132,7 +132,7 @@ def oldest_dropped(seed: int) -> Client:
         yield [messages[0], *messages[1:][-11:]], more
 
 
-def documents(seed: int, each: int = 2200) -> Client:
+def documents(seed: int, each: int = 3700) -> Client:
     """A batch job: a document with each request, none of them twice."""
     for turn in range(TURNS):
         yield [user(prose(1000 * seed + turn, each))], {}

@@ -14,7 +14,7 @@ NONE = (0.0, 0.0)
 
 ALL = [
     Scenario("healthy", None, DENSE, traffic.chat(), reuse=(0.8, 1.0)),
-    Scenario("prefix-changed", "CD510 prefix-not-shared", DENSE, traffic.chat(traffic.clock), reuse=NONE),
+    Scenario("prefix-changed", "CD102 volatile-prefix", DENSE, traffic.chat(traffic.clock), reuse=NONE),
     Scenario(
         "caching-off", "CD503 prefix-caching-off", DENSE, traffic.chat(), reuse=NONE,
         options=("--no-enable-prefix-caching",),
@@ -34,12 +34,12 @@ ALL = [
                  "--kv-cache-metrics-sample", "1.0"),
     ),
     Scenario(
-        "clock-beside-healthy", "CD510 prefix-not-shared", DENSE, traffic.clock_beside_healthy, reuse=(0.3, 0.6),
+        "clock-beside-healthy", "CD102 volatile-prefix", DENSE, traffic.clock_beside_healthy, reuse=(0.3, 0.6),
     ),
     Scenario(
         "agents-in-any-turn", "CD504 kv-pressure", DENSE, traffic.agents_in_any_turn, reuse=(0.2, 0.5),
         options=("--num-gpu-blocks-override", "48", "--max-model-len", "4096"),
     ),
-    Scenario("salted", "CD510 prefix-not-shared", DENSE, traffic.salted, reuse=NONE, severity="note"),
+    Scenario("salted", "CD112 cache-salt", DENSE, traffic.salted, reuse=NONE),
     Scenario("hybrid-chats", None, HYBRID, traffic.two_chats, reuse=(0.5, 1.0)),
 ]  # fmt: skip

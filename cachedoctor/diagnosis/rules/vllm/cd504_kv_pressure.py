@@ -137,11 +137,9 @@ def _needs(session: kit.Session) -> tuple[str, str] | None:
     known = any(p.computed_tokens is not None or not p.most_rate for p in periods) or any(
         c.computed is not None for c in session.counters
     )
-    return (
-        None
-        if known
-        else ("the lines of this version do not show how many tokens were computed", rolling.NEEDS_STATISTICS[1])
-    )
+    if known:
+        return None
+    return "the lines of this version do not show how many tokens were computed", rolling.NEEDS_STATISTICS[1]
 
 
 RULE = kit.session_rule(

@@ -86,10 +86,7 @@ def _average(session: kit.Session, stretch: TrafficStretch, computed: int, reque
         f"request, although all of them fit into the cache; the log cannot show whether they were new text ({stretch.said})",
         "The hit rate is an average: a client that reuses all its prompts hides another one that changes the beginning of each. First "
         "requests of conversations and new texts look the same, and are fine.",
-        [
-            *([] if session.counters else [_HISTOGRAMS]),
-            *rolling.experiment()[1:],
-        ],
+        [*([] if session.counters else [_HISTOGRAMS]), *rolling.experiment()[1:]],
         [
             *_ruled_out(session, stretch, rolling.block(session)),
             kit.RuledOut("changed-beginning", "not excluded: some of the clients change the beginning of their prompts"),
@@ -190,11 +187,8 @@ def _ruled_out(session: kit.Session, stretch: TrafficStretch, size: int | None) 
     if rolling.caching(session):
         found.append(kit.RuledOut("prefix-caching-off", "it is on"))
     if size and stretch.prompt and session.memory != "hybrid":
-        found.append(
-            kit.RuledOut(
-                "block-granularity", f"the prompts are {stretch.prompt / size:.0f} blocks of {kit.n(size)} tokens long"
-            )
-        )
+        length = f"the prompts are {stretch.prompt / size:.0f} blocks of {kit.n(size)} tokens long"
+        found.append(kit.RuledOut("block-granularity", length))
     if kv_proof.kept(session):
         found.append(kit.RuledOut("kv-pressure", "KV events: almost nothing was evicted"))
     elif rolling.fits(session, stretch):
