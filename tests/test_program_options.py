@@ -2,30 +2,64 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from cachedoctor.diagnosis.rules import advice
 from cachedoctor.diagnosis.rules.measured import own_settings
 from cachedoctor.engines.detect import programs
 from cachedoctor.model import Session
 
-KNOWN = tomllib.loads((Path(__file__).parent.parent / "fixtures/options/programs.toml").read_text("utf-8"))
-NAMED = re.compile(r"--[a-z][\w-]+|\b[A-Z][A-Z_]{6,}\b|\b(?:cache_size|max_seq_len|LlamaRAMCache)\b")
+ROOT = Path(__file__).parent.parent
+KNOWN = tomllib.loads((ROOT / "fixtures/options/programs.toml").read_text("utf-8"))
+NAMED = re.compile(r"--[a-z][\w-]+|\b[A-Z][A-Z_]{6,}\b|\b(?:cache_size|max_seq_len|LlamaRAMCache|num_ctx)\b")
 ENGINES = sorted({program.tracker.engine for program in programs()})
+OF_OLLAMA = re.compile(r"\bOLLAMA_[A-Z_]+|\bnum_ctx\b")
+
+
+def texts(engine: str) -> str:
+    """All that rules say of the settings of a program."""
+    session = Session(0, "x", engine=engine)
+    said = [remedy.text for remedy in own_settings.room(session)]
+    if engine in own_settings.BACK:
+        why, remedy = own_settings.back(session)
+        said += [why, remedy.text]
+    if engine in ("ollama", "llama-cpp-python"):
+        said.append(advice.more_context(session, "").text)
+    return " ".join(said)
+
+
+@cache
+def printed() -> str:
+    """All strings of the code that are no docstrings, and the pages of the rules."""
+    found = [path.read_text("utf-8") for path in (ROOT / "cachedoctor").rglob("*.md")]
+    for path in (ROOT / "cachedoctor").rglob("*.py"):
+        tree = ast.parse(path.read_text("utf-8"))
+        alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        found += [
+            node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone
+        ]
+    return "\n".join(found)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_each_named_option_has_its_source(engine: str) -> None:
-    session = Session(0, "x", engine=engine)
-    texts = [remedy.text for remedy in own_settings.room(session)]
-    if engine in own_settings.BACK:
-        why, remedy = own_settings.back(session)
-        texts += [why, remedy.text]
-    named = {name for text in texts for name in NAMED.findall(text)}
+    named = set(NAMED.findall(texts(engine)))
     assert named <= KNOWN.get(engine, {}).keys(), "enter where the option stands in fixtures/options/programs.toml"
+
+
+def test_each_variable_of_ollama_has_its_source_wherever_it_is_named() -> None:
+    """Rules on its models, forms of what starts it, probe and hints name them as well."""
+    named = set(OF_OLLAMA.findall(printed()))
+    assert {"OLLAMA_KEEP_ALIVE", "OLLAMA_DEBUG", "num_ctx"} <= named
+    assert named <= KNOWN["ollama"].keys()
 
 
 def test_a_program_that_is_judged_has_a_setting_or_says_that_there_is_none() -> None:
@@ -35,7 +69,5 @@ def test_a_program_that_is_judged_has_a_setting_or_says_that_there_is_none() -> 
 
 def test_what_is_entered_is_named() -> None:
     for engine, options in KNOWN.items():
-        session = Session(0, "x", engine=engine)
-        said = " ".join(remedy.text for remedy in own_settings.room(session))
-        said += " ".join(own_settings.BACK.get(engine, ()))
+        said = texts(engine) + (printed() if engine == "ollama" else "")
         assert [option for option in options if option not in said] == []
