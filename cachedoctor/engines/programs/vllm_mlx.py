@@ -51,8 +51,8 @@ class Tracker(JudgedTracker):
         """Take the next event."""
         if event.message == "stuck":
             self._stuck = event if event.fields.get("stuck", "True") == "True" else None
-            if "asked" in event.fields:
-                self.lookup(event, event.fields["asked"], event.fields["matched"], event.fields["held"])
+            if "stuck" not in event.fields:
+                self.lookup(event, event.fields.get("asked"), event.fields["matched"], event.fields["held"])
         elif event.message == "scheduled":
             self._scheduled(event)
         else:
