@@ -176,7 +176,7 @@ class JudgedTracker(AnswerTracker):
             self.state("match_alone", event, matched, why, place=matched, held=held, prompt=prompt or 0)
 
     def answered(self, line: int, prompt: int | None, cached: int | None, matched: int | None = None) -> Told | None:
-        """Take a request, as any program's; what was counted without its line is no request of its own."""
+        """Take a request, as any program's; it replaces what was counted without such a line."""
         alone, self._alone = self._alone, None
         if alone and self.session is not None and self._answers is not None:
             self.session.incidents.pop("match_alone", None)

@@ -35,7 +35,7 @@ BACK = {
         "--kv-cache-cold-max-tokens, up to which a first prompt is saved (30000 by default).",
     ),
     "ollama": (
-        "The MLX runner goes back to the last snapshot before the place where the new prompt diverges from the old one; the tokens in between are computed again.",
+        "The MLX runner goes back to the last snapshot before the place where the new prompt diverges from the old one; the tokens in between are recomputed.",
         "This cannot be set in ollama: try a newer version.",
     ),
     "koboldcpp": (

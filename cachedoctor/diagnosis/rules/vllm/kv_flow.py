@@ -74,7 +74,7 @@ _GAP = 2
 LONG = 256
 """Tokens of a prompt from which on a block of any usual size is small beside it."""
 _NOTHING = 0.05
-"""Share of its prompt up to which a request reused next to nothing."""
+"""Share of its prompt up to which a request reused almost nothing."""
 _EMPTY = 0.02
 """Share of the requests up to which a bar counts as empty."""
 
