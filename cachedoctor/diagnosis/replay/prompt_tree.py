@@ -27,6 +27,7 @@ class PromptTree:
         self._ordered = False
         self._place_of = array("i")
         self._ends = array("i")  # of each place: tokens
+        self._last = array("i")
         self._shared_by = _sharing(array("i"), array("i"))
 
     def __len__(self) -> int:
@@ -119,6 +120,13 @@ class PromptTree:
         if not self._ordered:
             self._settle()
         return self._shared_by
+
+    @property
+    def lasts(self) -> Sequence[int]:
+        """Of each place the last one whose sequence begins with its own."""
+        if not self._ordered:
+            self._settle()
+        return self._last
 
     def alike(self, place: int, least: int) -> tuple[int, int]:
         """The first and the last place of those that share at least so many tokens with the sequence at a place."""
@@ -221,13 +229,25 @@ class PromptTree:
                 ends.append(length)
                 before, last = node, length
             self._place_of[prompt] = len(ends) - 1
-        self._ends, self._shared_by = ends, _sharing(ends, shared)
+        self._ends, self._last, self._shared_by = ends, _lasts(ends, shared), _sharing(ends, shared)
 
     def _kept(self, node: int, length: int) -> int:
         self._node.append(node)
         self._length.append(length)
         self._ordered = False
         return len(self._length) - 1
+
+
+def _lasts(ends: array[int], shared: array[int]) -> array[int]:
+    """Of each place the last one whose sequence begins with its own."""
+    found, begun = array("i", range(len(ends))), list[int]()
+    for place, common in enumerate(shared):
+        while begun and ends[begun[-1]] > common:
+            found[begun.pop()] = place - 1
+        begun.append(place)
+    for place in begun:
+        found[place] = len(ends) - 1
+    return found
 
 
 def _sharing(ends: array[int], shared: array[int]) -> Callable[[int, int], int]:

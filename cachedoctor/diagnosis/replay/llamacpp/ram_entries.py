@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
+from typing import NamedTuple
 
 from cachedoctor.diagnosis.replay.llamacpp.content import Cause, ReplayContent
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
@@ -18,12 +19,20 @@ LEAST_KEPT = 0.25
 Lose = Callable[[ReplayContent, Cause], None]
 
 
+class RamPeak(NamedTuple):
+    """What all entries took at most, the one that was being made included."""
+
+    bytes: float
+    """Endless where an entry was refused or pushed out."""
+    tokens: int
+
+
 class RamEntries:
     """The entries, the oldest first, as one build with its limits keeps them."""
 
     def __init__(self, settings: ServerSettings, tree: PromptTree, lose: Lose) -> None:
         """Start empty. ``lose`` is told of every content that is dropped, and why."""
-        self._shared, self._lose = tree.shared, lose
+        self._shared, self._lasts, self._lose = tree.shared, tree.lasts, lose
         self._build, self._limit, self._context = settings.build, settings.ram_bytes, settings.context
         self._each, self._fixed, self._saved = settings.token_bytes, settings.state_bytes, settings.checkpoint_bytes
         self.entries: dict[int, tuple[ReplayContent, float]] = {}
@@ -39,12 +48,20 @@ class RamEntries:
         self.made = 0
         """Entries that were ever made."""
         self.most = 0.0
-        """Bytes of all entries at most, the one that is being made included."""
+        """Bytes of all entries at most since this was set, the one that is being made included."""
+        self._peak = RamPeak(0.0, 0)
+        self._is_short = False
+        """An entry was refused or pushed out."""
 
     @property
     def bytes(self) -> float:
         """What all entries take."""
         return self._bytes
+
+    @property
+    def peak(self) -> RamPeak:
+        """What they took at most."""
+        return self._peak._replace(bytes=float("inf")) if self._is_short else self._peak
 
     def has_more(self, place: int, least: int) -> bool:
         """Whether an entry shares more than ``least`` tokens with a prompt, which has this place."""
@@ -63,12 +80,13 @@ class RamEntries:
             return False
         size = self._each * tokens + self._fixed + self._saved * len(content.saved)
         if size > self._limit and self._build >= 10068:
+            self._is_short = True
             return False
         places, place = self._places, content.place
         at = bisect_left(places, place)
-        if at < len(places) and self._shared(place, places[at]) >= tokens:
+        if at < len(places) and places[at] <= self._lasts[place]:
             return True
-        if at and self._shared(places[at - 1], place) >= self.entries[self._numbers[at - 1]][0].tokens:
+        if at and place <= self._lasts[places[at - 1]]:
             self._take(self._numbers[at - 1])  # what continues from it has all of it
         while self._build >= 10068 and self.entries and self._bytes + size > self._limit:
             self._drop_oldest("too small")
@@ -82,15 +100,16 @@ class RamEntries:
         self.made += 1
         if self._bytes > self.most:
             self.most = self._bytes
+        if self._bytes > self._peak.bytes or self._tokens > self._peak.tokens:
+            self._peak = RamPeak(max(self._bytes, self._peak.bytes), max(self._tokens, self._peak.tokens))
         return True
 
-    def load(self, place: int, slot: ReplayContent) -> ReplayContent | None:
+    def load(self, place: int, slot: ReplayContent, best: int) -> ReplayContent | None:
         """Give the entry that a prompt is better served by than by what its slot holds; the cache no longer has it.
 
-        ``place`` is that of the prompt.
+        ``place`` is that of the prompt, ``best`` what it shares with the slot.
         """
         places, entries, shares = self._places, self.entries, self._shared
-        best = shares(slot.place, place) if slot.tokens else 0
         keep = best / slot.tokens if slot.tokens else (-1.0 if self._build >= 8672 else float("nan"))
         right = bisect_left(places, place)
         left = right - 1
@@ -127,6 +146,7 @@ class RamEntries:
             self._drop_oldest(why)
 
     def _drop_oldest(self, why: Cause) -> None:
+        self._is_short = self._is_short or why == "too small"
         self._lose(self._take(next(iter(self.entries))), why)
 
     def _take(self, number: int) -> ReplayContent:

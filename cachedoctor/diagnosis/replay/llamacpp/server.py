@@ -5,6 +5,8 @@ Source: the slot logic of llama.cpp between b5300 and b11549, as ``knowledge/dec
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from cachedoctor.diagnosis.replay.llamacpp import window
@@ -18,7 +20,7 @@ from cachedoctor.diagnosis.replay.llamacpp.content import (
     moved,
 )
 from cachedoctor.diagnosis.replay.llamacpp.context_checkpoints import Checkpoint, added, batch_end, due
-from cachedoctor.diagnosis.replay.llamacpp.ram_entries import RamEntries
+from cachedoctor.diagnosis.replay.llamacpp.ram_entries import RamEntries, RamPeak
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.diagnosis.replay.llamacpp.window import FRESH, Cells
 from cachedoctor.diagnosis.replay.traffic import TimedRequest, Traffic
@@ -70,8 +72,13 @@ class ReplayedServer:
         self.plain = self.attention and not self.window
         """Nothing but the common prefix decides."""
         self.least = settings.slot_prompt_similarity or 0.0
+        self.below, self.above = 0.0, float("inf")
+        """Shares of prompts that slots had: the largest that was too little, the smallest that was enough."""
+        self.ram_peak = RamPeak(0.0, 0)
+        """Of the RAM cache, when the traffic is at its end."""
         self.served = [NEVER] * len(traffic.asked)
-        self.of: dict[int, list[_Slot]] = {}
+        self.of: dict[int, tuple[_Slot, Sequence[_Slot]]] = {}
+        """Of requests that run, the slot, and those of their other choices."""
         self.complete = all(event.content is None for event in traffic.happened)
         """Nothing comes back that the traffic does not hold."""
 
@@ -85,7 +92,9 @@ class ReplayedServer:
                 self._happen(index)
             elif not self._start(index):
                 self.waiting.append(index)
-        self.ram = None  # it knows this server: without it, both end at once when many settings are replayed
+        if self.ram is not None:
+            self.ram_peak = self.ram.peak
+            self.ram = None  # it knows this server: without it, both end at once when many settings are replayed
         return self.served
 
     # ---- moments
@@ -110,7 +119,7 @@ class ReplayedServer:
 
     def _release(self, index: int) -> None:
         asked = self.traffic.asked[index]
-        first, *others = self.of.pop(index)
+        first, others = self.of.pop(index)
         for slot in others:
             slot.content, slot.request, slot.used = self._cleared(slot.content), None, self.clock
         first.request, first.used = None, self.clock
@@ -168,7 +177,7 @@ class ReplayedServer:
         from_ram = self.ram is not None and self._swap(self.ram, index, slot, by, shared, asked)
         slot.request = index
         children = self._children(asked, slot) if asked.choices > 1 else ()
-        self.of[index] = [slot, *children]
+        self.of[index] = slot, children
         if self.ram is not None and self.settings.cache_idle_slots and asked.completion:
             self._save_idle(self.ram)
         if self.settings.kv_unified and self.settings.build >= 7079:
@@ -206,23 +215,33 @@ class ReplayedServer:
         most, old = length if self.waiting else self.ideal[index].tokens, self.settings.build < 6751
         chosen, best = None, 0 if old else least * length
         if most <= best and self.complete:
+            self.below = max(self.below, most / length)
             return None
-        shares = self.shared
+        shares, top = self.shared, 0
         if most > best and not old and not self.waiting:
             low, high = self.nearest[index]
             for slot in self.slots:
                 if low <= slot.content.place <= high and slot.request is None:
-                    return slot, "similarity", shares(slot.content.place, place)
+                    shared = shares(slot.content.place, place)
+                    if shared < self.above * length:
+                        self.above = shared / length
+                    return slot, "similarity", shared
         for slot in self.slots:
             content = slot.content
-            if slot.request is not None or content.tokens <= best:
+            if slot.request is not None:
                 continue
-            shared = shares(content.place, place)
+            shared = content.tokens if content.tokens <= best else shares(content.place, place)
+            if shared > top:
+                top = shared
             if shared > best and (not old or shared > least * content.tokens):
                 chosen, best = slot, shared
                 if shared >= most:
                     break
-        return None if chosen is None else (chosen, "similarity", int(best))
+        if chosen is None:
+            self.below = max(self.below, top / length)
+            return None
+        self.above = min(self.above, best / length)
+        return chosen, "similarity", int(best)
 
     def _shared(self, content: ReplayContent, index: int) -> int:
         """How much of what a slot holds a prompt begins with."""
@@ -236,12 +255,16 @@ class ReplayedServer:
         if (build < 8672 and not old.tokens) or (self.settings.projector and build < 8156):
             return False
         keep = shared / old.tokens if old.tokens else 0.0
-        if by == "id" and shared / self.lengths[index] <= self.least:
-            keep = 0.0
+        if by == "id":
+            share = shared / self.lengths[index]
+            if share <= self.least:
+                keep, self.below = 0.0, max(self.below, share)
+            else:
+                self.above = min(self.above, share)
         if by != "lru" and keep >= 0.5:
             return False
         ram.save(old)
-        found = ram.load(self.places[index], old)
+        found = ram.load(self.places[index], old, shared)
         if found is not None:
             self._replaced(old)
             slot.content = replace(found, cells=self._brought(old, found)) if self.sliding else found
