@@ -107,7 +107,7 @@ class PromptTree:
     def places(self) -> Sequence[int]:
         """Of each sequence its place in the order of the tree: a sequence comes before all that continue it.
 
-        Of those before a sequence the nearest one shares most with it, and so of those behind it. Equal ones have
+        Of those before a sequence the nearest one shares most with it, and so of those after it. Equal ones have
         one place.
         """
         if not self._ordered:

@@ -23,7 +23,7 @@ class RamPeak(NamedTuple):
     """What all entries took at most, the one that was being made included."""
 
     bytes: float
-    """Endless where an entry was refused or pushed out."""
+    """Endless where an entry was refused or evicted."""
     tokens: int
 
 
@@ -51,7 +51,7 @@ class RamEntries:
         """Bytes of all entries at most since this was set, the one that is being made included."""
         self._peak = RamPeak(0.0, 0)
         self._is_short = False
-        """An entry was refused or pushed out."""
+        """An entry was refused or evicted."""
 
     @property
     def bytes(self) -> float:

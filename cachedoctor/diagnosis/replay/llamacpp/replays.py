@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from cachedoctor.diagnosis.replay.llamacpp.content import Served
-from cachedoctor.diagnosis.replay.llamacpp.memory_use import MeasuredServer, MemoryUse
+from cachedoctor.diagnosis.replay.llamacpp.memory_use import MeasuredReplay, MemoryUse
 from cachedoctor.diagnosis.replay.llamacpp.ram_entries import RamPeak
 from cachedoctor.diagnosis.replay.llamacpp.server import ReplayedServer
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
@@ -78,7 +78,7 @@ class Replays:
 
     def measured(self, settings: ServerSettings) -> tuple[list[Served], MemoryUse]:
         """Give what ``measured`` gives."""
-        server = MeasuredServer(self._traffic, settings.resolved())
+        server = MeasuredReplay(self._traffic, settings.resolved())
         served = server.run()
         self._note(settings, server)
         return served, server.use
