@@ -88,7 +88,7 @@ class _WritingServer(ReplayedServer):
         asked, ram = self.traffic.asked[index], self.ram
         assert ram is not None
         length = self.tree.length(asked.prompt)
-        found = self._choose(asked, length, index)
+        found = self._choose(index, asked)
         assert found is not None  # one request after the other: no slot is busy
         slot, by, shared = found
         held, kept = slot.content.tokens, shared / slot.content.tokens if slot.content.tokens else 0.0
@@ -127,7 +127,7 @@ class _WritingServer(ReplayedServer):
             f"srv          load:  - looking for better prompt, base f_keep = {kept:.3f}, f_sim = {shared / length:.3f}"
         )
         for entry in before:
-            lcp = min(self.tree.common(entry.text, asked.prompt), entry.tokens)
+            lcp = self.tree.common(entry.text, asked.prompt)
             self._write(
                 f"srv          load:    - prompt with length {entry.tokens:7}, lcp = {lcp:7}, f_keep = {lcp / entry.tokens:.3f}, f_sim = {lcp / length:.3f}"
             )

@@ -41,14 +41,14 @@ def tool(rng: random.Random, name: str) -> Body:
     return {"type": "function", "function": {"name": name, "description": sentence(rng, 20), "parameters": parameters}}
 
 
-def request(rng: random.Random) -> Body:
+def request(rng: random.Random, turns: int = 5) -> Body:
     """A body as agents send it: tools, a system prompt with values, a history."""
     lines = [sentence(rng, 12) for _ in range(12)]
     lines[2] = "Now: 2026-11-02 10:41:03"
     lines[5] = "Session: 6f1e2d3c-0a1b-4c2d-8e3f-112233445566"
     lines[8] = "Working directory: /srv/project/main"
     messages: list[Body] = [{"role": "system", "content": "\n".join(lines)}]
-    for turn in range(5):
+    for turn in range(turns):
         messages.append({"role": "user", "content": f"{turn}: {sentence(rng, 40)}"})
         answer = {
             "role": "assistant",
@@ -93,10 +93,10 @@ AT_ODDS = {"tools sorted": ("tool gone", "tool new", "tool edited")}
 """Orders of tools change what is the first of them: these are not planted together."""
 
 
-def planted(seed: int) -> tuple[Body, Body, Body, list[str]]:
+def planted(seed: int, turns: int = 5) -> tuple[Body, Body, Body, list[str]]:
     """A request, the next one with one to four differences, the same without, and what was planted."""
     rng = random.Random(seed)
-    a = request(rng)
+    a = request(rng, turns)
     names = rng.sample(sorted(PLANTS), 1 + seed % 4)
     names = [name for name in names if not any(name in AT_ODDS.get(other, ()) for other in names)]
     plain = copy.deepcopy(a)
@@ -122,6 +122,18 @@ def test_planted_differences_are_found_and_are_enough(seed: int) -> None:
     assert found.edits[-1].reuse >= best - 0.01 * found.tokens - 16
     assert [edit.reuse for edit in found.edits] == sorted(edit.reuse for edit in found.edits)
     assert not found.is_bounded
+
+
+def test_reasoning_left_out_of_a_long_conversation_is_one_change() -> None:
+    """It is put back in 60 messages; behind the last of them is less than 1 % of the prompt."""
+    a = request(random.Random(3), turns=60)
+    b = copy.deepcopy(a)
+    b["messages"].append({"role": "user", "content": "next"})
+    _drop_reasoning(b)
+    found = least(a, b)
+    assert [edit.kind for edit in found.edits] == ["reasoning-dropped"]
+    assert found.common < 0.2 * found.tokens
+    assert (found.edits[0].reuse, found.rest) == (len(CUTTER.encode(of(a).text)), 0)
 
 
 def test_only_the_first_differences_are_needed_where_nothing_follows_the_rest() -> None:

@@ -26,7 +26,6 @@ def test_common_prefixes_are_those_of_the_tokens(prompts: list[list[int]]) -> No
         assert list(tree.tokens(one) or ()) == a
         shared = [_common(a, b) for b in prompts]
         assert [tree.common(one, other) for other in ids] == shared
-        assert tree.common_with(one, ids) == shared
 
 
 @given(st.lists(TOKENS, min_size=2, max_size=8), TOKENS)

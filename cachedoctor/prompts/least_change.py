@@ -25,6 +25,8 @@ _LEAST_SHARE = 0.01
 """Of the newer prompt: what gives back less does not matter."""
 _LEAST_TOKENS = 16
 """Common tokens behind a change that are more than the opening of a reply that templates write."""
+_REASONING = "reasoning-"
+"""Begin of the kinds of changes that are taken back in all messages at once."""
 _OF_TEMPLATE = frozenset({"template", "special-token", "retokenised"})
 _MCP = late(r"mcp__(\w+?)__\w+")
 
@@ -79,6 +81,8 @@ def least_change(a: Prompt, b: Prompt, tokenizer: Tokenizer, render: Callable[[P
         if now.text == before.text:  # what was taken back is not rendered
             break
         end = len(now.text) - align.common_suffix(before.text, now.text, len(now.text) - found.char)
+        if known.kind.startswith(_REASONING):  # of every message: what lies between was there before
+            end = min(end, found.char + max(0, len(now.text) - len(before.text)))
         edit = _edit(known, _place(known.kind, places), line)
         steps.append(_TakenBack(edit, bisect_left(tokens.starts, end) + lead, now.text))
     kept = _enough(steps, length)

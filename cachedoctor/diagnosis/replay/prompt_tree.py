@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 _KEY = 33
 """Bits of a key that the first token of an edge takes; ids of tokens have at most 32, sign included."""
@@ -12,7 +12,7 @@ _KEY = 33
 class PromptTree:
     """Token sequences that share their beginnings, and how long the common prefix of any two is.
 
-    Add all of them first: the first question after an addition orders the whole tree.
+    Add all of them first: the first question after an addition orders all of them.
     """
 
     def __init__(self) -> None:
@@ -25,9 +25,10 @@ class PromptTree:
         self._node = array("i")  # of each prompt
         self._length = array("i")
         self._ordered = False
-        self._at = array("i")  # of each prompt: the place of its node in the order
-        self._family = array("i")  # of each prompt: the edge from the root that it begins with
-        self._least: list[array[int]] = []
+        self._place_of = array("i")
+        self._ends = array("i")  # of each place: tokens
+        self._last = array("i")
+        self._shared_by = _sharing(array("i"), array("i"))
 
     def __len__(self) -> int:
         return len(self._length)
@@ -99,64 +100,52 @@ class PromptTree:
 
     def common(self, one: int, other: int) -> int:
         """Longest common prefix of two sequences, in tokens."""
-        if not self._ordered:
-            self._settle()
-        if self._family[one] != self._family[other]:
-            return 0
-        low, high = self._at[one], self._at[other]
-        shorter = self._length[one]
-        if self._length[other] < shorter:
-            shorter = self._length[other]
-        if low == high:
-            return shorter
-        if low > high:
-            low, high = high, low
-        level = (high - low).bit_length() - 1
-        row = self._least[level]
-        least = row[low + 1]
-        if row[high + 1 - (1 << level)] < least:
-            least = row[high + 1 - (1 << level)]
-        return least if least < shorter else shorter
-
-    def common_with(self, one: int, others: Sequence[int]) -> list[int]:
-        """Longest common prefix of a sequence with each of the others, in less time than one by one."""
-        if not self._ordered:
-            self._settle()
-        families, at, lengths, rows = self._family, self._at, self._length, self._least
-        family, here, length = families[one], at[one], lengths[one]
-        found = []
-        for other in others:
-            if families[other] != family:
-                found.append(0)
-                continue
-            shorter, low, high = lengths[other], here, at[other]
-            if length < shorter:
-                shorter = length
-            if low != high:
-                if low > high:
-                    low, high = high, low
-                level = (high - low).bit_length() - 1
-                row = rows[level]
-                least, right = row[low + 1], row[high + 1 - (1 << level)]
-                if right < least:
-                    least = right
-                if least < shorter:
-                    shorter = least
-            found.append(shorter)
-        return found
+        places = self.places
+        return self._shared_by(places[one], places[other])
 
     @property
-    def families(self) -> Sequence[int]:
-        """Of each sequence a number: those with different ones share nothing."""
-        if not self._ordered:
-            self._settle()
-        return self._family
+    def places(self) -> Sequence[int]:
+        """Of each sequence its place in the order of the tree: a sequence comes before all that continue it.
 
-    def rank(self, prompt: int) -> tuple[int, int]:
-        """Place in the order of the tree: of those before a sequence, the nearest one shares most with it."""
+        Of those before a sequence the nearest one shares most with it, and so of those after it. Equal ones have
+        one place.
+        """
         if not self._ordered:
             self._settle()
-        return self._at[prompt], self._length[prompt]
+        return self._place_of
+
+    @property
+    def shared(self) -> Callable[[int, int], int]:
+        """Gives the longest common prefix of the sequences at two places; right until something is added."""
+        if not self._ordered:
+            self._settle()
+        return self._shared_by
+
+    @property
+    def lasts(self) -> Sequence[int]:
+        """Of each place the last one whose sequence begins with its own."""
+        if not self._ordered:
+            self._settle()
+        return self._last
+
+    def alike(self, place: int, least: int) -> tuple[int, int]:
+        """The first and the last place of those that share at least so many tokens with the sequence at a place."""
+        shared, most, low, high, step = self.shared, len(self._ends) - 1, place, place, 1
+        while low >= step and shared(low - step, place) >= least:
+            low -= step
+            step *= 2
+        while step > 1:
+            step //= 2
+            if low >= step and shared(low - step, place) >= least:
+                low -= step
+        while high + step <= most and shared(place, high + step) >= least:
+            high += step
+            step *= 2
+        while step > 1:
+            step //= 2
+            if high + step <= most and shared(place, high + step) >= least:
+                high += step
+        return low, high
 
     def _shared(self, child: int, sent: array[int], at: int) -> int:
         """Tokens of an edge, of which the first is known to fit, that a sequence continues."""
@@ -201,38 +190,81 @@ class PromptTree:
         return upper
 
     def _settle(self) -> None:
-        """Number the nodes so that a node comes before all below it, and prepare the least of every stretch."""
+        """Order the sequences so that each comes before all that continue it."""
         size = len(self._parent)
         first, following = array("i", [0]) * size, array("i", [0]) * size
         for node in range(size - 1, 0, -1):
             following[node] = first[self._parent[node]]
             first[self._parent[node]] = node
-        order, tops, family = array("i", [0]) * size, array("i"), array("i", [0]) * size
+        order, tops = array("i", [0]) * size, array("i")
         waiting = [0]
         while waiting:
             node = waiting.pop()
             order[node] = len(tops)
-            family[node] = family[self._parent[node]] or node if node else 0
             tops.append(self._top[node])
             if following[node]:
                 waiting.append(following[node])
             if first[node]:
                 waiting.append(first[node])
-        rows, width = [tops], 1
-        while 2 * width <= size:
-            rows.append(array("i", map(min, rows[-1], memoryview(rows[-1])[width:])))
-            width *= 2
         for prompt, length in enumerate(self._length):
             node = self._node[prompt]
             while node and self._top[node] >= length:  # split since: the sequence ends in its upper part
                 node = self._parent[node]
             self._node[prompt] = node
-        self._at = array("i", map(order.__getitem__, self._node))
-        self._family = array("i", map(family.__getitem__, self._node))
-        self._least, self._ordered = rows, True
+        self._number([order[node] for node in self._node], tops)
+        self._ordered = True
+
+    def _number(self, at: Sequence[int], tops: array[int]) -> None:
+        """Give each sequence its place. ``at``: of its node in the order of nodes, the tops of whose edges follow."""
+        lengths = self._length
+        self._place_of = array("i", [0]) * len(lengths)
+        ends, shared = array("i"), array("i")  # of each place: tokens, and those that it shares with the place before
+        before, last = -1, -1
+        keys = [(node << 32) + length for node, length in zip(at, lengths, strict=True)]
+        for prompt in sorted(range(len(lengths)), key=keys.__getitem__):
+            node, length = at[prompt], lengths[prompt]
+            if node != before or length != last:
+                between = min(tops[before + 1 : node + 1]) if 0 <= before < node else last if before == node else 0
+                shared.append(min(between, last, length) if ends else 0)
+                ends.append(length)
+                before, last = node, length
+            self._place_of[prompt] = len(ends) - 1
+        self._ends, self._last, self._shared_by = ends, _lasts(ends, shared), _sharing(ends, shared)
 
     def _kept(self, node: int, length: int) -> int:
         self._node.append(node)
         self._length.append(length)
         self._ordered = False
         return len(self._length) - 1
+
+
+def _lasts(ends: array[int], shared: array[int]) -> array[int]:
+    """Of each place the last one whose sequence begins with its own."""
+    found, begun = array("i", range(len(ends))), list[int]()
+    for place, common in enumerate(shared):
+        while begun and ends[begun[-1]] > common:
+            found[begun.pop()] = place - 1
+        begun.append(place)
+    for place in begun:
+        found[place] = len(ends) - 1
+    return found
+
+
+def _sharing(ends: array[int], shared: array[int]) -> Callable[[int, int], int]:
+    """What two places share: the least that neighbours between them share, by the least of stretches twice as long."""
+    rows, width = [shared], 1
+    while 2 * width <= len(shared):
+        rows.append(array("i", map(min, rows[-1], memoryview(rows[-1])[width:])))
+        width *= 2
+
+    def least(low: int, high: int) -> int:
+        if low == high:
+            return ends[low]
+        if low > high:
+            low, high = high, low
+        level = (high - low).bit_length() - 1
+        row = rows[level]
+        left, right = row[low + 1], row[high + 1 - (1 << level)]
+        return left if left < right else right
+
+    return least

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -89,26 +88,57 @@ class Traffic:
         return sorted([*ended, *happened, *started])
 
     @cached_property
+    def lengths(self) -> list[int]:
+        """Tokens of every prompt."""
+        length = self.tree.length
+        return [length(one.prompt) for one in self.asked]
+
+    @cached_property
+    def places(self) -> list[int]:
+        """Of every prompt, in the order of the tree."""
+        places = self.tree.places
+        return [places[one.prompt] for one in self.asked]
+
+    @cached_property
+    def nearest(self) -> list[tuple[int, int]]:
+        """The first and the last place in the order of the tree that share as much with a prompt as anything before."""
+        alike = self.tree.alike
+        return [alike(place, ideal.tokens) for place, ideal in zip(self.places, self.ideal, strict=True)]
+
+    @cached_property
     def ideal(self) -> list[Ideal]:
         """For every request the best that an endless cache would have had: restarts and settings play no part."""
-        tree, found, running = self.tree, [Ideal(0, None, False)] * len(self.asked), set[int]()
-        sent: list[tuple[tuple[int, int], int, int]] = []  # rank, prompt or content, request
-        for _, kind, index in self.moments:
-            one = self.asked[index] if kind != 1 else None
-            if one is None:
-                continue
-            text = one.content if kind == 0 else one.prompt
-            rank = tree.rank(text)
+        found, running = [Ideal(0, None, False)] * len(self.asked), set[int]()
+        places, shared = self.tree.places, self.tree.shared
+        # What was sent at every moment, by place, text and request; taken out again from the last moment back, what is
+        # beside it is what was beside it when it came.
+        sent = [
+            (places[text], text, index, 2 - kind, moment)
+            for moment, (_, kind, index) in enumerate(self.moments)
+            if kind != 1
+            for text in (self.asked[index].content if kind == 0 else self.asked[index].prompt,)
+        ]
+        sent.sort()
+        before, after = list(range(-1, len(sent) - 1)), list(range(1, len(sent) + 1))
+        beside = dict[int, tuple[int, int]]()
+        for at in sorted(range(len(sent)), key=lambda at: -sent[at][4]):
+            left, right = before[at], after[at]
+            if left >= 0:
+                after[left] = right
+            if right < len(sent):
+                before[right] = left
+            beside[sent[at][4]] = left, right
+        for moment, (_, kind, index) in enumerate(self.moments):
             if kind == 0:
                 running.discard(index)
-            else:
-                at = bisect_left(sent, (rank, text, index))
+            elif kind == 2:
+                place = places[self.asked[index].prompt]
                 best, owner = 0, None
-                for _, other, whose in sent[max(0, at - 1) : at + 1]:
-                    shared = tree.common(other, text)
-                    if shared > best or (shared == best and owner is not None and whose > owner):
-                        best, owner = shared, whose
+                for other in beside[moment]:
+                    if 0 <= other < len(sent):
+                        common, whose = shared(sent[other][0], place), sent[other][2]
+                        if common > best or (common == best and owner is not None and whose > owner):
+                            best, owner = common, whose
                 found[index] = Ideal(best, owner, owner in running)
                 running.add(index)
-            insort(sent, (rank, text, index))
         return found

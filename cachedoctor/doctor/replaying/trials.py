@@ -28,6 +28,7 @@ def compare(conversations: Sequence[int | None], before: Sequence[Served], after
     gains: Counter[int | None] = Counter()
     turns = Counter(conversations)
     for conversation, old, new in zip(conversations, before, after, strict=True):
-        gains[conversation] += new.reused - old.reused
+        if new.reused != old.reused:
+            gains[conversation] += new.reused - old.reused
     worse = [-gain for conversation, gain in gains.items() if gain < -SAME * turns[conversation]]
     return Trial(sum(gains.values()), max(worse, default=0))

@@ -35,30 +35,35 @@ def candidate(
 
 def fits(evidence: ServerTraffic, settings: ServerSettings) -> list[bool]:
     """Say of every request whether its prompt fits the context that a slot has then."""
+    most = room(settings)
+    return [length < most for length in evidence.traffic.lengths]
+
+
+def room(settings: ServerSettings) -> int:
+    """Tokens of context that a slot has."""
     whole = settings.resolved()
-    room = whole.context if whole.kv_unified else whole.context // (whole.slots or 1)
-    length = evidence.traffic.tree.length
-    return [length(one.prompt) < room for one in evidence.traffic.asked]
+    return whole.context if whole.kv_unified else whole.context // (whole.slots or 1)
 
 
 def account(evidence: ServerTraffic, served: Sequence[Served], settings: ServerSettings) -> ReplayAccount:
     """Sum up a replay."""
     found = ReplayAccount(0, 0, 0, 0, 0, {}, None)
     new, lost, ms = 0, dict[str, int](), 0.0
-    room = fits(evidence, settings)
-    for one, asked, enough in zip(served, evidence.traffic.asked, room, strict=True):
-        if not enough or one.chosen_by == "none" or asked.refused:
-            found.too_long += not enough
+    most, each, slope = room(settings), _at_depth_0(evidence.speed), evidence.speed.slope
+    for one, asked, length in zip(served, evidence.traffic.asked, evidence.traffic.lengths, strict=True):
+        if length >= most or one.chosen_by == "none" or asked.refused:
+            found.too_long += length >= most
             continue
-        length = evidence.traffic.tree.length(asked.prompt)
+        reused, best = one.reused, one.best
         found.requests += 1
         found.prompt_tokens += length
-        found.reused_tokens += one.reused
-        best = max(one.best, one.reused)
-        new += length - best
-        if best > one.reused:
-            lost[one.cause or "other"] = lost.get(one.cause or "other", 0) + best - one.reused
-        ms += span_ms(evidence.speed, one.reused, length)
+        found.reused_tokens += reused
+        if best > reused:
+            lost[one.cause or "other"] = lost.get(one.cause or "other", 0) + best - reused
+            new += length - best
+        else:
+            new += length - reused
+        ms += each * (length - reused) * (1 + slope * (reused + length) / 2)
     found.computed_tokens = found.prompt_tokens - found.reused_tokens
     found.new_tokens, found.lost_tokens = new, dict(sorted(lost.items(), key=lambda row: -row[1]))
     found.prompt_ms = round(ms, 3) if evidence.speed.count else None
@@ -66,15 +71,14 @@ def account(evidence: ServerTraffic, served: Sequence[Served], settings: ServerS
 
 
 def span_ms(speed: PromptSpeed, start: int, end: int) -> float:
-    """Milliseconds that the tokens from ``start`` to ``end`` of a prompt take; 0 where no speed is known.
+    """Milliseconds that the tokens from ``start`` to ``end`` of a prompt take; 0 where no speed is known."""
+    return _at_depth_0(speed) * (end - start) * (1 + speed.slope * (start + end) / 2)
 
-    The time per token at depth 0 is the one that gives the measured time of all that was learnt.
-    """
-    slope = speed.slope
-    weighted = speed.weight + slope * speed.depth
-    if not weighted:
-        return 0.0
-    return speed.per_token / weighted * (end - start) * (1 + slope * (start + end) / 2)
+
+def _at_depth_0(speed: PromptSpeed) -> float:
+    """Milliseconds of a token there: what gives the measured time of all that was learnt."""
+    weighted = speed.weight + speed.slope * speed.depth
+    return speed.per_token / weighted if weighted else 0.0
 
 
 def server_account(evidence: ServerTraffic) -> ReplayAccount | None:

@@ -42,7 +42,7 @@ def _blocks(traffic: Traffic) -> list[list[int]]:
     """Blocks of each prompt. In the order of the tree no prompt shares more with any before it than with the last."""
     tree, found, made = traffic.tree, [list[int]()] * len(traffic.asked), 0
     before: tuple[int, list[int]] | None = None
-    for at in sorted(range(len(traffic.asked)), key=lambda at: tree.rank(traffic.asked[at].prompt)):
+    for at in sorted(range(len(traffic.asked)), key=traffic.places.__getitem__):
         prompt, shared = traffic.asked[at].prompt, list[int]()
         length = tree.length(prompt)
         if before is not None:

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 import cachedoctor
-from cachedoctor.diagnosis.replay.llamacpp.memory_use import ENOUGH, measured
-from cachedoctor.diagnosis.replay.llamacpp.server import serve
+from cachedoctor.diagnosis.replay.llamacpp.memory_use import ENOUGH
+from cachedoctor.diagnosis.replay.llamacpp.replays import Replays
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.doctor.replaying.server_names import FIELDS
 from cachedoctor.doctor.replaying.trials import SIMILARITIES, compare
 from cachedoctor.doctor.scratch import printable
 from cachedoctor.doctor.whatif import block_replay
-from cachedoctor.doctor.whatif.accounts import account, candidate, learn, replay_base, saved_ms, settings_rows
+from cachedoctor.doctor.whatif.accounts import account, candidate, learn, replay_base, room, saved_ms, settings_rows
 from cachedoctor.doctor.whatif.agents import agents_fit, block_agents_fit
 from cachedoctor.doctor.whatif.block_evidence import BlockEvidence
 from cachedoctor.doctor.whatif.evidence import ServerTraffic
@@ -55,25 +55,33 @@ class _Search:
 
     def __init__(self, evidence: ServerTraffic, limit: float | None) -> None:
         self.evidence, self.limit = evidence, limit
-        self.served, self.use = measured(evidence.traffic, evidence.settings)
+        self._replays = Replays(evidence.traffic)
+        self.served, self.use = self._replays.measured(evidence.settings)
         base = replay_base(evidence, self.served)
         self.fit: ReplayFit | None = base.fit
         self.base: ReplayAccount = account(evidence, self.served, evidence.settings)
         wrong = 0 if base.fit is None else base.fit.wrong_tokens
         self.least = max(wrong, int(LEAST_SHARE * self.base.computed_tokens)) + 1
+        self._longest = max(evidence.traffic.lengths)
         self._known: dict[ServerSettings, _Tried | None] = {}
 
     def tried(self, changes: dict[str, Any]) -> _Tried | None:
         """Replay with changes; None where prompts do not fit any more, or a conversation is worse off."""
-        settings = replace(self.evidence.settings, **changes)
-        if settings not in self._known:
-            self._known[settings] = self._replayed(settings, changes)
-        found = self._known[settings]
-        return None if found is None else found._replace(changes=changes)
+        base = self.evidence.settings
+        settings = replace(base, **changes)
+        same = self._replays.same(settings)
+        if not room(settings) > self._longest < room(same):  # it is also counted which prompts fit
+            same = settings
+        if same not in self._known:
+            self._known[same] = self._replayed(same, changes)
+        found = self._known[same]
+        if found is None:
+            return None
+        return found._replace(changes=changes, settings=settings, memory=more_memory(base, settings))
 
     def _replayed(self, settings: ServerSettings, changes: dict[str, Any]) -> _Tried | None:
         base = self.evidence.settings
-        served = serve(self.evidence.traffic, settings)
+        served = self.served if settings == base else self._replays.served(settings)
         found = account(self.evidence, served, settings)
         if found.too_long > self.base.too_long or found.requests != self.base.requests:
             return None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
 
 from cachedoctor.diagnosis.replay.llamacpp.context_checkpoints import Checkpoint
 from cachedoctor.diagnosis.replay.llamacpp.window import FRESH, Cells
+from cachedoctor.diagnosis.replay.traffic import Traffic
 from cachedoctor.knowledge.decision import Decision
 
 
@@ -18,16 +20,29 @@ class ReplayContent(msgspec.Struct, frozen=True, gc=False):
     text: int
     """In the tree; -1 where there is none."""
     tokens: int
-    """Length, which may be less than that of the text."""
+    """Length."""
     cells: Cells
     """Of sliding-window memory."""
     saved: tuple[Checkpoint, ...]
     """The oldest first."""
     owner: int
     """Request whose content it is; -1 before the first."""
+    place: int
+    """Of the text in the order of the tree; -1 where there is none."""
 
 
-EMPTY = ReplayContent(-1, 0, FRESH, (), -1)
+EMPTY = ReplayContent(-1, 0, FRESH, (), -1, -1)
+
+
+@lru_cache(maxsize=1)  # one traffic is replayed under many settings
+def contents(traffic: Traffic) -> list[tuple[ReplayContent, ReplayContent]]:
+    """What a slot that can go back anywhere holds when a prompt is computed, and when its request has ended."""
+    length, places, found = traffic.tree.length, traffic.tree.places, []
+    for index, one in enumerate(traffic.asked):
+        prompt, content = one.prompt, one.content
+        begun = ReplayContent(prompt, length(prompt), FRESH, (), index, places[prompt])
+        found.append((begun, ReplayContent(content, length(content), FRESH, (), index, places[content])))
+    return found
 
 
 def moved(old: Sequence[int], new: Sequence[int], common: int, least: int) -> int:

@@ -40,7 +40,7 @@ class MemoryUse(msgspec.Struct, gc=False):
     """RAM cache while saving, with the checkpoints that the slots held then."""
 
 
-class _MeasuredServer(ReplayedServer):
+class MeasuredReplay(ReplayedServer):
     """A replayed server that is measured when a request has got its slot, and when one has left it."""
 
     def __init__(self, traffic: Traffic, settings: ServerSettings) -> None:
@@ -85,7 +85,7 @@ class _MeasuredServer(ReplayedServer):
 
 def measured(traffic: Traffic, settings: ServerSettings) -> tuple[list[Served], MemoryUse]:
     """Give what ``serve`` gives, and what was held meanwhile."""
-    server = _MeasuredServer(traffic, settings.resolved())
+    server = MeasuredReplay(traffic, settings.resolved())
     return server.run(), server.use
 
 

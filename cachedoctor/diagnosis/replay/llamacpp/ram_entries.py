@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
+from typing import NamedTuple
 
 from cachedoctor.diagnosis.replay.llamacpp.content import Cause, ReplayContent
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
@@ -18,15 +19,12 @@ LEAST_KEPT = 0.25
 Lose = Callable[[ReplayContent, Cause], None]
 
 
-class _Related:
-    """Entries that may share something: those whose texts begin with one edge of the tree, the oldest first."""
+class RamPeak(NamedTuple):
+    """What all entries took at most, the one that was being made included."""
 
-    __slots__ = ("lengths", "numbers", "texts")
-
-    def __init__(self) -> None:
-        self.numbers: list[int] = []
-        self.texts: list[int] = []
-        self.lengths: list[int] = []
+    bytes: float
+    """Endless where an entry was refused or evicted."""
+    tokens: int
 
 
 class RamEntries:
@@ -34,90 +32,100 @@ class RamEntries:
 
     def __init__(self, settings: ServerSettings, tree: PromptTree, lose: Lose) -> None:
         """Start empty. ``lose`` is told of every content that is dropped, and why."""
-        self._tree, self._lose, self._families = tree, lose, tree.families
+        self._shared, self._lasts, self._lose = tree.shared, tree.lasts, lose
         self._build, self._limit, self._context = settings.build, settings.ram_bytes, settings.context
         self._each, self._fixed, self._saved = settings.token_bytes, settings.state_bytes, settings.checkpoint_bytes
         self.entries: dict[int, tuple[ReplayContent, float]] = {}
         """Content and size by number, which is how many were made before."""
-        self._related: dict[int, _Related] = {}
-        """By family."""
-        self.known: set[tuple[int, int]] = set()
-        """Text and length of every entry."""
+        self._places: list[int] = []
+        """Of every entry, in the order of the tree. None begins with another: what continues from one replaces it."""
+        self._numbers: list[int] = []
+        """Of every entry, in the same order."""
+        self.known: set[int] = set()
+        """Text of every entry."""
         self._bytes = 0.0
         self._tokens = 0
         self.made = 0
         """Entries that were ever made."""
         self.most = 0.0
-        """Bytes of all entries at most, the one that is being made included."""
+        """Bytes of all entries at most since this was set, the one that is being made included."""
+        self._peak = RamPeak(0.0, 0)
+        self._is_short = False
+        """An entry was refused or evicted."""
 
     @property
     def bytes(self) -> float:
         """What all entries take."""
         return self._bytes
 
-    def has_more(self, prompt: int, least: int) -> bool:
-        """Whether an entry shares more than ``least`` tokens with a prompt."""
-        related = self._related.get(self._families[prompt])
-        if related is None:
-            return False
-        shared = self._tree.common_with(prompt, related.texts)
-        return any(min(pair) > least for pair in zip(shared, related.lengths, strict=True))
+    @property
+    def peak(self) -> RamPeak:
+        """What they took at most."""
+        return self._peak._replace(bytes=float("inf")) if self._is_short else self._peak
+
+    def has_more(self, place: int, least: int) -> bool:
+        """Whether an entry shares more than ``least`` tokens with a prompt, which has this place."""
+        places, shared = self._places, self._shared
+        at = bisect_left(places, place)
+        return (at < len(places) and shared(place, places[at]) > least) or (
+            at > 0 and shared(places[at - 1], place) > least
+        )
 
     def save(self, content: ReplayContent) -> bool:
         """Take what a slot holds; False where it is refused, and is nowhere but in the slot."""
         text, tokens = content.text, content.tokens
-        if (text, tokens) in self.known:
+        if text in self.known:
             return True
         if tokens == 0:
             return False
         size = self._each * tokens + self._fixed + self._saved * len(content.saved)
         if size > self._limit and self._build >= 10068:
+            self._is_short = True
             return False
-        family = self._families[text]
-        related = self._related.get(family)
-        if related is None:
-            related = self._related[family] = _Related()
-        elif related.texts:
-            obsolete = []
-            shares = self._tree.common_with(text, related.texts)
-            for number, held, shared in zip(related.numbers, related.lengths, shares, strict=True):
-                if shared >= tokens and held >= tokens:
-                    return True
-                if shared >= held and tokens >= held:
-                    obsolete.append(number)
-            for number in reversed(obsolete):  # what continues from it has all of it
-                self._take(number)
+        places, place = self._places, content.place
+        at = bisect_left(places, place)
+        if at < len(places) and places[at] <= self._lasts[place]:
+            return True
+        if at and place <= self._lasts[places[at - 1]]:
+            self._take(self._numbers[at - 1])  # what continues from it has all of it
         while self._build >= 10068 and self.entries and self._bytes + size > self._limit:
             self._drop_oldest("too small")
-        related.numbers.append(self.made)
-        related.texts.append(text)
-        related.lengths.append(tokens)
+        at = bisect_left(places, place)
+        places.insert(at, place)
+        self._numbers.insert(at, self.made)
         self.entries[self.made] = content, size
-        self.known.add((text, tokens))
+        self.known.add(text)
         self._bytes += size
         self._tokens += tokens
         self.made += 1
         if self._bytes > self.most:
             self.most = self._bytes
+        if self._bytes > self._peak.bytes or self._tokens > self._peak.tokens:
+            self._peak = RamPeak(max(self._bytes, self._peak.bytes), max(self._tokens, self._peak.tokens))
         return True
 
-    def load(self, prompt: int, length: int, slot: ReplayContent) -> ReplayContent | None:
-        """Give the entry that a prompt is better served by than by what its slot holds; the cache no longer has it."""
-        related = self._related.get(self._families[prompt])
-        if related is None:
-            return None
-        shared = min(self._tree.common(slot.text, prompt), slot.tokens) if slot.tokens else 0
-        keep = shared / slot.tokens if slot.tokens else (-1.0 if self._build >= 8672 else float("nan"))
-        best, found = shared, -1
-        for index, shared in enumerate(self._tree.common_with(prompt, related.texts)):
-            if shared <= best:
-                continue
-            tokens = related.lengths[index]
-            shared = min(shared, tokens)
-            kept = shared / tokens
+    def load(self, place: int, slot: ReplayContent, best: int) -> ReplayContent | None:
+        """Give the entry that a prompt is better served by than by what its slot holds; the cache no longer has it.
+
+        ``place`` is that of the prompt, ``best`` what it shares with the slot.
+        """
+        places, entries, shares = self._places, self.entries, self._shared
+        keep = best / slot.tokens if slot.tokens else (-1.0 if self._build >= 8672 else float("nan"))
+        right = bisect_left(places, place)
+        left = right - 1
+        better = []
+        while right < len(places) and (shared := shares(place, places[right])) > best:
+            better.append((self._numbers[right], shared))
+            right += 1
+        while left >= 0 and (shared := shares(places[left], place)) > best:
+            better.append((self._numbers[left], shared))
+            left -= 1
+        found = -1
+        for number, shared in sorted(better):
+            kept = shared / entries[number][0].tokens
             if kept >= LEAST_KEPT and kept > keep and shared > best:
-                keep, best, found = kept, shared, index
-        return None if found < 0 else self._take(related.numbers[found])
+                keep, best, found = kept, shared, number
+        return None if found < 0 else self._take(found)
 
     def trim(self) -> None:
         """Push out the oldest entries that are over the limits in bytes and tokens."""
@@ -138,15 +146,14 @@ class RamEntries:
             self._drop_oldest(why)
 
     def _drop_oldest(self, why: Cause) -> None:
+        self._is_short = self._is_short or why == "too small"
         self._lose(self._take(next(iter(self.entries))), why)
 
     def _take(self, number: int) -> ReplayContent:
         content, size = self.entries.pop(number)
-        text, tokens = content.text, content.tokens
-        related = self._related[self._families[text]]
-        at = bisect_left(related.numbers, number)
-        del related.numbers[at], related.texts[at], related.lengths[at]
-        self.known.discard((text, tokens))
+        at = bisect_left(self._places, content.place)
+        del self._places[at], self._numbers[at]
+        self.known.discard(content.text)
         self._bytes -= size
-        self._tokens -= tokens
+        self._tokens -= content.tokens
         return content

@@ -5,12 +5,22 @@ Source: the slot logic of llama.cpp between b5300 and b11549, as ``knowledge/dec
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from cachedoctor.diagnosis.replay.llamacpp import window
-from cachedoctor.diagnosis.replay.llamacpp.content import EMPTY, Cause, ChosenBy, ReplayContent, Served, moved
+from cachedoctor.diagnosis.replay.llamacpp.content import (
+    EMPTY,
+    Cause,
+    ChosenBy,
+    ReplayContent,
+    Served,
+    contents,
+    moved,
+)
 from cachedoctor.diagnosis.replay.llamacpp.context_checkpoints import Checkpoint, added, batch_end, due
-from cachedoctor.diagnosis.replay.llamacpp.ram_entries import RamEntries
+from cachedoctor.diagnosis.replay.llamacpp.ram_entries import RamEntries, RamPeak
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.diagnosis.replay.llamacpp.window import FRESH, Cells
 from cachedoctor.diagnosis.replay.traffic import TimedRequest, Traffic
@@ -45,6 +55,8 @@ class ReplayedServer:
 
     def __init__(self, traffic: Traffic, settings: ServerSettings) -> None:
         self.traffic, self.settings, self.tree = traffic, settings, traffic.tree
+        self.lengths, self.places, self.nearest = traffic.lengths, traffic.places, traffic.nearest
+        self.contents, self.ideal, self.shared = contents(traffic), traffic.ideal, traffic.tree.shared
         self.slots = [_Slot(number) for number in range(settings.slots or 1)]
         self.ram = RamEntries(settings, self.tree, self._lose) if settings.cache_ram_mib else None
         self.lost: dict[int, Cause] = {}
@@ -60,9 +72,13 @@ class ReplayedServer:
         self.plain = self.attention and not self.window
         """Nothing but the common prefix decides."""
         self.least = settings.slot_prompt_similarity or 0.0
+        self.below, self.above = 0.0, float("inf")
+        """Shares of prompts that slots had: the largest that was too little, the smallest that was enough."""
+        self.ram_peak = RamPeak(0.0, 0)
+        """Of the RAM cache, when the traffic is at its end."""
         self.served = [NEVER] * len(traffic.asked)
-        self.of: dict[int, list[_Slot]] = {}
-        self.families = traffic.tree.families
+        self.of: dict[int, tuple[_Slot, Sequence[_Slot]]] = {}
+        """Of requests that run, the slot, and those of their other choices."""
         self.complete = all(event.content is None for event in traffic.happened)
         """Nothing comes back that the traffic does not hold."""
 
@@ -76,7 +92,9 @@ class ReplayedServer:
                 self._happen(index)
             elif not self._start(index):
                 self.waiting.append(index)
-        self.ram = None  # it knows this server: without it, both end at once when many settings are replayed
+        if self.ram is not None:
+            self.ram_peak = self.ram.peak
+            self.ram = None  # it knows this server: without it, both end at once when many settings are replayed
         return self.served
 
     # ---- moments
@@ -101,18 +119,21 @@ class ReplayedServer:
 
     def _release(self, index: int) -> None:
         asked = self.traffic.asked[index]
-        first, *others = self.of.pop(index)
+        first, others = self.of.pop(index)
         for slot in others:
             slot.content, slot.request, slot.used = self._cleared(slot.content), None, self.clock
         first.request, first.used = None, self.clock
         if asked.refused:
             return
-        tokens, old = self.tree.length(asked.content), first.content
-        cells = old.cells
+        content, old = self.contents[index][1], first.content
         if self.sliding:
-            cells = window.cut(cells, tokens)
+            tokens = content.tokens
+            cells = window.cut(old.cells, tokens)
             cells = window.replied(cells, min(old.tokens, tokens), tokens, self.settings, self.room)
-        first.content = ReplayContent(asked.content, tokens, cells, old.saved, index)
+            content = replace(content, cells=cells, saved=old.saved)
+        elif old.saved:
+            content = replace(content, saved=old.saved)
+        first.content = content
 
     def _happen(self, index: int) -> None:
         event = self.traffic.happened[index]
@@ -136,7 +157,7 @@ class ReplayedServer:
     def _of_file(self, text: int, checkpoints: tuple[int, ...]) -> ReplayContent:
         """What a file holds that was saved before the traffic begins, or of which nobody knows when."""
         kept = tuple(Checkpoint(tokens - 1, tokens - 1, tokens, -1) for tokens in checkpoints)
-        return ReplayContent(text, self.tree.length(text), FRESH, kept, -1)
+        return ReplayContent(text, self.tree.length(text), FRESH, kept, -1, self.tree.places[text])
 
     def _restart(self) -> None:
         for slot in self.slots:
@@ -149,89 +170,105 @@ class ReplayedServer:
 
     def _start(self, index: int) -> bool:
         asked = self.traffic.asked[index]
-        length = self.tree.length(asked.prompt)
-        found = self._choose(asked, length, index)
+        found = self._choose(index, asked)
         if found is None:
             return False
         slot, by, shared = found
-        from_ram = self._swap(slot, by, shared, asked, length)
+        from_ram = self.ram is not None and self._swap(self.ram, index, slot, by, shared, asked)
         slot.request = index
         children = self._children(asked, slot) if asked.choices > 1 else ()
-        self.of[index] = [slot, *children]
+        self.of[index] = slot, children
         if self.ram is not None and self.settings.cache_idle_slots and asked.completion:
             self._save_idle(self.ram)
         if self.settings.kv_unified and self.settings.build >= 7079:
-            self._make_room(max(length, self.tree.length(asked.content)), slot)
+            self._make_room(max(self.lengths[index], self.contents[index][1].tokens), slot)
         if from_ram:
-            shared = self._shared(slot.content, asked.prompt)
-        self.served[index] = self._compute(index, asked, slot, by, from_ram, length, shared)
+            shared = self._shared(slot.content, index)
+        self.served[index] = self._compute(index, asked, slot, by, from_ram, shared)
         for child in children:
             child.content = slot.content
         return True
 
-    def _choose(self, asked: TimedRequest, length: int, index: int) -> tuple[_Slot, ChosenBy, int] | None:
+    def _choose(self, index: int, asked: TimedRequest) -> tuple[_Slot, ChosenBy, int] | None:
         """Slot, how it was chosen, and the common prefix with it as far as the choice looked at it; None: all busy."""
-        slots, build = self.slots, self.settings.build
-        if asked.id_slot is not None and (build >= 9713 or asked.id_slot < len(slots)) and asked.id_slot >= 0:
-            slot = slots[asked.id_slot % len(slots)]
-            return None if slot.request is not None else (slot, "id", self._shared(slot.content, asked.prompt))
-        chosen, at = self._most_similar(asked.prompt, length, index) if self.least else (None, 0)
-        if chosen is not None:
-            return chosen, "similarity", at
+        slots = self.slots
+        pinned, build = asked.id_slot, self.settings.build
+        if pinned is not None and pinned >= 0 and (build >= 9713 or pinned < len(slots)):
+            slot = slots[pinned % len(slots)]
+            return None if slot.request is not None else (slot, "id", self._shared(slot.content, index))
+        if self.least:
+            found = self._most_similar(index)
+            if found is not None:
+                return found
+        chosen, later = None, build >= 5833
         for slot in slots:
-            if slot.request is None and (chosen is None or slot.used < chosen.used + (build >= 5833)):
+            if slot.request is None and (chosen is None or slot.used < chosen.used + later):
                 chosen = slot
-        return None if chosen is None else (chosen, "lru", self._shared(chosen.content, asked.prompt))
+        return None if chosen is None else (chosen, "lru", self._shared(chosen.content, index))
 
-    def _most_similar(self, prompt: int, length: int, index: int) -> tuple[_Slot | None, int]:
+    def _most_similar(self, index: int) -> tuple[_Slot, ChosenBy, int] | None:
         """The idle slot that a prompt shares enough with, and how much: of the prompt, up to b6628 of the slot.
 
         No slot has more of it than was ever sent before it came; those after the first that has so much need no look.
         """
-        most = length if self.waiting else self.traffic.ideal[index].tokens
-        common, least, old = self.tree.common, self.least, self.settings.build < 6751
+        place, length, least = self.places[index], self.lengths[index], self.least
+        most, old = length if self.waiting else self.ideal[index].tokens, self.settings.build < 6751
         chosen, best = None, 0 if old else least * length
         if most <= best and self.complete:
-            return None, 0
-        families = self.families
-        family = families[prompt]
+            self.below = max(self.below, most / length)
+            return None
+        shares, top = self.shared, 0
+        if most > best and not old and not self.waiting:
+            low, high = self.nearest[index]
+            for slot in self.slots:
+                if low <= slot.content.place <= high and slot.request is None:
+                    shared = shares(slot.content.place, place)
+                    if shared < self.above * length:
+                        self.above = shared / length
+                    return slot, "similarity", shared
         for slot in self.slots:
             content = slot.content
-            if slot.request is not None or content.tokens <= best or families[content.text] != family:
+            if slot.request is not None:
                 continue
-            shared = common(content.text, prompt)
-            if shared > content.tokens:
-                shared = content.tokens
+            shared = content.tokens if content.tokens <= best else shares(content.place, place)
+            if shared > top:
+                top = shared
             if shared > best and (not old or shared > least * content.tokens):
                 chosen, best = slot, shared
                 if shared >= most:
                     break
-        return chosen, int(best)
+        if chosen is None:
+            self.below = max(self.below, top / length)
+            return None
+        self.above = min(self.above, best / length)
+        return chosen, "similarity", int(best)
 
-    def _shared(self, content: ReplayContent, prompt: int) -> int:
-        if not content.tokens:
-            return 0
-        shared = self.tree.common(content.text, prompt)
-        return shared if shared < content.tokens else content.tokens
+    def _shared(self, content: ReplayContent, index: int) -> int:
+        """How much of what a slot holds a prompt begins with."""
+        return self.shared(content.place, self.places[index]) if content.tokens else 0
 
-    def _swap(self, slot: _Slot, by: ChosenBy, shared: int, asked: TimedRequest, length: int) -> bool:
+    def _swap(self, ram: RamEntries, index: int, slot: _Slot, by: ChosenBy, shared: int, asked: TimedRequest) -> bool:
         """Save what the slot holds to the RAM cache and look for something better; whether there was."""
-        build, settings, old = self.settings.build, self.settings, slot.content
-        if self.ram is None or not asked.completion or (by == "id" and (build < 9873 or not old.tokens)):
+        build, old = self.settings.build, slot.content
+        if not asked.completion or (by == "id" and (build < 9873 or not old.tokens)):
             return False
-        if (build < 8672 and not old.tokens) or (settings.projector and build < 8156):
+        if (build < 8672 and not old.tokens) or (self.settings.projector and build < 8156):
             return False
         keep = shared / old.tokens if old.tokens else 0.0
-        if by == "id" and shared / length <= self.least:
-            keep = 0.0
+        if by == "id":
+            share = shared / self.lengths[index]
+            if share <= self.least:
+                keep, self.below = 0.0, max(self.below, share)
+            else:
+                self.above = min(self.above, share)
         if by != "lru" and keep >= 0.5:
             return False
-        self.ram.save(old)
-        found = self.ram.load(asked.prompt, length, old)
+        ram.save(old)
+        found = ram.load(self.places[index], old, shared)
         if found is not None:
             self._replaced(old)
-            slot.content = replace(found, cells=self._brought(old, found))
-        self.ram.trim()
+            slot.content = replace(found, cells=self._brought(old, found)) if self.sliding else found
+        ram.trim()
         return found is not None
 
     def _brought(self, old: ReplayContent, found: ReplayContent) -> Cells:
@@ -254,7 +291,7 @@ class ReplayedServer:
         for slot in self.slots:
             content = slot.content
             if slot.request is None and content.tokens:
-                kept = (content.text, content.tokens) in known
+                kept = content.text in known
                 if not kept and (kept := ram.save(content)):
                     ram.trim()
                 if unified:
@@ -272,12 +309,16 @@ class ReplayedServer:
                 slot.content = self._cleared(slot.content)
 
     def _compute(
-        self, index: int, asked: TimedRequest, slot: _Slot, by: ChosenBy, from_ram: bool, length: int, shared: int
+        self, index: int, asked: TimedRequest, slot: _Slot, by: ChosenBy, from_ram: bool, shared: int
     ) -> Served:
-        best, old, place = min(self.traffic.ideal[index].tokens, length - 1), slot.content, slot.number
+        length, old = self.lengths[index], slot.content
+        best = self.ideal[index].tokens
+        if best >= length:
+            best = length - 1
         if asked.refused:
-            return Served(0, place, by, from_ram, 0, best)
-        best = max(best, min(shared, length - 1))  # a request that had to wait may find more than when it came
+            return Served(0, slot.number, by, from_ram, 0, best)
+        if shared > best:  # a request that had to wait may find more than when it came
+            best = shared if shared < length else length - 1
         decision, reused = None, 0
         if asked.cache_prompt and asked.completion:
             if (
@@ -290,14 +331,14 @@ class ReplayedServer:
             else:
                 decision = self._decide(asked, old, shared, length)
                 reused = decision.reused
-        cause = self._cause(index, slot, shared, reused, best) if reused < best else ""
+        cause = self._cause(index, slot, by, shared, best) if reused < best else ""
         if shared < old.tokens:
             self._replaced(old, "consumed" if from_ram else None)
         if self.attention:
-            slot.content = ReplayContent(asked.prompt, length, FRESH, (), index)
+            slot.content = self.contents[index][0]
         else:
             slot.content = self._computed(index, asked, old, decision, reused, length)
-        return Served(reused, place, by, from_ram, shared, best, cause, decision)
+        return Served(reused, slot.number, by, from_ram, shared, best, cause, decision)
 
     def _decide(self, asked: TimedRequest, old: ReplayContent, shared: int, length: int) -> Decision:
         settings = self.settings
@@ -335,7 +376,7 @@ class ReplayedServer:
             at = end
         if makes and 6180 <= settings.build < 6751 and self.sliding:
             saved = added(saved, self._checkpoint(cells, length, index), settings)
-        return ReplayContent(asked.prompt, length, cells, tuple(saved), index)
+        return replace(self.contents[index][0], cells=cells, saved=tuple(saved))
 
     def _checkpoint(self, cells: Cells, tokens: int, index: int) -> Checkpoint:
         runs = window.saved(cells, tokens, self.settings) if self.sliding else ()
@@ -370,21 +411,25 @@ class ReplayedServer:
         """A slot's content gives way to another one; what is in the RAM cache is not lost."""
         if self.ram is None:
             self._lose(content, "RAM cache off")
-        elif (content.text, content.tokens) not in self.ram.known:
+        elif content.text not in self.ram.known:
             self._lose(content, why or "slot taken")
 
-    def _cause(self, index: int, slot: _Slot, shared: int, reused: int, best: int) -> Cause:
+    def _cause(self, index: int, slot: _Slot, by: ChosenBy, shared: int, best: int) -> Cause:
         """Why less came back than the best that was ever sent."""
-        asked, ideal = self.traffic.asked[index], self.traffic.ideal[index]
-        if not asked.cache_prompt:
+        ideal = self.ideal[index]
+        if not self.traffic.asked[index].cache_prompt:
             return "by request"
         if shared >= best:
             return "window" if self.settings.memory == "swa" else "checkpoint"
         if ideal.together or ideal.owner is None:
             return "together"
+        chosen_of_idle = by == "similarity" and self.settings.build >= 6751
+        """Then no other idle slot has more."""
         for other in self.slots:
-            if other is not slot and self._shared(other.content, asked.prompt) > shared:
+            if other is slot or (chosen_of_idle and other.request is None):
+                continue
+            if self._shared(other.content, index) > shared:
                 return "busy" if other.request is not None else "other slot"
-        if self.ram is not None and self.ram.has_more(asked.prompt, shared):
+        if self.ram is not None and self.ram.has_more(self.places[index], shared):
             return "refused"
         return self.lost.get(ideal.owner, "shifted")
