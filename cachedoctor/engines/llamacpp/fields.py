@@ -29,8 +29,8 @@ _CKPT_TOKENS = "tokens at the start of the prompt that the checkpoint covers: re
 _CKPT_SIZE = "memory of this checkpoint"
 _SWA_NUMBER = "; this line may have the numbers of a neighbouring checkpoint: do not rely on them"
 _BATCH = "tokens of the current batch, of all slots together; not a share of the prompt"
-_LENGTH = "tokens in the slot so far, reused ones included"
-_GEN = "generated tokens, the first one included"
+_LENGTH = "tokens in the slot so far, including reused ones"
+_GEN = "generated tokens, including the first one"
 _DROPPED = {0.0: "nothing of the prompt is reused"}
 
 FIELDS: dict[str, Field] = {

@@ -117,7 +117,7 @@ def keep_tools(request: RequestText, followed: FollowedRequest) -> EditedBody | 
     between = request.text[spans[0].end : spans[1].start] if len(spans) > 1 else ","
     edit = TextEdit(spans[0].start, spans[-1].end, between.join(wanted.values()))
     back, new = sum(name not in present for name in wanted), sum(name not in known for name in wanted)
-    words = [f"{back} put back" * bool(back), f"{new} new at the end" * bool(new)]
+    words = [f"{back} restored" * bool(back), f"{new} new at the end" * bool(new)]
     return EditedBody([edit], f"{len(wanted)} tools as before" + "".join(f", {word}" for word in words if word))
 
 
