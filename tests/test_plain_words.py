@@ -49,6 +49,7 @@ SHOWN_PHRASES = {
     "useful": r"\b(?:is|are|be) of use\b",
     "unnecessarily": r"\bwithout need\b",
     "recomputed": r"\b[Cc]omputed again\b",
+    "with the log": r"\bbeside (?:the|a) logs?\b",
     "including": r"\b(?:one|ones|part|tokens|cache|checkpoints) included\b",
 }
 """The same for what users read alone: pages, reports, help, explanations of lines; docstrings may have them."""
@@ -195,7 +196,7 @@ def test_each_phrase_is_found(text: str) -> None:
         "no log shows who asked",
         "although it was asked for", "a blank was added", "since the line before", "it stands in one row",
         "the finding says so", "it says nothing about eviction", "going back is of use", "recomputed without need",
-        "Computed again", "reused ones included",
+        "Computed again", "reused ones included", "give bodies beside the log",
     ],
 )  # fmt: skip
 def test_each_phrase_for_users_is_found(text: str) -> None:

@@ -163,7 +163,7 @@ MEANINGS: dict[str, str] = {
     "ready": "The server takes requests. The one that warmed it up was a short prompt, and is not a request of a user.",
     "sigterm": "The server ends; its cache is lost.",
     # hybrid and sliding-window models
-    "mamba_pool": "The model is a hybrid: beside the KV pool it has a pool of states. A prefix is only reused up to a position whose state is kept, so this pool limits reuse as well.",
+    "mamba_pool": "The model is a hybrid: besides the KV pool it has a pool of states. A prefix is only reused up to a position whose state is kept, so this pool limits reuse as well.",
     "swa_pool": "Layers with a sliding window have a pool of their own. A prefix is only reused if the window before its end is still there.",
     "extra_buffer": "States of a hybrid model are also kept inside a prompt, at multiples of a chunk, so that prompts that share a beginning can reuse it.",
     "extra_buffer_off_decode": "A decode server keeps no cache, so states are not kept inside prompts either.",
