@@ -769,7 +769,7 @@ ROWS: list[R] = [
       meaning="The KV cache of a model with sparse attention and its indexer: it keeps everything within the context."),
     R("kv_dsv4", "lib", 11549, 11549, "L11549", "{__func__:func}: creating DSV4 raw KV cache",
       "0.00.107.935 I llama_kv_cache_dsv4: creating DSV4 raw KV cache",
-      meaning="The memory of DeepSeek V4: its raw part is a sliding window, and its compressors keep a state. It can go back to a checkpoint alone."),
+      meaning="The memory of DeepSeek V4: its raw part is a sliding window, and its compressors keep a state. It can only go back to a checkpoint."),
     R("kv_dsv4_part", "lib", 11549, 11549, "L11549", "{__func__:func}: creating DSV4 CSA compressed KV cache, size = {size:count} cells",
       "0.00.107.935 I llama_kv_cache_dsv4: creating DSV4 CSA compressed KV cache, size = 4096 cells",
       meaning="A compressed part of the memory of DeepSeek V4."),
