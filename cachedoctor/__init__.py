@@ -187,7 +187,7 @@ def analyze(
     Args:
         build: the llama.cpp build number, when the log does not show it.
         cmdline: what started the server; its options are checked, and are facts where the log is silent.
-        prompts: files beside the log: request bodies (JSONL), ``/slots`` dumps, directories of ``--log-prompts-dir``.
+        prompts: files for the log: request bodies (JSONL), ``/slots`` dumps, directories of ``--log-prompts-dir``.
         tokenizer: as for ``diff``; matches prompts to requests by their exact length.
         template: chat template for request bodies.
         metrics: dumps of ``/metrics`` of vLLM or SGLang; of several of one server the differences count.

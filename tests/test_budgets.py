@@ -1,4 +1,4 @@
-"""How much of each package there is: growth is decided in a commit, with its reason, and does not just happen."""
+"""How much there is of each package and of the docs: growth is decided in a commit, with its reason."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ BUDGETS = ROOT / "tests" / "budgets.toml"
 GROWTH = 1.02
 """Times the number in the file that a package may have before that must be changed."""
 IMPORT = re.compile(r"^ *from (cachedoctor[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
+WORDS = 40_000
+"""Words of all pages for users: README.md and docs, without the reports among the examples, which scripts write."""
+PAGES = {"docs/performance.md": 2_326, "docs/usage/formats.md": 1_024}
+"""Words of two pages that had four times as many; what was measured, and how, is in benchmarks."""
 SMALL = 60
 """Lines under which a module with one importer belongs into that."""
 LOOKED_FOR = (
@@ -70,6 +74,19 @@ def test_budgets_follow_what_shrinks() -> None:
     budgets = tomllib.loads(BUDGETS.read_text("utf-8"))
     slack = {name for name, size in sizes().items() if budgets[name]["lines"] > size.lines * 1.1 + 20}
     assert slack == set(), "lower the numbers in tests/budgets.toml"
+
+
+def test_the_docs_stay_short() -> None:
+    """Cut as much as you add; measurements belong into benchmarks, internals into docstrings."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    words = {
+        path.relative_to(ROOT).as_posix(): len(path.read_text("utf-8").split())
+        for path in pages
+        if path.parent.parent.name != "examples"
+    }
+    assert len(words) > 40
+    assert sum(words.values()) <= WORDS
+    assert {page: words[page] for page, most in PAGES.items() if words[page] > most} == {}
 
 
 def test_small_modules_with_one_importer_are_few() -> None:

@@ -70,7 +70,11 @@ def report_with(open_requests: int = 0, not_placed: int = 0, **tokens: int) -> R
     ("of", "key", "words"),
     [
         (report_with(reused=900, new=100), "cache works", "every request reused all it could; the 100 computed tokens"),
-        (report_with(reused=900, new=80, rounding=20), "cache works", "80 computed tokens were new text, 20 rounding"),
+        (
+            report_with(reused=900, new=80, rounding=20),
+            "cache works",
+            "80 computed tokens were new text, 20 were after the nearest reusable point",
+        ),
         (report_with(new=100), "cache works", "no request had anything to reuse; the 100 computed tokens were new"),
         (report_with(reused=991, server=9), "cache works", "9 of 1,000 prompt tokens (0.9 %) were lost, too few for"),
         (report_with(reused=989, server=11), "no cause", "98.9 % reused, 1.1 % lost by the server"),

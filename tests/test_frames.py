@@ -21,7 +21,17 @@ import cachedoctor
 from cachedoctor.doctor.tables.tables import EventRows, measured_rows, request_rows
 from cachedoctor.model import CheckpointRow, RequestRow, Session
 from cachedoctor.report.tables import table_writer
-from cachedoctor.report.tables.columns import BATCHES, ENDINGS, EVENTS, REQUESTS, SAMPLES, TABLES, ColumnTable, Ending
+from cachedoctor.report.tables.columns import (
+    BATCHES,
+    ENDINGS,
+    EVENTS,
+    FLEET,
+    REQUESTS,
+    SAMPLES,
+    TABLES,
+    ColumnTable,
+    Ending,
+)
 from cachedoctor.report.tables.request_rows import Numbering
 
 PAGE = (ROOT / "docs" / "tables.md").read_text("utf-8")
@@ -44,16 +54,25 @@ IN_DUCKDB = {
 }
 
 
-def documented(table: ColumnTable) -> list[list[str]]:
-    """Name, kind, unit and words of every column, as the page says them."""
-    section = PAGE.split(f"## {table.name}\n")[1].split("\n## ")[0]
+def page_rows(heading: str) -> list[list[str]]:
+    """Name, kind, unit and words of the columns in the table under a heading of the page."""
+    section = PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
     rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in re.findall(r"^\| `.*$", section, re.M)]
     return [[row[0].strip("` "), *row[1:]] for row in rows]
 
 
-@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def documented(table: ColumnTable) -> list[list[str]]:
+    """The same of every column of a table: its own rows, and the shared ones that its text names."""
+    named = re.search(rf"\n## {table.name}\n[^|]*Schema [^|]*?Shared: (.*)\.\n", PAGE)
+    assert named, f"docs/tables.md names no shared columns of {table.name}"
+    shared = re.findall(r"`(\w+)`", named[1])
+    return [*page_rows(table.name), *(row for row in page_rows("Columns of several tables") if row[0] in shared)]
+
+
+@pytest.mark.parametrize("table", {**TABLES, **FLEET}.values(), ids={**TABLES, **FLEET})
 def test_every_column_is_documented(table: ColumnTable) -> None:
-    assert documented(table) == [[c.name, c.kind, c.unit or "-", c.words.rstrip()] for c in table.columns]
+    columns = [[c.name, c.kind, c.unit or "-", c.words.rstrip()] for c in table.columns]
+    assert sorted(documented(table)) == sorted(columns)
 
 
 def written(table: ColumnTable, rows: Iterable[bytes], path: Path, ending: Ending) -> Path:
@@ -107,7 +126,7 @@ def test_parquet_says_what_its_columns_mean(tmp_path: Path) -> None:
     path = written(REQUESTS, [], tmp_path / "t.parquet", "parquet")
     meanings = json.loads(pl.read_parquet_metadata(path)["cachedoctor"])
     assert meanings["schema"] == "cachedoctor.requests/1"
-    assert meanings["columns"]["prompt_ms"] == {"unit": "ms", "description": "time that the prompt took"}
+    assert meanings["columns"]["prompt_ms"] == {"unit": "ms", "description": "time to compute the prompt"}
     assert meanings["columns"]["outcome"]["unit"] is None
     assert set(meanings["columns"]) == {c.name for c in REQUESTS.columns}
 

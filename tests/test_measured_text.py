@@ -82,9 +82,9 @@ def test_batches_of_sglang_are_neither_requests_nor_prompts() -> None:
         (vllm(periods=[intervals(computed_tokens=None)]), "computed",
          "unknown: whether throughput includes reused tokens depends on the version"),
         (vllm(periods=[intervals(computed_tokens=None, prompt_tokens=5000)]), "prompts",
-         "about 5,000 tokens, reused ones included (throughput x 10 s)"),
+         "about 5,000 tokens, including reused ones (throughput x 10 s)"),
         (vllm(periods=[intervals(within=44, seconds=31.0)]), "computed",
-         "about 4,349 prompt tokens, give or take 44 (throughput x time)"),
+         "about 4,349 prompt tokens ± 44 (throughput x time)"),
         (vllm(periods=[intervals(since="reset")]), "hit rate",
          "91.0 % at the end, of the last 1,000 requests since a reset of the cache (from 85.2 % to 91.0 %), "
          "engine 000"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,13 +33,34 @@ PHRASES = {
     "high, medium, low": r"\bconfidence (?:sure|likely|possible)\b",
 }
 """What to write, and what not to."""
-ANY = re.compile("|".join(PHRASES.values()))
+SHOWN_PHRASES = {
+    "diverge": r"\bthey part\b|\bthat parts? (?:at|before|between|after|from)\b|\bprompts? parts?\b",
+    "restore": r"\b(?:put|gave|given) back\b",
+    "truncate": r"\b(?:can|could|cannot) (?:not )?be cut\b|\bcut (?:back|off|out)\b",
+    "beginning": r"\b(?:its|the|a) begin\b",
+    "a client, a user, nothing": r"\b(?:[Ss]ome|[Nn]o|[Aa]ny)body\b",
+    "client address": r"\b(?:who|clients) asked\b",
+    "requested": r"\b(?:was|were|is) asked for\b",
+    "space": r"\bblanks?\b(?! lines?)",
+    "previous": r"\bsince the \w+ before\b",
+    "is, is not": r"\b(?:stands?|stood) (?:nowhere|around|in (?:one|none))\b",
+    "shows": r"\b(?:finding|configuration|class|usage|number|option|row) (?:says?|tells?)\b|\blog tells\b",
+    "does not concern, does not exclude": r"\b(?:says?|tells?) nothing (?:about|of)\b|\bsilence about\b",
+    "useful": r"\b(?:is|are|be) of use\b",
+    "unnecessarily": r"\bwithout need\b",
+    "recomputed": r"\b[Cc]omputed again\b",
+    "with the log": r"\bbeside (?:the|a) logs?\b",
+    "including": r"\b(?:one|ones|part|tokens|cache|checkpoints) included\b",
+}
+"""The same for what users read alone: pages, reports, help, explanations of lines; docstrings may have them."""
+ANY = re.compile("|".join([*PHRASES.values(), *SHOWN_PHRASES.values()]))
 """Most texts have none: one search says so."""
 
 ALLOWED = {
     ("tests/test_plain_words.py", ""): "names the phrases",
     ("cachedoctor/redaction/redact_lines.py", "cc_version=0; behind it"): "stands in for text of a client",
     ("docs/words.md", ""): "lists other spellings, so that a search finds them",
+    ("cachedoctor/prompts/compare_prompts.py", "|blanks|"): "names of fields, as diff-v1 has them",
 }
 """File, and a part of the text; why it may."""
 
@@ -68,6 +90,20 @@ def texts(source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
+def shown(source: str, meanings: bool) -> Iterator[tuple[int, str]]:
+    """The same without docstrings; ``meanings``: only what explains a message, beside the words of servers."""
+    tree = ast.parse(source)
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    inside = [
+        node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "meaning"
+    ] if meanings else [tree]  # fmt: skip
+    for part in inside:
+        for node in ast.walk(part):
+            is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs
+            if is_text and " " in node.value:
+                yield node.lineno, node.value
+
+
 def docstrings(source: str) -> Iterator[tuple[int, str]]:
     """Line and text of the docstrings, and of the names of tests in words."""
     for node in ast.walk(ast.parse(source)):
@@ -82,14 +118,14 @@ def is_server_text(path: Path) -> bool:
     return path.name == "messages.py" or "programs" in path.parts
 
 
-def found(path: Path, parts: Iterator[tuple[int, str]]) -> list[str]:
+def found(path: Path, parts: Iterator[tuple[int, str]], phrases: dict[str, str] = PHRASES) -> list[str]:
     """A row for each phrase of a file."""
     name = path.relative_to(ROOT).as_posix()
     return [
         f"{name}:{line}: {match[0]!r}: write {better!r}"
         for line, text in ((at, " ".join(words.split())) for at, words in parts)
         if ANY.search(text)
-        for better, phrase in PHRASES.items()
+        for better, phrase in phrases.items()
         for match in re.finditer(phrase, text)
         if not any(name == file and (not part or part in text) for file, part in ALLOWED)
     ]
@@ -109,6 +145,27 @@ def test_texts_and_docstrings_of_the_package_are_plain() -> None:
         for row in found(path, docstrings(source) if is_server_text(path) else texts(source))
     ]
     assert rows == []
+
+
+USERS = [page for page in PAGES if page.relative_to(ROOT).parts[0] in ("README.md", "docs", "cachedoctor")]
+TEMPLATES = sorted((ROOT / "cachedoctor").rglob("*.j2"))
+
+
+@pytest.mark.parametrize("page", USERS, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_page_for_users_is_plain(page: Path) -> None:
+    if "examples" not in page.parts:
+        assert found(page, iter([(1, prose(page.read_text("utf-8")))]), SHOWN_PHRASES) == []
+
+
+def test_what_the_package_shows_is_plain() -> None:
+    """Reports, help, errors, explanations of lines, the words of templates and of the glossary."""
+    both = PHRASES | SHOWN_PHRASES
+    rows = [row for path in CODE for row in found(path, shown(path.read_text("utf-8"), is_server_text(path)), both)]
+    rows += [row for path in TEMPLATES for row in found(path, iter([(1, path.read_text("utf-8"))]), both)]
+    glossary = ROOT / "cachedoctor" / "knowledge" / "glossary.toml"
+    words = tomllib.loads(glossary.read_text("utf-8"))["term"]
+    assert len(words) > 30
+    assert rows + found(glossary, iter([(1, word["meaning"]) for word in words]), both) == []
 
 
 @pytest.mark.sweep
@@ -131,6 +188,24 @@ def test_each_phrase_is_found(text: str) -> None:
     assert sum(bool(re.search(phrase, text)) for phrase in PHRASES.values()) == 1
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "then they part (token 9)", "a later prompt that parts at it", "it could not be put back",
+        "memory cannot be cut", "cut off at 12 characters", "moved to its begin", "somebody called it",
+        "no log shows who asked",
+        "although it was asked for", "a blank was added", "since the line before", "it stands in one row",
+        "the finding says so", "it says nothing about eviction", "going back is of use", "recomputed without need",
+        "Computed again", "reused ones included", "give bodies beside the log",
+    ],
+)  # fmt: skip
+def test_each_phrase_for_users_is_found(text: str) -> None:
+    assert sum(bool(re.search(phrase, text)) for phrase in SHOWN_PHRASES.values()) == 1
+
+
 def test_plain_sentences_are_not_found() -> None:
-    text = "There is no proxy behind the server, and the log is no longer written; the page is not part of it."
-    assert not any(re.search(phrase, text) for phrase in PHRASES.values())
+    text = (
+        "There is no proxy behind the server, and the log is no longer written; the page is not part of it. "
+        "A blank line begins it: prompts that are part of a log go back, and the first part is included."
+    )
+    assert not any(re.search(phrase, text) for phrase in (*PHRASES.values(), *SHOWN_PHRASES.values()))

@@ -129,8 +129,8 @@ def test_tools_that_went_come_back_and_new_ones_come_after_them() -> None:
     assert lists_after[2] == [tool("read", x=1), tool("write"), tool("look")]
     assert b'"tools": [%s' % json.dumps(tool("read", x=1)).encode() in found[2].body
     assert lists_after[3] == []
-    assert found[1].edits == ("keep-tools: 3 tools as before, 1 put back, 1 new at the end",)
-    assert found[2].edits == ("keep-tools: 3 tools as before, 1 put back",)
+    assert found[1].edits == ("keep-tools: 3 tools as before, 1 restored, 1 new at the end",)
+    assert found[2].edits == ("keep-tools: 3 tools as before, 1 restored",)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,9 @@ def test_a_system_message_that_moved_goes_back() -> None:
     first, then = talk("Be kind", turns[0], NOTE), talk("Be kind", *turns, NOTE)
     found = fixed("pin-mid-system", first, then)[1]
     assert json.loads(found.body)["messages"] == [system("Be kind"), turns[0], NOTE, *turns[1:]]
-    assert found.edits == ("pin-mid-system: system messages in the middle: 1 put back where it was first, 1 moved",)
+    assert found.edits == (
+        "pin-mid-system: system messages in the middle: 1 moved back to where it was first, 1 moved",
+    )
 
 
 def test_a_history_that_was_rewritten_gets_nothing_back() -> None:
@@ -459,7 +461,7 @@ def test_what_the_server_refuses_is_sent_again_as_it_was() -> None:
     assert [one.edits for one in seen] == [()] * 4
     assert [one.unfixed for one in seen] == [
         "",
-        "refused with freeze-clock (400), so it was sent again without",
+        "rejected with freeze-clock (400), so it was sent again without",
         "",
         "",
     ]

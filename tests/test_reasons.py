@@ -99,7 +99,7 @@ LABELS = {
     "most of the new prompt matches, less of the old one is kept": r"LCP|lcp|lcs|similarity",
     "a slot never used since": r"LRU|lru",
     "the slot unused for longest was chosen": r"LRU|lru",
-    "the refusal": r"exceed|larger|too large|context",
+    "the rejection": r"exceed|larger|too large|context",
     "the shift": r"shift",
     "a checkpoint beyond the common prefix": r"checkpoint",
 }

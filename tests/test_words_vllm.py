@@ -82,9 +82,9 @@ def test_what_is_easily_misread() -> None:
     assert "not of the interval" in rate.meaning
     assert "prefix caching off" in rate.special[0.0]
     assert usage is not None
-    assert "counts as free" in usage.meaning
+    assert "count as free" in usage.meaning
     assert throughput is not None
-    assert "from 0.16 on only those that were computed" in throughput.meaning
+    assert "from 0.16 on only computed ones" in throughput.meaning
     assert all_tokens is not None
-    assert "reused ones included" in all_tokens.meaning
+    assert "including reused ones" in all_tokens.meaning
     assert "not a hit rate of 0" in MEANINGS["stats_off"]

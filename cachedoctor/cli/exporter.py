@@ -40,7 +40,7 @@ def exporter(
         ),
     ] = None,
     follow: Annotated[
-        list[str] | None, option("--follow", "Folder of logs, new ones included, or /var/log/pods; repeatable.", "DIR")
+        list[str] | None, option("--follow", "Folder of logs, including new ones, or /var/log/pods; repeatable.", "DIR")
     ] = None,
     listen: Annotated[str, option("--listen", "Where /metrics is served.", "HOST:PORT")] = f"127.0.0.1:{PORT}",
     allow_host: AllowHost = None,

@@ -144,14 +144,14 @@ _DO = {
     "message-inserted": "leave out the message that was inserted",
     "message-moved": "keep the order of the messages",
     "message-edited": "keep the message the same",
-    "front-truncated": "do not cut the oldest messages",
+    "front-truncated": "do not drop the oldest messages",
     "compacted": "do not compact the history",
     "image": "send the same bytes of the image",
     "template": "keep the options of the chat template the same",
     "special-token": "leave the special token out",
     "json-key-order": "keep the order of keys in the JSON",
     "json-spacing": "keep the spacing of the JSON",
-    "whitespace": "keep blanks and line ends",
+    "whitespace": "keep spaces and line ends",
     "system-hoisted": "do not add to the system prompt",
 }  # fmt: skip
 _VALUES = frozenset({"timestamp", "uuid", "random-id", "counter", "path", "git-state"})

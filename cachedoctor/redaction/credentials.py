@@ -81,7 +81,7 @@ CONTEXTS = (
             + _VALUE, "<secret>"),
     Context("named by words", ("key",), _L + r"(?:api[-_ ]?key|access[-_ ]?key|secret[-_ ]?key)\s" + _NO + _COUNT + _VALUE,
             "<secret>", must_be="unlike"),
-    Context("named, with blanks", (*_KEYS, *_PASSES),
+    Context("named, with spaces", (*_KEYS, *_PASSES),
             r"(?:" + _PASS + r"|" + _STRONG + r"|" + _L + r"(?:token|pwd|authorization|set-cookie|cookie))"
             r"\\{0,3}[\"'`]?\s{0,3}[=:]\s{0,3}(?:\"(?P<user>[^\"\\\n<]{4,300})\"|'(?P<hide>[^'\\\n<]{4,300})')", "<secret>"),
     Context("setting", ("secret", "passw", "key", *_assigned("token", "_pass", "_pwd", "_auth", "_credential", "_credentials")),

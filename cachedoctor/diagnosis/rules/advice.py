@@ -314,7 +314,7 @@ def needs_cmdline(session: Session) -> tuple[str, str] | None:
         return missing, f"{name} does not show it: check the llama.cpp parameters in its load parameters"
     return (
         missing,
-        "give it beside the log\ncachedoctor analyze server.log --cmdline 'llama-server -m model.gguf -c 32768'",
+        "give it with the log\ncachedoctor analyze server.log --cmdline 'llama-server -m model.gguf -c 32768'",
     )
 
 
@@ -418,7 +418,7 @@ def needs_prompts(session: Session) -> tuple[str, str] | None:
     """Why a rule that reads the prompts themselves was not checked, or None when they were given."""
     if session.setting("prompts_given"):
         return None
-    words = "give the client's request bodies, or dumps of the prompts, beside the log"
+    words = "give the client's request bodies, or dumps of the prompts, with the log"
     return "the prompts themselves were not given", f"{words}\ncachedoctor analyze server.log --requests bodies.jsonl"
 
 
@@ -431,7 +431,7 @@ def needs_bodies(session: Session) -> tuple[str, str] | None:
     """Why a rule that reads images was not checked, or None: dumps of the server hold the text of a prompt only."""
     if session.setting("prompts_given"):
         return None
-    words = "give the client's request bodies beside the log"
+    words = "give the client's request bodies with the log"
     return "the request bodies were not given", f"{words}\ncachedoctor analyze server.log --requests bodies.jsonl"
 
 

@@ -254,7 +254,7 @@ def prefix(
         source = "cached"
     elif lcp is None and seen.truncate_failed_at is not None:
         lcp, exact = seen.truncate_failed_at, True
-        source = "where the memory could not be cut"
+        source = "where the truncation failed"
     if lcp is not None and cached is not None and cached > lcp:
         lcp = cached
     if lcp is None and between is None and seen.parted and seen.restored_past is not None:

@@ -117,7 +117,7 @@ def keep_tools(request: RequestText, followed: FollowedRequest) -> EditedBody | 
     between = request.text[spans[0].end : spans[1].start] if len(spans) > 1 else ","
     edit = TextEdit(spans[0].start, spans[-1].end, between.join(wanted.values()))
     back, new = sum(name not in present for name in wanted), sum(name not in known for name in wanted)
-    words = [f"{back} put back" * bool(back), f"{new} new at the end" * bool(new)]
+    words = [f"{back} restored" * bool(back), f"{new} new at the end" * bool(new)]
     return EditedBody([edit], f"{len(wanted)} tools as before" + "".join(f", {word}" for word in words if word))
 
 
@@ -307,7 +307,7 @@ def pin_mid_system(request: RequestText, followed: FollowedRequest) -> EditedBod
     edits += [TextEdit(messages[s.at - 1].end, messages[s.at].end, "") for s in moved]
     if not edits:
         return None
-    words = [f"{len(gone)} put back where it was first" if gone else "", f"{len(moved)} moved" if moved else ""]
+    words = [f"{len(gone)} moved back to where it was first" if gone else "", f"{len(moved)} moved" if moved else ""]
     words += [f"{len(spoken)} as the user" if spoken else ""]
     return EditedBody(edits, "system messages in the middle: " + ", ".join(filter(None, words)))
 

@@ -225,7 +225,7 @@ class _Passage:
         if status not in _REFUSALS and self._fixed.known is not None:
             self._fixed.known.is_off = True
         names = ", ".join(edit.partition(":")[0] for edit in self._fixed.edits)
-        self._unfixed = f"refused with {names} ({refusal}), so it was sent again without"
+        self._unfixed = f"rejected with {names} ({refusal}), so it was sent again without"
         self._fixed = None
 
     async def _arriving(self) -> AsyncIterator[bytes]:
@@ -290,7 +290,7 @@ class _Passage:
         transport = self.request.transport
         if self._out is not None or transport is None or transport.is_closing():
             self.fault = self.fault or (
-                "the response was cut off" if isinstance(error, ClientPayloadError) else _CLIENT
+                "the response was truncated" if isinstance(error, ClientPayloadError) else _CLIENT
             )
             if transport is not None:
                 transport.close()

@@ -71,5 +71,5 @@ def _restore(one: ServerRestore) -> str:
     what = "a slot file" if one.source == "slot file" else "the RAM cache"
     held = "an unknown number of tokens" if one.restored_tokens is None else count(one.restored_tokens, "token")
     where = f"line {one.line:,}, slot {one.slot}"
-    words = f"{where}: {what} gave back {held}, the next request reused {number(one.reused_tokens)}"
+    words = f"{where}: {what} returned {held}, the next request reused {number(one.reused_tokens)}"
     return f"{words}: it worked" if one.worked else f"{words}: it did not work, {one.why}"

@@ -194,7 +194,7 @@ def _facts(one: FindingView) -> list[tuple[str, str]]:
     cost, prompt_ms = one.finding.cost, one.totals.prompt_ms if one.totals is not None else 0.0
     facts = [("Servers", one.servers)] if one.servers else []
     if cost.tokens or cost.at_most:
-        facts.append(("Computed again", spent_tokens(cost)))
+        facts.append(("Recomputed", spent_tokens(cost)))
     if cost.tokens and cost.ms is not None:
         facts.append(("Prompt time", f"{'' if cost.ms_from == 'depth' else 'about '}{duration(cost.ms)}"))
         if prompt_ms:

@@ -79,7 +79,7 @@ def _title(view: ReportView) -> tuple[str, str]:
     if report.filtered is not None and not report.findings:
         return "No findings in what is shown", filtered(report)
     if t.avoidable_tokens:
-        return f"{count(t.avoidable_tokens, 'prompt token')} {_again(view)} without need", _saved(t)
+        return f"{count(t.avoidable_tokens, 'prompt token')} {_again(view)} unnecessarily", _saved(t)
     reused = percent(t.cached_tokens, t.prompt_tokens)
     if view.undecided and not report.findings:
         return "Cannot tell whether the cache was lost", view.undecided.removeprefix("Cannot tell: ")

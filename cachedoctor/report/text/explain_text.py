@@ -71,7 +71,7 @@ def _part(page: TextPage, part: Part, wide: int) -> None:
 
 
 def _field(page: TextPage, field: Reading) -> None:
-    value = "(cut off)" if field.text is None else cut(field.text, _VALUE_MAX) or "(empty)"
+    value = "(truncated)" if field.text is None else cut(field.text, _VALUE_MAX) or "(empty)"
     unit = f"  [{field.unit}]" if field.unit else ""
     page.row("  ", (f"{field.label} = {value}", "cyan"), unit)
     if field.here:

@@ -73,7 +73,7 @@ def cannot_tell(report: Report) -> CannotTell | None:
     left_open = report.totals.open_requests or 0
     if report.findings or left_open < _LEFT_OPEN * requests:
         return None
-    why = f"{number(left_open)} of {count(requests, 'request')}: the request before is not in this log"
+    why = f"{number(left_open)} of {count(requests, 'request')}: the previous request is not in this log"
     return CannotTell(why, _GIVE, _missing(report), f"{checked(report)} and found nothing in the others.", True)
 
 
@@ -278,7 +278,9 @@ def healthy(report: Report, looked: str) -> Healthy | None:
     if cut == totals.requests and not totals.prompt_ms:
         key, left = "so far", f"; {_ends(cut)} not in this log"
     rounding = sum(part.tokens for part in rows if part.row == "rounding")
-    text = f"{number(new)} computed tokens were new text" + (f", {number(rounding)} rounding" if rounding else "")
+    text = f"{number(new)} computed tokens were new text" + (
+        f", {number(rounding)} were after the nearest reusable point" if rounding else ""
+    )
     if not lost:
         return Healthy(key, f"{_every(totals)}; the {text}{left}")
     few = f"{number(lost)} of {count(account.prompt_tokens, 'prompt token')}"

@@ -130,7 +130,7 @@ def _of_intervals(periods: list[SamplePeriod]) -> Said:
         _throughput(only),
     ]
     if only.looked_up_tokens is not None and only.looked_up_within is not None and only.last_rate:
-        off = f", give or take {number(only.looked_up_within)}"
+        off = f" ± {number(only.looked_up_within)}"
         found.append(
             ("looked up", f"about {count(only.looked_up_tokens, 'prompt token')}{off} (computed / (1 - hit rate))")
         )
@@ -172,10 +172,10 @@ def _throughput(period: SamplePeriod) -> tuple[str, str]:
     each = period.seconds / period.busy
     how = f"throughput x {each:.0f} s" if abs(each - round(each)) < 0.05 else "throughput x time"
     if period.computed_tokens is not None:
-        off = f", give or take {number(period.within)}" if period.within else ""
+        off = f" ± {number(period.within)}" if period.within else ""
         return "computed", f"about {count(period.computed_tokens, 'prompt token')}{off} ({how})"
     if period.prompt_tokens is not None:
-        return "prompts", f"about {count(period.prompt_tokens, 'token')}, reused ones included ({how})"
+        return "prompts", f"about {count(period.prompt_tokens, 'token')}, including reused ones ({how})"
     return "computed", "unknown: whether throughput includes reused tokens depends on the version"
 
 
@@ -230,9 +230,9 @@ def _counted(c: Counters) -> str:
         found.append(f"{number(c.computed)} computed")
     found += _tiers(c)
     if c.cached_external and not c.cached_by_tier:
-        found.append(f"{number(c.cached_external)} came from a cache outside")
+        found.append(f"{number(c.cached_external)} came from an external cache")
     if c.external_looked_up:
-        found.append(f"{number(c.external_looked_up)} looked up outside")
+        found.append(f"{number(c.external_looked_up)} looked up in an external cache")
         found += [f"{number(c.external_reused)} of them found"] if c.external_reused is not None else []
     if c.evicted is not None:
         found.append(f"{number(c.evicted)} evicted")

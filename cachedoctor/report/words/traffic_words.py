@@ -19,7 +19,7 @@ ROWS: dict[AccountRow, str] = {
     "client": "after a change by the client",
     "server": "lost by the server",
     "together": "computed at the same time by several requests with the same beginning",
-    "rounding": "rounding",
+    "rounding": "after the nearest reusable point",
     "unexplained": "not reused, unlike this build usually does",
     "undecided": "cannot tell: new, changed by the client, or lost by the server",
 }
@@ -68,7 +68,7 @@ def is_telling(report: Report) -> bool:
     return len(lost) > 1 or "undecided" in lost or "unexplained" in lost
 
 
-HEADS = ("Client", "Requests", "Prompt tokens", "Reused", "Computed again", "Cannot tell", "Most of it for")
+HEADS = ("Client", "Requests", "Prompt tokens", "Reused", "Recomputed", "Cannot tell", "Costliest cause")
 _BY: dict[ClientBy, str] = {
     "session": "session", "user": "user", "salt": "salt", "system_prompt": "system prompt", "route": "route",
     "address": "address",

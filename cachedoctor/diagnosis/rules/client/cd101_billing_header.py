@@ -61,7 +61,7 @@ _WHY = (
     "Claude Code puts x-anthropic-billing-header at the top of the system prompt; its value is new in every request or "
     "conversation, so nothing after it can be reused."
 )
-_WHY_HERE = f"{_WHY} llama-server from b8929 on replaces cch= alone, and only on /v1/messages."
+_WHY_HERE = f"{_WHY} llama-server from b8929 on replaces only cch=, and only on /v1/messages."
 _SEE = ["https://github.com/ggml-org/llama.cpp/pull/21793", "https://code.claude.com/docs/en/llm-gateway-protocol"]
 
 

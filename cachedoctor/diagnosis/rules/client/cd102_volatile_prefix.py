@@ -105,9 +105,7 @@ _WHY = "Reuse ends at the first differing token, even if the rest is the same."
 _FREEZE = kit.Remedy(
     "In the client: freeze the value for the whole conversation, or move it into the last user message."
 )
-_LOOK = kit.Remedy(
-    "Look at both prompts with: cachedoctor diff PROMPT1 PROMPT2", ["cachedoctor diff before.txt after.txt"]
-)
+_LOOK = kit.Remedy("Compare both prompts: cachedoctor diff PROMPT1 PROMPT2", ["cachedoctor diff before.txt after.txt"])
 
 
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:

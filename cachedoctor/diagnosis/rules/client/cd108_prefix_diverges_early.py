@@ -258,7 +258,7 @@ _NEW = kit.RuledOut(
 
 _ONE_SHOT = kit.RuledOut(
     "one-shot-prompts",
-    "not excluded: separate prompts, each somewhat longer than one before; nothing is wrong then",
+    "not excluded: separate prompts, each somewhat longer than an earlier one; nothing is wrong then",
 )
 
 
@@ -384,7 +384,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
         left.append(
             kit.RuledOut(
                 "no-usable-checkpoint",
-                "not excluded: recurrent and windowed layers, whose memory cannot be cut back, lose everything at any difference",
+                "not excluded: recurrent and windowed layers, whose memory cannot be truncated, lose everything at any difference",
             )
         )
     words = kit.FindingText(

@@ -16,7 +16,7 @@ _KEEP = [
         "re-compress it again."
     ),
     kit.Remedy(
-        "Screenshots that are replaced by newer ones belong into the newest message, not in the place of the old."
+        "Screenshots that are replaced by newer ones belong in the newest message, not in place of the old one."
     ),
 ]
 

@@ -186,7 +186,7 @@ def _symptom(g: kit.MatchGroup) -> kit.FindingText:
         return kit.FindingText(
             f"at least {kit.n(at_hand[0])} tokens matched and none was reused, although a checkpoint of {kit.n(at_hand[1])} tokens was available",
             "The server erased it without checking it. Possible: the request had cache_prompt false, a restore failed, or the "
-            "checkpoint was refused; these lines do not show which.",
+            "checkpoint was rejected; these lines do not show which.",
             [kit.Remedy("Check whether the client sends cache_prompt: false."), _turns(session)],
             [
                 kit.RuledOut(

@@ -19,7 +19,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     r = s.request
     numbers = {"tokens": r.seen.error_tokens or r.prompt_tokens, "limit": r.seen.error_limit or s.facts.n_ctx_slot}
     return kit.proof(
-        r, ("error", "the refusal"), ("prompt", "the prompt, and what fits into its slot"), most=0, numbers=numbers
+        r, ("error", "the rejection"), ("prompt", "the prompt, and what fits into its slot"), most=0, numbers=numbers
     )
 
 
@@ -27,7 +27,7 @@ def needs(session: kit.Session) -> tuple[str, str] | None:
     """Builds around b6900 refuse a prompt without a line; b6751 and b7079 print one again."""
     if session.at_least(6752) is True and session.at_least(7079) is False:
         return (
-            "this build prints nothing when it refuses a prompt that does not fit",
+            "this build prints nothing when it rejects a prompt that does not fit",
             'search the client\'s log for "exceeds the available context size", or use b7079 or newer, which print it',
         )
     return None
@@ -35,7 +35,7 @@ def needs(session: kit.Session) -> tuple[str, str] | None:
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say by how much it is too long."""
-    return _text(g.numbers, g.session, f"{kit.times(g.count)} refused")
+    return _text(g.numbers, g.session, f"{kit.times(g.count)} rejected")
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
@@ -46,7 +46,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     f = {"tokens": said.numbers.get("tokens"), "limit": said.numbers.get("limit", session.n_ctx_slot)}
     return [
         kit.SessionFinding(
-            _text(f, session, "the request was refused", said.field), "", [(said.mark, "the refusal")], "error"
+            _text(f, session, "the request was rejected", said.field), "", [(said.mark, "the rejection")], "error"
         )
     ]
 
@@ -89,7 +89,7 @@ def _text(f: dict[str, Any], session: kit.Session, what: str, writer: str = "") 
     size = f"a prompt of {kit.n(f['tokens'])} tokens" if f["tokens"] else "a prompt"
     return kit.FindingText(
         f"{size} did not fit into {context}: {what}",
-        f"{f'{program} refuses such prompts' if program else 'llama-server no longer truncates prompts'}; the client has to stay below the limit.{split}",
+        f"{f'{program} rejects such prompts' if program else 'llama-server no longer truncates prompts'}; the client has to stay below the limit.{split}",
         [
             advice.more_context(session, "Raise the context. This costs KV memory.", f["tokens"], writer=writer)
             if whole

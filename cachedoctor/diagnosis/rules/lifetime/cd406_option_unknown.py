@@ -117,7 +117,7 @@ def _refused(session: kit.Session, written: str, line: kit.Mark) -> kit.SessionF
         "The server exits at an unknown option; a service manager then restarts it again and again.",
         [remedy],
     )
-    return kit.SessionFinding(said, f"refused {written}", [(line, "the option that was refused")])
+    return kit.SessionFinding(said, f"refused {written}", [(line, "the rejected option")])
 
 
 RULE = kit.session_rule(

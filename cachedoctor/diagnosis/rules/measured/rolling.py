@@ -122,7 +122,7 @@ def _answered(requests: int | None) -> str:
 
 
 def _outside(p: SamplePeriod) -> str:
-    return "" if p.last_external_rate is None else f", that of a cache outside {percent(p.last_external_rate)}"
+    return "" if p.last_external_rate is None else f", of an external cache {percent(p.last_external_rate)}"
 
 
 def reused(p: SamplePeriod) -> float | None:

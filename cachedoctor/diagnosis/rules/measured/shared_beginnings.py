@@ -129,7 +129,7 @@ def unseen(sessions: Sequence[Session]) -> tuple[str, str]:
     logged = dict.fromkeys(command for session in sessions for command in _commands(session))
     engines = {session.engine for session in sessions}
     log = f"{engines.pop()}.log" if len(engines) == 1 else "server.log"
-    words = "give request bodies beside the log, or compare two that should have a prefix in common"
+    words = "give request bodies with the log, or compare two that should have a prefix in common"
     if logged:
         words += "; or log the prompts, which writes them to the log in plain text"
     return reason, "\n".join([words, f"cachedoctor analyze {log} --requests bodies.jsonl", _DIFF, *logged])

@@ -120,7 +120,7 @@ def _look_alikes(g: kit.MatchGroup) -> list[kit.RuledOut]:
     """What the lines exclude; an excerpt without the lines on checkpoints leaves open what became of them."""
     f = g.numbers
     if f["checks"] or f["listed"] or f["made"] or g.session.at_least(6751) is False:
-        return [kit.RuledOut("swa-threshold-misfire", "no checkpoint at or below the common prefix was refused")]
+        return [kit.RuledOut("swa-threshold-misfire", "no checkpoint at or below the common prefix was rejected")]
     if f["drops"]:
         return [
             kit.RuledOut(
@@ -154,7 +154,7 @@ def _say_far(g: kit.MatchGroup) -> kit.FindingText:
     spread = "from b9873 on a checkpoint is made at every user message (b9538: at the last one)."
     known = session.at_least(9873) is True
     more = advice.more_checkpoints(session, f["held_before"])
-    closer = "Let checkpoints lie closer together; each costs main memory."
+    closer = "Place checkpoints closer together; each costs main memory."
     return kit.FindingText(
         f"{kit.n(r.common_prefix_tokens)} tokens matched, but the nearest checkpoint inside them covers {kit.n(f['restored'])}: "
         f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",

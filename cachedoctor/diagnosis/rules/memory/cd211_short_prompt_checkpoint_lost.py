@@ -44,7 +44,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         f"the checkpoint of {kit.n(f['tokens'])} tokens had been dropped because it was within {kit.n(f['step'])} tokens of an earlier one: "
         f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
         f"{kit.n(f['lcp'])} tokens matched. In these builds every request drops earlier checkpoints that are closer than the "
-        f"minimum distance to the one before. A prompt shorter than that distance keeps only its first and its newest checkpoint: "
+        f"minimum distance to the previous one. A prompt shorter than that distance keeps only its first and its newest checkpoint: "
         f"all between are gone, and only {kit.n(f['cached'])} tokens could be reused.",
         [
             advice.option(

@@ -27,11 +27,11 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say which requests empty a slot, and who sends them."""
     return kit.FindingText(
         f"the slot of the conversation was erased between two of its requests: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        "The server itself empties an idle slot only to save it or to free memory, and logs that in the line before. Here the request was "
+        "The server itself empties an idle slot only to save it or to free memory, and logs that in the previous line. Here the request was "
         "POST /slots/N?action=erase: a program that manages the server frees memory, or a script starts every chat with it.",
         [
             kit.Remedy(
-                "Find what sends POST /slots/N?action=erase, and make it do so only when a conversation is over; a new one does not need it, "
+                "Find what sends POST /slots/N?action=erase, and make it do so only when a conversation has ended; a new one does not need it, "
                 "because the server keeps only what two prompts share."
             ),
             kit.Remedy(

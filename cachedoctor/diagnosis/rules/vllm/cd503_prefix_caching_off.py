@@ -32,7 +32,7 @@ def _configured(session: kit.Session) -> kit.SessionFinding:
         "by an argument" if by_flag else "by vLLM itself" if because is not None else "by default or by the platform"
     )
     why = (
-        "The configuration that vLLM prints after resolving all arguments says enable_prefix_caching=False."
+        "The configuration that vLLM prints after resolving all arguments has enable_prefix_caching=False."
         if logged
         else "The dumps of /metrics show it: with caching on, prompts would be looked up."
     )

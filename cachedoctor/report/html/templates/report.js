@@ -110,7 +110,7 @@
         cell.dataset.key = key;
         if (key === "prompt" && row.prompt && row.reused !== null) cell.append(bar(row));
         if (key === "codes" && row.codes.length) cell.title = row.codes.map((code) => `${code} ${data.names[code] ?? ""}`).join(", ");
-        if (key === "lines") cell.title = data.paths[row.path] + (row.asked ? `, asked by ${row.asked}` : "");
+        if (key === "lines") cell.title = data.paths[row.path] + (row.asked ? `, from ${row.asked}` : "");
         if (cell.textContent === "unknown" || (row[key] === 0 && ["reused", "recomputed", "new"].includes(key))) cell.className = "quiet";
         line.append(cell);
       }
