@@ -40,6 +40,7 @@ RIGHT: dict[str, set[str]] = {
     "clock_and_tools": {"tools-changed", "volatile-prefix"},
     "tools_shuffled": {"tools-changed"},
     "tools_come_and_go": {"tools-changed"},
+    "tools_added": {"tools-changed"},
     "rolling_window": {"history-truncated"},
     "passages_shuffled": {"history-rewritten"},
     "cache_prompt_false": {"cache-prompt-off"},
@@ -61,6 +62,25 @@ RIGHT: dict[str, set[str]] = {
     "arguments_rewritten": {"history-rewritten"},
     "replies_shortened": {"history-rewritten"},
     "tool_stamped": {"tools-changed", "volatile-prefix"},
+    # every request takes the slot that was idle longest, whatever it holds; a RAM cache would hide that, too
+    "similarity_off": SLOT_TAKEN | {"cache-ram-disabled"},
+    # a number that changes, behind 350 tokens of rules and before 1,050
+    "session_in_system": {"volatile-prefix"},
+    # each question is new; what is drawn for it differs from the first example on
+    "examples_drawn": {"volatile-prefix", "history-rewritten"},
+    # the file stands behind tools and rules of 1,600 tokens, before what was said
+    "open_file_first": {"history-rewritten"},
+    # the summary is the first message; the oldest exchange is gone
+    "summary_rolls": {"history-rewritten", "history-truncated"},
+    "note_moves": {"history-rewritten"},
+    # entries of a lexicon come and go in the system prompt
+    "entries_in_system": {"volatile-prefix", "history-rewritten"},
+    "passages_leave": {"history-rewritten"},
+    # the order of a list in the first message
+    "keys_shuffled": {"volatile-prefix", "history-rewritten"},
+    "compacts_often": {"history-rewritten", "history-truncated"},
+    "answers_rewritten": {"history-rewritten"},
+    "greeting_varies": {"volatile-prefix"},
 }
 """Answers after which the day is fixed, by cause."""
 
@@ -82,6 +102,17 @@ NEAR: dict[str, set[str]] = {
     "memory_grows": _CHANGED_HEAD,
     "request_ids": _CHANGED_HEAD,
     "tool_stamped": {"prefix-diverges-early", "history-rewritten"},
+    # the constant place in the first third is in the log
+    "session_in_system": {"prefix-diverges-early", "history-rewritten"},
+    # one tool more at the end of the list: the part before it is a quarter and more of the prompt
+    "tools_added": {"prefix-diverges-early", "history-rewritten"},
+    "examples_drawn": _CHANGED_HEAD,
+    "summary_rolls": _CHANGED_HEAD,
+    "open_file_first": _CHANGED_HEAD,
+    "entries_in_system": _CHANGED_HEAD,
+    "keys_shuffled": _CHANGED_HEAD,
+    "compacts_often": _CHANGED_HEAD,
+    "greeting_varies": _CHANGED_HEAD,
 }
 """Answers that say as much as a log without text can show, and how to see more."""
 

@@ -51,6 +51,10 @@ TRUE: dict[str, set[Candidate]] = {
     "status_in_system": {"head", "body"}, "reminder_moves": {"body"}, "memory_grows": {"head", "body"},
     "personas": {"head"}, "request_ids": {"head"}, "arguments_rewritten": {"body"}, "replies_shortened": {"body"},
     "tool_stamped": {"head", "body"}, "checkpoints_few": {"checkpoint"},
+    "similarity_off": {"slots"}, "tools_added": {"head"}, "session_in_system": {"head", "body"}, "examples_drawn": {"head", "body"},
+    "open_file_first": {"body"}, "summary_rolls": {"body"}, "note_moves": {"body"},
+    "entries_in_system": {"head", "body"}, "passages_leave": {"body"}, "keys_shuffled": {"head"},
+    "compacts_often": {"body"}, "answers_rewritten": {"body"}, "greeting_varies": {"head"},
     "none": {"none"},
     # runs of one scenario each (benchmarks/diagnosis.py)
     "client_prefix_mutation_billing_header_cch": {"head"}, "client_prefix_mutation_billing_header_cc_version": {"head"},

@@ -321,6 +321,8 @@ def plain(seen: Observed, facts: Facts, talk: Conversations, *, shown: bool) -> 
     lcp = cached if cached and least <= cached <= most else held if least <= held <= most else (least + most + 1) // 2
     lcp = cached if cached > lcp else lcp
     whole, reference = held - (held // 4 if held < 4 * KEPT else KEPT), thread.total
+    if reference != held:
+        return None  # what the slot holds is not its last turn
     if not whole or not (lcp >= whole or whole <= cached <= held + 8):
         return None
     if cached > KEPT and not seen.shows_ram and (cached > held + NEAR or cached > (similarity + 0.001) * prompt + NEAR):
@@ -453,6 +455,8 @@ def turn(
     thread = None
     if not unseen and numbers.prompt is not None and seen.parent is None:
         thread = talk.goes_on(held.thread, held.tokens, prefix.tokens, cached)
+    if thread is not None and held.tokens is not None and _ends_elsewhere(thread, slot, slots):
+        moved = [*moved, *talk.stayed(thread, held.tokens, slot.id, seen.first_line)]
     if unseen:
         moved = [*moved, *talk.came_back(cached or 0, seen.first_line)]
     if moved:
@@ -574,6 +578,12 @@ def _divided(
     revised, slot_threads = judge_again(moved, request.index, talk, slots, slot_threads)
     request = next((m.turn.request for m in moved if m.turn.request.index == request.index), request)
     return request, revised, slot_threads
+
+
+def _ends_elsewhere(thread: Thread, slot: Slot, slots: Mapping[int, Slot]) -> bool:
+    """Whether another slot holds what is taken for the last turn of a conversation: one that is more similar to its next
+    turn than an earlier one of it is, and would have been chosen."""
+    return any(o is not slot and o.thread == thread.id and o.length == thread.total for o in slots.values())
 
 
 def _gives_back(choice: Choice, facts: Facts, past: ConversationMemory) -> bool:

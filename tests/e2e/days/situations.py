@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from e2e.days import habits, traffic
+from e2e.days import assistants, habits, services, traffic
 from e2e.days.traffic import Traffic
 
 ALL_KINDS = ("dense", "swa", "hybrid", "recurrent")
@@ -96,6 +96,18 @@ ALL = [
         kinds=GOES_BACK,
     ),
     Situation("restarted_twice", habits.restarted_twice, slots(2), "restarted"),
+    Situation("translators", services.translators, slots(2, *RAM_OFF), "slots_taken_ram_off", slots(2)),
+    Situation("judge_between", services.judge_between, slots(1, *RAM_OFF), "side_requests_ram_off", slots(1)),
+    Situation("long_readers", services.long_readers, slots(1, "--cache-ram", "1"), "slots_taken_ram_small", slots(1)),
+    Situation("round_table", assistants.round_table, slots(2, *RAM_OFF), "slots_taken_ram_off", slots(3, *RAM_OFF)),
+    Situation("raw_completions", assistants.raw_completions, slots(1, *RAM_OFF), "side_requests_ram_off", slots(1)),
+    Situation(
+        "four_readers", assistants.four_readers, slots(3, "--cache-ram", "1"), "slots_taken_ram_small", slots(4),
+    ),
+    Situation(
+        "nothing_similar", assistants.nothing_similar, slots(2, "-sps", "0", *RAM_OFF), "similarity_off",
+        slots(2, *RAM_OFF),
+    ),
     # ---- the client loses
     Situation("clock_beside", traffic.clock_beside, slots(2), "clock"),
     Situation("clock_beside_four", traffic.clock_beside, slots(4), "clock"),
@@ -124,6 +136,24 @@ ALL = [
     Situation("replies_shortened", habits.replies_shortened, slots(1), "replies_shortened"),
     Situation("stamped_tool", habits.stamped_tool, slots(2), "tool_stamped"),
     Situation("not_cached_alone", habits.not_cached_alone, slots(1), "cache_prompt_false"),
+    Situation("session_line", services.session_line, slots(2), "session_in_system"),
+    Situation("examples_drawn", services.examples_drawn, slots(2), "examples_drawn"),
+    Situation("open_file_first", services.open_file_first, slots(1), "open_file_first"),
+    Situation("summary_rolls", services.summary_rolls, slots(2), "summary_rolls"),
+    Situation("authors_note", services.authors_note, slots(1), "note_moves"),
+    Situation("world_entries", services.world_entries, slots(2), "entries_in_system"),
+    Situation("passages_leave", services.passages_leave, slots(1), "passages_leave"),
+    Situation("tools_by_question", services.tools_by_question, slots(2), "tools_come_and_go"),
+    Situation("every_second_uncached", services.every_second_uncached, slots(1), "cache_prompt_false"),
+    Situation("hour_in_head", assistants.hour_in_head, slots(2), "clock"),
+    Situation("keys_shuffled", assistants.keys_shuffled, slots(2), "keys_shuffled"),
+    Situation("tools_found", assistants.tools_found, slots(1), "tools_added"),
+    Situation("compacts_often", assistants.compacts_often, slots(1), "compacts_often"),
+    Situation("window_keeps_first", assistants.window_keeps_first, slots(2), "rolling_window"),
+    Situation("answers_rewritten", assistants.answers_rewritten, slots(1), "answers_rewritten"),
+    Situation("location_late", assistants.location_late, slots(1), "status_in_system"),
+    Situation("greeting_varies", assistants.greeting_varies, slots(3), "greeting_varies"),
+    Situation("uncached_worker", assistants.uncached_worker, slots(2), "cache_prompt_false"),
     # ---- together
     Situation("cold_burst", traffic.cold_burst, ("-np", "4", "-kvu", "-c", "32768"), "together"),
     # ---- nothing to fix
@@ -145,4 +175,12 @@ ALL = [
     Situation("night_batch", habits.night_batch, slots(2)),
     Situation("suites", habits.suites, slots(4)),
     Situation("long_replies", habits.long_replies, slots(2)),
+    Situation("letters", services.letters, slots(2)),
+    Situation("one_after_another", services.one_after_another, slots(1)),
+    Situation("voice_commands", services.voice_commands, slots(2)),
+    Situation("results_at_once", services.results_at_once, slots(2)),
+    Situation("polling", assistants.polling, slots(2)),
+    Situation("queue_of_four", assistants.queue_of_four, slots(4)),
+    Situation("new_day_new_chat", assistants.new_day_new_chat, slots(1)),
+    Situation("agents_start_together", assistants.agents_start_together, slots(3)),
 ]  # fmt: skip

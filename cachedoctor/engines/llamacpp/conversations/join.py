@@ -235,6 +235,23 @@ class Conversations:
             return []
         return self.split(cached, UNSEEN, before, reused=True)[1]
 
+    def stayed(self, thread: Thread, length: int, slot: int, before: int) -> list[Moved]:
+        """Divide a conversation whose turn of ``length`` tokens stayed in its slot and is continued there now.
+
+        The turns after it, which began in other slots with none of it, were another's. Returns them.
+        """
+        ends = [
+            at
+            for at, (turn, following) in enumerate(pairwise(thread.recent), 1)
+            if turn.total == length
+            and turn.request.slot == slot
+            and _left(following.request, turn)
+            and all(later.request.slot != slot and later.request.last_line < before for later in thread.recent[at:])
+        ]
+        if not ends:
+            return []
+        return self._divide(thread, thread.recent, [thread.recent[: ends[-1]], thread.recent[ends[-1] :]])
+
     def split(
         self, total: float, slack: float, before: int, *, reused: bool = False, file: bool = False
     ) -> tuple[Thread | None, list[Moved]]:
