@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
+from msgspec.structs import replace
 
 from cachedoctor.diagnosis.rules.kit import (
     ANY,
@@ -203,7 +204,8 @@ class Diagnosis:
     def findings(self) -> list[Finding]:
         """All findings, the costliest first."""
         by_code = {rule.code: rule for rule in self._rules if isinstance(rule, RequestRule)}
-        found = []
+        found: list[Finding] = []
+        worst: list[int] = []
         for key, group in self.groups.items():
             if key[0] in self._options.ignored or group.proof is None:
                 continue
@@ -211,6 +213,8 @@ class Diagnosis:
             words = self._say(rule, group)
             if words is not None:
                 found.append(_finding(rule, words, group, group.proof, key, self._options.warn_tokens))
+                worst.append(group.worst_request.index)
+        found = [_without_found(finding, number, found) for finding, number in zip(found, worst, strict=True)]
         found.sort(key=lambda finding: (-SEVERITY_ORDER[finding.severity], -finding.cost.tokens, finding.code))
         return found
 
@@ -347,6 +351,20 @@ def _finding(
         origin=origin,
         key=cause,
     )
+
+
+def _without_found(finding: Finding, worst: int, findings: Sequence[Finding]) -> Finding:
+    """A finding without what excludes, by its ``worst`` request, a cause that others of its requests have."""
+    of_others = {
+        other.name
+        for other in findings
+        if worst not in other.requests and (other.path, other.origin) == (finding.path, finding.origin)
+        and not set(finding.requests).isdisjoint(other.requests)
+    }  # fmt: skip
+    if of_others.isdisjoint(out.name for out in finding.ruled_out):
+        return finding
+    left = [out for out in finding.ruled_out if out.is_open or out.name not in of_others]
+    return replace(finding, ruled_out=left)
 
 
 def _changed(claim: str, found: PromptDiff | None, count: int) -> str:
