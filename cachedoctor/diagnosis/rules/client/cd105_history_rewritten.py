@@ -76,8 +76,10 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     again = not _wanted(s) and (sum(earlier) >= 2 or earlier[-1:] == [True])
     # A single edit or compaction was wanted: no fix would have saved it. Nor is a changed reply sent again as a whole.
     tokens = cost_of_change(s) if again and not _in_last_reply(s) else 0
-    if again and _one_length(s):  # separate prompts look the same, of which nobody could have reused more
+    if again and _one_form(s):  # separate prompts look the same, of which nobody could have reused more
         return kit.Match(0, "low", at_most=s.client_lost, severity="note", undecided=True)
+    if tokens and _drops(s):
+        return kit.Match(0, "low", at_most=tokens, severity="note")
     sure = s.own_slot and not r.other_candidates and not _others(s) and (again or not _in_first_prompt(s))
     return kit.Match(tokens, "medium" if sure else "low")
 
@@ -86,6 +88,18 @@ def _written_anew(s: kit.RuleContext) -> kit.First | None:
     """The difference, if it is in a message of the history that says the same in another form."""
     first = s.changed(*_WRITTEN_ANEW)
     return first if first is not None and (first.place or "").startswith(_HISTORY) else None
+
+
+def _drops(s: kit.RuleContext) -> bool:
+    """Whether the client drops text of its last turn, each time further on: a prompt is shorter than what its slot held.
+
+    What follows may all be new, as where passages of documents stand at the newest question only; how much of it had
+    been sent before is not in the log.
+    """
+    turns = [h for h, said in zip(s.history, s.said_before("CD105"), strict=True) if said] + [s.request]
+    places = [turn.common_prefix_tokens or 0 for turn in turns]
+    moves = all(after > before + SAME_PLACE for before, after in pairwise(places))
+    return moves and any((turn.prompt_tokens or 0) < (turn.reference_tokens or 0) - SAME_PLACE for turn in turns)
 
 
 def _in_last_reply(s: kit.RuleContext) -> bool:
@@ -188,15 +202,17 @@ def _others(s: kit.RuleContext) -> bool:
     return stands or (ram.goes_on_earlier(s) and not _same_place(s))
 
 
-def _one_length(s: kit.RuleContext) -> bool:
-    """Whether all prompts have one length and part at one place in the first: texts in one form after one instruction.
+def _one_form(s: kit.RuleContext) -> bool:
+    """Whether all prompts part at one place in the first, and have one length, or do not grow beside another conversation:
+    texts of one form after one instruction.
 
     A client that drops old messages leaves prompts of different lengths.
     """
     if not s.history or not _in_first_prompt(s):
         return False
     lengths = _lengths(s)
-    return max(lengths) - min(lengths) <= SAME_LENGTH and all(
+    shrinks = s.threads > 1 and any(after < before - SAME_PLACE for before, after in pairwise(lengths))
+    return (shrinks or max(lengths) - min(lengths) <= SAME_LENGTH) and all(
         abs((turn.common_prefix_tokens or 0) - (s.lcp or 0)) <= SAME_PLACE for turn in s.history[1:]
     )
 

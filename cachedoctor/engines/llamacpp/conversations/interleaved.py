@@ -153,12 +153,18 @@ class CommonHeads:
 
 
 def _without_forms(prompts: list[OneShot]) -> list[OneShot]:
-    """The prompts without those of one form, of one length again and again, if enough are left that go on: a program
-    that sorts each sentence before a chat answers it."""
+    """The prompts without those of a form between the turns of one chat, if these are enough and go on: a program that
+    sorts each sentence before a chat answers it, or has each answer judged. Forms have one length, or come every second
+    or third time."""
     lengths = Counter(prompt.prompt for prompt in prompts)
-    rest = [prompt for prompt in prompts if lengths[prompt.prompt] < LEAST // 2]
-    goes_on = all(extends(after.prompt, before.total) for before, after in pairwise(rest))
-    return rest if goes_on and len(rest) >= LEAST // 2 else prompts
+    chats = [[prompt for prompt in prompts if lengths[prompt.prompt] < LEAST // 2]]
+    chats += [prompts[first::period] for period in (2, 3) for first in range(period)]
+    return next((chat for chat in chats if len(chat) >= LEAST // 2 and _goes_on(chat)), prompts)
+
+
+def _goes_on(prompts: list[OneShot]) -> bool:
+    """Whether each prompt can be the next turn of the one before it."""
+    return all(extends(after.prompt, before.total) for before, after in pairwise(prompts))
 
 
 def _rises(prompts: list[OneShot]) -> float:
