@@ -7,13 +7,14 @@ benchmarks/diagnosis.py reads them. Only logs are read. Prints
 
 counts       of every kind of evidence in how many situations of each true cause it was seen: the numbers of
              ``cachedoctor/diagnosis/differential/kinds.py``
-calibration  each half of the situations is ranked with the counts of the other half: true cause first, among the
+calibration  each sixth of the situations is ranked with the counts of the others: true cause first, among the
              first two, and the expected calibration error (five bins of the first likelihood)
 confusion    true cause by the one that is ranked first
 wrong        the situations whose undecided days are ranked wrongly, and the evidence that did it
 
 A day is undecided where its first finding is log-too-terse, reuse-undecided or of low confidence. A situation (clock,
-six chats on four slots ...) is in one half with all its builds, memories and levels.
+six chats on four slots ...) is in one part with all its builds, memories and levels. Causes are ranked on undecided days
+alone, so that a day which a rule decides counts a tenth.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ TRUE: dict[str, set[Candidate]] = {
 """True causes by the slug of a day; the days of other slugs (a restart, a sleep, prompts at one time) are left out."""
 UNDECIDED = {"log-too-terse", "reuse-undecided"}
 BEGIN, END = "<!-- differential: begin -->", "<!-- differential: end -->"
-_BINS = 5
+_BINS, _PARTS = 5, 6
+_DECIDED = 0.1
+"""How much a day counts of which a rule names the cause: its causes are never ranked."""
 _SEEN = 0.05
 """Situations below which a cell of the table stays empty."""
 _MUCH = 1000
@@ -139,16 +142,23 @@ def _true(truth: dict[str, Any], cause: str) -> set[Candidate]:
 def counted(days: Sequence[Day]) -> dict[str, dict[Candidate, float]]:
     """Of every kind, in how many situations of each true cause it was seen, by the share of the tokens.
 
-    However many builds and memories a situation was played on, it counts once.
+    However many builds and memories a situation was played on, it counts once at most.
     """
     found: dict[str, dict[Candidate, float]] = defaultdict(lambda: defaultdict(float))
-    played = Counter(day.situation for day in days if day.votes)
+    played: dict[str, float] = defaultdict(float)
+    for day in days:
+        played[day.situation] += _weight(day)
     for day in days:
         whole = sum(tokens for _, tokens in day.votes)
+        share = _weight(day) / max(1.0, played[day.situation])
         for name, tokens in day.votes:
             for candidate in day.true:
-                found[name][candidate] += tokens / whole / len(day.true) / played[day.situation]
+                found[name][candidate] += share * tokens / whole / len(day.true)
     return found
+
+
+def _weight(day: Day) -> float:
+    return (1.0 if day.is_undecided else _DECIDED) if day.votes else 0.0
 
 
 def ranked(day: Day, kinds: Mapping[str, Kind]) -> list[tuple[Candidate, float]]:
@@ -181,18 +191,18 @@ class Score(NamedTuple):
         return cls(len(pairs), first / whole, two / whole, error)
 
 
-def half(day: Day) -> int:
-    """In which half the situation of a day is."""
-    return zlib.crc32(day.situation.encode()) & 1
+def part(day: Day) -> int:
+    """In which part the situation of a day is."""
+    return zlib.crc32(day.situation.encode()) % _PARTS
 
 
 def crossed(days: Sequence[Day]) -> list[tuple[Day, list[tuple[Candidate, float]]]]:
-    """Days with votes, each ranked with the counts of the other half."""
+    """Days with votes, each ranked with the counts of the other parts."""
     found = []
-    for side in (0, 1):
-        counts = counted([day for day in days if half(day) != side])
+    for one in range(_PARTS):
+        counts = counted([day for day in days if part(day) != one])
         kinds = {kind.name: Kind(kind.name, kind.words, counts.get(kind.name, {})) for kind in KINDS}
-        found += [(day, ranked(day, kinds)) for day in days if half(day) == side and day.votes]
+        found += [(day, ranked(day, kinds)) for day in days if part(day) == one and day.votes]
     return found
 
 
@@ -219,7 +229,7 @@ def tables(days: Sequence[Day]) -> list[str]:
     return [
         f"{whole} In how many situations each kind of evidence was seen:",
         "", *table(["evidence", *names], rows), "",
-        "Each half of the situations, ranked with the counts of the other half:",
+        "Each sixth of the situations, ranked with the counts of the others:",
         "", *table(["days", "n", "true cause first", "in the first two", "calibration error"], shown), "",
         "Likelihood of the first one by how often it was right, undecided days:",
         "", *_bins(undecided), "",

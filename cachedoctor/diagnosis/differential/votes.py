@@ -237,6 +237,8 @@ class Ranked(NamedTuple):
     speaks_against: list[Weight]
 
 
+_SHARPER = 1.2
+"""Exponent of what several kinds of evidence give together: their mean says less than they do."""
 FOR, AGAINST = 0.3, 0.1
 """Likelihood by one kind of evidence from which on it speaks for a candidate, and up to which against it."""
 
@@ -254,13 +256,13 @@ def rank(votes: Iterable[Vote], excluded: frozenset[Candidate] = frozenset()) ->
     for candidate in RULE_OF if tokens else ():
         if candidate in excluded:
             continue
-        weight = sum(kinds[name].share(candidate) * count for name, count in tokens.items())
+        mean = sum(kinds[name].share(candidate) * count for name, count in tokens.items()) / tokens.total()
         sides: tuple[list[Weight], list[Weight]] = ([], [])
         for name, count in tokens.most_common():
             share = kinds[name].share(candidate)
             if share >= FOR or share <= AGAINST:
                 sides[share < FOR].append(Weight(kinds[name].words, requests[name], count))
-        found.append(Ranked(candidate, weight, *sides))
+        found.append(Ranked(candidate, mean**_SHARPER, *sides))
     whole = sum(one.likelihood for one in found)
     ordered = sorted(found, key=lambda one: -one.likelihood)
     return [one._replace(likelihood=one.likelihood / whole) for one in ordered]
