@@ -81,6 +81,10 @@ RIGHT: dict[str, set[str]] = {
     "compacts_often": {"history-rewritten", "history-truncated"},
     "answers_rewritten": {"history-rewritten"},
     "greeting_varies": {"volatile-prefix"},
+    # what is measured stands at the beginning of the first message, behind a system prompt of 1,000 tokens
+    "first_message_stamped": {"volatile-prefix", "history-rewritten"},
+    # all letters stand in one message, which begins with another one each time
+    "newest_first": {"history-rewritten", "prefix-diverges-early"},
 }
 """Answers after which the day is fixed, by cause."""
 
@@ -113,6 +117,7 @@ NEAR: dict[str, set[str]] = {
     "keys_shuffled": _CHANGED_HEAD,
     "compacts_often": _CHANGED_HEAD,
     "greeting_varies": _CHANGED_HEAD,
+    "first_message_stamped": _CHANGED_HEAD,
 }
 """Answers that say as much as a log without text can show, and how to see more."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from e2e.days import assistants, habits, services, traffic
+from e2e.days import assistants, habits, pipelines, services, traffic
 from e2e.days.traffic import Traffic
 
 ALL_KINDS = ("dense", "swa", "hybrid", "recurrent")
@@ -108,6 +108,15 @@ ALL = [
         "nothing_similar", assistants.nothing_similar, slots(2, "-sps", "0", *RAM_OFF), "similarity_off",
         slots(2, *RAM_OFF),
     ),
+    Situation(
+        "reports_and_chats", pipelines.reports_and_chats, slots(2, *RAM_OFF), "slots_taken_ram_off", slots(2),
+    ),
+    Situation("tests_watched", pipelines.tests_watched, slots(2, *RAM_OFF), "side_requests_ram_off", slots(2)),
+    Situation("two_books", pipelines.two_books, slots(1, *RAM_OFF), "slots_taken_ram_off", slots(1)),
+    Situation(
+        "agents_in_one_memory", pipelines.agents_in_one_memory, ("-np", "4", "-kvu", "-c", "7680", *RAM_OFF),
+        "kv_too_small", ("-np", "4", "-kvu", "-c", "32768", *RAM_OFF),
+    ),
     # ---- the client loses
     Situation("clock_beside", traffic.clock_beside, slots(2), "clock"),
     Situation("clock_beside_four", traffic.clock_beside, slots(4), "clock"),
@@ -154,6 +163,13 @@ ALL = [
     Situation("location_late", assistants.location_late, slots(1), "status_in_system"),
     Situation("greeting_varies", assistants.greeting_varies, slots(3), "greeting_varies"),
     Situation("uncached_worker", assistants.uncached_worker, slots(2), "cache_prompt_false"),
+    Situation("first_message_stamped", pipelines.first_message_stamped, slots(2), "first_message_stamped"),
+    Situation("newest_first", pipelines.newest_first, slots(1), "newest_first"),
+    Situation("results_trimmed", pipelines.results_trimmed, slots(1), "results_pruned"),
+    Situation("uncached_pair", pipelines.uncached_pair, slots(2), "cache_prompt_false"),
+    Situation("version_line", pipelines.version_line, slots(1), "request_ids"),
+    Situation("tool_lists_files", pipelines.tool_lists_files, slots(2), "tool_stamped"),
+    Situation("window_by_tokens", pipelines.window_by_tokens, slots(1), "rolling_window"),
     # ---- together
     Situation("cold_burst", traffic.cold_burst, ("-np", "4", "-kvu", "-c", "32768"), "together"),
     # ---- nothing to fix
@@ -175,6 +191,10 @@ ALL = [
     Situation("night_batch", habits.night_batch, slots(2)),
     Situation("suites", habits.suites, slots(4)),
     Situation("long_replies", habits.long_replies, slots(2)),
+    Situation("forms_beside", pipelines.forms_beside, slots(1)),
+    Situation("translations", pipelines.translations, slots(2)),
+    Situation("short_agents", pipelines.short_agents, slots(1), going_back=True),
+    Situation("summaries_asked", pipelines.summaries_asked, slots(1), going_back=True),
     Situation("letters", services.letters, slots(2)),
     Situation("one_after_another", services.one_after_another, slots(1)),
     Situation("voice_commands", services.voice_commands, slots(2)),

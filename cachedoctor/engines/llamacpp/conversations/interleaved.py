@@ -49,11 +49,15 @@ class TurnReading(msgspec.Struct):
     """Turns that continued another conversation than the slot held."""
     sure: int
     """Of these, the ones that what the slot held could not have become."""
+    longest: int = 0
+    """Of them, the ones that are longer than all that was left before."""
 
     @property
     def holds(self) -> bool:
-        """The lengths leave no other reading."""
-        return self.returns >= RETURNS and self.sure >= 1
+        """The lengths leave no other reading: where no prompt is longer than all before it, one client may drop old text,
+        and any prompt of about one length seems to continue some other."""
+        certain = self.returns >= RETURNS and self.sure >= 1
+        return certain and (self.longest >= 1 or self.returns >= len(self.parties))
 
 
 def read(turns: list[InterleavedTurn]) -> TurnReading | None:
@@ -74,6 +78,7 @@ def read(turns: list[InterleavedTurn]) -> TurnReading | None:
         if homes:
             reading.returns += 1
             reading.sure += not extends(prompt, held)
+            reading.longest += all(prompt > party[-1].total for party in reading.parties)
             last = max(homes, key=lambda p: p[-1].total)
             last.append(turn)
         elif extends(prompt, held) and len(reading.parties) > 1:
