@@ -125,8 +125,10 @@ class RuleContext:
         """Tokens of the common prefix that the server did not reuse."""
         back = r.restored_from_ram or _came_back(r)
         taken = self.lost and self.own_slot is False and r.thread_turn
-        self.slot_taken = bool(taken and not back and not self.forked and not r.uncached)
-        """A known thread came back to a slot with another's content, nothing from RAM helped, and it lost by it."""
+        kept = r.text_lcp is None or r.text_lcp - (r.cached_tokens or 0) >= MIN_LOST
+        self.slot_taken = bool(taken and kept and not back and not self.forked and not r.uncached)
+        """A known thread came back to a slot with another's content, nothing from RAM helped, and it lost by it: by its
+        text, where that is known, its beginning was still the same."""
 
         self.text_alone = (
             r.outcome == "unknown" and bool(r.seen.old_text and r.seen.new_text) and not self.known and not r.seen.error

@@ -818,6 +818,9 @@ def follow(
             request.common_prefix_tokens,
         reference, cold=not turn and request.prompt_tokens is not None,
     )  # fmt: skip
+    if lost and kept is not None and held_thread != thread:
+        server = min(lost, max(0, kept - (request.cached_tokens or 0)))  # what its slot held says nothing of it
+        client = lost - server
     return replace(
         request, thread=thread, thread_turn=turn, held_thread=held_thread, other_candidates=0, outcome=outcome,
         lost_tokens=lost, lost_client=client, lost_server=server, reference_tokens=reference, text_lcp=kept,

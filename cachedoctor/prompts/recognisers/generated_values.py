@@ -105,6 +105,7 @@ _COUNTED = (
 )
 _COUNT_LABEL = late(rf"\b(?:{_COUNTED})\b", re.I)
 _COUNT_WORD_BEFORE = late(r"\b(?:turn|step|iteration|attempt|message|request|round|call)\s+(?:no\.?\s*|#)?\Z", re.I)
+_CLOCK_WORD_BEFORE = late(r"\b(?:hour|minute|second|weekday|day|week|month|year)(?: is|:|=)?\s?\Z", re.I)
 _COUNT_WORD_AFTER = late(r"\s(?:tokens?|turns?|messages?|steps?|requests?|calls?)\s(?:so far|used|left|remaining)\b")
 _SHRINKS = late(r"remaining|left|budget", re.I)
 
@@ -170,6 +171,8 @@ def counter(d: FirstDifference) -> Recognition | None:
     start = value_start(d, a, b)
     name, before = label(d, start), d.a.text[max(d.line_start, start - 40) : start]
     after = d.a.text[start + len(a) : start + len(a) + 40]
+    if _CLOCK_WORD_BEFORE.search(before):
+        return Recognition("timestamp", a, b, "a time changed", "time")
     counted = name is not None and _COUNT_LABEL.search(name)
     if not (counted or _COUNT_WORD_BEFORE.search(before) or _COUNT_WORD_AFTER.match(after)):
         return None

@@ -61,9 +61,8 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     if asked is not None and s.lost:
         return from_prompts(s, asked)
     first = s.changed(*_KINDS) or _written_anew(s)
-    if not s.lost or (
-        s.early and not _goes_on(s) and (first is None or (s.own_slot is False and not ram.copy_refused(s)))
-    ):
+    elsewhere = s.own_slot is False and not ram.copy_refused(s) and not _parts_by_text(s)
+    if not s.lost or (s.early and not _goes_on(s) and (first is None or elsewhere)):
         return None
     if first is not None:
         return _in_prompts(s, first)
@@ -82,6 +81,12 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
         return kit.Match(0, "low", at_most=tokens, severity="note")
     sure = s.own_slot and not r.other_candidates and not _others(s) and (again or not _in_first_prompt(s))
     return kit.Match(tokens, "medium" if sure else "low")
+
+
+def _parts_by_text(s: kit.RuleContext) -> bool:
+    """Whether the prompts themselves have less in common than what was lost: no slot could have given it back."""
+    r = s.request
+    return r.text_lcp is not None and r.text_lcp - (r.cached_tokens or 0) < kit.MIN_LOST
 
 
 def _written_anew(s: kit.RuleContext) -> kit.First | None:

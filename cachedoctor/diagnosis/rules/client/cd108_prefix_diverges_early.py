@@ -13,6 +13,8 @@ from cachedoctor.knowledge.decision import FRAME
 
 LEAST_TURN = 8
 """Tokens that any turn adds: what a template writes around two messages."""
+MOST_ADDED = 0.5
+"""Share of a conversation that one turn rarely adds."""
 OFTEN = 4
 """Times in a row, before lengths that grow are taken for those of one conversation."""
 APART = 8
@@ -131,7 +133,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
         return kit.Match(_cost(s), "low", severity="note", undecided=True) if s.whole >= s.min_prompt else None
     if by_lengths:
         return None
-    if _adds_nothing(s):
+    if _by_chance(s):
         return kit.Match(_cost(s), "low", severity="note", undecided=True)
     if not _perhaps_separate(s):
         return kit.Match(_cost(s), _confidence(s))
@@ -140,11 +142,14 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     return kit.Match(_cost(s), "low", severity="note", undecided=True)
 
 
-def _adds_nothing(s: kit.RuleContext) -> bool:
-    """Whether only its length makes it a turn of this conversation, and it adds less than any turn does."""
+def _by_chance(s: kit.RuleContext) -> bool:
+    """Whether only its length makes it a turn of this conversation, and it adds less than any turn does; or, where another
+    one had the slot, more than half of what there was."""
     r = s.request
-    longer = (r.prompt_tokens or 0) - (r.reference_tokens or 0)
-    return not s.known and s.lcp is None and r.reference_lcp is None and 0 < longer < LEAST_TURN
+    if s.known or s.lcp is not None or r.reference_lcp is not None:
+        return False
+    longer, before = (r.prompt_tokens or 0) - (r.reference_tokens or 0), r.reference_tokens or 0
+    return 0 < longer < LEAST_TURN or (s.own_slot is False and longer > MOST_ADDED * before)
 
 
 def _begins(s: kit.RuleContext) -> bool:
