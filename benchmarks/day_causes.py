@@ -80,7 +80,8 @@ RIGHT: dict[str, set[str]] = {
     "keys_shuffled": {"volatile-prefix", "history-rewritten"},
     "compacts_often": {"history-rewritten", "history-truncated"},
     "answers_rewritten": {"history-rewritten"},
-    "greeting_varies": {"volatile-prefix"},
+    # the greeting is no value of a known kind; that the first message changes, and to keep it, is said all the same
+    "greeting_varies": {"volatile-prefix", "history-rewritten"},
     # what is measured stands at the beginning of the first message, behind a system prompt of 1,000 tokens
     "first_message_stamped": {"volatile-prefix", "history-rewritten"},
     # all letters stand in one message, which begins with another one each time

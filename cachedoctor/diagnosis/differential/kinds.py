@@ -45,8 +45,8 @@ class Kind(msgspec.Struct, frozen=True):
     words: str
     """Behind a number of tokens: ``42,100 tokens in 18 requests: ...``."""
     counts: Mapping[Candidate, float]
-    """Situations of each true cause in which it was seen; one that was seen in a third of its tokens counts a third, and
-    one whose cause rules always name a tenth for each day, since causes are ranked where none does."""
+    """Situations of each true cause in which it was seen: in a third of its tokens counts a third, and a situation whose
+    cause rules always name counts a tenth for each day, since causes are ranked where none does."""
 
     def share(self, candidate: Candidate) -> float:
         """How likely the cause is by this evidence alone: the share of its situations, smoothed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -34,6 +35,10 @@ SUMMED_UP = 0.5
 """Share of a prompt's length that one has at most whose history was summed up."""
 REPEATED = 0.5
 """Share of a prompt that is in an earlier one, at another place, from which on it is the same conversation."""
+INSTRUCTIONS = 300
+"""Characters of a system prompt that says who answers, and not only that somebody does."""
+UNLIKE = 0.1
+"""Share of a system prompt up to which another one is no changed form of it."""
 LEAST_REPEATED = 1000
 """Characters of a prompt: in fewer a few sentences that many prompts have are half of it."""
 _TAIL = 64
@@ -257,6 +262,11 @@ class GivenPrompts:
         uncached = (prompt.body or {}).get("cache_prompt") is False
         if len(answered) < len(texts.recent):
             together = self._together(prompt, request, list(texts.recent))
+        found = None if before is None else self._compare(before.prompt, _sent(prompt))
+        if before is not None and found is not None:
+            found = conversations.told(found, before.prompt, prompt, _modes_before(texts, before.thread, before.prompt))
+        if before is not None and _is_of_another(before.prompt, prompt) and not _sums_up(found):
+            before = found = None
         if before is None:
             told = _Told(prompt, current, request.seen.released_tokens, _number(request.thread, texts), 0, ended)
         else:
@@ -269,9 +279,6 @@ class GivenPrompts:
             return None  # the bodies of requests at once came in another order than they are in the log
         if before is None:
             return TextTurn(told.thread, 0, held, None, None, together, uncached)
-        found = self._compare(before.prompt, _sent(prompt))
-        if found is not None:
-            found = conversations.told(found, before.prompt, prompt, _modes_before(texts, told.thread, before.prompt))
         return TextTurn(told.thread, told.turn, held, before.total, found, together, uncached)
 
     def _together(self, prompt: Prompt, request: Request, earlier: list[_Told]) -> int:
@@ -412,7 +419,10 @@ def _before(prompt: Prompt, current: Outline, recent: Iterable[_Told]) -> _Told 
     """The prompt that one continues: that which it shares most turns with, or else the longest that it begins with,
     of several the latest; None for a new one."""
     best: tuple[tuple[int, int, int], _Told] | None = None
+    whole = [told for told in recent if _goes_on(prompt, told.prompt)]
     for told in recent:
+        if whole and told not in whole and _is_of_another(told.prompt, prompt):
+            continue  # several characters answer to one text, each behind a system prompt of its own
         same = shared_with(told.outline, current)
         lead, alike, _ = same or (0, 0, False)
         shared = len(told.outline.long & current.long)
@@ -444,6 +454,31 @@ def _repeated(prompt: Prompt, recent: Sequence[_Told]) -> _Told | None:
         if again >= most:
             best, most = told, again
     return best
+
+
+def _is_of_another(before: Prompt, prompt: Prompt) -> bool:
+    """Whether two prompts have long system prompts with hardly a sentence in common."""
+    first, second = _instructions(before), _instructions(prompt)
+    if first == second or min(len(first), len(second)) < INSTRUCTIONS:
+        return False
+    known, sent = _pieces(first), _pieces(second)
+    return sum(sent[piece] for piece in sent.keys() & known.keys()) < UNLIKE * len(second)
+
+
+@lru_cache(maxsize=64)
+def _pieces(text: str) -> dict[int, int]:
+    return pieces(text.encode("utf-8", "surrogatepass"))
+
+
+def _sums_up(found: PromptDiff | None) -> bool:
+    """Whether a prompt asks for a summary of the conversation that the other one is of."""
+    return found is not None and found.first is not None and found.first.kind == "compaction-request"
+
+
+def _instructions(prompt: Prompt) -> str:
+    """The text of the system prompt, as it lies in the text of the prompt."""
+    _, *places = client_habits.head_places(prompt)
+    return "".join(prompt.text[s.start : s.end] for s in prompt.spans if s.place.startswith(tuple(places)))
 
 
 def _goes_on(prompt: Prompt, before: Prompt) -> bool:
