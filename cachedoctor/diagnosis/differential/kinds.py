@@ -45,8 +45,8 @@ class Kind(msgspec.Struct, frozen=True):
     words: str
     """Behind a number of tokens: ``42,100 tokens in 18 requests: ...``."""
     counts: Mapping[Candidate, float]
-    """Situations of each true cause in which it was seen: in a third of its tokens counts a third, and a situation whose
-    cause rules always name counts a tenth for each day, since causes are ranked where none does."""
+    """Situations of each true cause in which it was seen: in a third of its tokens counts a third, and one
+    whose cause rules always name counts a tenth for each day, since causes are ranked where none does."""
 
     def share(self, candidate: Candidate) -> float:
         """How likely the cause is by this evidence alone: the share of its situations, smoothed."""
@@ -65,22 +65,22 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "same prompt, nothing reused",
         "the slot kept the prompt, but none of it was reused",
-        {"nocache": 1.6, "checkpoint": 0.6},
+        {"nocache": 1.9, "checkpoint": 0.6},
     ),
     Kind(
         "less than kept",
         "much of the prompt was kept, but far less was reused",
-        {"head": 0.2, "body": 0.5, "checkpoint": 3.6, "none": 0.3},
+        {"head": 0.3, "body": 0.5, "checkpoint": 3.6, "none": 0.3},
     ),
     Kind(
         "head differs",
         "the prompt shares less than a quarter with its previous turn",
-        {"head": 3.8, "body": 1.1, "slots": 0.1, "checkpoint": 0.6, "none": 2.1},
+        {"head": 4.7, "body": 1.1, "slots": 0.1, "checkpoint": 0.6, "none": 2.4},
     ),
     Kind(
         "rest differs",
         "the prompt shares a quarter or more with its previous turn, then differs",
-        {"head": 0.8, "body": 4.7, "checkpoint": 1.1, "none": 9.4},
+        {"head": 1.6, "body": 6.2, "checkpoint": 1.5, "none": 10.4},
     ),
     Kind(
         "moving place",
@@ -92,14 +92,14 @@ KINDS: tuple[Kind, ...] = (
         "prompts of equal length differ at the same place",
         {"head": 0.3, "body": 2.9, "steal": 0.7, "checkpoint": 0.1, "none": 0.1},
     ),
-    Kind("one place", "the difference is always at the same place", {"steal": 0.7}),
+    Kind("one place", "the difference is always at the same place", {"steal": 0.7, "none": 0.2}),
     Kind(
         "in turn",
         "the lengths repeat in turns: each prompt was overwritten before its next turn",
         {"slots": 4.9, "none": 1.1},
     ),
     Kind(
-        "lost with its slot", "another prompt had taken the slot, and there was no copy", {"slots": 11.5, "none": 0.3}
+        "lost with its slot", "another prompt had taken the slot, and there was no copy", {"slots": 12.6, "none": 0.5}
     ),
     Kind(
         "in turn, RAM cache on",
@@ -109,24 +109,24 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "another in its slot",
         "the slot of its previous turn held another prompt",
-        {"head": 0.2, "slots": 0.3, "none": 0.1},
+        {"head": 0.4, "slots": 0.3, "none": 0.3},
     ),
     Kind(
         "RAM kept others",
         "the RAM cache restored other prompts, but not this one",
-        {"head": 2.5, "slots": 1.8, "steal": 0.3, "none": 4.1},
+        {"head": 2.8, "slots": 1.8, "steal": 0.3, "none": 4.4},
     ),
     Kind("not in RAM", "the RAM cache was searched but did not have it", {"head": 0.5, "slots": 0.8, "none": 1.0}),
     Kind(
         "its own slot",
         "its slot held its previous turn, but did not count as similar",
-        {"head": 14.7, "nocache": 0.6, "checkpoint": 0.4, "none": 1.7},
+        {"head": 15.3, "nocache": 0.6, "checkpoint": 0.4, "none": 1.7},
     ),
-    Kind("empty slot", "an empty slot was taken", {"none": 9.7}),
+    Kind("empty slot", "an empty slot was taken", {"none": 11.3}),
     Kind(
         "nothing similar",
         "no slot held a similar prompt, and the lengths have no pattern",
-        {"slots": 0.6, "none": 3.5},
+        {"head": 0.1, "slots": 0.6, "none": 3.7},
     ),
 )
 """In the order in which they decide."""

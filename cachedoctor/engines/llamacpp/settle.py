@@ -581,8 +581,8 @@ def _divided(
 
 
 def _ends_elsewhere(thread: Thread, slot: Slot, slots: Mapping[int, Slot]) -> bool:
-    """Whether another slot holds what is taken for the last turn of a conversation: one that is more similar to its next
-    turn than an earlier one of it is, and would have been chosen."""
+    """Whether another slot holds what is taken for the last turn of a conversation: one that is more similar to its
+    next turn than an earlier one of it is, and would have been chosen."""
     return any(o is not slot and o.thread == thread.id and o.length == thread.total for o in slots.values())
 
 

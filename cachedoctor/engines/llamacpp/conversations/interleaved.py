@@ -54,8 +54,8 @@ class TurnReading(msgspec.Struct):
 
     @property
     def holds(self) -> bool:
-        """The lengths leave no other reading: where no prompt is longer than all before it, one client may drop old text,
-        and any prompt of about one length seems to continue some other."""
+        """The lengths leave no other reading: where no prompt is longer than all before it, one client may drop old
+        text, and any prompt of about one length seems to continue some other."""
         certain = self.returns >= RETURNS and self.sure >= 1
         return certain and (self.longest >= 1 or self.returns >= len(self.parties))
 
