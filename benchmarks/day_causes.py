@@ -58,7 +58,8 @@ RIGHT: dict[str, set[str]] = {
     # a list at the end of the system prompt: with bodies it is said that this text grows
     "memory_grows": {"history-rewritten", "volatile-prefix"},
     "personas": {"history-rewritten", "prefix-diverges-early"},
-    "request_ids": {"volatile-prefix"},
+    # a number in the first line; of a version with a hash behind it only the first message is named, and to keep it
+    "request_ids": {"volatile-prefix", "history-rewritten"},
     "arguments_rewritten": {"history-rewritten"},
     "replies_shortened": {"history-rewritten"},
     "tool_stamped": {"tools-changed", "volatile-prefix"},

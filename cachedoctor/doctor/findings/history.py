@@ -94,7 +94,8 @@ class FindingHistory(msgspec.Struct, gc=False):
         """Take a request; the rules have been asked about it."""
         request = judged.request
         number, thread, served = request.index, request.thread, self.slots.get(request.slot)
-        if request.held_thread not in (None, thread) and request.thread_turn > 0 and request.outcome == "reused":
+        came_back = request.restored_from_ram or request.held_thread not in (None, thread)
+        if came_back and request.thread_turn > 0 and request.outcome == "reused":
             self.returns = True
         if served is None:
             served = self.slots[request.slot] = deque(maxlen=_FINAL)

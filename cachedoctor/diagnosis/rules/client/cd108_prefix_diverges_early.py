@@ -15,6 +15,8 @@ LEAST_TURN = 8
 """Tokens that any turn adds: what a template writes around two messages."""
 MOST_ADDED = 0.5
 """Share of a conversation that one turn rarely adds."""
+TWICE = 2
+"""Times before, where other conversations come back out of the RAM cache, as this one would have."""
 OFTEN = 4
 """Times in a row, before lengths that grow are taken for those of one conversation."""
 APART = 8
@@ -67,9 +69,19 @@ def _perhaps_separate(s: kit.RuleContext) -> bool:
     r = s.request
     listed = r.ram_refused and r.reference_lcp is not None and s.own_slot is not True
     elsewhere = any(one.thread == r.thread and one.length == r.reference_tokens for one in r.seen.choice.others)
+    if _returned_alone(s):
+        return True
     if not (listed or elsewhere or kit.passed_over(s.request)):
         return False
     return r.reference_lcp is None or _frame_alone(s) or not _shares_most(s)
+
+
+def _returned_alone(s: kit.RuleContext) -> bool:
+    """Whether this conversation alone did not come back: others do, out of a RAM cache that lost nothing, and only its
+    lengths, too few of them, make these prompts one conversation."""
+    known = s.request.reference_lcp is not None and not _frame_alone(s)
+    comes_back = s.own_slot is False and s.returns and (s.setup.ram_keeps_all or s.request.ram_refused)
+    return comes_back and not known and sum(s.said_before("CD108")) < TWICE
 
 
 def _grows(s: kit.RuleContext) -> bool:
