@@ -85,6 +85,8 @@ RIGHT: dict[str, set[str]] = {
     "greeting_varies": {"volatile-prefix", "history-rewritten"},
     # what is measured stands at the beginning of the first message, behind a system prompt of 1,000 tokens
     "first_message_stamped": {"volatile-prefix", "history-rewritten"},
+    # the end of a log file in the system prompt
+    "log_in_system": {"volatile-prefix", "history-rewritten"},
     # all letters stand in one message, which begins with another one each time
     "newest_first": {"history-rewritten", "prefix-diverges-early"},
 }
@@ -120,6 +122,7 @@ NEAR: dict[str, set[str]] = {
     "compacts_often": _CHANGED_HEAD,
     "greeting_varies": _CHANGED_HEAD,
     "first_message_stamped": _CHANGED_HEAD,
+    "log_in_system": _CHANGED_HEAD,
 }
 """Answers that say as much as a log without text can show, and how to see more."""
 

@@ -13,8 +13,8 @@ confusion    true cause by the one that is ranked first
 wrong        the situations whose undecided days are ranked wrongly, and the evidence that did it
 
 A day is undecided where its first finding is log-too-terse, reuse-undecided or of low confidence. A situation (clock,
-six chats on four slots ...) is in one part with all its builds, memories and levels. Causes are ranked on undecided days
-alone, so that a day which a rule decides counts a tenth.
+six chats on four slots ...) is in one part with all its builds, memories and levels. Causes are ranked on undecided
+days alone, so that a day which a rule decides counts a tenth.
 """
 
 from __future__ import annotations
@@ -52,11 +52,12 @@ TRUE: dict[str, set[Candidate]] = {
     "status_in_system": {"head", "body"}, "reminder_moves": {"body"}, "memory_grows": {"head", "body"},
     "personas": {"head"}, "request_ids": {"head"}, "arguments_rewritten": {"body"}, "replies_shortened": {"body"},
     "tool_stamped": {"head", "body"}, "checkpoints_few": {"checkpoint"},
-    "similarity_off": {"slots"}, "tools_added": {"head"}, "session_in_system": {"head", "body"}, "examples_drawn": {"head", "body"},
-    "open_file_first": {"body"}, "summary_rolls": {"body"}, "note_moves": {"body"},
+    "similarity_off": {"slots"}, "tools_added": {"head"}, "session_in_system": {"head", "body"},
+    "examples_drawn": {"head", "body"}, "open_file_first": {"body"}, "summary_rolls": {"body"}, "note_moves": {"body"},
     "entries_in_system": {"head", "body"}, "passages_leave": {"body"}, "keys_shuffled": {"head"},
     "compacts_often": {"body"}, "answers_rewritten": {"body"}, "greeting_varies": {"head"},
     "first_message_stamped": {"head", "body"}, "newest_first": {"head", "body"},
+    "log_in_system": {"head", "body"},
     "none": {"none"},
     # runs of one scenario each (benchmarks/diagnosis.py)
     "client_prefix_mutation_billing_header_cch": {"head"}, "client_prefix_mutation_billing_header_cc_version": {"head"},

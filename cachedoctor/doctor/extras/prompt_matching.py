@@ -38,7 +38,7 @@ REPEATED = 0.5
 INSTRUCTIONS = 300
 """Characters of a system prompt that says who answers, and not only that somebody does."""
 UNLIKE = 0.1
-"""Share of a system prompt up to which another one is no changed form of it."""
+"""Share of a system prompt up to which another one is not a changed form of it."""
 LEAST_REPEATED = 1000
 """Characters of a prompt: in fewer a few sentences that many prompts have are half of it."""
 _TAIL = 64

@@ -127,7 +127,7 @@ def greeting_varies(day: Recorder, faulty: bool) -> None:
     """Two chats whose gateway opens each request with one of several greetings; three slots."""
     chats, chance = [Talk(day, f"chat{i + 1}", "", "gateway") for i in range(2)], random.Random(52)
     words = ("Good morning", "Hello there", "Welcome back", "Nice to see you", "At your service")
-    for step in range(7):
+    for _ in range(7):
         for i, chat in enumerate(chats):
             greeting = words[chance.randrange(5) if faulty else 0]
             chat.head = f"{greeting}! {prose(290 + i, 1250 + 210 * i)}"

@@ -27,7 +27,7 @@ def reports_and_chats(day: Recorder, faulty: bool) -> None:
 
 
 def tests_watched(day: Recorder, faulty: bool) -> None:
-    """Two agents, and a watcher that has the output of tests explained after each of their steps, by one instruction."""
+    """Two agents, and a watcher that has the output of tests explained after each step, by one instruction."""
     chance, head = random.Random(62), prose(17, 600)
     agents = [Talk(day, f"agent{i + 1}", prose(420 + i, 900 + 300 * i), tools=tools(2, i)) for i in range(2)]
     for agent in agents:
@@ -102,14 +102,17 @@ def results_trimmed(day: Recorder, faulty: bool) -> None:
 def uncached_pair(day: Recorder, faulty: bool) -> None:
     """Two workers of one library that sends ``cache_prompt: false``."""
     off: dict[str, Any] = {"cache_prompt": False} if faulty else {}
-    workers, chance = [Talk(day, f"worker{i + 1}", prose(450 + i, 1200 + 330 * i), **off) for i in range(2)], random.Random(68)
+    workers, chance = (
+        [Talk(day, f"worker{i + 1}", prose(450 + i, 1200 + 330 * i), **off) for i in range(2)],
+        random.Random(68),
+    )
     for _ in range(6):
         for worker in workers:
             worker.ask(chance.randrange(110, 400))
 
 
 def version_line(day: Recorder, faulty: bool) -> None:
-    """One agent whose framework names its build and the hash of its settings first, which it computes anew each time."""
+    """One agent whose framework names its build and a hash of its settings first, new in each request."""
     agent, chance = Talk(day, "agent", "", tools=None), random.Random(69)
     for step in range(8):
         mark = f"{chance.randrange(1 << 36):09x}" if faulty else "0" * 9

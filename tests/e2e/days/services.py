@@ -164,14 +164,17 @@ def voice_commands(day: Recorder, faulty: bool) -> None:
 
 def results_at_once(day: Recorder, faulty: bool) -> None:
     """An agent that calls several tools at a time, whose results come together, beside a short chat."""
-    agent, chat, chance = Talk(day, "agent", prose(1, 1000), tools=tools(4)), Talk(day, "chat", prose(2, 700)), random.Random(32)
+    agent, chat = Talk(day, "agent", prose(1, 1000), tools=tools(4)), Talk(day, "chat", prose(2, 700))
+    chance = random.Random(32)
     agent.ask(200)
     for step in range(6):
+        functions = [{"name": "read_file", "arguments": f'{{"path": "f{i}"}}'} for i in range(3)]
         calls = [
-            {"id": f"c{step}x{i}xxxxx", "type": "function", "function": {"name": "read_file", "arguments": f'{{"path": "f{i}"}}'}}
-            for i in range(3)
+            {"id": f"c{step}x{i}xxxxx", "type": "function", "function": function}
+            for i, function in enumerate(functions)
         ]
         agent.messages[-1]["tool_calls"] = calls
-        agent.messages += [{**tool(prose(1600 + 10 * step + i, chance.randrange(60, 300))), "tool_call_id": calls[i]["id"]} for i in range(3)]
+        results = [tool(prose(1600 + 10 * step + i, chance.randrange(60, 300))) for i in range(3)]
+        agent.messages += [{**result, "tool_call_id": call["id"]} for result, call in zip(results, calls, strict=True)]
         agent.send()
         chat.ask(chance.randrange(60, 200))

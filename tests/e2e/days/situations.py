@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from e2e.days import assistants, habits, pipelines, services, traffic
+from e2e.days import assistants, habits, offices, pipelines, services, traffic
 from e2e.days.traffic import Traffic
 
 ALL_KINDS = ("dense", "swa", "hybrid", "recurrent")
@@ -117,6 +117,9 @@ ALL = [
         "agents_in_one_memory", pipelines.agents_in_one_memory, ("-np", "4", "-kvu", "-c", "7680", *RAM_OFF),
         "kv_too_small", ("-np", "4", "-kvu", "-c", "32768", *RAM_OFF),
     ),
+    Situation("five_visitors", offices.five_visitors, slots(2, *RAM_OFF), "slots_taken_ram_off", slots(2)),
+    Situation("drafts", offices.drafts, slots(1, "--cache-ram", "1"), "slots_taken_ram_small", slots(1)),
+    Situation("three_pinned", offices.three_pinned, slots(3, *RAM_OFF), "slot_pinned", slots(3, *RAM_OFF)),
     # ---- the client loses
     Situation("clock_beside", traffic.clock_beside, slots(2), "clock"),
     Situation("clock_beside_four", traffic.clock_beside, slots(4), "clock"),
@@ -170,6 +173,9 @@ ALL = [
     Situation("version_line", pipelines.version_line, slots(1), "request_ids"),
     Situation("tool_lists_files", pipelines.tool_lists_files, slots(2), "tool_stamped"),
     Situation("window_by_tokens", pipelines.window_by_tokens, slots(1), "rolling_window"),
+    Situation("log_in_system", offices.log_in_system, slots(1), "log_in_system"),
+    Situation("tools_by_use", offices.tools_by_use, slots(2), "tools_shuffled"),
+    Situation("solved_tasks", offices.solved_tasks, slots(1), "memory_grows"),
     # ---- together
     Situation("cold_burst", traffic.cold_burst, ("-np", "4", "-kvu", "-c", "32768"), "together"),
     # ---- nothing to fix
@@ -195,6 +201,11 @@ ALL = [
     Situation("translations", pipelines.translations, slots(2)),
     Situation("short_agents", pipelines.short_agents, slots(1), going_back=True),
     Situation("summaries_asked", pipelines.summaries_asked, slots(1), going_back=True),
+    Situation("mails_beside", offices.mails_beside, slots(3)),
+    Situation("new_at_once", offices.new_at_once, slots(4)),
+    Situation("resumed_later", offices.resumed_later, slots(1)),
+    Situation("last_rewritten", offices.last_rewritten, slots(1), going_back=True),
+    Situation("passages_once", offices.passages_once, slots(2)),
     Situation("letters", services.letters, slots(2)),
     Situation("one_after_another", services.one_after_another, slots(1)),
     Situation("voice_commands", services.voice_commands, slots(2)),
