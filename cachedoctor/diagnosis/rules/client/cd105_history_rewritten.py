@@ -17,6 +17,7 @@ from cachedoctor.diagnosis.rules.client.changes import (
     why_client,
 )
 from cachedoctor.diagnosis.rules.measured import own_settings
+from cachedoctor.knowledge.decision import FRAME
 
 _APPEND = kit.Remedy(
     "Keep the history append-only in the client: no reminders or file contents moved to the newest message, no edits of old turns."
@@ -128,12 +129,24 @@ def _wanted(s: kit.RuleContext) -> bool:
     the same system prompt; one of the same length that parts near its end, as before, is the last turn once more."""
     if not s.history:
         return False
+    if _once_more(s):
+        return True
     before, prompt = s.history[-1], s.request.prompt_tokens or 0
     length = before.prompt_tokens or prompt
     if prompt < length - SAME_PLACE:
         return before.outcome == "reused"
     same = abs((before.common_prefix_tokens or 0) - (s.lcp or 0)) <= SAME_PLACE
     return prompt <= length + SAME_PLACE and same and (s.lcp or 0) >= LATE * prompt
+
+
+def _once_more(s: kit.RuleContext) -> bool:
+    """Whether the last turn is asked again in other words: the prompt keeps what that turn had continued, and no more."""
+    for turn in reversed(s.history):
+        if abs((s.lcp or 0) - (turn.common_prefix_tokens or 0)) > FRAME:
+            return False
+        if turn.outcome == "reused":
+            return True
+    return False
 
 
 def _in_prompts(s: kit.RuleContext, first: kit.First) -> kit.Match:

@@ -84,6 +84,12 @@ def _returned_alone(s: kit.RuleContext) -> bool:
     return comes_back and not known and sum(s.said_before("CD108")) < TWICE
 
 
+def _perhaps_new(s: kit.RuleContext) -> bool:
+    """Whether it happened once, by lengths alone, on a server of several conversations: of these any new one that is
+    longer than what a slot holds looks like that."""
+    return s.threads > 1 and not (s.known or s.request.seen.new_text) and not any(s.said_before("CD108"))
+
+
 def _grows(s: kit.RuleContext) -> bool:
     """Whether this happened so often in a row that lengths which grow are taken for those of one conversation."""
     known = s.request.reference_lcp is not None and not _frame_alone(s)
@@ -148,7 +154,10 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     if _by_chance(s):
         return kit.Match(_cost(s), "low", severity="note", undecided=True)
     if not _perhaps_separate(s):
-        return kit.Match(_cost(s), _confidence(s))
+        sure = _confidence(s)
+        if sure == "low" and _perhaps_new(s):
+            return kit.Match(_cost(s), sure, severity="note")
+        return kit.Match(_cost(s), sure)
     if _grows(s):  # likely; but what came before stays open, so that no token of these is avoidable for certain
         return kit.Match(_cost(s), _confidence(s), undecided=True)
     return kit.Match(_cost(s), "low", severity="note", undecided=True)
