@@ -85,9 +85,14 @@ def _returned_alone(s: kit.RuleContext) -> bool:
 
 
 def _perhaps_new(s: kit.RuleContext) -> bool:
-    """Whether it happened once, by lengths alone, on a server of several conversations: of these any new one that is
-    longer than what a slot holds looks like that."""
-    return s.threads > 1 and not (s.known or s.request.seen.new_text) and not any(s.said_before("CD108"))
+    """Whether it happened once, by lengths alone, on a server of several conversations, and no more is shared than what a
+    template writes: any new one that is longer than what a slot holds looks like that."""
+    return (
+        s.threads > 1
+        and (s.lcp or 0) <= FRAME
+        and not (s.known or s.request.seen.new_text)
+        and not any(s.said_before("CD108"))
+    )
 
 
 def _grows(s: kit.RuleContext) -> bool:
