@@ -13,7 +13,7 @@ from conftest import FIXTURES
 
 import cachedoctor
 from cachedoctor.doctor.analysis.analyzer import Analyzer
-from cachedoctor.doctor.extras import body_fit
+from cachedoctor.doctor.extras import body_fit, prompt_matching
 from cachedoctor.doctor.extras.body_fit import Joined
 from cachedoctor.doctor.extras.prompt_matching import GivenPrompts
 from cachedoctor.model import Mark
@@ -187,3 +187,23 @@ def test_bodies_of_two_clients_in_another_order() -> None:
     assert [one.prompt.text[0] for one in body_fit.by_length(found)] == ["A", "B"]
     same_slot = [joined(0, long, prompt_tokens=750), joined(10, short, prompt_tokens=1500)]
     assert body_fit.by_length(same_slot) == same_slot
+
+
+def two_characters(tmp_path: Path, *, apart: bool) -> Path:
+    """Bodies of two characters that answer in turn to one text; ``apart``: behind system prompts of their own."""
+    lines = [f"Line {number}: " + " ".join(f"w{number}x{word}" for word in range(30)) for number in range(5)]
+    heads = [" ".join(f"{name}{word}" for word in range(90)) for name in (("ada", "bo") if apart else ("ada", "ada"))]
+    path = tmp_path / "bodies.jsonl"
+    rows = []
+    for count in range(1, 6):
+        system = {"role": "system", "content": heads[count % 2] + ("" if apart else f" {count % 2}")}
+        rows.append({"messages": [system, *({"role": "user", "content": line} for line in lines[:count])]})
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_characters_behind_their_own_system_prompts_are_several_conversations(tmp_path: Path, apart: bool) -> None:
+    first, second, third, *_ = prompt_matching._loaded(str(two_characters(tmp_path, apart=apart)))
+    assert prompt_matching._is_of_another(first, second) is apart, "a changed word makes nobody else of it"
+    assert not prompt_matching._is_of_another(first, third)

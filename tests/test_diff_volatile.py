@@ -160,3 +160,8 @@ def test_advice_follows_from_the_place():
         assert {found.kind for found in (head, first, later)} == {"message-edited"}
         assert "append" not in str(head.advice) + str(first.advice)
         assert "Only append" in str(later.advice)
+
+
+def test_an_hour_is_a_time():
+    assert between("The hour is 10." + REST, "The hour is 11." + REST).kind == "timestamp"
+    assert between("The room is 10." + REST, "The room is 11." + REST).kind != "timestamp"

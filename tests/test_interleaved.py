@@ -6,7 +6,7 @@ import pytest
 from made import joined, recorded, request
 from msgspec.structs import replace
 
-from cachedoctor.engines.llamacpp.conversations.interleaved import InterleavedTurn, read
+from cachedoctor.engines.llamacpp.conversations.interleaved import CommonHeads, InterleavedTurn, OneShot, read
 from cachedoctor.engines.llamacpp.conversations.join import Conversations
 
 HEAD = 12_000
@@ -105,3 +105,21 @@ def test_a_reading_that_is_not_proven_only_lowers_confidence() -> None:
     """One return may be an edit: nothing is moved, the other reading is counted."""
     rows: list[tuple[int, int | None]] = [(14_000, None), (13_900, HEAD), (14_500, HEAD)]
     assert run(Conversations(), rows) == [(0, 0), (0, 0), (0, 1)]
+
+
+def test_prompts_of_about_one_length_are_not_read_as_returns() -> None:
+    """A client that sends its first and its last exchanges only: some prompt is always a little longer than another."""
+    rows = [(2387, None), (2294, 1223), (2223, 1223), (2152, 1223), (2256, 1223), (2256, 1223)]
+    assert parties(*rows, reply=5) is None
+
+
+def separate(prompts: list[int]) -> bool:
+    """Whether prompts that share a frame alone are found to be separate ones."""
+    heads = CommonHeads()
+    return any([heads.note(OneShot(at, 8, prompt, prompt + 5)) for at, prompt in enumerate(prompts)])
+
+
+def test_forms_of_any_length_do_not_hide_the_chat_between_them() -> None:
+    chat, forms = [1728, 1909, 2306, 2536, 2881, 3168], [1622, 1811, 1592, 1831, 1538, 1635]
+    assert not separate([length for pair in zip(chat, forms, strict=True) for length in pair])
+    assert separate([length for pair in zip(forms, chat[::-1], strict=True) for length in pair])
