@@ -116,7 +116,8 @@ def test_prompts_of_about_one_length_are_not_read_as_returns() -> None:
 def separate(prompts: list[int]) -> bool:
     """Whether prompts that share a frame alone are found to be separate ones."""
     heads = CommonHeads()
-    return any([heads.note(OneShot(at, 8, prompt, prompt + 5)) for at, prompt in enumerate(prompts)])
+    found = [heads.note(OneShot(at, 8, prompt, prompt + 5)) for at, prompt in enumerate(prompts)]
+    return any(found)
 
 
 def test_forms_of_any_length_do_not_hide_the_chat_between_them() -> None:
