@@ -24,6 +24,8 @@ _CHARGED = late(
     r"[:,;] (?:[\d,]+ requests?, )?(?:at most )?[\d,]+ (?:to [\d,]+ )?tokens recomputed\b(?: over [\d,]+ requests?)?"
 )
 """What a claim says of its cost, which is in rows of its own."""
+_UNSURE = late(r"\b(?:perhaps|may|up to|or another)\b")
+"""What a claim says where it is not certain."""
 _LONG = 130
 """Characters of a claim that is too long for a headline: the rule says it in a few words."""
 
@@ -75,8 +77,16 @@ class FindingView:
         start, end = (len(words),) * 2 if found is None else found.span()
         before, after = words[:start], words[end:]
         if self.summary and len(before) > _LONG:
-            return Claim(self.summary, before + after)
+            return Claim(self._short_claim(before + after), before + after)
         return Claim(capital(before), after.lstrip(",;: ").removeprefix("and "))
+
+    def _short_claim(self, said: str) -> str:
+        """What the rule is about, claiming no more than the claim that it replaces."""
+        is_sure = self.finding.confidence == "high" or not _UNSURE.search(said) or _UNSURE.search(self.summary)
+        if is_sure:
+            return self.summary
+        head = self.summary[:2]
+        return f"Perhaps {head if head.isupper() else head.lower()}{self.summary[2:]}"
 
     @cached_property
     def step(self) -> DoNow | None:
@@ -326,6 +336,12 @@ class ReportView:
         """The one thing to do now, in a sentence or in the command that does it; None without any."""
         one = self.first_to_do
         return None if one is None or one.step is None else do_now.last(one.first, one.step, one.fix)
+
+    @property
+    def next_step_of(self) -> str:
+        """The code of the finding that the one thing to do is about, where that is not the first one."""
+        one = self.first_to_do
+        return "" if one is None or one is self.causes[0] else one.finding.code
 
     @cached_property
     def first_to_do(self) -> FindingView | None:

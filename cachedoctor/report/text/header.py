@@ -164,7 +164,7 @@ def show_header(page: TextPage, report: Report) -> None:
             _keyed(page, "input", f"error: {info.error}")
 
 
-def short(page: TextPage, view: ReportView) -> None:
+def short(page: TextPage, view: ReportView, *, with_account: bool = True) -> None:
     """Write in a few rows what the servers are, and what of the prompts was reused."""
     report, found = view.report, view.report.sessions
     if len(found) == 1:
@@ -176,7 +176,7 @@ def short(page: TextPage, view: ReportView) -> None:
         page.facts([(f"{'servers':<10}", "bold")], f"{number(len(found))}: {words}{more}", 10)
     if any(session.engine == traffic_words.LLAMA and has_log(session) for session in found):
         _keyed(page, "traffic", _summed(report.totals))
-        if view.cannot_tell is None and traffic_words.is_telling(report):
+        if with_account and view.cannot_tell is None and traffic_words.is_telling(report):
             _account(page, report, is_cut=True)
     else:
         _account(page, report, is_cut=True)

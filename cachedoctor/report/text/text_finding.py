@@ -57,7 +57,7 @@ def _units(words: list[str], room: int) -> list[str]:
 
 _KEY = 7
 """Cells of the keys."""
-TIGHTEST = 3
+TIGHTEST = 5
 """How often a report can leave out more, so that it fits a screen."""
 _WHY = 150
 """Characters of why it is so in the short form."""
@@ -69,20 +69,22 @@ def first(page: TextPage, one: FindingView, hint: str | None = None, tight: int 
     """Write the finding that is read first: what is the matter, what to do, what it cost, how that is known.
 
     ``hint``: the command that prints the fix for other launchers. ``tight``: from 1 on why has one sentence,
-    and what is ruled out gives way to what is still possible; from 2 on there is no second fix, from 3 on one line of
-    proof.
+    and what is ruled out gives way to what is still possible; from 3 on there is one line of proof; from 4 on the fix
+    has one sentence, and why has none; at 5 there is no second fix.
     """
     _claim(page, one)
     step = one.step
-    _fix(page, None if step is None else step._replace(text=leading(step.text, _FIX_WORDS) if step.text else ""))
+    room = _FIX_WORDS if tight < 4 else 0
+    _fix(page, None if step is None else step._replace(text=leading(step.text, room) if step.text else ""))
     _hint(page, hint)
     _measure(page, one)
     if one.evidence:
         proof.short(page, one, f"{'proof':<{_KEY}}", tight)
     else:
         _row(page, "seen", one.claim.more)
-    _row(page, "why", leading(one.finding.why, _WHY if not tight else 0))
-    if one.second is not None and tight < 2:
+    if tight < 4:
+        _row(page, "why", leading(one.finding.why, _WHY if not tight else 0))
+    if one.second is not None and tight < TIGHTEST:
         kind = "or" if one.second.kind == "fix" else one.second.kind
         _fix(page, one.second._replace(text=first_sentence(one.second.text)), kind)
     still = one.finding.still_possible
@@ -217,8 +219,10 @@ def _steps(page: TextPage, head: Part, fix: DoNow) -> None:
 
 def _powershell(page: TextPage, found: Sequence[str], indent: int) -> None:
     """Write what sets the environment once more, as PowerShell takes it."""
-    for row in in_powershell(found):
-        page.row(" " * indent, "PowerShell: ", (row, COMMAND))
+    head = " " * indent + "PowerShell: "
+    for row in in_powershell(found, page.width - len(head)):
+        page.row(head, (row, COMMAND))
+        head = " " * len(head)
 
 
 def _hint(page: TextPage, command: str | None) -> None:
