@@ -129,11 +129,11 @@ def test_lines_that_are_not_messages_are_counted() -> None:
 def test_the_page_claims_the_main_cause_once() -> None:
     """Beside it stands why; what is not a cause does not be there."""
     page = written("html", first_screen.found_in(FIXTURES / "cases/billing-header-hybrid/server.log")).decode()
-    cause = page.partition('<div class="cause">')[2].partition("</section>")[0]
+    cause = page.partition('<div class="cause" id="cause">')[2].partition("</section>")[0]
     assert cause.count("billing header changes between requests") == 1
     assert "Only the first 58 of 2,104 tokens matched. Claude Code puts x-anthropic-billing-header" in cause
     healthy = written("html", lm_studio("healthy-hybrid-b9294", "created context checkpoint 3")).decode()
-    assert '<div class="cause">' not in healthy
+    assert '<div class="cause"' not in healthy
 
 
 def test_nobody_is_told_to_set_what_lm_studio_has_not() -> None:

@@ -209,10 +209,27 @@ def test_the_account_is_shown_where_it_says_more_than_the_cost(tokens: dict[str,
     assert "\naccount " in text(report(accounts=accounts), verbose=True)
 
 
+def test_a_further_cause_that_the_first_fix_cures_is_a_row() -> None:
+    """Of one server, with the same command: its block would only repeat the fix."""
+    cured = finding(code="CD109")
+    row = "\nwarning[CD109] The prompt differs from the one before it after 58 tokens: 74 % recomputed (same fix)\n"
+    assert row in text(report(findings=[finding(), cured]), 120)
+    assert "\nwarning[CD109] The prompt differs from the one before it after 58 ... (same fix)\n" in text(
+        report(findings=[finding(), cured])
+    )
+    for other in (
+        finding(code="CD109", remedies=[Remedy("Keep more.", ["llama-server -c 8192"])]),
+        finding(code="CD109", path="other.log"),
+    ):
+        assert "same fix" not in text(report(findings=[finding(), other]))
+
+
 def test_what_was_not_checked_is_shown_where_it_may_change_the_answer() -> None:
     assert "not checked" not in text(report())
     for confidence in ("medium", "low"):  # of a further finding the confidence is said where it is not high
-        further = finding(code="CD109", confidence=confidence)
+        further = finding(
+            code="CD109", confidence=confidence, remedies=[Remedy("Keep more.", ["llama-server -c 8192"])]
+        )
         assert f"\nrule   warning[CD109] prefix-diverges-early, {confidence} confidence\n" in text(
             report(findings=[finding(), further]), 160
         )

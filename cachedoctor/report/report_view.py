@@ -299,6 +299,15 @@ class ReportView:
         """Whether the first cause is certain, so that what was not checked would not change what to do."""
         return self.has_causes and self.causes[0].finding.confidence == "high"
 
+    def is_cured(self, one: FindingView) -> bool:
+        """Whether the first thing to do about a further cause is the fix of the first one."""
+        first = self.causes[0]
+        if one is first or first.step is None or one.step is None or not first.step.commands:
+            return False
+        is_same = one.step.commands == first.step.commands
+        of_one_server = (one.finding.path, one.finding.origin) == (first.finding.path, first.finding.origin)
+        return is_same and of_one_server and {first.step.kind, one.step.kind} == {"fix"}
+
     @cached_property
     def healthy(self) -> Healthy | None:
         """What the cache did where no cause was found; None where there were no requests to look at."""

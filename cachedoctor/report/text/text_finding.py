@@ -12,6 +12,7 @@ from cachedoctor.model import Finding, FixStep
 from cachedoctor.report.report_view import FindingView
 from cachedoctor.report.text import proof
 from cachedoctor.report.text.page import COMMAND, KEY, SEVERITY, Link, Part, TextPage
+from cachedoctor.report.text.text_safe import clipped
 from cachedoctor.report.words import do_now
 from cachedoctor.report.words.do_now import DoNow
 from cachedoctor.report.words.numbers import count, duration, first_sentence, leading, percent, spent_tokens
@@ -109,10 +110,15 @@ def brief(page: TextPage, one: FindingView, *, fix_is_above: bool) -> None:
         proof.place(page, one, f"{'proof':<{_KEY}}")
 
 
-def one_row(page: TextPage, one: FindingView) -> None:
-    """Write severity, code, what is the matter; it is cut where the page ends."""
+_SAME_FIX = " (same fix)"
+
+
+def one_row(page: TextPage, one: FindingView, *, is_cured: bool = False) -> None:
+    """Write severity, code, what is the matter, and whether the fix above cures it; it is cut where the page ends."""
     room = page.width - len(f"{one.finding.severity}[{one.finding.code}]") - 1
-    page.cut_row([heading(page, one), " "], one.one_row(room))
+    end = _SAME_FIX if is_cured else ""
+    words = one.one_row(room - len(end))
+    page.row(heading(page, one), " ", clipped(words, room - len(end), page.ascii_only), end)
 
 
 def whole(page: TextPage, one: FindingView) -> None:

@@ -89,7 +89,7 @@ def _render(page: TextPage, view: ReportView, tight: int, *, verbose: bool) -> N
     elif view.has_causes:
         _findings(page, view, tight)
     else:
-        _rows(page, view.causes)
+        _rows(page, view.causes, view)
     page.gap()
     if verbose:
         _everything(page, view)
@@ -173,18 +173,21 @@ def _findings(page: TextPage, view: ReportView, tight: int) -> None:
     page.gap()
     text_finding.first(page, first, view.hint, tight)
     others = [one for one in further if one.finding.severity != "note"]
-    notes = [one for one in further if one.finding.severity == "note"]
+    rows = [one for one in further if one.finding.severity == "note"]
     if tight > 1:
-        _rows(page, others + notes)
+        _rows(page, others + rows, view)
         return
     if len(others) > 1:
-        _rows(page, others)
+        _rows(page, others, view)
+        others = [one for one in others if not view.is_cured(one)]
+    elif others and view.is_cured(others[0]):
+        others, rows = [], others + rows
     written = [first.fix] if _has_steps(first) else []
     for one in others[:_BLOCKS]:
         page.gap()
         text_finding.brief(page, one, fix_is_above=one.fix in written)
         written += [one.fix] if _has_steps(one) else []
-    _rows(page, notes)
+    _rows(page, rows, view)
 
 
 def _has_steps(one: FindingView) -> bool:
@@ -192,12 +195,12 @@ def _has_steps(one: FindingView) -> bool:
     return one.step is not None and bool(one.step.steps)
 
 
-def _rows(page: TextPage, found: list[FindingView]) -> None:
+def _rows(page: TextPage, found: list[FindingView], view: ReportView) -> None:
     if not found:
         return
     page.gap()
     for one in found[:_LISTED]:
-        text_finding.one_row(page, one)
+        text_finding.one_row(page, one, is_cured=view.has_causes and view.is_cured(one))
     if len(found) > _LISTED:
         page.row(f"and {number(len(found) - _LISTED)} more: -v lists them")
 
