@@ -214,9 +214,7 @@ def test_a_further_cause_that_the_first_fix_cures_is_a_row() -> None:
     cured = finding(code="CD109")
     row = "\nwarning[CD109] The prompt differs from the one before it after 58 tokens: 74 % recomputed (same fix)\n"
     assert row in text(report(findings=[finding(), cured]), 120)
-    assert "\nwarning[CD109] The prompt differs from the one before it after ... (same fix)\n" in text(
-        report(findings=[finding(), cured])
-    )
+    assert " recomputed (same fix)\n" in text(report(findings=[finding(), cured]))
     for other in (
         finding(code="CD109", remedies=[Remedy("Keep more.", ["llama-server -c 8192"])]),
         finding(code="CD109", path="other.log"),
