@@ -210,7 +210,9 @@ class ReportView:
             found.append(self._view(summed, self._named(own), first))
         if many:  # what many servers lose together may be more than what one of them does
             found.sort(key=lambda one: (-SEVERITY_ORDER[one.finding.severity], -one.finding.cost.tokens))
-        return sorted(found, key=lambda one: one.finding.code == CUT)  # that the log is cut explains nothing by itself
+        found.sort(key=lambda one: one.finding.code == CUT)  # that the log is cut explains nothing by itself
+        lead = _known_before(found)
+        return found if lead is None else [lead, *(one for one in found if one is not lead)]
 
     def _view(self, finding: Finding, servers: str = "", first: Finding | None = None) -> FindingView:
         rule, at = self._rules.get(finding.code), finding.evidence[0].session if finding.evidence else -1
@@ -235,9 +237,9 @@ class ReportView:
 
     @cached_property
     def _places(self) -> dict[int, str]:
-        """Names of the servers with findings."""
-        named = {evidence.session for finding in self.report.findings for evidence in finding.evidence[:1]}
-        return {s.index: place(s) for s in self.report.sessions if s.index in named} if self.several else {}
+        """Names of the servers; empty where the input, which the proof names, says which one it is."""
+        paths = {session.path for session in self.report.sessions}
+        return {index: "" if name in paths else name for index, name in places(self.report.sessions).items()}
 
     @cached_property
     def _servers(self) -> dict[_Server, str]:
@@ -354,13 +356,8 @@ class ReportView:
 
     @cached_property
     def first_to_do(self) -> FindingView | None:
-        """The first cause with something to do; a suspicion comes after what is known and costs something."""
-        able = [one for one in self.causes if one.step is not None and one.step.kind != "no fix"]
-        if not able or able[0].finding.confidence != "low":
-            return able[0] if able else None
-        severity = able[0].finding.severity
-        known = (one for one in able if one.finding.confidence != "low" and one.finding.cost.tokens)
-        return next((one for one in known if one.finding.severity == severity), able[0])
+        """The first cause with something to do."""
+        return next(iter(_able(self.causes)), None)
 
     @cached_property
     def hint(self) -> str | None:
@@ -375,9 +372,32 @@ class ReportView:
         return f"cachedoctor fix {shlex.quote(paths[0])} --launcher compose"
 
 
-def place(session: Session) -> str:
-    """Name a server among several of one input: its origin, else the number that the head of the report gives it."""
-    return session.origin or f"server {session.index + 1}"
+def _able(found: Sequence[FindingView]) -> list[FindingView]:
+    """Those with something to do."""
+    return [one for one in found if one.step is not None and one.step.kind != "no fix"]
+
+
+def _known_before(found: Sequence[FindingView]) -> FindingView | None:
+    """The cause that comes before a suspicion that costs more: one as severe that is known, costs something, and can
+    be fixed; None where the first one is no suspicion."""
+    able = _able(found)
+    if not able or able[0] is not found[0] or able[0].finding.confidence != "low":
+        return None
+    severity = able[0].finding.severity
+    known = (one for one in able if one.finding.confidence != "low" and one.finding.cost.tokens)
+    return next((one for one in known if one.finding.severity == severity), None)
+
+
+def places(sessions: Sequence[Session]) -> dict[int, str]:
+    """Name each server: its origin, else its input where that holds no other server, else the number that the head of
+    the report gives it; one alone needs no name."""
+    held = Counter(session.path for session in sessions)
+    if len(sessions) < 2:
+        return {session.index: "" for session in sessions}
+    return {
+        s.index: s.origin or (s.path if len(held) > 1 and held[s.path] == 1 else f"server {s.index + 1}")
+        for s in sessions
+    }
 
 
 def _summed(cause: Cause, own: Sequence[Finding]) -> Cost:
