@@ -235,9 +235,11 @@ def test_what_looks_alike_is_named_where_nothing_can_be_checked() -> None:
 
 
 def test_what_is_known_comes_before_a_suspicion_that_costs_more() -> None:
-    """In real logs: of two warnings, or of two notes, the first one to act on."""
+    """In real logs: of two warnings, or of two notes, the first one to act on leads the report."""
     for case, code in (("swa-threshold-misfire-b8672", "CD205"), ("history-truncated-hybrid-b6900", "CD201")):
         view = ReportView(report_of((FIXTURES / "cases" / case / "server.log").read_bytes()))
-        assert view.causes[0].finding.confidence == "low"
-        assert view.first_to_do is not None
-        assert (view.first_to_do.finding.code, view.first_to_do.finding.confidence) == (code, "high")
+        first, second = (one.finding for one in view.causes[:2])
+        assert (first.code, first.confidence, second.confidence) == (code, "high", "low")
+        assert second.cost.tokens > first.cost.tokens
+        assert view.first_to_do is view.causes[0]
+        assert view.next_step_of == ""

@@ -172,7 +172,7 @@ def test_several_servers_each_in_its_unit() -> None:
     assert lines[1].endswith("vllm.log lines 1 to 90")
     starts = [line[:8].strip() for line in lines[3 : lines.index("")]]
     assert starts == [
-        "llama.cp", "traffic", "reused", "computed", "server 2", "log", "hit rate", "computed", "memory", "server 3",
+        "llama.cp", "traffic", "reused", "computed", "vllm.log", "log", "hit rate", "computed", "memory", "sglang.l",
         "batches", "prompts", "memory",
     ]  # fmt: skip
     assert footer(mixed) == (

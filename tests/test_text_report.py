@@ -209,6 +209,13 @@ def test_the_account_is_shown_where_it_says_more_than_the_cost(tokens: dict[str,
     assert "\naccount " in text(report(accounts=accounts), verbose=True)
 
 
+def test_what_to_do_now_names_its_finding_where_that_is_not_the_first() -> None:
+    """Nothing is to be done about the first one."""
+    of = report(findings=[finding(remedies=[]), finding(code="CD109", cost=Cost(100, 1.0))])
+    assert "\n2 causes. Do now, for CD109:\n" in text(of)
+    assert "\n2 causes. Do now:\n" in text(report(findings=[finding(), finding(code="CD109", remedies=[])]))
+
+
 def test_a_further_cause_that_the_first_fix_cures_is_a_row() -> None:
     """Of one server, with the same command: its block would only repeat the fix."""
     cured = finding(code="CD109")
