@@ -126,6 +126,19 @@ def test_lines_that_are_not_messages_are_counted() -> None:
     assert not any(row.startswith("read ") for row in text_of(whole))
 
 
+def test_the_page_of_a_measured_server_is_headed_by_its_claim() -> None:
+    """A note, which claims no cause, stays below the hit rate."""
+
+    def head(name: str) -> str:
+        page = written("html", first_screen.found_in(FIXTURES / name)).decode()
+        return page.partition('<h1 id="headline">')[2].partition("</p>")[0].replace("&nbsp;", " ")
+
+    claimed = head("vllm/vllm032_hybrid_gdn.log")
+    assert claimed.startswith("Prompts share less than a block, and only whole blocks are reused</h1>")
+    assert "Hit rates were from 0.0 % to 86.9 % at the end. The log has measurements" in claimed
+    assert head("measured/vllm-client-billing-header.log").startswith("The hit rate was 0.6 % at the end</h1>")
+
+
 def test_the_page_claims_the_main_cause_once() -> None:
     """Beside it stands why; what is not a cause does not be there."""
     page = written("html", first_screen.found_in(FIXTURES / "cases/billing-header-hybrid/server.log")).decode()

@@ -49,7 +49,11 @@ def headline(view: ReportView, split: PromptTokens) -> Headline:
     """
     report = view.report
     if not report.totals.requests and any(map(measures, report.sessions)):
-        return Headline(html_measured.title(report), _checked(view), html_measured.tiles(report), [], "")
+        title, lead = html_measured.title(report), _checked(view)
+        first = view.causes[0] if view.has_causes else None
+        if first is not None and first.finding.severity != "note" and first.finding.confidence != "low":
+            title, lead = html_findings.sentence(first.headline()), f"{title}. {lead}"
+        return Headline(title, lead, html_measured.tiles(report), [], "")
     title, lead = _title(view)
     if report.filtered is not None:  # sums are of the whole log, requests are not
         return Headline(title, lead, _tiles(report.totals), [], "")
