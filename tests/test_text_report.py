@@ -216,12 +216,12 @@ def test_what_to_do_now_names_its_finding_where_that_is_not_the_first() -> None:
     assert "\n2 causes. Do now:\n" in text(report(findings=[finding(), finding(code="CD109", remedies=[])]))
 
 
-def test_a_further_cause_that_the_first_fix_cures_is_a_row() -> None:
+def test_a_further_cause_with_the_first_fix_is_a_row() -> None:
     """Of one server, with the same command: its block would only repeat the fix."""
-    cured = finding(code="CD109")
+    same = finding(code="CD109")
     row = "\nwarning[CD109] The prompt differs from the one before it after 58 tokens: 74 % recomputed (same fix)\n"
-    assert row in text(report(findings=[finding(), cured]), 120)
-    assert " recomputed (same fix)\n" in text(report(findings=[finding(), cured]))
+    assert row in text(report(findings=[finding(), same]), 120)
+    assert " recomputed (same fix)\n" in text(report(findings=[finding(), same]))
     for other in (
         finding(code="CD109", remedies=[Remedy("Keep more.", ["llama-server -c 8192"])]),
         finding(code="CD109", path="other.log"),

@@ -301,7 +301,7 @@ class ReportView:
         """Whether the first cause is certain, so that what was not checked would not change what to do."""
         return self.has_causes and self.causes[0].finding.confidence == "high"
 
-    def is_cured(self, one: FindingView) -> bool:
+    def has_same_fix(self, one: FindingView) -> bool:
         """Whether the first thing to do about a further cause is the fix of the first one."""
         first = self.causes[0]
         if one is first or first.step is None or one.step is None or not first.step.commands:
@@ -379,7 +379,7 @@ def _able(found: Sequence[FindingView]) -> list[FindingView]:
 
 def _known_before(found: Sequence[FindingView]) -> FindingView | None:
     """The cause that comes before a suspicion that costs more: one as severe that is known, costs something, and can
-    be fixed; None where the first one is no suspicion."""
+    be fixed; None where the first one is not a suspicion."""
     able = _able(found)
     if not able or able[0] is not found[0] or able[0].finding.confidence != "low":
         return None

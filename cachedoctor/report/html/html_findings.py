@@ -149,12 +149,12 @@ class FindingHtml:
     """Text, and whether it is an address."""
     page: str | None
     """Address of the rule's page."""
-    is_cured: bool
+    has_same_fix: bool
     """The fix of the first cause is its fix, too."""
 
 
 def shown(
-    one: FindingView, number_: int, rows: dict[int, RequestRow], pages: str | None, *, is_cured: bool = False
+    one: FindingView, number_: int, rows: dict[int, RequestRow], pages: str | None, *, has_same_fix: bool = False
 ) -> FindingHtml:
     """Prepare one cause.
 
@@ -162,7 +162,7 @@ def shown(
         number_: its place among the causes, from 1.
         rows: its requests by their index.
         pages: what comes before the address of a rule's page; None without links.
-        is_cured: whether the fix of the first cause is its fix, too.
+        has_same_fix: whether the fix of the first cause is its fix, too.
     """
     finding, primary = one.finding, one.finding.primary
     page = None if pages is None or one.url is None else pages + one.url
@@ -181,7 +181,7 @@ def shown(
         strip=strip(one.first, rows),
         references=[(reference, is_address(reference)) for reference in finding.references],
         page=page if page is not None and is_address(page) else None,
-        is_cured=is_cured,
+        has_same_fix=has_same_fix,
     )
 
 

@@ -182,7 +182,7 @@ def write(report: ShownReport, out: IO[bytes], look: Appearance) -> None:
         title=", ".join(_short(html_findings.name(i.path)) for i in report.inputs[:2]) or "no input",
         headline=headline(view, parts.split),
         findings=[
-            html_findings.shown(one, i, parts.rows, look.pages, is_cured=view.has_causes and view.is_cured(one))
+            html_findings.shown(one, i, parts.rows, look.pages, has_same_fix=view.has_causes and view.has_same_fix(one))
             for i, one in enumerate(view.causes, 1)
         ],
         leads=view.has_causes,

@@ -113,10 +113,10 @@ def brief(page: TextPage, one: FindingView, *, fix_is_above: bool) -> None:
 _SAME_FIX = " (same fix)"
 
 
-def one_row(page: TextPage, one: FindingView, *, is_cured: bool = False) -> None:
-    """Write severity, code, what is the matter, and whether the fix above cures it; it is cut where the page ends."""
+def one_row(page: TextPage, one: FindingView, *, has_same_fix: bool = False) -> None:
+    """Write severity, code, what is the matter, and whether it has the fix above; it is cut where the page ends."""
     room = page.width - len(f"{one.finding.severity}[{one.finding.code}]") - 1
-    end = _SAME_FIX if is_cured else ""
+    end = _SAME_FIX if has_same_fix else ""
     words = one.one_row(room - len(end))
     page.row(heading(page, one), " ", clipped(words, room - len(end), page.ascii_only), end)
 

@@ -179,8 +179,8 @@ def _findings(page: TextPage, view: ReportView, tight: int) -> None:
         return
     if len(others) > 1:
         _rows(page, others, view)
-        others = [one for one in others if not view.is_cured(one)]
-    elif others and view.is_cured(others[0]):
+        others = [one for one in others if not view.has_same_fix(one)]
+    elif others and view.has_same_fix(others[0]):
         others, rows = [], others + rows
     written = [first.fix] if _has_steps(first) else []
     for one in others[:_BLOCKS]:
@@ -200,7 +200,7 @@ def _rows(page: TextPage, found: list[FindingView], view: ReportView) -> None:
         return
     page.gap()
     for one in found[:_LISTED]:
-        text_finding.one_row(page, one, is_cured=view.has_causes and view.is_cured(one))
+        text_finding.one_row(page, one, has_same_fix=view.has_causes and view.has_same_fix(one))
     if len(found) > _LISTED:
         page.row(f"and {number(len(found) - _LISTED)} more: -v lists them")
 
