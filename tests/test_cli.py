@@ -168,7 +168,7 @@ def test_missing_file_directory_and_typo(log: Path) -> None:
     for command in ("analyze", "watch"):
         address = run(command, "http://127.0.0.1:8080/a b")
         assert address.returncode == 2
-        one_line(address, "for a server: cachedoctor probe 'http://127.0.0.1:8080/a b'; for a log: curl")
+        one_line(address, "is an address, not a log file", "cachedoctor probe 'http://127.0.0.1:8080/a b'; watch its")
     (log.parent / "empty").mkdir()
     folder = run("analyze", log.parent / "empty", log)
     assert folder.returncode == 2

@@ -249,6 +249,15 @@ def test_a_walk_through_conversations(tmp_path: Path) -> None:
 
 
 @pytest.mark.sweep
+def test_a_cause_of_several_pairs_is_explained_once() -> None:
+    """Four requests are three pairs, and the same header changes in each."""
+    done = run("diff", ROOT / "fixtures/cases/requests-billing-header/requests.jsonl")
+    assert done.stdout.count(b"billing-header (cch)") == 3
+    assert done.stdout.count(b"export CLAUDE_CODE_ATTRIBUTION_HEADER=0") == 1
+    assert done.stdout.count(b"  = fix: as above\n") == 2
+    assert done.stdout.count(b"token counts are approximate") == 1
+
+
 def test_whole_difference(tmp_path: Path) -> None:
     """``--full`` says what the edits amount to, then lists them."""
     words = ["".join(random.Random(i).choices("aeioulmnrst", k=9)) for i in range(300)]

@@ -126,14 +126,27 @@ def test_lines_that_are_not_messages_are_counted() -> None:
     assert not any(row.startswith("read ") for row in text_of(whole))
 
 
+def test_the_page_of_a_measured_server_is_headed_by_its_claim() -> None:
+    """A note, which claims no cause, stays below the hit rate."""
+
+    def head(name: str) -> str:
+        page = written("html", first_screen.found_in(FIXTURES / name)).decode()
+        return page.partition('<h1 id="headline">')[2].partition("</p>")[0].replace("&nbsp;", " ")
+
+    claimed = head("vllm/vllm032_hybrid_gdn.log")
+    assert claimed.startswith("Prompts share less than a block, and only whole blocks are reused</h1>")
+    assert "Hit rates were from 0.0 % to 86.9 % at the end. The log has measurements" in claimed
+    assert head("measured/vllm-client-billing-header.log").startswith("The hit rate was 0.6 % at the end</h1>")
+
+
 def test_the_page_claims_the_main_cause_once() -> None:
     """Beside it stands why; what is not a cause does not be there."""
     page = written("html", first_screen.found_in(FIXTURES / "cases/billing-header-hybrid/server.log")).decode()
-    cause = page.partition('<div class="cause">')[2].partition("</section>")[0]
+    cause = page.partition('<div class="cause" id="cause">')[2].partition("</section>")[0]
     assert cause.count("billing header changes between requests") == 1
     assert "Only the first 58 of 2,104 tokens matched. Claude Code puts x-anthropic-billing-header" in cause
     healthy = written("html", lm_studio("healthy-hybrid-b9294", "created context checkpoint 3")).decode()
-    assert '<div class="cause">' not in healthy
+    assert '<div class="cause"' not in healthy
 
 
 def test_nobody_is_told_to_set_what_lm_studio_has_not() -> None:
@@ -235,9 +248,11 @@ def test_what_looks_alike_is_named_where_nothing_can_be_checked() -> None:
 
 
 def test_what_is_known_comes_before_a_suspicion_that_costs_more() -> None:
-    """In real logs: of two warnings, or of two notes, the first one to act on."""
+    """In real logs: of two warnings, or of two notes, the first one to act on leads the report."""
     for case, code in (("swa-threshold-misfire-b8672", "CD205"), ("history-truncated-hybrid-b6900", "CD201")):
         view = ReportView(report_of((FIXTURES / "cases" / case / "server.log").read_bytes()))
-        assert view.causes[0].finding.confidence == "low"
-        assert view.first_to_do is not None
-        assert (view.first_to_do.finding.code, view.first_to_do.finding.confidence) == (code, "high")
+        first, second = (one.finding for one in view.causes[:2])
+        assert (first.code, first.confidence, second.confidence) == (code, "high", "low")
+        assert second.cost.tokens > first.cost.tokens
+        assert view.first_to_do is view.causes[0]
+        assert view.next_step_of == ""

@@ -50,7 +50,7 @@ def test_options_take_the_place_of_those_that_the_server_had() -> None:
 
 def test_a_look_changes_nothing_but_what_is_seen() -> None:
     one = plan("clock_beside")
-    way = changed(one, Way(one.options), advice("days/dense-clock_beside-b11549-default"))
+    way = changed(one, Way(one.options), advice("days/dense-short_instruction_auto-b11549-lv4"))
     assert way is not None
     assert (way.is_look, way.is_mended, way.has_bodies) == (True, False, True)
 

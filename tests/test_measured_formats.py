@@ -193,7 +193,7 @@ def test_markdown_names_the_engine_and_withholds_nothing_it_measured() -> None:
     assert "- Cache: prefix caching on, KV cache 1,048,576 tokens" in shown
     assert "GGML" not in shown
     assert "| engine | intervals busy | hit rate at the end |" in shown
-    assert "- Batches: 24 prefill batches: 18,688 tokens reused, 19,404 computed (49.1 % reused)" in shown
+    assert "- Batches: 24 prefill batches: 49.1 % reused (18,688 tokens), 19,404 computed" in shown
     assert "Traffic" not in shown
 
 

@@ -63,7 +63,7 @@ def test_batches_of_sglang_are_neither_requests_nor_prompts() -> None:
         "SGLang 0.5.11 to 0.5.20 (from its messages) · Qwen3NextForCausalLM · hybrid memory · radix cache on · "
         "KV cache 180,000 tokens"
     )
-    assert found["batches"] == "12 prefill batches: 9,344 tokens reused, 9,702 computed (49.1 % reused)"
+    assert found["batches"] == "12 prefill batches: 49.1 % reused (9,344 tokens), 9,702 computed"
     assert found["prompts"] == (
         "known for 5 requests that ran alone, the longest has 4,096 tokens; 1 of them reused nothing"
     )
@@ -157,7 +157,7 @@ def test_of_many_periods_those_with_most_traffic_are_listed() -> None:
 
 def test_batches_of_several_ranks_are_added_up_and_listed() -> None:
     shown = text(report(sglang(periods=[batches(rank="DP0"), batches(rank="DP1", mamba_usage=None)])))
-    assert "24 prefill batches: 18,688 tokens reused, 19,404 computed (49.1 % reused)" in shown
+    assert "24 prefill batches: 49.1 % reused (18,688 tokens), 19,404 computed" in shown
     assert "4 requests retracted" in shown
     assert [line.split()[0] for line in shown.splitlines() if line.startswith("DP")] == ["DP0", "DP1"]
     assert "unknown" in next(line for line in shown.splitlines() if line.startswith("DP1"))
@@ -172,7 +172,7 @@ def test_several_servers_each_in_its_unit() -> None:
     assert lines[1].endswith("vllm.log lines 1 to 90")
     starts = [line[:8].strip() for line in lines[3 : lines.index("")]]
     assert starts == [
-        "llama.cp", "traffic", "reused", "computed", "server 2", "log", "hit rate", "computed", "memory", "server 3",
+        "llama.cp", "traffic", "reused", "computed", "vllm.log", "log", "hit rate", "computed", "memory", "sglang.l",
         "batches", "prompts", "memory",
     ]  # fmt: skip
     assert footer(mixed) == (

@@ -50,3 +50,9 @@ def test_the_fix_has_it_as_a_comment() -> None:
         "export CLAUDE_CODE_ATTRIBUTION_HEADER=0",
         "# in PowerShell: $env:CLAUDE_CODE_ATTRIBUTION_HEADER = '0'",
     ]
+
+
+def test_variables_that_do_not_fit_one_row_have_a_row_each() -> None:
+    command = "export FIRST=1 'SECOND=a; b'"
+    assert in_powershell([command], 40) == ["$env:FIRST = '1'; $env:SECOND = 'a; b'"]
+    assert in_powershell([command], 36) == ["$env:FIRST = '1'", "$env:SECOND = 'a; b'"]

@@ -22,7 +22,7 @@ from test_frames import request, written
 import cachedoctor
 from cachedoctor.doctor.compare.tally import Tally
 from cachedoctor.doctor.tables.statistics import Gathering
-from cachedoctor.model import By, Report, RequestRow, Session, Stats, StatsRow, StatsTable, Totals
+from cachedoctor.model import By, MeasuredRow, Report, RequestRow, Session, Stats, StatsRow, StatsTable, Totals
 from cachedoctor.report.base import Appearance
 from cachedoctor.report.forms import stats_forms
 from cachedoctor.report.tables import table_sums
@@ -359,3 +359,23 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path) -> None:
         assert process.wait(PATIENCE) == 130
     assert not target.exists()
     assert list(temporary.iterdir()) == []
+
+
+def test_servers_without_requests_that_80_columns_would_break_have_a_sentence_each() -> None:
+    rows = [
+        MeasuredRow("model", "tiny", "batch", 1, 1, 4000, 1000, 0.25, None, None),
+        MeasuredRow("model", None, "interval", 12, 96, 1_625_295, 329_935, 0.203, 0.113, 0.319),
+    ]
+    stats = Stats("1", [], [StatsTable(None, [])], rows)
+    shown = {}
+    for width in (80, 120):
+        out = io.BytesIO()
+        stats_forms.write("text", stats, out, Appearance(width))
+        shown[width] = out.getvalue().decode().splitlines()
+    assert shown[80][:4] == [
+        "servers without requests",
+        "tiny: 25.0 % reused of 4,000 prompt tokens, from 1 prefill batch of 1 server",
+        "unknown: 20.3 % reused (95 % interval: 11.3 % to 31.9 %) of 1,625,295 prompt",
+        "             tokens, from 96 intervals of 12 servers",
+    ]
+    assert shown[120][0].split()[:4] == ["servers", "without", "requests", "servers"]

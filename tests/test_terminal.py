@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 from functools import partial
@@ -170,6 +171,26 @@ def test_the_address_in_a_stored_report_leads_nowhere_else(url: str) -> None:
 
 
 # ---- errors
+
+
+def test_on_a_terminal_the_hint_of_an_error_is_below_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are broken at spaces, so that no command is."""
+    monkeypatch.setattr(terminal.sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(terminal.shutil, "get_terminal_size", lambda _: os.terminal_size((40, 24)))
+    terminal.complain("a.log: is empty", "check the path")
+    assert capsys.readouterr().err == "cachedoctor: error: a.log: is empty\n  hint: check the path\n"
+    terminal.complain("http://h: is an address", "test it: cachedoctor probe http://h; show its requests: proxy --to x")
+    assert capsys.readouterr().err.splitlines() == [
+        "cachedoctor: error: http://h: is an",
+        "    address",
+        "  hint: test it: cachedoctor probe",
+        "          http://h",
+        "        show its requests: proxy --to x",
+    ]
+    terminal.complain("nothing to add")
+    assert capsys.readouterr().err == "cachedoctor: error: nothing to add\n"
 
 
 def test_an_error_that_quotes_a_value_without_end_loses_its_middle(capsys: pytest.CaptureFixture[str]) -> None:

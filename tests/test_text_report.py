@@ -209,10 +209,32 @@ def test_the_account_is_shown_where_it_says_more_than_the_cost(tokens: dict[str,
     assert "\naccount " in text(report(accounts=accounts), verbose=True)
 
 
+def test_what_to_do_now_names_its_finding_where_that_is_not_the_first() -> None:
+    """Nothing is to be done about the first one."""
+    of = report(findings=[finding(remedies=[]), finding(code="CD109", cost=Cost(100, 1.0))])
+    assert "\n2 causes. Do now, for CD109:\n" in text(of)
+    assert "\n2 causes. Do now:\n" in text(report(findings=[finding(), finding(code="CD109", remedies=[])]))
+
+
+def test_a_further_cause_with_the_first_fix_is_a_row() -> None:
+    """Of one server, with the same command: its block would only repeat the fix."""
+    same = finding(code="CD109")
+    row = "\nwarning[CD109] The prompt differs from the one before it after 58 tokens: 74 % recomputed (same fix)\n"
+    assert row in text(report(findings=[finding(), same]), 120)
+    assert " recomputed (same fix)\n" in text(report(findings=[finding(), same]))
+    for other in (
+        finding(code="CD109", remedies=[Remedy("Keep more.", ["llama-server -c 8192"])]),
+        finding(code="CD109", path="other.log"),
+    ):
+        assert "same fix" not in text(report(findings=[finding(), other]))
+
+
 def test_what_was_not_checked_is_shown_where_it_may_change_the_answer() -> None:
     assert "not checked" not in text(report())
     for confidence in ("medium", "low"):  # of a further finding the confidence is said where it is not high
-        further = finding(code="CD109", confidence=confidence)
+        further = finding(
+            code="CD109", confidence=confidence, remedies=[Remedy("Keep more.", ["llama-server -c 8192"])]
+        )
         assert f"\nrule   warning[CD109] prefix-diverges-early, {confidence} confidence\n" in text(
             report(findings=[finding(), further]), 160
         )
@@ -305,8 +327,10 @@ def test_one_restart_comes_after_what_it_enables() -> None:
 
 def test_no_findings_says_what_was_checked() -> None:
     """Silence is not "all is well": the rules that ran are counted."""
-    out = text(report(findings=[]))
-    assert "No findings. 18 rules checked 4 requests; 2 rules could not be checked.\n" in out
+    of = report(findings=[])
+    out, blind = text(of), len(of.not_evaluated)
+    checked = f"{len(of.rules) - blind} rules checked 4 requests; {blind} rules could not be checked"
+    assert f"No findings. {checked}.\n" in out
     assert "nothing was checked" in text(report(findings=[], totals=Totals(), sessions=[]))
 
 

@@ -99,9 +99,10 @@ def _write(answers: list[PromptDiff], sink: Sink, format: str, look: Appearance)
     from cachedoctor.report.text.diff_text import render
 
     with sink.writing() as out:
+        known: set[str] = set()
         for number, answer in enumerate(answers):
             text = io.StringIO()
             if number:
                 text.write("\n")
-            render(answer, text, look.width, color=look.color, ascii_only=look.ascii_only)
+            render(answer, text, look.width, color=look.color, ascii_only=look.ascii_only, known=known)
             out.write(look.encode(text.getvalue()))

@@ -269,8 +269,9 @@ def _read(
 
 
 def _tell(run: FleetRun, page: FleetPage, output: str) -> None:
+    from cachedoctor.report.text.text_safe import rows as broken
     from cachedoctor.report.text.text_safe import visible
-    from cachedoctor.report.words.numbers import count, percent
+    from cachedoctor.report.words.numbers import count, first_sentence, percent
 
     words = [f"{run.counts[status]:,} {said}" for status, said in _SAID if run.counts[status]]
     if run.done_before:
@@ -288,6 +289,11 @@ def _tell(run: FleetRun, page: FleetPage, output: str) -> None:
         lines.append(f"{count(sums.requests, 'request')}{reused}{avoidable}.")
     if page.logs and page.logs[0].worst is not None:
         lines.append(f"Worst: {page.logs[0].log}: {page.logs[0].worst}.")
+    first = next((cause for cause in page.causes if cause.fix), None)
+    if first is not None:
+        lines += [f"Do first: {first.code}, in {count(first.logs, 'log')}: {first.summary}."]
+        lines += [f"  {row}" for row in broken(first_sentence(first.fix or ""), 78, 78)]
+        lines += [f"  {row}" for command in first.commands for row in command.splitlines()]
     lines.append(f"{os.path.join(output, 'index.html')} shows them; cachedoctor fleet {output} prints the sums.")
     typer.echo("\n".join(map(visible, lines)))
 

@@ -129,12 +129,25 @@ def ask_for_paste() -> None:
 
 
 def complain(message: str, hint: str = "", kind: str = "error") -> None:
-    """Write one line on the standard error; what quotes a value without end loses its middle."""
-    from cachedoctor.report.text.text_safe import cut, visible
+    """Write one line on the standard error; what quotes a value without end loses its middle.
 
-    tail = f" (hint: {hint})" if hint else ""
-    line = f"cachedoctor: {kind}: {message}{tail}"
-    tell(visible(line) if len(line) <= _LONGEST else cut(line, _LONGEST))
+    On a terminal the hint has rows of its own, each of its parts one where it is long, broken at spaces.
+    """
+    from cachedoctor.report.text.text_safe import cut, rows, visible
+
+    head = f"cachedoctor: {kind}: {message}"
+    if sys.stderr is None or not sys.stderr.isatty():
+        line = f"{head} (hint: {hint})" if hint else head
+        tell(visible(line) if len(line) <= _LONGEST else cut(line, _LONGEST))
+        return
+    width = shutil.get_terminal_size((80, 24)).columns
+    lead = "  hint: "
+    parts = hint.split("; ") if len(lead + hint) > width else [hint]
+    for words in (head, *(f"{' ' * len(lead) if at else lead}{part}" for at, part in enumerate(parts) if part)):
+        shown = visible(words) if len(words) <= _LONGEST else cut(words, _LONGEST)
+        indent = 4 if words is head else len(lead) + 2
+        for at, row in enumerate(rows(shown, width, width - indent)):
+            tell(f"{' ' * indent}{row}" if at else row)
 
 
 def tell(line: str) -> None:

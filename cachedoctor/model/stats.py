@@ -141,6 +141,8 @@ class FleetCause(msgspec.Struct):
     """What to do first about the costliest finding; None where nothing is to be done."""
     commands: list[str]
     """To be copied."""
+    summary: str = ""
+    """What the rule is about."""
 
 
 class FleetCauseGroup(msgspec.Struct):

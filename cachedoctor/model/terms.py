@@ -46,9 +46,9 @@ Shows = Literal[
 ]
 """What the lines that a log has are able to tell."""
 
-OF_CLIENTS, OF_SLOTS, OF_INPUT = "CD1", "CD3", "CD9"
-"""How the codes of rules begin: what a client changed, whatever the server is; a slot that was taken, though the client
-changed nothing; what the log lacks, which names no cause."""
+OF_CLIENTS, OF_MEMORY, OF_SLOTS, OF_INPUT = "CD1", "CD2", "CD3", "CD9"
+"""How the codes of rules begin: what a client changed, whatever the server is; memory that could not go back; a slot
+that was taken, though the client changed nothing; what the log lacks, which names no cause."""
 
 
 class Threshold(msgspec.Struct, frozen=True):

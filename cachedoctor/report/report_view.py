@@ -24,6 +24,8 @@ _CHARGED = late(
     r"[:,;] (?:[\d,]+ requests?, )?(?:at most )?[\d,]+ (?:to [\d,]+ )?tokens recomputed\b(?: over [\d,]+ requests?)?"
 )
 """What a claim says of its cost, which is in rows of its own."""
+_UNSURE = late(r"\b(?:perhaps|may|up to|or another)\b")
+"""What a claim says where it is not certain."""
 _LONG = 130
 """Characters of a claim that is too long for a headline: the rule says it in a few words."""
 
@@ -75,8 +77,16 @@ class FindingView:
         start, end = (len(words),) * 2 if found is None else found.span()
         before, after = words[:start], words[end:]
         if self.summary and len(before) > _LONG:
-            return Claim(self.summary, before + after)
+            return Claim(self._short_claim(before + after), before + after)
         return Claim(capital(before), after.lstrip(",;: ").removeprefix("and "))
+
+    def _short_claim(self, said: str) -> str:
+        """What the rule is about, claiming no more than the claim that it replaces."""
+        is_sure = self.finding.confidence == "high" or not _UNSURE.search(said) or _UNSURE.search(self.summary)
+        if is_sure:
+            return self.summary
+        head = self.summary[:2]
+        return f"Perhaps {head if head.isupper() else head.lower()}{self.summary[2:]}"
 
     @cached_property
     def step(self) -> DoNow | None:
@@ -200,7 +210,9 @@ class ReportView:
             found.append(self._view(summed, self._named(own), first))
         if many:  # what many servers lose together may be more than what one of them does
             found.sort(key=lambda one: (-SEVERITY_ORDER[one.finding.severity], -one.finding.cost.tokens))
-        return sorted(found, key=lambda one: one.finding.code == CUT)  # that the log is cut explains nothing by itself
+        found.sort(key=lambda one: one.finding.code == CUT)  # that the log is cut explains nothing by itself
+        lead = _known_before(found)
+        return found if lead is None else [lead, *(one for one in found if one is not lead)]
 
     def _view(self, finding: Finding, servers: str = "", first: Finding | None = None) -> FindingView:
         rule, at = self._rules.get(finding.code), finding.evidence[0].session if finding.evidence else -1
@@ -225,9 +237,9 @@ class ReportView:
 
     @cached_property
     def _places(self) -> dict[int, str]:
-        """Names of the servers with findings."""
-        named = {evidence.session for finding in self.report.findings for evidence in finding.evidence[:1]}
-        return {s.index: place(s) for s in self.report.sessions if s.index in named} if self.several else {}
+        """Names of the servers; empty where the input, which the proof names, says which one it is."""
+        paths = {session.path for session in self.report.sessions}
+        return {index: "" if name in paths else name for index, name in places(self.report.sessions).items()}
 
     @cached_property
     def _servers(self) -> dict[_Server, str]:
@@ -289,6 +301,15 @@ class ReportView:
         """Whether the first cause is certain, so that what was not checked would not change what to do."""
         return self.has_causes and self.causes[0].finding.confidence == "high"
 
+    def has_same_fix(self, one: FindingView) -> bool:
+        """Whether the first thing to do about a further cause is the fix of the first one."""
+        first = self.causes[0]
+        if one is first or first.step is None or one.step is None or not first.step.commands:
+            return False
+        is_same = one.step.commands == first.step.commands
+        of_one_server = (one.finding.path, one.finding.origin) == (first.finding.path, first.finding.origin)
+        return is_same and of_one_server and {first.step.kind, one.step.kind} == {"fix"}
+
     @cached_property
     def healthy(self) -> Healthy | None:
         """What the cache did where no cause was found; None where there were no requests to look at."""
@@ -327,15 +348,16 @@ class ReportView:
         one = self.first_to_do
         return None if one is None or one.step is None else do_now.last(one.first, one.step, one.fix)
 
+    @property
+    def next_step_of(self) -> str:
+        """The code of the finding that the one thing to do is about, where that is not the first one."""
+        one = self.first_to_do
+        return "" if one is None or one is self.causes[0] else one.finding.code
+
     @cached_property
     def first_to_do(self) -> FindingView | None:
-        """The first cause with something to do; a suspicion comes after what is known and costs something."""
-        able = [one for one in self.causes if one.step is not None and one.step.kind != "no fix"]
-        if not able or able[0].finding.confidence != "low":
-            return able[0] if able else None
-        severity = able[0].finding.severity
-        known = (one for one in able if one.finding.confidence != "low" and one.finding.cost.tokens)
-        return next((one for one in known if one.finding.severity == severity), able[0])
+        """The first cause with something to do."""
+        return next(iter(_able(self.causes)), None)
 
     @cached_property
     def hint(self) -> str | None:
@@ -350,9 +372,32 @@ class ReportView:
         return f"cachedoctor fix {shlex.quote(paths[0])} --launcher compose"
 
 
-def place(session: Session) -> str:
-    """Name a server among several of one input: its origin, else the number that the head of the report gives it."""
-    return session.origin or f"server {session.index + 1}"
+def _able(found: Sequence[FindingView]) -> list[FindingView]:
+    """Those with something to do."""
+    return [one for one in found if one.step is not None and one.step.kind != "no fix"]
+
+
+def _known_before(found: Sequence[FindingView]) -> FindingView | None:
+    """The cause that comes before a suspicion that costs more: one as severe that is known, costs something, and can
+    be fixed; None where the first one is not a suspicion."""
+    able = _able(found)
+    if not able or able[0] is not found[0] or able[0].finding.confidence != "low":
+        return None
+    severity = able[0].finding.severity
+    known = (one for one in able if one.finding.confidence != "low" and one.finding.cost.tokens)
+    return next((one for one in known if one.finding.severity == severity), None)
+
+
+def places(sessions: Sequence[Session]) -> dict[int, str]:
+    """Name each server: its origin, else its input where that holds no other server, else the number that the head of
+    the report gives it; one alone needs no name."""
+    held = Counter(session.path for session in sessions)
+    if len(sessions) < 2:
+        return {session.index: "" for session in sessions}
+    return {
+        s.index: s.origin or (s.path if len(held) > 1 and held[s.path] == 1 else f"server {s.index + 1}")
+        for s in sessions
+    }
 
 
 def _summed(cause: Cause, own: Sequence[Finding]) -> Cost:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 import cachedoctor
+from cachedoctor.diagnosis.rules import registry
 from cachedoctor.doctor.fleet.fleet_inputs import Log, Unfound, logs_at, part_of
 from cachedoctor.doctor.fleet.log_task import LogResult, LogTask, failed, unfound
 from cachedoctor.doctor.fleet.result_folder import ResultFolder, checked, is_done
@@ -130,6 +131,9 @@ class Fleet:
         tables = {name: parts(self._folder.path, name) for name in FLEET}
         page = fleet_sums.page(cachedoctor.__version__, tables)
         page.waiting = self.run.waiting
+        summaries = {rule.code: rule.summary for rule in registry.load()[0]}
+        for cause in page.causes:
+            cause.summary = summaries.get(cause.code, "")
         return page
 
     def _take(self, result: LogResult) -> None:

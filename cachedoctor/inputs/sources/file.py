@@ -96,16 +96,22 @@ def open_log(path: str) -> FileIO:
             example = os.path.join(path, "server.log")
             raise FolderError(path, f"give the log file itself, e.g. {example}") from fault
         if isinstance(fault, FileNotFoundError):
+            if path.startswith(("http://", "https://")):
+                raise SourceError(f"{path}: is an address, not a log file", _beside(shlex.quote(path))) from fault
             raise SourceError(f"{path}: no such file", _nearest(path)) from fault
         if isinstance(fault, PermissionError):
             raise SourceError(f"{path}: permission denied", "run as a user who can read it, or copy it") from fault
         raise SourceError(f"{path}: cannot be opened ({fault.strerror})", "give a file, or - to read a pipe") from fault
 
 
+def _beside(url: str) -> str:
+    return (
+        f"test that server: cachedoctor probe {url}; watch its requests: cachedoctor proxy --upstream {url}; "
+        f"read a log from there: curl {url} | cachedoctor analyze -"
+    )
+
+
 def _nearest(path: str) -> str:
-    if path.startswith(("http://", "https://")):
-        url = shlex.quote(path)
-        return f"for a server: cachedoctor probe {url}; for a log: curl {url} | cachedoctor analyze -"
     folder, name = os.path.split(path)
     try:
         names = os.listdir(folder or ".")

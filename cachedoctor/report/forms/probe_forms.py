@@ -64,6 +64,9 @@ def write_probe(form: Form, shown: Probe, out: IO[bytes], look: Appearance) -> N
     for note in shown.notes:
         page.prose([], f"note: {note}", 2)
     _beside(page, shown)
+    page.gap()
+    # the first rows are gone from a terminal of 24
+    page.prose([], verdict(shown) + (f" Do now: {shown.causes[0].fix}" if shown.causes else ""), 2, "bold")
     out.write(look.encode(text.getvalue()))
 
 

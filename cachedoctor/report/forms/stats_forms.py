@@ -170,7 +170,10 @@ def _text(stats: Stats, look: Appearance) -> bytes:
     if stats.measured:
         page.gap()
         rows = [MeasuredCells(measured_name(row), measured_cells(row)) for row in stats.measured[:_MOST]]
-        text_table.show_table(page, MEASURED, MEASURED_HEADINGS, rows)
+        if text_table.fits(page.width, MEASURED, MEASURED_HEADINGS, rows):
+            text_table.show_table(page, MEASURED, MEASURED_HEADINGS, rows)
+        else:
+            _measured_rows(page, stats.measured[:_MOST])
     page.gap()
     note = unsaid(stats.tables[0].rows)
     if note:
@@ -188,6 +191,21 @@ def _blocks(page: TextPage, shown: StatsTable) -> None:
         page.facts([(visible(name), "bold"), ": "], _first_words(row), _INDENT)
         for key, words in _block_rows(row):
             page.facts([f"  {key:<{_INDENT - 2}}"], words, _INDENT)
+
+
+def _measured_rows(page: TextPage, found: list[MeasuredRow]) -> None:
+    """Write a sentence for each group of servers, where the columns do not fit the screen side by side."""
+    page.row((MEASURED, "bold"))
+    for row in found:
+        share = f"{percent(row.reuse, 1)} reused"
+        if row.low is not None and row.high is not None:
+            share += f" (95 % interval: {percent(row.low, 1)} to {percent(row.high, 1)})"
+        prompt = "" if row.prompt_tokens is None else f" of {count(row.prompt_tokens, 'prompt token')}"
+        noun = PIECES[row.piece]
+        if row.pieces == 1:
+            noun = noun.removesuffix("es" if row.piece == "batch" else "s")
+        pieces = f"from {number(row.pieces)} {noun} of {count(row.servers, 'server')}"
+        page.facts([(visible(measured_name(row)), "bold"), ": "], f"{share}{prompt}, {pieces}", _INDENT)
 
 
 _INDENT = 13

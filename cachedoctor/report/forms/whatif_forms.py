@@ -240,6 +240,8 @@ def advice(shown: Tuning) -> str:
         return "Nothing to gain within the memory limit: the settings above need more."
     if best is None:
         tried = f"no setting that was tried saves {count(shown.least_tokens, 'token')} of {number(computed)} computed"
+        if _is_settled(shown):
+            return f"Nothing to gain: {tried}. The cause is not a setting of the server:"
         if is_open(shown.replay, shown.placed):
             return f"Cannot tell: {tried}, but {open_tokens(shown.placed)}."
         return f"Nothing to gain: {tried}. {_computed_why(shown.replay)}."
@@ -251,6 +253,14 @@ def advice(shown: Tuning) -> str:
     memory = "an unknown amount of" if best.memory_mib is None else f"at most {best.memory_mib:,.0f} MiB"
     why = f" ({best.memory_why})" if best.memory_why else ""
     return f"{words}; needs no more memory." if best.memory_mib == 0 else f"{words}; needs {memory} more memory{why}."
+
+
+def _is_settled(shown: Tuning) -> bool:
+    """Whether the log shows for certain why most was computed, and no option of the server changes that."""
+    cause = shown.cause
+    if cause is None or cause.confidence != "high" or 2 * cause.cost.tokens < shown.replay.computed_tokens:
+        return False
+    return not any(remedy.options for remedy in cause.remedies if remedy.purpose == "fix")
 
 
 def _computed_why(replay: ReplayAccount) -> str:

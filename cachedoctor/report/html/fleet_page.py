@@ -19,6 +19,8 @@ from cachedoctor.report.words.numbers import count
 
 _WORST = 10
 """Logs and causes that are shown at once; the others are folded."""
+_GROUPS = 8
+"""Causes of builds, and of clients, that are shown at once."""
 _PATH = 160
 """Characters of a path that are shown."""
 _Group = TypeVar("_Group", FleetGroup, FleetCauseGroup)
@@ -45,6 +47,7 @@ def write(page: FleetPage, out: IO[bytes]) -> None:
         lead=_lead(page),
         unread=_unread(page),
         worst_logs=_WORST,
+        groups_shown=_GROUPS,
         avoidable=page.sums.avoidable_tokens,
         days_known=any(day.group is not None for day in page.days),
         clients_known=any(client.group is not None for client in page.clients),

@@ -149,15 +149,20 @@ class FindingHtml:
     """Text, and whether it is an address."""
     page: str | None
     """Address of the rule's page."""
+    has_same_fix: bool
+    """The fix of the first cause is its fix, too."""
 
 
-def shown(one: FindingView, number_: int, rows: dict[int, RequestRow], pages: str | None) -> FindingHtml:
+def shown(
+    one: FindingView, number_: int, rows: dict[int, RequestRow], pages: str | None, *, has_same_fix: bool = False
+) -> FindingHtml:
     """Prepare one cause.
 
     Args:
         number_: its place among the causes, from 1.
         rows: its requests by their index.
         pages: what comes before the address of a rule's page; None without links.
+        has_same_fix: whether the fix of the first cause is its fix, too.
     """
     finding, primary = one.finding, one.finding.primary
     page = None if pages is None or one.url is None else pages + one.url
@@ -176,6 +181,7 @@ def shown(one: FindingView, number_: int, rows: dict[int, RequestRow], pages: st
         strip=strip(one.first, rows),
         references=[(reference, is_address(reference)) for reference in finding.references],
         page=page if page is not None and is_address(page) else None,
+        has_same_fix=has_same_fix,
     )
 
 

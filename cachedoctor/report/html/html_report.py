@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from cachedoctor.model import Report, RequestRow, Session, Totals
+from cachedoctor.model.terms import OF_MEMORY
 from cachedoctor.redaction.sanitize import ShownReport
 from cachedoctor.report.base import Appearance
 from cachedoctor.report.html import html_findings, html_measured, html_page
@@ -48,7 +49,11 @@ def headline(view: ReportView, split: PromptTokens) -> Headline:
     """
     report = view.report
     if not report.totals.requests and any(map(measures, report.sessions)):
-        return Headline(html_measured.title(report), _checked(view), html_measured.tiles(report), [], "")
+        title, lead = html_measured.title(report), _checked(view)
+        first = view.causes[0] if view.has_causes else None
+        if first is not None and first.finding.severity != "note" and first.finding.confidence != "low":
+            title, lead = html_findings.sentence(first.headline()), f"{title}. {lead}"
+        return Headline(title, lead, html_measured.tiles(report), [], "")
     title, lead = _title(view)
     if report.filtered is not None:  # sums are of the whole log, requests are not
         return Headline(title, lead, _tiles(report.totals), [], "")
@@ -171,22 +176,27 @@ def write(report: ShownReport, out: IO[bytes], look: Appearance) -> None:
     report.requests.check()
     view = ReportView(report)
     parts = _RequestParts(report)
+    is_drawn = parts.table.total >= _DRAWN
     page = html_page.render(
         report=report,
         title=", ".join(_short(html_findings.name(i.path)) for i in report.inputs[:2]) or "no input",
         headline=headline(view, parts.split),
-        findings=[html_findings.shown(one, i, parts.rows, look.pages) for i, one in enumerate(view.causes, 1)],
+        findings=[
+            html_findings.shown(one, i, parts.rows, look.pages, has_same_fix=view.has_causes and view.has_same_fix(one))
+            for i, one in enumerate(view.causes, 1)
+        ],
         leads=view.has_causes,
+        folds=view.is_decided,
         kinds=KINDS,
         account=whole(report),
         account_words=ROWS,
         clients=traffic_words.client_rows(report, _CLIENTS),
         client_heads=traffic_words.HEADS,
-        timeline=draw(parts.columns) if parts.table.total >= _DRAWN else None,
+        timeline=draw(parts.columns) if is_drawn else None,
         checkpoints_known=parts.columns.checkpoints_known,
         reuse=over_time(parts.columns, report.totals.reuse),
         speed=parts.speed.draw(),
-        rulers=parts.memory.draw(),
+        rulers=parts.memory.draw() if is_drawn or _is_of_memory(view) else [],
         rulers_total=parts.memory.total,
         rulers_most=RULERS,
         lanes=parts.lanes,
@@ -204,6 +214,11 @@ def write(report: ShownReport, out: IO[bytes], look: Appearance) -> None:
         inputs=sorted(report.inputs, key=lambda i: i.error is None)[:_LISTED],
     )
     out.write(page.encode())
+
+
+def _is_of_memory(view: ReportView) -> bool:
+    """Whether a finding says that the memory of the server could not go back, which positions of checkpoints prove."""
+    return any(one.finding.code.startswith(OF_MEMORY) for one in view.causes)
 
 
 class _RequestParts:

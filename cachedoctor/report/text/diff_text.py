@@ -29,8 +29,19 @@ _MEMORY = {
 }
 
 
-def render(diff: PromptDiff, out: TextIO, width: int = 80, *, color: bool = False, ascii_only: bool = False) -> None:
-    """Write ``diff``: the first difference, what it is, what it costs, what to do."""
+def render(
+    diff: PromptDiff,
+    out: TextIO,
+    width: int = 80,
+    *,
+    color: bool = False,
+    ascii_only: bool = False,
+    known: set[str] | None = None,
+) -> None:
+    """Write ``diff``: the first difference, what it is, what it costs, what to do.
+
+    ``known``: what the differences above were about, which are not explained again; this one is added.
+    """
     diff = sanitize.mask(diff)
     page = TextPage(out, width, color, ascii_only)
     about = "" if diff.exact else "about "
@@ -41,7 +52,7 @@ def render(diff: PromptDiff, out: TextIO, width: int = 80, *, color: bool = Fals
         page.row(("equal: ", "bold"), f"{about}{number(diff.common_prefix_tokens)} tokens")
         _settings(page, diff.settings)
     else:
-        _difference(page, diff, diff.first, about)
+        _difference(page, diff, diff.first, about, set() if known is None else known)
     for note in diff.notes:
         page.prose(["  = ", ("note: ", "bold")], note, 4)
     _alone(page, diff.alone, about)
@@ -57,7 +68,7 @@ def what_mends(page: TextPage, client: KnownClient | None, advices: Sequence[Adv
             page.row("      ", (command, COMMAND))
 
 
-def _difference(page: TextPage, diff: PromptDiff, first: First, about: str) -> None:
+def _difference(page: TextPage, diff: PromptDiff, first: First, about: str, known: set[str]) -> None:
     _first(page, diff, first, about)
     if diff.excerpt is not None:
         _excerpt(page, diff.excerpt)
@@ -66,7 +77,11 @@ def _difference(page: TextPage, diff: PromptDiff, first: First, about: str) -> N
         page.row("    ", ("b", NEW), " | ", first.b)
     page.gap()
     _cost(page, diff, about)
-    what_mends(page, first.client, first.advice)
+    cause = f"{first.kind} {first.field}"
+    if cause in known and first.advice:
+        page.row("  = ", ("fix: ", "bold"), "as above")
+    else:
+        what_mends(page, first.client, first.advice)
     _settings(page, diff.settings)
     if diff.least is not None:
         page.gap()
@@ -74,9 +89,10 @@ def _difference(page: TextPage, diff: PromptDiff, first: First, about: str) -> N
     if diff.edits is not None:
         page.gap()
         _edits(page, diff.edits, diff.summary or "")
-    if not diff.exact:
+    if not diff.exact and cause not in known:
         page.gap()
         page.prose(["  = ", ("note: ", "bold")], _approximate(diff), 4)
+    known.add(cause)
 
 
 def least_change(page: TextPage, found: LeastChange, of: str, about: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from cachedoctor.model import Finding, Report, Session, SlotReuse, Totals
 from cachedoctor.model.terms import OF_INPUT
-from cachedoctor.report.report_view import ReportView, place
+from cachedoctor.report.report_view import ReportView, places
 from cachedoctor.report.text import page as text_table
 from cachedoctor.report.text.page import BARS, TextPage
 from cachedoctor.report.text.text_safe import cut
@@ -113,11 +113,13 @@ def show_measured(page: TextPage, found: list[tuple[str, Session]]) -> None:
 
 
 def measured_short(page: TextPage, found: list[tuple[str, Session]]) -> None:
-    """Write in a row each what was measured of the session with most measurements, and how many others there are."""
+    """Write in a row each what was measured of the session with most measurements, and how many others there are; of
+    many between what their hit rates are."""
     names = {session.index: name for name, session in found}
     rates = lowest(found)
     if rates:
-        page.facts([("hit rates ", "bold")], rates, 10)
+        page.facts([("hit rates ", "bold")], f"{rates}; -v shows all", 10)
+        return
     for session in largest([session for _, session in found], 1):
         if names[session.index]:
             page.row((names[session.index], "bold"))
@@ -157,14 +159,14 @@ def show_header(page: TextPage, report: Report) -> None:
         _slots(page, report)
     else:
         _account(page, report)
-    several = len(report.sessions) > 1
-    show_measured(page, [(place(s) if several else "", s) for s in report.sessions if measures(s)])
+    names = places(report.sessions)
+    show_measured(page, [(names[s.index], s) for s in report.sessions if measures(s)])
     for info in report.inputs:
         if info.error is not None:
             _keyed(page, "input", f"error: {info.error}")
 
 
-def short(page: TextPage, view: ReportView) -> None:
+def short(page: TextPage, view: ReportView, *, with_account: bool = True) -> None:
     """Write in a few rows what the servers are, and what of the prompts was reused."""
     report, found = view.report, view.report.sessions
     if len(found) == 1:
@@ -176,11 +178,12 @@ def short(page: TextPage, view: ReportView) -> None:
         page.facts([(f"{'servers':<10}", "bold")], f"{number(len(found))}: {words}{more}", 10)
     if any(session.engine == traffic_words.LLAMA and has_log(session) for session in found):
         _keyed(page, "traffic", _summed(report.totals))
-        if view.cannot_tell is None and traffic_words.is_telling(report):
+        if with_account and view.cannot_tell is None and traffic_words.is_telling(report):
             _account(page, report, is_cut=True)
     else:
         _account(page, report, is_cut=True)
-    measured_short(page, [(place(s) if len(found) > 1 else "", s) for s in found if measures(s)])
+    names = places(found)
+    measured_short(page, [(names[s.index], s) for s in found if measures(s)])
     for info in report.inputs:
         if info.error is not None:
             _keyed(page, "input", f"error: {info.error}")
@@ -197,8 +200,7 @@ def _account(page: TextPage, report: Report, *, is_cut: bool = False) -> None:
 
 def _slots(page: TextPage, report: Report) -> None:
     if report.slots:
-        shown = next((s for s in report.sessions if s.index == report.slots[0].session), None)
-        show_slots(page, report.slots, place(shown) if shown is not None and len(report.sessions) > 1 else "")
+        show_slots(page, report.slots, places(report.sessions).get(report.slots[0].session, ""))
 
 
 def _keyed(page: TextPage, key: str, words: str) -> None:

@@ -12,6 +12,7 @@ from cachedoctor.model import Finding, FixStep
 from cachedoctor.report.report_view import FindingView
 from cachedoctor.report.text import proof
 from cachedoctor.report.text.page import COMMAND, KEY, SEVERITY, Link, Part, TextPage
+from cachedoctor.report.text.text_safe import clipped
 from cachedoctor.report.words import do_now
 from cachedoctor.report.words.do_now import DoNow
 from cachedoctor.report.words.numbers import count, duration, first_sentence, leading, percent, spent_tokens
@@ -57,7 +58,7 @@ def _units(words: list[str], room: int) -> list[str]:
 
 _KEY = 7
 """Cells of the keys."""
-TIGHTEST = 3
+TIGHTEST = 5
 """How often a report can leave out more, so that it fits a screen."""
 _WHY = 150
 """Characters of why it is so in the short form."""
@@ -69,20 +70,22 @@ def first(page: TextPage, one: FindingView, hint: str | None = None, tight: int 
     """Write the finding that is read first: what is the matter, what to do, what it cost, how that is known.
 
     ``hint``: the command that prints the fix for other launchers. ``tight``: from 1 on why has one sentence,
-    and what is ruled out gives way to what is still possible; from 2 on there is no second fix, from 3 on one line of
-    proof.
+    and what is ruled out gives way to what is still possible; from 3 on there is one line of proof; from 4 on the fix
+    has one sentence, and why has none; at 5 there is no second fix.
     """
     _claim(page, one)
     step = one.step
-    _fix(page, None if step is None else step._replace(text=leading(step.text, _FIX_WORDS) if step.text else ""))
+    room = _FIX_WORDS if tight < 4 else 0
+    _fix(page, None if step is None else step._replace(text=leading(step.text, room) if step.text else ""))
     _hint(page, hint)
     _measure(page, one)
     if one.evidence:
         proof.short(page, one, f"{'proof':<{_KEY}}", tight)
     else:
         _row(page, "seen", one.claim.more)
-    _row(page, "why", leading(one.finding.why, _WHY if not tight else 0))
-    if one.second is not None and tight < 2:
+    if tight < 4:
+        _row(page, "why", leading(one.finding.why, _WHY if not tight else 0))
+    if one.second is not None and tight < TIGHTEST:
         kind = "or" if one.second.kind == "fix" else one.second.kind
         _fix(page, one.second._replace(text=first_sentence(one.second.text)), kind)
     still = one.finding.still_possible
@@ -107,10 +110,15 @@ def brief(page: TextPage, one: FindingView, *, fix_is_above: bool) -> None:
         proof.place(page, one, f"{'proof':<{_KEY}}")
 
 
-def one_row(page: TextPage, one: FindingView) -> None:
-    """Write severity, code, what is the matter; it is cut where the page ends."""
+_SAME_FIX = " (same fix)"
+
+
+def one_row(page: TextPage, one: FindingView, *, has_same_fix: bool = False) -> None:
+    """Write severity, code, what is the matter, and whether it has the fix above; it is cut where the page ends."""
     room = page.width - len(f"{one.finding.severity}[{one.finding.code}]") - 1
-    page.cut_row([heading(page, one), " "], one.one_row(room))
+    end = _SAME_FIX if has_same_fix else ""
+    words = one.one_row(room - len(end))
+    page.row(heading(page, one), " ", clipped(words, room - len(end), page.ascii_only), end)
 
 
 def whole(page: TextPage, one: FindingView) -> None:
@@ -217,8 +225,10 @@ def _steps(page: TextPage, head: Part, fix: DoNow) -> None:
 
 def _powershell(page: TextPage, found: Sequence[str], indent: int) -> None:
     """Write what sets the environment once more, as PowerShell takes it."""
-    for row in in_powershell(found):
-        page.row(" " * indent, "PowerShell: ", (row, COMMAND))
+    head = " " * indent + "PowerShell: "
+    for row in in_powershell(found, page.width - len(head)):
+        page.row(head, (row, COMMAND))
+        head = " " * len(head)
 
 
 def _hint(page: TextPage, command: str | None) -> None:

@@ -37,8 +37,9 @@ _CLIENTS = 8
 """Clients that have a row of their own."""
 _BLOCKS, _LISTED = 3, 8
 """Further findings that get a block each, and a row each."""
-_SCREEN = 24
-"""Rows of a terminal: a report that has more leaves out what matters least, all of which ``verbose`` shows."""
+_SCREEN = 23
+"""Rows of a terminal above the next prompt: a longer report leaves out what matters least, all of which ``verbose``
+shows."""
 
 
 def render(
@@ -88,12 +89,12 @@ def _render(page: TextPage, view: ReportView, tight: int, *, verbose: bool) -> N
     elif view.has_causes:
         _findings(page, view, tight)
     else:
-        _rows(page, view.causes)
+        _rows(page, view.causes, view)
     page.gap()
     if verbose:
         _everything(page, view)
     else:
-        _summary(page, view)
+        _summary(page, view, tight)
     _unknown(page, report)
     _last(page, view)
 
@@ -172,14 +173,21 @@ def _findings(page: TextPage, view: ReportView, tight: int) -> None:
     page.gap()
     text_finding.first(page, first, view.hint, tight)
     others = [one for one in further if one.finding.severity != "note"]
-    if len(others) > 1 or tight > 1:
-        _rows(page, others)
+    rows = [one for one in further if one.finding.severity == "note"]
+    if tight > 1:
+        _rows(page, others + rows, view)
+        return
+    if len(others) > 1:
+        _rows(page, others, view)
+        others = [one for one in others if not view.has_same_fix(one)]
+    elif others and view.has_same_fix(others[0]):
+        others, rows = [], others + rows
     written = [first.fix] if _has_steps(first) else []
-    for one in others[: _BLOCKS if tight < 2 else 0]:
+    for one in others[:_BLOCKS]:
         page.gap()
         text_finding.brief(page, one, fix_is_above=one.fix in written)
         written += [one.fix] if _has_steps(one) else []
-    _rows(page, [one for one in further if one.finding.severity == "note"])
+    _rows(page, rows, view)
 
 
 def _has_steps(one: FindingView) -> bool:
@@ -187,12 +195,12 @@ def _has_steps(one: FindingView) -> bool:
     return one.step is not None and bool(one.step.steps)
 
 
-def _rows(page: TextPage, found: list[FindingView]) -> None:
+def _rows(page: TextPage, found: list[FindingView], view: ReportView) -> None:
     if not found:
         return
     page.gap()
     for one in found[:_LISTED]:
-        text_finding.one_row(page, one)
+        text_finding.one_row(page, one, has_same_fix=view.has_causes and view.has_same_fix(one))
     if len(found) > _LISTED:
         page.row(f"and {number(len(found) - _LISTED)} more: -v lists them")
 
@@ -200,13 +208,13 @@ def _rows(page: TextPage, found: list[FindingView]) -> None:
 # ---- after the findings
 
 
-def _summary(page: TextPage, view: ReportView) -> None:
-    """Write in a few rows what the servers are and what was read."""
+def _summary(page: TextPage, view: ReportView, tight: int) -> None:
+    """Write in a few rows what the servers are and what was read; from ``tight`` 4 on without the account."""
     report = view.report
     slow = traffic_words.not_the_cache(report) if view.has_causes else None
     if slow is not None:
         page.cut_row([(f"{'slowest':<{_NARROW}}", KEY)], f"{traffic_words.split(slow)}; not the cache")
-    header.short(page, view)
+    header.short(page, view, with_account=tight < 4)
     if is_mostly_unknown(report):
         page.facts([(f"{'read':<{_NARROW}}", KEY)], read(report), _NARROW)
     for said in remarks(report):
@@ -275,12 +283,13 @@ def _last(page: TextPage, view: ReportView) -> None:
         page.facts([], _to_be_sure(view) or view.verdict, 2)
         return
     said, step = view.tally, view.next_step
+    now = f"Do now, for {view.next_step_of}:" if view.next_step_of else "Do now:"
     if step is None:
         page.facts([], f"{said}.", 2, KEY)
     elif step.command is None:
-        page.prose([(f"{said}.", KEY), " Do now: "], step.text, 2)
+        page.prose([(f"{said}.", KEY), f" {now} "], step.text, 2)
     else:
-        lead = f" Do now: {step.text} " if step.text else " Do now: "
+        lead = f" {now} {step.text} " if step.text else f" {now} "
         rows = text_finding.rows_of_command(step.command, page.width - 2)
         if len(rows) == 1 and cell_len(f"{said}.{lead}{rows[0]}") <= page.width:
             page.row((f"{said}.", KEY), lead, (rows[0], COMMAND))

@@ -57,13 +57,31 @@ def cut(text: str, cells: int, ascii_only: bool = False) -> str:
 
 
 def clipped(text: str, cells: int, ascii_only: bool = False) -> str:
-    """Make ``text`` visible; of what is longer than ``cells`` the end is left out, at a space where one is near."""
+    """Make ``text`` visible; of what is longer than ``cells`` the end is left out.
+
+    A list loses whole facts, and no mark where it ends with one of them; other text is cut at a space, with ``...``.
+    """
     shown = visible(text[: max(cells, 4) * _CHARS_PER_CELL], ascii_only)
     if cell_len(shown) <= cells:
         return shown
+    facts = _before(take(shown, cells + 3), " · ", " - " if ascii_only else " · ")
+    if facts:
+        return facts
     kept = take(shown, max(cells - 4, 1))
+    item = _before(kept, "; ", ", ", keeps=1)
+    while item.count("(") > item.count(")"):
+        item = item[: item.rfind("(")].rstrip()
+    if len(item) > len(kept) // 2:
+        return f"{item} ..."
     space = kept.rfind(" ")
     return f"{kept[:space] if space > len(kept) * 2 // 3 else kept} ..."
+
+
+def _before(text: str, *separators: str, keeps: int = 0) -> str:
+    """Return what is before the last of ``separators``, with their first characters that it ``keeps``; nothing where
+    that is less than half of ``text``."""
+    end = max(map(text.rfind, separators))
+    return text[: end + keeps] if end > len(text) // 2 else ""
 
 
 def take(chars: Iterable[str], cells: int) -> str:

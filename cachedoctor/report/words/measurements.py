@@ -185,9 +185,11 @@ def _throughput(period: SamplePeriod) -> tuple[str, str]:
 def _of_batches(periods: list[BatchPeriod]) -> Said:
     batches = sum(p.batches for p in periods)
     new, cached = sum(p.new_tokens for p in periods), sum(p.cached_tokens for p in periods)
-    share = f" ({percent(cached, cached + new)} reused)" if cached + new else ""
     words = "1 prefill batch" if batches == 1 else f"{number(batches)} prefill batches"
-    found = [("batches", f"{words}: {count(cached, 'token')} reused, {number(new)} computed{share}")]
+    reused = f"{count(cached, 'token')} reused"
+    if cached + new:
+        reused = f"{percent(cached, cached + new)} reused ({count(cached, 'token')})"
+    found = [("batches", f"{words}: {reused}, {number(new)} computed")]
     wholes, longest = sum(p.wholes for p in periods), [p.largest_prompt for p in periods if p.largest_prompt]
     if wholes:
         most = f", the longest has {count(max(longest), 'token')}" if longest else ""

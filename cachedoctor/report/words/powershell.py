@@ -6,29 +6,36 @@ import shlex
 from collections.abc import Sequence
 
 
-def in_powershell(commands: Sequence[str]) -> list[str]:
+def in_powershell(commands: Sequence[str], room: int | None = None) -> list[str]:
     """Return ``commands`` for PowerShell, ``$env:X = '0'``; nothing where they are the same there, or no shell's.
 
-    ``setx X 0`` keeps a variable for later shells.
+    A command of several statements is one row, or where that is longer than ``room`` a row for each. ``setx X 0``
+    keeps a variable for later shells.
     """
-    rows = [_row(command) for command in commands]
-    return [] if rows == list(commands) else rows
+    found = [_statements(command) for command in commands]
+    if found == [[command] for command in commands]:
+        return []
+    rows = []
+    for statements in found:
+        row = "; ".join(statements)
+        rows += [row] if room is None or len(row) <= room else statements
+    return rows
 
 
-def _row(command: str) -> str:
+def _statements(command: str) -> list[str]:
     head, _, rest = command.partition(" ")
     if head not in ("export", "unset") or "\n" in rest:
-        return command
+        return [command]
     try:
         words = shlex.split(rest)
     except ValueError:  # a quote that is left open: from a report that somebody wrote
-        return command
+        return [command]
     if not all((name := word.partition("=")[0]).isidentifier() and name.isascii() for word in words):
-        return command  # no name of a variable, which would not be quoted there
+        return [command]  # no name of a variable, which would not be quoted there
     if head == "unset":
-        return f"Remove-Item {', '.join(f'Env:{word}' for word in words)}"
+        return [f"Remove-Item {', '.join(f'Env:{word}' for word in words)}"]
     pairs = [word.partition("=") for word in words]
-    return "; ".join(f"$env:{name} = {_quoted(value)}" for name, _, value in pairs)
+    return [f"$env:{name} = {_quoted(value)}" for name, _, value in pairs]
 
 
 def _quoted(value: str) -> str:

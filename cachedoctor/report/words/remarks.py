@@ -231,6 +231,8 @@ def read(report: Report) -> str:
     known = f"{count(lines, 'line')}{inputs}"
     if not left:
         return f"{known}, all recognised" if lines else known
+    if left == lines:
+        return f"{known}, none recognised"
     if any(info.launcher == "lm-studio" for info in report.inputs):
         such = "dates on separate rows"
     elif any(session.engine == LLAMA for session in report.sessions) or not report.sessions:

@@ -302,9 +302,10 @@ def _billing_header() -> kit.Remedy:
 
 def _may_be_claude(g: kit.MatchGroup) -> bool:
     """Whether Claude Code may have sent it, whose header comes before all that it writes: its bodies are not known,
-    and no more is shared than what a template writes before that, and the beginning of the header."""
-    shared = g.numbers["most"] if g.numbers["lcp"] is None else g.numbers["lcp"]
-    return not g.numbers["compared"] and shared < BEFORE_HEADER
+    and no more is shared than what a template writes before that, and the beginning of the header. How much may be
+    shared at most, which is all that the default log level shows, excludes nothing."""
+    shared = g.numbers["lcp"]
+    return not g.numbers["compared"] and (shared is None or shared < BEFORE_HEADER)
 
 
 def _left_open(f: dict[str, Any]) -> list[kit.RuledOut]:
