@@ -9,11 +9,16 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from msgspec.structs import replace as replace_in
+
 import cachedoctor
+from cachedoctor.diagnosis.rules import registry
 from cachedoctor.model import Finding, Report
+from cachedoctor.model.terms import OF_CLIENTS
 from cachedoctor.report.report_view import ReportView
 from cachedoctor.report.words.do_now import DoNow
 from e2e import models
@@ -35,14 +40,15 @@ CLOSE = 0.02
 ALONE = "one conversation alone"
 """What an advice says that is followed by sending one conversation with nothing beside it."""
 TURNS = 3
+_IF_CLAUDE = methodcaller("startswith", "With Claude Code,")
 LOOKS = 2
 """How often an advice that only shows more is followed before the day counts as one that only looks."""
-CLIENT = frozenset({
-    "clock", "billing_header", "clock_and_tools", "tools_shuffled", "tools_come_and_go", "rolling_window",
-    "passages_shuffled", "cache_prompt_false", "slot_pinned", "reasoning_dropped", "early_message_edited",
-    "status_in_system", "reminder_moves", "memory_grows", "personas", "request_ids", "arguments_rewritten",
-    "tool_stamped",
-})  # fmt: skip
+_CODES = {rule.name: rule.code for rule in registry.load()[0]}
+CLIENT = {
+    cause
+    for cause, names in RIGHT.items()
+    if cause == "slot_pinned" or (names and all(_CODES.get(name, "").startswith(OF_CLIENTS) for name in names))
+}
 """Causes that the client of a day can fix."""
 
 Verdict = Literal["fixed", "in part", "no effect", "worse", "only looked", "not advised"]
@@ -102,8 +108,13 @@ class Followed(NamedTuple):
         return None if self.after is None else self.faulty - self.after
 
 
-def first(report: Report) -> Advice | None:
-    """The first advice of a report, as its last row says it."""
+def first(report: Report, *, is_claude: bool = True) -> Advice | None:
+    """The first advice of a report, as its last row says it; what only users of Claude Code try, they alone follow."""
+    if not is_claude:
+        kept = [
+            replace_in(one, remedies=[r for r in one.remedies if not _IF_CLAUDE(r.text)]) for one in report.findings
+        ]
+        report = replace_in(report, findings=kept)
     one = ReportView(report).first_to_do
     if one is None or one.step is None:
         return None
@@ -249,11 +260,13 @@ def _first(plan: Plan, played: Played, has_bodies: bool, out: Path) -> Advice | 
     with tempfile.TemporaryDirectory(prefix="cachedoctor-advice-") as folder:
         log, bodies = Path(folder, "server.log"), Path(folder, "requests.jsonl")
         log.write_bytes(played.log)
+        is_claude = plan.situation.cause == "billing_header"
         if not has_bodies:
-            return first(cachedoctor.analyze(log, build=plan.build))
+            return first(cachedoctor.analyze(log, build=plan.build), is_claude=is_claude)
         bodies.write_text("".join(json.dumps(row) + "\n" for row in played.bodies), encoding="utf-8")
         tokenizer = str(out / "models" / f"{plan.kind}.gguf")
-        return first(cachedoctor.analyze(log, build=plan.build, prompts=[bodies], tokenizer=tokenizer))
+        report = cachedoctor.analyze(log, build=plan.build, prompts=[bodies], tokenizer=tokenizer)
+        return first(report, is_claude=is_claude)
 
 
 def rows(found: Sequence[Followed]) -> list[str]:
