@@ -7,7 +7,7 @@ from typing import Any
 import made
 import pytest
 
-from cachedoctor.diagnosis.account.from_numbers import SameLengths
+from cachedoctor.diagnosis.account.from_numbers import GrownPrompts, SameLengths
 from cachedoctor.diagnosis.rules.client import cd111_lora_changed as cd111
 from cachedoctor.diagnosis.rules.input import cd904_reuse_undecided as cd904
 from cachedoctor.diagnosis.rules.kit import RuleContext, SessionFinding
@@ -186,6 +186,30 @@ def test_prompts_of_one_length_that_were_at_work_at_once() -> None:
     assert lengths((0, 40, 1, 9), (1, 40, 2, 10)) == [], "short ones have one length by chance"
 
 
+# ---- prompts that grow like the turns of a conversation
+
+
+def grown(*prompts: int, outcome: str = "cold", cached: int = 0) -> tuple[int, int]:
+    """Tokens and number of prompts that may be turns; each request leaves its prompt and five tokens of a reply."""
+    found = GrownPrompts()
+    for line, prompt in enumerate(prompts, 1):
+        seen = made.observed(released_tokens=prompt + 5)
+        marks = {"start": Mark(line, b"launch")}
+        found.add(made.request(seen=seen, marks=marks, outcome=outcome, prompt_tokens=prompt, cached_tokens=cached))
+    return found.tokens, found.requests
+
+
+def test_prompts_each_as_long_as_the_next_turn() -> None:
+    assert grown(1000, 1100, 1200, 1300) == (1005 + 1105 + 1205, 3)
+    assert grown(1000, 1100, 1200, 1300, 1400) == (1005 + 1105 + 1205 + 1305, 4)
+    assert grown(1000, 1100, 1200) == (0, 0), "two steps are chance"
+    assert grown(1000, 1100, 1200, 1100, 1200, 1300) == (0, 0), "each time two"
+    assert grown(1000, 1015, 1030, 1045) == (0, 0), "a turn adds more"
+    assert grown(1000, 2030, 3560, 5400) == (0, 0), "a turn adds less"
+    assert grown(1000, 1100, 1200, 1300, outcome="reused") == (0, 0)
+    assert grown(1000, 1100, 1200, 1300, cached=200) == (0, 0), "their slots had a part of them"
+
+
 # ---- CD701: the MLX runner goes back to a multiple of its stride
 
 
@@ -340,6 +364,24 @@ def test_much_of_a_log_is_open() -> None:
 @pytest.mark.parametrize("other", [{"tokens": 9_999}, {"requests": 1}, {"all_requests": 2}, {"cached_tokens": 10_001}])
 def test_little_of_a_log_is_open(other: dict[str, int]) -> None:
     assert open_(**other) == []
+
+
+GROWN = {"tokens": 0, "requests": 0, "cached_tokens": 0, "all_requests": 6, "grown": 10_000, "grown_requests": 3}
+"""Half of six prompts grew like turns, and nothing was reused."""
+
+
+def test_prompts_that_grow_like_turns_are_open() -> None:
+    (found,) = open_(**GROWN)
+    assert (found.severity, found.confidence) == ("note", "low")
+    assert "3 prompts in a row are somewhat longer than the previous one" in found.words.claim
+    assert "CD108" in found.unless
+
+
+@pytest.mark.parametrize(
+    "other", [{"grown_requests": 2}, {"all_requests": 7}, {"cached_tokens": 10_001}, {"grown": 1_999}]
+)
+def test_prompts_that_grow_by_chance_are_not(other: dict[str, int]) -> None:
+    assert open_(**{**GROWN, **other}) == []
 
 
 def test_a_loss_without_a_cause_comes_first() -> None:

@@ -162,6 +162,9 @@ class Undecided(msgspec.Struct):
     able_requests: int = 0
     first_requests: int = 0
     """First prompts on slots that held something."""
+    grown: int = 0
+    """Tokens of prompts that shared nothing with any slot, and each continued the one before by their lengths."""
+    grown_requests: int = 0
 
 
 class Twins(msgspec.Struct):

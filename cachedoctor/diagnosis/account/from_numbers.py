@@ -7,7 +7,7 @@ from functools import lru_cache
 import msgspec
 
 from cachedoctor.knowledge.decision import EVERY
-from cachedoctor.model import AccountRow, Judged, Request, Twins
+from cachedoctor.model import AccountRow, Judged, Mark, Request, Twins
 from cachedoctor.model.terms import OF_CLIENTS, OF_INPUT
 
 SMALL = 16
@@ -271,9 +271,9 @@ class SameLengths(msgspec.Struct, gc=False):
     """Length of the last prompt of a conversation, for as many of them."""
 
     def add(self, r: Request) -> None:
-        """Take a request when it ends; one that is judged again is known."""
+        """Take a request when it ends."""
         length, processed, recent, line = r.prompt_tokens, r.processed_tokens, self.recent, r.first_line
-        if length is None or processed is None or length < LEAST or r.revision:
+        if length is None or processed is None or length < LEAST:
             return
         if r.thread is not None:
             self._follow(r.thread, r.outcome == "reused", length)
@@ -335,3 +335,50 @@ class SameLengths(msgspec.Struct, gc=False):
             for found in self.lengths.values()
             if found.twins is not None and not found.apart and (found.goes_on or not found.parted)
         ]
+
+
+_STEP, _MOST_STEP = 16, 1024
+"""Tokens by which the next turn of a conversation is longer, at least and at most; a long one grows by half at most."""
+_STEPS = 3
+"""Prompts in a row that grow like turns: fewer do so by chance."""
+_SHARED = 0.1
+"""Share of a prompt below which what was reused is no beginning of its conversation."""
+
+
+class GrownPrompts(msgspec.Struct, gc=False):
+    """First prompts in a row, each as long as if it continued the one before, though no slot held its beginning.
+
+    One conversation whose beginning changes in every turn leaves them where each turn gets an empty slot.
+    """
+
+    tokens: int = 0
+    """Of those before them, that could have been reused."""
+    requests: int = 0
+    mark: Mark | None = None
+    """The last of them."""
+    _left: int | None = None
+    _steps: int = 0
+    _waiting: int = 0
+
+    def add(self, r: Request) -> None:
+        """Take a request when it ends."""
+        left, prompt, cached = self._left, r.prompt_tokens, r.cached_tokens
+        self._left = r.seen.released_tokens
+        if r.outcome != "cold" or not (left and prompt) or cached is None or cached >= _SHARED * prompt:
+            self._steps = self._waiting = 0
+            return
+        if not _STEP <= prompt - left <= max(_MOST_STEP, left / 2):
+            self._steps = self._waiting = 0
+            return
+        self._steps += 1
+        self._waiting += left - cached
+        if self._steps >= _STEPS:
+            self.requests += self._steps if self._steps == _STEPS else 1
+            self.tokens, self._waiting = self.tokens + self._waiting, 0
+            self.mark = r.marks.get("select") or r.marks["start"]
+
+    def merge(self, more: GrownPrompts) -> None:
+        """Count the requests of another part."""
+        self.tokens += more.tokens
+        self.requests += more.requests
+        self.mark = more.mark or self.mark

@@ -11,7 +11,14 @@ from typing import Literal, get_args
 import msgspec
 
 from cachedoctor.diagnosis.account.asking import asker
-from cachedoctor.diagnosis.account.from_numbers import Placed, SameLengths, begins_alike, place, written_anew
+from cachedoctor.diagnosis.account.from_numbers import (
+    GrownPrompts,
+    Placed,
+    SameLengths,
+    begins_alike,
+    place,
+    written_anew,
+)
 from cachedoctor.model import (
     Account,
     AccountEntry,
@@ -191,6 +198,7 @@ class RunAccounts(msgspec.Struct, gc=False):
     unexplained: Unexplained = msgspec.field(default_factory=Unexplained)
     worst: Worst | None = None
     lengths: SameLengths = msgspec.field(default_factory=SameLengths)
+    grown: GrownPrompts = msgspec.field(default_factory=GrownPrompts)
 
     def whole(self) -> Sum:
         """Add up all of its requests."""
@@ -208,6 +216,7 @@ class RunAccounts(msgspec.Struct, gc=False):
             self.clients.setdefault(client, Sum()).merge(found)
         self.unexplained.merge(more.unexplained)
         self.lengths.merge(more.lengths)
+        self.grown.merge(more.grown)
         if more.worst is not None:
             self.worst = msgspec.structs.replace(more.worst, request=more.worst.request + requests)
 
@@ -233,8 +242,9 @@ class Ledger(msgspec.Struct, gc=False):
         (found or self._first_of(server, thread)).add(placed, sign)
         if r.outcome == "cold" or r.held_thread != thread or r.restored_from_ram:
             server.unexplained.add(r, sign)
-        if sign > 0:
+        if sign > 0 and not r.revision:
             server.lengths.add(r)
+            server.grown.add(r)
         if not placed or placed[-1][0] in _PLAIN:  # rows are in their order
             return placed
         server.unexplained.question(judged, placed, sign)
@@ -301,8 +311,8 @@ class Ledger(msgspec.Struct, gc=False):
         server = self.servers.get(session)
         if server is None:
             return None
-        more, worst = server.unexplained, server.worst
-        mark = more.anew_at if worst is None else worst.mark
+        more, worst, grown = server.unexplained, server.worst, server.grown
+        mark = (more.anew_at or grown.mark) if worst is None else worst.mark
         if mark is None:
             return None
         found = server.whole()
@@ -311,6 +321,7 @@ class Ledger(msgspec.Struct, gc=False):
             found.of("undecided"), requests, more.lost, more.alike, more.alike_requests, more.named,
             more.anew, more.anew_at, more.returns, found.requests, found.of("reused"), found.of(), mark,
             more.level, more.level_requests, more.able, more.able_requests, more.firsts,
+            grown.tokens, grown.requests,
         )  # fmt: skip
 
     def accounts(self, names: Mapping[str, str], recent: Iterable[tuple[Judged, list[Placed]]] = ()) -> list[Account]:

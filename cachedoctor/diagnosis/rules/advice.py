@@ -78,6 +78,11 @@ def client(handle: str, what: str = "", *, sure: bool = True) -> Remedy:
     return Remedy(what or known.habit.stop, known.habit.commands, settings=known.settings, purpose=purpose)
 
 
+def billing_header() -> Remedy:
+    """Advise what rules out Claude Code's header: made when it is offered, as the table of clients is read for it."""
+    return client("claude-code/billing-header", "With Claude Code, first rule out its billing header.", sure=False)
+
+
 def of_difference(known: Advice) -> Remedy:
     """Give the advice on a difference of two prompts as a remedy; of a client's habit with its settings."""
     return Remedy(known.text, known.commands, settings=clients.settings_by_commands(known.commands))

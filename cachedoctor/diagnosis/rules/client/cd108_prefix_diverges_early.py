@@ -293,13 +293,6 @@ _ONE_SHOT = kit.RuledOut(
 )
 
 
-def _billing_header() -> kit.Remedy:
-    """Made when it is offered: the table of clients is read for it."""
-    return advice.client(
-        "claude-code/billing-header", "With Claude Code, first rule out its billing header.", sure=False
-    )
-
-
 def _may_be_claude(g: kit.MatchGroup) -> bool:
     """Whether Claude Code may have sent it, whose header comes before all that it writes: its bodies are not known,
     and no more is shared than what a template writes before that, and the beginning of the header. How much may be
@@ -373,7 +366,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         advice.cheapest_first(
             g.session,
             [
-                *([_billing_header()] if _may_be_claude(g) else []),
+                *([advice.billing_header()] if _may_be_claude(g) else []),
                 *([advice.cache_ram(g.session)] if f["turns"] else []),
                 advice.show_text(g.session, compared=f["compared"]),
                 kit.Remedy(

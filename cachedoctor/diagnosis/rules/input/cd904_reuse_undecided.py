@@ -39,6 +39,9 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     many = found.all_requests >= MANY and found.requests >= TWICE
     if much and many and found.cached_tokens <= REUSED * found.prompt_tokens:
         return [_nearly_nothing(session, found)]
+    is_grown = found.grown_requests >= max(AGAIN, MOST * found.all_requests)
+    if is_grown and found.cached_tokens <= REUSED * found.prompt_tokens and found.grown >= worth:
+        return [_grown(session, found)]
     if found.able_requests >= AGAIN and found.able >= max(NOTABLE, SHARE * found.prompt_tokens):
         return [_able(session, found)]
     if found.alike_requests >= AGAIN and found.alike >= worth:
@@ -176,6 +179,24 @@ def _nearly_nothing(session: kit.Session, found: kit.Undecided) -> kit.SessionFi
         ],
     )
     return _note(words, found, unless=("CD109",))  # whose prompts were in their slots
+
+
+def _grown(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
+    """Say that all these prompts may be turns of one conversation whose beginning changes."""
+    words = kit.FindingText(
+        f"{kit.n(found.cached_tokens)} of {kit.n(found.prompt_tokens)} prompt tokens were reused, and this log cannot show why: "
+        f"{found.grown_requests:,} prompts in a row are somewhat longer than the previous one, and share nothing with it",
+        "The turns of one conversation grow like this. If its client changes the start of every prompt, no slot has the beginning of the next "
+        "one. Separate prompts that grow by chance look the same, and are fine.",
+        [advice.billing_header(), *_deciding(session)[:1]],
+        [
+            kit.RuledOut("prefix-diverges-early", "not excluded: the client changes the start of every prompt"),
+            kit.RuledOut(
+                "one-shot-prompts", "not excluded: prompts without a common beginning; then there is nothing to fix"
+            ),
+        ],
+    )
+    return _note(words, found, unless=_NAMED)
 
 
 def _named(found: kit.Undecided) -> list[kit.RuledOut]:
