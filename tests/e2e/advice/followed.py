@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 from msgspec.structs import replace as replace_in
 
 import cachedoctor
+from cachedoctor.diagnosis.differential.experiments import ALONE
 from cachedoctor.diagnosis.rules import registry
 from cachedoctor.model import Finding, Report
 from cachedoctor.model.terms import OF_CLIENTS
@@ -37,8 +38,6 @@ NONE = 0.05
 """Share of it below which following the advice had no effect."""
 CLOSE = 0.02
 """Share of what was measured by which a prediction may be off."""
-ALONE = "one conversation alone"
-"""What an advice says that is followed by sending one conversation with nothing beside it."""
 TURNS = 3
 _IF_CLAUDE = methodcaller("startswith", "With Claude Code,")
 LOOKS = 2
