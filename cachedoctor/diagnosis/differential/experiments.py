@@ -55,16 +55,17 @@ def _texts(session: Session) -> Remedy:
 
 def _second_turn(_: Session) -> Remedy:
     return Remedy(
-        "Send one of these requests again with its answer and a next question. If it is reused, the conversations "
-        "were new and nothing is wrong; if not, another session took the slot in between.",
+        "Send one of these requests again with its answer and a new question. "
+        "If it is reused, the conversations were new and nothing is wrong; if not, another session took the "
+        "slot in between.",
         purpose="look",
     )
 
 
 def _cache_asked(_: Session) -> Remedy:
     return Remedy(
-        'Send one request twice with "cache_prompt": true in its body, without a restart. If the second is reused, the '
-        "client sends cache_prompt false.",
+        'Send one request twice with "cache_prompt": true in its body, without a restart. '
+        "If the second request is reused, the client sends cache_prompt false.",
         purpose="look",
     )
 
@@ -75,7 +76,7 @@ def _forcing_line(session: Session) -> Remedy:
         return _cache_asked(session)
     return Remedy(
         f"To see which one it is: {words}. A line about forcing full prompt re-processing means that the model's "
-        "memory is the cause; without one it is the client.",
+        "memory is the cause; without such a line, the client is.",
         options=changes,
         purpose="look",
     )
