@@ -127,7 +127,7 @@ def read(data: bytes, name: str) -> Report:
         counts = Counter(request.session for request in requests)
         findings = [_finding(f) for f in rest.findings]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        hint = "give what cachedoctor analyze --format json wrote"
+        hint = "give a report written by cachedoctor analyze --format json"
         raise CacheDoctorError(f"{name}: is not a report of cachedoctor ({error})", hint) from error
     for session in rest.sessions if rest.filtered is None else ():
         session.n_requests = counts[session.index]
