@@ -51,7 +51,7 @@ _BOX = "the log of llama-box; cachedoctor reads only its rejected requests"
 _GIVE = {
     _OWN: "Give the log itself, or a JSON report: cachedoctor analyze report.json.",
     _OLD: 'Update llama.cpp, or look for "kv cache rm [N, end)" in the log: N prompt tokens were reused.',
-    _OLD_FORM: 'Give the whole log of a request, from start to end: "kv cache rm [N, end)" shows that N tokens were reused.',
+    _OLD_FORM: 'Give the whole log of a request, from start to end: "kv cache rm [N, end)" shows N reused tokens.',
     _OLLAMA: "Also give the lines of its runner: `loading cache slot`, `cache hit`, or lines that begin with `slot`. "
     "They need OLLAMA_DEBUG=1 in the server's environment.",
     _KOBOLD: "Give the lines with CtxLimit: after each reply. "
