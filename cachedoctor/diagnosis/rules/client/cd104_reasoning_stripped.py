@@ -84,7 +84,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     elif name_for(server_options.REASONING, low, high):
         remedies.append(
             kit.Remedy(
-                "Let the chat template keep reasoning. It uses context: the reasoning stays in every later prompt.",
+                "Let the template keep reasoning. It uses context: the reasoning stays in every later prompt.",
                 options=kit.as_typed("--reasoning-preserve"),
             )
         )

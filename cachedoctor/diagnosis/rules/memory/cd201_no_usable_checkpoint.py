@@ -189,7 +189,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         remedies.append(
             advice.update(
                 session,
-                "from b9873 on a checkpoint is made at every user message (b9538: at the last one), so an edited or shortened history finds a checkpoint.",
+                "from b9873 on a checkpoint is made at every user message (b9538: at the last one), so an edited history finds a checkpoint.",
             )
         )
     more = advice.more_checkpoints(session, f["held"]) if f["checks"] or f["made"] else _are_they_on(session)

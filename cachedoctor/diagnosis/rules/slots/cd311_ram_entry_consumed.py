@@ -39,7 +39,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     count = max(2, f["threads"], session.n_slots or 1)
     name = f"by id_slot in its requests (0 to {count - 1})"
     return kit.FindingText(
-        "a conversation with the same beginning took another conversation's copy out of the RAM cache: "
+        "a conversation with the same beginning took the RAM copy of another one: "
         f"{kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         f"The {kit.n(r.reference_tokens)} tokens of this conversation were saved in main memory. The cache gives a copy to any prompt that keeps a quarter "
         f"of it, and then deletes it. When this conversation continued, {kit.n(r.cached_tokens)} tokens were left.",
@@ -47,7 +47,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             advice.slots(
                 session,
                 count,
-                f"Give every conversation a slot ({count} here), and let the client choose it {name}. More slots alone do not separate prompts that begin alike. A larger RAM cache does not help either, because this copy was not evicted.",
+                f"Give every conversation a slot ({count} here), and let the client choose it {name}. Slots alone do not separate prompts that begin alike. A larger RAM cache does not help either, because this copy was not evicted.",
             )
         ],
         [
@@ -65,7 +65,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 RULE = kit.rule(
     __name__,
-    "A conversation with the same beginning took another conversation's copy from the RAM cache",
+    "A conversation with the same beginning took the RAM copy of another one",
     decide,
     PROOF,
     say,

@@ -161,7 +161,7 @@ def _note(session: kit.Session, stretch: TrafficStretch, size: int | None) -> ki
     ]
     words = kit.FindingText(
         f"{little} was reused of {length}{', although prefix caching is on' if on else ''}: {', or '.join(causes)}; the log cannot show which ({stretch.said})",
-        "If the prompts are unrelated, they share nothing, and there is nothing to fix. A client that changes the beginning of every prompt (a time, a counter, a "
+        "Unrelated prompts share nothing; then there is nothing to fix. A client that changes the beginning of every prompt (a time, a counter, a "
         "new tool list) looks the same. So do a cache salt, a LoRA adapter, another image, and a router that spreads requests; the log shows none of these."
         + _more(session, stretch, size, fits),
         rolling.experiment(),
