@@ -126,7 +126,7 @@ def test_parquet_says_what_its_columns_mean(tmp_path: Path) -> None:
     path = written(REQUESTS, [], tmp_path / "t.parquet", "parquet")
     meanings = json.loads(pl.read_parquet_metadata(path)["cachedoctor"])
     assert meanings["schema"] == "cachedoctor.requests/1"
-    assert meanings["columns"]["prompt_ms"] == {"unit": "ms", "description": "time to compute the prompt"}
+    assert meanings["columns"]["prompt_ms"] == {"unit": "ms", "description": "prompt processing time"}
     assert meanings["columns"]["outcome"]["unit"] is None
     assert set(meanings["columns"]) == {c.name for c in REQUESTS.columns}
 

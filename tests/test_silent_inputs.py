@@ -100,7 +100,7 @@ def test_a_file_that_starts_no_server_is_refused_as_a_command_line(log: Path, tm
     compose.write_text("services:\n  llama:\n    command: -c 32768\n")
     done = run("analyze", log, "--cmdline", compose)
     assert (done.returncode, done.stdout) == (2, b"")
-    one_line(done, f"{compose}: nothing in it starts llama-server", "give the command line")
+    one_line(done, f"{compose}: nothing in the file starts llama-server", "give the command line")
 
 
 def test_bodies_in_several_files_are_all_read(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_the_help_of_analyze_has_its_options_in_groups() -> None:
     rows = run("analyze", "--help-all", COLUMNS="80").stdout.decode().rstrip().split("\n")
     headings = [row for row in rows if row.endswith(":") and not row.startswith(" ")]
     assert headings[:2] == ["Arguments:", "Options:"]
-    assert {"Input:", "Other evidence:", "Rules and gate:", "Output:", "Terminal:"} <= set(headings)
+    assert {"Input:", "Evidence besides the log:", "Rules and gate:", "Output:", "Terminal:"} <= set(headings)
     named = [row.split()[1 if row[4:5] == "," else 0].rstrip(",") for row in rows if row.startswith("  -")]
     assert len(named) == len(set(named)) >= 25
     assert [row.split()[0] for row in rows[-2:]] == ["cachedoctor", "docker"]
