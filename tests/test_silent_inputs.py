@@ -165,7 +165,7 @@ def test_the_help_of_analyze_has_its_options_in_groups() -> None:
     rows = run("analyze", "--help-all", COLUMNS="80").stdout.decode().rstrip().split("\n")
     headings = [row for row in rows if row.endswith(":") and not row.startswith(" ")]
     assert headings[:2] == ["Arguments:", "Options:"]
-    assert {"Input:", "Evidence besides the log:", "Rules and gate:", "Output:", "Terminal:"} <= set(headings)
+    assert {"Input:", "Other evidence:", "Rules and gate:", "Output:", "Terminal:"} <= set(headings)
     named = [row.split()[1 if row[4:5] == "," else 0].rstrip(",") for row in rows if row.startswith("  -")]
     assert len(named) == len(set(named)) >= 25
     assert [row.split()[0] for row in rows[-2:]] == ["cachedoctor", "docker"]

@@ -14,7 +14,7 @@ from cachedoctor.report.base import format_of
 if TYPE_CHECKING:
     from cachedoctor.doctor.analysis.filtering import RequestFilter
 
-INPUT, EVIDENCE, OUTPUT = "Input", "Evidence besides the log", "Output"
+INPUT, EVIDENCE, OUTPUT = "Input", "Other evidence", "Output"
 GATE, TERMINAL, SETTINGS = "Rules and gate", "Terminal", "Settings"
 """Groups of options in a help."""
 
