@@ -341,17 +341,9 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     if (r.lost_server or 0) < kit.MIN_LOST:
         out.append(kit.RuledOut("no-usable-checkpoint", "a checkpoint cannot restore more than the common prefix"))
     if f["beyond"]:
-        lie = (
-            "end after the common prefix of {} tokens and begin too late to be truncated to it"
-            if f["begin"]
-            else "are after the common prefix of {} tokens"
-        )
-        out.append(
-            kit.RuledOut(
-                "swa-threshold-misfire",
-                f"all checkpoints checked ({f['beyond']}) {lie.format(kit.n(f['most']))}, so no threshold would have made them usable",
-            )
-        )
+        cut = " and cannot be truncated to it" if f["begin"] else ""
+        where_to = f"{kit.checkpoints(f['beyond'])} after the common prefix of {kit.n(f['most'])} tokens{cut}"
+        out.append(kit.RuledOut("swa-threshold-misfire", f"{where_to}, so no threshold would have helped"))
     shared = (
         f"The slot held {kit.length(r, 'held_tokens')} tokens. The new prompt of {kit.length(r, 'prompt_tokens')} tokens shares only the first ones with the slot. "
         if r.held_tokens

@@ -95,8 +95,9 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 def _why_none(g: kit.MatchGroup) -> str:
     f, session = g.numbers, g.session
     if f["checks"]:
+        all_of_them = kit.checkpoints(f["checks"])
         return (
-            f"All {f['checks']} checkpoints are after the common prefix (the lowest covers {kit.n(f['lowest'])} tokens); "
+            f"{all_of_them[0].upper()}{all_of_them[1:]} after the common prefix (the lowest covers {kit.n(f['lowest'])} tokens); "
             "this build makes most checkpoints near the end of the prompt."
         )
     if session.at_least(6751) is False:

@@ -133,7 +133,7 @@ def sent_twice(session: kit.Session) -> list[kit.SessionFinding]:
     words = kit.FindingText(
         f"{kit.times(requests)} came while another request of exactly the same length was running ({kit.n(len(found))} different lengths): up to {kit.n(tokens)} "
         "tokens computed twice",
-        "Clients send a request again before the first answer after a timeout, in two attempts at once, or from two instances of a program. It gets another slot and is recomputed, because a slot cannot use tokens that another slot is computing. The log does not show that these prompts are the same, but different prompts rarely have the same length again and again.",
+        "A request may be sent again before the first answer: after a timeout, in two attempts at once, or by two instances of a program. It gets another slot and is recomputed, because a slot cannot use tokens that another slot is computing. The log does not show that these prompts are the same, but different prompts rarely have the same length again and again.",
         [
             kit.Remedy("The request bodies show whether the prompts are the same.", _BODIES),
             kit.Remedy(f"If they are: {_WAIT.text[0].lower()}{_WAIT.text[1:]}"),
