@@ -45,7 +45,7 @@ Cmdline = Annotated[
     str | None,
     option(
         "--cmdline",
-        "Server command 'llama-server ...', or a file that contains it (compose.yaml, unit, script).",
+        "Server command 'llama-server ...', or a file with it (compose.yaml, unit, script).",
         "LINE|FILE",
         EVIDENCE,
     ),
@@ -117,9 +117,7 @@ Width = Annotated[
     int | None, option("--width", "Width of text in columns.  [default: the terminal's]", "N", TERMINAL, min=20)
 ]
 
-Verbose = Annotated[
-    bool, option("--verbose -v", "Show everything: all proof and fixes, servers, rules not checked.", None, TERMINAL)
-]
+Verbose = Annotated[bool, option("--verbose -v", "Show all: proof, fixes, servers, unchecked rules.", None, TERMINAL)]
 Unknown = Annotated[bool, option("--unknown", "List the unrecognised lines, grouped by shape.", None, OUTPUT)]
 Quiet = Annotated[
     bool, option("--quiet -q", "Print only errors on standard error, no progress and no notes.", None, TERMINAL)
@@ -157,7 +155,7 @@ FailOn = Annotated[
     Literal["never", "note", "warning", "error"],
     option(
         "--fail-on",
-        "Exit with 1 if a finding has at least this severity: note, warning or error.",
+        "Exit 1 from this severity on: note, warning, error.",
         "LEVEL",
         GATE,
         show_default=False,
@@ -226,7 +224,7 @@ Prompts = Annotated[
 ]
 Requests = Annotated[
     list[str] | None,
-    option("--requests", "Request bodies in the order sent, or a recording; repeatable.", "FILE", EVIDENCE),
+    option("--requests", "Request bodies in order, or a recording; repeatable.", "FILE", EVIDENCE),
 ]
 HashClients = Annotated[
     bool, option("--hash-clients", "Replace session and user names in request bodies with hashes.", None, EVIDENCE)

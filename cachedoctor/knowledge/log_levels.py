@@ -117,7 +117,7 @@ def show_text(low: int | None, high: int | None) -> tuple[str, list[OptionChange
         )
     if low is not None and low >= _TEXT and len(variables) == 1:
         return f"set the variable and restart llama-server. {_WARN}", variables
-    words = "set the variables and restart llama-server (both need b6900, the second one b10809)"
+    words = "set the variables and restart llama-server (b6900 or newer; the second needs b10809)"
     return f"{words}. {_WARN}", variables
 
 

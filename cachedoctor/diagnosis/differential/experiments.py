@@ -31,7 +31,11 @@ def _after_one_alone(session: Session) -> list[Remedy]:
     known = advice.more_slots(session, (session.n_slots or 1) + 1)
     if not known.options:
         return []
-    return [Remedy(f"If it was reused alone: {known.text}", options=known.options, purpose="depends")]
+    return [
+        Remedy(
+            f"If it was reused alone: {known.text[0].lower()}{known.text[1:]}", options=known.options, purpose="depends"
+        )
+    ]
 
 
 def _more_room(session: Session) -> Remedy:

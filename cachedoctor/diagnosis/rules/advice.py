@@ -363,7 +363,9 @@ def see_more(session: Session) -> Remedy:
         return Remedy(f"To see what changed: {_PROMPTS_SHOWN}", cmdline.LM_STUDIO_PROMPTS, purpose="look")
     found = restart(session, {"accounting", "text", "prompts"})
     if found.options:
-        return Remedy(f"To see more in the next log: {found.text}", options=found.options, purpose="look")
+        return Remedy(
+            f"Restart with this to see more in the next log. {found.text}", options=found.options, purpose="look"
+        )
     if _writes_prompts(session):
         return Remedy(
             "The server writes its prompts to files: pass the folder set with --log-prompts-dir.",

@@ -269,7 +269,7 @@ path | text | | path of the file; if a folder or pattern matched no file, the fo
 log | text | | name of the log, without rotation suffixes; all its rotations have one name
 part | text | | name of this log's files in the other folders, without file extension
 status | text | | read, cut (read in part), failed (nothing was read) or no log (not a server log)
-reason | text | | why the file was not read or is no server log, or that it changed during the read
+reason | text | | why the file was not read or is not a server log, or that it changed during the read
 size | integer | bytes | size as stored
 stamp | text | | time of the last change in ns, or the object store's id for this content
 bytes | integer | bytes | size after decompression

@@ -69,7 +69,7 @@ def cannot_tell(report: Report) -> CannotTell | None:
             why = f"{count(requests, 'request')}, cold: the slot was empty, so nothing could be reused"
             return CannotTell(why, _NEXT, [], "", alone=False)
         missing = (
-            "but not the one before it"
+            "but not the previous one"
             if requests == 1
             else ("no request has both its predecessor and its result in the log")
         )
@@ -164,7 +164,7 @@ def _incomparable(report: Report) -> CannotTell:
         "" if looked.startswith("No rule") else f"The available lines were checked: {looked} and found nothing{left}."
     )
     if any(a.told for s in report.sessions for a in s.answers):
-        return CannotTell(f"{what}, but not the one before it", _BEFORE, [], others)
+        return CannotTell(f"{what}, but not the previous one", _BEFORE, [], others)
     if any(s.answers for s in report.sessions):
         return CannotTell(f"{what}, but no line shows how much was reused", _USAGE, [], others, alone=False)
     if _no_rates(report):

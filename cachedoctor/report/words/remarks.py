@@ -174,16 +174,18 @@ def _numbers(row: RequestRow) -> list[str]:
     said = []
     common, held = _length(row, "common_prefix_tokens"), _length(row, "held_tokens")
     if common:
-        said.append(f"the prompt shares {common} tokens with the {held or 'unknown number'} that the slot held")
+        said.append(f"{common} tokens of the prompt are in the slot, which held {held or 'an unknown number'}")
     elif held:
         said.append(f"the slot held {held} tokens")
     prompt = _length(row, "prompt_tokens")
     if prompt:
-        said.append(f"the prompt has {prompt}")
+        said.append(f"the prompt has {prompt} tokens")
     if not common and row.similarity is not None and row.f_keep is not None:
         said.append(_fit(row.similarity, row.f_keep))
     if row.cached_tokens is not None:
-        said.append("nothing was reused" if not row.cached_tokens else f"{number(row.cached_tokens)} were reused")
+        said.append(
+            "nothing was reused" if not row.cached_tokens else f"{number(row.cached_tokens)} tokens were reused"
+        )
     return said
 
 

@@ -196,7 +196,7 @@ def reason(turn: SlowTurn, report: Report) -> str:
         return "this log does not show how much of the prompt could have been reused"
     if again >= 0.5:
         return "mostly text that had been computed before: the cache was lost"
-    return f"limited by the machine, not the cache: {', '.join(['shorter prompts', *_faster(report)])}"
+    return f"limited by the machine, not the cache; try {', '.join(['shorter prompts', *_faster(report)])}"
 
 
 def _faster(report: Report) -> list[str]:

@@ -345,7 +345,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         where_to = f"{kit.checkpoints(f['beyond'])} after the common prefix of {kit.n(f['most'])} tokens{cut}"
         out.append(kit.RuledOut("swa-threshold-misfire", f"{where_to}, so no threshold would have helped"))
     shared = (
-        f"The slot held {kit.length(r, 'held_tokens')} tokens. The new prompt of {kit.length(r, 'prompt_tokens')} tokens shares only the first ones with the slot. "
+        f"The slot held {kit.length(r, 'held_tokens')} tokens. The new prompt of {kit.length(r, 'prompt_tokens')} tokens shares only its first tokens with the slot. "
         if r.held_tokens
         else ""
     )
@@ -355,7 +355,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             f"{kit.length(r, 'prompt_tokens')} tokens matched: the start of the prompt changed, or a program erased the slot (possible with --slot-save-path). "
         )
     return kit.FindingText(
-        f"the prompt differs from the one before it {where}: {kit.recomputed(g)} in {kit.times(g.count)}",
+        f"the prompt differs from the previous one {where}: {kit.recomputed(g)} in {kit.times(g.count)}",
         shared
         + _WHOSE[f["own"]]
         + "Candidates: a billing header (billing-header), a date or id in the system prompt (volatile-prefix), a changed tool list "
@@ -385,7 +385,7 @@ def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | No
     if first is None or first.kind not in _UNNAMED or not is_early(difference):
         return None
     at = "" if first.place is None else f", in {first.place}"
-    head = f"the prompt differs from the one before it after {kit.n(difference.common_prefix_tokens)} tokens{at}"
+    head = f"the prompt differs from the previous one after {kit.n(difference.common_prefix_tokens)} tokens{at}"
     why = "Reuse ends at the first differing token, even if the rest is the same."
     see = kit.Remedy(
         "Put what changes after what stays the same. To see the place with the text around it:",

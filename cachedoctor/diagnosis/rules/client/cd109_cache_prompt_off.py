@@ -164,7 +164,7 @@ RULE = kit.rule(
         if s.at_least(6629) is not False
         else (
             "b6628 and older do not print how much of a new prompt the slot holds",
-            "b6751 or newer; the request bodies would show it",
+            "use b6751 or newer, or pass the request bodies",
         )
     ),
     unless=("CD111",),

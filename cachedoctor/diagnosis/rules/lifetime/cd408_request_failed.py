@@ -22,7 +22,7 @@ _FAULTS = (
         "bad-batch",
         (b"ret = -1",),
         "a batch was not valid",
-        "The library rejected the batch itself (ret = -1): it has an invalid token or position. The lines above name it. This is no proof of a full context: some forks report one for every failure.",
+        "The library rejected the batch itself (ret = -1): it has an invalid token or position. The lines above name it. This does not prove a full context, because some forks report one for every failure.",
         (
             kit.Remedy(
                 "Read the lines above it: invalid token or inconsistent positions. Update, and report it if the build is new."

@@ -56,6 +56,8 @@ def given(session: Session) -> SharedVerdict | None:
         return SharedVerdict("changed")
     if sent.share(sent.salted) >= WORTH:
         return SharedVerdict("salted")
+    if sent.share(sent.adapted) >= WORTH:
+        return SharedVerdict("adapted")
     begin = f"{_percent(sent.share(sent.shared))} of the text in {n(sent.bodies)} given request bodies is at the same place in an earlier body"
     if sent.share(sent.shared) < WORTH:
         return SharedVerdict(

@@ -104,7 +104,7 @@ def _open(g: kit.MatchGroup) -> kit.FindingText:
     """Say what it may have cost, and what would tell."""
     f = g.numbers
     return kit.FindingText(
-        f"{f['those']} first prompts were computed at once, and a later one shares {kit.n(f['shared'])} tokens with one of them: up to "
+        f"{f['those']} first prompts were computed at once, and a later prompt shares {kit.n(f['shared'])} tokens with one of these: up to "
         f"{kit.n(f['again'])} tokens computed more than once",
         "If all prompts begin alike, each computed the same beginning. This log does not show how the other prompts begin.",
         [

@@ -55,7 +55,7 @@ def _some(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it where /metrics or responses show that some requests reuse, and others compute nearly all of their prompt."""
     for groups, path in kv_flow.groups(session):
         words = kit.FindingText(
-            f"{kit.n(groups.low)} requests computed at most {kit.n(groups.low_most)} tokens of their prompt, and {kit.n(groups.high)} requests at least {kit.n(groups.high_least)}, nearly the whole prompt: either some clients reuse and others do not, or many conversations are new ({counted.path})",
+            f"{kit.n(groups.low)} requests computed at most {kit.n(groups.low_most)} tokens of their prompt, and {kit.n(groups.high)} requests at least {kit.n(groups.high_least)}, nearly the whole prompt: either some clients reuse and others do not, or many conversations are new ({path})",
             "The hit rate is the average of both groups and hides the difference. The first request of a conversation has nothing to reuse. A client with all its requests in the second group changes the beginning of its prompts, or sends unrelated prompts.",
             rolling.experiment()[1:],
         )
@@ -83,14 +83,7 @@ def _average(session: kit.Session, stretch: TrafficStretch, computed: int, reque
         f"{rolling.percent(1 - stretch.share)} of the prompt tokens were computed, about {kit.n(computed / requests)} of {kit.n(stretch.prompt)} per "
         f"request, although all of them fit into the cache; the log cannot show whether they were new text ({stretch.said})",
         "The hit rate is an average: a client that reuses all its prompts hides a client that changes the beginning of each. First requests of conversations and new texts look the same and are fine.",
-        [
-            kit.Remedy(
-                "The histograms in /metrics are on by default and show whether some requests reuse and others do not.",
-                ["curl -s http://localhost:8000/metrics > metrics.txt", "cachedoctor analyze vllm.log --metrics metrics.txt"],
-                purpose="look",
-            ),
-            *rolling.experiment()[1:],
-        ],
+        [*([] if session.counters else [_HISTOGRAMS]), *rolling.experiment()[1:]],
         [
             *_ruled_out(session, stretch, rolling.block(session)),
             kit.RuledOut("changed-beginning", "not excluded: some of the clients change the beginning of their prompts"),
@@ -155,12 +148,12 @@ def _note(session: kit.Session, stretch: TrafficStretch, size: int | None) -> ki
     on, fits = rolling.caching(session), rolling.fits(session, stretch)
     causes = [
         *([] if on else ["prefix caching is off (the log does not show it)"]),
-        "they have nothing to share",
+        "they share nothing",
         f"the client changes them {'within their first block' if stretch.share == 0 else 'near their beginning'}",
         *([] if fits else ["they were evicted before they were needed again"]),
     ]
     words = kit.FindingText(
-        f"{little} was reused of {length}{', although prefix caching is on' if on else ''}: {', or '.join(causes)}; the log cannot show which ({stretch.said})",
+        f"{length} reused {little}{', although prefix caching is on' if on else ''}: {', or '.join(causes)}; the log cannot show which ({stretch.said})",
         "Unrelated prompts share nothing; then there is nothing to fix. A client that changes the beginning of every prompt (a time, a counter, a "
         "new tool list) looks the same. So do a cache salt, a LoRA adapter, another image, and a router that spreads requests; the log shows none of these."
         + _more(session, stretch, size, fits),
@@ -189,7 +182,7 @@ def _more(session: kit.Session, stretch: TrafficStretch, size: int | None, fits:
 def _ruled_out(session: kit.Session, stretch: TrafficStretch, size: int | None) -> list[kit.RuledOut]:
     found = []
     if rolling.caching(session):
-        found.append(kit.RuledOut("prefix-caching-off", "it is on"))
+        found.append(kit.RuledOut("prefix-caching-off", "prefix caching is on"))
     if size and stretch.prompt and session.memory != "hybrid":
         length = f"the prompts are {stretch.prompt / size:.0f} blocks of {kit.n(size)} tokens long"
         found.append(kit.RuledOut("block-granularity", length))
@@ -199,7 +192,7 @@ def _ruled_out(session: kit.Session, stretch: TrafficStretch, size: int | None) 
         found.append(
             kit.RuledOut(
                 "kv-pressure",
-                f"all {kit.n(stretch.computed)} computed tokens fit into the cache of {kit.n(session.setting('kv_tokens'))}",
+                f"all {kit.n(stretch.computed)} computed tokens fit into the cache of {kit.n(session.setting('kv_tokens'))} tokens",
             )
         )
     return found
