@@ -64,7 +64,7 @@ def test_a_log_that_cannot_tell_says_what_to_give() -> None:
     assert cold[0].startswith("cannot tell   1 request, cold: the slot was empty, so nothing could be reused")
     assert any(row.startswith("to be sure    also give the lines of the next turn") for row in cold)
     shown = rows("excerpts/slot-fits.log")
-    assert shown[0].startswith("cannot tell   1 request, but not the one before it")
+    assert shown[0].startswith("cannot tell   1 request, but not the previous one")
     assert any("the slot matches: nearly the whole prompt can be reused" in row for row in shown)
     assert any(row.startswith("to be sure    give the last two turns") for row in shown)
     assert shown[-1] == "Cannot tell. Do now: give the last two turns, or better the whole log."
@@ -128,7 +128,7 @@ def test_a_claim_is_a_sentence_with_its_share() -> None:
     totals = Totals(4, 8001, 0, 8001, prompt_ms=1474.7)
     found = finding()
     assert FindingView(found, totals).headline(200) == (
-        "The prompt differs from the one before it after 58 tokens: 74 % of all prompt tokens were recomputed"
+        "The prompt differs from the previous one after 58 tokens: 74 % of all prompt tokens were recomputed"
     )
     assert FindingView(found, totals).headline(80).endswith(": 74 % recomputed")
     assert FindingView(found).headline(200).endswith(": 5,912 tokens were recomputed")
