@@ -128,7 +128,7 @@ def test_a_claim_is_a_sentence_with_its_share() -> None:
     totals = Totals(4, 8001, 0, 8001, prompt_ms=1474.7)
     found = finding()
     assert FindingView(found, totals).headline(200) == (
-        "The prompt differs from the previous one after 58 tokens: 74 % of all prompt tokens were recomputed"
+        "The prompt differs from the one before it after 58 tokens: 74 % of all prompt tokens were recomputed"
     )
     assert FindingView(found, totals).headline(80).endswith(": 74 % recomputed")
     assert FindingView(found).headline(200).endswith(": 5,912 tokens were recomputed")

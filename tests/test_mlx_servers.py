@@ -175,7 +175,7 @@ def test_lines_that_are_quoted_without_what_begins_them() -> None:
         "chat ctx=5779..14903:9124 TOOLS prompt done 31.253s\n"
     )
     assert numbers(sessions_of(log)[0]) == [(8238, 5779, 2), (14903, 5779, 4)]
-    assert "2,459 cached tokens of 1 request" in found(log)["CD705"].claim
+    assert "2,459 cached tokens recomputed in 1 request" in found(log)["CD705"].claim
 
 
 def test_a_miss_is_not_of_a_prompt_of_another_length() -> None:

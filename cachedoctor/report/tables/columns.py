@@ -44,7 +44,7 @@ REQUESTS = ColumnTable(
     "cachedoctor.requests/1",
     _columns("""
 index | integer | | number of the request in the table, from 0, in the order in which they started
-path | text | | input file, as given on the command line
+path | text | | input file, as given
 session | integer | | server run, numbered from 0
 origin | text | | router port or compose service, if a wrapper shows it
 engine | text | | llama.cpp
@@ -53,7 +53,7 @@ build_min | integer | | oldest build that prints every message form in the log
 build_max | integer | | newest such build
 model | text | | model name or file, as printed in the log
 memory | text | | kind of model memory: attention, swa, hybrid or recurrent
-n_slots | integer | | number of server slots
+n_slots | integer | | server slots
 n_ctx_slot | integer | tokens | context size of one slot
 slot | integer | | slot that served the request
 task | integer | | the server's task number for the request
@@ -90,10 +90,10 @@ partial | flag | | the log begins or ends inside the request
 codes | names | | rules that fired on the request
 restored_from_ram | flag | | the prompt was restored from the RAM prompt cache
 saved_to_ram | flag | | the slot's old content was saved to the RAM prompt cache first
-checkpoints_tried | integer | | number of context checkpoints checked
-checkpoints_restored | integer | | number of checkpoints restored
-checkpoints_created | integer | | number of checkpoints created
-checkpoints_erased | integer | | number of checkpoints erased
+checkpoints_tried | integer | | context checkpoints checked
+checkpoints_restored | integer | | checkpoints restored
+checkpoints_created | integer | | checkpoints created
+checkpoints_erased | integer | | checkpoints erased
 checkpoints_held | spans | position | checkpoints that the slot is known to have held; only if tokens were lost
 checkpoint_pos_min | integer | position | lowest position of the restored checkpoint
 checkpoint_pos_max | integer | position | highest position of the restored checkpoint
@@ -107,7 +107,7 @@ EVENTS = ColumnTable(
     "events",
     "cachedoctor.events/1",
     _columns("""
-path | text | | input file, as given on the command line
+path | text | | input file, as given
 line | integer | line | line number, from 1
 origin | text | | router port or compose service, if a wrapper shows it
 time | text | ISO 8601 | time from the wrapper or, without one, the line; --MM-DDTHH:MM:SS without a year
@@ -124,7 +124,7 @@ process | text | | process or ranks that wrote the line, if the line shows them
 """One row per line that is a message of the server, read by analyze or not."""
 
 _SERVER = """
-path | text | | input file, as given on the command line
+path | text | | input file, as given
 line | integer | line | line number, from 1
 session | integer | | server run, numbered from 0
 origin | text | | router port or compose service, if a wrapper shows it
@@ -143,14 +143,14 @@ time | text | ISO 8601 | time of the line; --MM-DDTHH:MM:SS if it has no year
 interval_s | number | s | length of the interval that the rates cover
 prompt_rate | number | tokens/s | rate of prompt tokens; only some versions count reused tokens
 generation_rate | number | tokens/s | rate of reply tokens
-running | integer | requests | number of running requests
-waiting | integer | requests | number of waiting requests
-deferred | integer | requests | number of deferred requests
+running | integer | requests | running requests
+waiting | integer | requests | waiting requests
+deferred | integer | requests | deferred requests
 kv_usage | number | share | part of the KV cache held by running requests; unused cached blocks count as free
 hit_rate | number | share | reused part of the tokens that the last 1,000 requests looked up, since the start or a reset
 external_hit_rate | number | share | hit rate of an external cache, counted like hit_rate
 mm_hit_rate | number | share | hit rate of the cache for images and other media, counted in items, not tokens
-preemptions | integer | | number of preemptions in the line
+preemptions | integer | | preemptions in the line
 prompt_tokens | integer | tokens | prompt_rate x interval_s, for versions that count reused tokens
 computed_tokens | integer | tokens | prompt_rate x interval_s, for versions that count only computed tokens
 looked_up_tokens | integer | tokens | tokens looked up since the previous sample: computed / (1 - hit rate)
@@ -174,8 +174,8 @@ cached_tokens | integer | tokens | tokens reused by the requests admitted in the
 token_usage | number | share | part of the KV pool in use
 swa_usage | number | share | part of the sliding-window pool in use
 mamba_usage | number | share | part of the recurrent-state pool in use
-running | integer | requests | number of running requests
-queue | integer | requests | number of waiting requests
+running | integer | requests | running requests
+queue | integer | requests | waiting requests
 pending_tokens | integer | tokens | tokens waiting to be computed
 continues | flag | | the batch continues an unfinished prompt of the previous batch and reuses nothing
 whole | flag | | the batch contains exactly one complete request; its prompt has new_tokens + cached_tokens tokens
@@ -202,7 +202,7 @@ FINDINGS = ColumnTable(
     _columns(
         """
 log | text | | name of the log, without rotation suffixes; all its rotations have one name
-path | text | | input file, as given on the command line
+path | text | | input file, as given
 origin | text | | router port or compose service, if a wrapper shows it
 session | integer | | server run that the first proof belongs to, numbered from 0 in each log
 """
@@ -212,7 +212,7 @@ name | text | | rule name
 key | text | | cause, if the code has several
 severity | text | | error, warning or note
 confidence | text | | high, medium or low
-requests | integer | | number of affected requests
+requests | integer | | affected requests
 tokens | integer | tokens | tokens that the fix would have saved
 ms | number | ms | time that this fix would have saved
 line | integer | line | line that proves the finding
@@ -232,14 +232,14 @@ SESSIONS = ColumnTable(
     _columns(
         """
 log | text | | name of the log, without rotation suffixes; all its rotations have one name
-path | text | | input file, as given on the command line
+path | text | | input file, as given
 origin | text | | router port or compose service, if a wrapper shows it
-session | integer | | server run, numbered from 0 in each log
+session | integer | | server run, numbered from 0
 """
         + _BUILD.lstrip()
-        + """n_slots | integer | | number of server slots
+        + """n_slots | integer | | server slots
 n_ctx_slot | integer | tokens | context size of one slot
-requests | integer | | number of requests in this run
+requests | integer | | requests in this run
 first_line | integer | line | the run's first line in the log, from 1
 last_line | integer | line | the run's last line
 json | text | JSON | the whole session with its settings, as in the JSON report
@@ -274,7 +274,7 @@ size | integer | bytes | size as stored
 stamp | text | | time of the last change in ns, or the object store's id for this content
 bytes | integer | bytes | size after decompression
 lines | integer | line | number of lines
-recognised | integer | line | number of lines that are known messages
+recognised | integer | line | lines with known messages
 engine | text | | engine that wrote most of the lines
 seconds | number | s | time to analyze the whole log
 version | text | | cachedoctor version
