@@ -79,7 +79,7 @@ def test_tune_says_that_no_setting_is_the_cause_only_where_that_is_certain() -> 
         run("tune", ROOT / f"fixtures/cases/billing-header-{name}/server.log").stdout
         for name in ("hybrid", "dense-b6900")
     ]
-    settled = b"The cause is not a setting of the server:"
+    settled = b"The cause is not a server setting:"
     assert [settled in shown for shown in said] == [True, True]
     assert settled not in run("tune", ROOT / "fixtures/cases/billing-header-without-text/server.log").stdout
 

@@ -65,12 +65,12 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "same prompt, nothing reused",
         "the slot kept the prompt, but nothing was reused",
-        {"nocache": 1.9, "checkpoint": 0.1},
+        {"nocache": 2.1, "checkpoint": 0.6},
     ),
     Kind(
         "less than kept",
         "the slot kept much of the prompt, but far less was reused",
-        {"head": 0.2, "body": 1.2, "checkpoint": 4.4, "none": 2.0},
+        {"head": 0.3, "body": 0.5, "checkpoint": 3.6, "none": 0.4},
     ),
     Kind(
         "head differs",
@@ -80,7 +80,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "rest differs",
         "the prompt shares a quarter or more with its previous turn and then differs",
-        {"head": 0.5, "body": 2.6, "checkpoint": 1.1, "none": 5.7},
+        {"head": 1.9, "body": 6.9, "checkpoint": 1.5, "none": 11.8},
     ),
     Kind(
         "moving place",
@@ -96,7 +96,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(
         "in turn",
         "the lengths alternate: each prompt was overwritten before its next turn",
-        {"slots": 4.0, "none": 0.1},
+        {"slots": 4.9, "none": 1.1},
     ),
     Kind(
         "lost with its slot", "another prompt had taken the slot, and there was no copy", {"slots": 13.1, "none": 0.5}
@@ -116,7 +116,9 @@ KINDS: tuple[Kind, ...] = (
         "the RAM cache restored other prompts, but not this one",
         {"head": 2.8, "slots": 1.8, "steal": 0.3, "none": 5.7},
     ),
-    Kind("not in RAM", "the RAM cache was searched but did not have the prompt", {"slots": 1.2, "none": 1.2}),
+    Kind(
+        "not in RAM", "the RAM cache was searched but did not have the prompt", {"head": 0.5, "slots": 0.8, "none": 1.0}
+    ),
     Kind(
         "its own slot",
         "its slot held its previous turn, but did not count as similar",

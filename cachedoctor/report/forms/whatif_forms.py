@@ -240,6 +240,8 @@ def advice(shown: Tuning) -> str:
         return "Nothing to gain within the memory limit: the settings above need more."
     if best is None:
         tried = f"none of the settings tried saves {count(shown.least_tokens, 'token')} of {number(computed)} computed"
+        if _is_settled(shown):
+            return f"Nothing to gain: {tried}. The cause is not a server setting:"
         if is_open(shown.replay, shown.placed):
             return f"Cannot tell: {tried}, but {open_tokens(shown.placed)}."
         return f"Nothing to gain: {tried}. {_computed_why(shown.replay)}."
