@@ -155,8 +155,10 @@ def _sums(
         progress.close()
     if gathering.measured and not (quiet and gathering.recognised):
         has = "has" if len(gathering.measured) == 1 else "have"
-        what = f"{named(gathering.measured)}: {has} neither requests nor statistics of reuse to be summed"
-        terminal.complain(what, "cachedoctor analyze says what is missing", "note" if gathering.recognised else "error")
+        what = f"{named(gathering.measured)}: {has} neither requests nor statistics of reuse to sum"
+        terminal.complain(
+            what, "cachedoctor analyze shows the missing data", "note" if gathering.recognised else "error"
+        )
     return _status_of_sums(gathering)
 
 

@@ -79,17 +79,12 @@ def of_names(session: kit.Session) -> list[kit.SessionFinding]:
     if not sent_changes.is_on(session):
         return []
     one = sent.share(sent.switched) >= WORTH
-    claim = (
-        f"{'one conversation asks' if one else 'requests ask'} for different LoRA adapters: {100 * sent.share(sent.adapted):.0f} % of all prompt text is "
-        f"equal and at the same place in an earlier request for another adapter, over {kit.n(sent.bodies)} requests ({reused[1]})"
-    )
+    claim = f"{'one conversation asks' if one else 'requests ask'} for different LoRA adapters: {100 * sent.share(sent.adapted):.0f} % of all prompt text is the same as at this place in an earlier request for another adapter, in {kit.n(sent.bodies)} requests ({reused[1]})"
     why = (
-        "The name of the adapter is part of the hash of every block: what one adapter computed is of no use to another one, even if the text is "
+        "The name of the adapter is part of the hash of every block: tokens computed for one adapter cannot be used for another, even if the text is "
         "the same."
     )
-    remedy = kit.Remedy(
-        "In the client: ask for one adapter, by the same model name, in all requests of a conversation."
-    )
+    remedy = kit.Remedy("In the client: use one adapter (the same model name) in all requests of a conversation.")
     return [
         kit.finding(
             claim, why, [remedy], key="sent", evidence=[(said.mark, "adapters of the server"), *reused[2]],

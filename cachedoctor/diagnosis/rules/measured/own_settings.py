@@ -29,11 +29,11 @@ BACK = {
     ),
     "ollama": (
         "The MLX runner goes back to the last snapshot before the place where the new prompt diverges from the old one; the tokens in between are recomputed.",
-        "This cannot be set in ollama: try a newer version.",
+        "ollama has no setting for this; try a newer version.",
     ),
     "koboldcpp": (
-        "The model has sliding-window layers, which keep the end of a text alone: where the prompt diverges further back, the context cannot be used.",
-        "Without --useswa all of it is kept, which takes more memory; a larger SWA padding lets it go back further.",
+        "The model has sliding-window layers, which keep only the end of a text. If the prompt diverges further back, the context cannot be used.",
+        "Without --useswa everything is kept, which takes more memory. A larger SWA padding lets the context go back further.",
     ),
     "vllm-mlx": (
         "The stored entry is longer than the common prefix, and this model's memory cannot be truncated to it: recurrent and sliding-window layers hold only "

@@ -38,11 +38,11 @@ def _alone(session: kit.Session, said: kit.Incident) -> kit.SessionFinding:
     n, (why, remedy) = said.numbers, own_settings.back(session)
     of = f" of {kit.n(n['prompt'])}" if n["prompt"] else ""
     return kit.finding(
-        f"{session.program} could not continue from {kit.n(n['place'])}{of} tokens of a prompt that were in its cache{own_settings.reason(said)}; what else it "
-        "reused is not in these lines",
+        f"{session.program} could not continue from {kit.n(n['place'])}{of} tokens of a prompt that were in its cache{own_settings.reason(said)}; "
+        "these lines do not show any other reuse",
         why,
         [remedy],
-        evidence=[(said.mark, "what was in common")],
+        evidence=[(said.mark, "the common prefix")],
         severity="note",
         confidence="low",
     )
