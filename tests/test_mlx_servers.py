@@ -51,7 +51,7 @@ def test_omlx_says_what_the_client_changed_and_what_the_server_could_not_restore
     assert set(causes) == {"CD105", "CD705"}
     assert "at token 119,464 of 417,792: 298,328 tokens after it differ" in causes["CD105"].claim
     assert (
-        "680 cached tokens recomputed in 1 request: 118,784 of 119,464 common tokens were reused"
+        "680 cached tokens recomputed in 1 request: 118,784 of 119,464 common tokens reused"
         in causes["CD705"].claim
     )
     assert (causes["CD105"].severity, causes["CD105"].confidence) == ("note", "low")
@@ -66,7 +66,7 @@ def test_an_older_omlx_without_the_request_in_brackets() -> None:
 def test_a_stored_sequence_that_was_whole_and_not_restored_is_the_servers_part_alone() -> None:
     causes = found(restored(B, 2048, 100) + parted(A, 9880, 0, 8192, 8192))
     assert list(causes) == ["CD705"]
-    assert "8,192 cached tokens recomputed in 1 request: 0 of 8,192 common tokens were reused" in causes["CD705"].claim
+    assert "8,192 cached tokens recomputed in 1 request: 0 of 8,192 common tokens reused" in causes["CD705"].claim
     assert "oMLX has no setting for this" in causes["CD705"].remedies[0].text
 
 
@@ -232,7 +232,7 @@ STUCK = "INFO:rapid_mlx.memory_cache:[cache_fetch] LCP unavailable: shared=5679 
 def test_an_entry_that_cannot_be_cut_back_is_the_servers_part(words: str) -> None:
     causes = found(STUCK.format(words) + lookup("a", "MISS prompt_tokens=5710 time=0.002s entries=1"))
     assert list(causes) == ["CD705"]
-    assert "5,679 cached tokens recomputed in 1 request: 0 of 5,679 common tokens were reused" in causes["CD705"].claim
+    assert "5,679 cached tokens recomputed in 1 request: 0 of 5,679 common tokens reused" in causes["CD705"].claim
     assert "--hybrid-cache-entries" in causes["CD705"].remedies[0].text
 
 

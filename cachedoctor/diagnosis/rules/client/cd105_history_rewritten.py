@@ -351,7 +351,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     worst = ", in the worst one" if said.count > 1 else ""
     words = kit.FindingText(
         f"the prompt diverges from what {session.program} held at token {kit.n(n['place'])} of {kit.n(n['held'])}{reason}{worst}: {kit.n(n['tokens'])} tokens "
-        f"after it differ, {kit.times(said.count)}; either the history changed or it is another conversation",
+        f"after it differ, {kit.times(said.count)}; either a changed history or another conversation",
         f"Up to that place the prompt matches the prompt that {session.program} held, and nothing after a difference can be reused. A client causes this if it moves a system message, drops reasoning or old tool results, or summarizes.",
         [own_settings.compare(), *own_settings.room(session), _APPEND],
         [

@@ -19,7 +19,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     worst = " in the worst one" if said.count > 1 else ""
     return [
         kit.finding(
-            f"{kit.n(n['tokens'])} cached tokens recomputed in {kit.times(said.count)}: {kit.n(n['cached'])} of {kit.n(n['place'])} common tokens were reused{worst}",
+            f"{kit.n(n['tokens'])} cached tokens recomputed in {kit.times(said.count)}: {kit.n(n['cached'])} of {kit.n(n['place'])} common tokens reused{worst}",
             f"{why} Its log shows: {said.field}." if said.field else why,
             [
                 remedy,
