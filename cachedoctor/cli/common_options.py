@@ -87,7 +87,7 @@ def refuse_alone(tokenizer: str | None, template: str | None) -> None:
 
         name = "--tokenizer" if tokenizer is not None else "--template"
         hint = "use it with --requests FILE, --prompts DIR or --slots FILE"
-        raise CacheDoctorError(f"{name}: no prompts were given to use it on", hint)
+        raise CacheDoctorError(f"{name} needs prompts", hint)
 
 
 def refuse_page(format: str, output: str | None) -> None:

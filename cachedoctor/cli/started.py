@@ -53,7 +53,7 @@ class Started(msgspec.Struct, frozen=True):
         if self.is_of_another:
             from cachedoctor.model import CacheDoctorError
 
-            what = f"--cmdline is for llama-server; it gives no {BOTH} settings"
+            what = f"--cmdline is for llama-server, not for {BOTH}"
             raise CacheDoctorError(what, "the start of their logs shows the resolved settings")
 
     @property

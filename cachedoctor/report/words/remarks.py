@@ -157,7 +157,7 @@ def severities(findings: list[Finding]) -> str:
 
 def seen(rows: list[RequestRow]) -> list[str]:
     """What the lines of requests say that are not whole: where, and the numbers that follow from them."""
-    return [f"{place(row)}: {', '.join(_numbers(row)) or 'no numbers'}" for row in rows]
+    return [f"{place(row)}: {'; '.join(_numbers(row)) or 'no numbers'}" for row in rows]
 
 
 def place(row: RequestRow) -> str:
