@@ -111,7 +111,7 @@ def _text(value: Any) -> str:
             return str(value)
     except ValueError:
         pass
-    raise CacheDoctorError("--file: a command in the file contains something that is not a word", "fix the file first")
+    raise CacheDoctorError("--file: a command in the file has an argument that is not text", "fix the file first")
 
 
 def _environment(part: Any) -> Iterator[str]:

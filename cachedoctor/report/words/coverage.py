@@ -69,11 +69,11 @@ def cannot_tell(report: Report) -> CannotTell | None:
             why = f"{count(requests, 'request')}, cold: the slot was empty, so nothing could be reused"
             return CannotTell(why, _NEXT, [], "", alone=False)
         missing = (
-            "but not the previous one"
+            "the previous one is missing"
             if requests == 1
             else ("no request has both its predecessor and its result in the log")
         )
-        return CannotTell(f"{count(requests, 'request')}, {missing}", _GIVE, _missing(report), "")
+        return CannotTell(f"{count(requests, 'request')}; {missing}", _GIVE, _missing(report), "")
     left_open = report.totals.open_requests or 0
     if report.findings or left_open < _LEFT_OPEN * requests:
         return None
@@ -164,7 +164,7 @@ def _incomparable(report: Report) -> CannotTell:
         "" if looked.startswith("No rule") else f"The available lines were checked: {looked} and found nothing{left}."
     )
     if any(a.told for s in report.sessions for a in s.answers):
-        return CannotTell(f"{what}, but not the previous one", _BEFORE, [], others)
+        return CannotTell(f"{what}; the previous one is missing", _BEFORE, [], others)
     if any(s.answers for s in report.sessions):
         return CannotTell(f"{what}, but no line shows how much was reused", _USAGE, [], others, alone=False)
     if _no_rates(report):

@@ -126,7 +126,7 @@ def _reused(session: kit.Session, requests: WholeRequests) -> str:
 
 def _why(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests) -> str:
     at = f" They would diverge after token {kit.n(requests.most)}." if requests.most else ""
-    return f"Either the prompts do not share their beginning, because a date, an id or a header changes or the texts are unrelated.{at} Or {_traceless(session, period, requests)}"
+    return f"Perhaps the prompts do not share their beginning: a date, an id or a header changes, or the texts are unrelated.{at} Perhaps {_traceless(session, period, requests)}"
 
 
 def _traceless(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests) -> str:
