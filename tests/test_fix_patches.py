@@ -305,8 +305,8 @@ def test_an_alias_that_is_used_often_is_followed() -> None:
         (f"{SERVICE}    x: !!int ''\n", "does not fit its tag"),
         (f"{SERVICE}    x: !!bool x\n", "does not fit its tag"),
         (f"{SERVICE}    x: !!timestamp x\n", "does not fit its tag"),
-        (f"{SERVICE}    command: {'[' * 400}{']' * 400}\n", "list or a mapping|not a word"),
-        (f"{SERVICE}    command: [-np, [1]]\n", "list or a mapping|not a word"),
+        (f"{SERVICE}    command: {'[' * 400}{']' * 400}\n", "list or a mapping|not text"),
+        (f"{SERVICE}    command: [-np, [1]]\n", "list or a mapping|not text"),
     ],
 )
 def test_values_that_are_none_are_refused(text: str, words_of_it: str) -> None:
@@ -318,7 +318,7 @@ def test_values_that_are_none_are_refused(text: str, words_of_it: str) -> None:
 
 
 def test_a_number_that_python_does_not_print_is_refused() -> None:
-    with pytest.raises(CacheDoctorError, match="not a word"):
+    with pytest.raises(CacheDoctorError, match="not text"):
         commands(f"services:\n  llama:\n    image: 0x{'f' * 9000}\n", "compose")
 
 
