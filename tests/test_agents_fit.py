@@ -100,7 +100,7 @@ def test_the_sentence_names_what_is_held_and_what_keeps_all() -> None:
         "would have kept all; it saves 14 min 00 s a day of such traffic"
     )
     said = memory_forms.agents(AgentsFit(5, 5, 3, None), rows)
-    assert said.endswith("no larger setting that was tried keeps all")
+    assert said.endswith("none of the larger settings tried keeps all")
 
 
 def blocks(tokens: int, engine: str = "vllm") -> BlockReplay:

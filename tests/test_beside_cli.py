@@ -377,7 +377,7 @@ def test_a_command_line_of_another_server_is_not_passed_over(line):
     """Nobody checks its options: silence would look like approval."""
     log = REAL / "vllm032_dense_healthy.log"
     said = run("analyze", log, "--cmdline", line).stderr.decode()
-    assert said.startswith("cachedoctor: note: --cmdline: options of vLLM and SGLang are not checked")
+    assert said.startswith("cachedoctor: note: --cmdline: vLLM and SGLang options are not checked")
     assert said.count("\n") == 1
     assert run("analyze", log, "--cmdline", line, "-q").stderr == b""
     one_line(run("tune", "-", "--cmdline", line, "--set", "parallel=2", stdin=LOG), "llama-server")

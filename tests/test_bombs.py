@@ -93,7 +93,7 @@ def test_a_bomb_in_a_file_that_is_packed_twice_is_never_opened(tmp_path: Path) -
     path.write_bytes(_gzip_in_gzip(LOG + ZEROS))
     done = run("analyze", path)
     assert done.returncode == 2
-    one_line(done, "compressed twice", "unpack it once")
+    one_line(done, "compressed twice", "unpack the file once")
 
 
 CLAIMS = {

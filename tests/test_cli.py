@@ -285,7 +285,7 @@ def test_a_command_line_is_checked(log: Path) -> None:
     done = run("analyze", log, "--cmdline", "llama-server -m x --checkpoint-every-nb 3 --temp 0.7")
     assert done.returncode == 0
     assert b"note[CD406] " in done.stdout
-    assert b"An option of the command line that this build does not know" in done.stdout
+    assert b"The command line has an option that this build does not know" in done.stdout
     for bad in ("llama-server -m 'x", ""):
         done = run("analyze", log, "--cmdline", bad)
         assert done.returncode == 2

@@ -173,7 +173,7 @@ def test_bad_tokenizers_are_one_line_with_a_hint(tmp_path: Path) -> None:
         (tmp_path / "none.gguf", "does not begin with GGUF"),
         (tmp_path / "missing.gguf", "No such file"),
         (a, "not JSON"),
-        ("http://127.0.0.1:1", "is llama-server running there?"),
+        ("http://127.0.0.1:1", "check that llama-server is running there"),
     ):
         done = run("diff", a, b, "--tokenizer", spec)
         assert (done.returncode, done.stdout) == (2, b"")
@@ -263,7 +263,7 @@ def test_whole_difference(tmp_path: Path) -> None:
     words = ["".join(random.Random(i).choices("aeioulmnrst", k=9)) for i in range(300)]
     a, b = pair(tmp_path, *("".join(f" {word}" for word in part) for part in (words, words[100:])))
     text = run("diff", a, b, "--full").stdout.decode()
-    assert "whole difference: the first 100 tokens were dropped, the rest is equal; nothing follows" in (
+    assert "whole difference: the first 100 tokens were dropped, and the rest is equal; nothing follows" in (
         " ".join(text.split())
     )
     assert "delete  a 0..100 (100)  b 0..0 (0)\n" in text

@@ -84,7 +84,7 @@ def test_a_finding_is_printed_while_the_log_is_open_and_ctrl_c_gives_the_report(
     assert process.returncode == 130
     assert b"traffic   3 requests, 6,070 prompt tokens, " in out
     assert b"warning[CD101]" in out
-    assert b"Interrupted: this covers what was read until then.\n" in out
+    assert b"Interrupted: this covers the part read until then.\n" in out
     assert error == b""
 
 

@@ -21,7 +21,7 @@ def test_simulate_says_its_own_error_first_and_what_changes() -> None:
     done = run("tune", LOG, "--set", "cache-ram=8192", COLUMNS="100")
     assert (done.returncode, done.stderr) == (0, b"")
     text = " ".join(done.stdout.decode().split())
-    assert "server.log: 32 requests replayed, from the log alone replay " in text
+    assert "server.log: 32 requests replayed, from the log only replay " in text
     assert re.search(
         r" \d\d of 32 requests equal; it reuses [\d,]+ tokens, the server 37,401; request by request off by", text
     )
@@ -68,9 +68,9 @@ def test_tune_with_bodies_sends_a_suspicion_to_analyze() -> None:
     case = ROOT / "fixtures/cases/requests-timestamp"
     shown = run("tune", case / "server.log", "--requests", case / "requests.jsonl").stdout.decode()
     words = " ".join(shown.split())
-    assert "7,389 had never been sent after the same beginning: new text, or text after a change by the" in words
+    assert "7,389 were never sent after the same beginning: new text, or text after a change by the" in words
     assert "cause CD108 prefix-diverges-early: " in words
-    assert words.endswith("try Give the same --requests to cachedoctor analyze: it compares the texts.")
+    assert words.endswith("try Pass the same --requests to cachedoctor analyze, which compares the texts.")
 
 
 def test_tune_says_that_no_setting_is_the_cause_only_where_that_is_certain() -> None:
@@ -79,7 +79,7 @@ def test_tune_says_that_no_setting_is_the_cause_only_where_that_is_certain() -> 
         run("tune", ROOT / f"fixtures/cases/billing-header-{name}/server.log").stdout
         for name in ("hybrid", "dense-b6900")
     ]
-    settled = b"The cause is not a setting of the server:"
+    settled = b"The cause is not a server setting:"
     assert [settled in shown for shown in said] == [True, True]
     assert settled not in run("tune", ROOT / "fixtures/cases/billing-header-without-text/server.log").stdout
 
@@ -133,7 +133,7 @@ def test_export_as_a_trace(tmp_path: Path) -> None:
     done = run("analyze", LOG, "-f", "mooncake", "-o", target)
     assert done.returncode == 0
     assert b"hash_ids are invented" in done.stderr
-    assert b"timestamps follow their order" in done.stderr
+    assert b"timestamps follow the order of requests" in done.stderr
     rows = [json.loads(line) for line in target.read_text("utf-8").splitlines()]
     assert [list(row) for row in rows] == [["timestamp", "input_length", "output_length", "hash_ids"]] * 32
     assert [row["input_length"] for row in rows] == [one["prompt"] for one in TRUTH["requests"]]

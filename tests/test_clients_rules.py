@@ -80,7 +80,7 @@ def test_modes_that_alternate(tmp_path, says, handle):
     findings = found(tmp_path, [f"{says}\n{PLAIN}"] * 4, tools=[plan, build, plan, build])
     back = next(f for f in findings if f.diff["first"].kind == "mode-switched")
     assert {f.code for f in findings} == {"CD103"}
-    assert back.claim.startswith("a mode with other tools alternated")
+    assert back.claim.startswith("the client switched to a mode with other tools")
     assert "same" in back.remedies[0].text
     if handle is not None:
         names(back, handle)

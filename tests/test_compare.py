@@ -237,7 +237,10 @@ def test_a_rule_that_was_switched_off_is_neither_gone_nor_new(tmp_path: Path) ->
         assert done.returncode == 0
         changes = {c["code"]: c for c in json.loads(done.stdout)["findings"]}
         assert (changes["CD101"]["change"], changes["CD101"]["sure"]) == (kind, False)
-        assert changes["CD101"]["note"] == f"{side} could not show it: the rule was switched off when it was written"
+        assert (
+            changes["CD101"]["note"]
+            == f"{side} could not show it: the rule was switched off when the report was written"
+        )
 
 
 def test_a_rare_finding_may_be_missed_by_chance() -> None:

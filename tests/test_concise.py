@@ -48,7 +48,7 @@ def test_a_real_log() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.decode() == (
         f"{CASE}:344: warning[CD101] billing-header: Claude Code's billing header changes between requests (cch): "
-        "5,912 tokens recomputed over 3 requests; only the first 58 of 2,104 tokens matched (636 ms, confidence high); "
+        "5,912 tokens recomputed in 3 requests; only the first 58 of 2,104 tokens matched (636 ms, confidence high); "
         "fix: export CLAUDE_CODE_ATTRIBUTION_HEADER=0\n"
     )
 
@@ -147,7 +147,7 @@ def test_live_lines_wait_for_a_silence_and_only_what_changed_is_said_again(monke
     first = out.getvalue()
     assert first.startswith(b"<stdin>:17: warning[CD101] billing-header: ")
     assert (first.count(b"\n"), shown) == (1, [0])
-    assert b" 1,900 tokens recomputed over 1 request;" in first
+    assert b" 1,900 tokens recomputed in 1 request;" in first
     printer.end(analyzer.finish(), out)
     assert out.getvalue() == first  # nothing changed since
 
@@ -158,7 +158,7 @@ def test_live_lines_wait_for_a_silence_and_only_what_changed_is_said_again(monke
     printer.end(analyzer.finish(), out)
     changed = out.getvalue().removeprefix(first)
     assert changed.count(b"warning[CD101]") == 1
-    assert b" tokens recomputed over 2 requests;" in changed
+    assert b" tokens recomputed in 2 requests;" in changed
 
 
 def test_a_pipe_that_pauses() -> None:

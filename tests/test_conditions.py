@@ -358,7 +358,7 @@ def test_much_of_a_log_is_open() -> None:
     (found,) = open_()
     assert (found.severity, found.confidence, found.unless) == ("note", "low", ("CD109",))
     assert found.words.claim.startswith("10,000 of 40,000 prompt tokens were reused, and this log cannot show why")
-    assert found.evidence == [(LINE, "in the request with the most of them")]
+    assert found.evidence == [(LINE, "the request with the most of these tokens")]
 
 
 @pytest.mark.parametrize("other", [{"tokens": 9_999}, {"requests": 1}, {"all_requests": 2}, {"cached_tokens": 10_001}])
@@ -394,7 +394,7 @@ def test_a_loss_without_a_cause_comes_first() -> None:
 def test_first_prompts_that_begin_alike() -> None:
     """A twentieth of 40,000 is 2,000; of 10,000 it is 500, which is less than a report notes."""
     (found,) = open_(tokens=9_999, alike=2000, alike_requests=3)
-    assert found.words.claim.startswith("2,000 prompt tokens over 3 requests were new, changed by the client or lost")
+    assert found.words.claim.startswith("2,000 prompt tokens in 3 requests were new, changed by the client or lost")
     assert found.unless[:1] == ("CD101",)
     assert found.unless[-1:] == ("CD499",)
     assert open_(tokens=9_999, alike=1999, alike_requests=3) == []
@@ -406,7 +406,7 @@ def test_first_prompts_of_one_length() -> None:
     """Half of all first prompts, half of what is open; some random prompts are as long as the one before by chance."""
     level = {"tokens": 4000, "level": 2000, "level_requests": 3, "first_requests": 6}
     (found,) = open_(**level)
-    assert found.words.claim.startswith("2,000 prompt tokens over 3 requests were new or changed by the client")
+    assert found.words.claim.startswith("2,000 prompt tokens in 3 requests were new or changed by the client")
     assert [out.name for out in found.words.ruled_out][:1] == ["history-truncated"]
     assert open_(**level | {"first_requests": 7}) == []
     assert open_(**level | {"level_requests": 2, "first_requests": 4}) == []
@@ -418,7 +418,7 @@ def test_first_prompts_of_one_length() -> None:
 def test_first_prompts_that_may_continue_another_conversation() -> None:
     able = {"able": 10_000, "able_requests": 3, "cached_tokens": 10_001}
     (found,) = open_(**able)
-    assert found.words.claim.startswith("10,000 prompt tokens over 3 requests were new text or recomputed")
+    assert found.words.claim.startswith("10,000 prompt tokens in 3 requests were new text or recomputed")
     assert (found.severity, found.confidence, found.unless) == ("note", "low", ())
     assert open_(**able | {"able": 9_999}) == []
     assert open_(**able | {"able_requests": 2}) == []

@@ -96,7 +96,7 @@ def test_a_file_that_cannot_be_read(tmp_path):
     assert fault(tmp_path).message == f"{tmp_path}: cannot be read: Is a directory"
     path = tmp_path / "cachedoctor.toml"
     path.write_bytes(b" " * (1 << 20) + b"\n")
-    assert "is larger than a MiB" in fault(path).message
+    assert "is larger than 1 MiB" in fault(path).message
     path.write_bytes(b"format = '\xff'")
     assert "is not valid TOML" in fault(path).message
 

@@ -174,7 +174,7 @@ def test_a_prompt_that_does_not_fit_and_was_cut_was_not_refused() -> None:
     ],
 )
 def test_the_line_that_decides_is_that_of_the_build(build: int, words: str) -> None:
-    assert deciding("reused", build, build) == f"what was reused ({words})"
+    assert deciding("reused", build, build) == f"the reused tokens ({words})"
 
 
 def test_builds_are_named_where_the_wording_leaves_them_open() -> None:

@@ -107,8 +107,8 @@ def test_only_images_differ() -> None:
     [
         (range(9), range(9), "the tokens are equal"),
         (range(9), range(12), "only 3 tokens were appended"),
-        (range(9), range(4, 9), "the first 4 tokens were dropped, the rest is equal; nothing follows"),
-        (range(9), range(4, 12), "the first 4 tokens were dropped, the rest is equal; 3 new tokens follow"),
+        (range(9), range(4, 9), "the first 4 tokens were dropped, and the rest is equal; nothing follows"),
+        (range(9), range(4, 12), "the first 4 tokens were dropped, and the rest is equal; 3 new tokens follow"),
         (range(9), [0, 1, 70, 71, *range(2, 9)], "2 tokens were inserted at token 2; nothing follows"),
         (range(9), [0, 1, *range(5, 9)], "3 tokens were removed at token 2; nothing follows"),
         (range(9), range(90, 99), "the prompts have nothing in common"),

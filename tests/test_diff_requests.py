@@ -226,7 +226,7 @@ def test_two_conversations_that_are_only_appended_to(tmp_path):
 def test_prompts_without_a_partner_are_listed(tmp_path):
     path, _ = walked(tmp_path, TALK[0], OTHER, TALK[1], TITLED)
     text = run("diff", path, COLUMNS="200").stdout.decode()
-    assert "2 prompts were not compared: no other request of the conversation is here" in text
+    assert "2 prompts were not compared: no other request of its conversation was given" in text
     assert all(f"requests.jsonl#{number} (openai-chat" in text for number in (2, 4))
     rows = [json.loads(line) for line in run("diff", path, "-f", "json").stdout.splitlines()]
     assert [side["path"][-2:] for side in rows[-1]["alone"]] == ["#2", "#4"]

@@ -39,7 +39,7 @@ def rows(name: str, launcher: Launcher | None = None, width: int = 80) -> list[s
 def test_bare_options_say_where_they_belong() -> None:
     shown = rows("cases/checkpoints-disabled-hybrid/server.log")
     at = shown.index("fix    --ctx-checkpoints 32")
-    assert shown[at + 1].startswith("       Add to the command of llama-server. ")
+    assert shown[at + 1].startswith("       Add this to the llama-server command. ")
     assert any("--launcher compose" in row for row in shown)
     assert shown[-1].endswith("Do now: start llama-server with --ctx-checkpoints 32")
 

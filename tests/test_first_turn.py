@@ -107,8 +107,8 @@ def test_the_command_makes_the_body(tmp_path: Path) -> None:
 def test_it_reads_as_a_sentence() -> None:
     found = FirstTurn(17_300, 9, 9, "log.jsonl#3", 1, 1, 1, 17_310, 20_000.0, 150_000, 180_000.0)
     assert first_turn_forms.words(found) == (
-        "the first 17,300 tokens are equal in 9 of 9 conversations; computing them once before they begin costs 20.0 s "
-        "and saves 150,000 tokens, 3 min 00 s in the requests"
+        "the first 17,300 tokens are equal in 9 of 9 conversations; computing them once before the requests "
+        "begin costs 20.0 s and saves 150,000 tokens, 3 min 00 s"
     )
     again = FirstTurn(17_300, 8, 9, "log.har#3", 1, 2, 3, 100_000, None, 150_000, None)
     assert "at the start and after each of 2 stops, in each of 2 slots (id_slot)" in first_turn_forms.words(again)

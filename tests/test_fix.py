@@ -210,7 +210,7 @@ def test_the_cheapest_test_comes_first() -> None:
     assert fix.steps[0].commands == ["export CLAUDE_CODE_ATTRIBUTION_HEADER=0"]
     assert "env.CLAUDE_CODE_ATTRIBUTION_HEADER in ~/.claude/settings.json" in fix.steps[0].text
     assert fix.server == "llama-server b8672"
-    assert fix.costs == ["--cache-ram: up to 512 MiB of main memory; no VRAM"]
+    assert fix.costs == ["--cache-ram: up to 512 MiB of main memory, no VRAM"]
 
 
 def test_other_programs_are_not_given_options_of_llama_server() -> None:
@@ -306,7 +306,7 @@ def test_ollama_and_lm_studio_say_what_they_cannot() -> None:
     assert notes == ["ollama has no setting for --cache-ram 256, --slot-prompt-similarity 0.5"]
     steps, notes = form(LaunchRequest(CHANGES[:3]), "lm-studio")
     assert [step.commands for step in steps] == [["Max Concurrent Predictions: 4"], ["--cache-ram 256"]]
-    assert "since September 2026" in steps[1].text
+    assert "from September 2026 on" in steps[1].text
     assert notes == ["LM Studio before September 2026 has no setting for --cache-ram 256"]
     assert form(LaunchRequest(as_typed("LLAMA_SERVER_SLOTS_DEBUG=1")), "lm-studio") == (
         [], ["LM Studio has no setting for LLAMA_SERVER_SLOTS_DEBUG=1"],

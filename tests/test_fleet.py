@@ -71,7 +71,7 @@ class Here:
         self.read.append(name)
         if self._kills.get(name, 0):
             self._kills[name] -= 1
-            return [(task, Lost("the process that read it was killed"))]
+            return [(task, Lost("the process that read the log was killed"))]
         return [(task, run_log(task))]
 
 
@@ -198,13 +198,13 @@ def test_a_killed_process_costs_its_own_log_and_once_no_more_than_time(logs: Pat
     assert files(tmp_path / "out")["c.log"] == ("read", None)
     status, reason = files(tmp_path / "out")["d.log"]
     assert status == "failed"
-    assert "was killed, twice; it may need more memory" in str(reason)
+    assert "was killed, twice; the log may need more memory" in str(reason)
     assert page.sums.requests == 6
 
 
 @pytest.mark.parametrize(
     ("fault", "words", "is_bug"),
-    [(MemoryError(), "more memory than there is", False), (KeyError("x"), "internal error", True)],
+    [(MemoryError(), "more memory than available", False), (KeyError("x"), "internal error", True)],
 )
 def test_a_log_that_makes_us_fail_is_a_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception, words: str, is_bug: bool
@@ -236,7 +236,7 @@ def test_a_log_that_grows_while_it_is_read_says_so_and_is_read_again(
     assert page.sums.requests == 1
     status, reason = files(out)["server.log"]
     assert status == "read"
-    assert f"had {len(FIRST):,} bytes when it was found and {len(LOG):,} when it was read" in str(reason)
+    assert f"had {len(FIRST):,} bytes when found and {len(LOG):,} when read" in str(reason)
     monkeypatch.setattr(analyzer.Analyzer, "finish", finish)
     _, page = went([log], out)
     assert page.sums.requests == 2
@@ -547,7 +547,7 @@ def test_the_command_reads_in_processes_of_its_own(logs: Path, tmp_path: Path) -
     out = tmp_path / "out"
     done = run("fleet", logs, "-o", out, "-j", "1")
     assert done.returncode == 2
-    one_line(done, "broken.log.gz: the gzip data ends early", "another run retries it")
+    one_line(done, "broken.log.gz: the gzip data ends early", "another run retries this one")
     assert done.stdout.decode().startswith("3 logs: 2 read, 1 not read to the end.\n6 requests, 0 % reused, ")
     assert (out / "index.html").read_bytes().startswith(b"<!doctype html>")
     assert not list(out.rglob("*.tmp"))

@@ -71,7 +71,7 @@ def documented(table: ColumnTable) -> list[list[str]]:
 
 @pytest.mark.parametrize("table", {**TABLES, **FLEET}.values(), ids={**TABLES, **FLEET})
 def test_every_column_is_documented(table: ColumnTable) -> None:
-    columns = [[c.name, c.kind, c.unit or "-", c.words.rstrip()] for c in table.columns]
+    columns = [[c.name, c.kind, c.unit, c.words.rstrip()] for c in table.columns]
     assert sorted(documented(table)) == sorted(columns)
 
 
@@ -126,7 +126,7 @@ def test_parquet_says_what_its_columns_mean(tmp_path: Path) -> None:
     path = written(REQUESTS, [], tmp_path / "t.parquet", "parquet")
     meanings = json.loads(pl.read_parquet_metadata(path)["cachedoctor"])
     assert meanings["schema"] == "cachedoctor.requests/1"
-    assert meanings["columns"]["prompt_ms"] == {"unit": "ms", "description": "time to compute the prompt"}
+    assert meanings["columns"]["prompt_ms"] == {"unit": "ms", "description": "prompt processing time"}
     assert meanings["columns"]["outcome"]["unit"] is None
     assert set(meanings["columns"]) == {c.name for c in REQUESTS.columns}
 

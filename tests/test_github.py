@@ -105,7 +105,7 @@ def test_standard_input_has_no_place() -> None:
     found, last = commands(ODD["interrupted"]())
     assert [set(command.properties) for command in found] == [{"title"}] * len(found)
     assert found
-    assert last.endswith("Interrupted: this covers what was read until then.")
+    assert last.endswith("Interrupted: this covers the part read until then.")
 
 
 def test_the_last_line_sums_up() -> None:

@@ -395,8 +395,8 @@ def test_the_sample_of_speeds_is_bounded_and_even() -> None:
     ("prefix", "back", "said"),
     [
         (50, None, "All its 2 checkpoints end after the place where the prompts diverge (50 tokens)"),
-        (150, None, "A checkpoint at position 99 lies within the common prefix, but the server did not use it"),
-        (150, (99, 99), "It went back to the checkpoint at position 99"),
+        (150, None, "A checkpoint at position 99 is inside the common prefix, but the server did not use it"),
+        (150, (99, 99), "The slot went back to the checkpoint at position 99"),
         (None, None, "where the prompts diverge is unknown"),
     ],
 )

@@ -103,9 +103,9 @@ def test_the_text_report_says_how_many():
         rows = shown.getvalue().splitlines()
         return next((row for row in rows if "switched off" in row), "")
 
-    assert footer(1) == "1 rule switched off: CD101, so not reported."
-    assert footer(2) == "2 rules switched off: CD101, CD102, so not reported."
-    assert footer(9) == "9 rules switched off, so not reported."
+    assert footer(1) == "1 rule switched off: CD101 and not reported."
+    assert footer(2) == "2 rules switched off: CD101, CD102 and not reported."
+    assert footer(9) == "9 rules switched off and not reported."
     assert footer(0) == ""
 
 

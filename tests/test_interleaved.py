@@ -13,7 +13,7 @@ HEAD = 12_000
 
 
 def turns(*rows: tuple[int, int | None], reply: int = 300) -> list[InterleavedTurn]:
-    """(prompt, common prefix with what the slot held), in tokens; each answered with ``reply`` tokens."""
+    """(prompt, common prefix with the slot's content), in tokens; each answered with ``reply`` tokens."""
     made = []
     for index, (prompt, lcp) in enumerate(rows):
         one = request(

@@ -98,7 +98,7 @@ def test_what_koboldcpp_held_is_not_known_behind_a_prompt_that_was_given_up() ->
     ("log", "setting"),
     [
         (tabby(0, 9000) + tabby(256, 9000), "cache_size in config.yml"),
-        (studio(0, 9000) + studio(1000, 22000), "has no setting for how many conversations"),
+        (studio(0, 9000) + studio(1000, 22000), "has no setting for the number of conversations"),
     ],
     ids=["TabbyAPI", "LM Studio"],
 )

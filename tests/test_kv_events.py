@@ -606,7 +606,9 @@ def test_sglang_has_the_same_proof(tmp_path: Path) -> None:
         return {finding.code: finding.claim for finding in report.findings}
 
     assert claims(pushed)["CD603"].startswith("4 of 12 computed tokens had been evicted")
-    assert claims(changed)["CD610"].startswith("4 of 16 computed tokens were known, but after a different beginning")
+    assert claims(changed)["CD610"].startswith(
+        "4 of 16 computed tokens had been computed before, but after a different beginning"
+    )
 
 
 def test_events_that_show_no_eviction_silence_what_the_log_only_suggests(tmp_path: Path) -> None:

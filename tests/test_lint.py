@@ -217,7 +217,7 @@ def test_a_template_that_opens_a_reply_in_other_words_is_a_hint(monkeypatch: pyt
         ([], "none given"),
         ([{"messages": []}], "does not contain two requests"),
         (talk(1), "does not contain two requests"),
-        ([{"model": "x"}] * 2, "unknown shape"),
+        ([{"model": "x"}] * 2, "an unknown kind"),
         ([{"messages": {1, 2}}], "are not JSON"),
         ([{"messages": [object()]}], "are not JSON"),
     ],
@@ -318,7 +318,7 @@ def test_more_bad_input_is_one_line_and_status_2(tmp_path: Path) -> None:
         ((bodies, "--template", "nowhere.jinja"), "cannot be read"),
         ((bodies, "--server", "ftp://x"), "is not an address"),
         ((bodies, "--server", "http://127.0.0.1:1"), "cannot reach"),
-        ((bodies, "--server", "http://127.0.0.1:1", "--template", TEMPLATE), "give one of them"),
+        ((bodies, "--server", "http://127.0.0.1:1", "--template", TEMPLATE), "give only one of the two"),
         (("--tokenizer", FIXTURES / "tokenizers/tiny.json"), "no chat template"),
     ):
         done = run("lint", *args)

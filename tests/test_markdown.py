@@ -208,11 +208,11 @@ def test_a_report_says_what_is_known() -> None:
     page = rendered(report_of_case(case_named(FINDINGS)))
     shown = written("markdown", report_of_case(case_named(FINDINGS))).decode()
     for words in (
-        "- Version: llama.cpp b8354 to b9293, inferred from the wording of its messages",
+        "- Version: llama.cpp b8354 to b9293, inferred from its messages",
         "- Model: `hybrid.gguf`, hybrid memory, architecture `qwen35`",
         "- Slots: 1 slot, 16,384 tokens each",
         "- `n_ctx` = `16384` (line 80)",
-        "- no-usable-checkpoint: one had been made and was dropped at line 240",
+        "- no-usable-checkpoint: a checkpoint was made, then dropped at line 240",
         "2. Send prompts until slot 0 holds 3,889 tokens.",
         "3. Send a prompt of 3,527 tokens, of which the first 3,182 match the slot.",
         "4. The log shows: 0 reused, 3,527 computed.",

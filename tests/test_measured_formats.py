@@ -281,7 +281,7 @@ def test_causes_of_clients_are_one_group_and_those_of_llama_server_are_left_out(
     found = left(vllm(periods=[]))
     assert {code[:3] for code, _, _ in found} == {"CD1"}
     assert len({(reason, *commands) for _, reason, commands in found}) == 1
-    assert found[0][1] == "the log has no numbers per request and no prompts"
+    assert found[0][1] == "the log has no per-request counts and no prompts"
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_what_makes_a_server_log_prompts_goes_by_its_version(session: Session, c
 
 
 def test_the_reason_goes_by_what_is_there() -> None:
-    assert left(vllm(answers=[ANSWERS]))[0][1] == "the log has numbers per request but no prompts"
+    assert left(vllm(answers=[ANSWERS]))[0][1] == "the log has counts per request but no prompts"
     prefixes = Answers("vllm.log", "log", 1, 0, each=[Answer(None, None, 1, 120)])
     assert left(vllm(answers=[prefixes]))[0][1].startswith("only the length of the common prefix")
 

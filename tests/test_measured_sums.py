@@ -151,7 +151,7 @@ def test_sides_that_measured_nothing_alike_are_refused(tmp_path: Path) -> None:
         one_line(done, "vllm.log: has measurements", "no requests", "cachedoctor analyze")
     done = run("compare", log, FIXTURES / "measured" / "sglang-healthy.log")
     assert (done.returncode, done.stdout) == (3, b"")
-    one_line(done, "neither has requests", "--responses or --metrics")
+    one_line(done, "neither input has requests", "--responses or --metrics")
 
 
 # ---- sums

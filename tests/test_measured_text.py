@@ -76,13 +76,13 @@ def test_batches_of_sglang_are_neither_requests_nor_prompts() -> None:
     [
         (vllm(periods=[]), "log", "no cache statistics in this log"),
         (sglang(periods=[]), "log", "no prefill batches in this log"),
-        (vllm(periods=[intervals(busy=0, answered=None)]), "log", "4 intervals, none of them with traffic"),
+        (vllm(periods=[intervals(busy=0, answered=None)]), "log", "4 intervals, none with traffic"),
         (vllm(periods=[intervals(rates=0, last_rate=None, least_rate=None, most_rate=None)]), "hit rate",
-         "unknown: the lines show none, engine 000"),
+         "unknown: the lines show no hit rate, engine 000"),
         (vllm(periods=[intervals(computed_tokens=None)]), "computed",
          "unknown: whether throughput includes reused tokens depends on the version"),
         (vllm(periods=[intervals(computed_tokens=None, prompt_tokens=5000)]), "prompts",
-         "about 5,000 tokens, including reused ones (throughput x 10 s)"),
+         "about 5,000 tokens, including reused tokens (throughput x 10 s)"),
         (vllm(periods=[intervals(within=44, seconds=31.0)]), "computed",
          "about 4,349 prompt tokens ± 44 (throughput x time)"),
         (vllm(periods=[intervals(since="reset")]), "hit rate",
@@ -102,10 +102,10 @@ def test_batches_of_sglang_are_neither_requests_nor_prompts() -> None:
         (vllm(counters=[Counters("m", None, "vllm", looked_up=0, prompt_tokens=4000)]), "metrics",
          "m since the start of the server: 0 tokens looked up, although 4,000 prompt tokens were sent"),
         (vllm(counters=[Counters("m", None, "vllm")]), "metrics",
-         "m since the start of the server: no prefix cache counters in it"),
+         "m since the start of the server: no prefix cache counters in the dump"),
         (vllm(counters=[Counters("m", None, "vllm", reused=9, cached_external=7, cached_by_tier=
               {"device": 9, "host": 4, "disk": 0, "p2p": 1, "external_unspecified": 2, "moon": 5})]), "metrics",
-         "m since the start of the server: 9 reused, found 9 in the memory of the GPU, 4 in host memory, 1 with "
+         "m since the start of the server: 9 reused, found 9 in GPU memory, 4 in host memory, 1 with "
          "another server, 2 outside, place unknown, 5 in moon"),
         (vllm(counters=[Counters("m", None, "vllm", reused=9, cached_by_tier={"device": 9, "host": 0})]), "metrics",
          "m since the start of the server: 9 reused"),
@@ -120,7 +120,7 @@ def test_what_is_unknown_is_not_zero(session: Session, key: str, words: str) -> 
 @pytest.mark.parametrize(
     ("session", "words"),
     [
-        (vllm(version=None, version_min="0.31.0", build_source="source"), "vLLM 0.31.0 or newer (from the line"),
+        (vllm(version=None, version_min="0.31.0", build_source="source"), "vLLM 0.31.0 or newer (from source line"),
         (vllm(version=None, version_max="0.8.5"), "vLLM 0.8.5 or older"),
         (vllm(version=None), "vLLM unknown version"),
         (vllm(settings={}), "· prefix caching: unknown whether on · size of the KV cache unknown"),
@@ -191,7 +191,7 @@ def test_several_servers_each_in_its_unit() -> None:
         (report(vllm(periods=[intervals(busy=0)]), rules=RULES),
          "2 rules for vLLM checked 4 intervals without traffic and found nothing."),
         (report(Session(0, "o", engine="ollama", answers=[Answers("o", "log", 2, 2, 900, 800)]), rules=RULES),
-         "No findings. No rule is about ollama (2 responses)."),
+         "No findings. No rule covers ollama (2 responses)."),
         (report(Session(0, "o", engine="ollama", answers=[Answers("o", "log", 2)]), rules=RULES),
          "cannot tell 2 responses, but no line shows how much was reused"),
         (report(rules=RULES), "cannot tell no requests in the input, so nothing was checked"),

@@ -186,11 +186,11 @@ def test_a_bill_reads_as_sentences() -> None:
     )  # fmt: skip
     assert memory_forms.bill(found) == [
         "slots (4 slots, at most 12 MiB of 64 MiB): 41 requests used 32,000 tokens again, 5.1 s; "
-        "enough for that: --ctx-size 8192 (32 MiB)",
+        "--ctx-size 8192 is enough for that (32 MiB)",
         "RAM cache (27 prompts of 41 saved, at most 8.1 GiB of 8.0 GiB): 3 requests used 12,300 tokens again, 4.1 s; "
-        "enough for that: --cache-ram 1434 (1.4 GiB)",
-        "checkpoints (48 at once): nothing was used again",
-        "peak while saving: at least 13.4 GiB beside model and slots, of which the log shows 12.7 GiB; RSS of the "
+        "--cache-ram 1434 is enough for that (1.4 GiB)",
+        "checkpoints (48 at once): nothing was reused",
+        "peak while saving: at least 13.4 GiB in addition to model and slots; the log shows 12.7 GiB of it; RSS of the "
         "process: unknown",
     ]
 

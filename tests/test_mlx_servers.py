@@ -50,7 +50,7 @@ def test_omlx_says_what_the_client_changed_and_what_the_server_could_not_restore
     causes = found(parted(A, 420173, 118784, 119464, 417792))
     assert set(causes) == {"CD105", "CD705"}
     assert "at token 119,464 of 417,792: 298,328 tokens after it differ" in causes["CD105"].claim
-    assert "680 cached tokens of 1 request recomputed: 118,784 of 119,464 in common reused" in causes["CD705"].claim
+    assert "680 cached tokens recomputed in 1 request: 118,784 of 119,464 common tokens reused" in causes["CD705"].claim
     assert (causes["CD105"].severity, causes["CD105"].confidence) == ("note", "low")
     assert (causes["CD705"].severity, causes["CD705"].confidence) == ("note", "high")
 
@@ -63,8 +63,8 @@ def test_an_older_omlx_without_the_request_in_brackets() -> None:
 def test_a_stored_sequence_that_was_whole_and_not_restored_is_the_servers_part_alone() -> None:
     causes = found(restored(B, 2048, 100) + parted(A, 9880, 0, 8192, 8192))
     assert list(causes) == ["CD705"]
-    assert "8,192 cached tokens of 1 request recomputed: 0 of 8,192 in common reused" in causes["CD705"].claim
-    assert "cannot be set in oMLX" in causes["CD705"].remedies[0].text
+    assert "8,192 cached tokens recomputed in 1 request: 0 of 8,192 common tokens reused" in causes["CD705"].claim
+    assert "oMLX has no setting for this" in causes["CD705"].remedies[0].text
 
 
 def test_omlx_says_itself_why_it_went_back() -> None:
@@ -172,7 +172,7 @@ def test_lines_that_are_quoted_without_what_begins_them() -> None:
         "chat ctx=5779..14903:9124 TOOLS prompt done 31.253s\n"
     )
     assert numbers(sessions_of(log)[0]) == [(8238, 5779, 2), (14903, 5779, 4)]
-    assert "2,459 cached tokens of 1 request" in found(log)["CD705"].claim
+    assert "2,459 cached tokens recomputed in 1 request" in found(log)["CD705"].claim
 
 
 def test_a_miss_is_not_of_a_prompt_of_another_length() -> None:
@@ -229,7 +229,7 @@ STUCK = "INFO:rapid_mlx.memory_cache:[cache_fetch] LCP unavailable: shared=5679 
 def test_an_entry_that_cannot_be_cut_back_is_the_servers_part(words: str) -> None:
     causes = found(STUCK.format(words) + lookup("a", "MISS prompt_tokens=5710 time=0.002s entries=1"))
     assert list(causes) == ["CD705"]
-    assert "5,679 cached tokens of 1 request recomputed: 0 of 5,679 in common reused" in causes["CD705"].claim
+    assert "5,679 cached tokens recomputed in 1 request: 0 of 5,679 common tokens reused" in causes["CD705"].claim
     assert "--hybrid-cache-entries" in causes["CD705"].remedies[0].text
 
 

@@ -39,7 +39,7 @@ def test_every_format_names_the_tool_and_one_token(format: str) -> None:
     ("claim", "count", "said"),
     [
         ("a tool was added", 1, "; changed: tools[6].function.name, ask_user"),
-        ("a tool was added (ask_user)", 3, "; changed in the costliest: tools[6].function.name"),
+        ("a tool was added (ask_user)", 3, "; changed in the costliest request: tools[6].function.name"),
         ("tools[6].function.name is new", 1, ""),
     ],
 )

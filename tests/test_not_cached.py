@@ -77,5 +77,5 @@ def test_bodies_that_ask_for_no_cache_are_the_cause(tmp_path: Path) -> None:
     """1,843, 1,913 and 1,983 tokens of the turns before; without the bodies the log does not show."""
     (found,) = asked(tmp_path, cache_prompt=False)
     assert (found["code"], found["count"], found["confidence"], found["cost"]["tokens"]) == ("CD109", 3, "high", 5739)
-    assert found["claim"].startswith('the request bodies ask for no cache ("cache_prompt": false): 5,739 tokens')
+    assert found["claim"].startswith('the request bodies switch the cache off ("cache_prompt": false): 5,739 tokens')
     assert "CD109" not in [one["code"] for one in asked(tmp_path)]

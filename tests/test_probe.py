@@ -179,7 +179,7 @@ def test_without_counts_and_without_a_difference_nothing_can_be_known() -> None:
     with served(engine="other", counts=False) as (url, _):
         done = CliRunner().invoke(APP, ["probe", url, "--prompt-tokens", "300"])
     assert done.exit_code == 3
-    assert "Unknown whether prompts are reused here." in done.stdout
+    assert "It is unknown whether prompts are reused here." in done.stdout
     assert "up to 12 requests of about 300 tokens" in done.stderr
 
 
@@ -251,7 +251,7 @@ def test_a_fix_is_proved_against_the_stored_probe(tmp_path: Path) -> None:
         assert found["cured"] is True
         assert {"name": "again", "before": "less", "after": "as expected"}.items() <= found["changes"][1].items()
         text = CliRunner().invoke(APP, ["probe", url, "-q", "--prompt-tokens", "300", "--against", before]).stdout
-    assert "fixed: the earlier deviations are gone" in text
+    assert "fixed: none of the earlier deviations remain" in text
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ UNLIKE = {
     "model": (ProbedServer("u", "llama.cpp", "b9001-b", "other"), 1200, "model: other, now tiny"),
     "a build that is not said": (ProbedServer("u", "llama.cpp"), 1200, "build: unknown, now b9001-b"),
     "engine": (ProbedServer("u", "ollama", "b9001-b"), 1200, "server: ollama, now llama.cpp"),
-    "prompts": (ProbedServer("u", "llama.cpp", "b9001-b"), 6000, "prompts: of 6,000 tokens, now of 1,200"),
+    "prompts": (ProbedServer("u", "llama.cpp", "b9001-b"), 6000, "prompts: 6,000 tokens, now 1,200"),
 }
 
 
@@ -472,7 +472,7 @@ def test_a_log_is_put_beside(tmp_path: Path) -> None:
     with served() as (url, _):
         found = probed(url, "--log", str(log))
     assert found["log_findings"][0].startswith("CD101 billing-header: ")
-    assert found["log_findings"][0].endswith("; the answers of this probe show no such fault")
+    assert found["log_findings"][0].endswith("; the responses in this probe show no such fault")
     with served(reuses=False) as (url, _):
         assert not probed(url, "--log", str(log))["log_findings"][0].endswith("no such fault")
 
@@ -665,7 +665,7 @@ def test_a_stored_answer_tells_nothing_of_the_cache() -> None:
         found = probed(url)
     assert (found["causes"], len(seen)) == ([], found["requests"] - 2)
     assert (states(found)["again"], states(found)["tools-again"]) == ("unknown", "unknown")
-    said = "something in front of the server caches responses: again, tools-again show nothing about its cache"
+    said = "something between client and server caches responses: again, tools-again show nothing about its cache"
     assert said in found["notes"]
 
 

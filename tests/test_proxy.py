@@ -211,7 +211,7 @@ def test_told_twice_it_does_not_look_at_what_waits(server: Server) -> None:
     assert (found.process.returncode, errors) == (130, "")
     told = [json.loads(text).get("untold") for text in out.splitlines()]
     assert len(told) == 6
-    assert "the proxy was stopped before it was checked" in told
+    assert "the proxy stopped before this request was checked" in told
 
 
 def test_it_knows_its_own_requests() -> None:

@@ -94,14 +94,14 @@ LABELS = {
     "the RAM cache restores nearly all of this prompt": r"f_keep = (1|0\.9)",
     "how much matched": r"similarity|f_sim|sim_best",
     "low similarity with every idle slot": r"LRU|lru",
-    "chosen for the beginning that both share": r"LCP|lcp|lcs|similarity",
-    "the slot holds this prompt's beginning": r"LCP|lcp|lcs|similarity",
-    "most of the new prompt matches, less of the old one is kept": r"LCP|lcp|lcs|similarity",
-    "a slot never used since": r"LRU|lru",
+    "slot chosen because its prompt and the new one start the same way": r"LCP|lcp|lcs|similarity",
+    "the slot holds the beginning of this prompt": r"LCP|lcp|lcs|similarity",
+    "most of the new prompt matches, but less of the old prompt is kept": r"LCP|lcp|lcs|similarity",
+    "a slot not used since": r"LRU|lru",
     "the slot unused for longest was chosen": r"LRU|lru",
     "the rejection": r"exceed|larger|too large|context",
     "the shift": r"shift",
-    "a checkpoint beyond the common prefix": r"checkpoint",
+    "a checkpoint after the common prefix": r"checkpoint",
 }
 """What a line has to show that is labelled so."""
 MOST_FIRST = 0.5

@@ -145,7 +145,7 @@ def test_what_is_read_twice_is_a_file(command: tuple[str, ...], kind: str, tmp_p
         os.mkfifo(path)
     done = run(command[0], path, *command[1:])
     assert (done.returncode, done.stdout) == (2, b"")
-    one_line(done, f"{path}: is a {kind}, not a file", "a log in a pipe is read as -")
+    one_line(done, f"{path}: is a {kind}, not a file", "use - for a log from a pipe")
 
 
 def test_a_pipe_without_a_log_is_not_opened_a_second_time(tmp_path: Path) -> None:

@@ -178,5 +178,7 @@ def test_the_catalogue_of_rules_is_up_to_date() -> None:
 def test_the_catalogue_names_every_rule_once() -> None:
     """With its page, in the order of codes."""
     text = (ROOT / "docs" / "rules.md").read_text("utf-8")
-    listed = re.findall(r"^\| \[(CD\d{3})\]\(\.\./cachedoctor/diagnosis/rules/\w+/(\w+)\.md\) ", text, re.MULTILINE)
+    listed = re.findall(
+        r"^\| \[(CD\d{3}) [\w-]+\]\(\.\./cachedoctor/diagnosis/rules/\w+/(\w+)\.md\) ", text, re.MULTILINE
+    )
     assert listed == [(path.stem[:5].upper(), path.stem) for path in PAGES]

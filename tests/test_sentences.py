@@ -156,5 +156,5 @@ def test_a_kill_while_a_prompt_is_saved_names_both_sizes(tmp_path: Path) -> None
     found = next(one for one in analyze(log).findings if one.code == "CD409")
     assert found.why.startswith(
         "It ended while a state of 5.2 GiB was being copied to the RAM prompt cache, which held 7.9 GiB (limit 8,192 "
-        "MiB): at least 13.1 GiB for both."
+        "MiB). Both together needed at least 13.1 GiB."
     )

@@ -53,7 +53,7 @@ def test_a_file_that_nobody_named_says_which_rules_it_silences(project):
     inner.mkdir()
     (inner / "server.log").write_bytes((project / "server.log").read_bytes())
     file.write_text('ignore = ["CD101", "log-cut"]\n')
-    said = f"cachedoctor: note: {file}: rules that are not reported: CD101, CD902 (hint: --no-config ignores this file"
+    said = f"cachedoctor: note: {file}: these rules are not reported: CD101, CD902 (hint: --no-config ignores this file"
     for done in (here(inner, "analyze", "server.log"), here(inner, "watch", "-", stdin=FIRST.encode())):
         assert done.stderr.decode().startswith(said)
         assert done.stderr.count(b"\n") == 1
@@ -145,7 +145,7 @@ def test_a_former_code_is_a_note_and_hides_nothing(project, word, now):
         note = done.stderr.decode()
         assert note.count("note:") == 1
         assert f"{place}: CD" in note
-        assert f" is part of {now} since 1.0.0 (hint: nothing is ignored by it" in note
+        assert f" is part of {now} since 1.0.0 (hint: it has no effect" in note
         assert here(project, "analyze", "server.log", "-f", "json", "-q", *args).stderr == b""
 
 
@@ -181,7 +181,7 @@ def test_live_findings_leave_out_the_same(project):
     args = ("analyze", "-", "--ignore", "CD101")
     done = run(*args, stdin=(FIRST + SECOND + THIRD).encode(), shell="", folder=str(project), PYTHONPATH=str(ROOT))
     assert done.stdout.count(b"CD101") == 1  # in the last line
-    assert b"1 rule switched off: CD101, so not reported.\n" in done.stdout
+    assert b"1 rule switched off: CD101 and not reported.\n" in done.stdout
     assert b"warning[CD102]" in done.stdout
 
 

@@ -311,7 +311,10 @@ def test_states_run_short_before_tokens_do() -> None:
     )  # fmt: skip
     found = note("CD605", session(short, hybrid_ssm=True, mamba_strategy="extra_buffer", mamba_states=48))
     assert (found.severity, found.confidence) == ("warning", "medium")
-    assert "96 % of them (of 48), almost none were left for reuse, while KV cache usage was 20 %" in found.words.claim
+    assert (
+        "96 % of the states (of 48), so almost none were left for reuse, while KV cache usage was 20 %"
+        in found.words.claim
+    )
     assert notes("CD605", session(period(short, usage_at_mamba=0.97), hybrid_ssm=True)) == []
     assert notes("CD605", session(period(short, mamba_usage=0.8), hybrid_ssm=True)) == []
 
@@ -474,7 +477,7 @@ def test_prefix_not_shared_takes_it_back_where_prompts_do_share() -> None:
     same = tuple(Answer(4_000, 4, prefix=15_000) for _ in range(10))
     found = note("CD610", session(UNSHARED, answers=same))
     assert found.confidence == "medium"
-    assert found.words.why.startswith("So the prompts do share their beginning, and the cause leaves no trace")
+    assert found.words.why.startswith("The prompts do share their beginning, so the cause leaves no trace")
     assert "cachedoctor diff" not in commands(found)
 
 

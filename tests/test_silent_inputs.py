@@ -100,7 +100,7 @@ def test_a_file_that_starts_no_server_is_refused_as_a_command_line(log: Path, tm
     compose.write_text("services:\n  llama:\n    command: -c 32768\n")
     done = run("analyze", log, "--cmdline", compose)
     assert (done.returncode, done.stdout) == (2, b"")
-    one_line(done, f"{compose}: nothing in it starts llama-server", "give the command line")
+    one_line(done, f"{compose}: nothing in the file starts llama-server", "give the command line")
 
 
 def test_bodies_in_several_files_are_all_read(tmp_path: Path) -> None:

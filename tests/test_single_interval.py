@@ -179,7 +179,7 @@ def test_one_response_that_reused_nothing_has_nothing_to_compare() -> None:
         "id=0 cache={0} prompt=6800 used={0} remaining=68\n"
     )
     first, second = line.format(0), line.format(6732)
-    assert "1 response, but not the one before it" in shown(report_of(first), "text")
+    assert "1 response; the previous one is missing" in shown(report_of(first), "text")
     assert status(report_of(first), False) == NOTHING
     for log in (second, first + second, first + first):
         assert "cannot tell" not in shown(report_of(log), "text").lower()

@@ -110,21 +110,24 @@ def test_of_several_servers_one_is_named(tmp_path: Path) -> None:
     found = start_of(f"{path}:embed")
     assert found is not None
     assert (found.line, found.file) == ("llama-server -m b.gguf", f"{path} --service embed")
-    for given, words in ((str(path), "several servers in it: chat, embed"), (f"{path}:x", "not one server x in it")):
+    for given, words in (
+        (str(path), "the file starts several servers: chat, embed"),
+        (f"{path}:x", "does not have exactly one server x"),
+    ):
         with pytest.raises(CacheDoctorError, match=words) as caught:
             start_of(given)
-        assert caught.value.hint == f"name one: --cmdline {path}:chat"
+        assert caught.value.hint == f"select one: --cmdline {path}:chat"
 
 
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("a.yaml", "services: {a: {image: nginx}}", "nothing in it starts"),
-        ("a.yaml", 'services: {a: {image: llama.cpp, command: "\'"}}', "a command in it: no closing quotation"),
+        ("a.yaml", "services: {a: {image: nginx}}", "nothing in the file starts"),
+        ("a.yaml", 'services: {a: {image: llama.cpp, command: "\'"}}', "a command in the file: no closing quotation"),
         ("a.yaml", "services: [", "not valid YAML"),
-        ("a.yaml", "[1, 2]", "neither a compose file"),
+        ("a.yaml", "[1, 2]", "is not a compose, Kubernetes"),
         ("a.service", "[Service]\nExecStart=/bin/true\n", "starts no server"),
-        ("server.log", "slot release: id 0\n", "no command in it starts a server"),
+        ("server.log", "slot release: id 0\n", "no command in the file starts a server"),
         ("a.sh", "llama-server -m a\nllama-server -m b\n", "several commands"),
     ],
 )

@@ -46,12 +46,12 @@ class _NoRequests:
 
 def finding(**changes: object) -> Finding:
     evidence = [
-        Evidence("server.log", 0, 274, LINE, "primary", "common prefix with what the slot held"),
+        Evidence("server.log", 0, 274, LINE, "primary", "common prefix with the slot's content"),
         Evidence("server.log", 0, 62, LRU, "related", "low similarity"),
     ]
     fields: dict[str, object] = {
         "code": "CD108", "name": "prefix-diverges-early", "severity": "warning", "confidence": "high",
-        "claim": "the prompt differs from the one before it after 58 tokens: 5,912 tokens recomputed over 3 requests",
+        "claim": "the prompt differs from the one before it after 58 tokens: 5,912 tokens recomputed in 3 requests",
         "diff": None,
         "requests": [1, 2, 3], "count": 3, "evidence": evidence, "cost": Cost(5912, 1254.9),
         "why": "The slot held 2,040 tokens, and the new prompt of 2,104 shares only its first tokens with them.",
@@ -90,7 +90,7 @@ cost   about 1.3 s of 1.5 s (5,912 of 8,001 prompt tokens), in 3 of 4 requests
 proof  server.log:274
         62  ... selected slot by LRU  - low similarity
        274  ... n_past = 58, slot.prompt.tokens.size() ... = 0, pos_min = 2039
-            ^ common prefix with what the slot held
+            ^ common prefix with the slot's content
 why    The slot held 2,040 tokens, and the new prompt of 2,104 shares only its
        first tokens with them.
 ruled out  swa-threshold-misfire
@@ -109,14 +109,14 @@ fix    llama-server -m /models/a-model-with-a-long-name.gguf --cache-ram 8192 \\
            --ctx-checkpoints 32 --swa-full -np 4
        Keep prompts in RAM.
 warning[CD108] prefix-diverges-early: the prompt differs from the one before it
-  after 58 tokens: 5,912 tokens recomputed over 3 requests
+  after 58 tokens: 5,912 tokens recomputed in 3 requests
    --> server.log:274
       |
    62 | slot get_availabl: id  0 | task -1 | selected slot by LRU
       | - low similarity
 > 274 | slot update_slots: id  0 | task 27 | n_past = 58,
       |     slot.prompt.tokens.size() = 2040, seq_id = 0, pos_min = 2039
-      | ^ common prefix with what the slot held
+      | ^ common prefix with the slot's content
       |
   = cost: 5,912 tokens recomputed in 3 requests, about 1.3 s, 85.1 % of all
     prompt time
@@ -186,7 +186,7 @@ def eight() -> Report:
     found = []
     for n in range(8):
         severity = "error" if n < 2 else "warning" if n < 6 else "note"
-        claim = f"thing {n} happened to the prompt: {6000 - 700 * n:,} tokens recomputed over 3 requests; and so on"
+        claim = f"thing {n} happened to the prompt: {6000 - 700 * n:,} tokens recomputed in 3 requests; and so on"
         cost = Cost(6000 - 700 * n, 1200.0 - 100 * n)
         found.append(finding(code=f"CD10{n}", name=f"cause-{n}", severity=severity, claim=claim, cost=cost))
     return report(findings=found)
@@ -338,7 +338,7 @@ def test_faults_and_interrupts_are_in_the_report() -> None:
     """A report of half an input says so."""
     out = text(report(inputs=[InputInfo("a.gz", error="a.gz: the gzip data ends early")], interrupted=True))
     assert "\ninput     error: a.gz: the gzip data ends early\n" in out
-    assert "Interrupted: this covers what was read until then.\n" in out
+    assert "Interrupted: this covers the part read until then.\n" in out
 
 
 def test_unknown_facts_are_called_unknown() -> None:

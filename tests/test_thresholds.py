@@ -68,7 +68,7 @@ def test_the_advised_ram_cache_holds_what_the_conversations_take() -> None:
     (told,) = (fix for fix in fixes if fix["commands"] and "--cache-ram" in fix["commands"][0])
     advised = int(told["commands"][0].rpartition(" ")[2])
     (limit,) = set(re.findall(r"size limit: ([\d.]+) MiB", larger))
-    (largest,) = re.findall(r"the largest ([\d,.]+) MiB", told["text"])
+    (largest,) = re.findall(r"the largest takes ([\d,.]+) MiB", told["text"])
     (taken,) = re.findall(r"conversations here take about ([\d,]+) MiB", told["text"])
     assert advised % 256 == 0
     assert advised >= int(taken.replace(",", ""))
@@ -117,5 +117,5 @@ def test_requests_that_a_threshold_passes_over_are_told(least: int, said: str) -
     out = io.StringIO()
     render(sanitize.report(report), out, 120)
     told = [row for row in out.getvalue().split("\n") if "min-prompt-tokens" in row]
-    assert told == ([f"{said} not checked (all: --min-prompt-tokens 0)."] if said else [])
+    assert told == ([f"{said} not checked (--min-prompt-tokens 0 checks all)."] if said else [])
     assert report.totals.short_below == least

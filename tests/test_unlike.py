@@ -158,7 +158,11 @@ def test_hostile_records_give_no_request(data: bytes) -> None:
             "the log of ollama",
             "OLLAMA_DEBUG=1",
         ),
-        (b"Processing Prompt [BLAS] (512 / 2397 tokens)\n", "a part of KoboldCpp's log", "b is what is computed"),
+        (
+            b"Processing Prompt [BLAS] (512 / 2397 tokens)\n",
+            "a part of KoboldCpp's log",
+            "b counts the computed tokens",
+        ),
         (b"2026-11-02 10:00:00,123 - omlx.server - INFO - [-] - started\n", "the log of oMLX", "re-prefills"),
         (b"1102 10:00:00 ds4-server: listening\n", "the log of ds4-server", "kv cache miss"),
         (b"INFO:rapid_mlx.x:[cache_store] rejecting entry: x\n", "the log of Rapid-MLX or vllm-mlx", "[cache_fetch]"),

@@ -160,9 +160,9 @@ def test_the_command_of_every_finding_comes_before_its_words() -> None:
     rows = rows_of(view_of(content_of(FIXTURES / "cases" / "slot-contention-dense-b8672")))
     first = next(at for at, row in enumerate(rows) if "[CD302]" in row)
     assert rows[first + 1] == "  fix: --cache-ram 8192"
-    assert rows[first + 2].startswith("       Add to the command of llama-server. ")
+    assert rows[first + 2].startswith("       Add this to the llama-server command. ")
     second = next(at for at, row in enumerate(rows) if "[CD303]" in row)
-    assert rows[second + 1].startswith("  fix: --cache-ram 8192  Keep prompts whose slot was taken ")
+    assert rows[second + 1].startswith("  fix: --cache-ram 8192  Keep a RAM copy of prompts ")
 
 
 def test_a_healthy_view_shows_the_last_requests_the_newest_first() -> None:
@@ -238,7 +238,7 @@ def test_replicas_are_named_by_where_their_names_differ() -> None:
 def test_a_finding_of_no_request_counts_none() -> None:
     lines = (FIXTURES / "vllm" / "vllm032_dense_mutation.log").read_text("utf-8")
     shown = "\n".join(rows_of(view_of(lines), 120))
-    assert "note[CD510] prefix-not-shared: nothing was reused of prompts" in shown
+    assert "note[CD510] prefix-not-shared: prompts" in shown
     assert "1 request" not in shown
 
 
@@ -285,7 +285,7 @@ def test_slots_and_findings_on_a_terminal_and_the_report_at_the_end(tmp_path: Pa
     assert terminal.written.count(ENTER) == terminal.written.count(LEAVE) == 1
     assert terminal.written.index(ENTER) < terminal.written.index(LEAVE)
     assert report.startswith("Claude Code's billing header changes between requests (cch): 48 % recomputed\nfix ")
-    assert "Interrupted: this covers what was read until then.\n" in report
+    assert "Interrupted: this covers the part read until then.\n" in report
     assert b"\x1b[?25h" in terminal.written[terminal.written.rindex(b"\x1b[?25l") :]  # the cursor is back
 
 
@@ -465,7 +465,7 @@ def test_keys_help_and_end_and_the_terminal_is_given_back(log: Path) -> None:
         terminal.type(b"q")
         report = terminal.end(after=lambda: before == _mode(terminal))
     assert terminal.process.returncode == 130
-    assert "Interrupted: this covers what was read until then.\n" in report
+    assert "Interrupted: this covers the part read until then.\n" in report
 
 
 @pytest.mark.sample(1)

@@ -103,7 +103,7 @@ def test_a_prompt_that_does_not_fit_its_slot_is_in_no_sum() -> None:
     assert found.changed.prompt_tokens == found.replay.prompt_tokens - 2 * 300
     assert [row.prompt_tokens for row in found.conversations] == [300, 300]
     said = whatif_forms.whatif_verdict(found.replay, found.changed, found.placed, found.fit)
-    assert said == "2 requests no longer fit the context of a slot: the sums cover different requests."
+    assert said == "2 requests no longer fit the context of a slot, so the sums cover different requests."
 
 
 def test_seconds_follow_the_depth() -> None:
@@ -416,9 +416,9 @@ def test_counts_that_were_recorded_with_bodies_are_held_against_the_replay(model
     assert unlike.server.reused_tokens == truth["total"]["reused"]
     assert unlike.fit is not None
     assert unlike.fit.wrong_tokens > unlike.fit.prompt_tokens / 2
-    assert "is not llama-server: the effect of a change on it is unknown" in whatif_forms.fit_words(unlike.fit)
+    assert "is not llama-server, so the effect of a change is unknown" in whatif_forms.fit_words(unlike.fit)
     said = whatif_forms.whatif_verdict(unlike.replay, unlike.changed, unlike.placed, unlike.fit)
-    assert said.startswith("In the replay, which differs from what the server did: ")
+    assert said.startswith("In the replay, which differs from the server's behaviour: ")
     given = parse("llama-server " + " ".join(truth["options"]))
     found = simulate(gather(asking._replace(given=given)), ["cache-ram=8192"], [str(path)])
     assert found.fit is not None

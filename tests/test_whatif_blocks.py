@@ -115,7 +115,7 @@ def test_a_trace_of_vllm_has_the_lengths_of_the_responses_and_one_id_for_one_beg
         for other, others in zip(rows, sent, strict=True):
             same = sum(tokens[: end * BLOCK] == others[: end * BLOCK] for end in range(1, whole + 1))
             assert sum(map(operator.eq, row["hash_ids"][:whole], other["hash_ids"])) == same
-    assert any("timestamps follow their order" in note for note in notes)
+    assert any("timestamps follow the order of requests" in note for note in notes)
     assert any("the part of the reply that the client sent back" in note for note in notes)
 
 

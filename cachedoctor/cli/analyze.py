@@ -70,21 +70,22 @@ class RecordedBeside(NamedTuple):
         str | None,
         option(
             "--prometheus",
-            f"Ask Prometheus for the counters of {EITHER} since --since 2h (default 1h).",
+            f"Read the counters of {EITHER} from Prometheus, from --since 2h on (default 1h).",
             "URL",
             EVIDENCE,
         ),
     ] = None
     match: Annotated[
-        str | None, option("--match", f"With --prometheus: of these series, e.g. {LABELS_EXAMPLE}.", "LABELS", EVIDENCE)
+        str | None,
+        option("--match", f"With --prometheus: only these series, e.g. {LABELS_EXAMPLE}.", "LABELS", EVIDENCE),
     ] = None
     responses: Annotated[
         list[str] | None,
-        option("--responses", "Responses with usage, as the server sent them; repeatable.", "FILE", EVIDENCE),
+        option("--responses", "Unchanged server responses with usage; repeatable.", "FILE", EVIDENCE),
     ] = None
     kv_events: Annotated[
         list[str] | None,
-        option("--kv-events", f"KV events of {EITHER}, as watch --kv-events wrote them; repeatable.", "FILE", EVIDENCE),
+        option("--kv-events", f"KV events of {EITHER}, written by watch --kv-events; repeatable.", "FILE", EVIDENCE),
     ] = None
 
     @property
@@ -118,14 +119,14 @@ def analyze(
         TableName | None,
         option(
             "--table",
-            "Rows of the table: requests, statistics lines (samples, vLLM), prefill batches (SGLang), or recognised "
-            "lines (events).  [default: requests]",
+            "Rows of the table: requests, samples (vLLM statistics lines), batches (SGLang prefill batches) or "
+            "events (recognised lines).  [default: requests]",
             None,
             OUTPUT,
         ),
     ] = None,
     follow: Annotated[
-        str | None, option("--follow", "Read FILE and everything appended to it, until Ctrl-C.", "FILE")
+        str | None, option("--follow", "Read FILE and all lines appended to it, until Ctrl-C.", "FILE")
     ] = None,
     *,
     server: ServerInfo,
@@ -138,7 +139,7 @@ def analyze(
     hash_clients: HashClients = False,
     jobs: Annotated[
         int,
-        option("--jobs -j", "Processes for several or large files; 0: one per core.", "N", INPUT, min=0),
+        option("--jobs -j", "Number of processes for several or large files; 0: one per core.", "N", INPUT, min=0),
     ] = 0,
     max_unpacked: MaxUnpacked = None,
     quiet: Quiet = False,
@@ -148,12 +149,12 @@ def analyze(
 ) -> None:
     """Show why prompts were recomputed, and how to fix it.
 
-    With -o requests.csv (.parquet, .ndjson): a table with a row per request, measurement or line; its columns are
-    described in docs/tables.md, and parquet needs polars: the extra tables. A JSON report in place of
-    logs is written in another format.
+    With -o requests.csv (.parquet, .ndjson) it writes a table with one row per request, measurement or line.
+    docs/tables.md describes the columns; parquet needs the extra tables (polars). Given a JSON report instead of
+    logs, it writes the report in another format.
 
-    Exit status: 0 the analysis ran; 1 --fail-on was reached; 2 wrong usage, an unreadable input or an internal error;
-    3 nothing could be checked; 130 interrupted (the report covers what was read, a table is not written).
+    Exit status: 0 the analysis ran; 1 --fail-on was reached; 2 wrong usage, an unreadable input or an internal
+    error; 3 nothing could be checked; 130 interrupted (the report covers the part read; no table is written).
     """
     as_table = table_format(ctx)
     chosen = settings.resolve(ctx, gate, but=() if as_table is None else ("format",))
@@ -327,7 +328,7 @@ def _expanded(paths: list[str], quiet: bool) -> list[str]:
         found += inside or [path]  # whoever reads it says that it is a folder
         if inside and others and not quiet:
             terminal.complain(
-                f"{path}: no server log lines, not read: {named(others)}", "name them to read them", "note"
+                f"{path}: no server log lines, not read: {named(others)}", "give their names to read them", "note"
             )
     return found
 

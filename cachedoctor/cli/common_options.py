@@ -26,12 +26,12 @@ def option(names: str, about: str, metavar: str | None = None, panel: str | None
 
 _Form = TypeVar("_Form", bound=str)
 
-Output = Annotated[str | None, option("--output -o", "Write to FILE, not to standard output.", "FILE")]
+Output = Annotated[str | None, option("--output -o", "Write to FILE instead of standard output.", "FILE")]
 MaxUnpacked = Annotated[
     int | None,
     option(
         "--max-unpacked",
-        "Size limit for an unpacked log, e.g. 200G.  [default: 64G]",
+        "Size limit for a decompressed log, e.g. 200G.  [default: 64G]",
         "SIZE",
         INPUT,
         parser=terminal.size,
@@ -39,7 +39,7 @@ MaxUnpacked = Annotated[
 ]
 Build = Annotated[
     int | None,
-    option("--build", "Build of llama.cpp, if the log does not show it.", "N", INPUT, parser=terminal.build_number),
+    option("--build", "llama.cpp build, if the log does not show it.", "N", INPUT, parser=terminal.build_number),
 ]
 Cmdline = Annotated[
     str | None,
@@ -86,8 +86,8 @@ def refuse_alone(tokenizer: str | None, template: str | None) -> None:
         from cachedoctor.model import CacheDoctorError
 
         name = "--tokenizer" if tokenizer is not None else "--template"
-        hint = "it goes with --requests FILE, --prompts DIR or --slots FILE"
-        raise CacheDoctorError(f"{name}: there are no prompts to use it on", hint)
+        hint = "use it with --requests FILE, --prompts DIR or --slots FILE"
+        raise CacheDoctorError(f"{name} needs prompts", hint)
 
 
 def refuse_page(format: str, output: str | None) -> None:
@@ -111,14 +111,16 @@ def by_name(ctx: typer.Context, format: _Form, output: str | None, known: tuple[
 
 ColorOption = Annotated[
     terminal.Color,
-    option("--color", "Colours; auto also heeds NO_COLOR, FORCE_COLOR and TTY_COMPATIBLE.", None, TERMINAL),
+    option("--color", "Use colours; auto also respects NO_COLOR, FORCE_COLOR and TTY_COMPATIBLE.", None, TERMINAL),
 ]
-Width = Annotated[int | None, option("--width", "Columns of text.  [default: the terminal's]", "N", TERMINAL, min=20)]
+Width = Annotated[
+    int | None, option("--width", "Width of text in columns.  [default: the terminal's]", "N", TERMINAL, min=20)
+]
 
-Verbose = Annotated[bool, option("--verbose -v", "Show everything: proof, fixes, servers, open rules.", None, TERMINAL)]
-Unknown = Annotated[bool, option("--unknown", "List the unrecognised lines, by shape.", None, OUTPUT)]
+Verbose = Annotated[bool, option("--verbose -v", "Show all: proof, fixes, servers, unchecked rules.", None, TERMINAL)]
+Unknown = Annotated[bool, option("--unknown", "List the unrecognised lines, grouped by shape.", None, OUTPUT)]
 Quiet = Annotated[
-    bool, option("--quiet -q", "No progress and no notes on standard error, only errors.", None, TERMINAL)
+    bool, option("--quiet -q", "Print only errors on standard error, no progress and no notes.", None, TERMINAL)
 ]
 
 LauncherName = Literal[
@@ -128,8 +130,8 @@ Launcher = Annotated[
     LauncherName | None,
     option(
         "--launcher",
-        "What starts the server: shell, docker, compose, systemd, kubernetes, llama-swap, ollama, lm-studio or "
-        "jan.  [default: as the log shows]",
+        "Program that starts the server: shell, docker, compose, systemd, kubernetes, llama-swap, ollama, "
+        "lm-studio or jan.  [default: from the log]",
         "NAME",
         OUTPUT,
     ),
@@ -151,24 +153,33 @@ Ignore = Annotated[
 ]
 FailOn = Annotated[
     Literal["never", "note", "warning", "error"],
-    option("--fail-on", "Exit with 1 from this on: note, warning or error.", "LEVEL", GATE, show_default=False),
+    option(
+        "--fail-on",
+        "Exit 1 from this severity on: note, warning, error.",
+        "LEVEL",
+        GATE,
+        show_default=False,
+    ),
 ]
 Tasks = Annotated[
-    list[int] | None, option("--task", "Show only this request of the log; repeatable.", "N", OUTPUT, min=0)
+    list[int] | None, option("--task", "Show only the request with this task number; repeatable.", "N", OUTPUT, min=0)
 ]
 Slots = Annotated[
-    list[int] | None, option("--slot", "Show only requests of this slot; repeatable.", "N", OUTPUT, min=0)
+    list[int] | None, option("--slot", "Show only requests on this slot; repeatable.", "N", OUTPUT, min=0)
 ]
 Since = Annotated[
     str | None,
     option(
         "--since",
-        "Show only requests from this time on: 2026-05-01T10:00, 10:00, or +90s after the start of the server.",
+        "Show only requests that started at this time or later: 2026-05-01T10:00, 10:00, or +90s after the "
+        "server start.",
         "TIME",
         OUTPUT,
     ),
 ]
-Until = Annotated[str | None, option("--until", "Show only requests that started up to this time.", "TIME", OUTPUT)]
+Until = Annotated[
+    str | None, option("--until", "Show only requests that started at this time or earlier.", "TIME", OUTPUT)
+]
 
 
 class RequestSelection(NamedTuple):
@@ -192,7 +203,7 @@ class RequestSelection(NamedTuple):
 
         if format == "jsonl":
             hint = "--format json, or jq 'select(.type == \"request\" and .task == 41)'"
-            raise CacheDoctorError("--format jsonl: prints everything as it happens and cannot be filtered", hint)
+            raise CacheDoctorError("--format jsonl: prints events as they happen and cannot be filtered", hint)
         wanted = RequestFilter(tuple(self.task or ()), tuple(self.slot or ()), self.since, self.until)
         wanted.check()
         return wanted
@@ -202,23 +213,24 @@ Config = Annotated[
     str | None,
     option(
         "--config",
-        "Settings file, instead of the nearest cachedoctor.toml or pyproject.toml with [tool.cachedoctor].",
+        "Settings file to use instead of the nearest cachedoctor.toml or pyproject.toml with [tool.cachedoctor].",
         "FILE",
         SETTINGS,
     ),
 ]
 NoConfig = Annotated[bool, option("--no-config --isolated", "Do not read a settings file.", None, SETTINGS)]
 Prompts = Annotated[
-    list[str] | None, option("--prompts", "Directory that --log-prompts-dir wrote; repeatable.", "DIR", EVIDENCE)
+    list[str] | None, option("--prompts", "Directory written by --log-prompts-dir; repeatable.", "DIR", EVIDENCE)
 ]
 Requests = Annotated[
-    list[str] | None, option("--requests", "Request bodies in order, or a recording; repeatable.", "FILE", EVIDENCE)
+    list[str] | None,
+    option("--requests", "Request bodies in order, or a recording; repeatable.", "FILE", EVIDENCE),
 ]
 HashClients = Annotated[
-    bool, option("--hash-clients", "Replace session and user names in request bodies by hashes.", None, EVIDENCE)
+    bool, option("--hash-clients", "Replace session and user names in request bodies with hashes.", None, EVIDENCE)
 ]
 ModelTokenizer = Annotated[
-    str | None, option("--tokenizer", "For exact matching of prompts; see diff.", "FILE|URL", EVIDENCE)
+    str | None, option("--tokenizer", "Tokenizer for exact matching of prompts; see diff.", "FILE|URL", EVIDENCE)
 ]
 Template = Annotated[str | None, option("--template", "Chat template for request bodies; see diff.", "FILE", EVIDENCE)]
 

@@ -17,15 +17,17 @@ if TYPE_CHECKING:
     from cachedoctor.model import Comparison
 
 _UNLIKE = (
-    "neither has requests, and they have no common measurement of reuse",
-    "give JSON reports of both, from analyze with --responses or --metrics",
+    "neither input has requests, and they share no measurement of reuse",
+    "give JSON reports of both, written by analyze with --responses or --metrics",
 )
 
 
 def compare(
     ctx: typer.Context,
-    before: Annotated[str, typer.Argument(metavar="BEFORE", help="Log, JSON report of analyze, or folder of fleet.")],
-    after: Annotated[str, typer.Argument(metavar="AFTER", help="The same, after the change.")],
+    before: Annotated[
+        str, typer.Argument(metavar="BEFORE", help="Log, analyze JSON report, or fleet folder from before the change.")
+    ],
+    after: Annotated[str, typer.Argument(metavar="AFTER", help="The same kind of input from after the change.")],
     format: Annotated[Literal["text", "json", "markdown"], option("--format -f", "Format of the comparison.")] = "text",
     output: Output = None,
     fail_on: Annotated[
@@ -37,8 +39,8 @@ def compare(
 ) -> None:
     """Compare findings, reuse and time before and after a change, with confidence intervals.
 
-    Exit status: 0 compared; 1 --fail-on was reached; 2 wrong usage or an unreadable input; 3 nothing was recognised in
-    one of them, or nothing is comparable; 130 interrupted.
+    Exit status: 0 compared; 1 --fail-on was reached; 2 wrong usage or an unreadable input; 3 nothing was recognised
+    in one input, or nothing is comparable; 130 interrupted.
     """
     from cachedoctor.doctor.compare import compare as comparing
     from cachedoctor.doctor.compare.reports import without_requests
@@ -74,7 +76,7 @@ def compare(
 def _status(found: Comparison, fails: bool) -> int:
     errors = [side for side in (found.before, found.after) if side.error is not None]
     for side in errors:
-        terminal.complain(side.error or "", "the comparison covers what was read")
+        terminal.complain(side.error or "", "the comparison covers the part that was read")
     if errors:
         return FAULT
     new = any(

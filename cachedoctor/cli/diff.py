@@ -22,35 +22,38 @@ _EQUAL, _DIFFERENT = 0, 1
 
 def diff(
     ctx: typer.Context,
-    prompt1: Annotated[str, typer.Argument(metavar="PROMPT1", help="The older prompt: what the server holds.")],
+    prompt1: Annotated[str, typer.Argument(metavar="PROMPT1", help="The older prompt, which the server holds.")],
     prompt2: Annotated[
         str | None,
         typer.Argument(metavar="[PROMPT2]", help="The newer prompt; without it, PROMPT1 must contain several prompts."),
     ] = None,
     tokenizer: Annotated[
-        str | None, option("--tokenizer", "tokenizer.json, .gguf, or http://host:port of a running server.", "FILE|URL")
+        str | None,
+        option("--tokenizer", "Tokenizer: tokenizer.json, .gguf, or http://host:port of a running server.", "FILE|URL"),
     ] = None,
     template: Annotated[
         str | None, option("--template", "Chat template: .jinja, /props JSON, tokenizer_config.json, .gguf.", "FILE")
     ] = None,
-    slot: Annotated[int | None, option("--slot", "Slot of a /slots dump.", "N", min=0)] = None,
+    slot: Annotated[int | None, option("--slot", "Slot number in a /slots dump.", "N", min=0)] = None,
     full: Annotated[bool, option("--full", "Show the whole difference, not only the first place.")] = False,
     least: Annotated[bool, option("--least", "Show the smallest set of changes that restores reuse.")] = False,
-    context: Annotated[int, option("--context", "Tokens shown around it.", "N", min=0, max=200)] = 8,
+    context: Annotated[
+        int, option("--context", "Number of tokens shown around the difference.", "N", min=0, max=200)
+    ] = 8,
     build: Annotated[
         int | None,
-        option("--build", "Build of llama.cpp; shows what it could reuse.", "N", parser=terminal.build_number),
+        option("--build", "llama.cpp build; shows what this build could reuse.", "N", parser=terminal.build_number),
     ] = None,
-    hash_text: Annotated[bool, option("--hash-text", "Print no prompt text, only hashes and lengths.")] = False,
-    format: Annotated[Literal["text", "json"], option("--format -f", "Format of the answer.")] = "text",
+    hash_text: Annotated[bool, option("--hash-text", "Print hashes and lengths instead of prompt text.")] = False,
+    format: Annotated[Literal["text", "json"], option("--format -f", "Format of the result.")] = "text",
     output: Output = None,
 ) -> None:
-    """Show where two prompts diverge, what differs there, and what it costs.
+    """Show where two prompts diverge, the difference, and its cost.
 
-    A prompt is plain text, a /slots dump, a request body (OpenAI chat, completions, responses; Anthropic messages),
-    JSONL of bodies, a recording (HAR, llama-swap, LiteLLM, OpenTelemetry, request logs of vLLM and SGLang, a transcript
-    of Claude Code), a directory of --log-prompts-dir, or - for standard input. One argument with many prompts
-    compares consecutive prompts of each conversation.
+    A prompt can be plain text, a /slots dump, a request body (OpenAI chat, completions, responses; Anthropic
+    messages), JSONL of bodies, a recording, a --log-prompts-dir directory, or - for standard input. Recordings are
+    HAR, llama-swap, LiteLLM, OpenTelemetry, vLLM or SGLang request logs, or a Claude Code transcript. One argument
+    with many prompts compares consecutive prompts of each conversation.
 
     Exit status: 0 equal, or with many prompts only appended; 1 different; 2 an error.
     """
@@ -82,7 +85,7 @@ def _refuse_logs(paths: list[str]) -> None:
 
     if len(paths) == 1:
         raise CacheDoctorError(f"{paths[0]}: is a log, not a prompt", f"cachedoctor analyze {quote(paths[0])}")
-    hint = f"cachedoctor compare {' '.join(map(quote, paths))} shows what changed between them"
+    hint = f"cachedoctor compare {' '.join(map(quote, paths))} shows the changes between them"
     raise CacheDoctorError(f"{paths[0]} and {paths[1]}: are logs, not prompts", hint)
 
 

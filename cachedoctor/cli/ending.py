@@ -168,8 +168,8 @@ INTERRUPTED, FAULT, NOTHING, FOUND = 130, 2, 3, 1
 _MEASURED = " or ".join(f"{known.table} ({known.title})" for known in ENGINES.values())
 _NAMED = 3
 """Inputs that a message names."""
-UNWRITTEN = "nothing was written; a JSON report is read from a file, not from a pipe"
-_PIPE = "llama-server logs to standard error: append 2>&1 | cachedoctor analyze - to its command line"
+UNWRITTEN = "nothing was written; give a JSON report as a file, not through a pipe"
+_PIPE = "llama-server logs to standard error: append 2>&1 | cachedoctor analyze - to its command"
 
 
 def named(names: Sequence[str]) -> str:
@@ -182,7 +182,7 @@ def no_requests(paths: Sequence[str]) -> tuple[str, str]:
     """Say that these logs have measurements instead of requests, and what shows them: a message and a hint."""
     has = "has" if len(paths) == 1 else "have"
     what = f"{named(paths)}: {has} measurements of the whole server but no requests, which this command needs"
-    return what, f"cachedoctor analyze shows them, --table {_MEASURED} -o samples.csv writes them"
+    return what, f"cachedoctor analyze shows them; --table {_MEASURED} -o samples.csv writes them"
 
 
 def conclude(
@@ -270,7 +270,7 @@ def expected(begin: bytes, size: int = 0) -> str:
     from cachedoctor.doctor.analysis.resemblance import resemblance
 
     looks = resemblance(begin, size)
-    said = "cachedoctor explain unknown-format shows what is expected"
+    said = "cachedoctor explain unknown-format shows the expected input"
     return said if looks is None else f"it looks like {looks}; {said}"
 
 

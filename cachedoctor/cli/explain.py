@@ -34,28 +34,29 @@ def explain(
         typer.Argument(
             metavar="CODE|NAME|WORD|settings",
             autocompletion=arguments.explained,
-            help="A rule, e.g. CD108 or prefix-diverges-early; a word of the reports, e.g. slot; blind; or settings.",
+            help="A rule (CD108 or prefix-diverges-early), a word from reports (slot), blind, or settings.",
         ),
     ] = None,
-    line: Annotated[
-        str | None, option("--line -l", "Explain this line of a log; - reads standard input.", "LINE")
-    ] = None,
+    line: Annotated[str | None, option("--line -l", "Explain this log line; - reads standard input.", "LINE")] = None,
     example: Annotated[bool, option("--example", "Include the sample log lines of a rule's page.")] = False,
-    format: Annotated[Format, option("--format -f", "Format of a line, the list of rules, or settings.")] = "text",
+    format: Annotated[
+        Format, option("--format -f", "Output format for a line, the list of rules, or settings.")
+    ] = "text",
 ) -> None:
-    """List all rules, print the page of one, explain a word or a log line, or show the settings.
+    """List all rules, print a rule's page, explain a word or a log line, or show the settings.
 
-    A page has the fix, what the cause means, how it shows in the log, and why the cache could not be used. Words
-    are slot, checkpoint, prefix and the like; blind is the page about rules that could not be checked. In the list a
-    severity "by cost" is a warning from a total cost of 1,000 tokens on, a note below.
+    A page has the fix, the meaning of the cause, its log lines, and why the cache could not be used. Words are, for
+    example, slot, checkpoint and prefix; blind shows how to check rules that could not be checked. In the list,
+    severity "by cost" means a warning from a total cost of 1,000 tokens on, and a note below.
 
-    For a line of llama-server, vLLM or SGLang: what it means for the cache, its fields and units, and which
-    builds or versions print it at which level. The line may be wrapped (docker, journald, router) or truncated.
+    For a line of llama-server, vLLM or SGLang it shows the meaning for the cache, the fields with units, and the
+    builds or versions that print it, with log levels. The line may be wrapped (docker, journald, router) or
+    truncated.
 
-    settings: every setting with its value and origin. An option overrides the environment, the environment overrides
-    a file, a file the default.
+    With settings it shows every setting with its value and origin. Options override environment variables, which
+    override files, which override defaults.
 
-    Exit status: 0; 2 wrong usage, no such rule or word, or an unusable settings file; 3 no line was
+    Exit status: 0 shown; 2 wrong usage, no such rule or word, or an unusable settings file; 3 no line was
     recognised.
     """
     look = terminal.look(to_file=False)
@@ -68,7 +69,7 @@ def explain(
     elif topic.lower() == SETTINGS:
         _show_settings(ctx, format, look)
     elif format != "text":
-        raise typer.BadParameter("it needs --line, settings or the list of rules", param_hint="--format")
+        raise typer.BadParameter("it works only with --line, settings or the list of rules", param_hint="--format")
     else:
         _topic(topic, look, example)
 
@@ -203,7 +204,7 @@ def _pages(pages: list[Path], look: Appearance, example: bool) -> None:
                 page.gap()
                 page.row(f"Sample lines: cachedoctor explain {path.stem[:5].upper()} --example")
         else:
-            page.prose([], f"{path.stem[:5].upper()} has no page yet; cachedoctor explain lists what it finds.", 0)
+            page.prose([], f"{path.stem[:5].upper()} has no page yet; cachedoctor explain lists its cause.", 0)
     _print(text.getvalue().rstrip("\n"), look)
 
 
@@ -262,8 +263,8 @@ def _unknown(line: Line) -> tuple[str, str]:
     where = f"line {line.number}: " if line.number > 1 else ""
     none = f"{where}no known message of {SERVERS}"
     if line.nearest:
-        return none, f'the nearest one begins with "{line.nearest}"'
-    return f"{none}, and not similar to one", "give a whole line, in quotes"
+        return none, f'the nearest message begins with "{line.nearest}"'
+    return f"{none}, and it is not similar to one", "give a whole line, in quotes"
 
 
 def _write(line: Line, out: IO[bytes], format: Format, look: Appearance) -> None:

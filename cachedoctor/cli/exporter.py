@@ -35,20 +35,19 @@ def exporter(
     ctx: typer.Context,
     logs: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="LOG", help="Logs that servers write, or folders of them; rotated logs are followed automatically."
-        ),
+        typer.Argument(metavar="LOG", help="Server logs, or folders of logs; rotated logs are followed automatically."),
     ] = None,
     follow: Annotated[
-        list[str] | None, option("--follow", "Folder of logs, including new ones, or /var/log/pods; repeatable.", "DIR")
+        list[str] | None, option("--follow", "Folder of logs, or /var/log/pods; new logs are added; repeatable.", "DIR")
     ] = None,
-    listen: Annotated[str, option("--listen", "Where /metrics is served.", "HOST:PORT")] = f"127.0.0.1:{PORT}",
+    listen: Annotated[str, option("--listen", "Address to serve /metrics at.", "HOST:PORT")] = f"127.0.0.1:{PORT}",
     allow_host: AllowHost = None,
     state: Annotated[
         str | None,
         option(
             "--state",
-            "Keeps the counters across restarts.  [default: ~/.local/state/cachedoctor/exporter-PORT.json]",
+            "State file that keeps the counters across restarts.  [default: "
+            "~/.local/state/cachedoctor/exporter-PORT.json]",
             "FILE",
         ),
     ] = None,
@@ -61,11 +60,11 @@ def exporter(
 ) -> None:
     """Serve Prometheus counters: prompt tokens by outcome, cause and client, until Ctrl-C or SIGTERM.
 
-    Needs prometheus-client: the extra exporter. A log that cannot be read is named once, tried again,
-    and does not stop the others.
+    It needs the extra exporter (prometheus-client). An unreadable log is reported once and retried; the other logs
+    continue.
 
-    Exit status: 0 stopped; 2 wrong usage, an unusable address, or a state file that is invalid or
-    another exporter's; 130 stopped twice (the state may be up to 15 seconds old).
+    Exit status: 0 stopped; 2 wrong usage, an unusable address, or a state file that is invalid or belongs to
+    another exporter; 130 interrupted again during shutdown (the state may be up to 15 seconds old).
     """
     chosen = settings.resolve(ctx, gate)
     if not quiet:
@@ -73,7 +72,7 @@ def exporter(
     if not logs and not follow:
         ctx.fail("give logs, or --follow DIR")
     if "-" in (logs or []):
-        ctx.fail("reads files, no pipe: let the server write to one (systemd: StandardOutput=append:FILE)")
+        ctx.fail("it reads files, not pipes: let the server write to a file (systemd: StandardOutput=append:FILE)")
     _require_library()
     from cachedoctor.live.named_hosts import NamedHosts
 
@@ -142,7 +141,8 @@ def _held(path: str, *, is_ours: bool) -> Iterator[None]:
             closing.callback(os.close, lock)
             if scratch.HAS_LOCKS and not scratch.lock(lock):
                 raise CacheDoctorError(
-                    f"{path}: another exporter keeps its counters there", "stop that one, or give another --state FILE"
+                    f"{path}: another exporter keeps its counters there",
+                    "stop that exporter, or give another --state FILE",
                 )
         yield
 

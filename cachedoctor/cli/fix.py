@@ -21,7 +21,7 @@ def fix(
     ctx: typer.Context,
     log: Annotated[
         str | None,
-        typer.Argument(metavar="LOG|REPORT", help="A log, or a JSON report of analyze; - is standard input."),
+        typer.Argument(metavar="LOG|REPORT", help="A log, or an analyze JSON report; - is standard input."),
     ] = None,
     *,
     server: ServerInfo,
@@ -33,13 +33,15 @@ def fix(
     ] = None,
     format: Annotated[Literal["text", "json"], option("--format -f", "Format of the fix.", None, OUTPUT)] = "text",
 ) -> None:
-    """Print the fix in the form of the server's launcher, or with --file as a patch.
+    """Print the fix, written for your launcher, or as a patch with --file.
 
     Nothing is changed.
 
-    All findings of a server are merged into one set of options; changes in a client, which need no restart of the
-    server, come first. Exit status: 0 printed, also if there is nothing to change; 2 wrong usage, an unreadable
-    input, or a file in which the server was not found; 3 nothing in the input was recognised.
+    The fixes of all findings of a server are merged into one set of options. Client changes come first, because
+    they need no server restart.
+
+    Exit status: 0 printed, also if there is nothing to change; 2 wrong usage, an unreadable input, or a file
+    without the server; 3 nothing in the input was recognised.
     """
     from cachedoctor.doctor.fixing.fixes import StartInfo, fixes
     from cachedoctor.report.forms import fix_forms
@@ -57,10 +59,10 @@ def fix(
         if file is not None:
             raise typer.Exit(_patch(found, report, file, server.launcher, service))
         if not found:
-            what = "nothing to change was found"
+            what = "found nothing to change"
             if report.findings:
                 what = f"no server option fixes these findings: {_named(report)}"
-            terminal.complain(what, f"cachedoctor analyze {path} shows what to do", "note")
+            terminal.complain(what, f"cachedoctor analyze {path} shows the fixes", "note")
         with Sink(None) as sink, sink.writing() as out:
             out.write(fix_forms.json(found) if format == "json" else fix_forms.text(found).encode())
 

@@ -60,15 +60,15 @@ def fleet(
         list[str],
         typer.Argument(
             metavar="PATH",
-            help="Logs, folders (read recursively), patterns in quotes, s3:// addresses; for sums also JSON "
-            "reports, tables of requests, folders that fleet -o wrote, and - for a log.",
+            help="Logs, folders (read recursively), quoted patterns, or s3:// addresses. Sums also accept JSON "
+            "reports, tables of requests, folders written by fleet -o, and - for a log.",
         ),
     ],
     output: Annotated[
         str | None,
         option(
             "--output -o",
-            "Folder for tables and a page (a second run continues there); or .txt, .csv, .json, .md for sums.",
+            "Folder for tables and a page (a second run continues it), or a .txt, .csv, .json or .md file for sums.",
             "DIR|FILE",
         ),
     ] = None,
@@ -77,34 +77,35 @@ def fleet(
         option(
             "--by",
             "Group sums by model, build, memory, path, origin, client, endpoint, hour, outcome, slot or turn; "
-            "repeatable.  [default: build and model, where there are several]",
+            "repeatable.  [default: build and model, if there are several]",
             "NAME",
         ),
     ] = None,
-    format: Annotated[Literal["text", "json", "csv", "markdown"], option("--format -f", "Format of sums.")] = "text",
+    format: Annotated[
+        Literal["text", "json", "csv", "markdown"], option("--format -f", "Format of the sums.")
+    ] = "text",
     engine: Annotated[
         Literal["local", "ray"],
-        option("--engine", "With -o DIR: where to run, this machine or a cluster."),
+        option("--engine", "With -o DIR: run on this machine or on a cluster."),
     ] = "local",
     address: Annotated[
         str | None, option("--address", "Address of the Ray cluster.  [default: start one here]", "ADDRESS")
     ] = None,
     jobs: Annotated[int, option("--jobs -j", "With -o DIR: number of processes; 0: one per core.", "N", min=0)] = 0,
     reports: Annotated[
-        bool, option("--reports/--no-reports", "With -o DIR: a page for each log; these take most of the space.")
+        bool, option("--reports/--no-reports", "With -o DIR: write a page for each log; pages take most of the space.")
     ] = True,
     build: Build = None,
     max_unpacked: MaxUnpacked = None,
     quiet: Quiet = False,
 ) -> None:
-    """Sum requests over many logs; with -o DIR analyze each log into tables and a page that links to each.
+    """Sum requests over many logs, or with -o DIR write tables and a page that links to each log.
 
-    Each log belongs to one server and is read with its rotations. Sums are reuse, recomputed and lost tokens, time
-    and speed. With -o DIR a log that was read before and has not changed is not read again.
+    Each log belongs to one server and is read with its rotations. Sums show reuse, recomputed and lost tokens, time
+    and speed. With -o DIR, unchanged logs are not read again. It needs the extra tables (polars).
 
-    Needs polars: the extra tables. Exit status: 0 all were read; 2 wrong usage, or a file that could
-    not be read (all others are done); 3 none was recognised or shows reuse; 130 interrupted (with -o DIR, run it
-    again to continue).
+    Exit status: 0 all were read; 2 wrong usage, or a file could not be read (all others are done); 3 none was
+    recognised or shows reuse; 130 interrupted (with -o DIR, run it again to continue).
     """
     from cachedoctor.inputs.sources.unpack import MAX_BYTES
     from cachedoctor.report.forms.stats_forms import FORMATS
@@ -113,7 +114,7 @@ def fleet(
     require_polars("fleet")
     limit = max_unpacked or MAX_BYTES
     if output is None or output == "-" or format_of(output, FORMATS) is not None:
-        refuse_others(ctx, _OF_SUMS, "sums; it needs fleet -o DIR")
+        refuse_others(ctx, _OF_SUMS, "sums; use it with fleet -o DIR")
         chosen = by_name(ctx, format, output, FORMATS)
         raise typer.Exit(_sums(paths, output, chosen, [kind.value for kind in by or []], build, limit, quiet))
     refuse_others(ctx, _OF_FOLDER, "-o DIR; it applies to sums on the screen or in a file")
@@ -154,8 +155,10 @@ def _sums(
         progress.close()
     if gathering.measured and not (quiet and gathering.recognised):
         has = "has" if len(gathering.measured) == 1 else "have"
-        what = f"{named(gathering.measured)}: {has} neither requests nor statistics of reuse to be summed"
-        terminal.complain(what, "cachedoctor analyze says what is missing", "note" if gathering.recognised else "error")
+        what = f"{named(gathering.measured)}: {has} neither requests nor statistics of reuse to sum"
+        terminal.complain(
+            what, "cachedoctor analyze shows the missing data", "note" if gathering.recognised else "error"
+        )
     return _status_of_sums(gathering)
 
 
@@ -304,10 +307,10 @@ _SAID = (("read", "read"), ("cut", "not read to the end"), ("failed", "not read"
 def _status(run: FleetRun, page: FleetPage, output: str) -> int:
     for one in run.amiss[:_NAMED]:
         named = "" if one.reason.startswith(one.log) else f"{one.log}: "
-        terminal.complain(f"{named}{one.reason}", "the others are done; another run retries it")
+        terminal.complain(f"{named}{one.reason}", "the other logs are done; another run retries this one")
     if len(run.amiss) > _NAMED:
         where = os.path.join(output, "files")
-        terminal.complain(f"and {len(run.amiss) - _NAMED:,} more", f"the table {where} has a row for each")
+        terminal.complain(f"and {len(run.amiss) - _NAMED:,} more", f"the table {where} has a row for each file")
     if run.amiss or run.bugs:
         return FAULT
     if not page.all_logs:

@@ -26,11 +26,16 @@ def lint(
         list[str] | None,
         typer.Argument(
             metavar="BODIES",
-            help="Request bodies in the order of sending: JSONL, a recording, a file each, or - for standard input.",
+            help="Request bodies in the order sent: JSONL, a recording, one file each, or - for standard input.",
         ),
     ] = None,
     tokenizer: Annotated[
-        str | None, option("--tokenizer", "tokenizer.json, .gguf, or http://host:port; makes counts exact.", "FILE|URL")
+        str | None,
+        option(
+            "--tokenizer",
+            "Tokenizer (tokenizer.json, .gguf or http://host:port), which makes counts exact.",
+            "FILE|URL",
+        ),
     ] = None,
     template: Annotated[
         str | None,
@@ -44,19 +49,20 @@ def lint(
         str | None, option("--server", "A running llama-server that renders and tokenises the bodies.", "URL")
     ] = None,
     build: Annotated[
-        int | None, option("--build", "Build of llama.cpp that will read them.", "N", parser=terminal.build_number)
+        int | None,
+        option("--build", "llama.cpp build that will serve the requests.", "N", parser=terminal.build_number),
     ] = None,
-    hash_text: Annotated[bool, option("--hash-text", "Print no prompt text, only hashes and lengths.")] = False,
+    hash_text: Annotated[bool, option("--hash-text", "Print hashes and lengths instead of prompt text.")] = False,
     format: Annotated[
-        Literal["text", "json", "sarif", "github"], option("--format -f", "Format of the answer.")
+        Literal["text", "json", "sarif", "github"], option("--format -f", "Format of the result.")
     ] = "text",
     output: Output = None,
 ) -> None:
-    """Check that each request extends the one before it in its conversation, so a cache can serve it.
+    """Check that each request extends the previous one of its conversation, so a cache can serve it.
 
-    Bodies are those of OpenAI chat, completions and responses and Anthropic messages, separated by conversation.
-    An error names the place, what it costs in tokens, and the fix; hints name places that are likely to change.
-    Without BODIES, --template (or --server) tests a chat template with scripted conversations.
+    Bodies can be OpenAI chat, completions or responses, or Anthropic messages. Conversations are told apart
+    automatically. An error shows the place, its cost in tokens, and the fix; hints show places that are likely to
+    change. Without BODIES, --template (or --server) tests a chat template with scripted conversations.
 
     Exit status: 0 append-only; 1 errors, or a template that changes earlier text; 2 wrong usage or bad input.
     """
@@ -82,7 +88,7 @@ def _answer(paths: list[str], ask: LintAsk) -> Lint:
     if ask.server is not None and not is_address(ask.server):
         raise CacheDoctorError(f"--server {ask.server}: is not an address", "e.g. --server http://localhost:8080")
     if ask.server is not None and ask.template is not None:
-        raise CacheDoctorError("--template and --server: both would render the bodies", "give one of them")
+        raise CacheDoctorError("--template and --server: each would render the bodies", "give only one of the two")
     if not paths:
         from cachedoctor.doctor.linting.template_trial import try_template
 

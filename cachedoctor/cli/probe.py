@@ -30,47 +30,46 @@ def probe(
             help="Address of the server, e.g. http://127.0.0.1:8080.  [default: try the usual ports on this machine]",
         ),
     ] = None,
-    model: Annotated[str | None, option("--model", "Model, if the server has several.", "NAME")] = None,
+    model: Annotated[str | None, option("--model", "Model name, if the server has several.", "NAME")] = None,
     key: Annotated[
-        str | None, option("--api-key-env", "Environment variable with the API key of the server.", "NAME")
+        str | None, option("--api-key-env", "Name of the environment variable that holds the server's API key.", "NAME")
     ] = None,
     prompt_tokens: Annotated[
         int,
         option(
             "--prompt-tokens",
-            "Approximate prompt length; see the page about sliding windows.",
+            "Approximate prompt length in tokens; sliding windows need a longer one.",
             "N",
             min=_LEAST,
             max=_MOST,
         ),
     ] = 700,
     budget: Annotated[
-        int, option("--budget", "Limit on prompt tokens for all requests together.", "TOKENS", min=1)
+        int, option("--budget", "Limit on the prompt tokens of all requests together.", "TOKENS", min=1)
     ] = 20_000,
     timeout: Annotated[
-        float, option("--timeout", "Time limit for the whole probe, in seconds.", "SECONDS", min=1, max=86_400)
+        float, option("--timeout", "Time limit for the whole probe in seconds.", "SECONDS", min=1, max=86_400)
     ] = 120,
     force: Annotated[bool, option("--force", "Also probe a busy server.")] = False,
-    save: Annotated[str | None, option("--save", "Save the answers for --against.", "FILE")] = None,
-    against: Annotated[
-        str | None, option("--against", "Saved answers from before a fix, to compare with.", "FILE")
-    ] = None,
-    log: Annotated[str | None, option("--log", "The server's log, for comparison.", "LOG")] = None,
+    save: Annotated[str | None, option("--save", "Save the responses for --against.", "FILE")] = None,
+    against: Annotated[str | None, option("--against", "Compare with responses saved before a fix.", "FILE")] = None,
+    log: Annotated[str | None, option("--log", "Server log to compare with.", "LOG")] = None,
     fail_on: Annotated[
         Literal["never", "deviation"], option("--fail-on", "Exit with 1 if something is not as expected.")
     ] = "never",
-    format: Annotated[Literal["text", "json"], option("--format -f", "Format of the answer.")] = "text",
+    format: Annotated[Literal["text", "json"], option("--format -f", "Format of the result.")] = "text",
     output: Output = None,
     quiet: Quiet = False,
 ) -> None:
-    """Send a running server a few small requests, and show whether it reuses what it should.
+    """Send a running server a few small requests, and show whether it reuses its cache as it should.
 
-    Up to 12 requests with one token of reply each, with prompts that no other run shares: a repeat, one more turn,
-    an edited end, an edited start (which must miss), another conversation in between, tools, two at once, an image if
-    the server supports it. It announces what it sends; it uses a slot, and refuses a busy server.
+    It sends up to 12 requests with a one-token reply and with prompts that no other run uses: a repeat, one more
+    turn, an edited end, an edited start (which must miss), another conversation in between, tools, two at once, and
+    an image if the server supports images. It announces each request, uses a slot, and refuses to probe a busy
+    server.
 
-    Exit status: 0 probed; 1 with --fail-on, something is not as expected; 2 wrong usage, or no response of a
-    server; 3 nothing is known about its cache; 130 interrupted.
+    Exit status: 0 probed; 1 with --fail-on, something is not as expected; 2 wrong usage, or the server does not
+    respond; 3 nothing is known about the cache; 130 interrupted.
     """
     from cachedoctor.live.probe import probing
     from cachedoctor.report.forms import probe_forms
@@ -135,5 +134,7 @@ def _key(name: str | None) -> str | None:
             "--api-key-env: that variable is not set", "give the name of a variable, never the key itself"
         )
     if not value.isascii() or not value.isprintable():
-        raise CacheDoctorError("--api-key-env: the key has characters that are not valid in a header", "set it again")
+        raise CacheDoctorError(
+            "--api-key-env: the key has characters that are not valid in a header", "set the variable again"
+        )
     return value

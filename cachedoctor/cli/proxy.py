@@ -27,19 +27,19 @@ _FIXES = (
 
 
 def proxy(
-    upstream: Annotated[str, option("--upstream", "The server, e.g. http://127.0.0.1:8080.", "URL")],
-    listen: Annotated[str, option("--listen", "Where clients connect.", "HOST:PORT")] = _LISTEN,
+    upstream: Annotated[str, option("--upstream", "Server to forward to, e.g. http://127.0.0.1:8080.", "URL")],
+    listen: Annotated[str, option("--listen", "Address for clients to connect to.", "HOST:PORT")] = _LISTEN,
     allow_host: AllowHost = None,
-    format: Annotated[Literal["text", "jsonl"], option("--format -f", "Format of the lines.")] = "text",
+    format: Annotated[Literal["text", "jsonl"], option("--format -f", "Format of the output lines.")] = "text",
     record: Annotated[
-        str | None, option("--record", "Append a record of each prompt to FILE: hashes and counts.", "FILE")
+        str | None, option("--record", "Append a record of each prompt (hashes and counts) to FILE.", "FILE")
     ] = None,
     keep_text: Annotated[bool, option("--keep-text", "Also record the request bodies.")] = False,
     record_size: Annotated[
         int | None,
         option(
             "--record-size",
-            "Size at which FILE becomes FILE.1.  [default: 1G]",
+            "Size at which FILE is renamed to FILE.1.  [default: 1G]",
             "SIZE",
             parser=terminal.size,
         ),
@@ -52,7 +52,9 @@ def proxy(
             "NAME",
         ),
     ] = None,
-    dry_run: Annotated[bool, option("--dry-run", "Change nothing; report what the fixes would have saved.")] = False,
+    dry_run: Annotated[
+        bool, option("--dry-run", "Change nothing; report how much the fixes would have saved.")
+    ] = False,
     tokenizer: Annotated[str | None, option("--tokenizer", "Tokenizer of the model, as for diff.", "FILE|URL")] = None,
     template: Annotated[str | None, option("--template", "Chat template, as for diff.", "FILE")] = None,
     metrics_listen: Annotated[
@@ -61,10 +63,10 @@ def proxy(
 ) -> None:
     """Forward requests to a server unchanged, and show what each reused, what changed, and the cost.
 
-    Needs aiohttp: the extra proxy. Give clients http://127.0.0.1:8090 as their server. Ctrl-C lets
-    running requests finish; a second one stops them.
+    It needs the extra proxy (aiohttp). Clients use http://127.0.0.1:8090 as their server. Ctrl-C lets running
+    requests finish; a second Ctrl-C stops them.
 
-    Exit status: 0 stopped; 2 wrong usage, or an unusable address; 130 stopped twice.
+    Exit status: 0 stopped; 2 wrong usage or unusable address; 130 interrupted again during shutdown.
     """
     _refuse(record, keep_text, fix, dry_run)
     _require_libraries(metrics_listen is not None)
@@ -122,7 +124,7 @@ def _ready(upstream: str, *asked: Address | None) -> Callable[[Address, Address 
     from cachedoctor.live.named_hosts import is_loopback
 
     def tell(listening: Address, metrics: Address | None) -> None:
-        terminal.complain(f"http://{listening} forwards to {upstream}", "Ctrl-C ends it", "note")
+        terminal.complain(f"http://{listening} forwards to {upstream}", "Ctrl-C stops the proxy", "note")
         if metrics is not None:
             terminal.complain(f"counters at http://{metrics}/metrics", kind="note")
         for address in asked:

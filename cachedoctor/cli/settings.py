@@ -60,8 +60,8 @@ _RULES = 'a list of codes, code prefixes and names, e.g. ["CD1", "log-too-terse"
 
 
 def _keys() -> Iterable[SettingKey]:
-    yield SettingKey("select", list[str], _RULES, ["CD"], "", "rules that are reported; CD is all of them")
-    yield SettingKey("ignore", list[str], _RULES, [], "", "rules that are neither reported nor counted as avoidable")
+    yield SettingKey("select", list[str], _RULES, ["CD"], "", "rules to report; CD means all rules")
+    yield SettingKey("ignore", list[str], _RULES, [], "", "rules to ignore in reports and in avoidable tokens")
     yield SettingKey("format", str, "the name of a format", "text", "", "format of a report")
     levels = "one of never, note, warning, error"
     yield SettingKey("fail-on", FailOn, levels, "never", "", "exit with 1 if a finding has at least this severity")
@@ -69,7 +69,7 @@ def _keys() -> Iterable[SettingKey]:
     wanted = (
         'a list of words, in which # is a digit, ? any character, * the rest of a word, e.g. ["Falcon", "EMP-####"]'
     )
-    yield SettingKey("hide", list[str], wanted, [], "", "words that reports hide besides what looks like a secret")
+    yield SettingKey("hide", list[str], wanted, [], "", "words to hide in reports, in addition to detected secrets")
     for threshold in THRESHOLDS:
         whole = Annotated[int, msgspec.Meta(ge=0)]
         wanted = f"a whole number of {threshold.unit}, 0 or more"
@@ -153,7 +153,7 @@ def _text(path: Path) -> str:
         hint = "use --no-config to ignore settings files"
         raise CacheDoctorError(f"{path}: cannot be read: {error.strerror or error}", hint) from error
     if len(data) > _MOST:
-        raise CacheDoctorError(f"{path}: is larger than a MiB", "give a settings file")
+        raise CacheDoctorError(f"{path}: is larger than 1 MiB", "give a settings file")
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # what PowerShell's > writes
         return data.decode("utf-16", "replace")
     return data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
@@ -246,7 +246,7 @@ class CommandSettings(msgspec.Struct, frozen=True):
 
             codes = sorted(self.silenced)
             shown = ", ".join(codes[:_NAMED]) + (f" and {len(codes) - _NAMED} more" if len(codes) > _NAMED else "")
-            what = f"{self.file}: rules that are not reported: {shown}"
+            what = f"{self.file}: these rules are not reported: {shown}"
             complain(what, "--no-config ignores this file; cachedoctor explain settings shows it", "note")
 
 
@@ -340,7 +340,7 @@ def _check(values: dict[str, FileValue]) -> None:
         hint = f"did you mean {close[0]}?" if close else f"one of {', '.join(FORMATS)}"
         raise CacheDoctorError(f"{_place(format, 'format')}: {format.value}: no such format", hint)
     if not values["select"].value:
-        raise CacheDoctorError(f"{_place(values['select'], 'select')}: names no rule", "CD stands for all of them")
+        raise CacheDoctorError(f"{_place(values['select'], 'select')}: names no rule", "CD means all rules")
     _hide(values["hide"])
     for key in ("select", "ignore"):
         names.refuse_unknown(values[key].value, f"{_place(values[key], key)}: ")
@@ -355,7 +355,7 @@ def _name_successors(values: dict[str, FileValue]) -> None:
         place = _place(values[key], key)
         for word in dict.fromkeys(values[key].value):
             for gone in names.former(word):
-                hint = f"nothing is ignored by it; to ignore the whole rule, name {' and '.join(gone.now)}"
+                hint = f"it has no effect; to ignore the whole rule, use {' and '.join(gone.now)}"
                 terminal.complain(f"{place}: {gone}", hint if key == "ignore" else "", kind="note")
 
 

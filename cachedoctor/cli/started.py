@@ -45,16 +45,16 @@ class Started(msgspec.Struct, frozen=True):
     def say_what_is_not_checked(self) -> None:
         """Say so where nobody looks at the options: silence would look like approval."""
         if self.is_of_another:
-            what = f"--cmdline: options of {BOTH} are not checked; they only decide the form of the fixes"
-            terminal.complain(what, "their logs show at the start how options were resolved", "note")
+            what = f"--cmdline: {BOTH} options are not checked; they only decide how fixes are written"
+            terminal.complain(what, "the start of their logs shows the resolved options", "note")
 
     def demand_llama_server(self) -> None:
         """Raise ``CacheDoctorError`` where the line starts something else."""
         if self.is_of_another:
             from cachedoctor.model import CacheDoctorError
 
-            what = f"--cmdline is about llama-server: settings of {BOTH} are not read from it"
-            raise CacheDoctorError(what, "their logs show at the start how they were resolved")
+            what = f"--cmdline is for llama-server, not for {BOTH}"
+            raise CacheDoctorError(what, "the start of their logs shows the resolved settings")
 
     @property
     def told(self) -> StartInfo | None:

@@ -75,9 +75,7 @@ def build_number(text: str) -> int:
 
     number = builds.number(text)
     if number is None and builds.is_release(text):
-        raise typer.BadParameter(
-            f"the build of {text} is not known; give the number that llama-server --version prints"
-        )
+        raise typer.BadParameter(f"the build of {text} is unknown; give the number that llama-server --version prints")
     if number is None:
         raise typer.BadParameter(f"{text!r} is not a build of llama.cpp; give its number (6900 for b6900) or v0.9.0")
     return number
@@ -179,7 +177,7 @@ def failed(error: Exception) -> int:
         complain(error.message, error.hint)
         return error.exit_code
     if isinstance(error, OSError):  # the spool of requests, most likely: its folder is full or gone
-        complain(str(error), "check the free space, also where temporary files go (TMPDIR)")
+        complain(str(error), "check the free space, also in the folder for temporary files (TMPDIR)")
         return 2
     if isinstance(error, MemoryError):
         complain("there is not enough memory", "allow more (ulimit -v, container limit), or analyze a smaller input")

@@ -28,13 +28,15 @@ def tune(
     ctx: typer.Context,
     paths: Annotated[
         list[str],
-        typer.Argument(metavar="LOG|BODIES", help="Logs of one server, or JSONL of request bodies; - is a log."),
+        typer.Argument(
+            metavar="LOG|BODIES", help="Logs of one server, or JSONL of request bodies; - is a log on standard input."
+        ),
     ],
     changes: Annotated[
         list[str] | None,
         option(
             "--set",
-            "Replay with this option of the server, without its dashes: cache-ram=16384, parallel=4, build=9713; "
+            "Replay with this server option, written without dashes: cache-ram=16384, parallel=4, build=9713; "
             "repeatable.",
             "NAME=VALUE",
         ),
@@ -43,7 +45,7 @@ def tune(
         int | None,
         option(
             "--memory",
-            "Extra memory for all changes, e.g. 24GiB.  [default: no limit]",
+            "Limit on extra memory for all changes together, e.g. 24GiB.  [default: no limit]",
             "SIZE",
             parser=terminal.size,
         ),
@@ -52,7 +54,7 @@ def tune(
         list[str] | None,
         option(
             "--ran",
-            "Server setting that the log does not show: an option without its dashes, or memory=swa; repeatable.",
+            "Server setting that the log does not show: an option without dashes, or memory=swa; repeatable.",
             "NAME=VALUE",
         ),
     ] = None,
@@ -60,25 +62,25 @@ def tune(
     bodies: Bodies,
     responses: Annotated[
         list[str] | None,
-        option("--responses", f"{LIST}: responses of the server, with usage; repeatable.", "FILE"),
+        option("--responses", f"{LIST}: server responses with usage; repeatable.", "FILE"),
     ] = None,
     build: Build = None,
     cmdline: Cmdline = None,
-    format: Annotated[Literal["text", "json"], option("--format -f", "Format of the answer.")] = "text",
+    format: Annotated[Literal["text", "json"], option("--format -f", "Format of the result.")] = "text",
     output: Output = None,
     quiet: Quiet = False,
 ) -> None:
     """Rank server settings by the prompt tokens and seconds that they would have saved, and merge the best.
 
-    Single changes come first, with the memory each needs as far as the log shows sizes; then the merged set, in
-    the form of the command line. Only certain gains are listed: above the replay's own error, and above 1 %.
+    It lists single changes first, with the extra memory each needs if the log shows sizes, and then the merged set
+    as command-line options. Only certain gains are listed: above the replay's own error and above 1 %.
 
-    With --set: what would have been reused under these settings, or by another build, by replay of the server's
-    decisions; the replay's own error under the recorded settings comes first. Without a log the recorded settings are
-    the defaults of the build; memory=swa (or hybrid, recurrent) and window=N then describe the model. Logs of vLLM
-    and SGLang need --requests and --tokenizer; --responses, or the log's own sums, show what was reused.
+    With --set it replays the server's decisions and shows the reuse under these settings or with another build,
+    after the replay's own error under the recorded settings. Without a log, the build's defaults count as recorded;
+    memory=swa (or hybrid, recurrent) and window=N then describe the model. Logs of vLLM and SGLang need --requests
+    and --tokenizer; --responses or the log's own sums show the reuse.
 
-    Exit status: 0 searched or replayed, also when there is nothing to gain; 2 wrong usage, a setting that the build
+    Exit status: 0 searched or replayed, also if there is nothing to gain; 2 wrong usage, a setting that the build
     does not know, or an unreadable input; 3 the replay does not explain the log, or there is nothing to replay; 130
     interrupted.
     """

@@ -32,7 +32,7 @@ def watch(
     ctx: typer.Context,
     log: Annotated[
         str | None,
-        typer.Argument(metavar="LOG", help="The log of the server, or the output of a proxy; - is standard input."),
+        typer.Argument(metavar="LOG", help="Server log, or output of cachedoctor proxy; - is standard input."),
     ] = None,
     *,
     server: ServerInfo,
@@ -42,8 +42,8 @@ def watch(
         list[str] | None,
         option(
             "--kv-events",
-            f"Record KV events of {EITHER} from tcp://HOST:PORT into -o FILE; one per rank. At "
-            "@ENDPOINT and tcp://*:PORT, servers connect.",
+            f"Record KV events of {EITHER} from tcp://HOST:PORT into -o FILE; give one per rank. @ENDPOINT and "
+            "tcp://*:PORT wait for servers to connect.",
             "ENDPOINT",
             KV_EVENTS,
         ),
@@ -52,7 +52,7 @@ def watch(
         list[str] | None,
         option(
             "--replay",
-            "Address to request missed KV events from (replay_endpoint); one per --kv-events.",
+            "Address for requesting missed KV events (replay_endpoint); one per --kv-events.",
             "ENDPOINT",
             KV_EVENTS,
         ),
@@ -63,17 +63,17 @@ def watch(
 ) -> None:
     """Show live how a server uses its cache: slots, reuse, findings.
 
-    The log is read from its beginning and through rotation and truncation until q or Ctrl-C; then the report is
-    printed. Arrows select a finding, ? explains the view. Without a terminal: a line for every
-    request that lost tokens, and for every finding.
+    The log is read from its beginning, also across rotation and truncation, until q or Ctrl-C. Then the report is
+    printed. Arrow keys select a finding; ? explains the view. Without a terminal, it prints a line for each finding
+    and for each request that lost tokens.
 
-    For the output of cachedoctor proxy (--record FILE, or -f jsonl) there is a row per conversation: what changed in
-    it, and what that cost.
+    For output of cachedoctor proxy (--record FILE, or -f jsonl) it shows a row per conversation: the change and its
+    cost.
 
-    With --kv-events no log is read: the KV events are recorded until Ctrl-C, for analyze --kv-events, as hashes without
-    tokens or text. Needs pyzmq: the extra kv. The server publishes with --kv-events-config.
+    With --kv-events it reads no log. It records KV events until Ctrl-C, as hashes without tokens or text, for
+    analyze --kv-events. It needs the extra kv (pyzmq) and a server started with --kv-events-config.
 
-    Exit status: as analyze; 130 after Ctrl-C. With --kv-events: 0 recorded; 2 wrong usage, or an endpoint with
+    Exit status: as analyze; 130 after Ctrl-C. With --kv-events: 0 recorded; 2 wrong usage, or the endpoint sends
     something else; 3 no event.
     """
     if kv_events:
@@ -104,9 +104,9 @@ def _record(endpoints: list[str], replay: list[str], output: str | None) -> int:
     from cachedoctor.model import CacheDoctorError
 
     if output is None:
-        raise CacheDoctorError("--kv-events: -o FILE is missing, the file for the recording", "-o kv.jsonl")
+        raise CacheDoctorError("--kv-events: -o FILE is missing; it names the recording", "-o kv.jsonl")
     if replay and len(replay) != len(endpoints):
-        raise CacheDoctorError("--replay: give one per --kv-events, in the same order", "or none")
+        raise CacheDoctorError("--replay: give one address per --kv-events, in the same order", "or none")
     with Interrupts() as interrupts, KvSubscription(endpoints, replay) as subscription, new_file(output) as out:
         recorder = KvRecorder(endpoints, out, _note)
         with interrupts.deferred() as stop:

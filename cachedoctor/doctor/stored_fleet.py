@@ -56,10 +56,10 @@ def head_of(folder: str) -> Head:
         with open(path, "rb") as file:
             found = msgspec.json.decode(file.read(), type=Head)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise CacheDoctorError(f"{path}: cannot be read ({error})", "give the folder that fleet -o wrote") from error
+        raise CacheDoctorError(f"{path}: cannot be read ({error})", "give a folder written by fleet -o") from error
     if found.schema != SCHEMA:
         what = f"{folder}: is a result with another schema, {found.schema[:40]}; this version reads {SCHEMA}"
-        raise CacheDoctorError(what, "use the version of cachedoctor that wrote it, or write it again")
+        raise CacheDoctorError(what, "use the cachedoctor version that wrote it, or write it again")
     return found
 
 

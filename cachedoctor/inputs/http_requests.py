@@ -114,11 +114,11 @@ ANSWER_SECONDS = 10.0
 MAX_PAGE = 64 * 1024 * 1024
 """Bytes; /metrics of vLLM has about 50 KB for each engine."""
 _HINTS = {
-    400: f"it does not understand the query; write labels as in --match {LABELS_EXAMPLE}",
+    400: f"the server does not understand the query; write labels as in --match {LABELS_EXAMPLE}",
     401: "it needs credentials: http://USER:PASSWORD@HOST",
     403: "it needs credentials: http://USER:PASSWORD@HOST",
     404: "check that /metrics or Prometheus is at this address",
-    503: "it is starting or busy: try again",
+    503: "the server is starting or busy; try again",
 }
 
 
@@ -150,16 +150,16 @@ def get(url: str, seconds: float = ANSWER_SECONDS) -> bytes:
         answer = ask(opened, "GET", target, None, headers, seconds=seconds, most_bytes=MAX_PAGE)
     except TooLargeError:
         raise SourceError(
-            f"{name}: answered with more than {MAX_PAGE >> 20} MiB", "ask for less, with --match"
+            f"{name}: answered with more than {MAX_PAGE >> 20} MiB", "request less data with --match"
         ) from None
     except TimeoutError:
-        hint = "it is busy, or not the right server"
+        hint = "the server is busy, or the address is wrong"
         raise SourceError(f"{name}: no complete response within {seconds:.0f} s", hint) from None
     except FAULTS as fault:
         what = getattr(fault, "strerror", None) or str(fault)[:100] or type(fault).__name__
         raise SourceError(f"{name}: cannot be fetched ({what})", "check that a server is running there") from None
     if answer.status != http.HTTPStatus.OK:
-        hint = _HINTS.get(answer.status, "check it with curl")
+        hint = _HINTS.get(answer.status, "check the address with curl")
         raise SourceError(f"{name}: answered {answer.status} {answer.reason[:60]}", hint)
     return answer.body
 

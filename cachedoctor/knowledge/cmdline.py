@@ -107,7 +107,7 @@ def _words(line: str) -> list[str]:
         try:
             return msgspec.json.decode(line.encode("utf-8", "surrogateescape"), type=list[str])
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            hint = 'a list has its words in quotes: ["llama-server", "-c", "32768"]'
+            hint = 'put the words of a list in quotes: ["llama-server", "-c", "32768"]'
             raise CacheDoctorError("--cmdline: is not a JSON list of words", hint) from None
     try:
         return shlex.split(_CONTINUED.sub(" ", line))
@@ -247,7 +247,7 @@ OLLAMA = {
 LM_STUDIO = {"parallel": "Max Concurrent Predictions", "ctx_size": "Context Length"}
 """Key of an option of llama-server -> setting of LM Studio's model loader."""
 
-LM_STUDIO_FIELD = "in LM Studio's advanced load parameters, as parameters of llama.cpp (since September 2026)"
+LM_STUDIO_FIELD = "in LM Studio's advanced load parameters, as llama.cpp parameters (from September 2026 on)"
 """Where all other options go."""
 
 LM_STUDIO_OLD = "LM Studio before September 2026 has no setting for {options}"

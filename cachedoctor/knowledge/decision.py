@@ -222,7 +222,7 @@ _TELLS: dict[Wanted, tuple[str, tuple[_Wording, ...]]] = {
         ),
     ),
     "choice": (
-        "how its slot was chosen",
+        "how the slot was chosen",
         (
             _Wording(0, 6451, '"selected slot by lcs similarity" or "by lru", with -lv 4'),
             _Wording(6452, _NEWEST, '"selected slot by LCP similarity" or "by LRU"'),
@@ -237,7 +237,7 @@ _TELLS: dict[Wanted, tuple[str, tuple[_Wording, ...]]] = {
         ),
     ),
     "reused": (
-        "what was reused",
+        "the reused tokens",
         (
             _Wording(0, 6628, '"kv cache rm [N, end)"'),
             _Wording(6629, 9093, '"memory_seq_rm [N, end)"'),

@@ -98,8 +98,8 @@ def show_accounting(low: int | None, high: int | None) -> tuple[str, list[Option
     if low is not None and low > _LAST_OPEN:
         return "restart llama-server at trace level", [_TRACE]
     if high is not None and high <= _LAST_OPEN:
-        return "this build shows it at its default level: log without --log-disable or a lower -lv", []
-    return "b9294 and newer: restart llama-server at trace level; older builds show it at their default level", [_TRACE]
+        return "this build shows it at its default level, so do not use --log-disable or a lower -lv", []
+    return "from b9294 on, restart llama-server at trace level; older builds show it at their default level", [_TRACE]
 
 
 def show_text(low: int | None, high: int | None) -> tuple[str, list[OptionChange]]:
@@ -112,12 +112,12 @@ def show_text(low: int | None, high: int | None) -> tuple[str, list[OptionChange
     variables = _variables(high)
     if not variables:
         return (
-            "this build cannot show the text; b6900 and newer can, and the client's request bodies show it",
+            "this build cannot show the text; use b6900 or newer, or the client's request bodies",
             [],
         )
     if low is not None and low >= _TEXT and len(variables) == 1:
         return f"set the variable and restart llama-server. {_WARN}", variables
-    words = "set the variables and restart llama-server (the second works only from b10809 on; both need b6900)"
+    words = "set the variables and restart llama-server (b6900 or newer; the second needs b10809)"
     return f"{words}. {_WARN}", variables
 
 
@@ -154,7 +154,7 @@ def restart(wants: set[Want], low: int | None, high: int | None) -> LevelRestart
         if variables:
             shows.append("text")
         if not variables or low is None or low < _TEXT:
-            said.append(f"The text that changed can be shown from b{_TEXT} on.")
+            said.append(f"Builds from b{_TEXT} on can show the text that changed.")
     if has_files and wants & {"text", "prompts"}:
         options.append(_FILES)
         said += ["This writes prompt text to the folder.", _FOLDER]
@@ -164,6 +164,7 @@ def restart(wants: set[Want], low: int | None, high: int | None) -> LevelRestart
         shows.append("prompts")
     elif "prompts" in wants:
         said.append(
-            "Whole prompts: from b9713 on with --log-prompts-dir DIR; before, save the client's request bodies."
+            "For whole prompts, use --log-prompts-dir DIR (b9713 and newer); with older builds, save the "
+            "client's request bodies."
         )
     return LevelRestart([*variables, *options] if shows else [], shows, " ".join(said))

@@ -276,15 +276,15 @@ def entry(written: str) -> tuple[Option, Name, bool]:
 NEVER = {
     "--checkpoint-every-nb": (
         CHECKPOINT_EVERY,
-        "its number counts tokens (8192 by default), not batches as in the draft",
+        "its value is a number of tokens (default 8192), not of batches as in the draft",
     )
 }
 """Names that no build ever had, passed on from drafts of pull requests, what was meant (PR #20087), and what else
 differs."""
 
 INSTEAD = {
-    "checkpoint_every": "llama-server places checkpoints at user messages automatically; --checkpoint-min-step N is "
-    "the minimum distance between two of them in tokens, so a smaller N means more",
+    "checkpoint_every": "llama-server places checkpoints at user messages automatically; --checkpoint-min-step "
+    "N is their minimum distance in tokens, so a smaller N means more checkpoints",
 }
 """What took the place of a removed option that has no other name, for the builds after it."""
 

@@ -22,8 +22,8 @@ _SILENT_SECONDS = 10
 """Without any message it is said what may be wrong."""
 _LAST_SECONDS = 2
 """In which messages that are on their way are still taken."""
-_UNASKED = "--replay requests them again (replay_endpoint of --kv-events-config)"
-_UNANSWERED = "its --replay endpoint did not answer, or no longer has them (buffer_steps of --kv-events-config)"
+_UNASKED = "--replay requests missed messages again (replay_endpoint in --kv-events-config)"
+_UNANSWERED = "its --replay endpoint did not answer, or no longer has the messages (buffer_steps in --kv-events-config)"
 
 Tell = Callable[[str, str], None]
 """Takes a message and a hint."""
@@ -91,7 +91,7 @@ class KvRecorder:
             elif not self.messages and not told and time.monotonic() - begun > _SILENT_SECONDS:
                 told = True
                 self._tell(
-                    "no message yet; a server publishes when prompts are computed",
+                    "no message yet; a server publishes events when it computes prompts",
                     "if the server connects instead of listening (no * in its endpoint), give @tcp://HOST:PORT",
                 )
 
@@ -137,7 +137,7 @@ class KvRecorder:
         if source not in self._last and self._unread[source] >= _FOREIGN:
             raise CacheDoctorError(
                 f"{self._endpoints[source]}: sends messages that are not KV events",
-                "is it the endpoint of --kv-events-config, with enable_kv_cache_events?",
+                "check that this is the endpoint in --kv-events-config and that enable_kv_cache_events is on",
             )
 
     def close(self) -> None:

@@ -140,7 +140,7 @@ def describe(s: align.Summary) -> str:
     words = {
         "equal": "the tokens are equal",
         "appended": f"only {s.appended:,} tokens were appended",
-        "front-dropped": f"the first {s.block:,} tokens were dropped, the rest is equal; {rest}",
+        "front-dropped": f"the first {s.block:,} tokens were dropped, and the rest is equal; {rest}",
         "tail-replaced": f"everything after token {s.at:,} was replaced ({s.block:,} tokens removed)",
         "inserted-block": f"{s.block:,} tokens were inserted at token {s.at:,}; {rest}",
         "removed-block": f"{s.block:,} tokens were removed at token {s.at:,}; {rest}",

@@ -50,7 +50,7 @@ MAX_TOKENS = 16
 """Tokens per character of a text; one more than the bytes of any character, and that is rare."""
 _FEW = 1_000
 """Tokens that a tokenizer may add to a short text."""
-_OURS = "give the tokenizer and the template of the model that the server runs"
+_OURS = "give the tokenizer and template of the server's model"
 
 
 class Worker:

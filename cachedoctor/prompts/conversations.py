@@ -38,7 +38,7 @@ def told(found: PromptDiff, a: Prompt, b: Prompt, earlier: Iterable[tuple[str, .
         advice=advise("mode-switched", first.field, known),
         client=client_habits.named(known),
     )
-    text = f"{found.explanation}; an earlier prompt had exactly these: modes with different tools alternate"
+    text = f"{found.explanation}; an earlier prompt had exactly these tools, so modes with different tools alternate"
     return msgspec.structs.replace(found, first=first, explanation=text)
 
 

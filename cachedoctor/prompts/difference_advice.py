@@ -17,15 +17,15 @@ from cachedoctor.prompts.recognisers.base import FirstDifference, Recogniser, Re
 
 _STRIP = Advice("Behind a proxy or a router: remove the system block that starts with x-anthropic-billing-header.")
 _CCH = Advice(
-    "llama-server from b8929 on rewrites cch= to a constant, only on /v1/messages; if a proxy converts the request to "
-    "/v1/chat/completions, the header stays."
+    "From b8929 on, llama-server rewrites cch= to a constant, but only on /v1/messages. If a proxy converts the "
+    "request to /v1/chat/completions, the header stays."
 )
 _OTHER_FIELD = Advice("No llama-server build rewrites this field, so only turning the header off or removing it helps.")
 _FREEZE = Advice("Freeze the value for the whole conversation, or move it to the end of the last user message.")
 _KEEP_REASONING = [
     Advice(
-        "llama-server from b9873 on keeps reasoning if the template supports it; from b10809 on that is the default. "
-        "It uses context.",
+        "From b9873 on, llama-server can keep reasoning if the template supports it; from b10809 on it does so "
+        "by default. It uses context.",
         ["--reasoning-preserve"],
     ),
     Advice(
@@ -34,20 +34,21 @@ _KEEP_REASONING = [
     ),
     Advice(
         "The client must send the reasoning of earlier turns back unchanged, as reasoning_content (llama-server "
-        "accepts it since January 2026; vLLM from 0.20 on wants `reasoning`)."
+        "has accepted it since January 2026; vLLM expects `reasoning` from 0.20 on)."
     ),
 ]
 _TOOLS = Advice(
-    "Keep the list of tools the same for the whole conversation: most templates write it before everything else."
+    "Keep the tool list the same for the whole conversation; most templates write it before everything else."
 )
 _HISTORY = Advice("Only append to the history. Put new or changing text into the last user message.")
 _OPENING = Advice(
-    "Keep the system prompt and the first message the same for the whole conversation: they come before everything "
-    "else. Put changing text into the last user message."
+    "Keep the system prompt and the first message the same for the whole conversation, because they come first. "
+    "Put changing text into the last user message."
 )
 _OF_HISTORY = ("message-edited", "message-removed", "message-inserted", "message-moved")
 _CUT = Advice(
-    "Truncate rarely and in large pieces: each time everything after the start is recomputed. Or give the conversation "
+    "Truncate rarely and in large pieces, because each time everything after the start is recomputed. Or give "
+    "the conversation "
     "a larger context. Hybrid and recurrent models recompute all of it unless a checkpoint lies before the cut."
 )
 
@@ -56,18 +57,14 @@ _GENERIC: dict[str, list[Advice]] = {
     "uuid": [_FREEZE],
     "random-id": [
         _FREEZE,
-        Advice(
-            "Ids of tool calls: the client must send each one back unchanged, not make a new one for every request."
-        ),
+        Advice("The client must send each tool call id back unchanged instead of making a new id for every request."),
     ],
     "counter": [Advice("Remove the number from the prompt, or move it to the end of the last user message.")],
     "path": [Advice("Start the client in the same folder, or move the path to the last user message.")],
-    "git-state": [
-        Advice("Read the state of the repository once per conversation, or through a tool when it is needed.")
-    ],
+    "git-state": [Advice("Read the repository state once per conversation, or through a tool when needed.")],
     "json-key-order": [Advice("Write JSON with sorted keys, or send back exactly the text that the model wrote.")],
     "json-spacing": [Advice("Send back exactly the text that the model wrote, instead of parsing and serialising it.")],
-    "tool-added": [_TOOLS, Advice("MCP: connect all servers before the first request, and do not load tools later.")],
+    "tool-added": [_TOOLS, Advice("MCP: connect all servers before the first request, and load no tools later.")],
     "tool-removed": [
         _TOOLS,
         Advice("MCP: a server that reconnects must not change the list; pin the tools you use."),
@@ -77,7 +74,7 @@ _GENERIC: dict[str, list[Advice]] = {
     ],
     "tool-edited": [
         _TOOLS,
-        Advice("Do not put anything that changes (a date, a path, a count) into a tool's description."),
+        Advice("Do not put changing values (a date, a path, a count) into a tool's description."),
     ],
     "reasoning-dropped": _KEEP_REASONING,
     "reasoning-added": [
@@ -89,41 +86,46 @@ _GENERIC: dict[str, list[Advice]] = {
     ],
     "message-edited": [
         _HISTORY,
-        Advice("This is expected after a real edit: everything after it must be recomputed."),
+        Advice("This is expected after a real edit: everything after the edit must be recomputed."),
     ],
     "message-removed": [_HISTORY],
     "message-inserted": [_HISTORY],
     "message-moved": [_HISTORY],
     "front-truncated": [_CUT],
-    "compacted": [Advice("Expected once per compaction. Compact rarely, or give the conversation a larger context.")],
+    "compacted": [
+        Advice("This is expected once per compaction. Compact rarely, or give the conversation a larger context.")
+    ],
     "whitespace": [Advice("Send every message back byte for byte: do not trim, wrap or convert line endings.")],
     "retokenised": [
         Advice(
-            "The model generated tokens that its own text does not tokenise to; no client can change that. "
-            "It costs little with full attention; hybrid and recurrent models need a checkpoint before it."
+            "The generated tokens differ from the tokens of their own text; no client can change that. It costs "
+            "little with full attention; hybrid and recurrent models need a checkpoint before the change."
         )
     ],
     "image": [Advice("Send the same bytes of an image in every request: do not scale or re-encode it.")],
     "template": [
         Advice("Use one chat template, with the same chat_template_kwargs and reasoning settings, for all requests."),
-        Advice("At the start of a reply it costs few tokens; hybrid and recurrent models need a checkpoint before it."),
+        Advice(
+            "At the start of a reply this costs few tokens; hybrid and recurrent models need a checkpoint "
+            "before the change."
+        ),
     ],
     "special-token": [
-        Advice("Let either the client or the server write this token: raw prompts must not add their own.")
+        Advice("Let only the client or only the server write this token; raw prompts must not add their own.")
     ],
     "system-hoisted": [
         Advice(
-            "Send such text inside a user message. Or leave system messages where they are: servers, gateways and "
-            "chat templates that accept them only at the start move each new one there."
+            "Send such text inside a user message. Or leave system messages where they are, because servers, "
+            "gateways and templates that accept them only at the start move each new one there."
         )
     ],
     "mode-switched": [
-        Advice("Give all modes the same list of tools, and state in the last message which of them may be used now.")
+        Advice("Give all modes the same list of tools, and state in the last message which tools may be used now.")
     ],
     "compaction-request": [
         Advice(
-            "Ask for the summary at the end of the conversation itself: the same system prompt, the same tools, and "
-            "the question as the last message."
+            "Request the summary at the end of the conversation itself: same system prompt, same tools, and the "
+            "question as the last message."
         ),
         Advice("Otherwise each compaction recomputes the conversation: compact rarely."),
     ],

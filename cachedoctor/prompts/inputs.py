@@ -129,7 +129,7 @@ DUMP_NAME = late(r"\d{12}\d*\.txt")
 """What --log-prompts-dir names its files: milliseconds."""
 MAX_BYTES = 1 << 30
 """Of a file of prompts, or of all in a directory; a thousand requests of long conversations have some 400 MiB."""
-_PART = "give a file of prompts, or a part of it"
+_PART = "give one file of prompts, or fewer prompts"
 SLOTS_HINT = "the output of GET /slots is an array of slots with id, n_ctx and prompt"
 SHAPES = "a request body has messages, prompt or input; " + SLOTS_HINT
 MAGIC = (
@@ -395,4 +395,4 @@ def _unknown(values: list[Any], path: str) -> CacheDoctorError:
     if isinstance(first, dict) and ("choices" in first or "usage" in first):
         return CacheDoctorError(f"{path}: is a response; the prompt is in the request", SHAPES)
     keys = ", ".join(str(key)[:40] for key in list(first)[:6]) if isinstance(first, dict) else type(first).__name__
-    return CacheDoctorError(f"{path}: JSON of unknown shape ({sound(keys) or 'empty'})", SHAPES)
+    return CacheDoctorError(f"{path}: is JSON of an unknown kind ({sound(keys) or 'empty'})", SHAPES)

@@ -45,7 +45,7 @@ class ServedTemplate:
             raise CacheDoctorError(f"{prompt.path}: {error.message}", error.hint) from error
         found = answer.get("prompt") if isinstance(answer, dict) else None
         if not isinstance(found, str):
-            raise CacheDoctorError(f"{self._url} answered without a prompt", "is this a llama-server?")
+            raise CacheDoctorError(f"{self._url} answered without a prompt", "check that this is a llama-server")
         text = sound(found)
         spans = marks.search(text, [(span.place, prompt.text[span.start : span.end]) for span in prompt.spans])
         return msgspec.structs.replace(prompt, text=text, spans=spans, rendered=True)

@@ -14,7 +14,7 @@ from cachedoctor.prompts.chat import marker, media
 from cachedoctor.prompts.prompt import Kind, PlacedSpan, Prompt, digest
 
 _SALT = "vLLM and SGLang share no block between requests with different values; llama-server ignores it"
-_ADAPTER = "what was computed with one adapter cannot be used with another: nothing is shared"
+_ADAPTER = "tokens computed with one adapter cannot be used with another, so nothing is shared"
 WORDS = {
     "cache_salt": _SALT,
     "extra_key": "SGLang shares nothing between requests with different values",
@@ -101,7 +101,7 @@ class Builder:
     def json(self, place: str, value: Any, depth: int = 0) -> None:
         """Append JSON as json.dumps spaces it, in the given key order, with a span for each value."""
         if depth > MAX_DEPTH:
-            raise CacheDoctorError("JSON is nested too deeply", f"more than {MAX_DEPTH} levels cannot be a prompt")
+            raise CacheDoctorError("JSON is nested too deeply", f"a prompt has at most {MAX_DEPTH} levels")
         if isinstance(value, dict):
             self.add(place, "{")
             for index, (key, item) in enumerate(value.items()):

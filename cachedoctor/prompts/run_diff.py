@@ -46,7 +46,7 @@ def answer(path1: str, path2: str | None, ask: DiffJob) -> list[PromptDiff]:
         CacheDoctorError: an input cannot be used, or there is nothing to compare.
     """
     if path1 == path2 == "-":
-        raise CacheDoctorError("standard input cannot be both prompts", "give one of them as a file")
+        raise CacheDoctorError("standard input cannot be both prompts", "give one prompt as a file")
     files = ModelFiles(ask.tokenizer, ask.template)
     try:
         return _answer(path1, path2, ask, files)
@@ -121,7 +121,7 @@ def _with_claim(found: PromptDiff, b: Prompt) -> PromptDiff:
         return found
     claim = claimed.claim
     lost = "" if claim.tokens is None else f", {claim.tokens:,} tokens not reused"
-    words = f"{claim.by} itself gives this reason for what was not reused{lost}"
+    words = f"{claim.by} itself gives this reason for the tokens not reused{lost}"
     settings = [*found.settings, RequestSetting(OWN_VERDICT, "", claim.reason, words)]
     first = found.first
     if b.is_whole or first is None or first.kind != "appended":
@@ -172,7 +172,7 @@ def check_model(prompt: Prompt, ask: DiffJob, cutter: Tokenizer) -> None:
         return
     raise CacheDoctorError(
         f"{cutter.name}: does not belong to the model of {prompt.path}, which begins with {opening.group()}",
-        "give the tokenizer of the model that the server runs; use --template if the server had another template",
+        "give the tokenizer of the server's model; use --template if the server had another template",
     )
 
 

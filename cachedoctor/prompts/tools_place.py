@@ -34,7 +34,7 @@ def explained(least: int, cost: int) -> str:
     """Say why the cost is a range."""
     return (
         f"the chat template is not known: with the tools before all messages {cost:,} tokens are recomputed, with the "
-        f"tools before the last user message, as some templates have them, about {least:,}"
+        f"tools before the last user message, as in some templates, about {least:,}"
     )
 
 

@@ -21,7 +21,7 @@ from cachedoctor.report.words.numbers import capital, count, duration, number, s
 from cachedoctor.report.words.remarks import severities
 
 _CHARGED = late(
-    r"[:,;] (?:[\d,]+ requests?, )?(?:at most )?[\d,]+ (?:to [\d,]+ )?tokens recomputed\b(?: over [\d,]+ requests?)?"
+    r"[:,;] (?:[\d,]+ requests?, )?(?:at most )?[\d,]+ (?:to [\d,]+ )?tokens recomputed\b(?: in [\d,]+ requests?)?"
 )
 """What a claim says of its cost, which is in rows of its own."""
 _UNSURE = late(r"\b(?:perhaps|may|up to|or another)\b")

@@ -31,7 +31,11 @@ def _after_one_alone(session: Session) -> list[Remedy]:
     known = advice.more_slots(session, (session.n_slots or 1) + 1)
     if not known.options:
         return []
-    return [Remedy(f"If it was reused alone: {known.text}", options=known.options, purpose="depends")]
+    return [
+        Remedy(
+            f"If it was reused alone: {known.text[0].lower()}{known.text[1:]}", options=known.options, purpose="depends"
+        )
+    ]
 
 
 def _more_room(session: Session) -> Remedy:
@@ -55,16 +59,17 @@ def _texts(session: Session) -> Remedy:
 
 def _second_turn(_: Session) -> Remedy:
     return Remedy(
-        "Send one of these requests again with its answer and a next question. If it is reused, the conversations "
-        "were new and nothing is wrong; if not, another session took the slot in between.",
+        "Send one of these requests again with its answer and a new question. "
+        "If it is reused, the conversations were new and nothing is wrong; if not, another session took the "
+        "slot in between.",
         purpose="look",
     )
 
 
 def _cache_asked(_: Session) -> Remedy:
     return Remedy(
-        'Send one request twice with "cache_prompt": true in its body, without a restart. If the second is reused, the '
-        "client sends cache_prompt false.",
+        'Send one request twice with "cache_prompt": true in its body, without a restart. '
+        "If the second request is reused, the client sends cache_prompt false.",
         purpose="look",
     )
 
@@ -75,7 +80,7 @@ def _forcing_line(session: Session) -> Remedy:
         return _cache_asked(session)
     return Remedy(
         f"To see which one it is: {words}. A line about forcing full prompt re-processing means that the model's "
-        "memory is the cause; without one it is the client.",
+        "memory is the cause; without such a line, the client is.",
         options=changes,
         purpose="look",
     )

@@ -64,12 +64,12 @@ STRENGTH = 0.26
 KINDS: tuple[Kind, ...] = (
     Kind(
         "same prompt, nothing reused",
-        "the slot kept the prompt, but none of it was reused",
+        "the slot kept the prompt, but nothing was reused",
         {"nocache": 2.1, "checkpoint": 0.6},
     ),
     Kind(
         "less than kept",
-        "much of the prompt was kept, but far less was reused",
+        "the slot kept much of the prompt, but far less was reused",
         {"head": 0.3, "body": 0.5, "checkpoint": 3.6, "none": 0.4},
     ),
     Kind(
@@ -79,7 +79,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "rest differs",
-        "the prompt shares a quarter or more with its previous turn, then differs",
+        "the prompt shares a quarter or more with its previous turn and then differs",
         {"head": 1.9, "body": 6.9, "checkpoint": 1.5, "none": 11.8},
     ),
     Kind(
@@ -95,7 +95,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("one place", "the difference is always at the same place", {"steal": 0.7, "none": 0.9}),
     Kind(
         "in turn",
-        "the lengths repeat in turns: each prompt was overwritten before its next turn",
+        "the lengths alternate: each prompt was overwritten before its next turn",
         {"slots": 4.9, "none": 1.1},
     ),
     Kind(
@@ -116,7 +116,9 @@ KINDS: tuple[Kind, ...] = (
         "the RAM cache restored other prompts, but not this one",
         {"head": 2.8, "slots": 1.8, "steal": 0.3, "none": 5.7},
     ),
-    Kind("not in RAM", "the RAM cache was searched but did not have it", {"head": 0.5, "slots": 0.8, "none": 1.0}),
+    Kind(
+        "not in RAM", "the RAM cache was searched but did not have the prompt", {"head": 0.5, "slots": 0.8, "none": 1.0}
+    ),
     Kind(
         "its own slot",
         "its slot held its previous turn, but did not count as similar",

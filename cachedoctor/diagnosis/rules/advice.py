@@ -127,12 +127,12 @@ def more_slots(session: Session, wanted: int = 0) -> Remedy:
             session,
             server_options.SIMILARITY,
             "0.5",
-            f"{has} slots are enough for the {seen} conversations here, but one was given the slot of another that starts the same way. "
-            "A prompt that matches less than this share then takes the least recently used slot.",
+            f"{has} slots are enough for the {seen} conversations here, but one conversation got the slot of another that starts the same way. "
+            "A prompt whose match is below this share then takes the least recently used slot.",
         )
     count = max(seen, has + 1) if seen else max(4, has + 1)
-    why = f"{count} here" if seen else f"{count} in this example"
-    return slots(session, count, f"Give every conversation its own slot, {why}.")
+    why = f"{count} here" if seen else f"{count} as an example"
+    return slots(session, count, f"Give every conversation its own slot ({why}).")
 
 
 def slots(session: Session, count: int, what: str) -> Remedy:
@@ -157,13 +157,13 @@ def slot_options(session: Session, count: int) -> tuple[list[OptionChange], str]
     if session.launcher in cmdline.FIXED_LOG:
         name, size = cmdline.FIXED_LOG[session.launcher], cmdline.LM_STUDIO["ctx_size"]
         changes = as_typed(f"--parallel {count}")
-        return changes, f"{name} does not show whether they divide its {size}: raise it if prompts no longer fit."
+        return changes, f"{name} does not show whether the slots divide its {size}; raise it if prompts no longer fit."
     if each:
-        cost = f"--ctx-size is divided among the slots, so raise it with them: {count} x {each:,} tokens. This costs KV memory."
+        cost = f"The slots divide --ctx-size, so raise it to {count} x {each:,} tokens. This costs KV memory."
         return as_typed(f"--parallel {count} --ctx-size {count * each}"), cost
     return [], (
-        f"Set --parallel {count}, and --ctx-size to {count} times what one conversation needs: without --kv-unified it is "
-        "divided among the slots. This costs KV memory."
+        f"Set --parallel {count}, and --ctx-size to {count} times the size that one conversation needs: without --kv-unified the "
+        "slots divide it. This costs KV memory."
     )
 
 
@@ -195,7 +195,7 @@ def more_context(
     if "ollama" in (session.engine, writer):
         return _ollama_context(needed)
     if "llama-cpp-python" in (session.engine, writer):
-        return Remedy(f"{what} It is n_ctx: of Llama(...) in a program, or --n_ctx of its server.")
+        return Remedy(f"{what} Set n_ctx in Llama(...), or --n_ctx of the llama-cpp-python server.")
     has, trained = context_size(session), session.setting("n_ctx_train")
     if has is None:
         return Remedy(f"{what} The option is --ctx-size, in tokens; this log does not show its current value.")
@@ -216,7 +216,7 @@ def _ollama_context(needed: int | None) -> Remedy:
     while needed is not None and size <= needed:
         size *= 2
     return Remedy(
-        f"Set num_ctx to {size}: in the options of the request or in the Modelfile, or OLLAMA_CONTEXT_LENGTH={size} for the server. "
+        f"Set num_ctx to {size} in the request options or in the Modelfile, or set OLLAMA_CONTEXT_LENGTH={size} for the server. "
         "It costs KV memory."
     )
 
@@ -228,14 +228,14 @@ def cache_ram(session: Session) -> Remedy:
     mib, why = _needed_mib(session)
     if session.setting("mmproj") is True and session.at_least(7965) is False:
         return Remedy(
-            "Up to b7964 the RAM prompt cache is not used while a multimodal projector is loaded. With b8156 or newer prompts "
-            f"whose slot was taken can be kept in main memory: --cache-ram {mib}. {why}"
+            "Up to b7964 the RAM prompt cache is not used while a multimodal projector is loaded. From b8156 on, "
+            f"--cache-ram {mib} keeps a RAM copy of prompts that lose their slot. {why}"
         )
     return option(
         session,
         server_options.CACHE_RAM,
         str(mib),
-        f"Keep prompts whose slot was taken in main memory (up to {mib:,} MiB, no VRAM). {why}",
+        f"Keep a RAM copy of prompts that lose their slot (up to {mib:,} MiB, no VRAM). {why}",
     )
 
 
@@ -251,13 +251,13 @@ def _needed_mib(session: Session) -> tuple[int, str]:
     if not largest or not count:
         mib = max(default, 2 * has if full else has)
         why = "the default" if mib == default else "twice the current limit" if full else "the current limit"
-        return mib, f"That is {why}; this log does not show how much a prompt takes."
+        return mib, f"That is {why}; this log does not show the size of a prompt."
     printed = sorted(sizes.conversations.values(), reverse=True)[:count]
     total = sum(printed) + largest * (count - len(printed))  # for those whose size was not printed
     mib = max(_rounded(total), _rounded(has + largest) if full else has)
     return (
         mib,
-        f"The {count} conversations here take about {math.ceil(total):,} MiB, the largest {_mib(largest)}."
+        f"The {count} conversations here take about {math.ceil(total):,} MiB; the largest takes {_mib(largest)}."
         if count > 1
         else (f"The largest prompt here takes {_mib(largest)}."),
     )
@@ -302,8 +302,8 @@ def checkpoint_cost(session: Session, count: int) -> str:
     """What checkpoints cost in main memory, by the sizes that the log prints."""
     size = session.sizes.checkpoint
     if size is None:
-        return "Each costs main memory: tens to hundreds of MiB on large models."
-    return f"Each takes {_mib(size)} of main memory here, {count} of them up to {_mib(count * size)} per slot."
+        return "Each checkpoint costs main memory: tens to hundreds of MiB on large models."
+    return f"Each checkpoint takes {_mib(size)} of main memory here; {count} take up to {_mib(count * size)} per slot."
 
 
 # ---- what this log cannot show
@@ -313,13 +313,13 @@ def needs_cmdline(session: Session) -> tuple[str, str] | None:
     """Why a rule that reads the command line was not checked, or None where it is known."""
     if session.given:
         return None
-    missing = "the command line of the server was not given"
+    missing = "no server command line was given"
     if session.launcher in cmdline.FIXED_LOG:
         name = cmdline.FIXED_LOG[session.launcher]
-        return missing, f"{name} does not show it: check the llama.cpp parameters in its load parameters"
+        return missing, f"{name} does not show it; see the llama.cpp parameters in its load parameters"
     return (
         missing,
-        "give it with the log\ncachedoctor analyze server.log --cmdline 'llama-server -m model.gguf -c 32768'",
+        "pass it as well\ncachedoctor analyze server.log --cmdline 'llama-server -m model.gguf -c 32768'",
     )
 
 
@@ -330,10 +330,10 @@ def show_text(session: Session, *, compared: bool = True) -> Remedy:
         compared: whether the prompts themselves were; where prompts were given, but not these, they are the shortest way.
     """
     if session.setting("prompts_given") and not compared:
-        words = "To see the text that changed: the bodies of these requests are missing; add them."
+        words = "To see the text that changed, add the bodies of these requests; they are missing."
         return Remedy(words, purpose="look")
     if "text" in session.shows and session.at_least(10809) is False:
-        return Remedy("The log has the text that changed: see the lines old: and new: at these requests.")
+        return Remedy("The log has the text that changed: see the old: and new: lines of these requests.")
     if session.launcher in cmdline.FIXED_LOG:
         return Remedy(f"To see the text that changed: {_PROMPTS_SHOWN}", cmdline.LM_STUDIO_PROMPTS, purpose="look")
     words, changes = _show_text(session)
@@ -365,18 +365,20 @@ def show_accounting(session: Session) -> tuple[str, list[OptionChange]]:
 def see_more(session: Session) -> Remedy:
     """How to see more in the next log."""
     if session.launcher in cmdline.FIXED_LOG:
-        return Remedy(f"To see what changed. {_PROMPTS_SHOWN}", cmdline.LM_STUDIO_PROMPTS, purpose="look")
+        return Remedy(f"To see what changed: {_PROMPTS_SHOWN}", cmdline.LM_STUDIO_PROMPTS, purpose="look")
     found = restart(session, {"accounting", "text", "prompts"})
     if found.options:
-        return Remedy(f"To see more in the next log. {found.text}", options=found.options, purpose="look")
+        return Remedy(
+            f"Restart with this to see more in the next log. {found.text}", options=found.options, purpose="look"
+        )
     if _writes_prompts(session):
         return Remedy(
-            "The server writes its prompts to files: give the folder that --log-prompts-dir names.",
+            "The server writes its prompts to files: pass the folder set with --log-prompts-dir.",
             ["cachedoctor analyze server.log --prompts prompts"],
             purpose="look",
         )
     return Remedy(
-        "This log already shows what its build can print. The client's request bodies decide.",
+        "This log already shows what its build can print. Only the client's request bodies can show the cause.",
         ["cachedoctor analyze server.log --requests bodies.jsonl"],
         purpose="look",
     )
@@ -423,8 +425,8 @@ def needs_prompts(session: Session) -> tuple[str, str] | None:
     """Why a rule that reads the prompts themselves was not checked, or None when they were given."""
     if session.setting("prompts_given"):
         return None
-    words = "give the client's request bodies, or dumps of the prompts, with the log"
-    return "the prompts themselves were not given", f"{words}\ncachedoctor analyze server.log --requests bodies.jsonl"
+    words = "pass the client's request bodies or prompt dumps as well"
+    return "no prompts were given", f"{words}\ncachedoctor analyze server.log --requests bodies.jsonl"
 
 
 def needs_prompts_for_more(session: Session) -> tuple[str, str] | None:
@@ -436,8 +438,8 @@ def needs_bodies(session: Session) -> tuple[str, str] | None:
     """Why a rule that reads images was not checked, or None: dumps of the server hold the text of a prompt only."""
     if session.setting("prompts_given"):
         return None
-    words = "give the client's request bodies with the log"
-    return "the request bodies were not given", f"{words}\ncachedoctor analyze server.log --requests bodies.jsonl"
+    words = "pass the client's request bodies as well"
+    return "no request bodies were given", f"{words}\ncachedoctor analyze server.log --requests bodies.jsonl"
 
 
 WANTS: dict[object, log_levels.Want] = {

@@ -435,6 +435,17 @@ def recomputed(group: MatchGroup) -> str:
     return f"{n(group.tokens)} to {n(group.at_most)} tokens recomputed"
 
 
+def checkpoints(count: int) -> str:
+    """Write that all of them are, e.g. ``both checkpoints are``, to go before where."""
+    return (
+        "the only checkpoint is"
+        if count == 1
+        else "both checkpoints are"
+        if count == 2
+        else f"all {n(count)} checkpoints are"
+    )
+
+
 def times(count: int) -> str:
     """Words for a count of requests."""
     return "1 request" if count == 1 else f"{count:,} requests"

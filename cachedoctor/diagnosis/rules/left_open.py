@@ -51,20 +51,24 @@ def _of_client(r: Request, named: set[str]) -> list[RuledOut]:
     whole = min(held, r.prompt_tokens or held)
     new = RuledOut(
         "new-conversations",
-        f"not excluded: a new conversation that begins with the same {n(shared or r.cached_tokens)} tokens; nothing is wrong then",
+        f"not excluded: a new conversation that begins with the same {n(shared or r.cached_tokens)} tokens; then nothing is wrong",
     )
     if r.text_lcp is not None or (r.thread_turn <= 1 and r.lcp_exact):
         return [new]
     if shared is not None and 2 * shared >= whole and "shared-prefix-steal" not in named:
         why = f"another conversation with the same first {n(shared)} tokens, such as a branch of this one"
         return [RuledOut("shared-prefix-steal", f"not excluded: {why}"), new]
-    return [RuledOut("slot-held-other-prompt", f"not excluded: only lengths show whose {n(held)} tokens the slot held")]
+    return [
+        RuledOut(
+            "slot-held-other-prompt", f"not excluded: only the length suggests whose {n(held)} tokens the slot held"
+        )
+    ]
 
 
 def _of_memory(code: str, r: Request) -> list[RuledOut]:
     """Name the client where the common prefix is not printed, else what the lines of this level do not show."""
     if not r.lcp_exact and r.common_prefix_tokens is not None and (r.lost_client or 0) < MIN_LOST:
-        why = f"the common prefix of {n(r.common_prefix_tokens)} tokens is computed from rounded shares, or from what was reused"
+        why = f"the common prefix of {n(r.common_prefix_tokens)} tokens is computed from rounded shares or from the reused tokens"
         return [RuledOut("prefix-shorter", f"not excluded: {why}")]
     if not r.checkpoints_shown and code != _EVICTED:
         return [RuledOut("checkpoint-evicted", "not excluded: this log does not show what happened to checkpoints")]

@@ -21,7 +21,7 @@ _GIVEN = late(
 _LOGGED = late(r"(\d{4}-|--)(\d\d-\d\d)T([\d:.]+)(Z|[+-]\d\d:\d\d)?")
 _END = "~"
 """Stands after every digit and colon: ``10:00~`` is the end of that minute."""
-_FORMS = "give 2026-05-01T10:00, 10:00 or, since the start of the server, +90s or +1h30m"
+_FORMS = "give 2026-05-01T10:00, 10:00, or a time since the server start: +90s, +1h30m"
 _NAMED = 8
 """Slots that a hint names."""
 _NOTHING = 3
@@ -81,7 +81,7 @@ def filtered(report: Report, wanted: RequestFilter) -> Report:
     for row in report.requests:
         found.take(row, choice.has(row))
     if not found.shown:
-        raise CacheDoctorError(f"no request of the log is {choice.words()}", found.hint(), _NOTHING)
+        raise CacheDoctorError(f"no request in the log is {choice.words()}", found.hint(), _NOTHING)
     findings = [found.renumbered(f) for f in report.findings if f.identity in found.hit]
     about = Filtered(
         list(wanted.tasks), list(wanted.slots), wanted.since, wanted.until,
@@ -136,7 +136,7 @@ class _Found:
         """Say which tasks and slots there are."""
         slots = ", ".join(map(str, sorted(self._slots)[:_NAMED])) + (" ..." if len(self._slots) > _NAMED else "")
         where = f"its tasks are {self._tasks[0]} to {self._tasks[-1]}, its slots {slots}"
-        return f"{where}; cachedoctor analyze LOG -o requests.csv lists all requests, with their times"
+        return f"{where}; cachedoctor analyze LOG -o requests.csv lists all requests with their times"
 
 
 class _Choice:
@@ -201,7 +201,7 @@ class _Clock:
             return self._after_start(option, text)
         if self._untimed == self._all:
             since_start = self._unclocked < self._all
-            hint = "its own counts from the start of the server: +90s, +1h30m" if since_start else "choose by --task"
+            hint = "its clock counts from the server start: +90s, +1h30m" if since_start else "select by --task"
             raise CacheDoctorError(f"{option}: the log has no clock with a date", hint)
         given = _GIVEN.fullmatch(text)
         if given is None:
@@ -210,13 +210,13 @@ class _Clock:
             days = f"{min(self._dates)} to {max(self._dates)}"
             raise CacheDoctorError(f"{option}: the log covers several days, {days}", f"give the day as well: {_FORMS}")
         if given["zone"] and "" in self._zones:
-            raise CacheDoctorError(f"{option}: the clock of the log has no time zone", "remove the time zone")
+            raise CacheDoctorError(f"{option}: the log's clock has no time zone", "remove the time zone")
         return _wall_limit(option, given, next(iter(self._dates)))
 
     def _after_start(self, option: str, text: str) -> Callable[[RequestRow], bool]:
         if self._unclocked == self._all:
-            hint = "give a date or a time of the day" if self._untimed < self._all else "choose by --task"
-            raise CacheDoctorError(f"{option}: the log does not count from the start of the server", hint)
+            hint = "give a date or a time of day" if self._untimed < self._all else "select by --task"
+            raise CacheDoctorError(f"{option}: the log's clock does not count from the server start", hint)
         found = _AFTER_START.fullmatch(text)
         if found is None:
             raise CacheDoctorError(f"{option}: {text!r} is not a time", _FORMS)

@@ -203,7 +203,7 @@ class _Readings:
             for ended, done in self._pool.wait():
                 if isinstance(done, Killed):
                     what = "a process that was reading part of the logs was killed"
-                    raise CacheDoctorError(what, "there may be too little memory: use fewer --jobs")
+                    raise CacheDoctorError(what, "memory may be too small: use fewer --jobs")
                 self._running -= 1
                 self._done[ended] = done
                 self._told(ended.size)

@@ -39,33 +39,32 @@ _KINDS = tuple(
         (rb"(?:\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d|\[?(?:DEBUG|INFO|WARN|ERROR)\b)", "the log of another program"),
     )
 )
-_OLD = "the log of a llama-server of 2023 or 2024; those of b5311 (May 2025) and newer are read"
+_OLD = "the log of a llama-server of 2023 or 2024; cachedoctor reads logs of b5311 (May 2025) and newer"
 _OLD_FORM = "the log of a llama-server of 2024 or earlier, or of ik_llama.cpp without the lines that cachedoctor reads"
-_OLLAMA = "the log of ollama, without a line that shows what was reused"
+_OLLAMA = "the log of ollama, without a line that shows reuse"
 _KOBOLD = "a part of KoboldCpp's log; the complete CtxLimit: lines after each reply have the numbers"
 _MLX = "the log of LM Studio's MLX engine; its lines 'Prompt cache restore' in the developer log have the numbers"
 _OMLX, _DS4, _RAPID = "the log of oMLX", "the log of ds4-server", "the log of Rapid-MLX or vllm-mlx"
 _MLX_LM, _MLX_VLM = "the log of mlx_lm.server", "the log of mlx-vlm"
 _OWN = "a report of cachedoctor, not a log"
-_BOX = "the log of llama-box, of which only rejected requests are read"
+_BOX = "the log of llama-box; cachedoctor reads only its rejected requests"
 _GIVE = {
     _OWN: "Give the log itself, or a JSON report: cachedoctor analyze report.json.",
-    _OLD: 'Update llama.cpp, or look for "kv cache rm [N, end)" in it: N tokens of the prompt were reused.',
-    _OLD_FORM: "Give the whole log of a request, from its start to its end: "
-    '"kv cache rm [N, end)" shows that N tokens were reused.',
-    _OLLAMA: "Also give the lines of its runner: `loading cache slot`, `cache hit`, or those that begin with `slot`. "
-    "They need OLLAMA_DEBUG=1 in the environment of the server.",
+    _OLD: 'Update llama.cpp, or look for "kv cache rm [N, end)" in the log: N prompt tokens were reused.',
+    _OLD_FORM: 'Give the whole log of a request, from start to end: "kv cache rm [N, end)" shows N reused tokens.',
+    _OLLAMA: "Also give the lines of its runner: `loading cache slot`, `cache hit`, or lines that begin with `slot`. "
+    "They need OLLAMA_DEBUG=1 in the server's environment.",
     _KOBOLD: "Give the lines with CtxLimit: after each reply. "
-    'In "Processing Prompt (a / b tokens)" b is what is computed, not the length of the prompt.',
+    'In "Processing Prompt (a / b tokens)" b counts the computed tokens, not the prompt length.',
     _MLX: 'Give the developer log with its lines "Prompt cache restore: cached_tokens=".',
-    _OMLX: 'Give its lines "prefix cache: request ... re-prefills N of N tokens (reused N)": '
-    "they have the place where a prompt diverges.",
+    _OMLX: 'Give its lines "prefix cache: request ... re-prefills N of N tokens (reused N)", which show where '
+    "a prompt diverges.",
     _DS4: 'Give its lines "kv cache miss live=N prompt=N common=N reason=..." '
     'and "chat ctx=CACHED..PROMPT:NEW prompt start".',
     _RAPID: 'Give its lines "[cache_fetch] request=ID HIT" or "MISS", with prompt_tokens and cached.',
-    _MLX_LM: "It does not print reused tokens: give responses with their usage (--responses).",
+    _MLX_LM: "It does not print reused tokens; pass responses with usage (--responses).",
     _MLX_VLM: 'Give its lines "Prefill completed: request=... prompt_tokens=N cached_tokens=N elapsed=Ns".',
-    _BOX: "llama-box does not print reused tokens: give responses with their usage (--responses).",
+    _BOX: "llama-box does not print reused tokens; pass responses with usage (--responses).",
 }
 """What to give of a program's log."""
 _SIGNS = tuple(
@@ -105,12 +104,12 @@ _SIGNS = tuple(
         ),
         (
             rb"^Output generated in \d{1,9}\.\d\d seconds ",
-            "the log of text-generation-webui; where llama-cpp-python is below it, lines "
-            "'Llama.generate: N prefix-match hit' say what was reused",
+            "the log of text-generation-webui; if it uses llama-cpp-python, "
+            "lines 'Llama.generate: N prefix-match hit' show the reuse",
         ),
         (
             rb"\bllama_(?:print_timings|perf_context_print): ",
-            "timings of the llama.cpp library, which do not show what was reused",
+            "timings of the llama.cpp library, which do not show reuse",
         ),
         (rb"\b(?:slt|srv) +\w{3,40}: rid \d{4,20} \| ", _BOX),
         (rb"\btoken_to_kv_pool_allocator\b", "an error of SGLang, without the lines of its scheduler"),

@@ -153,7 +153,7 @@ class Spool:
         """Raise ``CacheDoctorError`` when requests were lost because the disk took no more."""
         if self._fault is not None:
             what = f"the list of requests cannot be kept on disk ({self._fault.strerror or self._fault})"
-            hint = "free some space or set TMPDIR to another folder; the text report of analyze needs no list"
+            hint = "free some space or set TMPDIR to another folder; the analyze text report does not need the list"
             raise CacheDoctorError(what, hint) from self._fault
 
     def copy_to(self, out: IO[bytes]) -> None:

@@ -101,19 +101,19 @@ def _values(found: list[Any]) -> str:
 
 def _traffic(old: Tally, new: Tally) -> Iterator[Difference]:
     if _apart(old.median_length, new.median_length, _LENGTH):
-        caveat = "the prompts differ: this alone can change tokens and times per request"
+        caveat = "the prompts differ, which alone can change tokens and times per request"
         yield Difference("median prompt", _tokens_config_diff(old), _tokens_config_diff(new), caveat)
     was, now = _turns(old), _turns(new)
     if _apart(was, now, _LENGTH):
-        caveat = "first requests have less to reuse: compare the reuse of later ones"
+        caveat = "first requests have less to reuse, so compare the reuse of later requests"
         yield Difference("requests per conversation", f"{was:.1f}", f"{now:.1f}", caveat)
     was, now = _share(old), _share(new)
     if abs(was - now) > 1 - 1 / _LENGTH:
-        caveat = "requests with unknown reuse may differ from the others"
+        caveat = "requests with unknown reuse may differ from the other requests"
         yield Difference("requests with unknown reuse", f"{was:.0%}", f"{now:.0%}", caveat)
     was, now = _speed(old), _speed(new)
     if _apart(was, now, _SPEED):
-        caveat = "the machine has a different speed: this alone can change times"
+        caveat = "the machine's speed differs, which alone can change times"
         yield Difference("computed prompt tokens per second", f"{was:,.0f}", f"{now:,.0f}", caveat)
 
 
@@ -297,16 +297,16 @@ def _unseen(code: str, side: _VisibleSide) -> NotEvaluated | None:
     report = side.report
     if code in report.ignored:
         return NotEvaluated(
-            code, "", "the rule was switched off when it was written", "analyze its log again with this rule"
+            code, "", "the rule was switched off when the report was written", "analyze its log again with this rule"
         )
     found = next((rule for rule in report.not_evaluated if rule.code == code), None)
     if found is not None:
         return found
     if not any(rule.code == code for rule in report.rules):
-        reason = f"version {report.tool_version} of cachedoctor, which wrote it, did not have this rule"
+        reason = f"cachedoctor {report.tool_version}, which wrote the report, did not have this rule"
         return NotEvaluated(code, "", reason, "analyze its log again")
     if not side.has_traffic:
-        return NotEvaluated(code, "", "it has no requests", "")
+        return NotEvaluated(code, "", "the input has no requests", "")
     return None
 
 

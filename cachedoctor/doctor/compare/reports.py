@@ -90,8 +90,8 @@ def read_whole(path: str, told: Told = unheard) -> Report:
     """
     report = read(path, told)
     if report.filtered is not None:
-        hint = "write it without --task, --slot, --since and --until"
-        raise CacheDoctorError(f"{path}: shows a part of its log, but its sums cover the whole log", hint)
+        hint = "write the report without --task, --slot, --since and --until"
+        raise CacheDoctorError(f"{path}: shows part of its log, but its sums cover the whole log", hint)
     return report
 
 

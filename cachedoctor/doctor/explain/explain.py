@@ -220,7 +220,7 @@ def _certain(row: sentences.Sentence, found: re.Match[str], origin: str | None, 
         first=1,
         last=1,
         builds="it has the same meaning in every version that prints it",
-        levels=[Level(1, 1, "unknown level", "as the program or the system prints it")],
+        levels=[Level(1, 1, "unknown level", "as printed by the program or the system")],
         analyzed=row.incident is not None,
         sample=row.sample,
         others=[],
@@ -244,8 +244,8 @@ def _of_program(engine: str, program: str, row: Message, event: Event, origin: s
         ],
         first=1,
         last=1,
-        builds="wordings of other versions mean the same",
-        levels=[Level(1, 1, "unknown level", "as the program prints it")],
+        builds="variants of other versions mean the same",
+        levels=[Level(1, 1, "unknown level", "as printed by the program")],
         analyzed=True,
         sample=row.sample,
         others=[],
@@ -347,7 +347,7 @@ def _builds(first: int, last: int) -> str:
 
 def _levels_explain(row: Message) -> list[Level]:
     if row.component == "client":
-        return [Level(row.first, row.last, "not a log line", "text of a client, pasted or printed in a prompt")]
+        return [Level(row.first, row.last, "not a log line", "client text, pasted or printed in a prompt")]
     return [
         Level(p.first, p.last, log_levels.WORDS[p.level], _level_text(p))
         for p in log_levels.periods(row.level_at, row.first, row.last)
@@ -356,10 +356,12 @@ def _levels_explain(row: Message) -> list[Level]:
 
 def _level_text(period: log_levels.Period) -> str:
     if period.level == "P":
-        return "not a separate line: part of the line `task id = ..., error: ...` and of the answer to the client"
+        return (
+            "not a separate line; it is part of the line `task id = ..., error: ...` and of the response to the client"
+        )
     if period.needs is None:
         return "shown by default"
     if period.last < log_levels.SCALE:
-        return "only with -v, which prints request bodies as well"
-    bodies = ", which prints request bodies as well" if period.level == "D" else ""
+        return "only with -v, which also prints request bodies"
+    bodies = ", which also prints request bodies" if period.level == "D" else ""
     return f"only with -lv {period.needs}{bodies}"

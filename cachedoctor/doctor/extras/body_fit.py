@@ -123,7 +123,12 @@ def judge(found: Sequence[Joined], requests: int, bodies: int, *, ended: bool) -
     is_even = not is_uneven and told.count(True) >= _CLOSE and all(_is_even(one, usual) for one in looked)
     is_close = sum(check.close for check in checks) >= _CLOSE
     is_theirs = bodies > requests and not against and len(looked) == of and (is_close or is_even)
-    return Fit(matched, of, is_theirs, f"{bodies} for {requests} requests, and nothing shows which belongs to which")
+    return Fit(
+        matched,
+        of,
+        is_theirs,
+        f"{bodies} for {requests} requests, and nothing shows which body belongs to which request",
+    )
 
 
 def _fit(matched: int, of: int, *, is_theirs: bool) -> Fit:

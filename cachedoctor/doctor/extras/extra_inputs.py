@@ -57,7 +57,7 @@ _RECORDING = late(rb'\{"type":"head","format":"cachedoctor\.kv/')
 _WHAT = {"metrics": "a dump of /metrics", "responses": "responses", "kv-events": "recorded KV events"}
 _EMPTY = {
     "metrics": "; ".join(known.metrics_hint for known in ENGINES.values() if known.metrics_hint),
-    "responses": "give the JSON responses of the server",
+    "responses": "give the server's JSON responses",
     "kv-events": "cachedoctor watch --kv-events tcp://HOST:5557 -o kv.jsonl writes one",
 }
 
@@ -121,7 +121,7 @@ def _chunks(source: Source, option: str, most: int) -> Iterator[bytes]:
             _refuse(path, head, option)
         size += len(chunk)
         if size > most:
-            raise CacheDoctorError(f"{path}: is larger than {most >> 20:,} MiB", "give a part of it")
+            raise CacheDoctorError(f"{path}: is larger than {most >> 20:,} MiB", "give a part of the file")
         yield chunk
     if not begun:
         raise CacheDoctorError(f"{path}: is empty", _EMPTY[option])
@@ -130,7 +130,7 @@ def _chunks(source: Source, option: str, most: int) -> Iterator[bytes]:
 def _refuse(path: str, head: bytes, option: str) -> None:
     """Refuse what is binary, or is what another option takes."""
     if b"\0" in head:
-        raise CacheDoctorError(f"{path}: is binary", "give the text responses of the server")
+        raise CacheDoctorError(f"{path}: is binary", "give the server's text responses")
     other = _option(head)
     if other not in (None, option):
         raise CacheDoctorError(f"{path}: holds {_WHAT[str(other)]}", f"give it with --{other}")

@@ -33,7 +33,7 @@ def stored_counters(url: str, seconds: float = RANGE_SECONDS, match: str | None 
         for dump in dumps.of(exposition, f"{shown} at {datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%SZ}")
     ]
     if not found:
-        raise CacheDoctorError(f"{shown}: has no counters of {EITHER} in this range", "see --since and --match")
+        raise CacheDoctorError(f"{shown}: has no counters of {EITHER} in this range", "check --since and --match")
     for dump in found:
         dump.asked = shown
     return found

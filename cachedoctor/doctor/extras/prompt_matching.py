@@ -61,7 +61,7 @@ def _loaded(path: str) -> list[Prompt]:
     found = inputs.load(path, reply=True)
     if any(prompt.kind == "text" for prompt in found):
         hint = "give request bodies (JSON or JSONL), a /slots dump, or a directory of --log-prompts-dir"
-        raise CacheDoctorError(f"{path}: is plain text, which cannot be matched to requests of a log", hint)
+        raise CacheDoctorError(f"{path}: is plain text, which cannot be matched to requests in a log", hint)
     return found
 
 

@@ -374,7 +374,7 @@ def _changed(claim: str, found: PromptDiff | None, count: int) -> str:
         return ""
     named = first.field if first.field and first.field not in claim else ""
     where = ", ".join(part[:_NAMED] for part in (first.place, named) if part)
-    return f"; changed: {where}" if count == 1 else f"; changed in the costliest: {where}"
+    return f"; changed: {where}" if count == 1 else f"; changed in the costliest request: {where}"
 
 
 def _overlap(group: MatchGroup) -> str:

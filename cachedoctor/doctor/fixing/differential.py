@@ -97,7 +97,7 @@ def _candidate(one: Ranked, at: int, shown: Sequence[Ranked], named: set[str]) -
     """One candidate in words: how likely it is, and what speaks for and against it."""
     name = next(iter(sorted(named & ALSO[one.candidate])), RULE_OF[one.candidate])
     near = [other for other in shown if other is not one and abs(other.likelihood - one.likelihood) <= _EQUAL]
-    equal = ", as likely as the other" if at < 2 and any(shown.index(other) < 2 for other in near) else ""
+    equal = ", as likely as the other cause" if at < 2 and any(shown.index(other) < 2 for other in near) else ""
     parts = [f"{100 * one.likelihood:.0f} % likely{equal}"]
     parts += [f"for it: {_words(one.speaks_for)}"] if one.speaks_for else []
     parts += [f"against it: {_words(one.speaks_against)}"] if one.speaks_against else []

@@ -191,7 +191,7 @@ def _take(
         return None
     return (
         f"{by.code} {by.name} suggests {_said(change)}, {owner.code} {owner.name} suggests "
-        f"{_said(old)}. The latter is used, because its finding costs more"
+        f"{_said(old)}. The second one is used, because its finding costs more"
     )
 
 
@@ -244,7 +244,7 @@ _ASIDE: frozenset[Launcher] = frozenset({"docker", "compose", "systemd", "kubern
 """Launchers that hold options as variables."""
 _UNSHOWN: frozenset[Launcher | None] = frozenset({"compose", "kubernetes", "llama-swap"})
 """Launchers whose form holds options alone, not the whole command line."""
-_FIRST = "a variable has no effect if the server's command has the option: change the option there instead"
+_FIRST = "a variable has no effect if the server's command has the option; then change the option there"
 _Server = tuple[str | None, str | None]
 """Its input, and what the wrapper names."""
 _REPLICA = late(r"[-_]\d{1,4}$")
@@ -303,7 +303,7 @@ def fixes(
         if line is not None and hides.names and one.options:
             variables = " ".join(f"${name}" for name in hides.names)
             one.notes.append(
-                f"keys of the command line are not shown: set {variables}, or put the values in their place"
+                f"keys in the command line are not shown: set {variables}, or replace the variables with the values"
             )
         if is_anothers:
             one.notes.append("the given command line starts a different server and was ignored")
@@ -389,7 +389,7 @@ def _server_steps(
     program = session.program if session is not None else None
     if one.options and _foreign(session):
         words = " ".join(word for change in one.options for word in change.words)
-        return [], [f"{program} has its own options, see its --help; the llama-server options would be {words}"]
+        return [], [f"{program} has its own options (see its --help); the llama-server options are {words}"]
     steps, notes = form(msgspec.structs.replace(_asked(one.options, session, name), line=line), launcher)
     if launcher in _ASIDE and line is None and any("LLAMA_ARG_" in row for step in steps for row in step.commands):
         notes = [*notes, _FIRST]
@@ -458,7 +458,7 @@ def _costs(options: Sequence[OptionChange], session: Session | None) -> list[str
     if (mib := values.get("cache_ram")) is not None:
         now = session.setting("cache_ram_mib") if session is not None else None
         has = f", now {now:,}" if isinstance(now, int) and now >= 0 else ""
-        found.append(f"--cache-ram: up to {mib:,} MiB of main memory{has}; no VRAM")
+        found.append(f"--cache-ram: up to {mib:,} MiB of main memory{has}, no VRAM")
     if (count := values.get("ctx_checkpoints")) is not None and session is not None:
         size, slots = session.sizes.checkpoint, values.get("parallel") or session.n_slots
         if size and slots:

@@ -67,17 +67,17 @@ def _the_one(found: list[StartCommand], path: str, name: str | None) -> StartCom
     if len(chosen) == 1:
         return chosen[0]
     if not found:
-        what = f"nothing in it starts {SERVERS}"
+        what = f"nothing in the file starts {SERVERS}"
         raise CacheDoctorError(f"--cmdline: {path}: {what}", "give the command line: --cmdline 'llama-server -m ...'")
     names = ", ".join(command.name for command in found[:_NAMED])
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     what = (
-        f"several servers in it: {names}{more}"
+        f"the file starts several servers: {names}{more}"
         if name is None
-        else f"not one server {name} in it; there are: {names}{more}"
+        else f"the file does not have exactly one server {name}; it has {names}{more}"
     )
     raise CacheDoctorError(
-        f"--cmdline: {path}: {what}", f"name one: --cmdline {shlex.quote(f'{path}:{found[0].name}')}"
+        f"--cmdline: {path}: {what}", f"select one: --cmdline {shlex.quote(f'{path}:{found[0].name}')}"
     )
 
 
@@ -105,21 +105,23 @@ def patch(
         return "", [*notes, "no server option has to change"]
     if len(own) > 1:
         names = ", ".join(str(fix.origin or fix.path) for fix in own[:8])
-        raise CacheDoctorError(f"--file: several servers have something to change: {names}", "give the log of one")
+        raise CacheDoctorError(
+            f"--file: several servers have something to change: {names}", "give the log of one server"
+        )
     fix = own[0]
     asked = asked_of(fix, sessions, launcher or fix.launcher)
     if service is not None:
         asked = msgspec.structs.replace(asked, name=service)
     crlf = "\r\n" in text
     if crlf and text.count("\r\n") != text.count("\n"):
-        raise CacheDoctorError(f"{path}: it has both CRLF and LF line ends", "convert it to one of them")
+        raise CacheDoctorError(f"{path}: has both CRLF and LF line ends", "convert it to one of them")
     new = edited(text.replace("\r\n", "\n"), path, launcher, asked)
     new = new.replace("\n", "\r\n") if crlf else new
     notes += [*fix.notes, *(f"takes {cost}" for cost in fix.costs)]
     name = where = _printable(path)
     if new != text and os.path.basename(name) != name and name.startswith(os.pardir):
         name = os.path.basename(name)  # neither patch nor git apply leave the folder they run in
-        notes.append(f"the patch is to be applied in the folder of {where}")
+        notes.append(f"apply the patch in the folder of {where}")
     name += "\t" * (" " in name)  # that is where a name with blanks ends, to patch and to git
     rows = difflib.unified_diff(_ROW.findall(text), _ROW.findall(new), f"a/{name}", f"b/{name}")
     return "".join(row if row.endswith("\n") else f"{row}\n\\ No newline at end of file\n" for row in rows), notes
@@ -148,7 +150,9 @@ def read(path: str) -> str:
     except UnicodeDecodeError:
         raise CacheDoctorError(f"{path}: is not UTF-8 text", "give the file that starts the server") from None
     if _CONTROL.search(text):
-        raise CacheDoctorError(f"{path}: contains control characters", "a patch with them could control a terminal")
+        raise CacheDoctorError(
+            f"{path}: contains control characters", "a patch with such characters could control a terminal"
+        )
     return text
 
 
@@ -160,7 +164,9 @@ def edited(text: str, path: str, launcher: Launcher | None, asked: LaunchRequest
         launcher = by_name(path, text)
     new = _edited(text, launcher, asked)
     if _edited(new, launcher, asked) != new:  # what was written does not read as what was meant: quotes left open
-        raise CacheDoctorError("--file: the command in it cannot be read reliably", "change it by hand, without --file")
+        raise CacheDoctorError(
+            "--file: the command in the file cannot be read reliably", "change it by hand, without --file"
+        )
     return new
 
 
@@ -177,7 +183,7 @@ def by_name(path: str, text: str) -> Launcher:
     if path.endswith((".yaml", ".yml", ".json")):
         kind = yaml_file.kind_of(text)
         if kind is None:
-            what = f"{path}: is neither a compose file nor one of Kubernetes or llama-swap"
-            raise CacheDoctorError(what, "name the program that reads it with --launcher")
+            what = f"{path}: is not a compose, Kubernetes or llama-swap file"
+            raise CacheDoctorError(what, "select the program that reads it with --launcher")
         return kind
     return "systemd" if "ExecStart=" in text else "shell"

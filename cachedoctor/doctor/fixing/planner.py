@@ -221,7 +221,7 @@ def _another_value(remedy: Remedy, claimed: int, replayed: _TriedServer) -> list
         return []
     options, trial, value = max(good, key=lambda one: one[1].saved)
     text = (
-        f"Require more similarity before a slot in use is taken: of the values replayed on this log {value} "
+        f"Require more similarity before a slot in use is taken. Among the values replayed on this log, {value} "
         "is the best, and no conversation reuses less."
     )
     return [Remedy(text, options=options, replay=replayed.answer(claimed, trial.saved))]
@@ -270,8 +270,8 @@ def _less_memory(traffic: Traffic, settings: ServerSettings, session: Session) -
     if wanted is None or wanted * _MIB >= use.saving_bytes:
         return []
     words = (
-        f"The smallest limit that keeps 99 % of the {reused:,} tokens reused here, by replay of this log; saving a "
-        "prompt needs memory for a copy beside it."
+        f"This is the smallest limit that keeps 99 % of the {reused:,} tokens reused here, by replay of this "
+        "log. Saving a prompt also needs memory for a copy."
     )
     name = server_options.name_for(server_options.CACHE_RAM, *advice.span(session)) or "--cache-ram"
     return [Remedy(words, options=[OptionChange(name, str(wanted))])]
@@ -301,7 +301,7 @@ def _with_cheaper(finding: Finding, findings: Sequence[Finding], replayed: _Trie
         both = replayed.trial(_both(other.remedy.options, own.remedy.options))
         if other.saved >= NEARLY * max(own.saved, 0 if both is None else both.saved):
             answer = replayed.answer(finding.cost.tokens, other.saved)
-            text = f"The option that {other.finding.code} advises is cheaper and also saves these tokens."
+            text = f"The option for {other.finding.code} is cheaper and also saves these tokens."
             cheaper = Remedy(text, options=other.remedy.options, replay=answer)
             return replace(finding, remedies=[cheaper, *finding.remedies])
     return finding

@@ -25,7 +25,7 @@ class LocalEngine:
     def wait(self) -> list[tuple[LogTask, LogResult | Lost]]:
         """Wait until at least one of its tasks ended."""
         ended = self._workers.wait()
-        lost = Lost("the process that read it was killed")
+        lost = Lost("the process that read the log was killed")
         return [(task, lost if isinstance(result, Killed) else result) for task, result in ended]
 
 

@@ -114,7 +114,7 @@ class Fleet:
                         self.run.again += 1
                         waiting.appendleft(task)
                         continue
-                    outcome = failed(task, f"{outcome.reason}, twice; it may need more memory than there is")
+                    outcome = failed(task, f"{outcome.reason}, twice; the log may need more memory than available")
                 result = checked(task, outcome)
                 self._take(result)
                 self.run.waiting -= 1

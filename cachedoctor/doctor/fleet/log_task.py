@@ -83,7 +83,7 @@ def run_log(task: LogTask) -> LogResult:
     try:
         return _analysed(task, began)
     except MemoryError:
-        return failed(task, "needs more memory than there is", time.monotonic() - began)
+        return failed(task, "needs more memory than available", time.monotonic() - began)
     except (CacheDoctorError, OSError) as error:
         return failed(task, str(error), time.monotonic() - began)
     except Exception as error:
@@ -277,12 +277,12 @@ def _changed(file: StoredFile) -> str | None:
     try:
         now = now_at(file.path)
     except CacheDoctorError as error:
-        return f"was removed while it was read ({error.message})"
+        return f"was removed during the read ({error.message})"
     if now == file:
         return None
     if now.size == file.size:
-        return "changed while it was read; the next run reads it again"
-    return f"had {file.size:,} bytes when it was found and {now.size:,} when it was read; the next run reads it again"
+        return "changed during the read; the next run reads it again"
+    return f"had {file.size:,} bytes when found and {now.size:,} when read; the next run reads it again"
 
 
 def said(reason: str | None) -> str | None:

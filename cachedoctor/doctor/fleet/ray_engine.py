@@ -71,7 +71,9 @@ class RayEngine:
             of_grpc = type(fault).__module__.partition(".")[0] == "grpc"
             if of_grpc or isinstance(fault, (OSError, self._ray.exceptions.RayError)):
                 what = f"Ray: the cluster is gone ({type(fault).__name__})"
-                raise CacheDoctorError(what, "run the same command again when it is back; it continues") from fault
+                raise CacheDoctorError(
+                    what, "run the same command again when the cluster is back; it continues"
+                ) from fault
             raise
 
     def _result(self, one: Any) -> LogResult | Lost:
@@ -80,9 +82,9 @@ class RayEngine:
         except self._ray.exceptions.LocalRayletDiedError:  # of each task that is left, and no fault of any
             raise
         except self._ray.exceptions.OutOfMemoryError:
-            return Lost("the process that read it was killed, as the machine ran out of memory")
+            return Lost("the process that read the log was killed because the machine ran out of memory")
         except self._ray.exceptions.RayError as error:
-            return Lost(f"the process that read it was lost ({type(error).__name__})")
+            return Lost(f"the process that read the log was lost ({type(error).__name__})")
         return result
 
 
@@ -106,9 +108,7 @@ def connected(jobs: int, address: str | None) -> Iterator[RayEngine]:
             ray.init(address=where, log_to_driver=False, logging_level=logging.ERROR, **own)
         except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError) as error:
             said = " ".join(str(error).split())[:200]
-            raise CacheDoctorError(
-                f"Ray: {said}", "check --address; ray status shows the state of a cluster"
-            ) from error
+            raise CacheDoctorError(f"Ray: {said}", "check --address; ray status shows the cluster's state") from error
         try:
             # What Ray prints of a process that died would stand among our own words, which tell of it as well.
             with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):

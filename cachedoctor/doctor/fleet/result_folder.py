@@ -26,13 +26,13 @@ _MOST = 1 << 30
 def checked(task: LogTask, found: object) -> LogResult:
     """Return ``found`` where it is a result of the log, else that reading the log failed."""
     if not isinstance(found, LogResult):
-        return _refused(task, f"{type(found).__name__[:40]} in the place of a result")
+        return _refused(task, f"{type(found).__name__[:40]} instead of a result")
     if (found.part, found.log, found.size) != (task.log.part, task.log.name, task.log.size):
         return _refused(task, "the result of another log")
     if found.status not in (READ, NO_LOG, CUT, FAILED) or not isinstance(found.reason, str | None):
         return _refused(task, "a result with an unknown status")
     if not _is_bytes(found.page) or type(found.is_bug) is not bool:
-        return _refused(task, "a result with parts of a wrong type")
+        return _refused(task, "a result with fields of the wrong type")
     if wrong := _wrong_table(task, found.tables):
         return _refused(task, wrong)
     return msgspec.structs.replace(found, reason=None if found.reason is None else said(found.reason))
@@ -92,7 +92,9 @@ class ResultFolder:
             raise self._unwritable(error) from error
         try:
             if scratch.HAS_LOCKS and not scratch.lock(lock):
-                raise CacheDoctorError(f"{self.path}: another run writes to it", "wait for its end, or give another -o")
+                raise CacheDoctorError(
+                    f"{self.path}: another run writes to it", "wait until that run ends, or give another -o"
+                )
             yield self
         finally:
             os.close(lock)
@@ -155,7 +157,7 @@ class ResultFolder:
     def _unwritable(self, error: OSError) -> CacheDoctorError:
         hint = "give a writable folder with -o DIR"
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            hint = "free some space, then run it again; it continues"
+            hint = "free some space, then run the same command again; it continues"
         return CacheDoctorError(f"{self.path}: cannot be written ({error.strerror or error})", hint)
 
 

@@ -17,7 +17,7 @@ from cachedoctor.prompts.recognisers import generated_values
 from cachedoctor.prompts.recognisers import generated_values as stamps
 from cachedoctor.redaction.secrets import hidden
 
-_DEPENDS = Advice("Hybrid and recurrent models need a checkpoint before it; sliding-window models may.")
+_DEPENDS = Advice("Hybrid and recurrent models need a checkpoint before the change; sliding-window models may.")
 _OF_BRANCHES = ("message-edited", "message-removed", "message-inserted")
 
 
@@ -28,10 +28,10 @@ def hint_of(a: Prompt, b: Prompt, found: PromptDiff, cost: int) -> LintHint | No
     about = "" if found.exact else "about "
     if _is_reply_opening(a, b, first.char):
         words = (
-            f"the chat template starts a reply with different tokens ({about}{cost:,}) from those it renders the reply "
-            "with later: these and the reply are recomputed"
+            f"the chat template starts a reply with {about}{cost:,} tokens that it later renders differently, "
+            "so they and the reply are recomputed"
         )
-        advice = [_DEPENDS, Advice("cachedoctor lint --template shows what else the template changes.")]
+        advice = [_DEPENDS, Advice("cachedoctor lint --template shows other changes by the template.")]
         return LintHint("reply-opening", b.path, None, words, first.a, advice)
     if _is_rewritten(a, b, first.place):
         words = "the last message was rewritten: everything before it can be reused"
@@ -82,15 +82,18 @@ _BEFORE = 60
 _DIGITS = 3
 """Digits from which an id with a known prefix is not a name of somebody's own."""
 _WORDS: dict[HintKind, tuple[str, str]] = {
-    "billing-header": ("the prompt starts with a billing header: its cch is new in every request", "billing-header"),
-    "clock": ("the prompt starts with a time: every conversation breaks as soon as it changes", "timestamp"),
-    "uuid": ("the prompt starts with a UUID: if it is new for each request or session, nothing is reused", "uuid"),
+    "billing-header": (
+        "the prompt starts with a billing header, whose cch changes with every request",
+        "billing-header",
+    ),
+    "clock": ("the prompt starts with a time; when it changes, every conversation is recomputed", "timestamp"),
+    "uuid": ("the prompt starts with a UUID; if it changes per request or session, nothing is reused", "uuid"),
     "random-id": (
-        "the prompt starts with an id: if it is new for each request or session, nothing is reused",
+        "the prompt starts with an id; if it changes per request or session, nothing is reused",
         "random-id",
     ),
     "unsorted-tools": (
-        "the tools are not sorted by name: lists from a set or from several servers change order",
+        "the tools are not sorted by name; lists from a set or from several servers change their order",
         "tools-reordered",
     ),
 }

@@ -26,7 +26,7 @@ from cachedoctor.prompts.prompt import Prompt, digest, notes_of
 from cachedoctor.prompts.tokenizers.base import Remembering
 from cachedoctor.redaction import sanitize
 
-HINT = "give consecutive requests of a conversation: JSONL of bodies, or several files in the order of sending"
+HINT = "give consecutive requests of a conversation: JSONL of bodies, or several files in the order sent"
 NUMBER = late(r"#(\d+)(?:#\d+)?\Z")
 """After the name of a file: which of its requests."""
 
@@ -48,7 +48,7 @@ def read_files(paths: Sequence[str]) -> list[LintRequest]:
         CacheDoctorError: one of them cannot be read, or holds no prompts.
     """
     if list(paths).count("-") > 1:
-        raise CacheDoctorError("standard input can be read only once", "give the others as files")
+        raise CacheDoctorError("standard input can be read only once", "give the other inputs as files")
     found: list[LintRequest] = []
     for number, path in enumerate(paths, 1):
         requests = _of_file(path)
@@ -120,7 +120,7 @@ _BESIDE = {"cache_salt": "cache-salt", "extra_key": "cache-salt", "images": "ima
 )
 """Kinds of what is beside the text of a request."""
 _NOT_OF_TEXT = frozenset({"cache-prompt-off", *_BESIDE.values()})
-_FORBIDS = "the request sets cache_prompt to false: llama-server then reuses nothing from its slot"
+_FORBIDS = "the request sets cache_prompt to false, so llama-server reuses nothing from its slot"
 _ALLOW = Advice("Remove cache_prompt, or set it to true (the default since November 2024).")
 
 

@@ -45,9 +45,9 @@ _RESULT = {"role": "tool", "tool_call_id": "readlog01", "name": "read_log", "con
 _YEAR = "2026"
 """Of the day that templates take for the present here (prompts/render); no script says it."""
 _DAY_WORDS = (
-    "the template writes today's date at the start: every conversation is recomputed once a day",
+    "the template writes today's date at the start, so every conversation is recomputed once a day",
     "the template writes no date",
-    "if a request has no system prompt, the template writes one with today's date, which changes once a day",
+    "for a request without a system prompt, the template writes one with today's date, which changes once a day",
 )
 
 
@@ -79,7 +79,7 @@ SCRIPTS = (
         "Are plain turns only appended?",
         [_SYSTEM, _ASKED], [_SYSTEM, _ASKED, _REPLY, _AGAIN],
         "plain turns are only appended",
-        "later turns render a reply differently from how it started: it is recomputed in every turn",
+        "later turns render a reply differently from its start, so it is recomputed in every turn",
     ),
     Script(
         "tools",
@@ -99,18 +99,18 @@ SCRIPTS = (
     ),
     Script(
         "reasoning-preserved",
-        "Does it stay with preserve_thinking=true and clear_thinking=false (--chat-template-kwargs)?",
+        "Does reasoning stay with preserve_thinking=true and clear_thinking=false (--chat-template-kwargs)?",
         _LOOP, [*_LOOP, _thinking(_REPLY), _AGAIN],
         "with these switches reasoning of earlier turns stays in the prompt",
-        "the template does not have these switches: reasoning of earlier turns is dropped anyway",
+        "the template does not have these switches and drops reasoning of earlier turns anyway",
         _REASONING, tools=True, kwargs={"preserve_thinking": True, "clear_thinking": False},
     ),
     Script(
         "mid-system",
         "Does a system message in the middle stay in place?",
         [_SYSTEM, _ASKED], [_SYSTEM, _ASKED, _REPLY, _MIDDLE, _AGAIN],
-        "a system message in the middle stays where it is",
-        "a system message in the middle changes the text before it: everything after that change is recomputed",
+        "a system message in the middle stays in place",
+        "a system message in the middle changes the text before it, and everything after that change is recomputed",
     ),
 )  # fmt: skip
 
@@ -125,7 +125,7 @@ def try_template(ask: LintAsk) -> Lint:
     try:
         answers = [_answer(script, files) for script in SCRIPTS]
         if all(answer.verdict == "refused" for answer in answers):
-            raise CacheDoctorError(f"{_name(ask)}: {answers[0].words}", "is this the chat template of a model?")
+            raise CacheDoctorError(f"{_name(ask)}: {answers[0].words}", "check that this is a model's chat template")
         answers.insert(-1, _dropped(files))
         answers.append(_day(files))
         exact = files.cutter.exact
@@ -149,7 +149,7 @@ def _prompt(script: Script, messages: list[dict[str, Any]], files: ModelFiles) -
     prompt = files.rendered(prompts_of(body, "openai-chat", script.name)[0], False)
     if not prompt.rendered:
         what = "there is no chat template to check"
-        raise CacheDoctorError(what, "give it with --template, or request bodies to lint")
+        raise CacheDoctorError(what, "give a template with --template, or request bodies to lint")
     return prompt
 
 
@@ -161,7 +161,7 @@ def _answer(script: Script, files: ModelFiles) -> TrialAnswer:
             raise
         return TrialAnswer(script.name, script.question, "refused", f"the template rejects it: {_said(error, script)}")
     if script.shows and script.shows not in a.text:
-        words = "the template does not render it, so it cannot change"
+        words = "the template does not render such text, so it cannot change"
         return TrialAnswer(script.name, script.question, "unknown", words)
     lost = [text for text in _texts(script.later) if text not in b.text and text != _REASONING]
     if b.text.startswith(a.text) and not lost:
@@ -188,7 +188,7 @@ def _dropped(files: ModelFiles) -> TrialAnswer:
             raise
         return TrialAnswer(name, question, "refused", f"the template rejects it: {_said(error, kept)}")
     if a.text == b.text:
-        words = "it makes no difference: the template never renders reasoning of earlier turns"
+        words = "this makes no difference, because the template never renders reasoning of earlier turns"
         return TrialAnswer(name, question, "yes", words)
     return _parted(
         name, question, "a client that drops reasoning changes the first reply that had reasoning", (a, b), files
@@ -209,7 +209,7 @@ def _parted(name: str, question: str, words: str, prompts: tuple[Prompt, Prompt]
 
 
 _LEFT_OUT = "the template omits message text"
-_OPENING = "only the start of the reply changes, so the reply is recomputed: the template starts it with"
+_OPENING = "only the start of the reply changes, so the reply is recomputed. The template starts it with"
 
 
 def _texts(messages: list[dict[str, Any]]) -> list[str]:
@@ -241,7 +241,7 @@ def _day(files: ModelFiles) -> TrialAnswer:
                 raise
     dated = next(((words, text) for words, text in texts if _YEAR in text), None)
     if dated is None:
-        words = _DAY_WORDS[1] if texts else "the template renders none of the test conversations for it"
+        words = _DAY_WORDS[1] if texts else "the template renders none of the test conversations for this"
         return TrialAnswer("day", question, "yes" if texts else "unknown", words)
     at = dated[1].find(_YEAR)
     shown = dated[1][max(0, at - _SHOWN // 2) : at + len(_YEAR)]

@@ -80,7 +80,7 @@ def _build(value: str | None) -> int:
 
 def _model(name: str, value: str | None, is_open: bool) -> tuple[str, Any]:
     if not is_open:
-        raise CacheDoctorError(f"{name}: the log shows it; it belongs to the model", "remove it")
+        raise CacheDoctorError(f"{name}: the log shows it, and it depends on the model", "remove it")
     if name == "memory":
         if value not in _MEMORIES:
             raise CacheDoctorError(f"memory={value or ''}: not a kind of memory", f"one of {', '.join(_MEMORIES)}")
@@ -94,7 +94,7 @@ def _option(name: str, value: str | None, build: int) -> tuple[str, Any]:
     written = next((text for text in (f"--{name}", f"-{name}") if text in server_options.BY_NAME), None)
     if written is None:
         known = ", ".join(sorted({_name(server_options.BY_KEY[key]) for key in FIELDS}))
-        raise CacheDoctorError(f"{name}: not a known option of llama-server", f"known are build, {known}")
+        raise CacheDoctorError(f"{name}: not a known option of llama-server", f"known options are build, {known}")
     option, spelt, on = server_options.BY_NAME[written]
     if option.key not in FIELDS:
         raise CacheDoctorError(f"{name}: the replay does not support it", "remove it")

@@ -148,7 +148,7 @@ def _refuse(evidence: ServerTraffic, found: ReplayFit) -> None:
     whole = len(evidence.reused)
     if found.requests < LEAST_COUNTED * whole or not found.requests:
         raise CacheDoctorError(
-            f"the log shows reuse for {found.requests:,} of {whole:,} requests: too few to trust a replay",
+            f"the log shows reuse for {found.requests:,} of {whole:,} requests, too few to trust a replay",
             "start the server with -lv 4, or give the bodies with --requests and the model with --tokenizer",
             _REFUSED,
         )
@@ -169,14 +169,14 @@ def _hint(evidence: ServerTraffic) -> str:
     there = [server_options.BY_KEY[key] for key in FIELDS if not lacking(server_options.BY_KEY[key], build, build)]
     assumed = [option.names[0].text for option in there if FIELDS[option.key] in evidence.assumed]
     if "memory" in evidence.assumed:
-        return "set the kind of model, e.g. --ran memory=hybrid (attention, swa, recurrent); the log does not show it"
-    if assumed:
-        return "give the command of the server: --cmdline 'llama-server ...'; the log does not show " + ", ".join(
-            assumed
+        return (
+            "set the kind of model, e.g. --ran memory=hybrid (or attention, swa, recurrent); the log does not show it"
         )
+    if assumed:
+        return "give the server command: --cmdline 'llama-server ...'; the log does not show " + ", ".join(assumed)
     if evidence.placed.bodies is None:
         return "give the request bodies: --requests BODIES --tokenizer MODEL.gguf"
-    return "check that the bodies are complete and of this server"
+    return "check that the bodies are complete and from this server"
 
 
 def learn(evidence: ServerTraffic, words: Sequence[str]) -> None:

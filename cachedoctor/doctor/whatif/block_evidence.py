@@ -131,7 +131,9 @@ def one_run(path: str, sessions: Sequence[Session]) -> Session:
     busy = [one for one in known if one.periods or one.answers] or known
     if len(busy) > 1:
         raise CacheDoctorError(
-            f"{path}: contains {len(busy):,} server runs", "give the log of one server: each has its own cache", REFUSED
+            f"{path}: contains {len(busy):,} server runs",
+            "give the log of one server; each server has its own cache",
+            REFUSED,
         )
     return busy[0]
 
@@ -274,7 +276,7 @@ def compared(session: Session, requests: Sequence[SentPrompt]) -> SaidTokens | N
         return None
     (prompt, within, reused), ours = sums, sum(len(one.tokens) for one in requests)
     if abs(ours - prompt) > within + _FIT * prompt:
-        hint = "check that they are complete and of this server, and that it is the model's tokenizer"
+        hint = "check that the bodies are complete and from this server, and that the tokenizer is the model's own"
         raise _refused(f"the bodies have {ours:,} prompt tokens, the log {prompt:,}", hint, session)
     return SaidTokens(prompt, reused)
 
@@ -283,13 +285,13 @@ def _paired(each: Sequence[Answer], requests: Sequence[SentPrompt], session: Ses
     """Reused tokens of each request; responses are in the order of the bodies."""
     if len(each) != len(requests):
         what = f"{len(each):,} responses for {len(requests):,} request bodies"
-        raise _refused(what, "give those of the same requests, in the same order", session)
+        raise _refused(what, "give the responses to the same requests, in the same order", session)
     alike = sum(one.prompt_tokens == len(sent.tokens) for one, sent in zip(each, requests, strict=True))
     if alike < (1 - _FIT) * len(requests):
         what = f"{alike:,} of {len(requests):,} bodies have the token count of their response"
         raise _refused(
             what,
-            "check that the responses are in the order of the bodies, and that it is the model's tokenizer",
+            "check that the responses are in the order of the bodies, and that the tokenizer is the model's own",
             session,
         )
     return [one.cached_tokens for one in each]

@@ -139,7 +139,7 @@ class BlockReplay:
         sums = self.evidence.sums is not None
         if not sums and fit.requests < max(1, LEAST_COUNTED * whole):
             raise CacheDoctorError(
-                f"{name}: {fit.requests:,} of {whole:,} responses show reuse: too few to trust a replay",
+                f"{name}: {fit.requests:,} of {whole:,} responses show reuse, too few to trust a replay",
                 _COUNTED, REFUSED,
             )  # fmt: skip
         most = MOST_WRONG_SUM if sums else MOST_WRONG
@@ -156,8 +156,8 @@ class BlockReplay:
     def _hint(self) -> str:
         if self.evidence.setup.tokens is None:
             size = OPTIONS[self.evidence.setup.engine][1].name
-            return f"set the size of the cache: --ran {size}=N; the log does not show it"
-        return "check that the bodies are complete and in the order they were sent: they are replayed one by one"
+            return f"set the cache size with --ran {size}=N; the log does not show it"
+        return "check that the bodies are complete and in the order sent; they are replayed one by one"
 
     def server(self) -> ReplayAccount:
         """Sum up what the server said."""

@@ -154,7 +154,7 @@ def _gather(
     bodies = [path for path in asking.paths if is_bodies(path)]
     if bodies and len(bodies) < len(asking.paths):
         raise CacheDoctorError(
-            f"{bodies[0]}: contains request bodies, but a log was given as well", "give it with --requests"
+            f"{bodies[0]}: contains request bodies, but a log was given as well", "give the bodies with --requests"
         )
     if bodies:
         return _from_bodies(asking._replace(prompts=[*bodies, *asking.prompts]))
@@ -198,7 +198,7 @@ def is_bodies(path: str) -> bool:
     if os.path.isdir(path):
         return True
     try:
-        with open_file(path, "give a file; a log in a pipe is read as -") as file:
+        with open_file(path, "give a file; use - for a log from a pipe") as file:
             line = file.readline(_HEAD).lstrip()
     except (OSError, ValueError):  # ValueError: a name that holds NUL
         return False
@@ -216,18 +216,18 @@ def _refuse_several(asking: Asking, hearing: _Hearing) -> None:
     path = asking.paths[0]
     _refuse_nothing(path, len(hearing.requests))
     if asking.responses:
-        raise CacheDoctorError(f"--responses needs logs of {BOTH}", "llama-server's log shows what it reused")
+        raise CacheDoctorError(f"--responses needs logs of {BOTH}", "llama-server's log shows its reuse")
     servers = {(one.origin or "") for one in hearing.sessions.values()}
     if len(servers) > 1:
         raise CacheDoctorError(
-            f"{path}: contains {len(servers):,} servers", "give the log of one server: each has its own cache", 3
+            f"{path}: contains {len(servers):,} servers", "give the log of one server; each server has its own cache", 3
         )
 
 
 def _refuse_nothing(path: str, requests: int) -> None:
     if not requests:
         what = f"{path}: contains no llama-server request that can be replayed"
-        raise CacheDoctorError(what, "cachedoctor analyze shows what is in it", 3)
+        raise CacheDoctorError(what, "cachedoctor analyze shows its content", 3)
 
 
 # ---- a log
@@ -277,7 +277,11 @@ def _with_bodies(
     bodies = sum(one is not None for one in sent)
     known = sum(at is not None and sent[at] is not None for at in built.sent)
     if known < _LEAST_MATCHED * min(bodies, len(built.sent)):
-        hint = "check that they are of this server" if exact else "give the model's tokenizer: --tokenizer MODEL.gguf"
+        hint = (
+            "check that the bodies are from this server"
+            if exact
+            else ("give the model's tokenizer: --tokenizer MODEL.gguf")
+        )
         what = f"{known:,} of {bodies:,} request bodies fit the lengths of the log's {len(built.sent):,} requests"
         raise CacheDoctorError(what, hint, 3)
     placed = Placed(len(built.requests), bodies, exact)

@@ -90,9 +90,9 @@ def _why(request: Request, held: int | None) -> str:
     if "ram_failed" in request.seen.choice.marks:
         return "the state could not be restored"
     if common is not None and held and common < _HALF * min(held, request.prompt_tokens or held):
-        return f"the next prompt shares only {common:,} tokens with it"
+        return f"the next prompt shares only {common:,} tokens with the restored state"
     if request.seen.forced or facts.memory not in (None, "attention"):
         old = facts.at_least(_WITH_CHECKPOINTS) is False
-        files = f": slot files hold checkpoints from b{_WITH_CHECKPOINTS} on only" if old else ""
-        return f"this model's memory could not go back to where the next prompt differs{files}"
+        files = f": slot files hold checkpoints only from b{_WITH_CHECKPOINTS} on" if old else ""
+        return f"this model's memory could not go back to the place where the next prompt differs{files}"
     return "the next request had cache_prompt false" if request.uncached else "no line shows why"

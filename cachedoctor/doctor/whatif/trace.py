@@ -68,18 +68,19 @@ def write(evidence: ServerTraffic | BlockTraffic, out: IO[bytes]) -> list[str]:
     if evidence.placed.bodies is None:
         notes.append("hash_ids are invented: they keep the lengths and common prefixes shown in the log, but no text")
     elif not evidence.placed.exact:
-        notes.append("lengths count words and signs: --tokenizer makes them exact")
+        notes.append("lengths count words and punctuation; --tokenizer makes them exact")
     stamps = _timestamps(evidence.times)
     if stamps is None:
-        notes.append(f"request times are unknown: timestamps follow their order, {_APART} ms apart")
+        notes.append(f"request times are unknown; timestamps follow the order of requests, {_APART} ms apart")
         stamps = [_APART * at for at in range(len(evidence.times))]
     outputs = [_LEAST_OUTPUT if tokens is None else tokens for tokens in evidence.generated]
     unknown = sum(tokens is None for tokens in evidence.generated)
     if unknown:
-        notes.append(f"for {unknown:,} requests the reply length is unknown: output_length is {_LEAST_OUTPUT}")
+        notes.append(f"for {unknown:,} requests the reply length is unknown, so output_length is {_LEAST_OUTPUT}")
     if isinstance(evidence, BlockTraffic) and unknown < len(outputs):
         notes.append(
-            f"of {len(outputs) - unknown:,} requests output_length is the part of the reply that the client sent back"
+            f"of {len(outputs) - unknown:,} requests output_length counts only the part of the reply that the "
+            "client sent back"
         )
     left_out = evidence.placed.requests_without_length + evidence.placed.bodies_left_out
     if left_out:

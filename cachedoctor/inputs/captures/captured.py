@@ -55,7 +55,7 @@ def values_of(text: str, path: str) -> list[Any] | None:
 
 def too_deep(path: str) -> CacheDoctorError:
     """The error about a value that is nested too deeply."""
-    return CacheDoctorError(f"{path}: JSON is nested too deeply", f"more than {MAX_DEPTH} levels cannot be a request")
+    return CacheDoctorError(f"{path}: JSON is nested too deeply", f"a request has at most {MAX_DEPTH} levels")
 
 
 def depth_of(value: Any) -> int:

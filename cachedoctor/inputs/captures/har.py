@@ -30,7 +30,7 @@ def read(values: list[Any]) -> Capture | None:
     entries = log.get("entries") if isinstance(log, dict) else None
     if not isinstance(entries, list):
         return None
-    found = Capture("HAR", [], hint="save it with content and with the requests to the server")
+    found = Capture("HAR", [], hint="save the HAR file with content, including the requests to the server")
     unread = 0
     for entry in entries:
         one = _request(entry) if isinstance(entry, dict) else None

@@ -16,8 +16,8 @@ from cachedoctor.knowledge.late_patterns import late
 
 LOOKS = late(rb'\A\s*\{(?=.{0,65536}?"parentUuid"\s*:)(?=.{0,65536}?"sessionId"\s*:)(?=.{0,65536}?"message"\s*:)', re.S)
 _NOTE = (
-    "a transcript has only messages: no system prompt, no tools, nothing that Claude Code adds or removes when sending;"
-    " no template is applied to it"
+    "a transcript has only messages: no system prompt, no tools, and no text that Claude Code adds or removes "
+    "when sending; no template is applied"
 )
 _MOST_BYTES = 128 << 20
 """Of all prompts together: each holds the ones before it, so that a long session grows with its square."""
@@ -35,7 +35,7 @@ def read(values: list[Any]) -> Capture | None:
     talk = [line for line in lines if _is_message(line)]
     if not talk or len(lines) < len(values):
         return None
-    found = Capture("Claude Code transcript", [], [_NOTE], "cachedoctor proxy --record saves what is sent")
+    found = Capture("Claude Code transcript", [], [_NOTE], "cachedoctor proxy --record saves the sent requests")
     session = _Session(lines)
     size = 0
     for reply in session.replies.values():

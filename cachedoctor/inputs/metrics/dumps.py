@@ -136,14 +136,17 @@ def moments(body: bytes, name: str) -> list[tuple[float, Exposition]]:
         if answer.status != "success" or answer.data is None:
             raise CacheDoctorError(f"{name}: Prometheus answered: {answer.error[:200] or answer.status}", "see --match")
         if answer.data.result_type != "matrix":
-            raise CacheDoctorError(f"{name}: did not return a range", "is it the address of Prometheus itself?")
+            raise CacheDoctorError(
+                f"{name}: did not return a range", "check that this is the address of Prometheus itself"
+            )
         series = msgspec.json.decode(answer.data.result, type=list[_Series])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise CacheDoctorError(
-            f"{name}: does not answer like Prometheus", "is it the address of Prometheus, e.g. http://HOST:9090?"
+            f"{name}: does not answer like Prometheus",
+            "check that this is the address of Prometheus, e.g. http://HOST:9090",
         ) from None
     if sum(len(one.values) for one in series) > _MAX_SAMPLES:
-        raise CacheDoctorError(f"{name}: has too many series", f"ask for fewer servers, e.g. --match {LABELS_EXAMPLE}")
+        raise CacheDoctorError(f"{name}: has too many series", f"select fewer servers, e.g. --match {LABELS_EXAMPLE}")
     found: dict[float, Exposition] = {}
     for one in series:
         labels = {key: value for key, value in one.metric.items() if key != _NAME}

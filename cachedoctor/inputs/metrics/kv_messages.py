@@ -183,7 +183,9 @@ def lines(chunks: Iterable[bytes], path: str) -> Iterator[KvLine]:
                 raise CacheDoctorError(f"{path}: is not a recording of KV events", _HINT) from None
             line = KvUnread(0, 1)
         if first and not isinstance(line, KvHead):
-            raise CacheDoctorError(f"{path}: is a part of a recording of KV events", "give it from its first line")
+            raise CacheDoctorError(
+                f"{path}: is a part of a recording of KV events", "give the recording from its first line"
+            )
         first = False
         yield line
     if first:

@@ -111,7 +111,7 @@ def _document(text: bytes, line: int, path: str) -> Iterator[PlacedObject]:
 
 
 def _too_deep(path: str) -> CacheDoctorError:
-    return CacheDoctorError(f"{path}: JSON is nested too deeply", f"more than {MAX_DEPTH} levels cannot be a response")
+    return CacheDoctorError(f"{path}: JSON is nested too deeply", f"a response has at most {MAX_DEPTH} levels")
 
 
 _Tokens = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
@@ -261,7 +261,7 @@ _AGENTS = frozenset({"Claude Code", "Copilot"})
 """Whose recordings hold a reason of their own."""
 _SILENT = frozenset({"unavailable", "previous_message_not_found"})
 """Reasons that tell nothing of the prompt (Anthropic, cache diagnostics)."""
-_RESPONSES_HINT = 'a response has usage; a stream has it with stream_options {"include_usage": true}'
+_RESPONSES_HINT = 'a response has usage; a stream has usage with stream_options {"include_usage": true}'
 
 
 class ResponseFile(NamedTuple):

@@ -46,7 +46,9 @@ class SpanSource:
             while left:
                 data = read_some(self.path, file, self._span.end - left)[:left]
                 if not data:
-                    raise SourceError(f"{self.path}: became shorter while it was read", "read it again with --jobs 1")
+                    raise SourceError(
+                        f"{self.path}: became shorter while it was read", "read the file again with --jobs 1"
+                    )
                 left -= len(data)
                 yield data
 
@@ -100,7 +102,9 @@ def open_log(path: str) -> FileIO:
                 raise SourceError(f"{path}: is an address, not a log file", _beside(shlex.quote(path))) from fault
             raise SourceError(f"{path}: no such file", _nearest(path)) from fault
         if isinstance(fault, PermissionError):
-            raise SourceError(f"{path}: permission denied", "run as a user who can read it, or copy it") from fault
+            raise SourceError(
+                f"{path}: permission denied", "run as a user who can read the file, or copy it"
+            ) from fault
         raise SourceError(f"{path}: cannot be opened ({fault.strerror})", "give a file, or - to read a pipe") from fault
 
 

@@ -198,7 +198,7 @@ class _Turn:
             if text:
                 if unpack.format_of(text):
                     raise SourceError(
-                        f"{self._path}: is compressed and cannot be followed", "read it without following"
+                        f"{self._path}: is compressed and cannot be followed", "read the file without --follow"
                     )
                 return self._taken(text) if wanted in text else b""
         return b""
@@ -305,5 +305,5 @@ def _hole(file: FileIO) -> int:
 def _open_regular(path: str) -> FileIO:
     # Looked at before it is opened: opening a named pipe would wait for a writer.
     if os.path.exists(path) and not (os.path.isdir(path) or stat.S_ISREG(os.stat(path).st_mode)):
-        raise SourceError(f"{path}: is not a regular file and cannot be followed", "read it without following")
+        raise SourceError(f"{path}: is not a regular file and cannot be followed", "read the file without --follow")
     return open_log(path)

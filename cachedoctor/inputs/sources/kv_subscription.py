@@ -93,7 +93,7 @@ class KvSubscription:
             what = getattr(error, "strerror", None) or str(error)
             raise CacheDoctorError(
                 f"{endpoint}: cannot {'be listened at' if bind else 'be connected to'} ({what})",
-                "an endpoint is written as tcp://HOST:PORT, e.g. tcp://127.0.0.1:5557",
+                "write an endpoint as tcp://HOST:PORT, e.g. tcp://127.0.0.1:5557",
             ) from None
         return socket
 

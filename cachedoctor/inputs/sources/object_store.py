@@ -18,7 +18,7 @@ SCHEMES = {"s3": "s3"}
 """Extra that brings what reads addresses of this scheme."""
 _READERS = {"s3": "s3fs"}
 """Library after fsspec."""
-_CREDENTIALS = {"s3": "set those of the cloud: AWS_PROFILE, AWS_ACCESS_KEY_ID"}
+_CREDENTIALS = {"s3": "set the cloud's credentials: AWS_PROFILE, AWS_ACCESS_KEY_ID"}
 _BLOCK = 8 << 20
 """Bytes of one request: an object is read from its beginning to its end."""
 _SAID = 200

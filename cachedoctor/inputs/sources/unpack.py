@@ -211,7 +211,7 @@ def unpacked(path: str, raw: Iterator[bytes], max_bytes: int = MAX_BYTES) -> Ite
     yield from _head(inner, held)
     if again := format_of(b"".join(held)):
         raise SourceError(
-            f"{path}: is compressed twice ({again} data in {name} data)", "unpack it once and give the result"
+            f"{path}: is compressed twice ({again} data in {name} data)", "unpack the file once and give the result"
         )
     yield from chain(held, inner)
 
@@ -261,7 +261,7 @@ class _Unpacker:
             for start in range(0, len(chunk), _PIECE):
                 yield from self._members(chunk[start : start + _PIECE])
         if not self._decoder.eof:
-            raise self._error("ends early", "it is incomplete or still being written: copy it again")
+            raise self._error("ends early", "the file is incomplete or still being written; copy it again")
 
     def _open_member(self) -> None:
         self._decoder = self._codec.decoder()
@@ -333,12 +333,12 @@ class _Unpacker:
         if self._total > self._max_bytes:
             raise SourceError(
                 f"{self._path}: the {self._codec.name} data unpacks to more than {self._max_bytes:,} bytes",
-                f"if you trust the file: unpack it; analyze and fleet take --max-unpacked {_raised(self._total)}",
+                f"if you trust the file, unpack it; analyze and fleet accept --max-unpacked {_raised(self._total)}",
             )
         return out
 
     def _too_large(self) -> SourceError:
-        return self._error("needs too much memory", "unpack it yourself, if you trust the file, and give the result")
+        return self._error("needs too much memory", "if you trust the file, unpack it yourself and give the result")
 
     def _error(self, what: str, hint: str) -> SourceError:
         return SourceError(f"{self._path}: the {self._codec.name} data {what} (after {self._total:,} bytes)", hint)

@@ -86,11 +86,11 @@ def decoded(path: str, content: bytes) -> SavedState:
         state = msgspec.json.decode(content, type=SavedState)
     except msgspec.MsgspecError as fault:
         raise CacheDoctorError(
-            f"{path}: is not an exporter state file ({fault})", "delete it, or give another file"
+            f"{path}: is not an exporter state file ({fault})", "delete the file, or give another one"
         ) from fault
     if state.version != _VERSION:
         what = f"{path}: is a state file of another exporter version ({state.version})"
-        raise CacheDoctorError(what, "delete it, or give another file")
+        raise CacheDoctorError(what, "delete the file, or give another one")
     return state
 
 
@@ -160,7 +160,9 @@ class FollowedLog:
             # Rotated while the older ones were read: one of them may have been another file by then.
             if older == before(self.place.path)[: len(older)]:
                 yield from self._followed(first, pieces)
-        raise SourceError(f"{self.place.name}: is rotated faster than it is read", "rotate it at a larger size")
+        raise SourceError(
+            f"{self.place.name}: is rotated faster than it can be read", "rotate the log at a larger size"
+        )
 
     def _rotations(self, paths: list[str]) -> Iterator[bool]:
         for path in paths:

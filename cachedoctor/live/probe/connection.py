@@ -175,7 +175,7 @@ class ProbeConnection:
     def _refuse(self, status: int, headers: Message) -> None:
         if status in (401, 403):
             said = "rejects the key" if self._key else "asks for a key"
-            hint = "put the key into a variable and name it: --api-key-env NAME"
+            hint = "put the key into an environment variable and pass its name: --api-key-env NAME"
             raise CacheDoctorError(f"{self.url}: the server {said} ({status})", hint)
         if status in _REDIRECTS:
             where = self.quote(headers.get("Location", "another address"))

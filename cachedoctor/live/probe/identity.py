@@ -30,7 +30,7 @@ _FINISHED = late(
 )
 BUSY = {
     429: "the server is overloaded, or limits the request rate",
-    503: "the server is not ready: it loads its model, or is overloaded",
+    503: "the server is not ready: it is loading its model or is overloaded",
 }
 """Statuses that pass by themselves."""
 _MODEL = 200
@@ -46,7 +46,7 @@ def identify(at: ProbeConnection, model: str | None) -> tuple[ProbedServer, str 
     found = ProbedServer(at.url, "unknown")
     answer = at.ask("GET", MODELS, None, 10)
     if answer.status in BUSY:
-        raise CacheDoctorError(f"{at.url}: {BUSY[answer.status]} ({answer.status})", "wait, and ask again")
+        raise CacheDoctorError(f"{at.url}: {BUSY[answer.status]} ({answer.status})", "wait, then run the probe again")
     listed = answer.value if answer.status == 200 else None
     if not isinstance(listed, dict) or not isinstance(listed.get("data"), list):
         what = f"{at.url}: this server has no /v1/models"
@@ -173,9 +173,9 @@ def _model(at: ProbeConnection, found: ProbedServer, listed: list[Any]) -> str |
     if known or len(names) == 1:
         return str((known or names)[0])
     if not names:
-        raise CacheDoctorError(f"{at.url}: the server has no model", "load one, or name it: --model NAME")
+        raise CacheDoctorError(f"{at.url}: the server has no model", "load a model, or select one: --model NAME")
     shown = ", ".join(at.quote(name) for name in names[:3])
-    raise CacheDoctorError(f"{at.url}: the server has {len(names):,} models: {shown} ...", "name one: --model NAME")
+    raise CacheDoctorError(f"{at.url}: the server has {len(names):,} models: {shown} ...", "select one: --model NAME")
 
 
 def _sees(listed: list[Any], asked: str | None) -> bool | None:

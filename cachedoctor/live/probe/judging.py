@@ -31,7 +31,9 @@ _RAM_BLIND, _CUT_BLIND = 7964, range(7079, 7965)
 """Builds that use no RAM cache, and look for no checkpoint, while a projector is loaded; fixed in b8156 (CD209)."""
 _MENDED = 8156
 _BUILD = late(r"b(\d{4,6})\b")
-_BETWEEN = "probe the server directly, without gateway or proxy: if the problem disappears, they cause it"
+_BETWEEN = (
+    "probe the server directly, without gateway or proxy: if the problem disappears, the gateway or proxy causes it"
+)
 
 
 def causes(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) -> list[ProbeCause]:
@@ -101,13 +103,13 @@ def _other_slot(server: ProbedServer, asked: Asked) -> ProbeCause | None:
         f"the next turn went to slot {turn.slot}, which did not hold it: {share:.0%} of the prompt is the "
         "same, below the server's threshold"
     )
-    fix = "--slot-prompt-similarity at its default (0.1), and --cache-ram 8192, which restores such a turn"
+    fix = "--slot-prompt-similarity at its default (0.1), and --cache-ram 8192, which restores such turns"
     return ProbeCause("turn", ["CD301", "CD303"], says, fix)
 
 
 def _store_between(asked: Asked) -> ProbeCause:
     name = "first" if _state(asked, "first") == "more" else "head"
-    says = "a new prompt was reported as cached: something in front of the server invents responses or counts"
+    says = "a new prompt was reported as cached: something between client and server invents responses or counts"
     return ProbeCause(name, [], says, f"these counts are unreliable; {_BETWEEN}")
 
 
@@ -130,7 +132,7 @@ def _beginning(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) 
     untimed = again is not None and again.state == "unknown" and again.reused_tokens is None
     if _less(asked, "again") or (untimed and _less(asked, "turn") and _less(asked, "tail")):
         if _kept(asked, "forced"):
-            says = "the same prompt is reused only if the request asks for it (cache_prompt true)"
+            says = "the same prompt is reused only if the request turns the cache on (cache_prompt true)"
             return ProbeCause(
                 "again", ["CD109"], says, "start the server without --no-cache-prompt (or with --cache-prompt)"
             )
@@ -140,8 +142,8 @@ def _beginning(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) 
     if _less(asked, "turn") and _state(asked, "again") in _CAME_BACK:
         if (other := _other_slot(server, asked)) is not None:
             return other
-        says = "the same prompt is reused, but not as the beginning of the next turn: the history is rewritten"
-        fix = f"messages must reach the server as they were sent; {_BETWEEN}"
+        says = "the same prompt is reused, but the next turn does not reuse it: the history is rewritten"
+        fix = f"messages must reach the server unchanged; {_BETWEEN}"
         return ProbeCause("turn", ["CD105", "CD108"], says, fix)
     if (_less(asked, "tail") and _kept(asked, "turn")) and (
         server.engine != "llama.cpp" or little(asked["tail"]) or asked["tail"].reused_tokens is None
@@ -153,7 +155,10 @@ def _beginning(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) 
 def _sometimes(server: ProbedServer, asked: Asked) -> ProbeCause:
     """Explain a repeat that missed while the next turn came back."""
     if _state(asked, "tail") == "noted":
-        says = "an identical repeat is recomputed, an edited one goes back to a checkpoint: this build cannot truncate"
+        says = (
+            "an identical repeat is recomputed, but an edited prompt goes back to a checkpoint: this build "
+            "cannot truncate"
+        )
         return ProbeCause(
             "again",
             ["CD206"],
@@ -163,14 +168,14 @@ def _sometimes(server: ProbedServer, asked: Asked) -> ProbeCause:
     if not _kept(asked, "tail"):
         return _no_way_back("again", server)
     if server.engine == "vllm":
-        says = "the first repeat is recomputed, later ones are reused"
+        says = "the first repeat is recomputed, later repeats are reused"
         return ProbeCause(
             "again", ["CD505", "CD508"], says, "normal for hybrid models; with several replicas, route by conversation"
         )
     used = {q.slot for q in asked.values() if q.slot is not None}
     if server.slots is not None and server.slots > 1 and len(used) != 1:
         says = f"the same prompt went to a different one of the {server.slots} slots, which did not hold it"
-        return ProbeCause("again", ["CD301"], says, "--slot-prompt-similarity at its default (0.1), 0 switches it off")
+        return ProbeCause("again", ["CD301"], says, "--slot-prompt-similarity at its default (0.1); 0 switches it off")
     if server.engine != "llama.cpp" or asked["again"].reused_tokens is None:
         says = "a prompt is reused for some requests but not for others: several servers or slots handle them"
         code = ["CD607"] if server.engine == "sglang" else []
@@ -182,10 +187,16 @@ def _sometimes(server: ProbedServer, asked: Asked) -> ProbeCause:
 
 
 def _no_way_back(question: str, server: ProbedServer) -> ProbeCause:
-    says = "a prompt that only grows is reused, one that diverges earlier is computed from the start: no checkpoint"
+    says = (
+        "a growing prompt is reused, but a prompt that diverges earlier is computed from the start: there is "
+        "no checkpoint"
+    )
     if server.engine == "vllm":
         return ProbeCause(
-            question, ["CD501", "CD502"], says, "larger blocks than the prompt, or a hybrid model: see explain CD502"
+            question,
+            ["CD501", "CD502"],
+            says,
+            "the blocks are larger than the prompt, or the model is a hybrid: see explain CD502",
         )
     if server.engine == "sglang":
         return ProbeCause(
@@ -234,7 +245,9 @@ def _never(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) -> P
         fix = f"remove the changing value (clock, id, billing header) from the start of the prompt; {_BETWEEN}"
         return ProbeCause("again", ["CD102", "CD101"], says, fix)
     if server.engine == "llama.cpp":
-        says = "nothing is reused, even if the request asks for it: the server, or something on the way, disables it"
+        says = (
+            "nothing is reused, even if the request turns the cache on: the server or something on the way disables it"
+        )
         fix = f"start without --no-cache-prompt; no cache_prompt=false in a gateway's defaults; {_BETWEEN}"
         return ProbeCause("again", ["CD109"] if "first" in rendered else ["CD109", "CD102"], says, fix)
     if server.prefix_caching:
@@ -256,7 +269,7 @@ def _back(server: ProbedServer, asked: Asked) -> ProbeCause | None:
         return None
     if server.engine != "llama.cpp":
         codes = {"vllm": ["CD504"], "sglang": ["CD603"]}.get(server.engine, [])
-        says = "a conversation is lost as soon as another one comes in between"
+        says = "a conversation is lost as soon as another conversation comes in between"
         fix = _MORE_CACHE.get(server.engine, "more memory for the cache, or more parallel requests")
         return ProbeCause("back", codes, says, fix)
     build = build_of(server)
@@ -264,7 +277,7 @@ def _back(server: ProbedServer, asked: Asked) -> ProbeCause | None:
         says = "another conversation took the slot, and with a multimodal projector this build keeps no copy"
         return ProbeCause("back", ["CD303"], says, f"b{_MENDED} or newer, or --no-mmproj, or one more slot (-np)")
     if server.slots == 1:
-        says = "another conversation took the only slot, and no copy of the first one was kept"
+        says = "another conversation took the only slot, and no copy of the first conversation was kept"
         if server.images and build is None:
             fix = f"--cache-ram 8192 (0 is off; with --mmproj from b{_MENDED} on), or -np 2"
             return ProbeCause("back", ["CD303", "CD301"], says, fix)
@@ -273,7 +286,7 @@ def _back(server: ProbedServer, asked: Asked) -> ProbeCause | None:
         )
     if one_slot(server, asked):
         return _pinned("back", asked)
-    says = "a conversation is lost as soon as another one comes in between, although there are several slots"
+    says = "a conversation is lost as soon as another conversation comes in between, although there are several slots"
     return ProbeCause(
         "back", ["CD301", "CD303"], says, "--cache-ram 8192, --slot-prompt-similarity at its default (0.1)"
     )
@@ -286,7 +299,7 @@ def one_slot(server: ProbedServer, asked: Asked) -> bool:
 
 
 def _pinned(question: str, asked: Asked) -> ProbeCause:
-    says = f"two conversations were put into slot {asked['head'].slot} although the server has others"
+    says = f"two conversations were put into slot {asked['head'].slot} although the server has other slots"
     fix = f"do not send id_slot, and do not set --slot-prompt-similarity close to 0; {_BETWEEN}"
     return ProbeCause(question, ["CD309", "CD302"], says, fix)
 
@@ -319,7 +332,7 @@ def _pair(server: ProbedServer, asked: Asked) -> ProbeCause | None:
         return ProbeCause(missed[0], blocks, says, _MORE_CACHE[server.engine])
     if one_slot(server, asked):
         return _pinned(missed[0], asked)
-    says = "of two simultaneous conversations one is recomputed, although both are reused one after the other"
+    says = "with two simultaneous conversations, one is recomputed, although both are reused in sequence"
     fix = (
         "a slot for each conversation (-np), and --cache-ram 8192"
         if server.engine == "llama.cpp"
@@ -337,8 +350,10 @@ def _image(server: ProbedServer, asked: Asked) -> ProbeCause | None:
     if (found.reused_tokens or 0) >= before - before // 20 - _INSERTED - (server.block_tokens or 0):
         says = "the same image is different each time it arrives: it is re-encoded or fetched again on the way"
         return ProbeCause("image", ["CD110"], says, f"send the same bytes of an image each time; {_BETWEEN}")
-    says = "a prompt with an image is computed from the start, one without is reused"
-    fix = "b5833 or newer; earlier builds do not reuse such prompts" if server.engine == "llama.cpp" else _BETWEEN
+    says = "a prompt with an image is computed from the start, but a prompt without an image is reused"
+    fix = (
+        "b5833 or newer; earlier builds do not reuse prompts with images" if server.engine == "llama.cpp" else _BETWEEN
+    )
     return ProbeCause("image", [], says, fix)
 
 

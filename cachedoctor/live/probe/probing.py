@@ -39,7 +39,7 @@ def stored(path: str) -> Probe:
         with open(path, "rb") as file:
             raw = file.read(_MOST_BYTES + 1)
         if len(raw) > _MOST_BYTES:
-            raise CacheDoctorError(f"{path}: too large for a saved probe", _HINT)
+            raise CacheDoctorError(f"{path}: is too large for a saved probe", _HINT)
         return msgspec.json.decode(raw, type=Probe)
     except OSError as error:
         raise CacheDoctorError(f"{path}: {os.strerror(error.errno or 0)}", _HINT) from None
@@ -78,7 +78,7 @@ def _others(now: Probe, before: Probe) -> list[str]:
     found = [f"{name}: {a or 'unknown'}, now {b or 'unknown'}" for name, a, b in values if not _same(name, a, b)]
     lengths = [next((q.prompt_tokens for q in one.questions if q.name == "first"), None) for one in (before, now)]
     if lengths[0] and lengths[1] and lengths[1] < lengths[0] * _SHORTER:
-        found.append(f"prompts: of {lengths[0]:,} tokens, now of {lengths[1]:,}")
+        found.append(f"prompts: {lengths[0]:,} tokens, now {lengths[1]:,}")
     return [cut(hidden(words), _CELLS) for words in found]
 
 
@@ -122,7 +122,7 @@ def join_log(now: Probe, path: str) -> None:
     judged.sort(key=lambda one: (one[0].code not in named, one[1]))
     shown = (
         f"{finding.code} {finding.name}: {finding.claim}"
-        + ("; the answers of this probe show no such fault" if excluded else "")
+        + ("; the responses in this probe show no such fault" if excluded else "")
         for finding, excluded in judged[:_FINDINGS]
     )
     now.log_findings = [cut(hidden(words), _CELLS) for words in shown]

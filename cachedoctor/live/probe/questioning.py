@@ -61,7 +61,7 @@ def find(key: str | None, seconds: float) -> ProbeConnection:
             return ProbeConnection(at.url, key, seconds)
     ports = ", ".join(map(str, PORTS))
     raise CacheDoctorError(
-        f"no server answers on this machine's ports {ports}", "give its address: cachedoctor probe URL"
+        f"no server answers on this machine's ports {ports}", "give the server's address: cachedoctor probe URL"
     )
 
 
@@ -74,7 +74,7 @@ def probe(at: ProbeConnection, wanted: ProbeLimits, announce: Callable[[ProbedSe
     server, model = identify(at, wanted.model)
     if server.busy and not wanted.force:
         raise CacheDoctorError(
-            f"{at.url}: the server is busy", "wait, or probe it anyway with --force, which slows down its users"
+            f"{at.url}: the server is busy", "wait, or probe anyway with --force, which slows down the server's users"
         )
     announce(server)
     begun = time.monotonic()
@@ -120,9 +120,11 @@ class _ProbeRun:
             self.notes.append("other users of the server during the probe cannot be detected: probe again to be sure")
         if not found and judging.one_slot(self.server, self.asked):
             slot = self.asked["head"].slot
-            self.notes.append(f"prompts that share nothing went to slot {slot} although the server has others (CD309)")
+            self.notes.append(
+                f"prompts that share nothing went to slot {slot} although the server has other slots (CD309)"
+            )
         if self.left_out:
-            self.notes.append(f"not asked (limit of requests or tokens reached): {', '.join(self.left_out)}")
+            self.notes.append(f"not sent (limit of requests or tokens reached): {', '.join(self.left_out)}")
         return Probe(
             Tool("cachedoctor", version), self.server, measure, self.requests, self.tokens, self.wanted.budget,
             time.monotonic() - begun, list(self.asked.values()), found, self.notes,
@@ -244,13 +246,13 @@ class _ProbeRun:
     def _take(self, ask: Question, reply: Reply, slot: int | None) -> None:
         if reply.refused is not None and reply.refused[:3] in map(str, BUSY):
             raise CacheDoctorError(
-                f"{self.at.url}: {BUSY[int(reply.refused[:3])]}, in the middle of the probe ({reply.refused})",
+                f"{self.at.url}: {BUSY[int(reply.refused[:3])]}, during the probe ({reply.refused})",
                 "probe again when the server is idle; this probe shows nothing",
             )
         if reply.refused is not None and not ask.optional and not reply.too_long:
             raise CacheDoctorError(
                 f"{self.at.url}: the server rejected a plain chat request ({reply.refused})",
-                "check its log; --model NAME selects another model",
+                "check the server's log; --model NAME selects another model",
             )
         expected, exact = self._expected(ask)
         state: State = "refused" if reply.refused is not None else "unknown"
@@ -403,7 +405,8 @@ class _ProbeRun:
             self.asked[name].note = "has the id of the previous response: it came from a cache, not from the server"
         if stored:
             self.notes.append(
-                f"something in front of the server caches responses: {', '.join(stored)} show nothing about its cache"
+                f"something between client and server caches responses: {', '.join(stored)} show nothing about "
+                "its cache"
             )
 
     def _doubt(self, ask: Question, found: ProbeQuestion) -> None:
@@ -411,4 +414,4 @@ class _ProbeRun:
         since = min((self.order[name] for name in ask.after if name in self.order), default=0)
         if found.state == "less" and any(at > since for at in self.others):
             found.state = "unknown"
-            found.note = "unknown: another client used the server since the prompt to be reused was sent"
+            found.note = "unknown: another client has used the server since that prompt was sent"

@@ -25,7 +25,7 @@ _MOST_WAITING = 256
 """Requests that wait to be checked."""
 _PATIENCE = 0.2
 """Seconds for the request that is checked when all is to end at once."""
-_ENDED = "the proxy was stopped before it was checked"
+_ENDED = "the proxy stopped before this request was checked"
 
 _Done = Callable[[PassedRequest], None]
 

@@ -177,7 +177,7 @@ class RecordFile:
         """
         line = record + b"\n"
         if len(line) > self._most:
-            return f"a record of {len(line):,} bytes is longer than --record-size and was left out"
+            return f"a record of {len(line):,} bytes is longer than --record-size and was not written"
         try:
             if os.fstat(self._file).st_size + len(line) > self._most:
                 self._turn()

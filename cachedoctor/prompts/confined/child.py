@@ -26,7 +26,7 @@ _ROOT = str(Path(__file__).parents[3])
 _START = (
     f"import sys; sys.path[:0] = [p for p in sys.argv[1:] if p not in sys.path]; from {_WORKER} import main; main()"
 )
-_HINT = "templates and tokenizers run with limits; is this the file of the model that the server runs?"
+_HINT = "templates and tokenizers run with limits; check that this file belongs to the server's model"
 
 
 class FailedError(CacheDoctorError):

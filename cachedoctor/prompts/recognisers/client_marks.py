@@ -16,9 +16,10 @@ _FIELD = late(r"(?<![\w-])([A-Za-z_][\w-]*)=([^;\s]*)")
 _REACH = 1000
 """Code points before the offset in which the header must begin; the longest one seen has 300."""
 _WHY = {
-    "cch": "cch is a checksum of the request, so it is new in every request",
-    "cc_version": "the suffix of cc_version depends on the first user message: new per conversation and subagent",
-    "cc_prev_req": "cc_prev_req names the previous request, so it is new in every turn",
+    "cch": "cch is a checksum of the request, so it changes with every request",
+    "cc_version": "the suffix of cc_version depends on the first user message, so it changes with every "
+    "conversation and subagent",
+    "cc_prev_req": "cc_prev_req identifies the previous request, so it changes with every turn",
     "cc_prompt_id": "cc_prompt_id is new for every user prompt",
     "cc_entrypoint": "cc_entrypoint shows how Claude Code was started: two programs share this server",
     "cc_workload": "cc_workload shows what the request is for",
@@ -63,14 +64,14 @@ _ADAPTERS = ("lora", "lora_path")
 def cache_salt(d: FirstDifference) -> Recognition | None:
     """The prompts are the same, their salts are not."""
     name = _differs(d, _SALTS)
-    text = f"the prompts are the same but {name} differs: nothing is shared between them"
+    text = f"the prompts are the same but {name} differs: they share no cached tokens"
     return None if name is None else Recognition("cache-salt", "", "", text, name)
 
 
 def adapter(d: FirstDifference) -> Recognition | None:
     """The prompts are the same, the adapters they ask for are not."""
     name = _differs(d, _ADAPTERS)
-    text = f"the prompts are the same but the adapters ({name}) differ: neither can use what the other computed"
+    text = f"the prompts are the same but the adapters ({name}) differ: neither can use the other's cached tokens"
     return None if name is None else Recognition("adapter", "", "", text, name)
 
 

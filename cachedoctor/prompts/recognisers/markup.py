@@ -124,7 +124,7 @@ def appended(d: FirstDifference) -> Recognition | None:
     a, b = snippet(d)
     longer = "second" if len(d.b.text) > len(d.a.text) else "first"
     return Recognition(
-        "appended", a, b, f"the {longer} prompt continues where the other one ends; nothing before that changed"
+        "appended", a, b, f"the {longer} prompt continues where the other prompt ends; nothing before that changed"
     )
 
 

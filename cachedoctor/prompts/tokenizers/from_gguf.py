@@ -237,7 +237,7 @@ def _escape_with_prefix(text: str, _begins: bool) -> tuple[str, list[int]]:
 def _strings(meta: dict[str, Any], key: str, path: Path) -> list[str]:
     found = meta.get(f"tokenizer.ggml.{key}")
     if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
-        hint = "a multimodal projector has none; a split model has them in its first file"
+        hint = "a multimodal projector has no tokenizer; a split model has it in its first file"
         raise CacheDoctorError(f"{path} has no tokenizer ({key} missing)", hint)
     return found
 

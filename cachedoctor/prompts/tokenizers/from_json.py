@@ -41,7 +41,7 @@ def from_json(path: Path) -> Pipeline:
         hint = "give a tokenizer.json or a .gguf; this may be a Git LFS pointer"
         raise CacheDoctorError(f"{path} is not JSON", hint) from None
     if not isinstance(spec, dict) or not isinstance(spec.get("model"), dict):
-        hint = "it is the file of that name beside the model's weights, or a .gguf"
+        hint = "give the tokenizer.json from the model's folder, or a .gguf"
         raise CacheDoctorError(f"{path} is not a tokenizer.json", hint)
     try:
         return _build(spec, path.name)

@@ -39,16 +39,18 @@ def post(url: str, value: Any) -> Any:
         answer = ask(opened, "POST", parts.path or "/", body, headers, seconds=DEADLINE_SECONDS, most_bytes=MAX_ANSWER)
     except TooLargeError:
         raise CacheDoctorError(
-            f"{url} answered with more than {MAX_ANSWER >> 20} MiB", "is this a llama-server?"
+            f"{url} answered with more than {MAX_ANSWER >> 20} MiB", "check that this is a llama-server"
         ) from None
     except FAULTS as error:
-        raise CacheDoctorError(f"cannot reach {url}: {_reason(error)}", "is llama-server running there?") from None
+        raise CacheDoctorError(
+            f"cannot reach {url}: {_reason(error)}", "check that llama-server is running there"
+        ) from None
     if answer.status != 200:
         raise _refused(url, answer)
     try:
         return json.loads(answer.body)
     except (ValueError, RecursionError):
-        raise CacheDoctorError(f"{url} did not answer with JSON", "is this a llama-server?") from None
+        raise CacheDoctorError(f"{url} did not answer with JSON", "check that this is a llama-server") from None
 
 
 def _reason(error: Exception) -> str:
@@ -63,7 +65,7 @@ def _refused(url: str, answer: HttpResponse) -> CacheDoctorError:
         said = json.loads(answer.body)["error"]["message"]
     except (ValueError, RecursionError, LookupError, TypeError):
         said = answer.reason
-    hint = _HINTS.get(answer.status, "is this a llama-server with a model loaded?")
+    hint = _HINTS.get(answer.status, "check that this is a llama-server with a loaded model")
     return CacheDoctorError(f"{url} answered {answer.status} {str(said)[:_MAX_REASON]}", hint)
 
 
@@ -115,7 +117,7 @@ class ServerTokenizer:
         answer = post(f"{self._url}/tokenize", body)
         tokens = answer.get("tokens") if isinstance(answer, dict) else None
         if not isinstance(tokens, list):
-            raise CacheDoctorError(f"{self._url}/tokenize answered without tokens", "is this a llama-server?")
+            raise CacheDoctorError(f"{self._url}/tokenize answered without tokens", "check that this is a llama-server")
         if not all(isinstance(t, dict) and isinstance(t.get("id"), int) and "piece" in t for t in tokens):
             raise CacheDoctorError(
                 f"{self._url}/tokenize returns no token text: the server is older than b3683 (September 2024)",

@@ -19,7 +19,7 @@ def words(found: FirstTurn) -> str:
     when = "once" if found.starts == 1 else f"at the start and after each of {count(found.starts - 1, 'stop')}"
     cost = count(found.cost_tokens, "token") if found.cost_ms is None else duration(found.cost_ms)
     saved = count(found.saved_tokens, "token") + ("" if found.saved_ms is None else f", {duration(found.saved_ms)}")
-    return f"{common}; computing them {when}{slots} before they begin costs {cost} and saves {saved} in the requests"
+    return f"{common}; computing them {when}{slots} before the requests begin costs {cost} and saves {saved}"
 
 
 def commands(found: FirstTurn) -> list[str]:

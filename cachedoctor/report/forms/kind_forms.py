@@ -10,8 +10,8 @@ from cachedoctor.report.words.numbers import count, duration, percent
 
 _ADVICE: dict[KindName, str] = {
     "summary": (
-        "ask for the summary at the end of the conversation itself, with the same system prompt and tools, and compact "
-        "rarely"
+        "request the summary at the end of the conversation itself, with the same system prompt and tools, and "
+        "compact rarely"
     ),
     "autocomplete": "give completions their own server or slot",
     "tool search": "send the same system prompt and tools as the turns, with the question last",
@@ -28,7 +28,7 @@ def kinds(found: Sequence[RequestKind]) -> list[str]:
         time = "" if row.ms is None else f", {duration(row.ms)}"
         words = f"{row.kind}: {percent(part, of)} of the prompt time ({count(row.requests, 'request')}{time})"
         if row.displaced_tokens:
-            words += f"; without them the others would reuse {count(row.displaced_tokens, 'token')} more"
+            words += f"; without them the other requests would reuse {count(row.displaced_tokens, 'token')} more"
         step = _step(row.kind)
         lines.append(f"{words}; {step}" if step else words)
     return lines

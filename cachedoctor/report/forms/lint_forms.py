@@ -29,7 +29,7 @@ def lint_verdict(shown: Lint) -> str:
     what = f"{count(shown.requests - shown.alone, 'request')} of {count(shown.conversations, 'conversation')}"
     if not shown.errors:
         as_far = " as far as they are recorded" if shown.notes else ""
-        return f"append-only{as_far}: {what}, each of which extends the one before it"
+        return f"append-only{as_far}: {what}, each of which extends the previous one"
     cost = number(sum(error.cost for error in shown.errors))
     about = "" if shown.exact else "about "
     errors = count(len(shown.errors), "error")
@@ -66,7 +66,7 @@ def notes(shown: Lint) -> list[str]:
     if shown.alone:
         were = "was" if shown.alone == 1 else "were"
         found.append(
-            f"{count(shown.alone, 'request')} {were} not compared: no other request of the conversation is here"
+            f"{count(shown.alone, 'request')} {were} not compared: no other request of its conversation was given"
         )
     if shown.template or shown.exact:
         return found
@@ -174,7 +174,7 @@ def write_sarif(shown: Lint, out: IO[bytes]) -> None:
 
 
 def _rule(kind: str) -> dict[str, Any]:
-    text = {"text": f"A request does not, or may not, extend the one before it: {kind}."}
+    text = {"text": f"A request does not, or may not, extend the previous one: {kind}."}
     return {"id": kind, "name": kind, "shortDescription": text, "help": {"text": "cachedoctor lint --help"}}
 
 

@@ -33,7 +33,7 @@ def _held(row: MemoryHeld) -> str:
     limit = "" if row.limit_mib is None else f" of {memory(row.limit_mib)}"
     time = "" if row.ms is None or not row.tokens else f", {duration(row.ms)}"
     if not row.tokens:
-        return f"{_NAMES[row.what]} ({entries}{held}{limit}): nothing was used again{_smaller(row)}"
+        return f"{_NAMES[row.what]} ({entries}{held}{limit}): nothing was reused{_smaller(row)}"
     saved = f"{count(row.requests, 'request')} used {count(row.tokens, 'token')} again{time}"
     return f"{_NAMES[row.what]} ({entries}{held}{limit}): {saved}{_smaller(row)}"
 
@@ -42,19 +42,22 @@ def _smaller(row: MemoryHeld) -> str:
     if row.options is None:
         return ""
     size = "" if row.enough_mib is None else f" ({memory(row.enough_mib)})"
-    return f"; enough for that: {row.options}{size}"
+    return f"; {row.options} is enough for that{size}"
 
 
 def _peak(found: MemoryBill) -> list[str]:
     if not found.saving_mib and not found.logged_saving_mib:
         return []
-    logged = f", of which the log shows {memory(found.logged_saving_mib)}" if found.logged_saving_mib else ""
+    logged = f"; the log shows {memory(found.logged_saving_mib)} of it" if found.logged_saving_mib else ""
     most = max(found.saving_mib or 0.0, found.logged_saving_mib or 0.0)
-    return [f"peak while saving: at least {memory(most)} beside model and slots{logged}; RSS of the process: unknown"]
+    return [
+        f"peak while saving: at least {memory(most)} in addition to model and slots{logged}; RSS of the "
+        "process: unknown"
+    ]
 
 
 def _enough(found: MemoryBill) -> list[str]:
-    killed = ["the system killed a server of this log because memory ran out: nothing that needs more is advised"]
+    killed = ["the system killed a server of this log because memory ran out, so nothing that needs more is advised"]
     lines = killed if found.killed else []
     if found.least is None or found.least.memory_mib is None or found.least.memory_mib >= 0:
         return lines
@@ -70,7 +73,7 @@ def agents(found: AgentsFit, settings: Sequence[ReplaySetting]) -> str:
         return f"{words} all {found.conversations:,}"
     words += f" {found.kept:,} of {found.conversations:,}"
     if not found.keep_all:
-        return f"{words}; no larger setting that was tried keeps all"
+        return f"{words}; none of the larger settings tried keeps all"
     ways = " or ".join(f"{one.options} ({_more(one)})" for one in found.keep_all)
     return f"{words}. {ways} would have kept all{_saves(found)}"
 

@@ -32,7 +32,7 @@ _ENGINES = {
 _MEASURES = {
     "count": "by the server's own counts",
     "time": "by response times, because the server has no counts: less reliable",
-    "none": "unknown: the server has no counts, and its response times do not show it either",
+    "none": "unknown: the server has no counts, and response times do not show reuse either",
 }
 
 
@@ -78,7 +78,7 @@ def encoded(shown: Probe) -> bytes:
 def verdict(shown: Probe) -> str:
     """Say in one sentence how the server is."""
     if shown.measure == "none" and not shown.causes:
-        return "Unknown whether prompts are reused here."
+        return "It is unknown whether prompts are reused here."
     judged = [q for q in shown.questions if q.state in ("as expected", "less", "more")]
     odd = [q.name for q in judged if q.state != "as expected"]
     if odd and shown.causes:
@@ -89,7 +89,7 @@ def verdict(shown: Probe) -> str:
         return f"No known cause for these deviations: {', '.join(odd)}."
     silent = sum(q.state == "unknown" for q in shown.questions)
     if silent:
-        return f"Healthy as far as known: {count(len(judged), 'answer')} as expected, {silent} without information."
+        return f"Healthy as far as known: {count(len(judged), 'answer')} as expected; {silent} showed nothing."
     return f"Healthy: all {len(judged)} answers are as expected."
 
 
@@ -98,7 +98,8 @@ def announced(server: ProbedServer, requests: int, tokens: int, budget: int, sec
     model = f", model {server.model}" if server.model else ""
     return (
         f"probing {server.url} ({_ENGINES.get(server.engine, 'a server')}{model}): up to {requests} requests of about"
-        f" {tokens:,} tokens with one token of answer, at most {budget:,} tokens and {seconds:g} s in all; each uses a"
+        f" {tokens:,} tokens, each with a one-token reply, at most {budget:,} tokens and {seconds:g} s in all; "
+        "each uses a"
         " slot and may evict a conversation from the cache"
     )
 
@@ -149,7 +150,9 @@ def _count(number: int | None) -> str:
 def _beside(page: TextPage, shown: Probe) -> None:
     if shown.changes is not None:
         page.gap()
-        said = {True: "fixed: the earlier deviations are gone", False: "not fixed", None: "cannot tell"}[shown.cured]
+        said = {True: "fixed: none of the earlier deviations remain", False: "not fixed", None: "cannot tell"}[
+            shown.cured
+        ]
         page.prose([("compared with the saved probe: ", "bold")], said, 2)
         for change in shown.changes:
             if change.before == change.after:

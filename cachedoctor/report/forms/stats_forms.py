@@ -115,7 +115,8 @@ def unsaid(rows: list[StatsRow]) -> str:
     if not unknown:
         return ""
     return (
-        f"{number(unknown)} of {number(requests)} requests are in no sum: the logs do not show their prompt and reuse."
+        f"{number(unknown)} of {number(requests)} requests are not in the sums: the logs do not show their "
+        "prompt length and reuse."
     )
 
 
@@ -166,7 +167,7 @@ def _text(stats: Stats, look: Appearance) -> bytes:
         else:
             _blocks(page, shown)
         if len(shown.rows) > _MOST:
-            page.prose([], f"and {count(len(shown.rows) - _MOST, 'group')} more: --format csv has all.", 0)
+            page.prose([], f"and {count(len(shown.rows) - _MOST, 'group')} more; --format csv has all.", 0)
     if stats.measured:
         page.gap()
         rows = [MeasuredCells(measured_name(row), measured_cells(row)) for row in stats.measured[:_MOST]]
@@ -247,7 +248,7 @@ def _read(stats: Stats) -> str:
     kinds = {kind: sum(i.kind == kind for i in stats.inputs) for kind in ("log", "report", "table")}
     words = ", ".join(count(number, kind) for kind, number in kinds.items() if number)
     failed = sum(i.error is not None for i in stats.inputs)
-    return f"Read {words or 'nothing'}{f'; {failed:,} of them not to the end' if failed else ''}."
+    return f"Read {words or 'nothing'}{f'; {failed:,} of them in part' if failed else ''}."
 
 
 def _json(stats: Stats, _: Appearance) -> bytes:

@@ -48,7 +48,7 @@ _MOST = 20
 
 def traffic(inputs: Sequence[str], placed: Placed) -> str:
     """Say what was replayed."""
-    bodies = "from the log alone" if placed.bodies is None else f"with {_bodies(placed.bodies)}"
+    bodies = "from the log only" if placed.bodies is None else f"with {_bodies(placed.bodies)}"
     return f"{', '.join(inputs)}: {count(placed.requests, 'request')} replayed, {bodies}"
 
 
@@ -59,7 +59,7 @@ def _bodies(number_of: int) -> str:
 def fit_words(found: ReplayFit | None) -> str:
     """Say how far the replay agrees with the server under the recorded settings."""
     if found is None:
-        return "no log and no counts to check the replay against: its error is unknown"
+        return "without a log or counts to check the replay against, its error is unknown"
     off = percent(found.wrong_tokens, found.prompt_tokens) if found.prompt_tokens else "0 %"
     if not found.requests:
         return (
@@ -83,8 +83,8 @@ def _unlike(found: ReplayFit) -> str:
     if not _is_unlike(found):
         return ""
     return (
-        ". The server ran with other settings than assumed here, or is not llama-server: the effect of a change on "
-        "it is unknown (--cmdline sets how it was started, --ran memory=hybrid the kind of model)"
+        ". The server ran with other settings than assumed here, or is not llama-server, so the effect of a "
+        "change is unknown (--cmdline sets the start command, --ran memory=hybrid the kind of model)"
     )
 
 
@@ -92,19 +92,19 @@ def notes(placed: Placed, settings: Sequence[ReplaySetting]) -> list[str]:
     """Say what could not be placed, and what was taken for granted."""
     found = []
     if not placed.exact:
-        found.append("without --tokenizer, words and signs count as tokens: numbers are approximate")
+        found.append("without --tokenizer, words and punctuation count as tokens, so numbers are approximate")
     if placed.bodies is None:
-        found.append("from the log alone: text that no line shows as shared counts as new; --requests adds the texts")
+        found.append("from the log only: text that no line shows as shared counts as new; --requests adds the texts")
     if placed.assumed_turns:
         turns = count(placed.assumed_turns, "turn")
         found.append(f"assumed for {turns}: each extends the whole previous turn (the log doesn't show it)")
     if placed.bodies_left_out:
         found.append(
-            f"{_bodies(placed.bodies_left_out)} not matched: no request in the log fits, or there is no prompt"
+            f"{_bodies(placed.bodies_left_out)} not matched: no request in the log fits, or the body has no prompt"
         )
     if placed.answers_unlike:
         unlike = count(placed.answers_unlike, "recorded answer")
-        found.append(f"{unlike} counted a different length than the tokenizer: its reuse is left out")
+        found.append(f"{unlike} counted a different length than the tokenizer, so its reuse is left out")
     if placed.requests_without_body:
         found.append(f"{count(placed.requests_without_body, 'request')} without a body, assumed to share nothing")
     if placed.requests_without_length:
@@ -113,7 +113,7 @@ def notes(placed: Placed, settings: Sequence[ReplaySetting]) -> list[str]:
         found.append(f"{count(placed.images, 'request')} with images, all assumed to have the same number of tokens")
     ram = next((row.changed for row in settings if row.name == "cache-ram"), 0)
     if ram and not placed.sizes_known:
-        found.append("the size of saved prompts is unknown: all are assumed to fit into the RAM cache")
+        found.append("the size of saved prompts is unknown; all are assumed to fit into the RAM cache")
     return found
 
 
@@ -192,7 +192,7 @@ def whatif_verdict(replay: ReplayAccount, changed: ReplayAccount, placed: Placed
     """Say in a sentence what the change would have done."""
     words = _verdict(replay, changed, placed)
     return (
-        f"In the replay, which differs from what the server did: {words[0].lower()}{words[1:]}"
+        f"In the replay, which differs from the server's behaviour: {words[0].lower()}{words[1:]}"
         if _is_unlike(found)
         else words
     )
@@ -203,7 +203,7 @@ def _verdict(replay: ReplayAccount, changed: ReplayAccount, placed: Placed) -> s
     if changed.too_long != replay.too_long:
         fewer = count(abs(changed.too_long - replay.too_long), "request")
         moved = "no longer fit the context of a slot" if changed.too_long > replay.too_long else "fit only then"
-        return f"{fewer} {moved}: the sums cover different requests."
+        return f"{fewer} {moved}, so the sums cover different requests."
     if not saved:
         return f"Cannot tell: {open_tokens(placed)}." if is_open(replay, placed) else "Nothing changes."
     words = f"{count(abs(saved), 'prompt token')} {'fewer' if saved > 0 else 'more'} computed"
@@ -221,8 +221,8 @@ def is_open(replay: ReplayAccount, placed: Placed) -> bool:
 def open_tokens(placed: Placed) -> str:
     """Say of how many tokens it is not known whether they had been sent before."""
     return (
-        f"the log does not show whether {count(placed.open_tokens, 'computed token')} had been sent before: "
-        "give the bodies with --requests and the model with --tokenizer"
+        f"the log does not show whether {count(placed.open_tokens, 'computed token')} had been sent before; "
+        "pass the bodies with --requests and the model with --tokenizer"
     )
 
 
@@ -239,9 +239,9 @@ def advice(shown: Tuning) -> str:
     if best is None and shown.over_limit:
         return "Nothing to gain within the memory limit: the settings above need more."
     if best is None:
-        tried = f"no setting that was tried saves {count(shown.least_tokens, 'token')} of {number(computed)} computed"
+        tried = f"none of the settings tried saves {count(shown.least_tokens, 'token')} of {number(computed)} computed"
         if _is_settled(shown):
-            return f"Nothing to gain: {tried}. The cause is not a setting of the server:"
+            return f"Nothing to gain: {tried}. The cause is not a server setting:"
         if is_open(shown.replay, shown.placed):
             return f"Cannot tell: {tried}, but {open_tokens(shown.placed)}."
         return f"Nothing to gain: {tried}. {_computed_why(shown.replay)}."
@@ -269,7 +269,7 @@ def _computed_why(replay: ReplayAccount) -> str:
     again = ", ".join(f"{cause}: {count(tokens, 'token')}" for cause, tokens in lost.items())
     parts = [f"had been sent before and were lost ({again})"] if again else []
     if replay.new_tokens:
-        new = f"{number(replay.new_tokens)} had never been sent after the same beginning"
+        new = f"{number(replay.new_tokens)} were never sent after the same beginning"
         parts = [f"{new}: new text, or text after a change by the client", *parts]
     return "; others ".join(parts) or "Nothing was computed"
 
@@ -280,7 +280,7 @@ def _cause(page: TextPage, found: Finding, placed: Placed) -> None:
     _listed(page, "cause", [f"{cause.code} {cause.name}: {cause.claim}"])
     do = do_now.of_finding(cause)
     if placed.bodies is not None and cause.confidence != "high":
-        _listed(page, "try", ["Give the same --requests to cachedoctor analyze: it compares the texts."])
+        _listed(page, "try", ["Pass the same --requests to cachedoctor analyze, which compares the texts."])
     elif do is not None:
         for at, command in enumerate(do.commands):  # on rows of their own, so that they can be copied
             page.row((f"{'' if at else do.kind:<9} ", "bold"), (command, "green"))
@@ -377,7 +377,7 @@ def write_simulation(form: Form, shown: Simulation, out: IO[bytes], look: Appear
         page.gap()
         text_table.show_table(page, "reused in", CONVERSATIONS, rows)
         if left_out:
-            page.prose([], f"and {left_out:,} more with smaller changes: -f json has all.", 0)
+            page.prose([], f"and {left_out:,} more with smaller changes; -f json has all.", 0)
     page.gap()
     page.prose([], whatif_verdict(shown.replay, shown.changed, shown.placed, shown.fit), 2)
     out.write(look.encode(text.getvalue()))

@@ -87,13 +87,15 @@ def _words(row: RequestRow) -> str:
     """Say what the positions show, and no more: whether a checkpoint may be used depends on the build, too."""
     held, back, prefix = row.checkpoints.held, row.checkpoints.restored_at, row.common_prefix_tokens
     if back is not None:
-        return f"It went back to the checkpoint at position {number(back[1])}; everything after it was recomputed."
+        return (
+            f"The slot went back to the checkpoint at position {number(back[1])}; everything after it was recomputed."
+        )
     if prefix is None:
-        return f"It held {count(len(held), 'checkpoint')}; where the prompts diverge is unknown."
+        return f"It held {count(len(held), 'checkpoint')}; the place where the prompts diverge is unknown."
     within = [end for _, end in held if end < prefix]
     if within:
         at = number(max(within))
-        return f"A checkpoint at position {at} lies within the common prefix, but the server did not use it."
+        return f"A checkpoint at position {at} is inside the common prefix, but the server did not use it."
     nearest = number(min(end for _, end in held))
     many = "Its only checkpoint ends" if len(held) == 1 else f"All its {number(len(held))} checkpoints end"
     where = f"at position {nearest}" if len(held) == 1 else f"the nearest at position {nearest}"

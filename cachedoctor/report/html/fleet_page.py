@@ -63,7 +63,7 @@ def _title(page: FleetPage) -> str:
     if not page.sums.avoidable_tokens and uncounted:
         return f"{count(page.all_logs, 'log')}: {count(uncounted, 'cause')}, and no log counts the tokens"
     if not page.sums.avoidable_tokens:
-        return f"{count(page.all_logs, 'log')}: nothing known to be avoidable"
+        return f"{count(page.all_logs, 'log')}: no avoidable tokens known"
     return f"{count(page.sums.avoidable_tokens, 'prompt token')} could have been reused"
 
 

@@ -72,7 +72,7 @@ def _printed(finding: Finding, rows: dict[int, RequestRow]) -> Strip | None:
     words, bars = ("", ("", "")) if shared is None or not whole else (_shared(shared, whole), _bars(shared, whole))
     return Strip(
         words, "", *bars, _line(sides["new"][0]), _line(sides["old"][1]), _line(sides["new"][1]),
-        "what the slot held", "the new prompt",
+        "the slot's content", "the new prompt",
     )  # fmt: skip
 
 

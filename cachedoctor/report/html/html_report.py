@@ -58,7 +58,7 @@ def headline(view: ReportView, split: PromptTokens) -> Headline:
     if report.filtered is not None:  # sums are of the whole log, requests are not
         return Headline(title, lead, _tiles(report.totals), [], "")
     if any(session.engine != LLAMA for session in report.sessions):
-        lead += " Measurements of servers of other engines are below."
+        lead += " Measurements of other engines' servers are below."
     return Headline(title, lead, _tiles(report.totals), _bar(split), _note(report.totals, split))
 
 
@@ -79,7 +79,7 @@ def _title(view: ReportView) -> tuple[str, str]:
     if not t.prompt_tokens:
         return (
             f"{count(t.requests, 'request')}, but {unknown_lengths(t.requests)}",
-            "“Not checked” below lists what would show it.",
+            "“Not checked” below lists the inputs that would show it.",
         )
     if report.filtered is not None and not report.findings:
         return "No findings in what is shown", filtered(report)

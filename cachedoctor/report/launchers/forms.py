@@ -101,8 +101,8 @@ def _read_both_ways(option: Option, off: Name, low: int | None, high: int | None
 
 
 _HANDED_ON = (
-    "ollama versions that start llama-server (since mid-2026) pass LLAMA_ARG_* to it, "
-    "except settings that ollama sets itself"
+    "ollama versions that start llama-server (from mid-2026 on) pass LLAMA_ARG_* to it, except settings that "
+    "ollama sets itself"
 )
 
 
@@ -203,10 +203,10 @@ def shell(asked: LaunchRequest) -> list[FixStep]:
     steps = []
     rows = option_rows([change for change in asked.changes if change.variable])
     if rows:
-        steps.append(FixStep("server", f"in the shell that starts {asked.server}, before it", rows))
+        steps.append(FixStep("server", f"in the shell that starts {asked.server}, before the start", rows))
     rows = option_rows([change for change in asked.changes if not change.variable])
     if rows:
-        steps.append(FixStep("server", f"add to the command line of {asked.server}, at its end", rows, "options"))
+        steps.append(FixStep("server", f"add at the end of the {asked.server} command line", rows, "options"))
     if gone:
         steps.append(FixStep("server", f"remove from the command line and environment: {', '.join(gone)}"))
     return steps
@@ -244,7 +244,7 @@ def systemd(asked: LaunchRequest) -> list[FixStep]:
         own, gone = [], []
     if rows:
         named = f"systemctl edit {unit}" + (" (its name in the log)" if asked.place else "")
-        steps.append(FixStep("server", f"{named}: write into the file that opens", ["[Service]", *rows], "ini"))
+        steps.append(FixStep("server", f"{named}: write this into the file that opens", ["[Service]", *rows], "ini"))
     if own:
         steps.append(FixStep("server", f"{asked.adding} ExecStart of the unit", option_rows(own), "options"))
     if gone:
@@ -282,7 +282,7 @@ def compose(asked: LaunchRequest) -> list[FixStep]:
 def kubernetes(asked: LaunchRequest) -> list[FixStep]:
     """Write variables and arguments of a container."""
     parts = divided(asked)
-    where = f"the container named {asked.place} in the log" if asked.place else "the container of the server"
+    where = f"the container called {asked.place} in the log" if asked.place else "the container of the server"
     steps = []
     if parts.variables:
         rows = ["env:"]
@@ -292,7 +292,7 @@ def kubernetes(asked: LaunchRequest) -> list[FixStep]:
     words = [word for change in parts.options for word in change.words]
     if words:
         rows = ["args:", *(f"  - {quoted(word)}" for word in words)]
-        steps.append(FixStep("server", f"{where}: {asked.adding} its args, at their end", rows, "yaml"))
+        steps.append(FixStep("server", f"{where}: {asked.adding} the end of its args", rows, "yaml"))
     return [*steps, *_gone(parts, "env and args")]
 
 

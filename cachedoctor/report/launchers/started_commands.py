@@ -98,7 +98,9 @@ def _words(part: Any) -> list[str]:
         try:
             return shlex.split(part)
         except ValueError as error:
-            raise CacheDoctorError(f"--file: a command in it: {str(error).lower()}", "fix the file first") from None
+            raise CacheDoctorError(
+                f"--file: a command in the file: {str(error).lower()}", "fix the file first"
+            ) from None
     return [_text(word) for word in part] if isinstance(part, list) else []
 
 
@@ -109,7 +111,7 @@ def _text(value: Any) -> str:
             return str(value)
     except ValueError:
         pass
-    raise CacheDoctorError("--file: a command in it contains something that is not a word", "fix the file first")
+    raise CacheDoctorError("--file: a command in the file has an argument that is not text", "fix the file first")
 
 
 def _environment(part: Any) -> Iterator[str]:

@@ -53,8 +53,8 @@ def script_parts(text: str) -> tuple[str, str, str]:
     rows = text.splitlines(keepends=True)
     found = [at for at, row in enumerate(rows) if _starts(row)]
     if len(found) != 1:
-        many = "no command in it starts a server" if not found else "several commands in it start a server"
-        raise CacheDoctorError(f"--file: {many}", "give the script with the command line of llama-server")
+        many = "no command in the file starts a server" if not found else "several commands in the file start a server"
+        raise CacheDoctorError(f"--file: {many}", "give the script that contains the llama-server command")
     first = last = found[0]
     while first and _GO_ON.search(rows[first - 1].rstrip("\n")) and not rows[first - 1].lstrip().startswith("#"):
         first -= 1
@@ -78,17 +78,17 @@ def _check(command: str) -> None:
     """Refuse a command that continues where this does not look."""
     _check_ends(command)
     if _OTHER_SHELL.search(command):
-        raise CacheDoctorError("--file: is a script of cmd or PowerShell", "change it by hand, without --file")
+        raise CacheDoctorError("--file: is a cmd or PowerShell script", "change it by hand, without --file")
     try:
         shlex.split(command, comments=True)
     except ValueError:
         hint = "change it by hand, without --file"
-        raise CacheDoctorError("--file: a quote in the command continues over the end of its row", hint) from None
+        raise CacheDoctorError("--file: a quote in the command continues over the end of its line", hint) from None
 
 
 def _check_ends(command: str) -> None:
     if _BLANKS.search(command):
-        raise CacheDoctorError("--file: the command has spaces after a \\ at the end of a row", "remove them")
+        raise CacheDoctorError("--file: the command has spaces after a \\ at the end of a line", "remove them")
 
 
 def _leads(word: str) -> bool:
@@ -138,7 +138,8 @@ def unit_parts(text: str) -> tuple[str, str, str]:
     found = list(_EXEC.finditer(text))
     if len(found) != 1:
         raise CacheDoctorError(
-            f"--file: {'no' if not found else 'more than one'} ExecStart= in it", "give the unit that starts the server"
+            f"--file: {'no' if not found else 'more than one'} ExecStart= in the file",
+            "give the unit that starts the server",
         )
     begin = found[0].end()
     end = begin
@@ -153,7 +154,9 @@ def unit_parts(text: str) -> tuple[str, str, str]:
     command = text[begin:end]
     _check_ends(command)
     if program_at(words(command)) is None:
-        raise CacheDoctorError("--file: ExecStart= in it starts no server", "give the unit that starts the server")
+        raise CacheDoctorError(
+            "--file: ExecStart= in the file starts no server", "give the unit that starts the server"
+        )
     return text[: found[0].start()], command, text[end:]
 
 

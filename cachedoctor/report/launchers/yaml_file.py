@@ -17,7 +17,7 @@ from cachedoctor.report.launchers.forms import LaunchRequest, divided, quoted
 
 _MOST = 1 << 20
 """Characters and nodes that all aliases of a file may stand for together."""
-_HINT = "replace the alias by its content"
+_HINT = "replace the alias with its content"
 
 
 def check(text: str, module: Any) -> None:
@@ -38,7 +38,7 @@ def check(text: str, module: Any) -> None:
         size = 0
         if isinstance(event, module.AliasEvent):
             if event.anchor in names:
-                raise CacheDoctorError(f"--file: the alias *{event.anchor[:40]} is part of what it names", _HINT)
+                raise CacheDoctorError(f"--file: the alias *{event.anchor[:40]} contains itself", _HINT)
             size = sizes.get(event.anchor, 0)
             unfolded += size
         elif isinstance(event, module.CollectionStartEvent):
@@ -197,7 +197,9 @@ def _the_one(places: list[YamlServer], name: str | None) -> YamlServer:
         if found:
             break
     if not places:
-        raise CacheDoctorError("--file: no service, container or model in it", "give the file that starts the server")
+        raise CacheDoctorError(
+            "--file: contains no service, container or model", "give the file that starts the server"
+        )
     names = ", ".join(place.name for place in places[:8])
     raise CacheDoctorError(f"--file: it is not clear which of these is the server: {names}", "name it with --service")
 
@@ -227,7 +229,7 @@ def _cuts(text: str, place: YamlServer, launcher: Launcher, asked: LaunchRequest
     for node in (*nodes, _child(place.node, environment)):
         if node is not None and not _inside(node, place.node):
             hint = "change it at its anchor"
-            raise CacheDoctorError("--file: command or environment of the server is an alias", hint)
+            raise CacheDoctorError("--file: the server's command or environment is an alias", hint)
     standing = [c for c in asked.changes if not c.variable and any(_has(node, c) for node in nodes)]
     fresh = [c for c in asked.changes if c not in standing and not (c.remove and not c.variable)]
     parts = divided(msgspec.structs.replace(asked, changes=fresh))
@@ -255,12 +257,12 @@ def _own(text: str, place: YamlServer, launcher: Launcher) -> None:
     for key in (*commands, environment):
         if key in data and key not in written:
             raise CacheDoctorError(
-                f"--file: {key} of the server is merged in by <<", f"write {key} directly at the server"
+                f"--file: the server's {key} is merged in by <<", f"write {key} directly at the server"
             )
         if written.count(key) > 1:
             raise CacheDoctorError(f"--file: the server has {key} twice", "remove one of them")
         if key in commands and isinstance(data.get(key), dict):
-            raise CacheDoctorError(f"--file: {key} of the server is not a command", "fix the file first")
+            raise CacheDoctorError(f"--file: the server's {key} is not a command", "fix the file first")
 
 
 def _at(documents: list[Any], place: YamlServer) -> dict[str, Any]:
@@ -282,7 +284,7 @@ def _inside(node: Any, outer: Any) -> bool:
 
 def _items(node: Any) -> list[Word]:
     if any(one.id != "scalar" for one in node.value):
-        raise CacheDoctorError("--file: a command in it holds a list or a mapping", "fix the file first")
+        raise CacheDoctorError("--file: a command in the file contains a list or a mapping", "fix the file first")
     return [Word(one.start_mark.index, one.end_mark.index, one.value) for one in node.value]
 
 
@@ -310,7 +312,7 @@ def _command(text: str, node: Any, changes: list[OptionChange]) -> Iterator[Cut]
     if not changes:
         return
     if node.id == "scalar" and not node.value:
-        raise CacheDoctorError("--file: the command of the server is empty", "remove the key first")
+        raise CacheDoctorError("--file: the server's command is empty", "remove the key first")
     if node.id == "sequence":
         line = _shell_item(node)
         if line is None:
@@ -423,10 +425,10 @@ def _environment(
         if values and there is None:
             yield _appended(text, node, [f"{key}:", *_block(launcher, values)])
         elif values:
-            raise CacheDoctorError(f"--file: {key} of the server is empty", "remove the key first")
+            raise CacheDoctorError(f"--file: the server's {key} is empty", "remove the key first")
         return
     if there.id == "scalar":
-        raise CacheDoctorError(f"--file: {key} of the server is not a list of variables", "fix the file first")
+        raise CacheDoctorError(f"--file: the server's {key} is not a list of variables", "fix the file first")
     entries = list(_entries(there, launcher))
     for name, value in values.items():
         old = next((entry for entry in entries if entry[0] == name), None)
@@ -480,9 +482,7 @@ def _new_pairs(text: str, node: Any, values: dict[str, str]) -> Cut:
 
 def _new_items(text: str, node: Any, rows: list[str]) -> Cut:
     if node.flow_style:
-        raise CacheDoctorError(
-            "--file: the environment of the server is written in brackets", "write it as a block first"
-        )
+        raise CacheDoctorError("--file: the server's environment is written in brackets", "write it as a block first")
     at = _row_end(text, _last_leaf(node).end_mark.index)
     indentation = " " * node.start_mark.column
     rows = [row.removeprefix("  ") for row in rows]

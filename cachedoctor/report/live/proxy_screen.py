@@ -19,10 +19,10 @@ _KEYS = "q quits   arrows: other conversations   ? help"
 _HELP = (
     ("#", "number of the conversation, given by the proxy"),
     ("requests", "requests so far"),
-    ("prompt", "prompt tokens of its last request, as the server counts them"),
-    ("reused", "how many of them were taken from the cache"),
+    ("prompt", "prompt tokens of the last request, counted by the server"),
+    ("reused", "prompt tokens of the last request taken from the cache"),
     ("again", "tokens of earlier prompts that were recomputed, in total"),
-    ("changed", "the client's last change of earlier text, where, and in how many requests"),
+    ("changed", "the client's last change of earlier text: what, where, and in how many requests"),
     ("lost", "requests that only extended the prompt, but were largely recomputed"),
     ("", ""),
     ("q", "quit, like Ctrl-C"),

@@ -67,14 +67,14 @@ _STYLES = {"prompt": "bold green", "reply": "green", "busy": "bold green", "idle
 
 _KEYS = "q quits and prints the whole report   arrows: other findings   ? help"
 _HELP = (
-    ("slot", f"place for one conversation; for {BOTH} an engine or a rank"),
-    ("state", "computing a prompt or a reply, processing, idle, or unknown (no line shows it)"),
-    ("prompt", "prompt tokens of the current request, or of the last one"),
-    ("reused", "how many of them were reused from the cache"),
-    ("progress", "progress of the prompt; for an ended request its loss and causes"),
+    ("slot", f"a place for one conversation; for {BOTH} an engine or a rank"),
+    ("state", "state: computing a prompt or a reply, processing, idle, or unknown"),
+    ("prompt", "prompt tokens of the current or last request"),
+    ("reused", "prompt tokens of that request reused from the cache"),
+    ("progress", "progress of the prompt; for an ended request, its loss and causes"),
     ("lost", "prompt tokens that were in the cache but were recomputed"),
     ("avoidable", "prompt tokens that the fixes below would have saved so far"),
-    ("finding", "a cause, its cost, and what to do first; cachedoctor explain CODE has details"),
+    ("finding", "a cause, its cost, and the first fix; cachedoctor explain CODE has details"),
     ("", ""),
     ("q", "quit and print the whole report, like Ctrl-C"),
     ("arrows", "down and up (or j and k) select a finding; the first one is shown in full"),

@@ -110,7 +110,7 @@ def _requests(one: FindingView, rows: dict[int, RequestRow]) -> list[str]:
     left = one.finding.count - len(shown)
     more = f" (the first and the worst; {count(left, 'more request')})" if left else ""
     derived = any(set(_COLUMNS.values()) & set(r.derived) for r in shown)
-    note = ["\\* computed from other numbers of the log"] if derived else []
+    note = ["\\* computed from other numbers in the log"] if derived else []
     return [f"Requests, in tokens{more}:", table(head, body), *note]
 
 
@@ -192,7 +192,7 @@ def _quoted(finding: Finding, rows: dict[int, RequestRow]) -> RequestRow | None:
 
 def _steps(row: RequestRow) -> list[str]:
     prompt, cached = row.prompt_tokens or 0, row.cached_tokens or 0
-    steps = ["Start llama-server in this version, with a model of this kind and the settings above."]
+    steps = ["Start this llama-server version with a model of this kind and the settings above."]
     before = row.reference_tokens if row.turn and row.reference_tokens != row.held_tokens else None
     if before:
         steps.append(f"Send the earlier turns of a conversation: {count(before, 'token')} with the last reply.")

@@ -52,8 +52,8 @@ SESSIONS, WHOLE, BRIEF = 5, 8, 50
 _SOURCE = {
     "line": "",
     "option": ", as given by `--build`",
-    "wording": ", inferred from the wording of its messages",
-    "source": ", inferred from the line numbers of its source",
+    "wording": ", inferred from its messages",
+    "source": ", inferred from source line numbers",
     "paste": ", from the text above the log",
 }
 _TROUBLE = {traffic_words.LLAMA: "recomputes prompts"}
@@ -122,7 +122,7 @@ def _about(view: ReportView) -> str:
     if report.ignored:
         parts.append(switched_off(report.ignored))
     if report.interrupted:
-        parts.append("The analysis was interrupted: this covers what was read until then.")
+        parts.append("The analysis was interrupted; this report covers the part read until then.")
     parts.append("Prompt text is withheld; API keys, e-mail addresses and user names are redacted.")
     errors = [f"- {code(hidden(info.path))}: {prose(hidden(info.error))}" for info in report.inputs if info.error]
     return "\n".join([" ".join(parts), *(["", "Could not be read to the end:", "", *errors] if errors else ())])
@@ -133,7 +133,7 @@ def _about(view: ReportView) -> str:
 
 def _servers(report: Report) -> list[str]:
     if not report.sessions:
-        return ["The log names no server."]
+        return ["The log does not name a server."]
     told = {evidence.session for finding in report.findings for evidence in finding.evidence[:1]}
     ranked = sorted(report.sessions, key=lambda s: (s.index not in told, not s.n_requests, s.index))
     shown = sorted(ranked[:SESSIONS], key=lambda s: s.index)

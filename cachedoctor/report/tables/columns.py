@@ -43,62 +43,62 @@ REQUESTS = ColumnTable(
     "requests",
     "cachedoctor.requests/1",
     _columns("""
-index | integer | | number of the request in the table, from 0, in order of start
+index | integer | | number of the request in the table, from 0, in the order in which they started
 path | text | | input file, as given
-session | integer | | number of the server run, from 0
-origin | text | | router port or compose service, if a wrapper names one
-engine | text | | always llama.cpp
-build | integer | | build of llama-server, if the log or --build shows it
-build_min | integer | | oldest build that prints all messages of the log
+session | integer | | server run, numbered from 0
+origin | text | | router port or compose service, if a wrapper shows it
+engine | text | | llama.cpp
+build | integer | | llama-server build, from the log or --build
+build_min | integer | | oldest build that prints every message form in the log
 build_max | integer | | newest such build
-model | text | | name or file of the model, as in the log
-memory | text | | attention, swa, hybrid or recurrent
-n_slots | integer | | slots of the server
-n_ctx_slot | integer | tokens | context of one slot
-slot | integer | | slot that computed the request
-task | integer | | the server's number of the request
-parent | integer | | task of which this is one of the n > 1 choices; not included in sums
-thread | integer | | number of the conversation in the session
-turn | integer | | 0 for the first request of its conversation
-first_line | integer | line | its first line in the file `path`, from 1
-last_line | integer | line | its last line; counting continues if that is in the next rotation of the log
-time | text | ISO 8601 | start, by the wrapper of its first line; --MM-DDTHH:MM:SS without a year
-uptime_ms | number | ms | its start, since the start of the server
-client | text | | address of the client, if the log shows it without doubt
-endpoint | text | | path of the HTTP request, if the log shows it without doubt
-prompt_tokens | integer | tokens | length of the prompt
-cached_tokens | integer | tokens | reused tokens of the prompt
-processed_tokens | integer | tokens | computed tokens of the prompt
-generated_tokens | integer | tokens | length of the reply
-derived | names | | columns calculated from other numbers, not read
-prompt_ms | number | ms | time to compute the prompt
+model | text | | model name or file, as printed in the log
+memory | text | | kind of model memory: attention, swa, hybrid or recurrent
+n_slots | integer | | server slots
+n_ctx_slot | integer | tokens | context size of one slot
+slot | integer | | slot that served the request
+task | integer | | the server's task number for the request
+parent | integer | | task number of the request whose n > 1 choices include this row; sums skip it
+thread | integer | | conversation number within the session
+turn | integer | | turn number within the conversation, from 0
+first_line | integer | line | the request's first line in the file `path`, from 1
+last_line | integer | line | the request's last line; counted on if the request ends in the next rotation
+time | text | ISO 8601 | start time, from the first line's wrapper; --MM-DDTHH:MM:SS without a year
+uptime_ms | number | ms | start time, counted from the server start
+client | text | | client address, if the log shows it unambiguously
+endpoint | text | | path of the HTTP request, if the log shows it unambiguously
+prompt_tokens | integer | tokens | prompt length
+cached_tokens | integer | tokens | reused prompt tokens
+processed_tokens | integer | tokens | computed prompt tokens
+generated_tokens | integer | tokens | reply length
+derived | names | | columns whose values were computed, not read from the log
+prompt_ms | number | ms | prompt processing time
 selected_by | text | | how the slot was chosen: lcp, lru or id
-similarity | number | share | share of the new prompt that the slot already held, as printed
-f_keep | number | share | share of the slot's content that the new prompt kept, as printed
-common_prefix_tokens | integer | tokens | longest common prefix with the slot's content when processing began
-reference_tokens | integer | tokens | prompt and reply of the conversation's previous request, else what the slot held
-held_tokens | integer | tokens | content of the slot when the request took it
-expected_cached | integer | tokens | what the server's build should have reused, if tokens were lost
-replay_missing | names | | numbers missing from the log for expected_cached
-lost_tokens | integer | tokens | tokens of the previous prompt and reply not reused; can exceed a shorter prompt
-client_lost_tokens | integer | tokens | lost tokens changed by the client
-server_lost_tokens | integer | tokens | lost tokens not reused by the server; null if the slot held another text
-avoidable_tokens | integer | tokens | tokens the fixes of its causes would have saved, each once; 0 if no rule fired
+similarity | number | share | part of the new prompt that the slot already held, rounded as in the log
+f_keep | number | share | part of the slot's content that the new prompt kept, rounded as in the log
+common_prefix_tokens | integer | tokens | longest common prefix of prompt and slot content at the start
+reference_tokens | integer | tokens | length of the previous prompt and reply; if unknown, of the slot's content
+held_tokens | integer | tokens | length of the slot's content when the request took the slot
+expected_cached | integer | tokens | tokens that the server build should have reused; only if tokens were lost
+replay_missing | names | | numbers missing from the log that expected_cached needs
+lost_tokens | integer | tokens | previous prompt and reply tokens not reused; can exceed a shorter new prompt
+client_lost_tokens | integer | tokens | lost tokens that the client changed
+server_lost_tokens | integer | tokens | lost tokens that the server did not reuse; null if the slot held another text
+avoidable_tokens | integer | tokens | tokens that the fixes would have saved, each counted once; 0 if no rule fired
 avoidable_ms | number | ms | time that these fixes would have saved
-outcome | text | | cold, reused, partial, reprocessed, failed, cancelled or unknown
+outcome | text | | result: cold, reused, partial, reprocessed, failed, cancelled or unknown
 partial | flag | | the log begins or ends inside the request
-codes | names | | rules that fired on it
-restored_from_ram | flag | | its prompt came back from the RAM prompt cache
-saved_to_ram | flag | | the slot's content was saved to the RAM prompt cache first
+codes | names | | rules that fired on the request
+restored_from_ram | flag | | the prompt was restored from the RAM prompt cache
+saved_to_ram | flag | | the slot's old content was saved to the RAM prompt cache first
 checkpoints_tried | integer | | context checkpoints checked
-checkpoints_restored | integer | | context checkpoints restored
-checkpoints_created | integer | | context checkpoints created
-checkpoints_erased | integer | | context checkpoints erased
-checkpoints_held | spans | position | checkpoints the slot is known to have held, if tokens were lost
+checkpoints_restored | integer | | checkpoints restored
+checkpoints_created | integer | | checkpoints created
+checkpoints_erased | integer | | checkpoints erased
+checkpoints_held | spans | position | checkpoints that the slot is known to have held; only if tokens were lost
 checkpoint_pos_min | integer | position | lowest position of the restored checkpoint
 checkpoint_pos_max | integer | position | highest position of the restored checkpoint
-client_by | text | | what identifies the client: session, user, salt or system_prompt of its body, route or address
-client_name | text | | name of the client; salts and system prompts are hashed
+client_by | text | | field that identifies the client: session, user, salt, system_prompt, route or address
+client_name | text | | client name from the most reliable of these fields; salts and system prompts are hashed
 """),
 )
 """One row per request: ``model.RequestRow``, with what is known of its session."""
@@ -109,16 +109,16 @@ EVENTS = ColumnTable(
     _columns("""
 path | text | | input file, as given
 line | integer | line | line number, from 1
-origin | text | | router port or compose service, if a wrapper names one
-time | text | ISO 8601 | time of the line: of the wrapper, else its own; --MM-DDTHH:MM:SS without a year
-uptime_ms | number | ms | time of the line since the start of the server
-level | text | | I, W, E, D or T, if the line has one
-slot | integer | | slot named in the line
-task | integer | | request named in the line
-message | text | | id of the message in the catalogue
-fields | text | JSON | its values by name; texts truncated, secrets redacted
-engine | text | | server that prints this message, as named in reports
-process | text | | process that wrote the line, or its ranks, if named there
+origin | text | | router port or compose service, if a wrapper shows it
+time | text | ISO 8601 | time from the wrapper or, without one, the line; --MM-DDTHH:MM:SS without a year
+uptime_ms | number | ms | time of the line, counted from the server start
+level | text | | log level I, W, E, D or T, if the line has one
+slot | integer | | slot number in the line
+task | integer | | task number in the line
+message | text | | message id in the catalogue
+fields | text | JSON | values in the message by name; texts are truncated, secrets hidden
+engine | text | | engine that wrote the message, named as in reports
+process | text | | process or ranks that wrote the line, if the line shows them
 """),
 )
 """One row per line that is a message of the server, read by analyze or not."""
@@ -126,11 +126,11 @@ process | text | | process that wrote the line, or its ranks, if named there
 _SERVER = """
 path | text | | input file, as given
 line | integer | line | line number, from 1
-session | integer | | number of the server run, from 0
-origin | text | | router port or compose service, if a wrapper names one
+session | integer | | server run, numbered from 0
+origin | text | | router port or compose service, if a wrapper shows it
 version | text | | version of a server other than llama-server, if the log shows it
-model | text | | name or file of the model, as in the log
-memory | text | | attention, swa, hybrid or recurrent
+model | text | | model name or file, as printed in the log
+memory | text | | kind of model memory: attention, swa, hybrid or recurrent
 """
 
 SAMPLES = ColumnTable(
@@ -138,23 +138,23 @@ SAMPLES = ColumnTable(
     "cachedoctor.samples/1",
     _columns(
         _SERVER
-        + """engine | text | | engine of the server, as in the line
-time | text | ISO 8601 | time of the line; --MM-DDTHH:MM:SS without a year
-interval_s | number | s | length of the interval of the rates
-prompt_rate | number | tokens/s | prompt tokens per second; whether reused ones count depends on the version
-generation_rate | number | tokens/s | reply tokens per second
-running | integer | requests | requests being computed
-waiting | integer | requests | requests waiting
-deferred | integer | requests | requests deferred
-kv_usage | number | share | share of the KV cache held by running requests; cached but free blocks count as unused
-hit_rate | number | share | share reused of the tokens looked up by the last 1,000 requests since the start or a reset
-external_hit_rate | number | share | the same of an external cache
-mm_hit_rate | number | share | the same of the multimodal cache (images and similar), in items, not tokens
-preemptions | integer | | preemptions counted in the line
-prompt_tokens | integer | tokens | prompt_rate x interval_s, for versions whose rate includes reused tokens
-computed_tokens | integer | tokens | prompt_rate x interval_s, for versions whose rate has only computed tokens
-looked_up_tokens | integer | tokens | looked up since the previous sample: computed / (1 - hit rate), by difference
-looked_up_within | integer | tokens | error bound of looked_up_tokens
+        + """engine | text | | engine name, as printed in the line
+time | text | ISO 8601 | time of the line; --MM-DDTHH:MM:SS if it has no year
+interval_s | number | s | length of the interval that the rates cover
+prompt_rate | number | tokens/s | rate of prompt tokens; only some versions count reused tokens
+generation_rate | number | tokens/s | rate of reply tokens
+running | integer | requests | running requests
+waiting | integer | requests | waiting requests
+deferred | integer | requests | deferred requests
+kv_usage | number | share | part of the KV cache held by running requests; unused cached blocks count as free
+hit_rate | number | share | reused part of the tokens that the last 1,000 requests looked up, since the start or a reset
+external_hit_rate | number | share | hit rate of an external cache, counted like hit_rate
+mm_hit_rate | number | share | hit rate of the cache for images and other media, counted in items, not tokens
+preemptions | integer | | preemptions in the line
+prompt_tokens | integer | tokens | prompt_rate x interval_s, for versions that count reused tokens
+computed_tokens | integer | tokens | prompt_rate x interval_s, for versions that count only computed tokens
+looked_up_tokens | integer | tokens | tokens looked up since the previous sample: computed / (1 - hit rate)
+looked_up_within | integer | tokens | possible error of looked_up_tokens
 answered | integer | requests | requests answered since the previous sample, by all engines of the server
 """
     ),
@@ -166,19 +166,19 @@ BATCHES = ColumnTable(
     "cachedoctor.batches/1",
     _columns(
         _SERVER
-        + """rank | text | | rank of the scheduler, as in the line
+        + """rank | text | | scheduler rank, as printed in the line
 time | text | ISO 8601 | time of the line, in the server's time zone
-new_seqs | integer | requests | requests in the batch, including one continued from the previous batch
-new_tokens | integer | tokens | tokens computed; rounded up to whole pages before 0.5.20
+new_seqs | integer | requests | requests in the batch, including one that continues from the previous batch
+new_tokens | integer | tokens | computed tokens; before 0.5.20 rounded up to whole pages
 cached_tokens | integer | tokens | tokens reused by the requests admitted in the batch
-token_usage | number | share | share of the KV pool in use
-swa_usage | number | share | share of the sliding-window pool in use
-mamba_usage | number | share | share of the pool of recurrent states in use
-running | integer | requests | requests being computed
-queue | integer | requests | requests waiting
+token_usage | number | share | part of the KV pool in use
+swa_usage | number | share | part of the sliding-window pool in use
+mamba_usage | number | share | part of the recurrent-state pool in use
+running | integer | requests | running requests
+queue | integer | requests | waiting requests
 pending_tokens | integer | tokens | tokens waiting to be computed
-continues | flag | | continues a prompt that the previous batch could not finish; reuses nothing itself
-whole | flag | | holds exactly one whole request: its prompt is new_tokens + cached_tokens
+continues | flag | | the batch continues an unfinished prompt of the previous batch and reuses nothing
+whole | flag | | the batch contains exactly one complete request; its prompt has new_tokens + cached_tokens tokens
 """
     ),
 )
@@ -187,13 +187,13 @@ whole | flag | | holds exactly one whole request: its prompt is new_tokens + cac
 TABLES: dict[str, ColumnTable] = {table.name: table for table in (REQUESTS, SAMPLES, BATCHES, EVENTS)}
 
 _BUILD = """
-engine | text | | server program, as named in reports
-build | integer | | build of llama-server, if the log or --build shows it
-build_min | integer | | oldest build that prints all messages of the log
+engine | text | | engine name, as in reports
+build | integer | | llama-server build, from the log or --build
+build_min | integer | | oldest build that prints every message form in the log
 build_max | integer | | newest such build
 version | text | | version of a server other than llama-server, if the log shows it
-model | text | | name or file of the model, as in the log
-memory | text | | attention, swa, hybrid or recurrent
+model | text | | model name or file, as printed in the log
+memory | text | | kind of model memory: attention, swa, hybrid or recurrent
 """
 
 FINDINGS = ColumnTable(
@@ -201,25 +201,25 @@ FINDINGS = ColumnTable(
     "cachedoctor.findings/1",
     _columns(
         """
-log | text | | name of the log, without what rotation adds; all rotations are one log
+log | text | | name of the log, without rotation suffixes; all its rotations have one name
 path | text | | input file, as given
-origin | text | | router port or compose service, if a wrapper names one
-session | integer | | server run of its first proof, from 0 in each log
+origin | text | | router port or compose service, if a wrapper shows it
+session | integer | | server run that the first proof belongs to, numbered from 0 in each log
 """
         + _BUILD.lstrip()
-        + """code | text | | code of the rule
-name | text | | name of the rule
+        + """code | text | | rule code
+name | text | | rule name
 key | text | | cause, if the code has several
 severity | text | | error, warning or note
 confidence | text | | high, medium or low
-requests | integer | | number of affected requests
+requests | integer | | affected requests
 tokens | integer | tokens | tokens that the fix would have saved
-ms | number | ms | time that the fix would have saved
-line | integer | line | line that proves it, from 1
+ms | number | ms | time that this fix would have saved
+line | integer | line | line that proves the finding
 claim | text | | what happened, with its numbers
 why | text | | why the cache could not be used
 fix | text | | the first thing to do
-commands | names | | commands for that, to copy
+commands | names | | commands of the first fix, to copy
 json | text | JSON | the whole finding, as in the JSON report
 """
     ),
@@ -231,17 +231,17 @@ SESSIONS = ColumnTable(
     "cachedoctor.sessions/1",
     _columns(
         """
-log | text | | name of the log, without what rotation adds; all rotations are one log
+log | text | | name of the log, without rotation suffixes; all its rotations have one name
 path | text | | input file, as given
-origin | text | | router port or compose service, if a wrapper names one
-session | integer | | number of the server run, from 0 in each log
+origin | text | | router port or compose service, if a wrapper shows it
+session | integer | | server run, numbered from 0
 """
         + _BUILD.lstrip()
-        + """n_slots | integer | | slots of the server
-n_ctx_slot | integer | tokens | context of one slot
-requests | integer | | requests of this run
-first_line | integer | line | its first line in the log, from 1
-last_line | integer | line | its last line in the log
+        + """n_slots | integer | | server slots
+n_ctx_slot | integer | tokens | context size of one slot
+requests | integer | | requests in this run
+first_line | integer | line | the run's first line in the log, from 1
+last_line | integer | line | the run's last line
 json | text | JSON | the whole session with its settings, as in the JSON report
 """
     ),
@@ -252,11 +252,11 @@ UNSEEN = ColumnTable(
     "not_evaluated",
     "cachedoctor.not_evaluated/1",
     _columns("""
-log | text | | name of the log, without what rotation adds; all rotations are one log
-code | text | | code of the rule
-name | text | | name of the rule
-reason | text | | why it was not checked
-enable | text | | how to check it
+log | text | | name of the log, without rotation suffixes; all its rotations have one name
+code | text | | code of a rule that was not checked
+name | text | | rule name
+reason | text | | why the rule was not checked
+enable | text | | what would make the check possible
 """),
 )
 """One row per rule that a log could not have shown: ``model.NotEvaluated``."""
@@ -265,21 +265,21 @@ FILES = ColumnTable(
     "files",
     "cachedoctor.files/1",
     _columns("""
-path | text | | file, as found; a given path if nothing was found below it
-log | text | | name of the log, without what rotation adds; all rotations are one log
-part | text | | name of this log's files in the other folders, without their endings
-status | text | | read, cut (incomplete), failed (not read) or no log (not of a server)
-reason | text | | reason for any other status than read, or that a read file changed meanwhile
+path | text | | path of the file; if a folder or pattern matched no file, the folder or pattern itself
+log | text | | name of the log, without rotation suffixes; all its rotations have one name
+part | text | | name of this log's files in the other folders, without file extension
+status | text | | read, cut (read in part), failed (nothing was read) or no log (not a server log)
+reason | text | | why the file was not read or is not a server log, or that it changed during the read
 size | integer | bytes | size as stored
-stamp | text | | modification time in ns, or the object store's version of the content
-bytes | integer | bytes | size unpacked
+stamp | text | | time of the last change in ns, or the object store's id for this content
+bytes | integer | bytes | size after decompression
 lines | integer | line | number of lines
-recognised | integer | line | lines with a known message
-engine | text | | server program that wrote most of it
-seconds | number | s | time to read the whole log
-version | text | | version of cachedoctor
-options | text | | options of cachedoctor that affect the result
-report | text | | report of the log, relative to the result folder
+recognised | integer | line | lines with known messages
+engine | text | | engine that wrote most of the lines
+seconds | number | s | time to analyze the whole log
+version | text | | cachedoctor version
+options | text | | cachedoctor options that affect the result
+report | text | | path of the log's page, relative to the result folder
 """),
 )
 """One row per file, whatever became of it."""

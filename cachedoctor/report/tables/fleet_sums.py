@@ -63,7 +63,7 @@ def _collected(
         for frame in _scan(paths, table):
             yield from query(frame).collect(engine="streaming").iter_rows(named=True)
     except (OSError, pl.exceptions.PolarsError) as error:
-        what = f"{os.path.dirname(paths[0])}: a table in it cannot be read"
+        what = f"{os.path.dirname(paths[0])}: a table in the folder cannot be read"
         raise CacheDoctorError(what, "remove the folder, and run cachedoctor fleet again") from error
 
 

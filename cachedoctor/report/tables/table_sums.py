@@ -45,9 +45,11 @@ def check_parts(paths: tuple[str, ...], folder: str) -> None:
     try:
         beyond = _beyond(_scan(paths), [column.name for column in REQUESTS.columns])
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise CacheDoctorError(f"{folder}: a table in it cannot be read", "run cachedoctor fleet again") from error
+        raise CacheDoctorError(
+            f"{folder}: a table in the folder cannot be read", "run cachedoctor fleet again"
+        ) from error
     if beyond is not None:
-        what = f"{folder}: column {beyond} of a table in it contains an impossible number"
+        what = f"{folder}: column {beyond} of a table in the folder contains an impossible number"
         raise CacheDoctorError(what, "give the folder that cachedoctor fleet wrote")
 
 
@@ -59,29 +61,29 @@ def check(path: str) -> None:
         path.encode()
     except UnicodeEncodeError as error:
         raise CacheDoctorError(
-            f"{path}: polars cannot open names that are not UTF-8", "rename it, or link to it"
+            f"{path}: polars cannot open names that are not UTF-8", "rename the file, or link to it"
         ) from error
     try:
         have = pl.read_parquet_schema(path)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise CacheDoctorError(
-            f"{path}: is not a parquet file", "give what cachedoctor analyze -o requests.parquet wrote"
+            f"{path}: is not a parquet file", "give a table written by cachedoctor analyze -o requests.parquet"
         ) from error
     wanted = schema_of(REQUESTS)
     wrong = sorted(name for name, kind in have.items() if name in wanted and kind != wanted[name])
     wrong += sorted(_NEEDED - set(have))
     if wrong:
         what = f"{path}: is not a table of requests (column {wrong[0]} is missing or of another type)"
-        raise CacheDoctorError(what, "give what cachedoctor analyze -o requests.parquet wrote")
+        raise CacheDoctorError(what, "give a table written by cachedoctor analyze -o requests.parquet")
     try:
         beyond = _beyond(pl.scan_parquet(path, glob=False), have)
     except pl.exceptions.PolarsError as error:
         raise CacheDoctorError(
-            f"{path}: cannot be read to its end", "write it again: cachedoctor analyze LOG -o requests.parquet"
+            f"{path}: cannot be read to the end", "write it again: cachedoctor analyze LOG -o requests.parquet"
         ) from error
     if beyond is not None:
         what = f"{path}: column {beyond} contains an impossible number"
-        raise CacheDoctorError(what, "give what cachedoctor analyze -o requests.parquet wrote")
+        raise CacheDoctorError(what, "give a table written by cachedoctor analyze -o requests.parquet")
 
 
 def _beyond(table: pl.LazyFrame, have: Iterable[str]) -> str | None:

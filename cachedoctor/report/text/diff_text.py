@@ -146,7 +146,7 @@ def _alone(page: TextPage, alone: list[Side], about: str) -> None:
     page.gap()
     verb = "prompts were" if len(alone) > 1 else "prompt was"
     page.prose(
-        [(f"{number(len(alone))} {verb} not compared: no other request of the conversation is here", "bold")], "", 2
+        [(f"{number(len(alone))} {verb} not compared: no other request of its conversation was given", "bold")], "", 2
     )
     for side in alone:
         page.row("  ", f"{side.path} ({side.kind}, {about}{number(side.tokens)} tokens)")

@@ -24,7 +24,7 @@ def render_line(line: Line, out: TextIO, width: int = 80, *, color: bool = False
     for number, explanation in enumerate(sanitize.mask(line).explanations):
         if number:
             page.gap()
-            page.prose([], "The wording is ambiguous; it may also be:", 0)
+            page.prose([], "The line is ambiguous; it may also be:", 0)
         _show_line_text(page, explanation)
 
 
@@ -37,9 +37,9 @@ def _show_line_text(page: TextPage, e: Explanation) -> None:
     page.gap()
     page.excerpt(["  | "], ["  | "], e.text, max(page.width - 4, 20))
     if e.origin is not None:
-        page.prose(["  "], f"from the server named {e.origin} in the wrapper", 2)
+        page.prose(["  "], f"from the server that the wrapper calls {e.origin}", 2)
     if e.cut:
-        also = "; the rest fits other messages as well" if e.undecided else ""
+        also = "; the rest also fits other messages" if e.undecided else ""
         page.prose(["  "], f"the line is truncated{also}", 2)
     if e.more:
         page.prose(["  "], f"no known build prints the text after the message: {cut(e.more, _VALUE_MAX)}", 2)

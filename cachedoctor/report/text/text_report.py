@@ -202,7 +202,7 @@ def _rows(page: TextPage, found: list[FindingView], view: ReportView) -> None:
     for one in found[:_LISTED]:
         text_finding.one_row(page, one, has_same_fix=view.has_causes and view.has_same_fix(one))
     if len(found) > _LISTED:
-        page.row(f"and {number(len(found) - _LISTED)} more: -v lists them")
+        page.row(f"and {number(len(found) - _LISTED)} more; -v lists them")
 
 
 # ---- after the findings
@@ -278,7 +278,7 @@ def _not_evaluated(page: TextPage, rules: list[NotEvaluated], restart: Restart |
 def _last(page: TextPage, view: ReportView) -> None:
     """Write the last row: how many causes there are, and the one thing to do now."""
     if view.report.interrupted:
-        page.row("Interrupted: this covers what was read until then.")
+        page.row("Interrupted: this covers the part read until then.")
     if not view.has_causes:
         page.facts([], _to_be_sure(view) or view.verdict, 2)
         return
@@ -304,8 +304,8 @@ def _to_be_sure(view: ReportView) -> str:
         return ""
     requests = view.report.totals.requests
     if not requests and any(session.answers for session in view.report.sessions):
-        return "Cannot tell. Do now: give the responses with their usage (--responses)."
+        return "Cannot tell. Do now: pass the responses with usage (--responses)."
     what = "the last two turns" if requests else "some minutes with traffic"
     if only_short(view.report):
-        what = "a long prompt and the one before it"
+        what = "a long prompt and the previous one"
     return f"Cannot tell. Do now: give {what}, or better the whole log."

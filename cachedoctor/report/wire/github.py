@@ -86,5 +86,5 @@ def _summary(view: ReportView) -> str:
     if report.filtered is not None:
         parts.append(filtered(report))
     if report.interrupted:
-        parts.append("Interrupted: this covers what was read until then.")
+        parts.append("Interrupted: this covers the part read until then.")
     return f"cachedoctor: {' '.join(parts)}"

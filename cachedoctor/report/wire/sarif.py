@@ -191,7 +191,7 @@ def _invocation(report: Report, index: dict[str, int]) -> dict[str, Any]:
     if report.filtered is not None:
         faults.append(_notice("filtered", "note", filtered(report)))
     if report.interrupted:
-        faults.append(_notice("interrupted", "warning", "Interrupted: this covers what was read until then."))
+        faults.append(_notice("interrupted", "warning", "Interrupted: this covers the part read until then."))
     return {
         "executionSuccessful": not failed,
         "toolExecutionNotifications": faults,

@@ -121,13 +121,13 @@ def read(data: bytes, name: str) -> Report:
         schema = msgspec.json.decode(data, type=_Head).schema
         if schema != SCHEMA and schema.startswith(_FAMILY):
             what = f"{name}: is a report with another schema, {schema[:40]}; this version reads {SCHEMA}"
-            raise CacheDoctorError(what, "use the version of cachedoctor that wrote it, or analyze the log again")
+            raise CacheDoctorError(what, "use the cachedoctor version that wrote it, or analyze the log again")
         rest: Any = msgspec.json.decode(data, type=document())
         requests = StoredRequests([bytes(raw) for raw in rest.requests])
         counts = Counter(request.session for request in requests)
         findings = [_finding(f) for f in rest.findings]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        hint = "give what cachedoctor analyze --format json wrote"
+        hint = "give a report written by cachedoctor analyze --format json"
         raise CacheDoctorError(f"{name}: is not a report of cachedoctor ({error})", hint) from error
     for session in rest.sessions if rest.filtered is None else ():
         session.n_requests = counts[session.index]

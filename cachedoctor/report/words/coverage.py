@@ -22,7 +22,7 @@ def checked(report: Report) -> str:
         seen, called = looked_at(sessions), program(sessions[0])
         known = rules_of(name, {rule.code for rule in report.rules})
         words = f"{_rules(report, name)} for {called} checked {seen}"
-        parts.append(words if known else f"No rule is about {called} ({seen})")
+        parts.append(words if known else f"No rule covers {called} ({seen})")
     return "; ".join(parts)
 
 
@@ -68,8 +68,12 @@ def cannot_tell(report: Report) -> CannotTell | None:
         if report.undecided and all(row.held_tokens == 0 and not row.cached_tokens for row in report.undecided):
             why = f"{count(requests, 'request')}, cold: the slot was empty, so nothing could be reused"
             return CannotTell(why, _NEXT, [], "", alone=False)
-        missing = "but not the one before it" if requests == 1 else "none with both its predecessor and its result"
-        return CannotTell(f"{count(requests, 'request')}, {missing}", _GIVE, _missing(report), "")
+        missing = (
+            "the previous one is missing"
+            if requests == 1
+            else ("no request has both its predecessor and its result in the log")
+        )
+        return CannotTell(f"{count(requests, 'request')}; {missing}", _GIVE, _missing(report), "")
     left_open = report.totals.open_requests or 0
     if report.findings or left_open < _LEFT_OPEN * requests:
         return None
@@ -137,8 +141,8 @@ def _nothing_reused(report: Report) -> CannotTell | None:
     little = f"{number(reused)} more reused" if reused else "none of them reused"
     return CannotTell(
         f"{looked_at(report.sessions)}, {number(computed)} tokens{' computed' if reused else ''}, {little}",
-        "To be sure, give the log from the start of the server, which shows whether the cache is on, and the request "
-        "bodies: prompts without a common beginning reuse nothing, which is fine.",
+        "To be sure, give the log from the server start, which shows whether the cache is on, and the request "
+        "bodies. Prompts without a common beginning reuse nothing, which is fine.",
         [],
         f"The available lines were checked: {checked(report)} and found nothing.",
     )
@@ -160,7 +164,7 @@ def _incomparable(report: Report) -> CannotTell:
         "" if looked.startswith("No rule") else f"The available lines were checked: {looked} and found nothing{left}."
     )
     if any(a.told for s in report.sessions for a in s.answers):
-        return CannotTell(f"{what}, but not the one before it", _BEFORE, [], others)
+        return CannotTell(f"{what}; the previous one is missing", _BEFORE, [], others)
     if any(s.answers for s in report.sessions):
         return CannotTell(f"{what}, but no line shows how much was reused", _USAGE, [], others, alone=False)
     if _no_rates(report):
@@ -170,7 +174,7 @@ def _incomparable(report: Report) -> CannotTell:
     if not any(_amount(period) for s in report.sessions for period in s.periods):
         what = "no prompt was computed in these lines, so nothing could be reused"
         return CannotTell(what, _TRAFFIC, [], others, alone=False)
-    return CannotTell(f"{what}, but nothing to compare it with", _TRAFFIC, [], others)
+    return CannotTell(f"{what}, but there is nothing to compare it with", _TRAFFIC, [], others)
 
 
 def _missing(report: Report) -> list[str]:
@@ -219,13 +223,14 @@ _TRAFFIC = (
 _NEXT = "To be sure, also give the lines of the next turn of the same conversation."
 _REQUESTS = "To be sure, give the lines of some requests, or better the whole log."
 _LONGER = (
-    "To be sure, give the lines of a long prompt and of the one before it. Prompts shorter than min-prompt-tokens are "
+    "To be sure, give the lines of a long prompt and of the previous prompt. Prompts shorter than "
+    "min-prompt-tokens are "
     "not checked."
 )
-_USAGE = "To be sure, give lines that show it, or the responses with their usage (--responses)."
+_USAGE = "To be sure, give lines that show it, or pass the responses with usage (--responses)."
 _GIVE = (
-    'To be sure, give the last two turns: from the line "selected slot" before the previous answer to the end, or '
-    "better the whole log."
+    'To be sure, give the last two turns, from the line "selected slot" before the previous answer to the end, '
+    "or better the whole log."
 )
 
 

@@ -54,7 +54,7 @@ class DoNow(NamedTuple):
     @property
     def words(self) -> str:
         """The sentence; before it where options belong that stand alone."""
-        text = f"Add to the command of {self.program}. {self.text}" if self.options and not self.steps else self.text
+        text = f"Add this to the {self.program} command. {self.text}" if self.options and not self.steps else self.text
         return f"{text} {self.replayed}" if self.replayed else text
 
     def rows(self) -> list[str]:
@@ -111,7 +111,7 @@ def of_finding(finding: Finding, fix: Fix | None = None) -> DoNow | None:
     if finding.confidence == "low" and _risk(found) == 3:
         named = ", ".join(other.name for other in finding.still_possible)
         text = (
-            f"First rule out similar causes ({named})." if named else "First check how to tell it from similar causes."
+            f"First rule out similar causes ({named})." if named else "First check how it differs from similar causes."
         )
         return DoNow(text, [f"cachedoctor explain {finding.code}"], "to be sure")
     return of_remedy(finding, found, fix)
@@ -214,7 +214,7 @@ def last(finding: Finding, found: DoNow, fix: Fix | None) -> Last:
     if found.options:
         return Last(f"start {_program(finding)} with", found.commands[0])
     if any(r.options and r.commands == found.commands for r in finding.remedies):
-        return Last(f"in the shell of {_program(finding)}, then restart it:", found.commands[0])
+        return Last(f"in {_program(finding)}'s shell, then restart it:", found.commands[0])
     settings = [s for r in finding.remedies if r.settings and r.commands == found.commands for s in r.settings]
     # whose setting it is must be said where it may be another client
     return Last(f"with {settings[0].client}:" if settings and found.kind == "try" else "", found.commands[0])
@@ -232,7 +232,7 @@ def _of_steps(found: DoNow, fix: Fix) -> Last:
             return Last("make the change above, then", last.commands[0])
         rows = option_rows([change for change in found.changes if not change.remove])
         if len(last.commands) > 1 or len(last.commands[0]) > _LONG:
-            return Last(f"start {_started(fix)} with", rows[-1]) if rows else Last("use the command line above")
+            return Last(f"start {_started(fix)} with", rows[-1]) if rows else Last("use the command above")
         return Last("", last.commands[0])
     if fix.launcher in ("lm-studio", "jan"):
         alone = len(found.steps) == len(last.commands) == 1
@@ -241,7 +241,7 @@ def _of_steps(found: DoNow, fix: Fix) -> Last:
         return Last(f"start {_started(fix)} with", last.commands[0])
     set_ = [change for change in found.changes if not change.remove and not change.variable]
     if set_:
-        return Last(f"make the change above, so that {_started(fix)} starts with", option_rows(set_)[0])
+        return Last(f"make the change above, so {_started(fix)} starts with", option_rows(set_)[0])
     return Last(f"make the change above ({last.text.partition(':')[0]})" if _rows(found.steps) else last.text)
 
 

@@ -118,7 +118,7 @@ def _of_intervals(periods: list[SamplePeriod]) -> Said:
     requests = "" if answered is None else f", {count(answered, 'request')} answered"
     if not busy:
         samples = count(sum(p.samples for p in periods), "interval")
-        return [("log", f"{samples}, none of them with traffic{requests}")]
+        return [("log", f"{samples}, none with traffic{requests}")]
     if len(periods) > 1:
         engines = len({p.engine for p in periods})
         several = f" of {count(engines, 'engine')}" if engines > 1 else ""
@@ -135,7 +135,7 @@ def _of_intervals(periods: list[SamplePeriod]) -> Said:
             ("looked up", f"about {count(only.looked_up_tokens, 'prompt token')}{off} (computed / (1 - hit rate))")
         )
     if only.last_external_rate is not None:
-        found.append(("external", f"hit rate {rate(only.last_external_rate)} at the end, of the same requests"))
+        found.append(("external", f"hit rate {rate(only.last_external_rate)} at the end, for the same requests"))
     if only.kv_usage is not None:
         waited = f"; up to {count(only.waiting, 'request')} waited" if only.waiting else ""
         held = f"running requests held up to {rate(only.kv_usage)} of the KV cache"
@@ -155,7 +155,7 @@ def _of_all_engines(periods: list[SamplePeriod]) -> int | None:
 def _hit_rate(period: SamplePeriod) -> str:
     named = _engine(period.engine)
     if period.last_rate is None:
-        return f"unknown: the lines show none{named}"
+        return f"unknown: the lines show no hit rate{named}"
     # Lines that name an engine (V1, 0.8 and newer) tell of the last 1,000 requests; V0's tell of all.
     of = "" if period.engine is None else f", of the last 1,000 requests{begun(period)}"
     between = ""
@@ -175,7 +175,7 @@ def _throughput(period: SamplePeriod) -> tuple[str, str]:
         off = f" ± {number(period.within)}" if period.within else ""
         return "computed", f"about {count(period.computed_tokens, 'prompt token')}{off} ({how})"
     if period.prompt_tokens is not None:
-        return "prompts", f"about {count(period.prompt_tokens, 'token')}, including reused ones ({how})"
+        return "prompts", f"about {count(period.prompt_tokens, 'token')}, including reused tokens ({how})"
     return "computed", "unknown: whether throughput includes reused tokens depends on the version"
 
 
@@ -235,17 +235,17 @@ def _counted(c: Counters) -> str:
         found.append(f"{number(c.cached_external)} came from an external cache")
     if c.external_looked_up:
         found.append(f"{number(c.external_looked_up)} looked up in an external cache")
-        found += [f"{number(c.external_reused)} of them found"] if c.external_reused is not None else []
+        found += [f"{number(c.external_reused)} found there"] if c.external_reused is not None else []
     if c.evicted is not None:
         found.append(f"{number(c.evicted)} evicted")
     if c.preemptions is not None:
         found.append(count(c.preemptions, ENGINES[c.source].preemption if c.source in ENGINES else "preemption"))
-    said = ", ".join(found) or "no prefix cache counters in it"
+    said = ", ".join(found) or "no prefix cache counters in the dump"
     return f"{c.path} {since}{_engine(c.engine)}: {said}"
 
 
 _TIERS = {
-    "device": "in the memory of the GPU",
+    "device": "in GPU memory",
     "host": "in host memory",
     "disk": "on disk",
     "p2p": "with another server",

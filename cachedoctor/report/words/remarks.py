@@ -26,7 +26,7 @@ def filtered(report: Report) -> str:
     parts += [f"slot {_either(chosen.slots)}"] if chosen.slots else []
     parts += [f"since {chosen.since}"] if chosen.since is not None else []
     parts += [f"until {chosen.until}"] if chosen.until is not None else []
-    left_out = f" {count(chosen.without_time, 'request')} without a time left out." if chosen.without_time else ""
+    left_out = f" {count(chosen.without_time, 'request')} without a time are left out." if chosen.without_time else ""
     return (
         f"Filtered by {', '.join(parts)}: {number(chosen.requests)} of {count(chosen.all_requests, 'request')} and "
         f"{number(chosen.findings)} of {count(chosen.all_findings, 'finding')} are shown; sums and costs cover the "
@@ -87,15 +87,13 @@ def grouped(rules: Iterable[NotEvaluated]) -> list[Unanswered]:
 
 
 _REASONS = {
-    "prompt length, reuse": "log level too low",
-    "prompt length and reuse": "log level too low",
-    "a change of adapters": "log level too low",
-    "the prompts themselves": "no prompts given",
-    "the given request bodies": "bodies match no request",
-    "the request bodies": "no bodies given",
-    "the command line": "no --cmdline",
+    "this log level hides": "log level too low",
+    "no prompts": "no prompts given",
+    "the request bodies": "bodies match no request",
+    "no request bodies": "no bodies given",
+    "no server command line": "no --cmdline",
     "the log shows no text": "no prompt text",
-    "no numbers per request": "no requests in the log",
+    "the log has no per-request": "no requests in the log",
 }
 """Why rules could not be checked, in a few words, by how the reason begins."""
 
@@ -132,7 +130,7 @@ def unknown_lines(report: Report) -> list[str]:
         rows.append(f"{number(shape.count):>9}  {shape.shape}  (first: {place})")
     if len(report.unknown) > _UNKNOWN_LIST_SHOWN:
         rows.append(
-            f"{'':9}  and {count(len(report.unknown) - _UNKNOWN_LIST_SHOWN, 'more shape')}: --format json has them all"
+            f"{'':9}  and {count(len(report.unknown) - _UNKNOWN_LIST_SHOWN, 'more shape')}; --format json has all"
         )
     return rows
 
@@ -144,7 +142,7 @@ _NAMED = 8
 def switched_off(codes: list[str]) -> str:
     """Say which rules are not reported."""
     named = f": {', '.join(codes)}" if len(codes) <= _NAMED else ""
-    return f"{count(len(codes), 'rule')} switched off{named}, so not reported."
+    return f"{count(len(codes), 'rule')} switched off{named} and not reported."
 
 
 def severities(findings: list[Finding]) -> str:
@@ -159,7 +157,7 @@ def severities(findings: list[Finding]) -> str:
 
 def seen(rows: list[RequestRow]) -> list[str]:
     """What the lines of requests say that are not whole: where, and the numbers that follow from them."""
-    return [f"{place(row)}: {', '.join(_numbers(row)) or 'no numbers'}" for row in rows]
+    return [f"{place(row)}: {'; '.join(_numbers(row)) or 'no numbers'}" for row in rows]
 
 
 def place(row: RequestRow) -> str:
@@ -176,16 +174,18 @@ def _numbers(row: RequestRow) -> list[str]:
     said = []
     common, held = _length(row, "common_prefix_tokens"), _length(row, "held_tokens")
     if common:
-        said.append(f"the prompt shares {common} tokens with the {held or 'unknown number'} that the slot held")
+        said.append(f"{common} tokens of the prompt are in the slot, which held {held or 'an unknown number'}")
     elif held:
         said.append(f"the slot held {held} tokens")
     prompt = _length(row, "prompt_tokens")
     if prompt:
-        said.append(f"the prompt has {prompt}")
+        said.append(f"the prompt has {prompt} tokens")
     if not common and row.similarity is not None and row.f_keep is not None:
         said.append(_fit(row.similarity, row.f_keep))
     if row.cached_tokens is not None:
-        said.append("nothing was reused" if not row.cached_tokens else f"{number(row.cached_tokens)} were reused")
+        said.append(
+            "nothing was reused" if not row.cached_tokens else f"{number(row.cached_tokens)} tokens were reused"
+        )
     return said
 
 
@@ -196,7 +196,7 @@ _FITS = 0.99
 def _fit(similarity: float, kept: float) -> str:
     """Say what the shares of a slot choice mean."""
     if min(similarity, kept) >= _FITS:
-        return "the slot matches: nearly all of the prompt can be reused"
+        return "the slot matches: nearly the whole prompt can be reused"
     held, of_slot = (percent(round(1000 * share), 1000) for share in (similarity, kept))
     return f"the slot holds {held} of the prompt; {of_slot} of the slot is kept"
 
@@ -247,9 +247,9 @@ def numbered(report: Report) -> str:
     kinds = {info.counted for info in report.inputs if info.counted is not None}
     said = []
     if "newest first" in kinds:
-        said.append("The newest line was first: lines are numbered from the end, as tac prints them.")
+        said.append("The newest line came first, so lines are numbered from the end, as tac prints them.")
     if "records" in kinds:
-        said.append("Lines are the records of the JSON document, numbered in the order of time.")
+        said.append("Lines are the records of the JSON document, numbered by time.")
     return " ".join(said)
 
 
@@ -266,7 +266,10 @@ def passed_over(report: Report) -> str:
     if not short or not least:
         return ""
     were = "was" if short == 1 else "were"
-    return f"{count(short, 'request')} below {count(least, 'token')} {were} not checked (all: --min-prompt-tokens 0)."
+    return (
+        f"{count(short, 'request')} below {count(least, 'token')} {were} not checked (--min-prompt-tokens 0 "
+        "checks all)."
+    )
 
 
 def own_verdicts(report: Report) -> list[str]:

@@ -20,7 +20,7 @@ ROWS: dict[AccountRow, str] = {
     "server": "lost by the server",
     "together": "computed at the same time by several requests with the same beginning",
     "rounding": "after the nearest reusable point",
-    "unexplained": "not reused, unlike this build usually does",
+    "unexplained": "not reused, although this build usually does so",
     "undecided": "cannot tell: new, changed by the client, or lost by the server",
 }
 
@@ -163,7 +163,7 @@ def split(turn: SlowTurn) -> str:
 
 def _prompt(turn: SlowTurn) -> str:
     if turn.new_tokens is None or turn.again_tokens is None:
-        return "the log does not show how much of it was new"
+        return "the log does not show how much of the prompt was new"
     computed = turn.new_tokens + turn.again_tokens + (turn.undecided_tokens or 0)
     parts = [
         (turn.reused_tokens, "reused"),
@@ -190,13 +190,13 @@ def _share_again(turn: SlowTurn) -> float | None:
 def reason(turn: SlowTurn, report: Report) -> str:
     """Say in one sentence why it took so long."""
     if turn.reply_ms is not None and turn.reply_ms > turn.prompt_ms:
-        return "most of it is the reply: limited by the machine, not the cache"
+        return "mostly the reply: limited by the machine, not the cache"
     again = _share_again(turn)
     if again is None:
-        return "this log does not show how much of its prompt could have been reused"
+        return "this log does not show how much of the prompt could have been reused"
     if again >= 0.5:
-        return "most of it is text that was computed before: the cache was lost"
-    return f"limited by the machine, not the cache: {', '.join(['shorter prompts', *_faster(report)])}"
+        return "mostly text that had been computed before: the cache was lost"
+    return f"limited by the machine, not the cache; try {', '.join(['shorter prompts', *_faster(report)])}"
 
 
 def _faster(report: Report) -> list[str]:
@@ -234,7 +234,7 @@ SOURCES = {
     "line": "",
     "option": " (given by --build)",
     "wording": " (from its messages)",
-    "source": " (from the line numbers of its source)",
+    "source": " (from source line numbers)",
     "paste": " (from the text above the log)",
 }
 """How the build or the version is known."""

@@ -58,10 +58,10 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 
 
 _WHY = (
-    "Claude Code puts x-anthropic-billing-header at the top of the system prompt; its value is new in every request or "
+    "Claude Code puts x-anthropic-billing-header at the top of the system prompt; its value changes with every request or "
     "conversation, so nothing after it can be reused."
 )
-_WHY_HERE = f"{_WHY} llama-server from b8929 on replaces only cch=, and only on /v1/messages."
+_WHY_HERE = f"{_WHY} From b8929 on, llama-server replaces only cch=, and only on /v1/messages."
 _SEE = ["https://github.com/ggml-org/llama.cpp/pull/21793", "https://code.claude.com/docs/en/llm-gateway-protocol"]
 
 
@@ -80,10 +80,10 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     matched = (
         f"only {kit.first_tokens(f['lcp'])} of {kit.n(r.prompt_tokens)} tokens matched"
         if f["lcp"] is not None
-        else f"the prompt has {kit.n(r.prompt_tokens)}"
+        else f"the prompt has {kit.n(r.prompt_tokens)} tokens"
     )
     cost = (
-        f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}; {matched}"
+        f"{kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}; {matched}"
         if g.tokens
         else f"{kit.times(g.count)}; this log does not show the cost"
     )
@@ -103,7 +103,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             ),
             kit.RuledOut(
                 "no-usable-checkpoint",
-                f"{at}; a checkpoint could not save more than that",
+                f"{at}; a checkpoint cannot save more than the tokens before it",
             ),
         ],
         _SEE,
@@ -137,7 +137,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
         _remedies(),
         references=_SEE,
     )
-    evidence = [(said.mark, "the header, with another value"), (said.before, "the one before it")]
+    evidence = [(said.mark, "the header with another value"), (said.before, "the header of the previous request")]
     return [kit.SessionFinding(words, "", evidence, confidence=sure)]
 
 
@@ -153,7 +153,7 @@ def _logged(session: kit.Session) -> list[kit.SessionFinding]:
     claim = (
         f"prompts begin with Claude Code's billing header, which changes between requests ({found.said})"
         if proven
-        else f"most requests come by /v1/messages, and almost nothing is reused: perhaps Claude Code's billing header changes between requests ({found.said})"
+        else f"most requests use /v1/messages, and almost nothing is reused: perhaps Claude Code's billing header changes between requests ({found.said})"
     )
     words = kit.FindingText(claim, f"{_WHY}{why}{unsure}", [*_remedies(), *remedies], references=[*references, _SEE[1]])
     return [kit.SessionFinding(words, "", found.lines, "warning", found.confidence)]

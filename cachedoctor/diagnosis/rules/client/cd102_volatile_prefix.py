@@ -105,7 +105,9 @@ _WHY = "Reuse ends at the first differing token, even if the rest is the same."
 _FREEZE = kit.Remedy(
     "In the client: freeze the value for the whole conversation, or move it into the last user message."
 )
-_LOOK = kit.Remedy("Compare both prompts: cachedoctor diff PROMPT1 PROMPT2", ["cachedoctor diff before.txt after.txt"])
+_LOOK = kit.Remedy(
+    "Compare both prompts with: cachedoctor diff PROMPT1 PROMPT2", ["cachedoctor diff before.txt after.txt"]
+)
 
 
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
@@ -120,7 +122,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     f, r = g.numbers, g.worst_request
     at = "" if f["lcp"] is None else f" at {kit.token(f['lcp'])}"
     cost = (
-        f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}; the prompt has {kit.n(r.prompt_tokens)} tokens"
+        f"{kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}; the prompt has {kit.n(r.prompt_tokens)} tokens"
         if g.tokens
         else f"{kit.times(g.count)}; this log does not show the cost"
     )
@@ -130,7 +132,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         [*by_difference(g, [_FREEZE]), _LOOK],
         [
             kit.RuledOut("billing-header", "the text at the bar is not a billing header"),
-            kit.RuledOut("slot-held-other-prompt", "the texts before the bar agree"),
+            kit.RuledOut("slot-held-other-prompt", "the texts before the bar are the same"),
         ],
         references(g),
     )
@@ -156,7 +158,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     words = kit.FindingText(
         f"a {said.field} in line {kit.n(said.numbers['place'])} of the prompt changed; this input does not show the cost",
         "Reuse ends at the first differing token, even if the rest is the same. A diff does not show how much of the prompt comes "
-        "after that line: near the end it costs almost nothing.",
+        "after that line; a change near the end costs almost nothing.",
         [_FREEZE, _LOOK],
         [
             kit.RuledOut(
@@ -165,7 +167,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
             )
         ],
     )
-    evidence = [(said.mark, "the value in the second prompt"), (said.before, "the same in the first one")]
+    evidence = [(said.mark, "the value in the second prompt"), (said.before, "the same value in the first prompt")]
     return [kit.SessionFinding(words, "", evidence, confidence="medium")]
 
 

@@ -19,7 +19,7 @@ _WHAT = {
     "tools-reordered": "the tools are in a different order",
     "tool-edited": "a tool's description or schema changed",
     "json-key-order": "the keys of a tool's JSON are in a different order",
-    "mode-switched": "a mode with other tools alternated",
+    "mode-switched": "the client switched to a mode with other tools",
     "json-spacing": "the whitespace in a tool's JSON changed",
 }
 
@@ -49,10 +49,7 @@ def _where(g: kit.MatchGroup) -> str:
     if shared is None or r.held_thread != r.thread:
         return _FRONT
     if shared > LATER * sent + kit.MIN_LOST:
-        return (
-            f"This template puts the tools after {kit.n(shared)} tokens that did not change: before the last messages, not "
-            "before all of them."
-        )
+        return f"This template puts the tools after {kit.n(shared)} tokens that did not change: before the last messages, not before the whole conversation."
     return f"This template puts the tools before the conversation: {kit.n(shared)} tokens did not change."
 
 
@@ -60,7 +57,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what happened to the tools."""
     f = g.numbers
     return kit.FindingText(
-        f"{_WHAT[f['kind']]} at {kit.token(f['lcp'])}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"{_WHAT[f['kind']]} at {kit.token(f['lcp'])}: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         f"{_where(g)} {_LOST}{why_client(g)}",
         by_difference(g, [_KEEP]),
         [seen_in_prompts(f["lcp"])],

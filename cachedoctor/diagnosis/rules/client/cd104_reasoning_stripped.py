@@ -59,10 +59,10 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         kit.marked(
             r,
             ("n_past", "common prefix"),
-            ("select", "most of the new prompt matches, less of the old one is kept"),
+            ("select", "most of the new prompt matches, but less of the old prompt is kept"),
             kit.RECOMPUTED,
         )[0],
-        kit.marked(r, kit.REUSED, ("new", "the new prompt"), ("old", "what the slot held")),
+        kit.marked(r, kit.REUSED, ("new", "the new prompt"), ("old", "the slot's content")),
         {"lcp": s.lcp, "changed": r.lost_client},
     )
 
@@ -72,7 +72,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     f, session = g.numbers, g.session
     low, high = advice.span(session)
     remedies = [
-        kit.Remedy(f"{_SEND} (llama-server accepts it since January 2026)."),
+        kit.Remedy(f"{_SEND} (llama-server has accepted it since January 2026)."),
     ]
     if session.at_least(10809) is True:
         remedies.append(
@@ -84,7 +84,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     elif name_for(server_options.REASONING, low, high):
         remedies.append(
             kit.Remedy(
-                "Let the chat template keep reasoning. It uses context: the reasoning stays in every later prompt.",
+                "Let the template keep reasoning. It uses context: the reasoning stays in every later prompt.",
                 options=kit.as_typed("--reasoning-preserve"),
             )
         )
@@ -98,10 +98,9 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             )
         )
     return kit.FindingText(
-        f"the history changed where an earlier reply begins ({kit.token(f['lcp'])}), and {kit.n(f['changed'])} tokens of old turns are gone; "
-        f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        "Earlier turns reused everything; then the prefix ends right at the start of an earlier reply. That is typical of dropped "
-        f"reasoning: the template or the client removes it once a new user message follows.{why_before(g)}{why_client(g)}",
+        f"the history changed where an earlier reply begins ({kit.token(f['lcp'])}), and {kit.n(f['changed'])} tokens of old turns are gone: "
+        f"{kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
+        f"Earlier turns reused everything; then the prefix ends right at the start of an earlier reply. This is typical of dropped reasoning: the template or the client removes it once a new user message follows.{why_before(g)}{why_client(g)}",
         with_client(g, remedies),
         [
             kit.RuledOut(
@@ -129,7 +128,7 @@ def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | No
     return changes.of_bodies(
         difference,
         f"reasoning of an earlier reply {went} at {changes.place(difference)}",
-        "A template or a client that drops the reasoning of earlier turns once a new message of the user follows changes everything after it.",
+        "A template or a client that drops the reasoning of earlier turns once a new user message follows changes everything after it.",
         [kit.Remedy(f"{_SEND}, or never.")],
     )
 

@@ -47,7 +47,7 @@ LATE = 0.75
 """Share of a prompt from which on a common prefix ends in its last turn."""
 _TWO_SESSIONS = kit.RuledOut(
     "shared-prefix-steal",
-    "not excluded: two sessions with the same system prompt that alternate on the slot can have the same lengths; the request bodies show which",
+    "not excluded: two sessions with the same system prompt that alternate on the slot can have the same lengths; the request bodies show which case it is",
 )
 
 _SEPARATE = kit.RuledOut(
@@ -188,7 +188,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         )
     return kit.proof(
         r,
-        ("n_past", "common prefix, and what the slot held"),
+        ("n_past", "common prefix, and the slot's content"),
         ("new", "the new prompt"),
         ("select", _CHOICE.get(r.seen.choice.selected_by or "", "the slot choice")),
         kit.REUSED,
@@ -252,10 +252,9 @@ def _between(g: kit.MatchGroup) -> kit.FindingText:
     f, r = g.numbers, g.worst_request
     low, high = f["span"]
     return kit.FindingText(
-        f"the history changed somewhere in tokens {kit.n(low)} to {kit.n(high)} of at least {kit.n(r.reference_tokens)}: at least "
+        f"the history changed between tokens {kit.n(low)} and {kit.n(high)} of at least {kit.n(r.reference_tokens)}: at least "
         f"{kit.n(f['changed'])} tokens dropped, {kit.times(g.count)}",
-        f"The server went back to its checkpoint of {kit.n(low)} tokens and erased the next one, of {kit.n(high + 1)}: the prompt diverges from what the slot "
-        "held somewhere between the two. A message was edited, removed, moved or rendered differently there.",
+        f"The server went back to its checkpoint of {kit.n(low)} tokens and erased the next one, of {kit.n(high + 1)}: the prompt diverges from the slot's content somewhere between the two. A message was edited, removed, moved or rendered differently there.",
         [_APPEND, _BY_HAND, advice.show_text(g.session)],
         [_TWO_SESSIONS],
     )
@@ -266,7 +265,7 @@ def _of_request(g: kit.MatchGroup) -> kit.FindingText:
     f = g.numbers
     return kit.FindingText(
         f"the request for a summary of the conversation starts differently from the conversation: {kit.n(g.tokens)} tokens recomputed "
-        f"over {kit.times(g.count)}",
+        f"in {kit.times(g.count)}",
         f"It has another system prompt or other tools, so it shares no prefix with the conversation it summarises.{why_client(g)}",
         by_difference(g, []),
         [kit.RuledOut("slot-held-other-prompt", f"the two prompts themselves diverge at {kit.token(f['lcp'])}")],
@@ -287,13 +286,13 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     place = f"from {kit.token(f['lcp'])} of {least}{kit.n(f['reference'])} on"
     return kit.FindingText(
         (
-            f"the {what} changed{again}, at worst {place}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}"
+            f"the {what} changed{again}, at worst {place}: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}"
             if g.tokens
             else f"the {what} changed {place} ({least}{kit.n(f['changed'])} tokens dropped): {kit.times(g.count)}"
         ),
         _WHY
         + (
-            " It is the same place in at least three growing requests: something there changes each time (a date, a counter, a reminder)."
+            " The place is the same in at least three growing requests: something there changes each time (a date, a counter, a reminder)."
             if f.get("fixed")
             else ""
         )
@@ -349,12 +348,11 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     if said is None:
         return []
     n, reason = said.numbers, own_settings.reason(said)
-    worst = ", in the worst of them" if said.count > 1 else ""
+    worst = ", in the worst one" if said.count > 1 else ""
     words = kit.FindingText(
         f"the prompt diverges from what {session.program} held at token {kit.n(n['place'])} of {kit.n(n['held'])}{reason}{worst}: {kit.n(n['tokens'])} tokens "
-        f"after it differ, {kit.times(said.count)}; a changed history, or another conversation",
-        f"Up to that place the prompt is what {session.program} held. There it continues differently, and nothing after a difference can be reused. A client does this "
-        "if it moves a system message, drops reasoning or old tool results, or summarizes.",
+        f"after it differ, {kit.times(said.count)}; either a changed history or another conversation",
+        f"Up to that place the prompt matches the prompt that {session.program} held, and nothing after a difference can be reused. A client causes this if it moves a system message, drops reasoning or old tool results, or summarizes.",
         [own_settings.compare(), *own_settings.room(session), _APPEND],
         [
             kit.RuledOut(

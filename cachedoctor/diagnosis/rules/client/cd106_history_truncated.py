@@ -13,9 +13,9 @@ from cachedoctor.diagnosis.rules.client.changes import (
     with_client,
 )
 
-_WHY = "What follows the head is the later part of the old prompt; it moved, and moved tokens cannot be reused."
+_WHY = "The later part of the old prompt now follows the head directly. It moved, and moved tokens cannot be reused."
 _RARELY = kit.Remedy(
-    "In the client: cut rarely and in large pieces instead of a little in every turn, or give the server a larger context."
+    "In the client: truncate rarely and in large pieces instead of a little in every turn, or give the server a larger context."
 )
 
 
@@ -29,7 +29,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what a rolling window costs and how to cut."""
     f = g.numbers
     return kit.FindingText(
-        f"the oldest messages were dropped after {kit.token(f['lcp'])}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"the oldest messages were dropped after {kit.token(f['lcp'])}: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         _WHY + why_client(g),
         with_client(
             g,

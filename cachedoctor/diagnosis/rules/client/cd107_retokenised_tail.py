@@ -44,14 +44,13 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say why so few tokens can cost so many."""
     f = g.numbers
     return kit.FindingText(
-        f"the last turn came back as different tokens from {kit.token(f['lcp'])} on: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        "A reply that is tokenised again may not give the tokens that were generated. Full-attention models lose only these few; "
-        f"hybrid, recurrent and sliding-window models go back to a checkpoint before them.{why_client(g)}",
+        f"the last turn came back as different tokens from {kit.token(f['lcp'])} on: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
+        f"Tokenising a reply again may not give the tokens that were generated. Full-attention models lose only these few tokens; hybrid, recurrent and sliding-window models go back to a checkpoint before them.{why_client(g)}",
         with_client(
             g,
             [
                 kit.Remedy(
-                    "Nothing to fix in most clients; newer builds keep a checkpoint before the last user message, so it costs little."
+                    "In most clients there is nothing to fix. Newer builds keep a checkpoint before the last user message, so it costs little."
                 )
             ],
         ),

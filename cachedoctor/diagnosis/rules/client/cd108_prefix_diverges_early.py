@@ -232,16 +232,16 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     beyond = bool(r.seen.checks) and all(serves(c, most, s) is False for c in r.seen.checks) and not held_whole(s)
     primary, *related = kit.marked(
         r,
-        ("n_past", "common prefix with what the slot held"),
+        ("n_past", "common prefix with the slot's content"),
         ("select", _FEW_MATCH if r.seen.choice.selected_by == "lcp" else "low similarity with every idle slot"),
-        ("slot_copy", "common prefix with another slot, which holds this conversation's last prompt, by its length"),
-        ("ram_copy", "this conversation's last prompt, by its length, went into the RAM cache"),
+        ("slot_copy", "common prefix with another slot, whose length matches this conversation's last prompt"),
+        ("ram_copy", "a prompt with the length of this conversation's last one went into the RAM cache"),
         ("ram_candidate", "common prefix with a prompt in RAM"),
         kit.REUSED,
         kit.RECOMPUTED,
         ("new", "the new prompt, after the bar"),
-        ("old", "what the slot held, after the bar"),
-        ("check", "a checkpoint beyond the common prefix" if beyond else "a checkpoint that was checked"),
+        ("old", "the slot's content, after the bar"),
+        ("check", "a checkpoint after the common prefix" if beyond else "a checkpoint that was checked"),
     )
     numbers = {
         "lcp": s.lcp if r.reference_lcp is None else r.reference_lcp,
@@ -266,11 +266,10 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 
 
 _WHOSE = {
-    "slot": "An idle slot still held this conversation's last prompt, by its length, and was not chosen: too little of it is the same. ",
-    "ram": "The RAM cache held a prompt of the length of this conversation's last one, and it did not match. ",
-    True: "The requests on this slot grow one after the other: either the start of the prompt changed, or, if it happened only once, this is "
-    "a new conversation with the same beginning. ",
-    False: "Another conversation had taken the slot, and this one's copy in RAM did not match either. ",
+    "slot": "An idle slot still held a prompt with the length of this conversation's last one, but too little of it matches to be chosen. ",
+    "ram": "The RAM cache held a prompt with the length of this conversation's last one, but it did not match. ",
+    True: "The requests on this slot grow one after the other: the start of the prompt changed. If this happened only once, it may be a new conversation with the same beginning. ",
+    False: "Another conversation had taken the slot, and the RAM copy of this conversation did not match either. ",
     None: "Either the start of this conversation's prompt changed, or another conversation held the slot. ",
 }
 
@@ -279,7 +278,7 @@ _TAKEN = kit.RuledOut("slot-held-other-prompt", "not excluded: the log does not 
 
 _ERASED = kit.RuledOut(
     "slot-erased",
-    "not excluded: this log level hides the kind of memory and whether a program erased the slot over the API (possible with --slot-save-path)",
+    "not excluded: this log level hides the kind of memory and whether a program erased the slot through the API (possible with --slot-save-path)",
 )
 
 _NEW = kit.RuledOut(
@@ -289,7 +288,7 @@ _NEW = kit.RuledOut(
 
 _ONE_SHOT = kit.RuledOut(
     "one-shot-prompts",
-    "not excluded: separate prompts, each somewhat longer than an earlier one; nothing is wrong then",
+    "not excluded: separate prompts, each a bit longer than the previous one; then nothing is wrong",
 )
 
 
@@ -306,8 +305,7 @@ def _left_open(f: dict[str, Any]) -> list[kit.RuledOut]:
         return [
             kit.RuledOut(
                 "cache-ram-disabled",
-                "not excluded: two alternating conversations, each longer than the one before, have the same lengths, and without "
-                "the RAM prompt cache each loses the slot to the other",
+                "not excluded: two alternating conversations that both grow have the same lengths; without the RAM prompt cache each loses the slot to the other",
             )
         ]
     if f["evicted"]:
@@ -336,29 +334,21 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     if (r.lost_server or 0) < kit.MIN_LOST:
         out.append(kit.RuledOut("no-usable-checkpoint", "a checkpoint cannot restore more than the common prefix"))
     if f["beyond"]:
-        lie = (
-            "end beyond the common prefix of {} tokens and begin too late to be truncated to it"
-            if f["begin"]
-            else "lie beyond the common prefix of {} tokens"
-        )
-        out.append(
-            kit.RuledOut(
-                "swa-threshold-misfire",
-                f"all {f['beyond']} checkpoints {lie.format(kit.n(f['most']))}: no threshold could have used them",
-            )
-        )
+        cut = " and cannot be truncated to it" if f["begin"] else ""
+        where_to = f"{kit.checkpoints(f['beyond'])} after the common prefix of {kit.n(f['most'])} tokens{cut}"
+        out.append(kit.RuledOut("swa-threshold-misfire", f"{where_to}, so no threshold would have helped"))
     shared = (
-        f"The slot held {kit.length(r, 'held_tokens')} tokens, and the new prompt of {kit.length(r, 'prompt_tokens')} shares only its first tokens with them. "
+        f"The slot held {kit.length(r, 'held_tokens')} tokens. The new prompt of {kit.length(r, 'prompt_tokens')} tokens shares only its first tokens with the slot. "
         if r.held_tokens
         else ""
     )
     if f["erased"]:
         shared = (
             f"The previous request left {kit.length(r, 'held_tokens')} tokens in the slot, and almost none of the new prompt of "
-            f"{kit.length(r, 'prompt_tokens')} was there: its start changed, or a program erased the slot (possible with --slot-save-path). "
+            f"{kit.length(r, 'prompt_tokens')} tokens matched: the start of the prompt changed, or a program erased the slot (possible with --slot-save-path). "
         )
     return kit.FindingText(
-        f"the prompt differs from the one before it {where}: {kit.recomputed(g)} over {kit.times(g.count)}",
+        f"the prompt differs from the previous one {where}: {kit.recomputed(g)} in {kit.times(g.count)}",
         shared
         + _WHOSE[f["own"]]
         + "Candidates: a billing header (billing-header), a date or id in the system prompt (volatile-prefix), a changed tool list "
@@ -388,7 +378,7 @@ def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | No
     if first is None or first.kind not in _UNNAMED or not is_early(difference):
         return None
     at = "" if first.place is None else f", in {first.place}"
-    head = f"the prompt differs from the one before it after {kit.n(difference.common_prefix_tokens)} tokens{at}"
+    head = f"the prompt differs from the previous one after {kit.n(difference.common_prefix_tokens)} tokens{at}"
     why = "Reuse ends at the first differing token, even if the rest is the same."
     see = kit.Remedy(
         "Put what changes after what stays the same. To see the place with the text around it:",
@@ -413,10 +403,9 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
             )
         )
     words = kit.FindingText(
-        f"the prompt differs from what {session.program} held after {kit.n(n['place'])} of {kit.n(n['held'])} tokens{reason}{worst}: "
+        f"the prompt differs from the prompt that {session.program} held after {kit.n(n['place'])} of {kit.n(n['held'])} tokens{reason}{worst}: "
         f"{kit.n(n['prompt'] - n['cached'])} of {kit.n(n['prompt'])} tokens computed, {kit.times(said.count)}",
-        "Either the client changes the beginning of its prompts (a billing header, a clock, an id, the order of its tools), or another conversation used the server: the log "
-        "does not show which.",
+        "Either the client changes the beginning of its prompts (a billing header, a clock, an id, the order of its tools), or another conversation used the server. The log does not show which.",
         [own_settings.compare(), *own_settings.room(session)],
         left,
     )

@@ -63,7 +63,7 @@ PROOF = kit.lines(
 )
 
 
-_HIDDEN = "not excluded: a model that can only go back to saved states reuses nothing without one, and this log level hides both"
+_HIDDEN = "not excluded: a model that can only go back to saved states reuses nothing without a saved state; this log level hides both"
 _ON_THE_SERVER = "On the server: remove --no-cache-prompt (and LLAMA_ARG_CACHE_PROMPT=0)"
 
 
@@ -82,10 +82,10 @@ _IN_THE_CLIENT = kit.Remedy('In the client: remove "cache_prompt": false from th
 def _as_asked(g: kit.MatchGroup) -> kit.FindingText:
     """Say that the bodies ask for it."""
     return kit.FindingText(
-        f'the request bodies ask for no cache ("cache_prompt": false): {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}',
-        "The server then starts at token 0 and ignores what it holds.",
+        f'the request bodies switch the cache off ("cache_prompt": false): {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}',
+        "The server then starts at token 0 and ignores its cached tokens.",
         [_IN_THE_CLIENT],
-        [kit.RuledOut("prefix-diverges-early", "with this in the body no prompt is reused")],
+        [kit.RuledOut("prefix-diverges-early", "with this setting no prompt is reused")],
     )
 
 
@@ -104,13 +104,15 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             )
         )
     if f["visible"]:
-        out.append(kit.RuledOut("no-usable-checkpoint", "the server would have printed that it forces re-processing"))
+        out.append(
+            kit.RuledOut("no-usable-checkpoint", "the server would have printed a line about forced re-processing")
+        )
     elif g.session.memory is None:
         out.append(kit.RuledOut("checkpoints-disabled", _HIDDEN))
     return kit.FindingText(
-        f"nothing was reused although the slot held {100 * similarity:.1f} % of the prompt: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        "That is what cache_prompt=false does: the server starts at token 0 and ignores what it holds."
-        + ("" if f["told"] else " At this log level other causes leave the same lines."),
+        f"nothing was reused although the slot held {100 * similarity:.1f} % of the prompt: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
+        "The setting cache_prompt=false does this: the server starts at token 0 and ignores its cached tokens."
+        + ("" if f["told"] else " At this log level other causes look the same."),
         [
             _IN_THE_CLIENT,
             *([] if f["told"] else [_tell_apart(g)]),
@@ -119,7 +121,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
                 if g.session.at_least(7827) is False
                 else [
                     kit.Remedy(
-                        _ON_THE_SERVER + (", as the command line has it." if told else ", b7827 and newer."),
+                        _ON_THE_SERVER + (", as the command line shows." if told else ", b7827 and newer."),
                         options=kit.left_out("--no-cache-prompt", "LLAMA_ARG_CACHE_PROMPT") if told else [],
                     )
                 ]
@@ -136,7 +138,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
         return []
     words = kit.FindingText(
         f"a slot that held {kit.n(said.numbers['tokens'])} tokens was emptied for the next request: {kit.times(said.count)}",
-        'The request did not ask for the cache: with "cache_prompt": true this server prints "in cache: N tokens" first, and these builds do not use '
+        'The request did not turn the cache on. With "cache_prompt": true this server prints "in cache: N tokens" first, and these builds do not use '
         "the cache by default.",
         [
             kit.Remedy('In the client: send "cache_prompt": true in the request body.'),
@@ -162,7 +164,7 @@ RULE = kit.rule(
         if s.at_least(6629) is not False
         else (
             "b6628 and older do not print how much of a new prompt the slot holds",
-            "b6751 or newer; the request bodies would show it",
+            "use b6751 or newer, or pass the request bodies",
         )
     ),
     unless=("CD111",),

@@ -6,18 +6,12 @@ from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.client import changes
 from cachedoctor.diagnosis.rules.client.changes import from_prompts, prompts_prove, seen_in_prompts
 
-_WHY = (
-    "The server compares images by a hash of their bytes. The same picture, scaled, re-encoded or without its metadata, is "
-    "a different image, and nothing after it can be reused."
-)
+_WHY = "The server compares images by a hash of their bytes. The same picture is a different image if it was scaled, re-encoded or stripped of metadata. Nothing after it can be reused."
 _KEEP = [
     kit.Remedy(
-        "In the client: keep the encoded bytes of an image and send the same ones in every turn; do not scale, convert or "
-        "re-compress it again."
+        "In the client: keep the encoded bytes of an image and send the same bytes in every turn. Do not scale, convert or re-compress the image again."
     ),
-    kit.Remedy(
-        "Screenshots that are replaced by newer ones belong in the newest message, not in place of the old one."
-    ),
+    kit.Remedy("Put a new screenshot into the newest message instead of replacing the old one."),
 ]
 
 
@@ -32,7 +26,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     f = g.numbers
     where = f" ({f['place']})" if f["place"] else ""
     return kit.FindingText(
-        f"an image of the conversation changed{where} at {kit.token(f['lcp'])}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"an image of the conversation changed{where} at {kit.token(f['lcp'])}: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         _WHY,
         _KEEP,
         [

@@ -28,7 +28,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     r = s.request
     shown = kit.marked(
         r,
-        ("select", "the slot holds this prompt's beginning"),
+        ("select", "the slot holds the beginning of this prompt"),
         ("cached", "nothing reused"),
         kit.RECOMPUTED,
     )
@@ -41,19 +41,18 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say why a cache belongs to its adapters, and how to keep one for each."""
     f = g.numbers
-    held = f"the {kit.n(f['lcp'])} matching tokens of the slot" if f["lcp"] is not None else "what the slot held"
+    held = f"the {kit.n(f['lcp'])} matching tokens of the slot" if f["lcp"] is not None else "the slot's content"
     return kit.FindingText(
-        f"the LoRA adapters or their scales changed, so the cache was cleared: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"the LoRA adapters or their scales changed, so the cache was cleared: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         f"Keys and values depend on the adapters that computed them, so the server discarded {held}. "
         + (
             "The two numbers in the line count adapters; if they are equal, only a scale changed."
             if f["printed"]
-            else "The request bodies ask for them."
+            else "The request bodies select the adapters."
         ),
         [
             kit.Remedy(
-                'In the client: send the same "lora" list, with the same scales, in every request of a conversation; requests without one '
-                "use the adapters set at start-up or by POST /lora-adapters."
+                'In the client: send the same "lora" list, with the same scales, in every request of a conversation; requests without this list use the adapters set at start-up or by POST /lora-adapters.'
             ),
             advice.slots(
                 g.session,
@@ -80,17 +79,12 @@ def of_names(session: kit.Session) -> list[kit.SessionFinding]:
     if not sent_changes.is_on(session):
         return []
     one = sent.share(sent.switched) >= WORTH
-    claim = (
-        f"{'one conversation asks' if one else 'requests ask'} for different LoRA adapters: {100 * sent.share(sent.adapted):.0f} % of all prompt text is "
-        f"equal and at the same place in an earlier request for another adapter, over {kit.n(sent.bodies)} requests ({reused[1]})"
-    )
+    claim = f"{'one conversation asks' if one else 'requests ask'} for different LoRA adapters: {100 * sent.share(sent.adapted):.0f} % of all prompt text is the same as at this place in an earlier request for another adapter, in {kit.n(sent.bodies)} requests ({reused[1]})"
     why = (
-        "The name of the adapter is part of the hash of every block: what one adapter computed is of no use to another one, even if the text is "
+        "The name of the adapter is part of the hash of every block: tokens computed for one adapter cannot be used for another, even if the text is "
         "the same."
     )
-    remedy = kit.Remedy(
-        "In the client: ask for one adapter, by the same model name, in all requests of a conversation."
-    )
+    remedy = kit.Remedy("In the client: use one adapter (the same model name) in all requests of a conversation.")
     return [
         kit.finding(
             claim, why, [remedy], key="sent", evidence=[(said.mark, "adapters of the server"), *reused[2]],

@@ -62,7 +62,7 @@ def texts_prove(s: RuleContext, **numbers: object) -> Proof:
     bar = "the bar marks" if new is None or b" | " in new.text else "the bar on a later line marks"
     return Proof(
         marked(s.request, ("new", f"the new prompt: {bar} the first differing token"))[0],
-        marked(s.request, ("old", "what the slot held"), ("n_past", "common prefix"), ("cached", "tokens reused")),
+        marked(s.request, ("old", "the slot's content"), ("n_past", "common prefix"), ("cached", "tokens reused")),
         {**numbers, "lcp": s.lcp},
     )
 
@@ -102,7 +102,7 @@ def why_before(g: MatchGroup) -> str:
     end = r.seen.restored_at
     why = "" if end is None else f", because the restored checkpoint ends at token {n(end[1] + 1)}"
     return (
-        f" {n(before)} of the tokens recomputed in the worst request were before that place and unchanged: the server could not restore them{why}. "
+        f" {n(before)} of the tokens recomputed in the worst request were unchanged and before that place: the server could not restore them{why}. "
         "An unchanged prompt would have saved them as well."
     )
 

@@ -51,7 +51,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         ("select", "the slot choice"),
         ("erased", "a checkpoint that was erased"),
         kit.RECOMPUTED,
-        ("release", "length at the end"),
+        ("release", "the length at the end"),
         ("start", "the request"),
     )
     numbers = {"symptom": not s.lost, "at_hand": match.found, "erased": sorted(end + 1 for _, end in r.seen.erased_at)}
@@ -69,7 +69,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     if g.numbers["symptom"]:
         return _symptom(g)
     return kit.FindingText(
-        f"reuse was lost, and this log cannot show why: {kit.recomputed(g)} over {kit.times(g.count)}",
+        f"reuse was lost, and this log cannot show why: {kit.recomputed(g)} in {kit.times(g.count)}",
         _what_is_known(g),
         [
             advice.see_more(session),
@@ -83,7 +83,7 @@ def _what_is_known(g: kit.MatchGroup) -> str:
     """Say what the lines of the worst request show."""
     r, known = g.worst_request, g.numbers["known"]
     size = f"A prompt of {kit.n(r.prompt_tokens)} tokens reused {kit.n(r.cached_tokens or 0)} of {kit.n(g.numbers['whole'])} that could have been reused. "
-    place = "" if known is None else f"{kit.n(known)} of them are known to be the same. "
+    place = "" if known is None else f"{kit.n(known)} of them are known to match. "
     named = ", ".join(other.name for other in g.numbers["candidates"] if other.is_open)
     return f"{size}{place}Not excluded: {named}."
 
@@ -94,7 +94,7 @@ def _client(s: kit.RuleContext) -> list[kit.RuledOut]:
     if s.lcp is not None:  # what the client changed behind it has a finding of its own
         return [kit.RuledOut("prefix-diverges-early", f"{kit.n(s.lcp)} of {kit.n(s.whole)} tokens are the same")]
     if keep is not None and keep >= KEPT and r.held_thread == r.thread:
-        return [kit.RuledOut("prefix-diverges-early", f"the prompt keeps {keep:.3f} of what the slot held")]
+        return [kit.RuledOut("prefix-diverges-early", f"the prompt keeps {keep:.3f} of the slot's content")]
     return [kit.RuledOut("prefix-diverges-early", "not excluded: no line shows how much of the prompt is the same")]
 
 
@@ -115,7 +115,7 @@ def _caching(s: kit.RuleContext) -> list[kit.RuledOut]:
     if r.cached_tokens:
         return [kit.RuledOut("cache-prompt-off", f"{kit.n(r.cached_tokens)} tokens were reused")]
     erased = kit.RuledOut(
-        "slot-erased", "not excluded: the slot may have been erased over the API, which this log does not show"
+        "slot-erased", "not excluded: the slot may have been erased through the API; this log does not show it"
     )
     off = kit.RuledOut("cache-prompt-off", "not excluded: nothing was reused")
     return [off, erased] if r.seen.choice.selected_by == "lru" else [off]
@@ -129,16 +129,14 @@ def _slot(s: kit.RuleContext) -> list[kit.RuledOut]:
     held = (
         f"only lengths show that the slot held this conversation's {kit.n(r.reference_tokens)} tokens"
         if s.own_slot
-        else _holds(r) or "the slot was empty, and what happened to the last prompt is not known"
+        else _holds(r) or "the slot was empty, and the fate of the last prompt is unknown"
     )
     return [kit.RuledOut("slot-held-other-prompt", f"not excluded: {held}")]
 
 
 def _holds(r: kit.Request) -> str:
     """Say how much the slot held; empty where it held nothing that is known."""
-    return (
-        f"the slot held {kit.length(r, 'held_tokens')} tokens, and whose they are is not known" if r.held_tokens else ""
-    )
+    return f"the slot held {kit.length(r, 'held_tokens')} tokens of an unknown conversation" if r.held_tokens else ""
 
 
 def _experiment(session: kit.Session) -> list[kit.Remedy]:
@@ -150,7 +148,7 @@ def _experiment(session: kit.Session) -> list[kit.Remedy]:
     known = advice.cache_ram(session)
     return [
         kit.Remedy(
-            f"Or try it: the RAM prompt cache is off ({where}). {known.text} If prompts are reused after that, other conversations had taken the slots.",
+            f"Or test it: the RAM prompt cache is off ({where}). {known.text} If prompts are reused after that, other conversations had taken the slots.",
             options=known.options,
             purpose="depends",
         )
@@ -170,7 +168,7 @@ def _small(g: kit.MatchGroup) -> kit.FindingText:
         f"Requests for a title or a topic look like this. Prompts shorter than {least} tokens are not checked (min-prompt-tokens).",
         [
             kit.Remedy(
-                "If a long prompt is slow, give the lines of that request: its length follows n_tokens or progress.",
+                "If a long prompt is slow, give the lines of that request; its length is shown after n_tokens or progress.",
                 purpose="look",
             )
         ],
@@ -184,9 +182,8 @@ def _symptom(g: kit.MatchGroup) -> kit.FindingText:
     session, at_hand = g.session, g.numbers["at_hand"]
     if at_hand is not None:
         return kit.FindingText(
-            f"at least {kit.n(at_hand[0])} tokens matched and none was reused, although a checkpoint of {kit.n(at_hand[1])} tokens was available",
-            "The server erased it without checking it. Possible: the request had cache_prompt false, a restore failed, or the "
-            "checkpoint was rejected; these lines do not show which.",
+            f"at least {kit.n(at_hand[0])} tokens matched but none was reused, although a checkpoint of {kit.n(at_hand[1])} tokens was available",
+            "The server erased the checkpoint without checking it. Either the request had cache_prompt false, a restore failed, or the checkpoint was rejected; these lines do not show which.",
             [kit.Remedy("Check whether the client sends cache_prompt: false."), _turns(session)],
             [
                 kit.RuledOut(
@@ -194,7 +191,7 @@ def _symptom(g: kit.MatchGroup) -> kit.FindingText:
                 ),
                 kit.RuledOut("cache-prompt-off", "not excluded: nothing was reused"),
                 kit.RuledOut(
-                    "checkpoint-restore-failed", "not excluded: its line is at another log level, or was left out"
+                    "checkpoint-restore-failed", "not excluded: its line is at another log level or is missing"
                 ),
             ],
         )
@@ -208,19 +205,18 @@ def _seen(g: kit.MatchGroup) -> str:
     if r.seen.forced or r.seen.kept == 0:
         size = f" of {prompt} tokens" if prompt else ""
         return f"the whole prompt{size} was recomputed, and these lines cannot show why"
-    return f"a prompt of {prompt} tokens went to a slot that shares at most 10 % of it, and these lines cannot show why"
+    return f"a prompt of {prompt} tokens went to a slot that shares at most 10 % of the prompt, and these lines cannot show why"
 
 
 def _meaning(g: kit.MatchGroup) -> str:
     r, erased = g.worst_request, g.numbers["erased"]
     words = (
-        "Either the client changed the prompt or another conversation held the slot; or the prompt was "
-        "the same and the model's memory could not go back to it."
+        "Either the client changed the prompt, or another conversation held the slot, or the prompt was the same but the model's memory could not go back to it."
         if r.seen.forced or r.seen.kept == 0
         else "The least recently used slot was chosen: a new conversation, a changed start of the prompt, or a slot that another conversation had taken."
     )
     if erased:
-        words += f" Nothing below {kit.n(erased[0])} tokens could be restored: that is where the first of the erased checkpoints ends."
+        words += f" Nothing below {kit.n(erased[0])} tokens could be restored, because the first erased checkpoint ends there."
     return words
 
 
@@ -233,13 +229,13 @@ def _deciding(session: kit.Session) -> str:
         lines.append('"Checking checkpoint with [a, b] against N" (b8352 and newer; from b9873 on with -lv 4)')
     if not lines:
         return 'The line "n_past = N, cache_tokens.size() = ..." shows which.'
-    return f"{' or '.join(lines)} shows which: a small N means the client or another conversation, an N near the slot's length means the server."
+    return f"{' or '.join(lines)} shows which: with a small N it was the client or another conversation, with an N near the slot's length the server."
 
 
 def _turns(session: kit.Session) -> kit.Remedy:
     words, changes = advice.show_accounting(session)
     return kit.Remedy(
-        'Give the last two turns: from the line "selected slot" before the previous answer to the end, or better the whole log. '
+        'Give the last two turns, from the line "selected slot" before the previous answer to the end, or better the whole log. '
         f"To log more: {words}.",
         options=changes,
         purpose="look",
@@ -249,8 +245,7 @@ def _turns(session: kit.Session) -> kit.Remedy:
 def _update(session: kit.Session) -> kit.Remedy:
     windows = " and up to b6123 none for sliding windows" if session.at_least(6180) is not True else ""
     return kit.Remedy(
-        f"Update llama.cpp first: builds up to b6628 keep no checkpoints for hybrid and recurrent models{windows}, so "
-        "nothing can restore their memory."
+        f"Update llama.cpp first: builds up to b6628 keep no checkpoints for hybrid and recurrent models{windows}, so their memory cannot be restored."
     )
 
 
@@ -258,15 +253,17 @@ def _candidates(g: kit.MatchGroup) -> list[kit.RuledOut]:
     """What is not excluded: checkpoints that all lie at the end of a long slot, or what the symptom stands for."""
     erased, r = g.numbers["erased"], g.worst_request
     if len(erased) < 2 or erased[-1] - erased[0] > BUNCH or erased[0] < 4 * BUNCH:
-        held = _holds(r) or "what the slot held is not known"
+        held = _holds(r) or "the slot's content is not known"
         forced = r.seen.forced or r.seen.kept == 0
         memory = kit.RuledOut("no-usable-checkpoint", "not excluded: how much of the prompt was the same is not known")
         return [
-            kit.RuledOut("prefix-diverges-early", "not excluded: no line shows where the prompts start to differ"),
+            kit.RuledOut("prefix-diverges-early", "not excluded: no line shows where the prompts begin to differ"),
             kit.RuledOut("slot-held-other-prompt", f"not excluded: {held}"),
             memory
             if forced
-            else kit.RuledOut("new-conversations", "not excluded: its first prompt; nothing is wrong then"),
+            else kit.RuledOut(
+                "new-conversations", "not excluded: the first prompt of a conversation; then nothing is wrong"
+            ),
         ]
     span = f"{kit.n(erased[0])} to {kit.n(erased[-1])}"
     return [

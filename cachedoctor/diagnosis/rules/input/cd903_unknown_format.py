@@ -17,8 +17,7 @@ def say(looks: str | None, give: str | None) -> kit.FindingText:
         claim += f"; it looks like {head}"
     return kit.FindingText(
         claim,
-        "Lines of llama-server look like: slot update_slots: id  0 | task 9 | new prompt, ... and go to standard error. "
-        "Those of vLLM: INFO 11-20 23:44:58 [loggers.py:335] Engine 000: Avg prompt throughput: ... "
+        "Lines of llama-server look like: slot update_slots: id  0 | task 9 | new prompt, ... and go to standard error. Lines of vLLM: INFO 11-20 23:44:58 [loggers.py:335] Engine 000: Avg prompt throughput: ... "
         "Those of SGLang: [2026-07-04 04:31:24] Prefill batch, #new-seq: 1, ...",
         [
             kit.Remedy(
@@ -26,7 +25,9 @@ def say(looks: str | None, give: str | None) -> kit.FindingText:
                 ["llama-server -m model.gguf 2>&1 | tee server.log", "cachedoctor analyze server.log"],
                 purpose="look",
             ),
-            kit.Remedy("The same for vLLM (vllm serve) and SGLang (python -m sglang.launch_server).", purpose="look"),
+            kit.Remedy(
+                "Do the same for vLLM (vllm serve) and SGLang (python -m sglang.launch_server).", purpose="look"
+            ),
         ],
     )
 

@@ -55,7 +55,7 @@ def _lost(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     """Say that the server lost it, by what is not known."""
     words = kit.FindingText(
         f"{kit.n(found.lost)} prompt tokens were lost by the server, and no rule identifies the cause",
-        "They were the same as in an earlier prompt of their conversation and were recomputed. Nothing in this log shows why.",
+        "An earlier prompt of the conversation had the same tokens, but they were recomputed. Nothing in this log shows why.",
         _deciding(session),
         [kit.RuledOut("prefix-diverges-early", "the beginning of these prompts did not change")],
     )
@@ -65,10 +65,10 @@ def _lost(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
 def _alike(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     """Say that the client may have changed it, or the server lost it, or that nothing is wrong."""
     words = kit.FindingText(
-        f"{kit.n(found.alike)} prompt tokens over {found.alike_requests:,} requests were new, changed by the client or lost by the server: this log "
+        f"{kit.n(found.alike)} prompt tokens in {found.alike_requests:,} requests were new, changed by the client or lost by the server: this log "
         "cannot show which",
-        "These prompts begin like what their slot held and are as long, but continue differently. The client may have changed or dropped text "
-        "there. New conversations with the same beginning look the same, and are fine.",
+        "These prompts begin like the slot's content and are as long, but continue differently. The client may have changed or dropped text "
+        "there. New conversations with the same beginning look the same and are fine.",
         _deciding(session),
         [
             kit.RuledOut(
@@ -89,8 +89,8 @@ def _alike(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
 def _able(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     """Say that conversations may have lost their slots to others that begin alike, or that all these prompts are new."""
     words = kit.FindingText(
-        f"{kit.n(found.able)} prompt tokens over {found.able_requests:,} requests were new text or recomputed: this log cannot show which",
-        "These prompts share their beginning with what their slot held, and are long enough to continue conversations that had a slot before. "
+        f"{kit.n(found.able)} prompt tokens in {found.able_requests:,} requests were new text or recomputed: this log cannot show which",
+        "These prompts share their beginning with the slot's content, and are long enough to continue conversations that had a slot before. "
         "If half of a slot or more is kept, it is overwritten without a copy in RAM, so their turns would be recomputed. New "
         "conversations with the same beginning look the same, and are fine.",
         _deciding(session),
@@ -112,15 +112,13 @@ def _able(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
 def _level(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     """Say that the client may send only so much of its conversations, or prompts that are of one length by themselves."""
     words = kit.FindingText(
-        f"{kit.n(found.level)} prompt tokens over {found.level_requests:,} requests were new or changed by the client: this log cannot show which",
-        "These prompts are as long as the previous one on their slot, and share at most its start. A client that truncates its "
-        "conversation to a fixed length sends the rest at a different place each time. Separate prompts of one length look the same, and are "
-        "fine.",
+        f"{kit.n(found.level)} prompt tokens in {found.level_requests:,} requests were new or changed by the client: this log cannot show which",
+        "Each of these prompts is as long as the previous one on its slot and shares at most its start. A client that truncates its conversation to a fixed length moves the remaining text each time. Separate prompts of one length look the same and are fine.",
         _deciding(session)[:1],
         [
             kit.RuledOut(
                 "history-truncated",
-                "not excluded: the client drops the oldest text, so all prompts have one length",
+                "not excluded: the client drops the oldest text, so all prompts are equally long",
             ),
             kit.RuledOut("prefix-diverges-early", "not excluded: the client changes the start of every prompt"),
             kit.RuledOut(
@@ -135,9 +133,7 @@ def _in_turn(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     """Say that two conversations in turn may be one whose tools, or whose system prompt, change to and fro."""
     words = kit.FindingText(
         f"{kit.n(found.anew)} prompt tokens may have been sent earlier with a different beginning: this log cannot show it",
-        "A first prompt began like the conversation that its slot held, was longer, and continued differently; since then the RAM cache restored "
-        f"one or the other {found.returns:,} times. A client that plans with some tools and builds with others sends its whole history once "
-        "more at each change. Conversations with the same system prompt look the same, and are fine.",
+        f"A first prompt began like the conversation that its slot held, was longer, and continued differently. Since then the RAM cache has restored one or the other {found.returns:,} times. A client that plans with some tools and builds with others sends its whole history again at each change. Conversations with the same system prompt look the same and are fine.",
         _deciding(session)[:1],
         [
             kit.RuledOut(
@@ -149,12 +145,12 @@ def _in_turn(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
             ),
         ],
     )
-    shown = [] if found.anew_at is None else [(found.anew_at, "began like what its slot held, and was longer")]
+    shown = [] if found.anew_at is None else [(found.anew_at, "began like the slot's content and was longer")]
     return kit.SessionFinding(words, "", shown, severity="note", confidence="low", unless=_NAMED)
 
 
 def _note(words: kit.FindingText, found: kit.Undecided, unless: tuple[str, ...] = ()) -> kit.SessionFinding:
-    line = (found.worst, "in the request with the most of them")
+    line = (found.worst, "the request with the most of these tokens")
     return kit.SessionFinding(words, "", [line], severity="note", confidence="low", unless=unless)
 
 
@@ -162,9 +158,8 @@ def _nearly_nothing(session: kit.Session, found: kit.Undecided) -> kit.SessionFi
     """Say that a large part of all prompt tokens was computed and may have been computed before."""
     words = kit.FindingText(
         f"{kit.n(found.cached_tokens)} of {kit.n(found.prompt_tokens)} prompt tokens were reused, and this log cannot show why: "
-        f"{kit.n(found.tokens)} tokens over {found.requests:,} requests were new text or recomputed",
-        "Lengths alone do not show which conversation a prompt belongs to. Prompts that have nothing in common are computed in full, and that "
-        "is fine. Conversations that alternate on too few slots look the same, and so does a client that changes the "
+        f"{kit.n(found.tokens)} tokens in {found.requests:,} requests were new text or recomputed",
+        "Lengths alone do not show which conversation a prompt belongs to. Prompts that have nothing in common are computed in full, which is fine. Conversations that alternate on too few slots look the same, and so does a client that changes the "
         "beginning of every prompt.",
         _deciding(session),
         [
@@ -203,7 +198,7 @@ def _named(found: kit.Undecided) -> list[kit.RuledOut]:
     """The slot that the client asks for, where it asks for one again and again."""
     if found.named < AGAIN:
         return []
-    words = f"not excluded: {found.named:,} of these requests name their slot (id_slot), perhaps that of another conversation"
+    words = f"not excluded: {found.named:,} of these requests name their slot (id_slot), perhaps the slot of another conversation"
     return [kit.RuledOut("id-slot-pinned", words)]
 
 

@@ -14,10 +14,10 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     return [
         kit.finding(
             f"{lines} not known to cachedoctor",
-            "No rule reads it, so its effect on the cache is unknown. A request that failed because of it may look like one whose lines are missing.",
+            "No rule reads it, so its effect on the cache is unknown. A request that failed because of it may look like a request with missing lines.",
             [
                 kit.Remedy(
-                    "Read the line: it may name the problem. If it is about the cache, report it with the lines around it.",
+                    "Read the line; it may name the problem. If it is about the cache, report it with the lines around it.",
                     purpose="look",
                 )
             ],

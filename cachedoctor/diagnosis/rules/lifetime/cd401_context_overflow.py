@@ -19,7 +19,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     r = s.request
     numbers = {"tokens": r.seen.error_tokens or r.prompt_tokens, "limit": r.seen.error_limit or s.facts.n_ctx_slot}
     return kit.proof(
-        r, ("error", "the rejection"), ("prompt", "the prompt, and what fits into its slot"), most=0, numbers=numbers
+        r, ("error", "the rejection"), ("prompt", "the prompt, and the size of its slot"), most=0, numbers=numbers
     )
 
 
@@ -68,12 +68,12 @@ def _cut(session: kit.Session) -> list[kit.SessionFinding]:
         claim = f"a prompt did not fit into {context} and was shortened: {kit.n(f.get('erased'))} tokens removed{times}"
     words = kit.FindingText(
         claim,
-        "The model never sees the removed part, and after that place nothing matches what was cached: every later turn is recomputed.",
+        "The model never sees the removed part, and after that place nothing matches the cache: every later turn is recomputed.",
         [
             advice.more_context(
                 session, "Raise the context above the longest prompt. This costs KV memory.", tokens, writer=said.field
             ),
-            kit.Remedy("Or set the limit in the client, so it compacts its history in time."),
+            kit.Remedy("Or set this limit in the client, so it compacts its history in time."),
         ],
     )
     return [kit.SessionFinding(words, "cut", [(said.mark, "the prompt is shortened")], "warning")]
@@ -98,7 +98,7 @@ def _text(f: dict[str, Any], session: kit.Session, what: str, writer: str = "") 
                 "Raise the context, or use fewer slots (--parallel) so each gets more. This costs KV memory.",
                 f["tokens"] and slots and f["tokens"] * slots,
             ),
-            kit.Remedy("Or set the limit in the client, so it compacts its history in time."),
+            kit.Remedy("Or set this limit in the client, so it compacts its history in time."),
         ],
         references=["https://github.com/ggml-org/llama.cpp/issues/17284"],
     )

@@ -39,7 +39,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         return _stopped(g)
     cost = f", {kit.n(g.tokens)} tokens recomputed" if g.tokens else ""
     printed = g.worst.confidence == "high" or "shift" in g.worst_request.marks
-    stopped = kit.RuledOut("answer-at-full-context", "not excluded: an answer that stopped there; nothing is lost then")
+    stopped = kit.RuledOut("answer-at-full-context", "not excluded: an answer that stopped there; then nothing is lost")
     return _text(g.session, g.numbers["limit"], f"{kit.times(g.count)}{cost}", alike=[] if printed else [stopped])
 
 
@@ -48,7 +48,7 @@ def _stopped(g: kit.MatchGroup) -> kit.FindingText:
     size = g.numbers["full"]
     return kit.FindingText(
         f"the answer stopped at a full context of {kit.n(size)} tokens: {kit.times(g.count)}",
-        "The server prints truncated = 1 for this as well as for a context shift, which has its own line. The slot keeps what it holds.",
+        "The server prints truncated = 1 for this, and also for a context shift, which has its own line. The slot keeps its content.",
         [
             advice.more_context(
                 g.session,
@@ -83,7 +83,7 @@ def _text(
     ]
     return kit.FindingText(
         f"the context{size} was full and was shifted: {what}",
-        "A context shift drops the older half after the kept start. The next prompt still has that half, so it no longer matches.",
+        "A context shift keeps the start and drops the older half of the rest. The next prompt still contains that half, so it no longer matches.",
         [
             advice.more_context(
                 session, "Raise the context, or let the client compact its history before the limit.", writer=writer

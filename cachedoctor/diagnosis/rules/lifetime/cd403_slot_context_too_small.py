@@ -27,7 +27,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     return kit.proof(
         s.request,
         ("error", "the rejection"),
-        ("prompt", "the prompt, and what fits into its slot"),
+        ("prompt", "the prompt, and the size of its slot"),
         most=0,
         numbers=match.found,
     )

@@ -13,7 +13,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     return kit.Match(0, "high") if (r.prompt_tokens or 0) >= s.min_prompt else None
 
 
-PROOF = kit.lines(("timing", "all of it computed"), first=("start", "the first request after the restart"))
+PROOF = kit.lines(("timing", "the whole prompt computed"), first=("start", "the first request after the restart"))
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
@@ -24,9 +24,10 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         f"the server restarted; the first prompt after it ({kit.n(r.prompt_tokens)} tokens) had nothing to reuse",
         "Slots and the RAM prompt cache are lost when the process ends.",
         [
-            advice.memory_short(g.session, "these limit memory; they do not keep the server loaded for longer") or keep,
+            advice.memory_short(g.session, "these options limit memory; they do not keep the server loaded for longer")
+            or keep,
             kit.Remedy(
-                "Slots can be saved to files in a folder, and restored, through POST /slots/ID?action=save and restore.",
+                "To save slots to files and restore them, use POST /slots/ID?action=save and action=restore.",
                 options=kit.as_typed("--slot-save-path slots"),
                 purpose="depends",
             ),

@@ -21,7 +21,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     r = s.request
     slept = r.marks["slept"]
     shown = kit.marked(
-        r, ("select", "a slot never used since"), ("cached", "nothing to reuse"), ("timing", "all of it computed")
+        r, ("select", "a slot not used since"), ("cached", "nothing to reuse"), ("timing", "the whole prompt computed")
     )
     return kit.Proof((slept, "the server goes to sleep"), shown, {"line": slept.line})
 
@@ -32,8 +32,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     cost = f": {kit.n(g.tokens)} tokens recomputed" if g.tokens else ""
     return kit.FindingText(
         f"the server had slept; {kit.times(g.count)} found all caches empty afterwards{cost}",
-        f"After --sleep-idle-seconds without work the server frees the model and its context (line {f['line']}), and with them all slots, "
-        "checkpoints and the RAM prompt cache. Task numbers and clock continue.",
+        f"After --sleep-idle-seconds without work the server frees the model and its context (line {f['line']}). All slots, checkpoints and the RAM prompt cache are lost. Task numbers and the clock continue.",
         [
             advice.option(
                 g.session,

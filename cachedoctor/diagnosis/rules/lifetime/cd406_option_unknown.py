@@ -29,8 +29,7 @@ def _note(session: kit.Session, given: kit.GivenOption, name: Name | None) -> ki
     why = (
         "The server ignores unknown variables without a message."
         if given.env
-        else "The server does not start with an unknown option (error: invalid argument), so this log was made "
-        "with another command line, or by another build."
+        else "The server does not start with an unknown option (error: invalid argument), so this log comes from another command line or another build."
     )
     build = "" if name is None else f" {builds.describe(session.build, low, high)}"
     said = kit.FindingText(
@@ -45,7 +44,11 @@ def _since(name: Name | None, low: int | None) -> str:
     if name is None:
         return "no build has ever had it"
     gone = name.last is not None and low is not None and low > name.last
-    return f"b{name.last} is the last one known to have it" if gone else f"it came with b{name.first} at the latest"
+    return (
+        f"b{name.last} is the last build known to have it"
+        if gone
+        else f"b{name.first} is the first build known to have it"
+    )
 
 
 def _right_name(written: str, value: object, env: bool, low: int | None, high: int | None) -> kit.Remedy:
@@ -77,7 +80,7 @@ def _right_name(written: str, value: object, env: bool, low: int | None, high: i
         return kit.Remedy(said, options=kit.left_out(written))
     later = f" From b9538 on {server_options.INSTEAD[option.key]}." if option.key in server_options.INSTEAD else ""
     also = f"; {unlike}" if unlike else ""
-    said = f"Remove it, or use what your build has: {by_build(option, off=off)}{also}.{later}"
+    said = f"Remove it, or use the option of your build: {by_build(option, off=off)}{also}.{later}"
     return kit.Remedy(said, options=kit.left_out(written))
 
 
@@ -110,19 +113,19 @@ def _refused(session: kit.Session, written: str, line: kit.Mark) -> kit.SessionF
     remedy = (
         _right_name(written, None, False, low, high)
         if known
-        else kit.Remedy("Remove it, or look it up in llama-server --help.", options=_refused_option(written))
+        else kit.Remedy("Remove it, or search for it in llama-server --help.", options=_refused_option(written))
     )
     said = kit.FindingText(
         f"the server did not start: it does not know {written}",
         "The server exits at an unknown option; a service manager then restarts it again and again.",
         [remedy],
     )
-    return kit.SessionFinding(said, f"refused {written}", [(line, "the rejected option")])
+    return kit.SessionFinding(said, f"refused {written}", [(line, "the option that was rejected")])
 
 
 RULE = kit.session_rule(
     __name__,
-    "An option of the command line that this build does not know",
+    "The command line has an option that this build does not know",
     inspect,
     needs=lambda s: None if s.setting("refused_option") else advice.needs_cmdline(s),
 )

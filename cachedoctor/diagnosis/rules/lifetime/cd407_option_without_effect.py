@@ -48,7 +48,7 @@ def _swa_full(session: kit.Session) -> Iterator[kit.SessionFinding]:
         name = given.written if given is not None else "--swa-full"
         yield kit.finding(
             f"{name} has no effect: the model has no sliding window",
-            "The option keeps all tokens of sliding-window layers, and this model has none. It does not help recurrent "
+            "The option keeps all tokens of sliding-window layers, and this model has no such layers. It does not help recurrent "
             "memory.",
             [kit.Remedy("Remove it.", options=kit.left_out(name))],
             key="swa_full",
@@ -63,7 +63,7 @@ def _cache_reuse(session: kit.Session) -> Iterator[kit.SessionFinding]:
         return
     off = session.setting("cache_reuse_supported") is False
     if session.setting("mmproj") is True:
-        why = "a multimodal projector is loaded, and prompts with images cannot be shifted"
+        why = "a multimodal projector is loaded, and the server cannot shift prompts with images"
     elif session.memory in ("hybrid", "recurrent"):
         why = f"{_MEMORY[session.memory]} cannot be moved in parts"
     elif session.memory == "swa" and session.setting("swa_full") is not True:
@@ -101,7 +101,7 @@ def _checkpoints(session: kit.Session) -> Iterator[kit.SessionFinding]:
         "Checkpoints are saved states of memory that cannot be rewound: recurrent, hybrid, sliding-window.",
         [
             kit.Remedy(
-                "Remove it. If this model recomputes its prompts, the cause is a different one.",
+                "Remove it. If this model recomputes its prompts, the cause is different.",
                 options=kit.left_out(given.written),
             )
         ],
@@ -123,7 +123,7 @@ def _idle_slots(session: kit.Session) -> Iterator[kit.SessionFinding]:
     yield kit.finding(
         f"{given.written} has no effect: it needs {need}",
         "It saves the prompts of idle slots into the RAM prompt cache.",
-        [kit.Remedy("Remove it, or set what it needs.", options=kit.left_out(given.written))],
+        [kit.Remedy("Remove it, or set the option that it needs.", options=kit.left_out(given.written))],
         key="idle_slots",
         evidence=_line(session, "cache_idle_slots", False, "the server switches it off"),
         of_cmdline=True,
@@ -140,9 +140,8 @@ def _divided(session: kit.Session) -> Iterator[kit.SessionFinding]:
     if session.n_slots != slots.value or (session.n_ctx_slot or 0) >= context.value:
         return  # the log shows otherwise
     yield kit.finding(
-        f"{context.written} {kit.n(context.value)} is divided by {slots.written} {slots.value}: each slot, so a prompt with its "
-        f"reply, has {kit.n(each)} tokens",
-        "Without unified KV memory every slot gets an equal part of the context.",
+        f"{context.written} {kit.n(context.value)} is divided by {slots.written} {slots.value}: each slot has {kit.n(each)} tokens for a prompt and its reply",
+        "Without unified KV memory every slot gets an equal share of the context.",
         [
             kit.Remedy(
                 "If one conversation needs more, let the slots share the context, or raise it.",
@@ -167,8 +166,8 @@ def _cache_prompt(session: kit.Session) -> Iterator[kit.SessionFinding]:
         else ""
     )
     yield kit.finding(
-        f"{given.written} switches reuse off for every request that does not ask for it{also}",
-        'A request reuses what its slot holds only with "cache_prompt": true in its body.',
+        f"{given.written} switches reuse off for every request that does not turn it on{also}",
+        'A request reuses the content of its slot only with "cache_prompt": true in its body.',
         [kit.Remedy(f"Remove {given.written}.", options=kit.left_out(given.written))],
         key="cache_prompt",
         unless=("CD109",),
@@ -195,7 +194,7 @@ def _disagreement(session: kit.Session) -> Iterator[kit.SessionFinding]:
         if given is None or given.value is None or found is None or found.line is None or setting not in told:
             continue
         if found.value != told[setting]:
-            shown = [(kit.Mark(found.line, found.text), "what the server logs")] if found.text else []
+            shown = [(kit.Mark(found.line, found.text), "the value in the log")] if found.text else []
             yield _disagrees(session, option, _with_unit(setting, found.value), shown)
 
 
@@ -203,10 +202,9 @@ def _disagrees(session: kit.Session, option: str, says: str, shown: list[kit.Lin
     given = _given(session, option)
     written = _with_value(given) if given is not None else option
     return kit.finding(
-        f"the command line has {written}, but the log shows {says}; the log is used",
-        "The command line is not the one that started this server, a later option or a preset overrides it, or this build "
-        "does not know it.",
-        [kit.Remedy("Give the command line of the process that wrote this log.")],
+        f"the command line has {written}, but the log shows {says}; this report uses the log",
+        "The command line did not start this server, a later option or a preset overrides it, or this build does not know it.",
+        [kit.Remedy("Pass the command line of the process that wrote this log.")],
         key=f"disagrees {option}",
         evidence=shown or [],
         of_cmdline=True,
@@ -228,4 +226,4 @@ def _value_text(value: object) -> str:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
-RULE = kit.session_rule(__name__, "An option has no effect here, or not the expected one", inspect)
+RULE = kit.session_rule(__name__, "An option has no effect here, or not the expected effect", inspect)

@@ -22,8 +22,7 @@ _FAULTS = (
         "bad-batch",
         (b"ret = -1",),
         "a batch was not valid",
-        "The library rejected the batch itself (ret = -1): it has an invalid token or position. The lines above name it. This does not prove a full context, which "
-        "some forks report for every failure.",
+        "The library rejected the batch itself (ret = -1): it has an invalid token or position. The lines above name it. This does not prove a full context, because some forks report one for every failure.",
         (
             kit.Remedy(
                 "Read the lines above it: invalid token or inconsistent positions. Update, and report it if the build is new."
@@ -34,17 +33,16 @@ _FAULTS = (
         "room",
         (b"Context size has been exceeded", b"KV cache is full", b"ret = 1"),
         "the KV memory had no room left",
-        "No free cells were found even for the smallest batch, and no idle slot was left to empty. Slots that share the memory (unified KV) can fill it "
-        "together even if each stays within its own limit.",
+        "No free cells were found even for the smallest batch, and no idle slot was left to empty. Slots that share the memory (unified KV) can fill it together, even if each slot stays within its limit.",
         (kit.Remedy("Or run fewer requests at once: a smaller --parallel."),),
     ),
     _Fault(
         "compute",
         (b"Compute error", b"failed to decode"),
         "the model could not compute a batch",
-        "The backend failed. Its message is above this line: often the device had run out of memory.",
+        "The backend failed. Its message is above this line. Often the device has run out of memory.",
         (
-            kit.Remedy("Read the backend's message in the lines above it."),
+            kit.Remedy("Read the backend's message in the lines above."),
             kit.Remedy(
                 "If the device ran out of memory: make the physical batch smaller.",
                 options=kit.as_typed("--ubatch-size 256"),
@@ -75,8 +73,8 @@ _OTHER = _Fault(
     "other",
     (),
     "the server answered with an error",
-    "The line has the server's error message, which the client got as well. The slot keeps what it held before, except what this request changed.",
-    (kit.Remedy("Read the error in the line; the lines above it may have details."),),
+    "The line has the server's error message, which the client also received. The slot keeps its earlier content, except the part that this request changed.",
+    (kit.Remedy("Read the error in this line; the lines above may have details."),),
 )
 _RETRIES = 3
 """Batches that were tried again: the first smaller one mostly finds room."""
@@ -110,7 +108,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 
 
 def _text(fault: _Fault, session: kit.Session, what: str) -> kit.FindingText:
-    room = advice.more_context(session, "Raise the context: it is the size of the pool.", pool=True)
+    room = advice.more_context(session, "Raise the context size, which is the size of the pool.", pool=True)
     remedies = [*([room] if fault.key in ("room", "retried") else []), *fault.remedies]
     return kit.FindingText(f"{fault.claim}: {what}", fault.why, remedies)
 

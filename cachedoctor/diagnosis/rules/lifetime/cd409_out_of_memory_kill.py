@@ -14,7 +14,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     again = f", {kit.n(said.count)} lines show it" if said.count > 1 else ""
     why = "Slots, checkpoints and the RAM prompt cache are lost when the process ends: the first prompt of every conversation is computed in full."
     if by_code:
-        why += " Code 137 is a signal that cannot be caught: usually out of memory, or a container that did not stop in time."
+        why += " Code 137 means a signal that cannot be caught. Usually memory ran out, or a container did not stop in time."
     why = _held(session) + why
     claim = "the server was killed (exit code 137), most likely because memory ran out"
     return [
@@ -40,34 +40,29 @@ def _held(session: kit.Session) -> str:
         held = sizes.ram or 0.0
         return (
             f"It ended while a state of {advice.memory_size(sizes.saving)} was being copied to the RAM prompt cache, which held "
-            f"{advice.memory_size(held)}{within}: at least {advice.memory_size(held + sizes.saving)} for both. "
+            f"{advice.memory_size(held)}{within}. Both together needed at least {advice.memory_size(held + sizes.saving)}. "
         )
     if not sizes.ram_most:
         return ""
     most = max(sizes.saving_most, sizes.ram_most)
-    return (
-        f"The RAM prompt cache held {advice.memory_size(sizes.ram or 0.0)} at the last count{within}, and at least {advice.memory_size(most)} at "
-        "its largest; no line shows the memory of the whole process. "
-    )
+    return f"The RAM prompt cache held {advice.memory_size(sizes.ram or 0.0)} at the last count{within} and peaked at {advice.memory_size(most)} or more. No line shows the memory of the whole process. "
 
 
 def _remedies(session: kit.Session) -> list[kit.Remedy]:
     limit = session.setting("cache_ram_mib")
     name = (
-        "LLAMA_ARG_CACHE_RAM in the environment of ollama, which passes it to its runners"
+        "LLAMA_ARG_CACHE_RAM in ollama's environment, which is passed on to its runners"
         if session.engine == "ollama"
         else "--cache-ram"
     )
     has = f" It is {kit.n(limit)} MiB now." if isinstance(limit, int) and limit > 0 else ""
     own = session.engine in ("llama.cpp", "ollama")
-    ram = (
-        f"Lower the RAM prompt cache ({name}; 8,192 MiB by default): saving a prompt needs room for a second copy.{has}"
-    )
+    ram = f"Lower the RAM prompt cache ({name}; 8,192 MiB by default): saving a prompt needs memory for a second copy.{has}"
     return [
         *([kit.Remedy(ram)] if own else []),
         kit.Remedy("Use a smaller model or quantisation, a smaller context, or fewer slots; or close other programs."),
         kit.Remedy(
-            "If the container or systemd unit has its own limit (mem_limit, MemoryMax), check whether that limit was reached."
+            "If the container or systemd unit has its own limit (mem_limit, MemoryMax), check whether it was reached."
         ),
     ]
 

@@ -67,8 +67,8 @@ def _of_sglang(session: Session) -> LoggedHeader | None:
         if seen is not None and seen.barely and (proven or not told):
             same = seen.most - seen.least < batch_periods.page(session)
             reused = f"{n(seen.most)} tokens" if same else f"{n(seen.least)} to {n(seen.most)} tokens"
-            said = f"{seen.count - 1:,} requests of up to {n(seen.largest)} tokens reused {reused} each"
-            cold = ("whole", "a request that reused almost nothing"), ("cold", "one that reused nothing")
+            said = f"{seen.count - 1:,} requests of up to {n(seen.largest)} tokens each reused {reused}"
+            cold = ("whole", "a request that reused almost nothing"), ("cold", "a request that reused nothing")
             lines = batch_periods.marks(period, *cold)
             lines += said_by(session.settings.get("anthropic_requests"), "a request to Anthropic's API")
             return LoggedHeader(said, "high" if proven else "medium", lines)

@@ -8,15 +8,8 @@ from cachedoctor.diagnosis.rules.kit import FindingText, SessionFinding, n, said
 from cachedoctor.diagnosis.rules.measured.shared_beginnings import CHANGES, WORTH
 from cachedoctor.model import KvEvents, Remedy, RuledOut, SamplePeriod, Session
 
-_CHANGED = (
-    "A block is identified by its tokens and by everything before it. These have the tokens of blocks that were stored before, but a different "
-    "beginning: a date, an id, a changed tool list or a rewritten turn comes before them. Text that did not move by whole blocks is not "
-    "counted, so there may be more."
-)
-_PUSHED = (
-    "The events name each block that leaves the cache. These were stored, evicted to make room, and stored again: "
-    "the client's text had not changed."
-)
+_CHANGED = "A block is identified by its tokens and by everything before it. These blocks repeat the tokens of earlier ones, but the text before them changed: a date, an id, the tool list or a rewritten turn. Text that did not move by whole blocks is not counted, so there may be more."
+_PUSHED = "The events show each block that leaves the cache. These blocks were stored, evicted to make room, and stored again: the client's text had not changed."
 
 _MOST = 0.7
 """Share of the computed tokens of the log that a recording has at least of which it is said that it has all: of a log
@@ -82,10 +75,7 @@ def changed(session: Session) -> list[SessionFinding]:
 
 
 def _behind_another_beginning(session: Session, events: KvEvents) -> SessionFinding:
-    claim = (
-        f"{_part(events, events.changed)} were known, but after a different beginning: the client changes what comes "
-        "before them (KV events)"
-    )
+    claim = f"{_part(events, events.changed)} had been computed before, but after a different beginning: the client changes the text before them (KV events)"
     words = FindingText(claim, _why(events, _CHANGED), [_bodies(session)], _not_pushed_out(session))
     return SessionFinding(words, "changed-events", [], "warning", "high", unless=CHANGES)
 
@@ -103,7 +93,7 @@ def _not_pushed_out(session: Session) -> list[RuledOut]:
 
 def _bodies(session: Session) -> Remedy:
     return Remedy(
-        "To see what differs, give the request bodies as well.",
+        "To see the difference, pass the request bodies as well.",
         [f"cachedoctor analyze {session.engine}.log --kv-events kv.jsonl --requests bodies.jsonl"],
         purpose="look",
     )

@@ -122,7 +122,7 @@ def _answered(requests: int | None) -> str:
 
 
 def _outside(p: SamplePeriod) -> str:
-    return "" if p.last_external_rate is None else f", of an external cache {percent(p.last_external_rate)}"
+    return "" if p.last_external_rate is None else f", and {percent(p.last_external_rate)} in an external cache"
 
 
 def reused(p: SamplePeriod) -> float | None:
@@ -256,8 +256,7 @@ def experiment() -> list[Remedy]:
     """How to find out what the log does not show."""
     return [
         Remedy(
-            "Send one long request twice, and read cached_tokens in the second response. If it is nearly the whole prompt, the server "
-            "reuses identical text, so your prompts differ. If it is 0, something on the server prevents reuse.",
+            "Send one long request twice, and read cached_tokens in the second response. If the value is nearly the prompt length, the server reuses identical text, so your prompts differ. If the value is 0, something on the server prevents reuse.",
             [
                 "--enable-prompt-tokens-details",
                 "curl -s http://localhost:8000/v1/chat/completions -H 'Content-Type: application/json' -d @request.json",
@@ -266,7 +265,7 @@ def experiment() -> list[Remedy]:
             purpose="look",
         ),
         Remedy(
-            "Save the request bodies, in order: they show whether prompts are unrelated or changed.",
+            "Save the request bodies in order. They show whether prompts are unrelated or changed.",
             [
                 "cachedoctor analyze vllm.log --requests bodies.jsonl",
                 "cachedoctor diff request1.json request2.json",

@@ -33,8 +33,8 @@ def reuse(session: Session) -> tuple[float, str, list[Line]] | None:
     share = batch_periods.share(cached, computed)
     if share is None or requests <= batch_periods.ENOUGH:
         return None
-    said = f"{n(cached)} of {n(cached + computed)} prompt tokens were reused over {n(requests)} requests"
-    lines = batch_periods.marks(batches[0], ("whole", "one whole request"), ("cold", "one that reused nothing"))
+    said = f"{n(cached)} of {n(cached + computed)} prompt tokens were reused in {n(requests)} requests"
+    lines = batch_periods.marks(batches[0], ("whole", "a complete request"), ("cold", "a request that reused nothing"))
     return share, said, lines
 
 
@@ -58,7 +58,7 @@ def _finding(
     share = sent.share(change.repeated)
     tokens = "" if sent.tokens is None else f" (about {n(round(share * sent.tokens, -2))} tokens)"
     claim = (
-        f"{text.head}: {100 * share:.0f} % of all prompt text{tokens} comes after it and was sent again, over {n(change.bodies)} of "
+        f"{text.head}: {100 * share:.0f} % of all prompt text{tokens} comes after it and was sent again, in {n(change.bodies)} of "
         f"{n(sent.bodies)} requests{_senders(sent, change)}{kv_proof.beside(session, 'changed')} ({said})"
     )
     first = change.worst.first

@@ -58,9 +58,11 @@ def given(session: Session) -> SharedVerdict | None:
         return SharedVerdict("salted")
     if sent.share(sent.adapted) >= WORTH:
         return SharedVerdict("adapted")
-    begin = f"of the text of {n(sent.bodies)} given request bodies, {_percent(sent.share(sent.shared))} is at the same place in an earlier one"
+    begin = f"{_percent(sent.share(sent.shared))} of the text in {n(sent.bodies)} given request bodies is at the same place in an earlier body"
     if sent.share(sent.shared) < WORTH:
-        return SharedVerdict("nothing", f"{begin}, and almost none of it anywhere else", _NOTHING, [])
+        return SharedVerdict(
+            "nothing", f"{begin}, and almost none of it is in an earlier body at another place", _NOTHING, []
+        )
     return SharedVerdict("shared", begin, "", [])
 
 
@@ -92,10 +94,9 @@ def _logged(session: Session) -> SharedVerdict | None:
     return None
 
 
-_NOTHING = "Different documents share nothing: no cache can reuse what was never computed, and there is nothing to fix."
+_NOTHING = "Different documents share nothing, so no cache can help, and there is nothing to fix."
 _SEE = Remedy(
-    "The log contains the prompts: see where two of them diverge, and put what changes after what stays the same. They may contain secrets; "
-    "cachedoctor shows none of their text.",
+    "The log contains the prompts: see where two of them diverge, and move changing text after constant text. The prompts may contain secrets; cachedoctor shows none of their text.",
     ["cachedoctor diff prompt1.txt prompt2.txt"],
 )
 
@@ -112,26 +113,24 @@ def unseen(sessions: Sequence[Session]) -> tuple[str, str]:
     """
     answers = [answers for s in sessions for answers in s.answers]
     if any(session.parted for session in sessions):
-        reason = "the given request bodies could not be matched to requests: the log has no numbers per request"
+        reason = "the request bodies could not be matched to requests: the log has no counts per request"
         return (
             reason,
-            "see how each body differs from the one before it in its conversation\ncachedoctor diff bodies.jsonl",
+            "compare each body with the previous body of its conversation\ncachedoctor diff bodies.jsonl",
         )
     if any(answer.prefix is not None for found in answers for answer in found.each):
-        reason = "only the length of the common prefix is known, not what changed in the prompts"
-        return reason, f"compare two request bodies that should have a prefix in common\n{_DIFF}"
+        reason = "only the length of the common prefix is known, not the change in the prompts"
+        return reason, f"compare two request bodies that should share a prefix\n{_DIFF}"
     told = any(found.told for found in answers)
     reason = (
-        "the log has numbers per request but no prompts"
-        if told
-        else "the log has no numbers per request and no prompts"
+        "the log has counts per request but no prompts" if told else "the log has no per-request counts and no prompts"
     )
     logged = dict.fromkeys(command for session in sessions for command in _commands(session))
     engines = {session.engine for session in sessions}
     log = f"{engines.pop()}.log" if len(engines) == 1 else "server.log"
-    words = "give request bodies with the log, or compare two that should have a prefix in common"
+    words = "pass the request bodies, or diff two that should share a prefix"
     if logged:
-        words += "; or log the prompts, which writes them to the log in plain text"
+        words += ". Or log the prompts (in plain text)"
     return reason, "\n".join([words, f"cachedoctor analyze {log} --requests bodies.jsonl", _DIFF, *logged])
 
 

@@ -69,10 +69,10 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     r, listed = s.request, _listed(s)
     return kit.proof(
         r,
-        ("n_past", "common prefix, and what the slot held"),
+        ("n_past", "common prefix, and the slot's content"),
         ("forced", "the symptom"),
         ("restored", "the nearest checkpoint inside it"),
-        ("check", "a checkpoint that was checked" if match.found else "a checkpoint beyond the common prefix"),
+        ("check", "a checkpoint that was checked" if match.found else "a checkpoint after the common prefix"),
         ("select", "how much matched"),
         kit.REUSED,
         kit.RECOMPUTED,
@@ -95,15 +95,16 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 def _why_none(g: kit.MatchGroup) -> str:
     f, session = g.numbers, g.session
     if f["checks"]:
+        all_of_them = kit.checkpoints(f["checks"])
         return (
-            f"All {f['checks']} checkpoints are beyond the common prefix (the lowest covers {kit.n(f['lowest'])} tokens); "
-            "this build makes most of them near the end of the prompt."
+            f"{all_of_them[0].upper()}{all_of_them[1:]} after the common prefix (the lowest covers {kit.n(f['lowest'])} tokens); "
+            "this build makes most checkpoints near the end of the prompt."
         )
     if session.at_least(6751) is False:
         return "This build makes no checkpoints for hybrid and recurrent models (added between b6628 and b6751)."
     if f["listed"] or f["held"] == 0:
-        return "No checkpoint was held at that moment."
-    return "This log shows no checkpoint held at that moment."
+        return "The slot had no checkpoint at that moment."
+    return "This log shows no checkpoint of the slot at that moment."
 
 
 def _are_they_on(session: kit.Session) -> kit.Remedy | None:
@@ -111,8 +112,7 @@ def _are_they_on(session: kit.Session) -> kit.Remedy | None:
     if session.at_least(6751) is False or session.setting("ctx_checkpoints") is not None:
         return None
     return kit.Remedy(
-        "Check whether --ctx-checkpoints (or LLAMA_ARG_CTX_CHECKPOINTS) is 0, which switches checkpoints off, "
-        "or so small that earlier ones are soon dropped."
+        "Check whether --ctx-checkpoints (or LLAMA_ARG_CTX_CHECKPOINTS) is 0, which switches checkpoints off, or so small that earlier checkpoints are soon dropped."
     )
 
 
@@ -125,7 +125,7 @@ def _look_alikes(g: kit.MatchGroup) -> list[kit.RuledOut]:
         return [
             kit.RuledOut(
                 "checkpoint-evicted",
-                "not excluded: checkpoints were dropped from a full list, and this log level hides which were left",
+                "not excluded: checkpoints were dropped from a full list, and this log level hides the remaining ones",
             ),
             kit.RuledOut(
                 "swa-threshold-misfire", "not excluded: this log level hides the lines about each checkpoint checked"
@@ -133,9 +133,9 @@ def _look_alikes(g: kit.MatchGroup) -> list[kit.RuledOut]:
         ]
     return [
         kit.RuledOut(
-            "checkpoints-disabled", "not excluded: this log does not show whether checkpoints are made at all"
+            "checkpoints-disabled", "not excluded: this log does not show whether the server makes checkpoints"
         ),
-        kit.RuledOut("checkpoint-evicted", "not excluded: this log does not show whether one was dropped"),
+        kit.RuledOut("checkpoint-evicted", "not excluded: this log does not show whether a checkpoint was dropped"),
         kit.RuledOut("swa-threshold-misfire", "not excluded: this log lacks the lines about each checkpoint checked"),
     ]
 
@@ -156,10 +156,9 @@ def _say_far(g: kit.MatchGroup) -> kit.FindingText:
     more = advice.more_checkpoints(session, f["held_before"])
     closer = "Place checkpoints closer together; each costs main memory."
     return kit.FindingText(
-        f"{kit.n(r.common_prefix_tokens)} tokens matched, but the nearest checkpoint inside them covers {kit.n(f['restored'])}: "
-        f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        "Recurrent and sliding-window memory cannot be rewound; it goes back to the last saved state (context checkpoint) inside the common prefix. "
-        "None was kept after that one. They are made while a prompt is computed, not while a reply is generated.",
+        f"{kit.n(r.common_prefix_tokens)} tokens matched, but the nearest earlier checkpoint covers {kit.n(f['restored'])}: "
+        f"{kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
+        "Recurrent and sliding-window memory cannot be rewound; it goes back to the last saved state (context checkpoint) inside the common prefix. No later checkpoint inside the prefix was kept. Checkpoints are made while a prompt is computed, not while a reply is generated.",
         [
             advice.option(session, CHECKPOINT_MIN_STEP, "1024", closer) if known else advice.update(session, spread),
             *([more] if more is not None else []),
@@ -170,7 +169,11 @@ def _say_far(g: kit.MatchGroup) -> kit.FindingText:
             *(
                 []
                 if f["listed"]
-                else [kit.RuledOut("checkpoint-evicted", "not excluded: one in between may have been dropped earlier")]
+                else [
+                    kit.RuledOut(
+                        "checkpoint-evicted", "not excluded: a checkpoint in between may have been dropped earlier"
+                    )
+                ]
             ),
         ],
         _SOURCES,
@@ -187,8 +190,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         remedies.append(
             advice.update(
                 session,
-                "from b9873 on a checkpoint is made at every user message (b9538: at the last one), so an edited or "
-                "shortened history finds one.",
+                "from b9873 on a checkpoint is made at every user message (b9538: at the last one), so an edited history finds a checkpoint.",
             )
         )
     more = advice.more_checkpoints(session, f["held"]) if f["checks"] or f["made"] else _are_they_on(session)
@@ -200,7 +202,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         )
     )
     return kit.FindingText(
-        f"{kit.n(r.common_prefix_tokens)} tokens matched, but the model's memory could not go back to them: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"{kit.n(r.common_prefix_tokens)} tokens matched, but the model's memory could not go back to them: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         "Recurrent and sliding-window memory cannot be rewound; it needs a saved state (context checkpoint) inside the common prefix. "
         + _why_none(g),
         remedies,

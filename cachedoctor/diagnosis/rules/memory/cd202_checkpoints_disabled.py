@@ -62,7 +62,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     off = s.facts.said("ctx_checkpoints")
     return kit.proof(
         s.request,
-        ("n_past", "common prefix, and what the slot held"),
+        ("n_past", "common prefix, and the slot's content"),
         ("forced", "the symptom"),
         ("select", "how much matched"),
         kit.REUSED,
@@ -83,17 +83,17 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         if f["line"]
         else "The command line switches them off."
         if g.session.setting("ctx_checkpoints") == 0
-        else "This build logs every checkpoint it creates, and it logged none."
+        else "This build logs every checkpoint it creates, and this log has no such line."
     )
     return kit.FindingText(
-        f"context checkpoints are off, so {kit.n(f['lcp'])} matching tokens could not be reused: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"context checkpoints are off, so {kit.n(f['lcp'])} matching tokens could not be reused: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         "Recurrent, hybrid and sliding-window models can only go back to a checkpoint. " + known,
         [
             advice.option(
                 g.session,
                 server_options.CTX_CHECKPOINTS,
                 str(default),
-                f"It replaces --ctx-checkpoints 0 or LLAMA_ARG_CTX_CHECKPOINTS=0, which switch them off. {advice.checkpoint_cost(g.session, default)}",
+                f"This replaces --ctx-checkpoints 0 or LLAMA_ARG_CTX_CHECKPOINTS=0, which switch checkpoints off. {advice.checkpoint_cost(g.session, default)}",
             )
         ],
         [

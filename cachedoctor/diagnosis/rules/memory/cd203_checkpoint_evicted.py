@@ -24,7 +24,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     lost: kit.Dropped = match.found
     shown = kit.marked(
         s.request,
-        ("n_past", "common prefix, and what the slot held"),
+        ("n_past", "common prefix, and the slot's content"),
         ("forced", "the symptom"),
         ("check", "a checkpoint that was kept"),
         ("select", "how much matched"),
@@ -51,10 +51,16 @@ def _longer_list(g: kit.MatchGroup) -> kit.Remedy:
     f = g.numbers
     default = server_options.CTX_CHECKPOINTS.default_at(*advice.span(g.session))
     limit = f["limit"] or (default if isinstance(default, int) else 32)
-    held = f"The list held {limit};" if f["limit"] else f"The default is {limit}; this log does not show what was set;"
+    held = (
+        f"The list held {limit};"
+        if f["limit"]
+        else f"The default is {limit}, and this log does not show the limit in use;"
+    )
     alone = g.count == 1
     more = f["behind"] if alone else max(f["behind"], g.session.sizes.short) + 1  # what is kept for one takes a place
-    kept = "would have kept this one" if alone else "is the smallest number that keeps those needed here"
+    kept = (
+        "would have kept this checkpoint" if alone else "is the smallest limit that keeps the checkpoints needed here"
+    )
     return advice.option(
         g.session,
         server_options.CTX_CHECKPOINTS,
@@ -67,7 +73,7 @@ def _memory(size: float | None, more: int) -> str:
     """Say what ``more`` checkpoints of so many MiB cost; nothing where the log does not show."""
     if size is None:
         return ""
-    return f" Each costs {_mib(size)} of main memory here, {_mib(more * size)} more per slot."
+    return f" Each checkpoint costs {_mib(size)} of main memory here, which is {_mib(more * size)} more per slot."
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
@@ -80,7 +86,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
                 g.session,
                 server_options.CHECKPOINT_MIN_STEP,
                 "0",
-                "Or place checkpoints closer together; a full list then drops the oldest first.",
+                "Or place checkpoints closer together; a full list then drops the oldest checkpoint first.",
             )
         )
     remedies.append(
@@ -94,14 +100,14 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         else "the oldest in a full list"
     )
     return kit.FindingText(
-        f"a checkpoint of {kit.n(f['tokens'])} tokens was inside the common prefix of {kit.n(f['lcp'])} and had been dropped: "
-        f"{kit.recomputed(g)} over {kit.times(g.count)}",
+        f"a checkpoint of {kit.n(f['tokens'])} tokens inside the common prefix of {kit.n(f['lcp'])} had been dropped: "
+        f"{kit.recomputed(g)} in {kit.times(g.count)}",
         "Recurrent and sliding-window memory can only go back to a saved state (context checkpoint). Line "
-        f"{f['line']} dropped the one that was needed here: it was {reason}.",
+        f"{f['line']} dropped the checkpoint needed here: it was {reason}.",
         remedies,
         [
             same_prefix(f["lcp"]),
-            kit.RuledOut("no-usable-checkpoint", f"one had been made and was dropped at line {f['line']}"),
+            kit.RuledOut("no-usable-checkpoint", f"a checkpoint was made, then dropped at line {f['line']}"),
         ],
         ["https://github.com/ggml-org/llama.cpp/issues/19408", "https://github.com/ggml-org/llama.cpp/pull/20087"],
     )
@@ -109,7 +115,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 RULE = kit.rule(
     __name__,
-    "The checkpoint that was needed had been dropped from a full list",
+    "The needed checkpoint had been dropped from a full list",
     decide,
     prove,
     say,

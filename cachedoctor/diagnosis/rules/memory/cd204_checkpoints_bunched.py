@@ -67,7 +67,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         r,
         ("check", "the newest of them"),
         ("forced", "the symptom"),
-        ("n_past", "common prefix, and what the slot held"),
+        ("n_past", "common prefix, and the slot's content"),
         ("select", "how much matched"),
         kit.REUSED,
         kit.RECOMPUTED,
@@ -82,8 +82,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     remedies = [
         advice.update(
             g.session,
-            "b10068 and newer save at user messages throughout the prompt (PR #25420, #25472), by default "
-            f"{kit.n(EVERY)} tokens apart; choose a small distance. Each checkpoint costs main memory.",
+            f"b10068 and newer save at user messages throughout the prompt (PR #25420, #25472), by default {kit.n(EVERY)} tokens apart. Choose a small distance; each checkpoint costs main memory.",
             ["--checkpoint-min-step 1024"],
         )
     ]
@@ -93,15 +92,14 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         )
     )
     return kit.FindingText(
-        f"all {f['count']} checkpoints are between token {kit.n(f['lowest'])} and the end, none at or below the common prefix of "
-        f"{kit.n(r.common_prefix_tokens)}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        f"Each lies at most {kit.n(f['widest'])} tokens after the previous one, and the first {kit.n(f['lowest'])} of {kit.n(f['held'])} tokens have "
-        "none: this build saves states only near the end of a prompt. An earlier change leaves no checkpoint to go back to.",
+        f"all {f['count']} checkpoints are between token {kit.n(f['lowest'])} and the end, and none is at or below the common prefix of "
+        f"{kit.n(r.common_prefix_tokens)}: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
+        f"Each checkpoint is at most {kit.n(f['widest'])} tokens after the previous one, and the first {kit.n(f['lowest'])} of {kit.n(f['held'])} tokens have no checkpoint: this build saves states only near the end of a prompt. After an earlier change there is no checkpoint to go back to.",
         remedies,
         [
             same_prefix(r.common_prefix_tokens),
             kit.RuledOut("checkpoint-evicted", "no checkpoint at or below the common prefix had been dropped"),
-            kit.RuledOut("swa-threshold-misfire", "every checkpoint that was checked is beyond the common prefix"),
+            kit.RuledOut("swa-threshold-misfire", "every checkpoint that was checked is after the common prefix"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/25420", "https://github.com/ggml-org/llama.cpp/issues/25019"],
     )

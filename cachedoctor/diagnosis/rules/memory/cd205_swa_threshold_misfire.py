@@ -75,7 +75,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     looked = any(best is check for check in s.request.seen.checks)
     shown = kit.marked(
         s.request,
-        ("n_past", "common prefix, and what the slot held"),
+        ("n_past", "common prefix, and the slot's content"),
         ("forced", "the symptom"),
         kit.REUSED,
     )
@@ -95,15 +95,15 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 def remedy(session: kit.Session, cured_by: int | None, *, windowed: bool, held: bool) -> kit.Remedy:
     """Name the first build that would have reused what was lost, or keep all of a window's memory."""
     if cured_by:
-        return advice.update(session, f"b{cured_by} and newer restore it.")
+        return advice.update(session, f"b{cured_by} and newer restore such checkpoints.")
     if not windowed or (cured_by is None and not held):
         return advice.update(session, f"b{NEWEST} is the newest build whose comparison is known.")
     name = session.program or "llama.cpp (b8929 or newer)"
     update = "" if session.at_least(8929) is True else f"update {name} and "
-    keep = f"{update}keep the whole cache of the sliding-window layers instead; it then uses as much memory as a full-attention model."
+    keep = f"{update}keep the whole cache of the sliding-window layers. The model then needs as much memory as a full-attention model."
     refuses = "empties the memory" if held else "rejects it"
     return advice.option(
-        session, server_options.SWA_FULL, "", f"The newest build known (b{NEWEST}) {refuses} too: {keep}"
+        session, server_options.SWA_FULL, "", f"Even the newest known build (b{NEWEST}) {refuses}. Instead, {keep}"
     )
 
 
@@ -120,7 +120,7 @@ def _claim(f: dict[str, Any]) -> str:
 def _why(f: dict[str, Any], session: kit.Session) -> str:
     """Which comparison refused it."""
     if f["a"] == f["b"]:
-        return "A recurrent state saved exactly at the common prefix is usable, but these builds require one strictly below it (b6751 to b8353, b9294)."
+        return "A recurrent state saved exactly at the common prefix is usable, but these builds require a state strictly below it (b6751 to b8353, b9294)."
     if f["memory"]:
         return (
             "The memory reached back to position 0, so nothing was missing. With a common prefix inside the window the threshold is 0, and "
@@ -128,16 +128,16 @@ def _why(f: dict[str, Any], session: kit.Session) -> str:
         )
     cut = "" if f["b"] < f["lcp"] else "Restored sliding-window memory can be truncated to the common prefix. "
     if session.at_least(FIXED) is True and cut:
-        return f"{cut}From b9713 on the server does not use a checkpoint that ends beyond it."
+        return f"{cut}From b9713 on the server does not use a checkpoint that ends after the common prefix."
     if f["a"]:
-        return f"{cut}These builds require that it begins strictly before the threshold."
+        return f"{cut}These builds require that the checkpoint begins strictly before the threshold."
     return f"{cut}With a common prefix inside the window the threshold is 0, and position 0 counts as too late (up to b8672; fixed by PR #21510)."
 
 
 def _shown(f: dict[str, Any]) -> str:
     """What excludes that the head of the prompt changed before anything that was saved."""
     if f["memory"]:
-        return "the memory held the common prefix: position 0 was its oldest"
+        return "the memory held the whole common prefix: its oldest position was 0"
     inside = f["b"] < f["lcp"]
     if f["line"]:
         return f"line {f['line']} shows a checkpoint {'inside' if inside else 'that could be truncated to'} the common prefix"
@@ -148,9 +148,9 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say which comparison failed and from which build on it is right."""
     f = g.numbers
     compared = "" if f["memory"] else f"; checkpoint [{f['a']}, {f['b']}], threshold {f['threshold']}"
-    at_hand = "what the memory held" if f["memory"] else f"[{f['a']}, {f['b']}]"
+    at_hand = "the memory's content" if f["memory"] else f"[{f['a']}, {f['b']}]"
     return kit.FindingText(
-        f"{_claim(f)}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}{compared}",
+        f"{_claim(f)}: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}{compared}",
         _why(f, g.session),
         [remedy(g.session, f["cure"], windowed=f["a"] < f["b"], held=f["memory"])],
         [

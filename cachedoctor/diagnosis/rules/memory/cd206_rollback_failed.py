@@ -40,21 +40,21 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what failed and in which builds it ends otherwise."""
     f = g.numbers
     return kit.FindingText(
-        f"the memory could not be truncated to position {kit.n(f['at'])} and was cleared: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        "Recurrent state cannot be truncated, not even by the one token that a repeated prompt has to recompute. If the server does not search for a checkpoint, truncation fails and it starts over.",
+        f"the memory could not be truncated to position {kit.n(f['at'])} and was cleared: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
+        "A recurrent state cannot be truncated, not even by the one token that a repeated prompt has to recompute. If the server does not search for a checkpoint, truncation fails and the prompt is computed in full.",
         [
             advice.update(
                 g.session,
                 "from b9294 on the state is restored from a checkpoint before truncation (and a failed truncation ends the process).",
             ),
             kit.Remedy(
-                "In the client: do not send the same prompt again after a reply of one token (probes, max_tokens: 1); its last token has to be recomputed."
+                "In the client: do not send the same prompt again after a reply of one token (probes, max_tokens: 1), because its last token has to be recomputed."
                 if f["again"]
                 else "In the client: keep the history append-only, so nothing has to be truncated."
             ),
         ],
         [
-            kit.RuledOut("mmproj-truncation", "no multimodal projector is loaded, as far as this log shows"),
+            kit.RuledOut("mmproj-truncation", "this log shows no multimodal projector"),
             kit.RuledOut("prefix-diverges-early", f"{kit.n(f['at'])} tokens matched"),
         ],
     )

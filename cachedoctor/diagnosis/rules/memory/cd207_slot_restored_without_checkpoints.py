@@ -31,7 +31,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     r, fresh = s.request, _fresh(s)
     shown = kit.marked(
         r,
-        ("n_past", "the common prefix, with tokens that no request left in this slot"),
+        ("n_past", "the common prefix, with tokens that did not come from a request on this slot"),
         ("forced", "the symptom"),
         ("check", "a checkpoint of the content before the restore"),
         kit.REUSED,
@@ -40,7 +40,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     said = (
         "the slot holds this prompt but had served no request since the start"
         if fresh
-        else "the slot holds other tokens than its last request left"
+        else "the slot does not hold the tokens of its last request"
     )
     return kit.Proof(
         (r.marks["slot_file"], said),
@@ -55,27 +55,26 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     where = (
         f"Slot {r.slot} had served no request since the server started, but held about {kit.n(f['held'])} tokens"
         if f["fresh"]
-        else f"Slot {r.slot} held {kit.n(f['held'])} tokens that its last request had not left there"
+        else f"Slot {r.slot} held {kit.n(f['held'])} tokens that did not come from its last request"
     )
     return kit.FindingText(
-        f"slot {r.slot} was restored from a file without checkpoints, so {kit.n(f['lcp'])} matching tokens could not be reused; {kit.n(g.tokens)} "
-        f"tokens recomputed over {kit.times(g.count)}",
-        f"{where}: they came from a slot file. Before b{WITH_CHECKPOINTS} such a file holds the tokens and the newest state, but no checkpoints. "
-        "Recurrent, hybrid and sliding-window memory can continue from there, but cannot go back.",
+        f"slot {r.slot} was restored from a file without checkpoints, so {kit.n(f['lcp'])} matching tokens could not be reused: {kit.n(g.tokens)} "
+        f"tokens recomputed in {kit.times(g.count)}",
+        f"{where}, which came from a slot file. Before b{WITH_CHECKPOINTS} such a file holds the tokens and the newest state, but no checkpoints. Recurrent, hybrid and sliding-window memory can continue from that state, but cannot go back.",
         [
             advice.update(
                 g.session,
-                f"b{WITH_CHECKPOINTS} and newer append the checkpoints to the slot file. Save the slot again after that.",
+                f"b{WITH_CHECKPOINTS} and newer append the checkpoints to the slot file. Save the slot again after the update.",
             ),
             kit.Remedy(
-                "Until then: save a slot when its prompt ends with the part that every later prompt repeats (the system prompt, with max_tokens 0 or 1), "
-                "so nothing has to be undone."
+                "Until then: save a slot right after the part that every later prompt repeats (the system prompt, with max_tokens 0 or 1), so the memory never has to go back."
             ),
         ],
         [
             same_prefix(f["lcp"]),
             kit.RuledOut(
-                "no-usable-checkpoint", "the content came from a file, for which this build could not make a checkpoint"
+                "no-usable-checkpoint",
+                "the content came from a slot file, and this build cannot make checkpoints for it",
             ),
         ],
         ["https://github.com/ggml-org/llama.cpp/issues/20819"],

@@ -27,7 +27,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Name the builds and the ways out."""
     r = g.worst_request
     return kit.FindingText(
-        f"with a multimodal projector loaded the server could not truncate its memory at position {kit.n(r.seen.truncate_failed_at)}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"with a multimodal projector loaded the server could not truncate its memory at position {kit.n(r.seen.truncate_failed_at)}: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         "Builds b7079 to b7964 skip the search for a checkpoint when mmproj is loaded, then fail to truncate and clear the slot.",
         [
             advice.update(

@@ -23,8 +23,8 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     r, lost = s.request, match.found
     shown = kit.marked(
         r,
-        ("check", "the newest that was kept"),
-        ("restored", "the older one that was used instead"),
+        ("check", "the newest checkpoint that was kept"),
+        ("restored", "the older checkpoint that was used instead"),
         ("forced", "the symptom"),
         kit.REUSED,
         kit.RECOMPUTED,
@@ -41,26 +41,24 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Name the distance, and the option that turns it off."""
     f = g.numbers
     return kit.FindingText(
-        f"the checkpoint of {kit.n(f['tokens'])} tokens had been dropped because it was within {kit.n(f['step'])} tokens of an earlier one: "
-        f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        f"{kit.n(f['lcp'])} tokens matched. In these builds every request drops earlier checkpoints that are closer than the "
-        f"minimum distance to the previous one. A prompt shorter than that distance keeps only its first and its newest checkpoint: "
-        f"all between are gone, and only {kit.n(f['cached'])} tokens could be reused.",
+        f"the checkpoint of {kit.n(f['tokens'])} tokens had been dropped because an earlier checkpoint was within {kit.n(f['step'])} tokens: "
+        f"{kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
+        f"{kit.n(f['lcp'])} tokens matched. In these builds every request drops checkpoints that are closer than the minimum distance to the previous one. A prompt shorter than that distance keeps only its first and its newest checkpoint, and only {kit.n(f['cached'])} tokens could be reused.",
         [
             advice.option(
                 g.session,
                 server_options.CHECKPOINT_MIN_STEP,
                 "0",
-                "Turn the minimum distance off. More checkpoints are kept, up to --ctx-checkpoints; each costs main memory.",
+                "Turn the minimum distance off. The server then keeps up to --ctx-checkpoints checkpoints; each costs main memory.",
             ),
             advice.update(g.session, "b11063 and newer shorten the list only when it is nearly full (PR #28302)."),
         ],
         [
             same_prefix(f["lcp"]),
             kit.RuledOut(
-                "checkpoint-evicted", "the list was not full: its line gives the distance as the reason, not age"
+                "checkpoint-evicted", "the list was not full: the line gives the distance as the reason, not the age"
             ),
-            kit.RuledOut("no-usable-checkpoint", f"one had been made and was dropped at line {f['line']}"),
+            kit.RuledOut("no-usable-checkpoint", f"a checkpoint was made, then dropped at line {f['line']}"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/28302"],
     )

@@ -39,7 +39,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         why = "the prompt diverged here, inside the range of the checkpoint"
     else:
         kind, line = "a checkpoint of the slot's earlier content", r.marks["slot_file"]
-        why = "the slot does not hold the tokens that its last request left"
+        why = "the slot does not hold the tokens of its last request"
     numbers = {"kind": match.key, "from": r.stale_from, "held": r.held_tokens, "to": r.cached_tokens}
     return kit.Proof((r.marks["restored"], kind), [(line, why), *kit.marked(r, ("cached", "reused"))], numbers)
 
@@ -48,33 +48,22 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what may be wrong, and that it is not a proof."""
     f = g.numbers
     if f["kind"] == "window":
-        claim = (
-            f"a checkpoint older than a change of the prompt was restored: for tokens {kit.n(f['from'])} to {kit.n(f['to'])} it holds text that "
-            f"is no longer in the prompt, so the answer may be wrong, in {kit.times(g.count)}"
-        )
-        why = (
-            "The prompt had diverged from the slot's content inside the checkpoint's window, but the checkpoint was kept. These builds only "
-            "drop checkpoints that begin too late, not those that reach too far. The log cannot show whether the answer is wrong."
-        )
-        update = f"from PR #20671 on (b{FIXED} has it, b8353 not) such checkpoints are dropped."
+        claim = f"a checkpoint older than a change of the prompt was restored: its tokens {kit.n(f['from'])} to {kit.n(f['to'])} are no longer in the prompt, so the answer may be wrong, in {kit.times(g.count)}"
+        why = "The prompt had diverged from the slot's content inside the checkpoint's window, but the checkpoint was kept. These builds only drop checkpoints that begin too late, not checkpoints that end too late. The log cannot show whether the answer is wrong."
+        update = f"PR #20671 (in b{FIXED}, not in b8353) drops such checkpoints."
     else:
-        claim = (
-            "a slot file was restored over another conversation, and a checkpoint of that conversation was used for it: the first "
-            f"{kit.n(f['to'])} tokens may be another prompt's, in {kit.times(g.count)}"
+        claim = f"a slot file was restored over another conversation, and then a checkpoint of that conversation was used: the first {kit.n(f['to'])} tokens may belong to another prompt, in {kit.times(g.count)}"
+        why = f"The length of {kit.n(f['held'])} tokens shows that the restored content is not the slot's last conversation. In these builds, restoring a file does not clear the slot's checkpoints, so an old checkpoint was used for the new content. If both prompts are the same up to that point, nothing is wrong."
+        update = (
+            "b10068 and newer drop a slot's checkpoints with its content; b11549 restores the checkpoints in the file."
         )
-        why = (
-            f"Its length of {kit.n(f['held'])} tokens shows that the restored content is not the conversation that the slot served last. Restoring "
-            "a file does not clear the slot's checkpoints in these builds, so an old one was used for the new content. If both prompts begin "
-            "the same up to there, nothing is wrong."
-        )
-        update = "b10068 and newer drop a slot's checkpoints with its content; b11549 restores those of the file."
     remedies = [advice.update(g.session, update)]
     if f["kind"] == "file":
         remedies.append(
-            kit.Remedy("Until then: erase the slot and let it answer a short prompt before restoring a file into it.")
+            kit.Remedy("Until then: before restoring a file, erase the slot and let it answer a short prompt.")
         )
     alike = kit.RuledOut(
-        "prompts-alike", f"not excluded: both prompts are the same up to token {kit.n(f['to'])}; nothing is wrong then"
+        "prompts-alike", f"not excluded: both prompts are the same up to token {kit.n(f['to'])}; then nothing is wrong"
     )
     return kit.FindingText(claim, why, remedies, [alike], ["https://github.com/ggml-org/llama.cpp/pull/20671"])
 

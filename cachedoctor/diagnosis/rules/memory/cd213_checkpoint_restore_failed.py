@@ -38,7 +38,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 
 _WHY = (
     "The checkpoint passed the comparison, but its state could not be loaded: no free cells, a different size, or a corrupt state. "
-    "Up to b9093 the server then computes the whole prompt; from b9294 on the process ends."
+    "Up to b9093 the server then computes the whole prompt; from b9294 on the server process ends."
 )
 _SEE = ["https://github.com/ggml-org/llama.cpp/pull/15293"]
 
@@ -50,7 +50,7 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
                 session,
                 server_options.KV_UNIFIED,
                 "",
-                "The slots share the memory, and another slot may hold the cells that this one needs: give each its own part.",
+                "The slots share the memory, and another slot may hold the cells that this slot needs: give each slot its own part.",
                 off=True,
             )
         ]
@@ -63,7 +63,7 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
             f"Update {session.program or 'llama.cpp'}, and if it happens again, report it with the size in this line."
         ),
         kit.Remedy(
-            "With a draft model or a quantised KV cache, try without: their states are saved and restored differently."
+            "If you use a draft model or a quantised KV cache, try without it: such states are saved and restored differently."
         ),
     ]
 
@@ -71,12 +71,12 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what the checkpoint covered."""
     return kit.FindingText(
-        f"a checkpoint that covers {kit.n(g.numbers['covered'])} tokens could not be restored: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"a checkpoint that covers {kit.n(g.numbers['covered'])} tokens could not be restored: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         _WHY,
         _remedies(g.session),
         [
             kit.RuledOut("swa-threshold-misfire", "it passed the comparison; restoring it failed"),
-            kit.RuledOut("no-usable-checkpoint", "one was found"),
+            kit.RuledOut("no-usable-checkpoint", "a usable checkpoint was found"),
         ],
         _SEE,
     )

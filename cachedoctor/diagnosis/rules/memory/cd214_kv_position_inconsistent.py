@@ -28,9 +28,9 @@ PROOF = kit.lines(
 
 
 _REMEDIES = (
-    kit.Remedy("A restart clears it: all slots are empty then."),
+    kit.Remedy("A restart fixes the state: all slots are then empty."),
     kit.Remedy(
-        "If it happens again, report it with the lines before it: they show what the slot did before the mismatch."
+        "If it happens again, report it with the lines before it: they show the slot's history before the mismatch."
     ),
 )
 
@@ -39,14 +39,11 @@ def _text(f: dict[str, Any], session: kit.Session, what: str, whose: str = "a sl
     places = "" if f["stored"] is None else f": it ends at position {kit.n(f['stored'])}"
     if places and f["batch"] is not None:
         places += f", and the batch begins at {kit.n(f['batch'])}"
-    why = (
-        "The server counts the tokens of a slot, and the memory keeps their positions. Here the two differ, as after a restore or truncation that "
-        "did less than it reported. A batch that does not continue the memory is rejected."
-    )
+    why = "The server counts a slot's tokens, and the memory keeps their positions. Here the two differ, for example because a restore or truncation did less than it reported. A batch that does not continue the memory is rejected."
     return kit.FindingText(
         f"the memory of {whose} does not match the server's count{places}: {what}",
         why,
-        [advice.update(session, "every reported fault of this kind has been fixed."), *_REMEDIES],
+        [advice.update(session, "all reported bugs of this kind are fixed."), *_REMEDIES],
         [kit.RuledOut("context-overflow", "the batch was rejected because of its positions, not its length")],
     )
 

@@ -28,12 +28,11 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     return [
         kit.finding(
             f"{kit.times(len(cut))} matched more than was restored: {kit.n(lost)} tokens recomputed, up to {kit.n((worst.prefix or 0) - (worst.cached_tokens or 0))} at once",
-            f"The runner keeps a snapshot every {kit.n(_STRIDE)} tokens of a prompt, and goes back to the last one before the place where the new prompt diverges "
-            "from the old one. The tokens in between are recomputed, once after every prompt that was computed in full.",
+            f"The runner keeps a snapshot every {kit.n(_STRIDE)} tokens of a prompt, and goes back to the last snapshot before the divergence. The tokens in between are recomputed, once after every prompt that was computed in full.",
             [
                 kit.Remedy("No setting of ollama 0.33.3 changes this; try a newer ollama."),
                 kit.Remedy(
-                    "Put what changes (a session id, a path, a date) at the end of the prompt, so the whole earlier prompt matches."
+                    "Put changing text (a session id, a path, a date) at the end of the prompt, so the whole earlier prompt matches."
                 ),
             ],
             references=["https://github.com/ollama/ollama/issues/18267"],

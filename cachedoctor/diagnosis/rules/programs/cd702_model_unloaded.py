@@ -11,12 +11,12 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     if said is None:
         return []
     fewer = kit.Remedy(
-        "Use fewer or smaller models at the same time, or a smaller num_ctx, so those in use fit into memory together."
+        "Use fewer or smaller models at the same time, or a smaller num_ctx, so all models in use fit into memory."
     )
     return [
         kit.finding(
             f"another model was unloaded to make room: {'once' if said.count == 1 else f'{said.count:,} times'} in this log",
-            "An unloaded model loses its slots and its prompt cache. When it is loaded again, every conversation is computed in full.",
+            "An unloaded model loses its slots and its prompt cache. After it is loaded again, every conversation is computed in full.",
             [fewer, advice.memory_short(session, "OLLAMA_MAX_LOADED_MODELS") or _parallel()],
             evidence=[(said.mark, "a model is unloaded")],
             severity="warning",

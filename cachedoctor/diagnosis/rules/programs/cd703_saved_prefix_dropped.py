@@ -20,13 +20,13 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     return [
         kit.finding(
             f"{first}: {kit.n(said.count)} {'line' if said.count == 1 else 'lines'} in this log",
-            "The runner keeps snapshots of prompts in memory and drops the least used ones when memory is full. A prompt that continues a dropped one is recomputed.",
+            "The runner keeps snapshots of prompts in memory and drops the least used ones when memory is full. A prompt that continues a dropped prompt is recomputed.",
             [
                 kit.Remedy(
-                    "Send fewer different conversations to this model at the same time, or use one with a smaller state."
+                    "Send fewer different conversations to this model at the same time, or use a model with a smaller state."
                 )
             ],
-            evidence=[(said.mark, "what is dropped")],
+            evidence=[(said.mark, "the dropped prefix")],
             severity="warning" if is_failure else "note",
         )
     ]

@@ -16,18 +16,18 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
         alone = kit.stated(session, "match_alone")
         return [] if alone is None else [_alone(session, alone)]
     n, (why, remedy) = said.numbers, own_settings.back(session)
-    worst = " in the worst of them" if said.count > 1 else ""
+    worst = " in the worst one" if said.count > 1 else ""
     return [
         kit.finding(
-            f"{kit.n(n['tokens'])} cached tokens of {kit.times(said.count)} recomputed: {kit.n(n['cached'])} of {kit.n(n['place'])} in common reused{worst}",
+            f"{kit.n(n['tokens'])} cached tokens recomputed in {kit.times(said.count)}: {kit.n(n['cached'])} of {kit.n(n['place'])} common tokens reused{worst}",
             f"{why} Its log shows: {said.field}." if said.field else why,
             [
                 remedy,
                 kit.Remedy(
-                    "A client that only appends is not affected: the next prompt then begins with everything that was stored."
+                    "A client that only appends is not affected, because its next prompt begins with everything that was stored."
                 ),
             ],
-            evidence=[(said.mark, "what was in common")],
+            evidence=[(said.mark, "the common prefix")],
             severity="warning" if n["tokens"] >= _WORTH else "note",
         )
     ]
@@ -38,11 +38,11 @@ def _alone(session: kit.Session, said: kit.Incident) -> kit.SessionFinding:
     n, (why, remedy) = said.numbers, own_settings.back(session)
     of = f" of {kit.n(n['prompt'])}" if n["prompt"] else ""
     return kit.finding(
-        f"{session.program} could not continue from {kit.n(n['place'])}{of} tokens of a prompt that were in its cache{own_settings.reason(said)}; what else it "
-        "reused is not in these lines",
+        f"{session.program} could not continue from {kit.n(n['place'])}{of} tokens of a prompt that were in its cache{own_settings.reason(said)}; "
+        "these lines do not show any other reuse",
         why,
         [remedy],
-        evidence=[(said.mark, "what was in common")],
+        evidence=[(said.mark, "the common prefix")],
         severity="note",
         confidence="low",
     )

@@ -22,14 +22,14 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     return [
         kit.finding(
             f"{kit.n(prompts - reused)} of {kit.n(prompts)} tokens after the first prompt were computed; the log cannot show why",
-            "Their number alone does not show whether they were new. Prompts that have nothing in common are computed in full, which is fine. A "
+            "The number alone does not show whether the tokens were new. Prompts that have nothing in common are computed in full, which is fine. A "
             "client that changes the beginning of its prompts looks the same, and so does a cache that is off, too small, or cannot save this model's memory.",
             [
                 own_settings.compare(),
                 *own_settings.room(session),
             ],
             ruled_out=[
-                kit.RuledOut("one-shot-prompts", "not excluded: prompts with nothing in common; nothing is wrong then"),
+                kit.RuledOut("one-shot-prompts", "not excluded: prompts with nothing in common; then nothing is wrong"),
                 kit.RuledOut("prefix-diverges-early", "not excluded: the client changes the start of its prompts"),
             ],
             evidence=[(said.mark, "the request with the most computed tokens")],

@@ -22,7 +22,7 @@ _BY_DESIGN = {
 def _of_arch(session: kit.Session) -> list[kit.Remedy]:
     return [
         kit.Remedy(
-            "Use a newer version: support depends on the version, and 0.5.14 and newer no longer print such a line."
+            "Use a newer version: support depends on the version, and 0.5.14 and newer do not print such a line."
         )
     ]
 
@@ -31,7 +31,7 @@ def _of_hybrid(session: kit.Session) -> list[kit.Remedy]:
     return [
         kit.Remedy(
             "Use 0.5.14 or newer. Models with a gated delta net have a radix cache from 0.5.4 on (PR 11214), those with Mamba-2 from "
-            "0.5.6 on (PR 13584), and 0.5.14 made the better of the two strategies the default."
+            "0.5.6 on (PR 13584), and from 0.5.14 on the better of the two strategies is the default."
         )
     ]
 
@@ -79,13 +79,13 @@ def _of_rocm(session: kit.Session) -> list[kit.Remedy]:
 
 
 def _of_qwen_vl(session: kit.Session) -> list[kit.Remedy]:
-    return [kit.Remedy("Use 0.4.6 or newer, where these models have the cache.")]
+    return [kit.Remedy("Use 0.4.6 or newer, which has the cache for these models.")]
 
 
 def _of_determinism(session: kit.Session) -> list[kit.Remedy]:
     return [
         kit.Remedy(
-            "Choose an attention backend that has both, fa3 or triton, or remove --enable-deterministic-inference.",
+            "Choose an attention backend that supports both (fa3 or triton), or remove --enable-deterministic-inference.",
             options=kit.as_typed("--enable-deterministic-inference --attention-backend triton"),
         )
     ]
@@ -94,8 +94,7 @@ def _of_determinism(session: kit.Session) -> list[kit.Remedy]:
 def _of_dual_chunk(session: kit.Session) -> list[kit.Remedy]:
     return [
         kit.Remedy(
-            "Without dual-chunk attention the cache works, but contexts longer than the model's training context do not: use another "
-            "--attention-backend, and a --context-length that needs no dual chunks."
+            "Use another --attention-backend and a --context-length that needs no dual chunks. Without dual-chunk attention the cache works, but contexts longer than the model's training context do not."
         )
     ]
 
@@ -155,9 +154,9 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 
 def _why(cause: str, off: kit.Setting) -> str:
     if cause:
-        return "The server switched it off, for the reason in the line above. Every prompt is computed from its first token."
+        return "The server switched the cache off for the reason in the line above. Every prompt is computed from its first token."
     if _ASKED.search(off.text):
-        return "It was started with --disable-radix-cache. Every prompt is computed from its first token."
+        return "The server was started with --disable-radix-cache. Every prompt is computed from its first token."
     return (
         "The log does not show why; usually --disable-radix-cache is on the command line. Every prompt is computed from its first "
         "token."
@@ -168,8 +167,8 @@ def _fix(session: kit.Session, cause: str) -> list[kit.Remedy]:
     if cause in _FIXES:
         return _FIXES[cause](session)
     if cause:
-        return [kit.Remedy("Remove the option that the line names, or use a version in which the two work together.")]
-    said = "Remove --disable-radix-cache from the command line, if it is there; the cache is on by default."
+        return [kit.Remedy("Remove the option shown in the line, or use a version in which both work together.")]
+    said = "Remove --disable-radix-cache from the command line if it is set; the cache is on by default."
     return [kit.Remedy(said, options=kit.left_out("--disable-radix-cache"))]
 
 

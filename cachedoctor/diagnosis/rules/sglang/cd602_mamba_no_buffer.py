@@ -21,12 +21,7 @@ from cachedoctor.diagnosis.rules.measured.batch_periods import (
 )
 from cachedoctor.diagnosis.rules.sglang.option_advice import experiment, extra_buffer, needs_requests, needs_start
 
-_WHY = (
-    "A state cannot be truncated like a KV cache, so a prompt is only reused up to a position whose state was kept. With "
-    "no_buffer these are the ends of prefill chunks, prompts and answers. A prompt that diverges from an earlier one "
-    "in between, after a shared system prompt or where the template renders the last turn differently, falls back to the "
-    "state before it, usually to none. A repeated prompt finds none either: its last token has to be computed."
-)
+_WHY = "A state cannot be truncated like a KV cache, so a prompt is only reused up to a position whose state was kept. With no_buffer, states are kept at the ends of prefill chunks, prompts and answers. A prompt may diverge elsewhere: after a shared system prompt, or if the template renders the last turn differently. It then falls back to an earlier state, and usually there is none. A repeated prompt finds no state either, because its last token has to be computed."
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
@@ -50,7 +45,9 @@ def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests
     severity: kit.Severity = "warning" if proven or some else "note"
     confidence: kit.Confidence = "high" if proven else "medium"
     asked = session.settings.get("mamba_strategy")
-    shown = marks(period, ("whole", "a single request, and what it reused"), ("cold", "one that reused nothing"))
+    shown = marks(
+        period, ("whole", "a single request and its reused tokens"), ("cold", "a request that reused nothing")
+    )
     proof = f"; {proven} logged prompts began like an earlier one" if proven else ""
     return kit.finding(
         f"states are kept only where a request ended (no_buffer): {requests.count:,} requests of {kit.n(requests.smallest)} to {kit.n(requests.largest)} tokens reused "

@@ -18,8 +18,7 @@ from cachedoctor.diagnosis.rules.measured.batch_periods import (
 from cachedoctor.diagnosis.rules.sglang.option_advice import log_requests
 
 _WHY = (
-    "Cached prefixes use the part of the KV pool that running requests leave free. When these need it, the least recently used prefix "
-    "is evicted, without a line in the log, and is recomputed when its conversation continues. The usage "
+    "Cached prefixes use the part of the KV pool that running requests leave free. When requests need that part, the least recently used prefix is evicted without a log line, and is recomputed when its conversation continues. The usage "
     "in the log counts running requests only."
 )
 
@@ -51,7 +50,7 @@ def _note(
         claim = f"{usage}: with a full pool {_percent(inside)} of the prompt tokens were reused, otherwise {_percent(outside)}"
     else:
         claim = f"{usage}, and of {kit.n(period.new_tokens + period.cached_tokens)} prompt tokens {_percent(reuse(period))} were reused"
-    shown = marks(period, ("usage", "the pool is full"), ("retracted", "a request had to give up its memory"))
+    shown = marks(period, ("usage", "the pool is full"), ("retracted", "a request lost its memory"))
     return kit.finding(
         claim,
         _WHY,
@@ -77,7 +76,9 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
             f"Make the pool larger: an 8-bit KV cache, or a larger share of the GPU memory{at} with --mem-fraction-static.{has}",
             options=kit.as_typed("--kv-cache-dtype fp8_e4m3"),
         ),
-        kit.Remedy("Or run fewer requests at once, which leaves more for the cache: a smaller --max-running-requests."),
+        kit.Remedy(
+            "Or run fewer requests at once (a smaller --max-running-requests), which leaves more memory for the cache."
+        ),
     ]
     if session.setting("hicache") is not True and hybrid(session) is not True:
         ratio = "" if session.since("0.4.5") is False else " --hicache-ratio 2"

@@ -30,7 +30,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
             _WHY,
             [
                 kit.Remedy(
-                    "Make the server expect longer answers (default 1; higher values admit fewer requests at once).",
+                    "Make the server expect longer answers. The default is 1; higher values admit fewer requests at once.",
                     options=kit.as_typed("--schedule-conservativeness 1.3"),
                 ),
                 kit.Remedy(

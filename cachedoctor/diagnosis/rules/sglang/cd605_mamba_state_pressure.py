@@ -6,11 +6,7 @@ from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.measured.batch_periods import caching, marks, periods, pressed, reuse
 from cachedoctor.diagnosis.rules.sglang.option_advice import log_requests
 
-_WHY = (
-    "A hybrid model can only continue from a position whose state was kept, and states have their own pool. Running requests "
-    "use one to three each; the rest holds cached states, and the oldest are evicted without a line in the log. "
-    "The KV cache of such a prefix is still there but cannot be used."
-)
+_WHY = "A hybrid model can only continue from a position whose state was kept, and states have their own pool. Each running request uses one to three states; the rest of the pool holds cached states, and the oldest are evicted without a log line. The KV cache of such a prefix remains but cannot be used."
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
@@ -40,8 +36,7 @@ def _note(
     of = f" (of {kit.n(held)})" if isinstance(held, int) else ""
     beside = "" if tokens is None else f", while KV cache usage was {100 * tokens:.0f} %"
     claim = (
-        f"too little memory for the states of a hybrid model: running requests held {100 * (period.mamba_usage or 0):.0f} % of "
-        f"them{of}, almost none were left for reuse{beside}; "
+        f"too little memory for the states of a hybrid model: running requests held {100 * (period.mamba_usage or 0):.0f} % of the states{of}, so almost none were left for reuse{beside}; "
         f"of {kit.n(period.new_tokens + period.cached_tokens)} prompt tokens {100 * reuse(period):.0f} % were reused"
     )
     return kit.finding(

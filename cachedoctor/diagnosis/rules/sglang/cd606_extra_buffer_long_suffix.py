@@ -23,16 +23,8 @@ from cachedoctor.diagnosis.rules.sglang.option_advice import compare_bodies, nee
 COLD = 2
 """Requests that reused nothing after the first one: one may begin another conversation."""
 
-_WHY = (
-    "A prefill keeps one state: at its last multiple of 64 tokens, or where its prompt diverges from an earlier one. So the first "
-    "prompt with a shared beginning leaves its state in its own suffix; the second finds none, computes everything, and leaves one "
-    "where they diverge; only the third and later prompts reuse it, and only if they diverge at the same place. A prompt that left its state "
-    "there loses its own suffix, unless its answer is longer than --mamba-track-interval (256 tokens)."
-)
-_WHY_HICACHE = (
-    "A prefill keeps one state, at its last multiple of 64 tokens. Up to 0.5.16 the unified tree with --enable-hierarchical-cache "
-    "keeps none where prompts diverge, so a shared beginning followed by different text is never reused (PR 31181)."
-)
+_WHY = "A prefill keeps one state: at its last multiple of 64 tokens, or where its prompt diverges from an earlier one. The first prompt with a shared beginning keeps its state in its own suffix. The second prompt finds no state, computes everything, and keeps a state where the two diverge. Only later prompts that diverge at the same place reuse that state. The second prompt cannot reuse its own suffix, unless its answer is longer than --mamba-track-interval (256 tokens)."
+_WHY_HICACHE = "A prefill keeps one state, at its last multiple of 64 tokens. Up to 0.5.16 the unified tree with --enable-hierarchical-cache keeps no state where prompts diverge. A shared beginning followed by different text is then never reused (PR 31181)."
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
@@ -66,18 +58,16 @@ def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests
     if not forkless:
         remedies = [
             kit.Remedy(
-                "Send only the shared beginning once when the server starts, and generate one token: its state is then "
-                "inside the part that all prompts share."
+                "When the server starts, send only the shared beginning and generate one token. The state is then inside the part that all prompts share."
             ),
             kit.Remedy(
-                "Or keep more states per prompt: one at the end of every prefill chunk, at the cost of speed.",
+                "Or keep more states per prompt, one at the end of every prefill chunk. This costs speed.",
                 options=kit.as_typed("--chunked-prefill-size 2048"),
             ),
         ]
     return kit.finding(
         f"strategy {strategy(session)}: {requests.cold:,} of {requests.count:,} requests of {kit.n(requests.smallest)} to "
-        f"{kit.n(requests.largest)} tokens reused nothing, others up to {kit.n(requests.most)}; they may share a beginning with "
-        "different text after it",
+        f"{kit.n(requests.largest)} tokens reused nothing, the others up to {kit.n(requests.most)} tokens; they may share a beginning with different text after it",
         _WHY_HICACHE if forkless else _WHY,
         [*remedies, compare_bodies()],
         ruled_out=[kit.RuledOut("mamba-state-pressure", "the running requests never held nearly all states")],
@@ -87,7 +77,7 @@ def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests
             "https://github.com/sgl-project/sglang/pull/37198",
         ],
         evidence=[
-            *marks(period, ("cold", "a request that reused nothing"), ("whole", "the one that reused least")),
+            *marks(period, ("cold", "a request that reused nothing"), ("whole", "the request that reused least")),
             *kit.said_by(session.settings.get("mamba_strategy"), "the strategy"),
         ],
         confidence="medium" if forkless or requests.most > 0 else "low",

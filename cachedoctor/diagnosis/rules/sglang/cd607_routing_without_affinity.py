@@ -27,8 +27,7 @@ BALANCE = 0.5
 
 _WHY = (
     "Each data-parallel rank has its own radix cache, and requests go to ranks in rotation or by load (--load-balance-method), "
-    "never by their beginning. The next turn of a conversation finds its prefix only if it goes to the same rank. So "
-    "every rank computes the same beginning once, and later turns find an older, shorter prefix."
+    "never by their beginning. The next turn of a conversation finds its prefix only if it goes to the same rank. So each rank computes the same beginning once, and later turns find an older, shorter prefix."
 )
 
 
@@ -102,7 +101,7 @@ def _note(session: kit.Session, ranks: list[_Rank], alike: list[_Rank], reused: 
 def _experiment(ranks: int) -> kit.Remedy:
     return kit.Remedy(
         f"To decide: start the server with --enable-cache-report and send one request of a few thousand tokens {ranks + 1} times, one after "
-        "the other. If cached_tokens in the usage is 0 several times before it covers nearly the whole prompt, each rank has its own cache.",
+        "the other. Each rank has its own cache if cached_tokens in the usage is 0 several times before it covers nearly the whole prompt.",
         options=kit.as_typed("--enable-cache-report"),
         purpose="look",
     )

@@ -10,7 +10,7 @@ LATER = 4
 
 _WHY = (
     "A prefix enters the cache when the prefill of its request is done. Requests admitted in the same batch cannot "
-    "reuse each other's beginning, so each of them computes it. Later requests find it."
+    "reuse each other's beginning, so each computes it. Later requests find it in the cache."
 )
 
 
@@ -41,7 +41,7 @@ def _note(session: kit.Session, period: kit.BatchPeriod) -> kit.SessionFinding:
     if session.setting("schedule_policy") not in ("lpm", "dfs-weight"):
         remedies.append(
             kit.Remedy(
-                "Or make the scheduler hold back requests that share a beginning with an earlier waiting one. With more than 128 "
+                "Or make the scheduler delay requests that share a beginning with an earlier waiting request. With more than 128 "
                 "waiting requests, lpm falls back to the order of arrival.",
                 options=kit.as_typed("--schedule-policy lpm"),
             )

@@ -63,7 +63,7 @@ def _decided(
     claim = f"{requests.count - 1:,} requests of {kit.n(requests.smallest)} to {kit.n(requests.largest)} tokens reused {_reused(session, requests)}"
     why = given.why if given.early else f"The text of the prompts is not the cause. Possible causes: {NO_TRACE}."
     remedies = given.remedies if given.early else [experiment(session), log_requests()]
-    proof = marks(period, ("whole", "a request that reused almost nothing"), ("cold", "one that reused nothing"))
+    proof = marks(period, ("whole", "a request that reused almost nothing"), ("cold", "a request that reused nothing"))
     words = kit.FindingText(f"{claim}; {given.said}", why, remedies, _ruled_out(session, period, requests))
     fault = given.verdict == "shared"  # nothing to share is none
     return kit.SessionFinding(
@@ -84,7 +84,7 @@ def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests
     elif shared(session):
         alike = True
         said = f"{shared(session):,} logged prompts begin like an earlier one"
-        words = kit.FindingText(f"{claim}; {said}", f"So the prompts do share their beginning, and {_traceless(session, period, requests)}",
+        words = kit.FindingText(f"{claim}; {said}", f"The prompts do share their beginning, so {_traceless(session, period, requests)}",
                       [experiment(session, shared=True)])  # fmt: skip
     else:
         words = kit.FindingText(
@@ -92,7 +92,7 @@ def _note(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests
         )
     words.ruled_out = _ruled_out(session, period, requests)
     evidence = [
-        *marks(period, ("whole", "a request that reused almost nothing"), ("cold", "one that reused nothing")),
+        *marks(period, ("whole", "a request that reused almost nothing"), ("cold", "a request that reused nothing")),
         *kit.said_by(session.settings.get("radix_cache"), "the cache is on"),
         *kit.said_by(session.settings.get("kv_tokens"), "the size of the pool"),
     ]
@@ -120,16 +120,13 @@ def _reused(session: kit.Session, requests: WholeRequests) -> str:
     if not requests.most:
         return "nothing"
     if requests.most - requests.least < page(session):
-        return f"{kit.n(requests.most)} tokens each, always the same"
+        return f"{kit.n(requests.most)} tokens each, always the same number"
     return f"{kit.n(requests.least)} to {kit.n(requests.most)} tokens each"
 
 
 def _why(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests) -> str:
     at = f" They would diverge after token {kit.n(requests.most)}." if requests.most else ""
-    return (
-        f"Either the prompts do not share their beginning: a date, an id or a header in it changes, or they are unrelated texts.{at} "
-        f"Or: {_traceless(session, period, requests)}"
-    )
+    return f"Perhaps the prompts do not share their beginning: a date, an id or a header changes, or the texts are unrelated.{at} Perhaps {_traceless(session, period, requests)}"
 
 
 def _traceless(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests) -> str:
@@ -154,12 +151,12 @@ def _eviction(session: kit.Session, requests: WholeRequests) -> str:
 def _room(session: kit.Session) -> str:
     if any(c.evicted == 0 for c in session.counters):
         return "the metrics count no evicted token"
-    return "everything computed fits into the pool twice"
+    return "the pool is at least twice as large as all computed tokens"
 
 
 def _ruled_out(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests) -> list[kit.RuledOut]:
     out = [kit.RuledOut("radix-cache-off", "the log shows that it is on, or that something was reused")]
-    usage = "" if period.token_usage is None else f": at most {100 * period.token_usage:.0f} % in use"
+    usage = "" if period.token_usage is None else f", and at most {100 * period.token_usage:.0f} % was in use"
     if evicts(session, period) is False:
         out.append(kit.RuledOut("kv-pressure", f"{_room(session)}{usage}"))
     if period.mamba_usage is not None:

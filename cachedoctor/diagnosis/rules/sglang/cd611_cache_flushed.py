@@ -7,7 +7,7 @@ from cachedoctor.diagnosis.rules.measured.batch_periods import every, marks
 
 _WHY = (
     "A flush empties the whole radix cache, so the next request of every conversation is computed from its first token. "
-    "It comes from POST /flush_cache, or from new weights (RL trainers, /update_weights_from_disk)."
+    "POST /flush_cache or new weights (RL trainers, /update_weights_from_disk) cause it."
 )
 
 
@@ -26,8 +26,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
             _WHY,
             [
                 kit.Remedy(
-                    "If this was not intended, find what calls /flush_cache. Benchmarks do it between runs "
-                    "(sglang.bench_serving --flush-cache), trainers at every update of the weights."
+                    "If this was not intended, find what calls /flush_cache. Benchmarks call it between runs (sglang.bench_serving --flush-cache), trainers at every weight update."
                 )
             ],
             evidence=marks(found[0], ("begin", "the cache was emptied"), ("first", "the first batch after it")),

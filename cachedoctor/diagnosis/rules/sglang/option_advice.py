@@ -18,7 +18,7 @@ NO_TRACE = (
 def extra_buffer(session: Session) -> Remedy:
     """Advise the strategy that keeps states where prompts diverge, by the name that the version has."""
     what = (
-        "Also keep a state where prompts diverge. It takes up to two more states per running request and needs an attention "
+        "Also keep a state where prompts diverge. This takes up to two more states per running request and needs an attention "
         "backend that supports pages of 64 tokens."
     )
     if session.since("0.5.7") is False:
@@ -31,7 +31,7 @@ def extra_buffer(session: Session) -> Remedy:
         )
     if session.since("0.5.14") is False:
         return Remedy(
-            f"{what} It needs CUDA, MUSA or an NPU in this version; with speculative decoding also SGLANG_ENABLE_SPEC_V2=1 "
+            f"{what} It needs CUDA, MUSA or an NPU in this version; with speculative decoding it also needs SGLANG_ENABLE_SPEC_V2=1 "
             "(0.5.10 to 0.5.13). From 0.5.14 on it is the default of most hybrid models.",
             options=as_typed("--mamba-scheduler-strategy extra_buffer --page-size 64"),
         )
@@ -54,10 +54,7 @@ def experiment(session: Session, *, shared: bool = False) -> Remedy:
     """
     blame = "something else in the request, or a router, separates them" if shared else "the prompts are the cause"
     if strategy(session) == "no_buffer":
-        second = (
-            "a conversation of one turn, then the same with its answer and a new message after it; the same request twice "
-            "would reuse nothing with no_buffer, whatever the cause (issue 21158)"
-        )
+        second = "one turn of a conversation, then the same with its answer and a new message (with no_buffer, the same request twice reuses nothing, whatever the cause; issue 21158)"
     else:
         second = "the same request, of a few thousand tokens, twice"
     return Remedy(
@@ -83,8 +80,7 @@ LOG_REQUESTS = "--log-requests --log-requests-level 2"
 def log_requests() -> Remedy:
     """Advise the option that writes each request's reuse and prompt into the log."""
     return Remedy(
-        "To see it in the next log: make the server log for each request what it reused and how its prompt begins. The log then "
-        "contains prompt text.",
+        "To see it in the next log: make the server log the reused tokens and the beginning of the prompt for each request. The log then contains prompt text.",
         options=as_typed(LOG_REQUESTS),
         purpose="look",
     )
@@ -96,14 +92,14 @@ def log_requests() -> Remedy:
 def needs_requests() -> tuple[str, str]:
     """Why nothing is known of single requests, and what would show them."""
     return (
-        "too few requests ran alone, and a line about several requests has no numbers for each",
-        f"make the server log every request; this writes prompt text to the log\n{LOG_REQUESTS}",
+        "too few requests ran alone, and a line about several requests has no counts for each",
+        f"make the server log every request (this writes prompt text to the log)\n{LOG_REQUESTS}",
     )
 
 
 def needs_start() -> tuple[str, str]:
     """Why the settings are unknown, and what would show them."""
     return (
-        "the start of the server, which prints its settings, is not in the log",
+        "the log lacks the server start, where the settings are printed",
         "keep the log from the start of the server",
     )

@@ -13,7 +13,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 
 PROOF = kit.lines(
     ("select", "the slot's content does not match"),
-    ("n_past", "common prefix with what the slot held"),
+    ("n_past", "common prefix with the slot's content"),
     kit.REUSED,
     kit.RECOMPUTED,
     most=2,
@@ -35,8 +35,8 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         else [ALTERNATE]
     )
     return kit.FindingText(
-        f"another conversation had taken slot {r.slot}: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        f"The slot held {kit.n(r.held_tokens)} tokens of another conversation when this one came back with {kit.n(r.prompt_tokens)}; its {kit.n(r.reference_tokens)} tokens were gone.",
+        f"another conversation had taken slot {r.slot}: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
+        f"The slot held {kit.n(r.held_tokens)} tokens of another conversation when this conversation came back with {kit.n(r.prompt_tokens)} tokens; its {kit.n(r.reference_tokens)} tokens were gone.",
         [advice.cache_ram(g.session), advice.more_slots(g.session)],
         out,
     )

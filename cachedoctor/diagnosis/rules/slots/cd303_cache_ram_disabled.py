@@ -21,7 +21,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     return kit.proof(
         s.request,
         ("select", "the slot's content does not match"),
-        ("n_past", "common prefix with what the slot held"),
+        ("n_past", "common prefix with the slot's content"),
         kit.REUSED,
         kit.RECOMPUTED,
         most=2,
@@ -40,10 +40,10 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         if g.session.setting("cache_ram_mib") == 0
         else "This build announces the cache but does not use it while a multimodal projector is loaded."
         if g.session.setting("mmproj") is True and g.session.at_least(7965) is False
-        else "This log level would show its updates, and there are none."
+        else "At this log level the cache's updates would be visible, and there are none."
     )
     return kit.FindingText(
-        f"the RAM prompt cache is off and slot {r.slot} had been taken by another conversation: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"the RAM prompt cache is off and slot {r.slot} had been taken by another conversation: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         f"The slot held {kit.n(r.held_tokens)} tokens of another conversation; without the RAM cache the {kit.n(r.reference_tokens)} tokens of this one were lost. {how}",
         [advice.cache_ram(g.session), advice.more_slots(g.session)],
         [ALTERNATE],

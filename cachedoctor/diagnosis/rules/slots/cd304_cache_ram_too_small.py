@@ -51,11 +51,11 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     f = g.numbers
     limit = f" of {kit.n(f['limit'])} MiB" if f["limit"] else ""
     return kit.FindingText(
-        f"the RAM prompt cache{limit} was too small for the conversations: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"the RAM prompt cache{limit} was too small for the conversations: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         f"Prompts were evicted or not saved (first at line {f['line']}), so a conversation that continued found neither its slot nor a RAM copy.",
         [advice.cache_ram(g.session), advice.more_slots(g.session)],
         [
-            kit.RuledOut("cache-ram-disabled", "the cache is on: it evicts"),
+            kit.RuledOut("cache-ram-disabled", "the cache is on: it evicts prompts"),
             kit.RuledOut("prefix-diverges-early", "the slot held another conversation"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/16391", "https://github.com/ggml-org/llama.cpp/pull/25070"],
@@ -75,16 +75,15 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     if kit.stated(session, "evicted") is None:
         claim = f"{what} did not fit into {within} and was not saved"
     else:
-        fit = f": about {limit / size:,.0f} of that size fit" if known and size else ""
+        fit = f": about {limit / size:,.0f} prompts of that size fit" if known and size else ""
         claim = f"{what} was evicted from {within} to make room{fit}"
     words = kit.FindingText(
         claim,
-        "This costs time only if its conversation continues: then neither slot nor RAM has it, and it is computed from the start. This "
-        "log does not show whether it did.",
+        "This costs time only if the conversation continues: neither slot nor RAM then has the prompt, and it is computed from the start. This log does not show whether it continued.",
         [advice.cache_ram(session), advice.more_slots(session)],
         [
-            kit.RuledOut("cache-ram-disabled", "the cache is on: it evicts"),
-            kit.RuledOut("never-came-back", "not excluded: its conversation had ended; nothing is lost then"),
+            kit.RuledOut("cache-ram-disabled", "the cache is on: it evicts prompts"),
+            kit.RuledOut("never-came-back", "not excluded: the conversation had ended; then nothing is lost"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/16391", "https://github.com/ggml-org/llama.cpp/pull/25070"],
     )

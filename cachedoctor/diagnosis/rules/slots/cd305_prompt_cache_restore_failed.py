@@ -17,7 +17,7 @@ PROOF = kit.lines(
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what was lost and where it is fixed."""
-    lost = f": {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}" if g.tokens else f": {kit.times(g.count)}"
+    lost = f": {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}" if g.tokens else f": {kit.times(g.count)}"
     return _text(g.session, f"a prompt in the RAM cache could not be restored{lost}")
 
 
@@ -31,7 +31,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
         return [kit.SessionFinding(words, "", [(said.mark, "the restore that failed")], "error")]
     if library is None or not kit.unfinished(session):
         return []
-    words = _text(session, "a saved state could not be restored: what it covers is recomputed")
+    words = _text(session, "a saved state could not be restored: the tokens it covers are recomputed")
     words.ruled_out = [
         kit.RuledOut(
             "checkpoint-restore-failed",
@@ -46,10 +46,10 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
 def _text(session: kit.Session, claim: str) -> kit.FindingText:
     return kit.FindingText(
         claim,
-        "The saved state did not fit into the slot: no free cells, a wrong sequence, or a different size. The slot is then cleared.",
+        "The saved state did not fit into the slot: no free cells, a wrong sequence, or a different size. In this case the slot is cleared.",
         [
             advice.update(session, "several causes of failed restores have been fixed (PR #17078, issue 22756)."),
-            advice.more_context(session, "Raise the context, so a whole saved prompt finds free cells.", pool=True),
+            advice.more_context(session, "Raise the context, so a saved prompt finds enough free cells.", pool=True),
         ],
         [kit.RuledOut("cache-ram-too-small", "the prompt was in the cache")],
         ["https://github.com/ggml-org/llama.cpp/pull/17078"],

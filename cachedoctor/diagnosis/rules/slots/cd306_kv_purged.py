@@ -35,10 +35,7 @@ def _own_parts(session: kit.Session) -> kit.Remedy:
     if short := advice.memory_short(session, "the context"):
         return short
     count = max(session.at_once, 2) if session.at_once > 1 else 4
-    what = (
-        f"Or give every conversation its own part, {count} {'here' if session.at_once > 1 else 'in this example'}. -c is then divided among "
-        "the slots, so raise it with them: a prompt longer than its part is rejected."
-    )
+    what = f"Or give every conversation its own part ({count} {'here' if session.at_once > 1 else 'as an example'}). The slots then divide -c, so raise it: a prompt longer than its part is rejected."
     each = advice.context_size(session)  # one conversation may be as long as the pool
     if each is None:
         return kit.Remedy(f"{what} The options are --no-kv-unified, --parallel {count} and --ctx-size.")
@@ -51,7 +48,7 @@ def _own_parts(session: kit.Session) -> kit.Remedy:
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say why slots were emptied and how to give them room."""
     return _text(
-        f"idle slots were emptied to make room in the shared KV memory: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"idle slots were emptied to make room in the shared KV memory: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         g.session,
         f", first at line {g.numbers['line']}",
     )
@@ -62,11 +59,8 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     said = kit.stated(session, "purged")
     if said is None or not kit.unfinished(session):
         return []
-    more = f", the first of {said.count:,}" if said.count > 1 else ""
-    claim = (
-        f"slot {said.numbers['slot']:.0f} with {kit.n(said.numbers['tokens'])} tokens was emptied to make room in the shared KV memory{more}: they are "
-        "recomputed if that conversation continues"
-    )
+    more = f" (the first of {said.count:,})" if said.count > 1 else ""
+    claim = f"slot {said.numbers['slot']:.0f} with {kit.n(said.numbers['tokens'])} tokens was emptied to make room in the shared KV memory{more}: its tokens are recomputed if that conversation continues"
     return [kit.SessionFinding(_text(claim, session), "", [(said.mark, "the first slot that was emptied")])]
 
 
@@ -75,7 +69,7 @@ def _text(claim: str, session: kit.Session, place: str = "") -> kit.FindingText:
         claim,
         f"With unified KV memory all slots share one pool; when a batch finds no room, the server empties whole idle slots{place}.",
         [
-            advice.more_context(session, "Raise the context: it is the size of the pool.", pool=True),
+            advice.more_context(session, "Raise the context size, which is the size of the pool.", pool=True),
             _own_parts(session),
             advice.cache_ram(session),
         ],

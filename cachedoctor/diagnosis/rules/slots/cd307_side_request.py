@@ -24,7 +24,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     r, thief = s.request, match.found
     primary, *related = [
         *kit.marked(
-            r, ("select", "the slot's content does not match"), ("n_past", "common prefix with what the slot held")
+            r, ("select", "the slot's content does not match"), ("n_past", "common prefix with the slot's content")
         ),
         *kit.marked(thief, ("start", "the side request that took the slot")),
         *kit.marked(r, kit.REUSED, kit.RECOMPUTED),
@@ -41,10 +41,9 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         "not excluded: if the start of this conversation changed at that moment, the log looks the same",
     )
     return kit.FindingText(
-        f"a side request of {kit.n(f['length'])} tokens took slot {r.slot} from a conversation of {kit.n(f['reference'])}: "
-        f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        "Clients send short extra requests between the turns: titles, summaries, tags, sub-tasks. With another system prompt "
-        "they share nothing with the conversation, and overwrite it when no other slot is free.",
+        f"a side request of {kit.n(f['length'])} tokens took slot {r.slot} from a conversation of {kit.n(f['reference'])} tokens: "
+        f"{kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
+        "Clients send short extra requests between the turns: titles, summaries, tags, sub-tasks. With another system prompt such a request shares nothing with the conversation, and overwrites it if no other slot is free.",
         [
             advice.slots(g.session, (g.session.n_slots or 1) + 1, "Give side requests their own slot."),
             advice.cache_ram(g.session),

@@ -40,8 +40,8 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     r = s.request
     return kit.proof(
         r,
-        ("select", "chosen for the beginning that both share"),
-        ("n_past", "common prefix with what the slot held"),
+        ("select", "slot chosen because its prompt and the new one start the same way"),
+        ("n_past", "common prefix with the slot's content"),
         kit.REUSED,
         kit.RECOMPUTED,
         most=3,
@@ -70,12 +70,12 @@ def _apart(g: kit.MatchGroup) -> list[kit.Remedy]:
     if own - foreign < 0.1:
         name = (
             "Let the client choose its slot: send id_slot with each request, one number per session. A higher -sps cannot separate "
-            f"them here: another session's prompt matches {foreign:.0%}, its own {own:.0%}."
+            f"the sessions here: another session's prompt matches {foreign:.0%} and its own {own:.0%}."
         )
         return [advice.slots(g.session, slots, f"{name} This needs {slots} slots.") if new else kit.Remedy(name)]
     value = f"{(foreign + own) / 2:.2f}"
     what = (
-        f"require more similarity before a slot in use is taken: another session's prompt matches {foreign:.0%} of the new one here, the "
+        f"require more similarity before a slot in use is taken: another session's prompt matches {foreign:.0%} of the new prompt here and the "
         f"session's own {own:.0%}. Below the threshold the server takes the least recently used slot."
     )
     if not new:
@@ -91,13 +91,13 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     why_not = (
         "the bodies show that this conversation only grew"
         if f["given"]
-        else f"their lengths show that the prompts belong to {f['threads']} alternating conversations; only the text would prove it"
+        else f"the lengths show that the prompts belong to {f['threads']} alternating conversations; only the text can prove it"
     )
     return kit.FindingText(
         f"sessions that share their first {kit.n(f['lcp'])} tokens take slot {r.slot} from each other: "
-        f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"{kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         f"The server chose the slot because the beginning is the same ({kit.n(f['lcp'])} of {kit.n(f['prompt'])} tokens), but the slot held another "
-        f"session; the {kit.n(f['reference'])} tokens of this one were overwritten. The RAM cache saves a prompt only if less than half of it "
+        f"session; the {kit.n(f['reference'])} tokens of this session were overwritten. The RAM cache saves a prompt only if less than half of it "
         "is kept.",
         _apart(g),
         [kit.RuledOut("history-rewritten", why_not)],

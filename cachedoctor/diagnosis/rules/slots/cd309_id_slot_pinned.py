@@ -15,9 +15,9 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 
 PROOF = kit.lines(
     ("select", "the client chose the slot"),
-    ("start", "no slot choice before it: the client chose the slot"),
+    ("start", "no slot choice before this line: the client chose the slot"),
     kit.REUSED,
-    ("n_past", "common prefix with what the slot held"),
+    ("n_past", "common prefix with the slot's content"),
     kit.RECOMPUTED,
     most=3,
     numbers=lambda s: {
@@ -29,7 +29,7 @@ PROOF = kit.lines(
 
 def _why(session: kit.Session) -> str:
     if session.at_least(9873) is True:
-        return "The RAM prompt cache did not restore it either."
+        return "The RAM prompt cache did not restore the conversation either."
     return "Up to b9713 the server takes a slot that the client chose without saving its prompt to the RAM cache."
 
 
@@ -38,20 +38,20 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     f, r = g.numbers, g.worst_request
     return kit.FindingText(
         f"the client sends several conversations to slot {r.slot} by id_slot, though the server has {f['slots']} slots: "
-        f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"{kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         f"The slot held {kit.n(r.held_tokens)} tokens of another conversation, which the request overwrote. {_why(g.session)}",
         [
             kit.Remedy(
-                "In the client: remove id_slot and let the server choose, or give every conversation its own number (0 to "
+                "In the client: remove id_slot so the server chooses, or give every conversation its own number (0 to "
                 f"{(f['slots'] or 2) - 1})."
             )
         ],
         [
             kit.RuledOut(
                 "slot-contention",
-                "the server did not choose this slot: the request did"
+                "the request chose this slot, not the server"
                 if f["printed"]
-                else "this build logs every choice it makes, and there is none before this request",
+                else "this build logs every slot choice, and there is none before this request",
             )
         ],
     )

@@ -28,7 +28,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
     r, first = s.request, s.facts.said("ram_evictions")
     return kit.proof(
         r,
-        ("idle_saved", "its copy goes to the RAM cache"),
+        ("idle_saved", "the slot's copy goes to the RAM cache"),
         ("ram", "the search in the RAM cache"),
         ("select", "an empty slot, or another conversation's"),
         kit.RECOMPUTED,
@@ -47,10 +47,9 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     limit = f" of {kit.n(f['limit'])} MiB" if f["limit"] else ""
     return kit.FindingText(
         f"an idle slot was cleared and the RAM prompt cache{limit} did not keep its {kit.n(r.reference_tokens)} tokens: {kit.recomputed(g)} "
-        f"over {kit.times(g.count)}",
-        "From b8664 on, with a KV cache shared by all slots, every launch saves the idle slots to RAM and clears them. This costs nothing while "
-        "the RAM cache has room. This one evicts its oldest prompts or does not save large ones (first at line "
-        f"{f['line']}); so many were evicted that this copy was gone when the conversation continued.",
+        f"in {kit.times(g.count)}",
+        "From b8664 on, if all slots share the KV cache, every launch saves the idle slots to RAM and clears them. This costs nothing while "
+        f"the RAM cache has room. This cache evicts its oldest prompts or does not save large ones (first at line {f['line']}), and this copy was gone when the conversation continued.",
         [
             advice.cache_ram(session),
             advice.option(
@@ -65,7 +64,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             kit.RuledOut(
                 "slot-held-other-prompt", "the slot was cleared while idle, before another conversation took it"
             ),
-            kit.RuledOut("cache-ram-disabled", "the cache is on: it evicts"),
+            kit.RuledOut("cache-ram-disabled", "the cache is on: it evicts prompts"),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/20993"],
     )

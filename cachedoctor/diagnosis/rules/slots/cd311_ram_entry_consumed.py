@@ -24,7 +24,7 @@ PROOF = kit.lines(
     ("ram", "the search in the RAM cache"),
     kit.REUSED,
     kit.RECOMPUTED,
-    first=("ram_taken", "another conversation took this one's copy"),
+    first=("ram_taken", "another conversation took the copy of this one"),
     most=3,
     numbers=lambda s: {
         "threads": s.threads,
@@ -39,16 +39,15 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     count = max(2, f["threads"], session.n_slots or 1)
     name = f"by id_slot in its requests (0 to {count - 1})"
     return kit.FindingText(
-        "a conversation that shares only the beginning took another one's copy out of the RAM cache: "
-        f"{kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        "a conversation with the same beginning took the RAM copy of another one: "
+        f"{kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         f"The {kit.n(r.reference_tokens)} tokens of this conversation were saved in main memory. The cache gives a copy to any prompt that keeps a quarter "
-        f"of it, and then deletes it. When its owner continued, {kit.n(r.cached_tokens)} tokens were left.",
+        f"of it, and then deletes it. When this conversation continued, {kit.n(r.cached_tokens)} tokens were left.",
         [
             advice.slots(
                 session,
                 count,
-                f"Give every conversation a slot ({count} here), and let the client choose it {name}. Slots alone do not separate prompts that "
-                "begin alike; a larger RAM cache does not help either: this copy was not evicted.",
+                f"Give every conversation a slot ({count} here), and let the client choose it {name}. Slots alone do not separate prompts that begin alike. A larger RAM cache does not help either, because this copy was not evicted.",
             )
         ],
         [
@@ -57,7 +56,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
                 "history-rewritten",
                 "the texts show that this conversation kept its history"
                 if f["given"]
-                else "its prompt diverges from the copy it got where the other conversation had diverged from its own",
+                else "its prompt diverges from the copy it got at the place where the other conversation diverged from its own copy",
             ),
         ],
         ["https://github.com/ggml-org/llama.cpp/pull/16391"],
@@ -66,7 +65,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 RULE = kit.rule(
     __name__,
-    "A conversation with the same beginning took this one's copy out of the RAM cache",
+    "A conversation with the same beginning took the RAM copy of another one",
     decide,
     PROOF,
     say,

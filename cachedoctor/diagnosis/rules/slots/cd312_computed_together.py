@@ -14,13 +14,13 @@ NOTABLE = 1000
 """Tokens that a report does not pass over, whatever else is in it."""
 _BODIES = ["cachedoctor analyze server.log --requests bodies.jsonl"]
 _ONE_FIRST = kit.Remedy(
-    "Send one of them first and the next when it has answered: each then finds the beginning in the slot. More slots or a larger RAM cache "
+    "Send the first request alone and the next ones after its answer: each then finds the beginning in the slot. More slots or a larger RAM cache "
     "do not help."
 )
 _WAIT = kit.Remedy(
     "Make the client wait longer for the answer than a long prompt takes, or cancel the first request before it sends another."
 )
-_CONTENTION = kit.RuledOut("slot-contention", "nothing computed here was in a slot before")
+_CONTENTION = kit.RuledOut("slot-contention", "no slot held these tokens before")
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:
@@ -58,7 +58,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     r = s.request
     if match.found is not None:
         shown = kit.marked(
-            r, ("select", "shares its beginning with one of them"), ("start", "the request that came later")
+            r, ("select", "shares its beginning with one of these requests"), ("start", "the later request")
         )
         shown += [
             line for one in match.found for line in kit.marked(one, ("start", "one of the simultaneous requests"))
@@ -67,7 +67,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     return kit.proof(
         r,
         ("start", "began while another request with the same beginning was running"),
-        ("select", "the slot that was free"),
+        ("select", "the free slot"),
         kit.REUSED,
         ("timing", "tokens computed"),
         most=3,
@@ -83,9 +83,8 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     if g.numbers["twice"]:
         return _twice(g)
     return kit.FindingText(
-        f"requests with the same beginning ran at once, and each computed it: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        f"The first {shared} tokens of this prompt are those of a request that was running when it came. A slot reuses only what it held itself or "
-        "what the RAM cache keeps, not what another slot is computing.",
+        f"requests with the same beginning ran at once, and each computed the beginning: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
+        f"The first {shared} tokens of this prompt match a request that was still running when this one came. A slot reuses only its own content or the RAM cache, not tokens that another slot is computing.",
         [_ONE_FIRST],
         [_CONTENTION],
     )
@@ -94,9 +93,8 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 def _twice(g: kit.MatchGroup) -> kit.FindingText:
     """Advise to wait: the prompts are known to be the same."""
     return kit.FindingText(
-        f"a prompt was sent again while it was being computed, and was computed twice: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        f"This prompt of {kit.n(g.worst_request.prompt_tokens)} tokens has the same text as a request that was running when it came. It got its own "
-        "slot and cannot use what another slot is computing.",
+        f"a prompt was sent again while it was being computed, and was computed twice: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
+        f"This prompt of {kit.n(g.worst_request.prompt_tokens)} tokens has the same text as a request that was still running when this one came. It got its own slot and cannot use tokens that another slot is computing.",
         [_WAIT],
         [_CONTENTION],
     )
@@ -106,19 +104,21 @@ def _open(g: kit.MatchGroup) -> kit.FindingText:
     """Say what it may have cost, and what would tell."""
     f = g.numbers
     return kit.FindingText(
-        f"{f['those']} first prompts were computed at once, and a later one shares {kit.n(f['shared'])} tokens with one of them: up to "
+        f"{f['those']} first prompts were computed at once, and a later prompt shares {kit.n(f['shared'])} tokens with one of these: up to "
         f"{kit.n(f['again'])} tokens computed more than once",
-        "If they all begin like that one, each computed the same beginning. This log does not show how the others begin.",
+        "If all prompts begin alike, each computed the same beginning. This log does not show how the other prompts begin.",
         [
             _ONE_FIRST,
             kit.Remedy(
-                "The request bodies show whether they begin alike.",
+                "The request bodies show whether the prompts begin alike.",
                 _BODIES,
             ),
         ],
         [
             _CONTENTION,
-            kit.RuledOut("first-prompts", "not excluded: the others began differently; then there is nothing to fix"),
+            kit.RuledOut(
+                "first-prompts", "not excluded: the other prompts began differently; then there is nothing to fix"
+            ),
         ],
     )
 
@@ -131,13 +131,11 @@ def sent_twice(session: kit.Session) -> list[kit.SessionFinding]:
         return []
     requests, worst = sum(twins.requests for twins in found), max(found, key=lambda twins: twins.tokens)
     words = kit.FindingText(
-        f"{kit.times(requests)} came while one of exactly the same length was running, in {kit.n(len(found))} different lengths: up to {kit.n(tokens)} "
+        f"{kit.times(requests)} came while another request of exactly the same length was running ({kit.n(len(found))} different lengths): up to {kit.n(tokens)} "
         "tokens computed twice",
-        "A request that is sent again before the first has its answer (a retry after a timeout, two attempts at once, two instances of a program) "
-        "gets another slot and is recomputed, because a slot cannot use what another one is computing. The log does not show that these prompts are the same, "
-        "but different prompts rarely have the same length again and again.",
+        "A request may be sent again before the first answer: after a timeout, in two attempts at once, or by two instances of a program. It gets another slot and is recomputed, because a slot cannot use tokens that another slot is computing. The log does not show that these prompts are the same, but different prompts rarely have the same length again and again.",
         [
-            kit.Remedy("The request bodies show whether they are the same.", _BODIES),
+            kit.Remedy("The request bodies show whether the prompts are the same.", _BODIES),
             kit.Remedy(f"If they are: {_WAIT.text[0].lower()}{_WAIT.text[1:]}"),
         ],
         [
@@ -154,7 +152,7 @@ def sent_twice(session: kit.Session) -> list[kit.SessionFinding]:
 
 RULE = kit.rule(
     __name__,
-    "Requests with the same beginning ran at once, and each computed it",
+    "Requests with the same beginning ran at once, and each computed the beginning",
     decide,
     prove,
     say,

@@ -19,20 +19,18 @@ PROOF = kit.lines(
     ("select", "an empty slot, or another conversation's"),
     kit.REUSED,
     kit.RECOMPUTED,
-    first=("slot_erased", "the slot is emptied and was not saved"),
+    first=("slot_erased", "the slot is emptied without being saved"),
 )
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say which requests empty a slot, and who sends them."""
     return kit.FindingText(
-        f"the slot of the conversation was erased between two of its requests: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
-        "The server itself empties an idle slot only to save it or to free memory, and logs that in the previous line. Here the request was "
-        "POST /slots/N?action=erase: a program that manages the server frees memory, or a script starts every chat with it.",
+        f"the slot of the conversation was erased between two of its requests: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
+        "The server itself empties an idle slot only to save it or to free memory, and logs that in the line before. Here a client sent POST /slots/N?action=erase: a program that manages the server frees memory, or a script starts every chat with this request.",
         [
             kit.Remedy(
-                "Find what sends POST /slots/N?action=erase, and make it do so only when a conversation has ended; a new one does not need it, "
-                "because the server keeps only what two prompts share."
+                "Find the program that sends POST /slots/N?action=erase, and let it send this only when a conversation is over. A new conversation does not need it, because the server keeps only the shared beginning."
             ),
             kit.Remedy(
                 "If you need the memory in between: save the slot with action=save, and restore it before the next request."
@@ -48,4 +46,6 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     )
 
 
-RULE = kit.rule(__name__, "The slot of a conversation was erased over the API", decide, PROOF, say, on=("slot_erased",))
+RULE = kit.rule(
+    __name__, "The slot of a conversation was erased through the API", decide, PROOF, say, on=("slot_erased",)
+)

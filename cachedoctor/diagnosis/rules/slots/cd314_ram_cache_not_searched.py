@@ -25,7 +25,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     is_proven = r.reference_lcp is not None
     found = (
         r.marks["ram_unsearched"],
-        "its prompt begins with an entry of the RAM cache" if is_proven else "the entry",
+        "the prompt begins with an entry of the RAM cache" if is_proven else "the entry",
     )
     shown = kit.marked(r, ("ram_copy", "when that entry was made"), kit.REUSED, kit.RECOMPUTED)
     choice = (r.marks["select"], "no search in the RAM cache follows this choice")
@@ -38,11 +38,10 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     why = (
         f"The request named slot {r.slot}, which was empty. Up to b11549 the server then skips the search in the RAM cache."
         if f["empty"]
-        else f"Slot {r.slot} held a shorter text, as after restoring a slot file. The prompt keeps all of it, so up to b11549 the server does not compare it "
-        "with the longer copy in the RAM cache."
+        else f"Slot {r.slot} held a shorter text, for example from a slot file. The prompt keeps this whole text, so up to b11549 the server does not look for the longer copy in the RAM cache."
     )
     return kit.FindingText(
-        f"the RAM cache held this conversation and was not searched: {kit.n(g.tokens)} tokens recomputed over {kit.times(g.count)}",
+        f"the RAM cache held this conversation and was not searched: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         why,
         [_remedy(is_empty=f["empty"])],
         []
@@ -55,11 +54,10 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 def _remedy(*, is_empty: bool) -> kit.Remedy:
     if is_empty:
         return kit.Remedy(
-            "In the client: remove id_slot, so the server searches the RAM cache, or send each conversation to the slot that it had before."
+            "In the client: remove id_slot, so the server searches the RAM cache, or send each conversation to its previous slot."
         )
     return kit.Remedy(
-        "Save the slot (action=save) after the last turn of a conversation, so the file is as long as its copy in the RAM cache; or do not restore "
-        "a file while the server runs: the RAM cache restores the conversation by itself."
+        "Save the slot (action=save) after the last turn of a conversation, so the file is as long as the copy in the RAM cache. Or do not restore files while the server runs: the RAM cache restores conversations by itself."
     )
 
 

@@ -19,7 +19,7 @@ def _evicted(session: kit.Session) -> list[kit.SessionFinding]:
     return [
         kit.finding(
             f"the disk prompt cache{size} was full: {_times(said.count, 'prompt was', 'prompts were')} deleted",
-            "The oldest prompt is deleted when the budget is exceeded. If its conversation continues, it is recomputed.",
+            "The oldest prompt is deleted when the budget is exceeded. If its conversation continues, the prompt is recomputed.",
             [kit.Remedy("Raise the budget of the disk prompt cache, if the disk has room.")],
             key="evicted",
             evidence=[(said.mark, "a prompt is deleted")],
@@ -34,10 +34,10 @@ def _failed(session: kit.Session) -> list[kit.SessionFinding]:
     return [
         kit.finding(
             f"{_times(said.count, 'prompt', 'prompts')} of the disk prompt cache could not be written or read back",
-            "A corrupt file, or one that another build wrote, is not used: its prompt is recomputed.",
+            "The server does not use a corrupt file or a file from another build; the prompt is recomputed.",
             [
                 kit.Remedy(
-                    "Check whether the disk is full or two servers write to the folder; delete the files named in these lines."
+                    "Check whether the disk is full or two servers write to the folder. Delete the files shown in these lines."
                 )
             ],
             key="failed",

@@ -36,18 +36,18 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
         return []  # the start of a server, which says it each time
     return [
         kit.finding(
-            f"a block has {kit.n(size)} tokens: what two prompts share below that is not reused",
+            f"a block has {kit.n(size)} tokens: a shorter shared beginning is not reused",
             "Only whole blocks are reused, and the last token of a prompt is always computed. A hybrid model has large blocks: each must be as large "
             "as a saved state of the other layers. These lines do not show how long the prompts are.",
             [
                 kit.Remedy(
-                    "Compare the length of your prompts, and of what they share, with a block. The statistics of the server, or /metrics, show more."
+                    "Compare the length of your prompts and of their shared beginning with a block. The statistics of the server, or /metrics, show more."
                 ),
                 *_remedies(session, hybrid=True, short=True, prompt=size),
             ],
             key="alone",
             ruled_out=[
-                kit.RuledOut("prompts-longer", "not excluded: prompts that share several blocks; nothing is wrong then")
+                kit.RuledOut("prompts-longer", "not excluded: prompts that share several blocks; then nothing is wrong")
             ],
             evidence=kit.said_by(session.settings["attention_block"], f"a block has {kit.n(size)} tokens"),
             severity="note",
@@ -60,9 +60,9 @@ def _note(session: kit.Session, stretch: TrafficStretch, prompt: float, size: in
     short = prompt < size
     hybrid = session.memory == "hybrid"
     what = (
-        f"prompts of about {kit.n(prompt)} tokens on average are shorter than one block of {kit.n(size)}"
+        f"prompts of about {kit.n(prompt)} tokens on average are shorter than one block of {kit.n(size)} tokens"
         if short
-        else f"prompts of about {kit.n(prompt)} tokens on average have one block of {kit.n(size)}, and only a complete common block can be reused"
+        else f"prompts of about {kit.n(prompt)} tokens on average have one block of {kit.n(size)} tokens, and only complete common blocks can be reused"
     )
     why = "Only whole blocks are reused, and the last token of a prompt is always computed."
     if hybrid:
@@ -85,21 +85,23 @@ def _note(session: kit.Session, stretch: TrafficStretch, prompt: float, size: in
 def _remedies(session: kit.Session, hybrid: bool, short: bool, prompt: float) -> list[kit.Remedy]:
     found = []
     if hybrid and not short:
-        found.append(kit.Remedy("Put what all prompts share at the beginning; it must be at least one block long."))
+        found.append(
+            kit.Remedy("Put the text that all prompts share at the beginning; it must be at least one block long.")
+        )
     if hybrid and session.since("0.26") is False:
         found.append(kit.Remedy("Use 0.26 or newer, which can reuse shorter parts of prompts that repeat in full."))
     elif hybrid:
-        newer = "" if session.since("0.26") is True else " From 0.26 on."
+        newer = "" if session.since("0.26") is True else " This needs 0.26 or newer."
         found.append(
             kit.Remedy(
-                "If prompts repeat in full, allow shorter matches. This does not save states more often: a short beginning that "
-                "different prompts share is still not reused. The unit must divide the block sizes of all layers; otherwise vLLM rejects it "
-                f"at the start.{newer}",
+                f"If prompts repeat in full, allow shorter matches. States are not saved more often, so a short beginning that different prompts share is still not reused. vLLM rejects a unit that does not divide the block sizes of all layers.{newer}",
                 options=kit.as_typed("--prefix-match-unit 16"),
             )
         )
     if prompt < _CHEAP:
-        found.append(kit.Remedy("Nothing to fix if all are this short: they cost almost nothing to compute."))
+        found.append(
+            kit.Remedy("If all prompts are this short, there is nothing to fix: they cost almost nothing to compute.")
+        )
     return found
 
 

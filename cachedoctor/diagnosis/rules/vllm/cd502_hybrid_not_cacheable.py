@@ -22,7 +22,11 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     ):
         return []  # there it is on by default: something else switched it off
     if session.since("0.11.1") is False:
-        return [_unsupported(kit.said_by(session.settings["prefix_caching"], "prefix caching is off, as resolved"))]
+        return [
+            _unsupported(
+                kit.said_by(session.settings["prefix_caching"], "the resolved configuration: prefix caching is off")
+            )
+        ]
     return [_default(session)]
 
 
@@ -30,8 +34,12 @@ def _unsupported(line: rolling.Shown) -> kit.SessionFinding:
     """Up to 0.11.0 no model with such states can do it: asked for, it is refused or switched off again."""
     return kit.finding(
         "this version has no prefix caching for this model: every prompt is computed in full",
-        "The model keeps states in addition to keys and values, and this version cannot save them.",
-        [kit.Remedy("Use vLLM 0.16 or newer, better 0.28: it works for such models there and is on by default.")],
+        "The model keeps states in addition to keys and values, and this version cannot save such states.",
+        [
+            kit.Remedy(
+                "Use vLLM 0.16 or newer, where prefix caching works for such models, or better 0.28, where it is on by default."
+            )
+        ],
         references=_REFERENCES,
         key="unsupported",
         evidence=line,
@@ -40,22 +48,22 @@ def _unsupported(line: rolling.Shown) -> kit.SessionFinding:
 
 
 def _default(session: kit.Session) -> kit.SessionFinding:
-    lines = kit.said_by(session.settings["prefix_caching"], "prefix caching is off, as resolved")
+    lines = kit.said_by(session.settings["prefix_caching"], "the resolved configuration: prefix caching is off")
     lines += kit.said_by(session.settings.get("architecture"), "a hybrid model")
-    lines += kit.said_by(session.settings.get("arguments"), "no argument enabled it")
+    lines += kit.said_by(session.settings.get("arguments"), "no argument enabled prefix caching")
     return kit.finding(
         "prefix caching is off, the default of this version for a hybrid model: every prompt is computed in full",
-        "Up to 0.27 it has to be enabled for models that keep states in addition to keys and values.",
+        "Up to 0.27, prefix caching must be enabled for models that keep states in addition to keys and values.",
         [
             kit.Remedy(
                 "Enable it."
                 if session.since("0.16") is True
-                else "Enable it. Up to 0.14 only some of these models support it; for the others the log shows that it is disabled again.",
+                else "Enable prefix caching. Up to 0.14 only some of these models support it; for others the log shows that it is disabled again.",
                 options=kit.as_typed("--enable-prefix-caching"),
             ),
             *([] if _pure(session) else [kit.Remedy("Or use 0.28 or newer, where it is on by default.")]),
         ],
-        ruled_out=[kit.RuledOut("prefix-caching-off", "no argument switched it off")],
+        ruled_out=[kit.RuledOut("prefix-caching-off", "no argument switched prefix caching off")],
         references=_REFERENCES,
         key="default",
         evidence=lines,

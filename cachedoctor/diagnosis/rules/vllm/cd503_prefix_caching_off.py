@@ -21,9 +21,9 @@ def _configured(session: kit.Session) -> kit.SessionFinding:
     because = session.settings.get("caching_disabled_because")
     by_flag = session.setting("prefix_caching_asked") is False
     pooling = session.setting("pooling") is True and not by_flag and because is None
-    lines = kit.said_by(session.settings["prefix_caching"], "the configuration as resolved: off")
+    lines = kit.said_by(session.settings["prefix_caching"], "the resolved configuration: off")
     if by_flag:
-        lines += kit.said_by(session.settings["prefix_caching_asked"], "the argument that switches it off")
+        lines += kit.said_by(session.settings["prefix_caching_asked"], "the argument that switches prefix caching off")
     if because is not None:
         lines = [*kit.said_by(because, "vLLM switches it off"), *lines]
     logged = bool(lines)
@@ -32,15 +32,15 @@ def _configured(session: kit.Session) -> kit.SessionFinding:
         "by an argument" if by_flag else "by vLLM itself" if because is not None else "by default or by the platform"
     )
     why = (
-        "The configuration that vLLM prints after resolving all arguments has enable_prefix_caching=False."
+        "After resolving all arguments, vLLM prints enable_prefix_caching=False."
         if logged
-        else "The dumps of /metrics show it: with caching on, prompts would be looked up."
+        else "The /metrics dumps show it: with caching on, prompts would be looked up."
     )
     return kit.finding(
         f"prefix caching is off, {cause}: every prompt is computed in full{_spent(session)}",
         why + (" This is normal for a model that makes embeddings or scores." if pooling else ""),
         _remedies(by_flag, because is not None, pooling),
-        ruled_out=[kit.RuledOut("prefix-not-shared", "with caching off it does not matter what the prompts share")],
+        ruled_out=[kit.RuledOut("prefix-not-shared", "with caching off, shared beginnings make no difference")],
         key="configured",
         evidence=lines,
         severity="note" if pooling else "warning",
@@ -49,11 +49,15 @@ def _configured(session: kit.Session) -> kit.SessionFinding:
 
 def _remedies(by_flag: bool, because: bool, pooling: bool) -> list[kit.Remedy]:
     if because:
-        return [kit.Remedy("The line shows what prevents it; it works without that option or with another backend.")]
+        return [
+            kit.Remedy(
+                "The line shows what prevents prefix caching. It works without that option or with another backend."
+            )
+        ]
     if pooling:
         return [
             kit.Remedy(
-                "Models with causal attention that pool the last token can reuse prefixes if enabled; others cannot.",
+                "Models with causal attention that pool the last token can reuse prefixes if caching is enabled; other models cannot.",
                 options=kit.as_typed("--enable-prefix-caching"),
             )
         ]
@@ -81,10 +85,10 @@ def _measured(session: kit.Session, said: str) -> kit.SessionFinding:
     period = _unrated(session)
     return kit.finding(
         f"no prompt was looked up in the prefix cache: it is off, or all requests bypass it ({said})",
-        f"With caching on, every prompt is looked up, whether it is found or not. {_PASSING}",
+        f"With caching on, every prompt is looked up, found or not. {_PASSING}",
         [
             kit.Remedy(
-                "Switch it on if the start of the log shows that it is off.",
+                "Switch prefix caching on if the start of the log shows that it is off.",
                 purpose="depends",
                 options=kit.as_typed("--enable-prefix-caching"),
             )
@@ -105,7 +109,9 @@ def _skipped(session: kit.Session, said: str) -> kit.SessionFinding:
         _PASSING,
         [kit.Remedy("Remove prompt_logprobs from requests that do not need it.")],
         ruled_out=[
-            kit.RuledOut("prefix-not-shared", "prompts that are not looked up cannot be reused, whatever they share")
+            kit.RuledOut(
+                "prefix-not-shared", "prompts that are not looked up cannot be reused, even with a shared beginning"
+            )
         ],
         key="skipped",
         evidence=[*lines, *(rolling.shown(period) if period is not None else [])],
@@ -113,7 +119,7 @@ def _skipped(session: kit.Session, said: str) -> kit.SessionFinding:
     )
 
 
-_PASSING = "Requests for prompt_logprobs, and some for embeddings or scores, are not looked up: they need every token computed."
+_PASSING = "Requests for prompt_logprobs, and some requests for embeddings or scores, are not looked up because they need every token computed."
 """True of 0.8.5 to 0.33."""
 
 

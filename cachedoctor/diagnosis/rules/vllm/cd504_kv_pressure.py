@@ -37,8 +37,7 @@ def _proven(session: kit.Session, sent: kit.SentBodies, size: kit.Setting) -> ki
     found = rolling.stretches(session)
     agrees = any(abs(stretch.share - kept) <= _CLOSE for stretch in found)
     return kit.finding(
-        f"prompts were evicted before they were needed again: of {kit.n(sent.bodies)} given request bodies, a KV cache of {kit.n(size.value)} tokens "
-        f"could still hold {rolling.percent(kept)} of all prompt text, a larger one {rolling.percent(endless)}"
+        f"prompts were evicted before they were needed again: a KV cache of {kit.n(size.value)} tokens could still hold {rolling.percent(kept)} of all prompt text in the {kit.n(sent.bodies)} given request bodies, a larger cache {rolling.percent(endless)}"
         + (f" ({found[0].said})" if found else ""),
         "The bodies were replayed in order through a simulation of this cache: unused blocks stay until room is needed, and the oldest are evicted first. "
         "The usage in the log counts running requests only, so a low value does not contradict this.",
@@ -66,7 +65,7 @@ def _note(session: kit.Session, flow: KvFlow, size: kit.Setting, shared: bool) -
     cause = (
         "prompts were probably evicted before they were needed again"
         if shared
-        else "prompts were evicted before they were needed again, or have nothing more to share; the log cannot show which"
+        else "prompts were evicted before they were needed again, or share nothing more; the log cannot show which"
     )
     seen = " /metrics counts evicted blocks, but not whether they were needed again." if evicted else ""
     return kit.finding(
@@ -95,7 +94,7 @@ def _note(session: kit.Session, flow: KvFlow, size: kit.Setting, shared: bool) -
 
 
 _DECIDE = kit.Remedy(
-    "First check whether prompts should have shared anything: give the bodies of all requests, in order.",
+    "First check whether the prompts should share text: pass the bodies of all requests, in order.",
     ["cachedoctor analyze vllm.log --requests bodies.jsonl"],
 )
 
@@ -105,7 +104,7 @@ def _watch(session: kit.Session) -> list[kit.Remedy]:
         return []
     return [
         kit.Remedy(
-            "To see whether blocks are evicted while they are still needed (0.12 and newer): kv_block_* in /metrics.",
+            "To see whether needed blocks are evicted (0.12 and newer), read kv_block_* in /metrics.",
             options=kit.as_typed("--kv-cache-metrics"),
             purpose="look",
         )

@@ -14,7 +14,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     if not rolling.traffic(session) or session.since("0.16") is False:
         return []
     cold = _cold_pair(session)
-    seen = "; the first two responses here report exactly that" if cold else ""
+    seen = "; the first two responses here report this" if cold else ""
     dropped = session.since("0.29") is False
     size = rolling.block(session)
     return [
@@ -27,7 +27,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
             "Its states are saved at the ends of prompts and chunks. Where two prompts diverge, a state is saved only once the second "
             "one has been computed"
             + (f", and only at multiples of {kit.n(size)} tokens" if size else "")
-            + ". A prompt that repeats in full is reused at once. Fewer than four requests show nothing about the cache.",
+            + ". A prompt that repeats in full is reused at once. A test of the cache needs at least four requests.",
             _remedies(dropped),
             references=["https://github.com/vllm-project/vllm/issues/42317"],
             evidence=[*kit.said_by(mode, "states are saved at the ends of blocks"), *_rising(session)],
@@ -39,7 +39,10 @@ def _rising(session: kit.Session) -> rolling.Shown:
     """A first interval without reuse before others with it."""
     for p in session.periods:
         if isinstance(p, kit.SamplePeriod) and p.first_rate == 0 and p.most_rate and "first" in p.marks:
-            return [(p.marks["first"], "the first requests: nothing reused"), (p.marks["last"], "later ones: reused")]
+            return [
+                (p.marks["first"], "the first requests: nothing reused"),
+                (p.marks["last"], "later requests: reused"),
+            ]
     return []
 
 
@@ -51,7 +54,11 @@ def _cold_pair(session: kit.Session) -> bool:
 
 def _remedies(dropped: bool) -> list[kit.Remedy]:
     if not dropped:
-        return [kit.Remedy("Nothing to fix for long conversations. Send a request that only warms the cache twice.")]
+        return [
+            kit.Remedy(
+                "For long conversations there is nothing to fix. If you send a request only to warm the cache, send it twice."
+            )
+        ]
     return [
         kit.Remedy(
             "Up to 0.28 states are kept only at the ends of chunks and prompts: smaller chunks keep more of them but cost speed.",

@@ -37,8 +37,7 @@ def _retried(session: kit.Session) -> list[kit.SessionFinding]:
         words = kit.FindingText(
             f"{kit.n(asked)} tokens were looked up but the prompts had {kit.n(prompts)}: waiting requests count at every attempt, so hit rates are unreliable "
             f"({counted.path})",
-            "Up to 0.26 a look-up counts at every attempt to schedule a waiting request; later versions count it once, when it is admitted. Requests that "
-            "are still running are only in the first number.",
+            "Up to 0.26 a look-up counts at every attempt to schedule a waiting request; later versions count it once, when the request is admitted. Running requests are only in the first number.",
             [_TRUTH],
             [],
             _REFERENCES["retries"],
@@ -62,15 +61,14 @@ def _faults(session: kit.Session, rated: list[kit.SamplePeriod]) -> Iterator[tup
         yield (
             "blocks",
             "the hit rate of this version counts blocks, not tokens",
-            "The part of a prompt that fills no block is not counted, so short prompts look better than they are.",
+            "The part of a prompt that fills no block is not counted, so the rate is too high for short prompts.",
         )
     if not waiting:
         return
     if session.since("0.11.1") is False:
         yield (
             "preempted",
-            f"the hit rate of this version may be too high: up to {kit.n(waiting)} requests waited, and a preempted one finds its own "
-            "prompt again",
+            f"the hit rate of this version may be too high: up to {kit.n(waiting)} requests waited, and a preempted request finds its own prompt again",
             "Up to 0.11.0 such a second look-up counts as reuse.",
         )
     if session.since("0.27") is False:

@@ -15,13 +15,12 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
         return []
     source = next((c.path for c in session.counters if c.preemptions), None)
     size = session.settings.get("kv_tokens")
-    lines = kit.said_by(logged, "a request loses its memory; the count is at the end")
+    lines = kit.said_by(logged, "a request loses its memory; the line ends with the count")
     lines += kit.said_by(size, f"the cache holds {kit.n(size.value)} tokens" if size else "")
     where = f", as {source} counts" if source else ""
     return [
         kit.finding(
-            f"{kit.n(count)} {'preemption' if count == 1 else 'preemptions'}{where}: running requests lost their memory and "
-            "were recomputed, prompts and partial answers",
+            f"{kit.n(count)} {'preemption' if count == 1 else 'preemptions'}{where}: running requests lost their memory, and their prompts and partial answers were recomputed",
             "The KV cache was full while all of them were running. Freed blocks may be reused if they are not overwritten first.",
             [
                 kit.Remedy("Run fewer requests at once: a smaller --max-num-seqs."),

@@ -55,10 +55,8 @@ def _some(session: kit.Session) -> list[kit.SessionFinding]:
     """Say it where /metrics or responses show that some requests reuse, and others compute nearly all of their prompt."""
     for groups, path in kv_flow.groups(session):
         words = kit.FindingText(
-            f"{kit.n(groups.low)} requests computed at most {kit.n(groups.low_most)} tokens of their prompt, and {kit.n(groups.high)} at least "
-            f"{kit.n(groups.high_least)}, nearly all of it: some clients reuse and others do not, or many conversations are new ({path})",
-            "The hit rate is the average of both and hides the difference. The first request of a conversation has nothing to reuse. A client with all its "
-            "requests in the second group changes the beginning of its prompts, or sends unrelated ones.",
+            f"{kit.n(groups.low)} requests computed at most {kit.n(groups.low_most)} tokens of their prompt, and {kit.n(groups.high)} requests at least {kit.n(groups.high_least)}, nearly the whole prompt: either some clients reuse and others do not, or many conversations are new ({path})",
+            "The hit rate is the average of both groups and hides the difference. The first request of a conversation has nothing to reuse. A client with all its requests in the second group changes the beginning of its prompts, or sends unrelated prompts.",
             rolling.experiment()[1:],
         )
         return [kit.SessionFinding(words, "some", [], "note", "medium", unless=shared_beginnings.CODES)]
@@ -84,8 +82,7 @@ def _average(session: kit.Session, stretch: TrafficStretch, computed: int, reque
     words = kit.FindingText(
         f"{rolling.percent(1 - stretch.share)} of the prompt tokens were computed, about {kit.n(computed / requests)} of {kit.n(stretch.prompt)} per "
         f"request, although all of them fit into the cache; the log cannot show whether they were new text ({stretch.said})",
-        "The hit rate is an average: a client that reuses all its prompts hides another one that changes the beginning of each. First "
-        "requests of conversations and new texts look the same, and are fine.",
+        "The hit rate is an average: a client that reuses all its prompts hides a client that changes the beginning of each. First requests of conversations and new texts look the same and are fine.",
         [*([] if session.counters else [_HISTOGRAMS]), *rolling.experiment()[1:]],
         [
             *_ruled_out(session, stretch, rolling.block(session)),
@@ -122,7 +119,7 @@ def _decided(shared: SharedVerdict, stretch: TrafficStretch) -> kit.SessionFindi
     """Say that the given bodies had nothing to share; what clients changed in them has rules of its own."""
     if shared.verdict != "nothing" or stretch.share > rolling.LITTLE:
         return None
-    claim = f"almost nothing was reused, and there was nothing to reuse: {shared.said} ({stretch.said})"
+    claim = f"almost nothing was reused, because there was nothing to reuse: {shared.said} ({stretch.said})"
     words = kit.FindingText(claim, shared.why, shared.remedies)
     return kit.SessionFinding(words, "nothing", stretch.evidence, "note", "high", unless=shared_beginnings.CODES)
 
@@ -138,7 +135,7 @@ def _proven(stretch: TrafficStretch, found: SharedVerdict) -> kit.SessionFinding
         return kit.SessionFinding(words, "early", stretch.evidence, "note", "high", unless=shared_beginnings.CODES)
     words = kit.FindingText(
         f"almost nothing was reused, although the prompts share their beginning: {found.said} ({stretch.said})",
-        "So the text of the prompts is not the cause. Possible causes: a cache salt, a LoRA adapter, another image, a router that spreads requests over servers, or "
+        "The text of the prompts is therefore not the cause. Possible causes: a cache salt, a LoRA adapter, another image, a router that spreads requests over servers, or "
         "a bug of this version; the log shows none of them.",
         rolling.experiment()[:1],
     )
@@ -151,15 +148,15 @@ def _note(session: kit.Session, stretch: TrafficStretch, size: int | None) -> ki
     on, fits = rolling.caching(session), rolling.fits(session, stretch)
     causes = [
         *([] if on else ["prefix caching is off (the log does not show it)"]),
-        "they have nothing to share",
+        "they share nothing",
         f"the client changes them {'within their first block' if stretch.share == 0 else 'near their beginning'}",
         *([] if fits else ["they were evicted before they were needed again"]),
     ]
     words = kit.FindingText(
-        f"{little} was reused of {length}{', although prefix caching is on' if on else ''}: {', or '.join(causes)}; the log cannot show which ({stretch.said})",
-        "Unrelated prompts share nothing, and there is nothing to fix. A client that changes the beginning of every prompt (a time, a counter, a "
-        "new tool list) looks the same. So do a cache salt, a LoRA adapter, another image, and a router that spreads requests: the "
-        "log shows none of them." + _more(session, stretch, size, fits),
+        f"{length} reused {little}{', although prefix caching is on' if on else ''}: {', or '.join(causes)}; the log cannot show which ({stretch.said})",
+        "Unrelated prompts share nothing; then there is nothing to fix. A client that changes the beginning of every prompt (a time, a counter, a "
+        "new tool list) looks the same. So do a cache salt, a LoRA adapter, another image, and a router that spreads requests; the log shows none of these."
+        + _more(session, stretch, size, fits),
         rolling.experiment(),
         _ruled_out(session, stretch, size),
     )
@@ -172,20 +169,20 @@ def _more(session: kit.Session, stretch: TrafficStretch, size: int | None, fits:
     """What else cannot be told apart."""
     found = ""
     if stretch.prompt is None:
-        found += " So do prompts shorter than a block: their length is unknown."
+        found += " So do prompts shorter than a block; the log does not show their length."
     if session.memory == "hybrid" and size:
-        found += f" On this hybrid model a shared beginning of less than a block of {kit.n(size)} tokens looks the same, and so does one that only two prompts share."
+        found += f" On this hybrid model a shared beginning of less than a block of {kit.n(size)} tokens looks the same, and so does a beginning that only two prompts share."
     if fits is None:
-        found += " So does a KV cache that is too small for all of them: its size is unknown."
+        found += " So does a KV cache that is too small for all prompts; the log does not show its size."
     elif not fits:
-        found += " So does a KV cache that is too small for all of them: more was computed than it holds."
+        found += " So does a KV cache that is too small for all prompts; more tokens were computed than it holds."
     return found
 
 
 def _ruled_out(session: kit.Session, stretch: TrafficStretch, size: int | None) -> list[kit.RuledOut]:
     found = []
     if rolling.caching(session):
-        found.append(kit.RuledOut("prefix-caching-off", "it is on"))
+        found.append(kit.RuledOut("prefix-caching-off", "prefix caching is on"))
     if size and stretch.prompt and session.memory != "hybrid":
         length = f"the prompts are {stretch.prompt / size:.0f} blocks of {kit.n(size)} tokens long"
         found.append(kit.RuledOut("block-granularity", length))
@@ -195,7 +192,7 @@ def _ruled_out(session: kit.Session, stretch: TrafficStretch, size: int | None) 
         found.append(
             kit.RuledOut(
                 "kv-pressure",
-                f"all {kit.n(stretch.computed)} computed tokens fit into the cache of {kit.n(session.setting('kv_tokens'))}",
+                f"all {kit.n(stretch.computed)} computed tokens fit into the cache of {kit.n(session.setting('kv_tokens'))} tokens",
             )
         )
     return found

@@ -23,11 +23,13 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
             f"speculative decoding ({method.value}): the last reusable block of every prompt is recomputed{length}",
             "The draft layers need the output of the last reused token, so vLLM drops the last block it found."
             + (
-                " A hybrid model has large blocks: a prefix shorter than two of them is never reused." if hybrid else ""
+                " A hybrid model has large blocks, and a prefix shorter than two blocks is never reused."
+                if hybrid
+                else ""
             ),
             [
                 kit.Remedy(
-                    "Accept this if prompts are long. If they are not much longer than a block, remove the draft model."
+                    "If prompts are long, accept this. If prompts are not much longer than a block, remove the draft model."
                     + (
                         ""
                         if session.since("0.33") is True

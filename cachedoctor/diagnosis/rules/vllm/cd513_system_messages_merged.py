@@ -15,8 +15,8 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     said = f" ({low[0].said})" if low else ""
     return [
         kit.finding(
-            f"reminders inside the conversation are moved into the system prompt: each new one changes the beginning{said}",
-            "The chat template accepts system messages only at the beginning. Claude Code sends one with nearly every turn.",
+            f"reminders inside the conversation are moved into the system prompt: each new reminder changes the beginning{said}",
+            "The chat template accepts system messages only at the beginning. Claude Code sends such a message with nearly every turn.",
             [
                 kit.Remedy("Use a chat template that accepts system messages anywhere: --chat-template FILE."),
                 advice.client("claude-code/token-totals"),

@@ -25,11 +25,11 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
             f"nothing was reused, and with speculative decoding ({method.value}) on this model vLLM {session.version or '0.21 to 0.22'} never finds anything "
             f"in its cache ({found[0].said})",
             "The last matching block is dropped for the draft layers, so a look-up needs one more block of the sliding window than "
-            "without a draft model. This version does not keep that block: it prints 0.0 % without a warning.",
+            "without a draft model. This version does not keep that block and prints 0.0 % without a warning.",
             [
                 kit.Remedy("Update to 0.23 or newer.", ["pip install -U vllm"]),
                 kit.Remedy(
-                    "Until then remove the draft model: start without --speculative-config.",
+                    "Until then, start without --speculative-config (the draft model).",
                     options=kit.left_out("--speculative-config"),
                 ),
             ],

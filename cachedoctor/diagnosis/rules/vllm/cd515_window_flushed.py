@@ -41,8 +41,7 @@ def _note(session: kit.Session, stretch: TrafficStretch, there: float) -> kit.Se
     return kit.finding(
         f"prompts were evicted although there is room for them: a cache of {kit.n(size.value)} tokens could have held {rolling.percent(there)} of the "
         f"given request bodies ({stretch.said})",
-        "Sliding-window layers free blocks while a prompt is still being computed. Up to 0.28 these go to the end of the one queue that "
-        "all layers share, so every new prompt evicts the blocks of others, even when only a quarter of the cache is used.",
+        "Sliding-window layers free blocks while a prompt is still being computed. Up to 0.28 freed blocks go to the end of the queue that all layers share. Every new prompt then evicts blocks of other prompts, even if only a quarter of the cache is used.",
         _remedies(session),
         references=[
             "https://github.com/vllm-project/vllm/issues/48435",
@@ -59,7 +58,7 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
     if session.since("0.23") is not True:
         return [update]
     keep = kit.Remedy(
-        "Keep window blocks only at the end of a prompt and where prompts diverged.",
+        "Keep window blocks only at the end of a prompt and at places where prompts diverged.",
         options=kit.as_typed("VLLM_PREFIX_CACHE_RETENTION_INTERVAL=0"),
     )
     return [keep, update]
