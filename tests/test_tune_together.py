@@ -13,6 +13,7 @@ from test_whatif import ONE, evidence, in_turn
 from cachedoctor.diagnosis.replay.llamacpp.content import Served
 from cachedoctor.diagnosis.replay.llamacpp.replays import Replays
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
+from cachedoctor.doctor import processes
 from cachedoctor.doctor.whatif import tuning
 from cachedoctor.doctor.whatif.evidence import ServerTraffic
 from cachedoctor.model.whatif import ReplayAccount, Tuning
@@ -38,8 +39,8 @@ def here(monkeypatch: pytest.MonkeyPatch) -> list[ServerSettings]:
 
 def tuned(monkeypatch: pytest.MonkeyPatch, cores: int, least: int = 1) -> Tuning:
     """Three conversations in turn on one slot, with a RAM cache that holds one of them."""
-    monkeypatch.setattr(tuning, "_LARGE", least)
-    monkeypatch.setattr(tuning, "_cores", lambda: cores)
+    monkeypatch.setattr(processes, "LARGE", least)
+    monkeypatch.setattr(processes, "_cores", lambda: cores)
     settings = replace(ONE, cache_ram_mib=512, token_bytes=MIB)
     return tuning.tune(evidence(in_turn(3, 4), settings), ["made"])
 

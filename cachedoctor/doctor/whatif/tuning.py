@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -46,8 +44,6 @@ _DEFAULT_RAM = (8192,)
 _STEPS = (64, 256, 1024, 2048)
 _CONTEXTS = (2, 4)
 """Times what there is."""
-_LARGE = 5_000
-"""Requests from which on a replay takes longer than to start a process for it."""
 
 
 class _Saved(NamedTuple):
@@ -97,20 +93,17 @@ class _Search:
 
     def try_together(self, changes: Sequence[dict[str, Any]]) -> None:
         """Replay many changes on all cores where that is faster; what fails there is left for ``tried``."""
-        cores = _cores()
-        if cores < 2 or len(self.evidence.traffic.asked) < _LARGE:
+        cores = processes.cores_for(len(self.evidence.traffic.asked))
+        if cores < 2:
             return
         waiting = deque(dict.fromkeys(replace(self.evidence.settings, **one) for one in changes))
         with contextlib.suppress(Exception), processes.running(self._replayed, cores, "fork") as pool:
-            busy = 0
-            while waiting or busy:
-                while waiting and busy < pool.width:
+            while waiting or pool.busy:
+                while waiting and pool.busy < pool.width:
                     settings = waiting.popleft()
                     if self._same(settings) == settings and settings not in self._known:
                         pool.submit(settings)
-                        busy += 1
-                for settings, done in pool.wait() if busy else ():
-                    busy -= 1
+                for settings, done in pool.wait() if pool.busy else ():
                     if not isinstance(done, Killed):
                         self._known[settings] = done.saved
                         self._replays.take(done.replayed)
@@ -209,11 +202,6 @@ def tune(
         first_turn(evidence, search.served, search.least),
         request_kinds(evidence, search.served),
     )
-
-
-def _cores() -> int:
-    """Processes that can share what was read: with fork, which is safe on Linux alone."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
 
 
 def _smaller(search: _Search, changes: Sequence[dict[str, int]]) -> _Tried | None:
