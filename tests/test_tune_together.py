@@ -1,4 +1,4 @@
-"""What ``tune`` replays on several cores is what it replays on one, also when a process fails."""
+"""What ``tune`` finds on several cores is what it finds on one, also when a process fails."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import pytest
+from conftest import ROOT
 from msgspec.structs import replace
 from test_whatif import ONE, evidence, in_turn
 
@@ -14,8 +15,12 @@ from cachedoctor.diagnosis.replay.llamacpp.content import Served
 from cachedoctor.diagnosis.replay.llamacpp.replays import Replays
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.doctor import processes
+from cachedoctor.doctor.analysis.analyzer import Analyzer
+from cachedoctor.doctor.analysis.listener import Listener
+from cachedoctor.doctor.analysis.run import feed_all
 from cachedoctor.doctor.whatif import tuning
-from cachedoctor.doctor.whatif.evidence import ServerTraffic
+from cachedoctor.doctor.whatif.evidence import Asking, ServerTraffic, gather
+from cachedoctor.model import Report, Request, Session
 from cachedoctor.model.whatif import ReplayAccount, Tuning
 
 MIB = float(1 << 20)
@@ -84,3 +89,64 @@ def test_what_a_process_fails_at_is_replayed_here(
     monkeypatch.setattr(tuning, "account", failing)
     assert tuned(monkeypatch, 2) == alone
     assert here == replayed
+
+
+# ---- what is judged beside
+
+
+CASES = ROOT / "fixtures" / "cases"
+TAKEN = str(CASES / "slot-taken-b6301" / "server.log")
+
+
+class Late(Listener):
+    """Is told of requests before they are judged."""
+
+    hears_lines = False
+    judges_late = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers: list[int] = []
+
+    def ended(self, requests: list[tuple[Request, Session]]) -> None:
+        self.numbers += [request.index for request, _ in requests]
+
+
+def reported(paths: list[str], listener: Listener) -> Report:
+    analyzer = Analyzer(listener=listener)
+    assert feed_all(analyzer, paths) == []
+    return analyzer.finish()
+
+
+def test_requests_judged_late_are_judged_alike() -> None:
+    """Of several servers: each starts without what was seen of the one before it."""
+    names = ("slot-taken-b6301", "id-slot-pinned-b8672", "tools-reordered-hybrid", "slot-erased-b8672")
+    paths = [str(CASES / name / "server.log") for name in names]
+    late, plain = Late(), Listener()
+    found, wanted = reported(paths, late), reported(paths, plain)
+    assert {"CD301", "CD309", "CD105", "CD313"} <= {one.code for one in wanted.findings}
+    assert (found.findings, found.accounts, found.fix) == (wanted.findings, wanted.accounts, wanted.fix)
+    assert (found.totals, found.slowest) == (wanted.totals, wanted.slowest)
+    assert sorted(set(late.numbers)) == list(range(6 + 6 + 4 + 3))
+
+
+@pytest.mark.parametrize("fails", ["", "killed", "raises"])
+def test_the_costliest_finding_is_judged_beside(monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    alone, own, snapshot, here = gather(Asking([TAKEN])).cause, os.getpid(), Analyzer.snapshot, list[int]()
+    assert alone is not None
+    assert alone.code == "CD301"
+    monkeypatch.setattr(processes, "LARGE", 1)
+    monkeypatch.setattr(processes, "_cores", lambda: 2)
+
+    def failing(analyzer: Analyzer) -> Report:
+        if os.getpid() == own:
+            here.append(own)
+        elif fails == "killed":
+            os._exit(9)
+        elif fails:
+            raise MemoryError
+        return snapshot(analyzer)
+
+    monkeypatch.setattr(Analyzer, "snapshot", failing)
+    assert gather(Asking([TAKEN])).cause == alone
+    assert len(here) == bool(fails)
