@@ -20,7 +20,7 @@ from cachedoctor.doctor.analysis.listener import Listener
 from cachedoctor.doctor.analysis.run import feed_all
 from cachedoctor.doctor.whatif import tuning
 from cachedoctor.doctor.whatif.evidence import Asking, ServerTraffic, gather
-from cachedoctor.model import Report, Request, Session
+from cachedoctor.model import Finding, Judged, Report, Request, Session
 from cachedoctor.model.whatif import ReplayAccount, Tuning
 
 MIB = float(1 << 20)
@@ -107,9 +107,14 @@ class Late(Listener):
     def __init__(self) -> None:
         super().__init__()
         self.numbers: list[int] = []
+        self.judged: list[int] = []
+        """How many requests were judged at a time."""
 
     def ended(self, requests: list[tuple[Request, Session]]) -> None:
         self.numbers += [request.index for request, _ in requests]
+
+    def examined(self, judged: list[tuple[Judged, Session]], findings: list[Finding]) -> None:
+        self.judged.append(len(judged))
 
 
 def reported(paths: list[str], listener: Listener) -> Report:
@@ -126,8 +131,9 @@ def test_requests_judged_late_are_judged_alike() -> None:
     found, wanted = reported(paths, late), reported(paths, plain)
     assert {"CD301", "CD309", "CD105", "CD313"} <= {one.code for one in wanted.findings}
     assert (found.findings, found.accounts, found.fix) == (wanted.findings, wanted.accounts, wanted.fix)
-    assert (found.totals, found.slowest) == (wanted.totals, wanted.slowest)
+    assert (found.totals, found.slowest, found.slots) == (wanted.totals, wanted.slowest, wanted.slots)
     assert sorted(set(late.numbers)) == list(range(6 + 6 + 4 + 3))
+    assert late.judged == [6, 6, 4, 3]  # each server when its log has ended
 
 
 @pytest.mark.parametrize("fails", ["", "killed", "raises"])
