@@ -1,13 +1,13 @@
 # ruff: noqa: E501  # the lines of the log are shown whole
 """CPU time of the whole command ``tune``, reading the log included, as seconds and as ratio to ``analyze``.
 
-usage: tune_speed.py [--requests 50000] [--least 17] [--log FILE]
+usage: tune_speed.py [--requests 50000] [--least 16] [--log FILE]
 
 The log is what a llama-server of b11549 with ``-lv 4`` would have written of the generated traffic of
 ``replay_speed.py``, one request after the other: a replay under 4 slots and 4 GiB of RAM cache says which slot took a
-request, what was saved and what came back. Prints the CPU seconds of both commands, their ratio, the replays that
-``tune`` made, and the largest memory. Exit status 1 where it made fewer than ``--least`` replays: then the ratio is of
-less work than it says.
+request, what was saved and what came back. Prints the CPU seconds of both commands and all their processes, their
+ratio, the seconds that ``tune`` took by the clock, the settings it looked at and replayed, and the largest memory of a
+process. Exit status 1 where it looked at fewer than ``--least``: then the ratio is of less work than it says.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from replay_speed import traffic
 
@@ -33,20 +35,22 @@ _SLOTS, _RAM, _ROOM = 4, 4096, 200_192
 _TOKEN_BYTES = 20_480.0
 _COUNTER = """
 import sys
-import cachedoctor.diagnosis.replay.llamacpp.server as server
 from cachedoctor.__main__ import main
-made, run = 0, server.ReplayedServer.run
-def counted(self):
-    global made
-    made += 1
-    return run(self)
-server.ReplayedServer.run = counted
+from cachedoctor.diagnosis.replay.llamacpp.replays import Replays
+looked, made, same, init = set(), [], Replays.same, Replays.__init__
+def started(self, traffic):
+    init(self, traffic)
+    made.append(self._done)
+def counted(self, settings):
+    looked.add(settings)
+    return same(self, settings)
+Replays.__init__, Replays.same = started, counted
 try:
     main()
 finally:
-    print(made, file=sys.stderr)
+    print(len(looked), sum(map(len, made)), file=sys.stderr)
 """
-"""Runs the command and counts its replays."""
+"""Runs the command, and counts the settings that it looked at, and those of them and the recorded ones it replayed."""
 
 
 class _WritingServer(ReplayedServer):
@@ -172,31 +176,42 @@ class _WritingServer(ReplayedServer):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=50_000)
-    parser.add_argument("--least", type=int, default=17)
+    parser.add_argument("--least", type=int, default=16)
     parser.add_argument("--log", type=Path, help="keep the log here")
     a = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         log = a.log or Path(folder) / "server.log"
         with log.open("w", encoding="utf-8") as out:
             out.writelines(_WritingServer(a.requests).log())
-        read, _, _ = _measured(["analyze", "-q", str(log)])
-        tuned, made, most = _measured(["tune", "-q", "--cmdline", "llama-server --no-cache-idle-slots", str(log)])
+        read = _measured(["analyze", "-q", str(log)])
+        tuned = _measured(["tune", "-q", "--cmdline", "llama-server --no-cache-idle-slots", str(log)])
         size = log.stat().st_size / 1e6
     print(
-        f"{a.requests:,} requests, {size:.0f} MB: analyze {read:.2f} s, tune {tuned:.2f} s with {made} replays; ",
-        end="",
+        f"{a.requests:,} requests, {size:.0f} MB: analyze {read.cpu:.2f} s, tune {tuned.cpu:.2f} s of CPU and "
+        f"{tuned.clock:.2f} s by the clock for {tuned.looked} settings, {tuned.made} replayed; "
+        f"ratio {tuned.cpu / read.cpu:.2f}; {tuned.most / 1024:.0f} MiB"
     )
-    print(f"ratio {tuned / read:.2f}; {most / 1024:.0f} MiB")
-    return 0 if made >= a.least else 1
+    return 0 if tuned.looked >= a.least else 1
 
 
-def _measured(words: list[str]) -> tuple[float, int, int]:
-    """CPU seconds of a command, the replays that it made, and KiB of the largest child so far."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+class _Measured(NamedTuple):
+    cpu: float
+    """Seconds."""
+    clock: float
+    """Seconds."""
+    looked: int
+    made: int
+    most: int
+    """KiB of the largest child so far."""
+
+
+def _measured(words: list[str]) -> _Measured:
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     done = subprocess.run([sys.executable, "-c", _COUNTER, *words], capture_output=True, check=True, env=os.environ)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    after, clock = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - begun
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return seconds, int(done.stderr.split()[-1]), after.ru_maxrss
+    looked, made = map(int, done.stderr.split()[-2:])
+    return _Measured(seconds, clock, looked, made, after.ru_maxrss)
 
 
 if __name__ == "__main__":

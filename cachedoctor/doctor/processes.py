@@ -10,6 +10,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, wait
@@ -22,6 +23,22 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 MOST = 64
 """Processes that are started however many are asked for; each takes some 45 MB."""
+
+
+LARGE = 5_000
+"""Requests from which on what is done with all of them takes longer than to start a process for it."""
+
+
+def cores_for(requests: int) -> int:
+    """Processes that may work at once on what was read of so many requests; 1 is this one alone.
+
+    They share it by fork, which is safe on Linux alone.
+    """
+    return _cores() if requests >= LARGE else 1
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
 
 
 class Killed(NamedTuple):
@@ -47,6 +64,11 @@ class Workers(Generic[Task, Result]):
         self._context = multiprocessing.get_context(method)
         self._idle: list[_Worker] = []
         self._busy: dict[Connection, tuple[_Worker, Task]] = {}
+
+    @property
+    def busy(self) -> int:
+        """Processes at work. One that was killed before it got its task is not, and the task is lost."""
+        return len(self._busy)
 
     def submit(self, task: Task) -> None:
         """Give a task to a process.

@@ -118,6 +118,8 @@ class Analyzer:
         self._returns = PeakConversations()
         self._listener = listener
         self._spool = Spool(encode_request if keeps_requests else None) if listener is None else listener.spool
+        self._late: list[Request] | None = [] if listener is not None and listener.judges_late else None
+        """Requests that are judged when their input has ended; None where they are judged as they come."""
         self._inputs: list[InputInfo] = []
         self._sessions = self._lives.sessions
         self._sums = Sums()
@@ -165,6 +167,7 @@ class Analyzer:
         path = printable(path)
         if not continues:
             self._close_trackers()
+            self._judge_late()
             self._diagnosis.forget()
             self._reuse.finish()
             self._faults.servers.clear()
@@ -318,6 +321,19 @@ class Analyzer:
         self._judge(waited)
 
     def _judge(self, finished: list[Request]) -> None:
+        if self._late is None or self._listener is None:
+            self._spool.take(self._judged(finished))
+        else:
+            self._late += finished
+            self._spool.take(map(Judged, finished))
+            self._listener.ended([(request, self._sessions[request.session]) for request in finished])
+
+    def _judge_late(self) -> None:
+        if self._late:
+            late, self._late = self._late, []
+            self._judged(late)
+
+    def _judged(self, finished: list[Request]) -> list[Judged]:
         self._keep_for_replay(finished)
         judged = [self._ask_again(request) if request.revision else self._ask(request) for request in finished]
         opened, self._diagnosis.opened = self._diagnosis.opened, []
@@ -339,7 +355,7 @@ class Analyzer:
         if first:
             self._undecided += undecided[: _UNDECIDED - len(self._undecided)]
         self._reuse.add(new, self._sessions)
-        self._spool.take(judged)
+        return judged
 
     def _keep_for_replay(self, more: list[Request] | None) -> None:
         if self._replayable is None or more is None or len(self._replayable) + len(more) > _REPLAYED:
@@ -462,6 +478,11 @@ class Analyzer:
 
     def finish(self, interrupted: bool = False) -> Report:
         """Close everything and give the report."""
+        self.end(interrupted)
+        return self.snapshot()
+
+    def end(self, interrupted: bool = False) -> None:
+        """Close everything."""
         self.close()
         self._close_trackers()
         if self._extras is not None:
@@ -469,7 +490,6 @@ class Analyzer:
 
             attach(self._extras, self._sessions, self._lives.begin)
         self._interrupted = interrupted
-        return self.snapshot()
 
     def part(self, path: str) -> Shard:
         """End here; give what was found to another analyzer.
@@ -570,14 +590,19 @@ class Analyzer:
         findings = planner.findings(findings)
         return findings, planner.fixes(_fixes(findings, sessions, self._inputs, self._told_start), findings)
 
-    def snapshot(self) -> Report:
-        """Give the report of what has been seen so far."""
+    def lives(self) -> list[Session]:
+        """Copies of the lives of servers of which something has been seen so far, with what started them."""
         if self._intake is not None:
             self._note_launcher()
         launchers = {info.path: info.launcher for info in self._inputs}
         for session in self._sessions:
             self._note_start(session, launchers.get(session.path))
-        sessions = self._lives.reported()
+        return self._lives.reported()
+
+    def snapshot(self) -> Report:
+        """Give the report of what has been seen so far."""
+        self._judge_late()
+        sessions = self.lives()
         self._compare_bodies(sessions)
         self._name_faults()
         by_code = sorted(self._rules, key=lambda rule: rule.code)

@@ -20,6 +20,9 @@ class Listener:
     hears_lines = True
     """It wants the event of every line; without, lines that follow each other are read together, in half the time."""
 
+    judges_late = False
+    """It hears of requests when they end, and they are judged when their input has: it is not told what of them."""
+
     def __init__(self, spool: Spool | None = None) -> None:
         """``spool``: takes the finished requests; None keeps none of them."""
         self.spool = spool or Spool(None)
@@ -32,6 +35,9 @@ class Listener:
 
     def measured(self, row: CacheSample | PrefillBatch, session: Session) -> None:
         """Hear of a sample of vLLM or a batch of SGLang, before the event of the line with which it became known."""
+
+    def ended(self, requests: list[tuple[Request, Session]]) -> None:
+        """Hear of requests that ended, or that are seen otherwise now, before they are judged late."""
 
     def examined(self, judged: list[tuple[Judged, Session]], findings: list[Finding]) -> None:
         """Hear of requests that ended, or that are seen otherwise now; all findings when there is a new one."""

@@ -5,20 +5,23 @@ Out of a log, a log with the bodies beside it, or bodies alone.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.diagnosis.replay.traffic import Traffic
+from cachedoctor.doctor import processes
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.listener import Listener
 from cachedoctor.doctor.analysis.run import feed_all
 from cachedoctor.doctor.extras import extra_inputs
 from cachedoctor.doctor.extras.extra_inputs import is_recording
 from cachedoctor.doctor.findings.history import PromptSpeed
+from cachedoctor.doctor.processes import Killed
 from cachedoctor.doctor.replaying import from_bodies, from_log
 from cachedoctor.doctor.replaying.from_log import recorded
 from cachedoctor.doctor.replaying.warming import Warming, warming
@@ -28,7 +31,7 @@ from cachedoctor.inputs.sources.base import Told, unheard
 from cachedoctor.inputs.sources.unpack import MAX_BYTES
 from cachedoctor.knowledge.cmdline import settings as said_by
 from cachedoctor.knowledge.engines import BOTH, ENGINES, title
-from cachedoctor.model import CacheDoctorError, Finding, GivenOption, Judged, Request, Session
+from cachedoctor.model import CacheDoctorError, Finding, GivenOption, Request, Session
 from cachedoctor.model.session import Sizes
 from cachedoctor.model.whatif import Placed
 from cachedoctor.prompts import conversations, inputs
@@ -107,17 +110,18 @@ class _Hearing(Listener):
     """Keeps every request."""
 
     hears_lines = False
+    judges_late = True
 
     def __init__(self) -> None:
         super().__init__()
         self.requests: list[Request] = []
         self.sessions: dict[int, Session] = {}
 
-    def examined(self, judged: list[tuple[Judged, Session]], findings: list[Finding]) -> None:
+    def ended(self, requests: list[tuple[Request, Session]]) -> None:
         """Take requests, revised ones as well."""
-        for one, session in judged:
-            self.requests.append(one.request)
-            self.sessions[one.request.session] = session
+        for request, session in requests:
+            self.requests.append(request)
+            self.sessions[request.session] = session
 
 
 def gather(asking: Asking, told: Told = unheard) -> ServerTraffic:
@@ -161,19 +165,49 @@ def _gather(
     hearing = _Hearing()
     analyzer = Analyzer(asking.build, None, asking.given, listener=hearing)
     errors = feed_all(analyzer, asking.paths, asking.max_unpacked, told)
-    report = analyzer.finish()
+    analyzer.end()
+    lives = analyzer.lives()
     if errors:
         raise errors[0]
-    others = sorted({one.engine for one in report.sessions} & set(ENGINES))
+    others = sorted({one.engine for one in lives} & set(ENGINES))
     if others and not hearing.requests:
-        return of_blocks(_beside(asking), report.sessions)
+        return of_blocks(_beside(asking), lives)
     _refuse_several(asking, hearing)
     session = hearing.sessions[max(one.session for one in hearing.requests)]
-    found = _from_log(asking, hearing.requests, session)
-    found.sizes, found.lives = session.sizes, {one.index: one for one in report.sessions}
-    found.killed = any({"killed", "memory_short"} & one.incidents.keys() for one in report.sessions)
-    found.cause = next((one for one in report.findings if one.cost.tokens), None)
+    with _judging(analyzer, len(hearing.requests)) as cause:
+        found = _from_log(asking, hearing.requests, session)
+        found.cause = cause()
+    found.sizes, found.lives = session.sizes, {one.index: one for one in lives}
+    found.killed = any({"killed", "memory_short"} & one.incidents.keys() for one in lives)
     return found
+
+
+@contextlib.contextmanager
+def _judging(analyzer: Analyzer, requests: int) -> Iterator[Callable[[], Finding | None]]:
+    """Judge the requests, beside other work where there are many; gives what waits for the costliest finding."""
+
+    def cause() -> Finding | None:
+        return next((one for one in analyzer.snapshot().findings if one.cost.tokens), None)
+
+    if processes.cores_for(requests) < 2:
+        yield cause
+        return
+
+    def run(_: None) -> Finding | None:
+        return cause()
+
+    with processes.running(run, 1, "fork") as pool:
+
+        def waited() -> Finding | None:
+            with contextlib.suppress(Exception):
+                for _, found in pool.wait() if pool.busy else ():
+                    if not isinstance(found, Killed):
+                        return found
+            return cause()
+
+        with contextlib.suppress(OSError):
+            pool.submit(None)
+        yield waited
 
 
 def _beside(asking: Asking) -> BlockAsking:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -9,8 +11,10 @@ from msgspec.structs import replace
 
 import cachedoctor
 from cachedoctor.diagnosis.replay.llamacpp.memory_use import ENOUGH
-from cachedoctor.diagnosis.replay.llamacpp.replays import Replays
+from cachedoctor.diagnosis.replay.llamacpp.replays import Replayed, Replays
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
+from cachedoctor.doctor import processes
+from cachedoctor.doctor.processes import Killed
 from cachedoctor.doctor.replaying.server_names import FIELDS
 from cachedoctor.doctor.replaying.trials import SIMILARITIES, compare
 from cachedoctor.doctor.scratch import printable
@@ -42,6 +46,18 @@ _CONTEXTS = (2, 4)
 """Times what there is."""
 
 
+class _Saved(NamedTuple):
+    tokens: int
+    ms: float | None
+
+
+class _Replay(NamedTuple):
+    """What a process found."""
+
+    saved: _Saved | None
+    replayed: Replayed
+
+
 class _Tried(NamedTuple):
     changes: dict[str, Any]
     settings: ServerSettings
@@ -63,32 +79,52 @@ class _Search:
         wrong = 0 if base.fit is None else base.fit.wrong_tokens
         self.least = max(wrong, int(LEAST_SHARE * self.base.computed_tokens)) + 1
         self._longest = max(evidence.traffic.lengths)
-        self._known: dict[ServerSettings, _Tried | None] = {}
+        self._known: dict[ServerSettings, _Saved | None] = {}
 
     def tried(self, changes: dict[str, Any]) -> _Tried | None:
         """Replay with changes; None where prompts do not fit any more, or a conversation is worse off."""
         base = self.evidence.settings
         settings = replace(base, **changes)
-        same = self._replays.same(settings)
-        if not room(settings) > self._longest < room(same):  # it is also counted which prompts fit
-            same = settings
+        same = self._same(settings)
         if same not in self._known:
-            self._known[same] = self._replayed(same, changes)
+            self._known[same] = self._saved(same)
         found = self._known[same]
-        if found is None:
-            return None
-        return found._replace(changes=changes, settings=settings, memory=more_memory(base, settings))
+        return None if found is None else _Tried(changes, settings, *found, more_memory(base, settings))
 
-    def _replayed(self, settings: ServerSettings, changes: dict[str, Any]) -> _Tried | None:
-        base = self.evidence.settings
-        served = self.served if settings == base else self._replays.served(settings)
+    def try_together(self, changes: Sequence[dict[str, Any]]) -> None:
+        """Replay many changes on all cores where that is faster; what fails there is left for ``tried``."""
+        cores = processes.cores_for(len(self.evidence.traffic.asked))
+        if cores < 2:
+            return
+        waiting = deque(dict.fromkeys(replace(self.evidence.settings, **one) for one in changes))
+        with contextlib.suppress(Exception), processes.running(self._replayed, cores, "fork") as pool:
+            while waiting or pool.busy:
+                while waiting and pool.busy < pool.width:
+                    settings = waiting.popleft()
+                    if self._same(settings) == settings and settings not in self._known:
+                        pool.submit(settings)
+                for settings, done in pool.wait() if pool.busy else ():
+                    if not isinstance(done, Killed):
+                        self._known[settings] = done.saved
+                        self._replays.take(done.replayed)
+
+    def _same(self, settings: ServerSettings) -> ServerSettings:
+        """Settings that were replayed, or are recorded, and come to the same; else these."""
+        same = self._replays.same(settings)
+        # It is also counted which prompts fit.
+        return same if room(settings) > self._longest < room(same) else settings
+
+    def _replayed(self, settings: ServerSettings) -> _Replay:
+        return _Replay(self._saved(settings), self._replays.last)
+
+    def _saved(self, settings: ServerSettings) -> _Saved | None:
+        served = self.served if settings == self.evidence.settings else self._replays.served(settings)
         found = account(self.evidence, served, settings)
         if found.too_long > self.base.too_long or found.requests != self.base.requests:
             return None
         if compare(self.evidence.conversations, self.served, served).worst:
             return None
-        saved = found.reused_tokens - self.base.reused_tokens
-        return _Tried(changes, settings, saved, saved_ms(self.base, found), more_memory(base, settings))
+        return _Saved(found.reused_tokens - self.base.reused_tokens, saved_ms(self.base, found))
 
     def allowed(self, one: _Tried) -> bool:
         """Whether it stays within the limit of memory."""
@@ -126,13 +162,15 @@ def tune(
         limit_mib = 0.0
     search = _Search(evidence, limit_mib)
     bill, changes = memory_bill(evidence, search.served, search.use)
+    families = list(_families(evidence))
+    search.try_together([one for family in (changes, *families) for one in family])
     least = _smaller(search, changes)
     bill.least = None if least is None else search.candidate(least)
     # Not a smaller context: prompts that grow would not fit any more.
     spared = [one for one in changes if "context" not in one] if limit_mib is not None else []
     smaller = _smaller(search, spared)
     helped, over = list[_Tried](), list[_Tried]()
-    for family in _families(evidence):
+    for family in families:
         found = [one for changes in family if (one := search.tried(changes)) and one.saved >= search.least]
         within = [one for one in found if search.allowed(one)]
         chosen = _smallest(within or found)

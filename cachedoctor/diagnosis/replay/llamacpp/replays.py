@@ -19,8 +19,8 @@ _ROUNDED = 1e-9
 """Share by which a quotient may be off."""
 
 
-class _Replayed(NamedTuple):
-    """Settings, and how far others may be from them without a decision that is another one."""
+class Replayed(NamedTuple):
+    """Settings that were replayed, and how far others may be from them without a decision that is another one."""
 
     asked: ServerSettings
     settings: ServerSettings
@@ -67,7 +67,7 @@ class Replays:
 
     def __init__(self, traffic: Traffic) -> None:
         self._traffic = traffic
-        self._done: list[_Replayed] = []
+        self._done: list[Replayed] = []
 
     def served(self, settings: ServerSettings) -> list[Served]:
         """Give what ``serve`` gives."""
@@ -88,5 +88,14 @@ class Replays:
         wanted = settings.resolved()
         return next((one.asked for one in self._done if one.is_same_under(wanted)), settings)
 
+    @property
+    def last(self) -> Replayed:
+        """What was replayed last."""
+        return self._done[-1]
+
+    def take(self, replayed: Replayed) -> None:
+        """Take what another process replayed of the same traffic."""
+        self._done.append(replayed)
+
     def _note(self, settings: ServerSettings, server: ReplayedServer) -> None:
-        self._done.append(_Replayed(settings, server.settings, server.below, server.above, server.ram_peak))
+        self._done.append(Replayed(settings, server.settings, server.below, server.above, server.ram_peak))
