@@ -91,3 +91,11 @@ def test_sessions_that_never_continued_may_be_separate_prompts(
     match = cd308.decide(context(request, turn(0, outcome=outcome), threads=threads))
     assert match is not None
     assert match.severity == severity
+
+
+@pytest.mark.parametrize(("processed", "chance"), [(900, True), (None, False)])
+def test_what_leaves_no_copy_in_ram_explains_the_loss(processed: int | None, chance: bool) -> None:
+    """Embeddings take a slot without saving what it held; they have no timings."""
+    thief = turn(1, thread=1, thread_turn=0, processed_tokens=processed)
+    request = turn(2, reference_tokens=1505, cached_tokens=0, selected_by="lru")
+    assert taken._by_chance(context(request, turn(0, outcome="reused"), before=thief)) is chance

@@ -23,9 +23,19 @@ def _by_chance(s: RuleContext) -> bool:
     r = s.request
     if not s.setup.ram_keeps_all or r.slot_named or r.text_lcp is not None or s.known:
         return False
+    if any(turn.outcome in ("partial", "reprocessed") for turn in s.history):
+        return False
     # what takes a slot and keeps half of what it held does not save it; these two share less
-    saved = (s.lcp or r.cached_tokens or 0) < UNSEARCHED * (r.reference_tokens or 0)
-    return saved and not any(turn.outcome in ("partial", "reprocessed") for turn in s.history)
+    apart = (s.lcp or r.cached_tokens or 0) < UNSEARCHED * (r.reference_tokens or 0)
+    return apart and not _unsaved(s)
+
+
+def _unsaved(s: RuleContext) -> bool:
+    """Whether what took the slot is known to have left no copy in the RAM cache: infill, embeddings, reranking."""
+    thief = s.slot_before
+    if thief is None or thief.thread_turn:
+        return False
+    return thief.processed_tokens is None or ("ram_saves" in s.facts.shows and not thief.ram_saved)
 
 
 def side_request(s: RuleContext) -> bool:
