@@ -186,6 +186,7 @@ ALL = [
     Situation("ages_rewritten", studios.ages_rewritten, slots(1), "ages_rewritten"),
     # ---- together
     Situation("cold_burst", traffic.cold_burst, ("-np", "4", "-kvu", "-c", "32768"), "together"),
+    Situation("batch_at_once", studios.batch_at_once, slots(4), "together"),
     # ---- nothing to fix
     Situation("new_chats_one", traffic.new_chats, slots(1)),
     Situation("new_chats_four", traffic.new_chats, slots(4)),
@@ -230,5 +231,4 @@ ALL = [
     Situation("titles_beside", studios.titles_beside, slots(3)),
     Situation("ensemble", studios.ensemble, slots(4)),
     Situation("minutes_at_end", studios.minutes_at_end, slots(1)),
-    Situation("batch_at_once", studios.batch_at_once, slots(4)),
 ]  # fmt: skip

@@ -120,6 +120,22 @@ def ages_rewritten(day: Recorder, faulty: bool) -> None:
         talk.send()
 
 
+# ---- together
+
+
+def batch_at_once(day: Recorder, faulty: bool) -> None:
+    """Six groups of four reviews that are rated at once behind twelve fixed examples; fixed, one goes ahead alone."""
+    head, chance = prose(40, 1600), random.Random(117)
+    if not faulty:
+        day.chat("first", "ratings", [system(head), user(prose(3599, 200))])
+    for group in range(6):
+        texts = [prose(3600 + 4 * group + i, chance.randrange(80, 700)) for i in range(4)]
+        day.together(*(
+            lambda n=4 * group + i, t=text: day.chat(f"review{n}", "ratings", [system(head), user(t)])
+            for i, text in enumerate(texts)
+        ))  # fmt: skip
+
+
 # ---- nothing to fix
 
 
@@ -208,14 +224,3 @@ def minutes_at_end(day: Recorder, faulty: bool) -> None:
             chat.ask(chance.randrange(120, 420), tokens=16)
         lines = "\n".join(f"{m['role']}: {m['content']}" for m in chat.messages)
         day.chat(f"minutes{number}", "minutes", [system(prose(39, 500)), user(lines)], 40)
-
-
-def batch_at_once(day: Recorder, faulty: bool) -> None:
-    """Six groups of four reviews that are rated at once behind twelve fixed examples."""
-    head, chance = prose(40, 1600), random.Random(117)
-    for group in range(6):
-        texts = [prose(3600 + 4 * group + i, chance.randrange(80, 700)) for i in range(4)]
-        day.together(*(
-            lambda n=4 * group + i, t=text: day.chat(f"review{n}", "ratings", [system(head), user(t)])
-            for i, text in enumerate(texts)
-        ))  # fmt: skip
