@@ -89,6 +89,8 @@ RIGHT: dict[str, set[str]] = {
     "log_in_system": {"volatile-prefix", "history-rewritten"},
     # all letters stand in one message, which begins with another one each time
     "newest_first": {"history-rewritten", "prefix-diverges-early"},
+    # the age stands before each message, behind a system prompt of 1,300 tokens
+    "ages_rewritten": {"history-rewritten", "volatile-prefix"},
 }
 """Answers after which the day is fixed, by cause."""
 
@@ -123,6 +125,7 @@ NEAR: dict[str, set[str]] = {
     "greeting_varies": _CHANGED_HEAD,
     "first_message_stamped": _CHANGED_HEAD,
     "log_in_system": _CHANGED_HEAD,
+    "ages_rewritten": _CHANGED_HEAD,
 }
 """Answers that say as much as a log without text can show, and how to see more."""
 

@@ -207,3 +207,44 @@ def test_characters_behind_their_own_system_prompts_are_several_conversations(tm
     first, second, third, *_ = prompt_matching._loaded(str(two_characters(tmp_path, apart=apart)))
     assert prompt_matching._is_of_another(first, second) is apart, "a changed word makes nobody else of it"
     assert not prompt_matching._is_of_another(first, third)
+
+
+def bodies_of(tmp_path: Path, *rows: list[dict[str, str]]) -> list[prompt_matching.Prompt]:
+    path = tmp_path / "bodies.jsonl"
+    path.write_text("".join(f"{json.dumps({'messages': row})}\n" for row in rows), encoding="utf-8")
+    return [prompt for prompt in prompt_matching._loaded(str(path)) if prompt is not None]
+
+
+def said_by(role: str, name: str) -> dict[str, str]:
+    return {"role": role, "content": " ".join(f"{name}{word}" for word in range(90))}
+
+
+@pytest.mark.parametrize(("role", "apart"), [("assistant", False), ("user", True)])
+def test_a_reply_under_another_system_prompt_is_of_one_conversation(tmp_path: Path, role: str, apart: bool) -> None:
+    """Who has the other one's reply as its own is the same assistant; a character in a text hears it from others."""
+    asked, answered, next_one = said_by("user", "one"), said_by(role, "reply"), said_by("user", "two")
+    first, second = bodies_of(
+        tmp_path, [said_by("system", "ada"), asked], [said_by("system", "bo"), asked, answered, next_one]
+    )
+    assert prompt_matching._is_of_another(first, second) is apart
+
+
+@pytest.mark.parametrize("again", ["[4 minutes ago] ", "[0 minutes ago] ", "Later: "])
+def test_messages_that_are_written_anew_stay_one_conversation(tmp_path: Path, again: str) -> None:
+    text = said_by("user", "one")["content"]
+    sent = {"role": "user", "content": f"[0 minutes ago] {text}"}
+    first, second = bodies_of(
+        tmp_path,
+        [said_by("system", "ada"), sent],
+        [said_by("system", "ada"), {"role": "user", "content": again + text}, said_by("assistant", "ok"), sent],
+    )
+    assert prompt_matching._has_its_reply(first, second)
+
+
+def test_another_question_behind_the_same_system_prompt_is_no_changed_one(tmp_path: Path) -> None:
+    head, reply = said_by("system", "ada"), said_by("assistant", "ok")
+    first, second = bodies_of(
+        tmp_path, [head, said_by("user", "one")], [head, said_by("user", "two"), reply, said_by("user", "three")]
+    )
+    assert not prompt_matching._has_its_reply(first, second)
+    assert not prompt_matching._has_its_reply(first, first), "without a reply to it, it is the same request again"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -37,6 +37,8 @@ REPEATED = 0.5
 """Share of a prompt that is in an earlier one, at another place, from which on it is the same conversation."""
 INSTRUCTIONS = 300
 """Characters of a system prompt that says who answers, and not only that somebody does."""
+SAME = 0.75
+"""Share of a message that stays where something is written into it."""
 UNLIKE = 0.1
 """Share of a system prompt up to which another one is not a changed form of it."""
 LEAST_REPEATED = 1000
@@ -430,7 +432,7 @@ def _before(prompt: Prompt, current: Outline, recent: Iterable[_Told]) -> _Told 
             shared = 0  # a reply that two conversations got
         summed_up = len(prompt.text) <= SUMMED_UP * len(told.prompt.text) and same
         begins = len(told.prompt.text) if _goes_on(prompt, told.prompt) else 0
-        if not (lead or shared or summed_up or begins):
+        if not (lead or shared or summed_up or begins or _has_its_reply(told.prompt, prompt)):
             continue
         score = (lead, shared, begins)
         if best is None or score >= best[0]:
@@ -457,9 +459,11 @@ def _repeated(prompt: Prompt, recent: Sequence[_Told]) -> _Told | None:
 
 
 def _is_of_another(before: Prompt, prompt: Prompt) -> bool:
-    """Whether two prompts have long system prompts with hardly a sentence in common."""
+    """Whether two prompts have long system prompts with hardly a sentence in common, and replies of their own."""
     first, second = _instructions(before), _instructions(prompt)
     if first == second or min(len(first), len(second)) < INSTRUCTIONS:
+        return False
+    if _has_its_reply(before, prompt):
         return False
     known, sent = _pieces(first), _pieces(second)
     return sum(sent[piece] for piece in sent.keys() & known.keys()) < UNLIKE * len(second)
@@ -479,6 +483,32 @@ def _instructions(prompt: Prompt) -> str:
     """The text of the system prompt, as it lies in the text of the prompt."""
     _, *places = client_habits.head_places(prompt)
     return "".join(prompt.text[s.start : s.end] for s in prompt.spans if s.place.startswith(tuple(places)))
+
+
+def _has_its_reply(before: Prompt, prompt: Prompt) -> bool:
+    """Whether a prompt has every message of another one, most of it word for word, and a reply to it as its own."""
+    said, now = _said(before), _said(prompt)
+    at = len(said)
+    if not 0 < at < len(now) or now[at].get("role") != "assistant":
+        return False
+    return all(_is_the_same(one, other) for one, other in zip(said, now, strict=False))
+
+
+def _said(prompt: Prompt) -> list[dict[str, Any]]:
+    """The messages of a body behind its system prompt."""
+    items = (prompt.body or {}).get("messages")
+    found = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    return [item for item in found if item.get("role") not in ("system", "developer")]
+
+
+def _is_the_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether a message is another one, or that one with one short place changed."""
+    if one == other:
+        return True
+    first, second = str(one.get("content")), str(other.get("content"))
+    kept = common_prefix(first, second)
+    kept += min(common_prefix(first[::-1], second[::-1]), min(len(first), len(second)) - kept)
+    return one.get("role") == other.get("role") and kept >= SAME * max(len(first), len(second))
 
 
 def _goes_on(prompt: Prompt, before: Prompt) -> bool:

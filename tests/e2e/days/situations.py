@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from e2e.days import assistants, habits, offices, pipelines, services, traffic
+from e2e.days import assistants, habits, offices, pipelines, services, studios, traffic
 from e2e.days.traffic import Traffic
 
 ALL_KINDS = ("dense", "swa", "hybrid", "recurrent")
@@ -120,6 +120,9 @@ ALL = [
     Situation("five_visitors", offices.five_visitors, slots(2, *RAM_OFF), "slots_taken_ram_off", slots(2)),
     Situation("drafts", offices.drafts, slots(1, "--cache-ram", "1"), "slots_taken_ram_small", slots(1)),
     Situation("three_pinned", offices.three_pinned, slots(3, *RAM_OFF), "slot_pinned", slots(3, *RAM_OFF)),
+    Situation("newsroom", studios.newsroom, slots(2, *RAM_OFF), "slots_taken_ram_off", slots(2)),
+    Situation("parts_and_whole", studios.parts_and_whole, slots(1, *RAM_OFF), "side_requests_ram_off", slots(1)),
+    Situation("long_runs", studios.long_runs, slots(1, "--cache-ram", "1"), "slots_taken_ram_small", slots(1)),
     # ---- the client loses
     Situation("clock_beside", traffic.clock_beside, slots(2), "clock"),
     Situation("clock_beside_four", traffic.clock_beside, slots(4), "clock"),
@@ -176,8 +179,14 @@ ALL = [
     Situation("log_in_system", offices.log_in_system, slots(1), "log_in_system"),
     Situation("tools_by_use", offices.tools_by_use, slots(2), "tools_shuffled"),
     Situation("solved_tasks", offices.solved_tasks, slots(1), "memory_grows"),
+    Situation("moods", studios.moods, slots(1), "personas"),
+    Situation("budget_in_results", studios.budget_in_results, slots(1), "reminder_moves"),
+    Situation("attachments_removed", studios.attachments_removed, slots(2), "results_pruned"),
+    Situation("memories_first", studios.memories_first, slots(1), "entries_in_system"),
+    Situation("ages_rewritten", studios.ages_rewritten, slots(1), "ages_rewritten"),
     # ---- together
     Situation("cold_burst", traffic.cold_burst, ("-np", "4", "-kvu", "-c", "32768"), "together"),
+    Situation("batch_at_once", studios.batch_at_once, slots(4), "together"),
     # ---- nothing to fix
     Situation("new_chats_one", traffic.new_chats, slots(1)),
     Situation("new_chats_four", traffic.new_chats, slots(4)),
@@ -214,4 +223,12 @@ ALL = [
     Situation("queue_of_four", assistants.queue_of_four, slots(4)),
     Situation("new_day_new_chat", assistants.new_day_new_chat, slots(1)),
     Situation("agents_start_together", assistants.agents_start_together, slots(3)),
+    Situation("forms_of_kinds", studios.forms_of_kinds, slots(2)),
+    Situation("retried", studios.retried, slots(2), going_back=True),
+    Situation("goes_back", studios.goes_back, slots(1), going_back=True),
+    Situation("code_completion", studios.code_completion, slots(1)),
+    Situation("fixed_passages", studios.fixed_passages, slots(2)),
+    Situation("titles_beside", studios.titles_beside, slots(3)),
+    Situation("ensemble", studios.ensemble, slots(4)),
+    Situation("minutes_at_end", studios.minutes_at_end, slots(1)),
 ]  # fmt: skip

@@ -71,6 +71,8 @@ def _perhaps_separate(s: kit.RuleContext) -> bool:
     elsewhere = any(one.thread == r.thread and one.length == r.reference_tokens for one in r.seen.choice.others)
     if _returned_alone(s):
         return True
+    if _others_share(s):
+        return True
     if not (listed or elsewhere or kit.passed_over(s.request)):
         return False
     return r.reference_lcp is None or _frame_alone(s) or not _shares_most(s)
@@ -118,6 +120,19 @@ def _less_is_shared(s: kit.RuleContext, own: int) -> bool:
     """Whether another slot, or an entry of the RAM cache, shares clearly less than ``own`` tokens with the prompt."""
     choice = s.request.seen.choice
     return any(lcp < own - APART for lcp in (*(n for _, n in choice.candidates), *(one.lcp for one in choice.others)))
+
+
+def _others_share(s: kit.RuleContext) -> bool:
+    """Whether prompts of other conversations share more than a frame with this one, and as much as its own last prompt: all
+    stand behind one instruction."""
+    r, before = s.request, s.slot_before
+    least = max(FRAME + 1, (r.reference_lcp or s.lcp or 0) - APART)
+    own = {r.reference_tokens, *(turn.seen.released_tokens for turn in s.history)}
+    if any(lcp >= least and length not in own for length, lcp in r.seen.choice.candidates):
+        return True
+    if before is None or before.thread in (None, r.thread) or s.lcp is None:
+        return False
+    return before.thread_turn == 0 and least <= (before.common_prefix_tokens or 0) <= s.lcp + APART
 
 
 def _is_apart(s: kit.RuleContext) -> bool:

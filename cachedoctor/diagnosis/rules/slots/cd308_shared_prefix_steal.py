@@ -32,6 +32,9 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     ram_would_help = s.facts.at_least(6751) is not False and (r.f_keep or 0) < KEEP
     if ram_would_help or (r.reference_tokens or 0) - s.lcp < kit.MIN_LOST:
         return None
+    if not given and len(s.history) < s.threads and not any(turn.outcome == "reused" for turn in s.history):
+        # only lengths make a session of it, of few turns: separate prompts behind one instruction look the same
+        return kit.Match(s.lost, "low", severity="note", found=False)
     return kit.Match(s.lost, "high" if given else "medium" if s.steals >= 1 else "low", found=given)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cachedoctor.diagnosis.rules.kit import SHORT, RuleContext
+from cachedoctor.diagnosis.rules.ram import UNSEARCHED
 from cachedoctor.model import Request, RuledOut
 
 CHANGED_HEAD = ("CD101", "CD102", "CD108")
@@ -13,7 +14,28 @@ ALTERNATE = RuledOut("prefix-diverges-early", "the lengths alternate between con
 
 def other_held(s: RuleContext) -> bool:
     """The slot had been taken; whether a change of the prompt explains the loss, other rules say."""
-    return s.slot_taken and s.request.seen.choice.t_last != -1
+    return s.slot_taken and s.request.seen.choice.t_last != -1 and not _by_chance(s)
+
+
+def _by_chance(s: RuleContext) -> bool:
+    """Whether only its length makes it a turn of a conversation that never lost its slot before: a RAM cache that lost
+    nothing should have brought that back, and any new prompt that is longer than an old one looks like that."""
+    r = s.request
+    if not s.setup.ram_keeps_all or r.slot_named or r.text_lcp is not None or s.known:
+        return False
+    if any(turn.outcome in ("partial", "reprocessed") for turn in s.history):
+        return False
+    # what takes a slot and keeps half of what it held does not save it; these two share less
+    apart = (s.lcp or r.cached_tokens or 0) < UNSEARCHED * (r.reference_tokens or 0)
+    return apart and not _unsaved(s)
+
+
+def _unsaved(s: RuleContext) -> bool:
+    """Whether what took the slot is known to have left no copy in the RAM cache: infill, embeddings, reranking."""
+    thief = s.slot_before
+    if thief is None or thief.thread_turn:
+        return False
+    return thief.processed_tokens is None or ("ram_saves" in s.facts.shows and not thief.ram_saved)
 
 
 def side_request(s: RuleContext) -> bool:

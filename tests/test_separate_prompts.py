@@ -1,0 +1,101 @@
+"""Separate prompts behind one instruction, which only their lengths make turns of a conversation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import made
+import pytest
+
+from cachedoctor.diagnosis.rules.client import cd108_prefix_diverges_early as cd108
+from cachedoctor.diagnosis.rules.kit import RuleContext
+from cachedoctor.diagnosis.rules.replaying import Setup
+from cachedoctor.diagnosis.rules.slots import cd308_shared_prefix_steal as cd308
+from cachedoctor.diagnosis.rules.slots import taken
+from cachedoctor.model import Facts, Judged, Request, Setting, Verdict
+
+INSTRUCTION = 276
+RAM_ON = {"cache_ram_mib": Setting(8192, 1)}
+
+
+def turn(index: int, **fields: Any) -> Request:
+    plain = {"thread": 0, "held_thread": 0, "thread_turn": index, "prompt_tokens": 1500 + 200 * index}
+    return made.request(index=index, **{**plain, **fields})
+
+
+def context(request: Request, *history: Request, before: Request | None = None, **more: Any) -> RuleContext:
+    settings, threads = more.get("settings", RAM_ON), more.get("threads", 1)
+    facts = Facts(0, "log", build=11549, settings=settings)
+    judged = [Judged(one, Verdict(())) for one in history]
+    return RuleContext(request, Setup(facts), judged, before, threads, 1)
+
+
+@pytest.mark.parametrize(
+    ("listed", "separate"),
+    [
+        ([(1505, INSTRUCTION), (1367, INSTRUCTION), (3459, 8)], True),
+        ([(1505, INSTRUCTION), (1367, 8), (3459, 8)], False),
+        ([(1505, 8), (1367, 8)], False),
+    ],
+)
+def test_prompts_of_others_that_share_as_much_stand_behind_one_instruction(
+    listed: list[tuple[int, int]], separate: bool
+) -> None:
+    """What alone shares more than the others is this conversation's; a frame is common to all."""
+    last = turn(0, released_tokens=1505)
+    request = turn(1, reference_tokens=1505, reference_lcp=listed[0][1], common_prefix_tokens=8)
+    request.seen.choice.candidates = listed
+    assert cd108._others_share(context(request, last)) is separate
+
+
+@pytest.mark.parametrize(("shared", "separate"), [(249, True), (120, False)])
+def test_another_first_prompt_that_parts_at_the_same_place_is_a_form(shared: int, separate: bool) -> None:
+    other = turn(1, thread=1, thread_turn=0, common_prefix_tokens=shared)
+    request = turn(2, common_prefix_tokens=249, reference_tokens=1505)
+    assert cd108._others_share(context(request, turn(0), before=other)) is separate
+
+
+@pytest.mark.parametrize(
+    ("outcome", "settings", "pinned", "chance"),
+    [
+        ("reused", RAM_ON, False, True),
+        ("reprocessed", RAM_ON, False, False),
+        ("reused", {"cache_ram_mib": Setting(0, 1)}, False, False),
+        ("reused", RAM_ON, True, False),
+    ],
+)
+def test_a_slot_lost_once_though_ram_keeps_all_may_be_chance(
+    outcome: str, settings: dict[str, Setting], pinned: bool, chance: bool
+) -> None:
+    """The RAM cache would have brought it back; it is not asked for a slot that a request names."""
+    request = turn(1, reference_tokens=1505, cached_tokens=0, selected_by="id" if pinned else "lru")
+    assert taken._by_chance(context(request, turn(0, outcome=outcome), settings=settings)) is chance
+
+
+def test_what_kept_half_of_a_slot_did_not_save_it() -> None:
+    request = turn(1, reference_tokens=1505, cached_tokens=866, common_prefix_tokens=866)
+    assert not taken._by_chance(context(request, turn(0, outcome="reused")))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "threads", "severity"), [("partial", 12, "note"), ("reused", 12, None), ("partial", 1, None)]
+)
+def test_sessions_that_never_continued_may_be_separate_prompts(
+    outcome: str, threads: int, severity: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cd308, "other_held", lambda s: True)
+    request = turn(
+        1, reference_tokens=1135, cached_tokens=860, common_prefix_tokens=866, outcome="partial", lost_tokens=275,
+        f_keep=0.67, selected_by="lcp",
+    )  # fmt: skip
+    match = cd308.decide(context(request, turn(0, outcome=outcome), threads=threads))
+    assert match is not None
+    assert match.severity == severity
+
+
+@pytest.mark.parametrize(("processed", "chance"), [(900, True), (None, False)])
+def test_what_leaves_no_copy_in_ram_explains_the_loss(processed: int | None, chance: bool) -> None:
+    """Embeddings take a slot without saving what it held; they have no timings."""
+    thief = turn(1, thread=1, thread_turn=0, processed_tokens=processed)
+    request = turn(2, reference_tokens=1505, cached_tokens=0, selected_by="lru")
+    assert taken._by_chance(context(request, turn(0, outcome="reused"), before=thief)) is chance
