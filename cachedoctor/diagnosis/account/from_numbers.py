@@ -342,7 +342,7 @@ _STEP, _MOST_STEP = 16, 1024
 _STEPS = 3
 """Prompts in a row that grow like turns: fewer do so by chance."""
 _SHARED = 0.1
-"""Share of a prompt below which what was reused is no beginning of its conversation."""
+"""Share of a prompt: less reuse than that is not the beginning of its conversation."""
 
 
 class GrownPrompts(msgspec.Struct, gc=False):
