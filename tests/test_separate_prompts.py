@@ -8,6 +8,7 @@ import made
 import pytest
 
 from cachedoctor.diagnosis.rules.client import cd108_prefix_diverges_early as cd108
+from cachedoctor.diagnosis.rules.input import cd901_log_too_terse as cd901
 from cachedoctor.diagnosis.rules.kit import RuleContext
 from cachedoctor.diagnosis.rules.replaying import Setup
 from cachedoctor.diagnosis.rules.slots import cd308_shared_prefix_steal as cd308
@@ -99,3 +100,13 @@ def test_what_leaves_no_copy_in_ram_explains_the_loss(processed: int | None, cha
     thief = turn(1, thread=1, thread_turn=0, processed_tokens=processed)
     request = turn(2, reference_tokens=1505, cached_tokens=0, selected_by="lru")
     assert taken._by_chance(context(request, turn(0, outcome="reused"), before=thief)) is chance
+
+
+@pytest.mark.parametrize(("shared", "unexplained"), [(None, 275), (16, None), (1150, 154)])
+def test_what_is_another_text_is_not_unexplained(shared: int | None, unexplained: int | None) -> None:
+    """Where the bodies are known, only what they share can have been lost by the server."""
+    request = turn(
+        1, reference_tokens=1271, cached_tokens=996, outcome="partial", lost_tokens=275, lost_client=0, text_lcp=shared
+    )
+    match = cd901.decide(context(request, turn(0)))
+    assert (None if match is None else match.tokens) == unexplained

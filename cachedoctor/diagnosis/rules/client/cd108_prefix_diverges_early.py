@@ -124,7 +124,7 @@ def _less_is_shared(s: kit.RuleContext, own: int) -> bool:
 
 def _others_share(s: kit.RuleContext) -> bool:
     """Whether prompts of other conversations share more than a frame with this one, and as much as its own last prompt: all
-    stand behind one instruction."""
+    begin with one instruction."""
     r, before = s.request, s.slot_before
     least = max(FRAME + 1, (r.reference_lcp or s.lcp or 0) - APART)
     own = {r.reference_tokens, *(turn.seen.released_tokens for turn in s.history)}

@@ -19,6 +19,8 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
         at_hand = _thrown_away(s)
         return kit.Match(0, "low", found=at_hand, severity="warning" if at_hand else None) if s.symptom else None
     left = s.server_lost if s.lcp is not None else s.lost - s.client_lost
+    if s.lcp is None and r.text_lcp is not None:
+        left = min(left, max(0, r.text_lcp - (r.cached_tokens or 0)))  # the rest is not the same text
     if r.shifted or left < max(kit.MIN_LOST, 0.05 * (r.reference_tokens or 0)):
         return None
     if s.lcp is not None and 2 * (r.cached_tokens or 0) >= s.lcp:
