@@ -72,7 +72,7 @@ def exporter(
     if not logs and not follow:
         ctx.fail("give logs, or --follow DIR")
     if "-" in (logs or []):
-        ctx.fail("it reads files, not pipes: let the server write to a file (systemd: StandardOutput=append:FILE)")
+        ctx.fail("the exporter reads files: let the server write to one (systemd: StandardOutput=append:FILE)")
     _require_library()
     from cachedoctor.live.named_hosts import NamedHosts
 

@@ -75,10 +75,10 @@ def tune(
     It lists single changes first, with the extra memory each needs if the log shows sizes, and then the merged set
     as command-line options. Only certain gains are listed: above the replay's own error and above 1 %.
 
-    With --set it replays the server's decisions and shows the reuse under these settings or with another build,
-    after the replay's own error under the recorded settings. Without a log, the build's defaults count as recorded;
-    memory=swa (or hybrid, recurrent) and window=N then describe the model. Logs of vLLM and SGLang need --requests
-    and --tokenizer; --responses or the log's own sums show the reuse.
+    With --set it replays the log twice: with the recorded settings, which shows the replay's own error, and with
+    the given settings or build, which shows the reuse they would give. Without a log, the build's defaults count
+    as recorded; memory=swa (or hybrid, recurrent) and window=N then describe the model. Logs of vLLM and SGLang
+    need --requests and --tokenizer; --responses or the log's own sums show the reuse.
 
     Exit status: 0 searched or replayed, also if there is nothing to gain; 2 wrong usage, a setting that the build
     does not know, or an unreadable input; 3 the replay does not explain the log, or there is nothing to replay; 130

@@ -10,6 +10,8 @@ from cachedoctor.model import Remedy, Session
 
 ALONE = "un three turns of a single conversation with nothing else on the server"
 """Of the experiment that rules word as well."""
+THEN = "If the single conversation was reused: "
+"""Begins what its outcome then advises."""
 _Experiment = Callable[[Session], Remedy]
 
 
@@ -33,7 +35,9 @@ def _after_one_alone(session: Session) -> list[Remedy]:
         return []
     return [
         Remedy(
-            f"If it was reused alone: {known.text[0].lower()}{known.text[1:]}", options=known.options, purpose="depends"
+            f"{THEN}{known.text[0].lower()}{known.text[1:]}",
+            options=known.options,
+            purpose="depends",
         )
     ]
 

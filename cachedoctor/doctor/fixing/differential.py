@@ -52,7 +52,7 @@ def _separated(finding: Finding, lives: Mapping[int, Session]) -> Finding:
     test, *then = experiment(own, other, lives[evidence.session])
     first = next((one for one in finding.remedies if one.purpose == "fix" and one.options), None)
     if first is not None and not test.options:
-        then = [Remedy(f"If it was reused alone: {first.text}", options=first.options, purpose="depends")]
+        then = [Remedy(f"{experiments.THEN}{first.text}", options=first.options, purpose="depends")]
     return replace(finding, remedies=[test, *finding.remedies, *then])
 
 

@@ -131,7 +131,7 @@ def _unknown(base: BlockSetup, name: str) -> CacheDoctorError:
     if name in _BYTES[base.engine]:
         size = OPTIONS[base.engine][1].name
         return CacheDoctorError(
-            f"{name}: the log does not show how many tokens this size holds", f"give the number: {size}=N"
+            f"{name}: the log does not show how many tokens fit into this size", f"give the number: {size}=N"
         )
     return CacheDoctorError(
         f"{name}: not an option of {title(base.engine)} that the replay supports", f"it supports {known}"

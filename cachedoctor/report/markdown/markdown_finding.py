@@ -176,7 +176,11 @@ def reproduce(findings: list[Finding], rows: dict[int, RequestRow]) -> list[str]
         row = _quoted(finding, rows)
         if row is not None and row.prompt_tokens is not None and row.cached_tokens is not None:
             steps = "\n".join(f"{at}. {step}" for at, step in enumerate(_steps(row), 1))
-            return ["### How to reproduce", f"As far as known, for {code(finding.code)}, task {row.task}:", steps]
+            return [
+                "### How to reproduce",
+                f"Steps for {code(finding.code)}, task {row.task}, as far as the log shows them:",
+                steps,
+            ]
     return []
 
 

@@ -21,7 +21,7 @@ ROWS: dict[AccountRow, str] = {
     "together": "computed at the same time by several requests with the same beginning",
     "rounding": "after the nearest reusable point",
     "unexplained": "not reused, although this build usually does so",
-    "undecided": "cannot tell: new, changed by the client, or lost by the server",
+    "undecided": "undecided (new, changed by the client, or lost by the server)",
 }
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from msgspec.structs import replace as replace_in
 
 import cachedoctor
-from cachedoctor.diagnosis.differential.experiments import ALONE
+from cachedoctor.diagnosis.differential.experiments import ALONE, THEN
 from cachedoctor.diagnosis.rules import registry
 from cachedoctor.model import Finding, Report
 from cachedoctor.model.terms import OF_CLIENTS
@@ -168,7 +168,7 @@ def _after_one_alone(plan: Plan, way: Way, advice: Advice, seen: Played, out: Pa
     answers = _with_server(plan, way.options, out, day.play)
     prompt, cached = counts(answers[-1].answer)
     if prompt and (cached or 0) >= HALF * prompt:
-        then = (r.commands for r in advice.finding.remedies if r.text.startswith("If it was reused alone"))
+        then = (r.commands for r in advice.finding.remedies if r.text.startswith(THEN))
         options = next(then, None)
         return None if options is None else replace(way, options=merged(way.options, shlex.split(options[0])))
     return replace(way, is_mended=True) if plan.situation.cause in CLIENT else None

@@ -22,7 +22,7 @@ from cachedoctor.knowledge.decision import FRAME
 _APPEND = kit.Remedy(
     "Keep the history append-only in the client: no reminders or file contents moved to the newest message, no edits of old turns."
 )
-_BY_HAND = kit.Remedy("A manual edit or compaction costs this once and is fine.")
+_BY_HAND = kit.Remedy("A manual edit or a compaction causes this only once, and is fine.")
 _KINDS = ("message-edited", "message-removed", "message-inserted", "message-moved", "compacted")
 _WRITTEN_ANEW = ("json-spacing", "json-key-order", "whitespace", "other")
 """Differences of a message that says the same, or of a part of it: a client read it and wrote it again."""

@@ -92,7 +92,7 @@ def log_requests() -> Remedy:
 def needs_requests() -> tuple[str, str]:
     """Why nothing is known of single requests, and what would show them."""
     return (
-        "too few requests ran alone, and a line about several requests has no counts for each",
+        "too few requests ran alone; the log line of a batch has no counts per request",
         f"make the server log every request (this writes prompt text to the log)\n{LOG_REQUESTS}",
     )
 
