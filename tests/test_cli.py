@@ -39,6 +39,7 @@ def test_wrong_usage_is_told_from_a_fault_with_any_typer(
         raise ClickError
 
     monkeypatch.setattr(cli, "make_app", lambda imported: refuse)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # else a pipe that breaks later ends all tests of this process
     with pytest.raises(SystemExit, match="2"):
         cli.main()
     assert capsys.readouterr().err.startswith("cachedoctor: error: no such option: --x (")

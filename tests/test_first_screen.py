@@ -90,7 +90,7 @@ def report_with(open_requests: int = 0, not_placed: int = 0, **tokens: int) -> R
         (report_with(new=100), "cache works", "no request had anything to reuse; the 100 computed tokens were new"),
         (report_with(reused=991, server=9), "cache works", "9 of 1,000 prompt tokens (0.9 %) were lost, too few for"),
         (report_with(reused=989, server=11), "no cause", "98.9 % reused, 1.1 % lost by the server"),
-        (report_with(reused=500, undecided=500), "no cause", "50.0 % cannot tell"),
+        (report_with(reused=500, undecided=500), "no cause", "50.0 % undecided"),
         (report_with(2, reused=900, new=100), "cache works", "; unknown for 2 requests"),
         (report_with(0, 3, reused=900, new=100), "cache works", "; unknown for 3 requests"),
     ],
