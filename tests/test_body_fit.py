@@ -230,7 +230,7 @@ def test_a_reply_under_another_system_prompt_is_of_one_conversation(tmp_path: Pa
 
 
 @pytest.mark.parametrize("again", ["[4 minutes ago] ", "[0 minutes ago] ", "Later: "])
-def test_messages_that_are_written_anew_stay_one_conversation(tmp_path: Path, again: str) -> None:
+def test_messages_that_are_rewritten_stay_one_conversation(tmp_path: Path, again: str) -> None:
     text = said_by("user", "one")["content"]
     sent = {"role": "user", "content": f"[0 minutes ago] {text}"}
     first, second = bodies_of(
@@ -241,7 +241,7 @@ def test_messages_that_are_written_anew_stay_one_conversation(tmp_path: Path, ag
     assert prompt_matching._has_its_reply(first, second)
 
 
-def test_another_question_behind_the_same_system_prompt_is_no_changed_one(tmp_path: Path) -> None:
+def test_another_question_behind_the_same_system_prompt_is_not_a_changed_one(tmp_path: Path) -> None:
     head, reply = said_by("system", "ada"), said_by("assistant", "ok")
     first, second = bodies_of(
         tmp_path, [head, said_by("user", "one")], [head, said_by("user", "two"), reply, said_by("user", "three")]

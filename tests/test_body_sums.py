@@ -153,7 +153,7 @@ def test_a_salt_for_each_user_ends_no_conversation(tmp_path: Path) -> None:
 
 
 def test_adapters_keep_apart_what_is_the_same(tmp_path: Path) -> None:
-    """A model is an adapter only where the log says so: another name of one model shares its cache."""
+    """A model is an adapter only if the log shows it: another name of one model shares its cache."""
     bodies = [{**body, "model": f"style-{at % 3}"} for at, body in enumerate(chat(1, 6))]
     found = summed(bodies, tmp_path, adapters="style-0\nstyle-1\nstyle-2")
     assert (found.adapters, found.salts, found.salted, found.repeated) == (3, 0, 0, 0)

@@ -89,7 +89,7 @@ def test_rows_beyond_the_limit_are_read_as_they_stand() -> None:
 
 
 def test_no_log_is_taken_for_broken() -> None:
-    """Of logs as servers print them, and that are no excerpts, none is."""
+    """No log is joined that is as servers print it, if it is longer than an excerpt."""
     logs = {path: path.read_bytes().split(b"\n") for path in FIXTURES.glob("**/*.log")}
     long = {path: rows[:EXCERPT_LINES] for path, rows in logs.items() if len(rows) > EXCERPT_LINES}
     assert len(long) > 10

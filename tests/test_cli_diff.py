@@ -204,7 +204,7 @@ def test_a_tokenizer_of_another_model(tmp_path: Path) -> None:
     a, b = pair(tmp_path, *dumps)
     done = run("diff", a, b, "--tokenizer", other)
     assert (done.returncode, done.stdout) == (2, b"")
-    one_line(done, "<|of_another|>", "give the tokenizer of the model")
+    one_line(done, "<|of_another|>", "give the tokenizer of the server's model")
     assert run("diff", a, b, "--tokenizer", other, "--template", PROMPTS / "template.jinja").returncode == 1
 
 

@@ -699,7 +699,7 @@ def test_a_state_that_is_not_a_file_is_refused(tmp_path: Path, make: Callable[[P
     [
         (("server.log", "--listen", "9931"), "'9931' is not an address"),
         (("--no-config",), "give logs, or --follow DIR"),
-        (("-",), "it reads files, not pipes"),
+        (("-",), "the exporter reads files"),
     ],
 )
 def test_wrong_use_is_one_line(args: tuple[str, ...], words: str) -> None:

@@ -164,7 +164,7 @@ def test_a_prompt_is_one_request_where_its_start_and_its_end_are_printed() -> No
 
 
 def test_lines_that_are_quoted_without_what_begins_them() -> None:
-    """antirez/ds4 issue 609: 8,238 - 5,779 = 2,459 tokens had been in common, and were computed again."""
+    """antirez/ds4 issue 609: 8,238 - 5,779 = 2,459 tokens were common, and were recomputed."""
     log = (
         "live kv cache miss live=6213 prompt=8238 common=6128 reason=token-mismatch\n"
         "chat ctx=5779..8238:2459 TOOLS prompt done 9.231s\n"

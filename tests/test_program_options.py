@@ -36,7 +36,7 @@ def texts(engine: str) -> str:
 
 @cache
 def printed() -> str:
-    """All strings of the code that are no docstrings, and the pages of the rules."""
+    """All strings of the code except docstrings, and the pages of the rules."""
     found = [path.read_text("utf-8") for path in (ROOT / "cachedoctor").rglob("*.md")]
     for path in (ROOT / "cachedoctor").rglob("*.py"):
         tree = ast.parse(path.read_text("utf-8"))

@@ -201,7 +201,7 @@ def test_the_row_is_gone_before_errors_and_the_report(tmp_path: Path, option: tu
     assert status == 2
     assert report == run(*[word for word in args if word not in option]).stdout
     rows, _, complaint = plain(error.decode()).rpartition(GONE)
-    assert complaint.startswith("cachedoctor: error: ")
-    assert complaint.count("\n") == 1
+    assert complaint.startswith("cachedoctor: error:")
+    assert "no such file" in " ".join(complaint.split())
     assert "reading" not in complaint
     assert (f"reading {bar(20)} 100%" in rows) is (option != ("-q",))

@@ -39,7 +39,7 @@ def context(request: Request, *history: Request, before: Request | None = None, 
         ([(1505, 8), (1367, 8)], False),
     ],
 )
-def test_prompts_of_others_that_share_as_much_stand_behind_one_instruction(
+def test_prompts_of_others_that_share_as_much_follow_one_instruction(
     listed: list[tuple[int, int]], separate: bool
 ) -> None:
     """What alone shares more than the others is this conversation's; a frame is common to all."""

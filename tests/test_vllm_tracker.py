@@ -266,7 +266,7 @@ def test_a_prompt_that_looks_like_a_log_is_none() -> None:
     assert [s["prompt_rate"] for s in report["samples"]] == [100.0]
 
 
-def test_names_of_adapters_are_those_that_the_log_says_are_loaded() -> None:
+def test_names_of_adapters_are_those_that_the_log_shows_as_loaded() -> None:
     modules = ", ".join(f"LoRAModulePath(name='{name}', path='/m/x', base_model_name=None)" for name in ("sql", "chat"))
     given = START.decode().replace("'max_model_len'", f"'lora_modules': [{modules}], 'max_model_len'")
     later = "(APIServer pid=7) INFO 11-20 23:50:00 [serving.py:229] Loaded new LoRA adapter: name '{}', path '/m/x'\n"

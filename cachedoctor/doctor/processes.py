@@ -67,7 +67,7 @@ class Workers(Generic[Task, Result]):
 
     @property
     def busy(self) -> int:
-        """Processes at work. One that was killed before it got its task is not, and the task is lost."""
+        """Number of processes at work, without those killed before they got a task."""
         return len(self._busy)
 
     def submit(self, task: Task) -> None:

@@ -1,4 +1,4 @@
-"""What assistants and the programs around them do: many voices over one text, lists that are written anew, retries.
+"""What assistants and the programs around them do: many voices over one text, lists that are rewritten, retries.
 
 As ``traffic.py``: a function takes a Recorder and whether the client has its fault.
 """
@@ -77,7 +77,7 @@ def keys_shuffled(day: Recorder, faulty: bool) -> None:
 
 
 def tools_found(day: Recorder, faulty: bool) -> None:
-    """An agent that finds one tool more with each question; tools stand before everything else."""
+    """An agent that finds one tool more with each question; tools come before everything else."""
     agent, chance, every = Talk(day, "agent", prose(1, 900)), random.Random(47), tools(7)
     for step in range(6):
         agent.fields["tools"] = every[: step + 2 if faulty else 2]

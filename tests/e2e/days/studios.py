@@ -108,7 +108,7 @@ def memories_first(day: Recorder, faulty: bool) -> None:
 
 
 def ages_rewritten(day: Recorder, faulty: bool) -> None:
-    """A messenger that writes before each message how many minutes ago it was sent, counted anew in each request."""
+    """A messenger that writes before each message how many minutes ago it was sent, counted for each request."""
     talk, said, chance = Talk(day, "messenger", prose(1, 1300)), [], random.Random(108)
     at = 0
     for _ in range(8):
@@ -170,7 +170,7 @@ def goes_back(day: Recorder, faulty: bool) -> None:
 
 
 def code_completion(day: Recorder, faulty: bool) -> None:
-    """An editor that asks for completions: what is before the cursor grows, what is behind it stays."""
+    """An editor that asks for completions: what is before the cursor grows, what follows it stays."""
     before, after, chance = prose(660, 1200), prose(661, 600), random.Random(112)
     for step in range(12):
         body = {"input_prefix": before, "input_suffix": after, "n_predict": 6, "temperature": 0}

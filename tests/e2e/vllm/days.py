@@ -37,7 +37,7 @@ Client = Iterator[Request]
 
 @dataclass(frozen=True)
 class Day(Scenario):
-    """A server and two clients that take turns."""
+    """A server and two clients that alternate."""
 
     also: tuple[str, ...] = ()
     """Codes and names that would be true as well, or that say less and are true."""

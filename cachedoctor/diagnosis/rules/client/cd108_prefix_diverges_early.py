@@ -63,6 +63,10 @@ def _confidence(s: kit.RuleContext) -> kit.Confidence:
     return "medium" if alone or nothing_in_ram else "low"
 
 
+_OPEN = "open"
+"""Key of requests for which the cause stays open: a finding of their own, as none of their tokens counts as avoidable."""
+
+
 def _perhaps_separate(s: kit.RuleContext) -> bool:
     """Whether separate prompts behind one instruction may have these lengths: its slot held something else, and of what
     holds this conversation's last prompt no line shows how little is the same, or all that was compared shares as much."""
@@ -168,19 +172,21 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     by_lengths = _by_lengths_alone(s)
     if (s.own_slot is None and not s.history and not s.facts.starts_cold) or (by_lengths and _begins(s)):
         # what came before is not in the log: it may be a new one
-        return kit.Match(_cost(s), "low", severity="note", undecided=True) if s.whole >= s.min_prompt else None
+        return (
+            kit.Match(_cost(s), "low", severity="note", undecided=True, key=_OPEN) if s.whole >= s.min_prompt else None
+        )
     if by_lengths:
         return None
     if _by_chance(s):
-        return kit.Match(_cost(s), "low", severity="note", undecided=True)
+        return kit.Match(_cost(s), "low", severity="note", undecided=True, key=_OPEN)
     if not _perhaps_separate(s):
         sure = _confidence(s)
         if sure == "low" and _perhaps_new(s):
             return kit.Match(_cost(s), sure, severity="note")
         return kit.Match(_cost(s), sure)
     if _grows(s):  # likely; but what came before stays open, so that no token of these is avoidable for certain
-        return kit.Match(_cost(s), _confidence(s), undecided=True)
-    return kit.Match(_cost(s), "low", severity="note", undecided=True)
+        return kit.Match(_cost(s), _confidence(s), undecided=True, key=_OPEN)
+    return kit.Match(_cost(s), "low", severity="note", undecided=True, key=_OPEN)
 
 
 def _by_chance(s: kit.RuleContext) -> bool:
@@ -235,7 +241,7 @@ def _of_excerpt(s: kit.RuleContext) -> kit.Match | None:
     if s.whole < max(s.min_prompt, kit.SHORT * (r.held_tokens or 0)):
         return None  # too short to matter, or a side request: what the slot held is not gone by that
     least, at_most = s.changed_tokens
-    return kit.Match(least, "low", at_most=at_most, severity="note", undecided=True)
+    return kit.Match(least, "low", at_most=at_most, severity="note", undecided=True, key=_OPEN)
 
 
 _FEW_MATCH = "how little of the prompt matched the slot's content"
