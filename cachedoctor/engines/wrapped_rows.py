@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from cachedoctor.engines.catalogue.base import Catalogue
+from cachedoctor.inputs.envelope.shapes import has_no_room, width_of
 from cachedoctor.knowledge.late_patterns import late
 from cachedoctor.model import Segment
 
@@ -30,7 +31,7 @@ _WORDS = 12
 def joined(segment: Segment, catalogue: Catalogue) -> tuple[Segment, int]:
     """Join what a catalogue knows when it is joined; give the segment, and how many rows continued one before."""
     rows = segment.data.removesuffix(b"\n").split(b"\n")
-    widths = [len(row.decode("utf-8", "replace")) for row in rows]
+    widths = list(map(width_of, rows))
     widest, out, at = max(widths), [], 0
     wrapped = _goes_on(rows, widths, widest) >= _EVIDENCE
     while at < len(rows):
@@ -52,11 +53,7 @@ def joined(segment: Segment, catalogue: Catalogue) -> tuple[Segment, int]:
 def _goes_on(rows: list[bytes], widths: list[int], widest: int) -> int:
     """How many rows seem to continue in the next: this begins no record, and its first word had no room."""
     pairs = zip(rows[1:], widths, strict=False)
-    return sum(bool(row.strip()) and not _BEGINS.match(row) and _no_room(width, row, widest) for row, width in pairs)
-
-
-def _no_room(width: int, row: bytes, widest: int) -> bool:
-    return width + 1 + len(row.split(None, 1)[0].decode("utf-8", "replace")) > widest
+    return sum(not _BEGINS.match(row) and has_no_room(width, row, widest) for row, width in pairs)
 
 
 def _end(rows: list[bytes], at: int) -> int:
@@ -77,7 +74,7 @@ def _ways(rows: list[bytes], widths: list[int], widest: int) -> list[tuple[bytes
 def _tight(rows: list[bytes], widths: list[int], widest: int) -> int:
     """How many rows end where the next word had no room."""
     for used in range(1, len(rows)):
-        if not _no_room(widths[used - 1], rows[used], widest):
+        if not has_no_room(widths[used - 1], rows[used], widest):
             return used
     return len(rows)
 

@@ -23,8 +23,23 @@ FRAME = 24
 """Tokens that a template writes around a message: all its prompts share so much, and so much comes after any turn."""
 SIMILAR = 0.1
 """Share of a prompt that a slot must hold to be chosen for it, by default (b6628 and newer)."""
+MAX_TURN = 1024
+"""Tokens that a turn may add to a short conversation; a long one may grow by half. More is taken for a new one."""
+MIN_TURN = 16
+"""Tokens that a turn adds at least: the end of the reply, a message, the opening of the next reply. Prompts of nearly
+the same length are more likely requests that have nothing to do with each other."""
 _PAD = 256
 """The cells of sliding-window memory are a multiple of it."""
+
+
+def extends(prompt: int, total: int) -> bool:
+    """Whether a prompt of this length can be the next turn of a conversation of ``total`` tokens."""
+    return shortest(prompt) <= total <= prompt - MIN_TURN
+
+
+def shortest(prompt: int) -> float:
+    """Tokens that a conversation must have at least for a prompt of this length to be its next turn."""
+    return min(prompt - MAX_TURN, prompt / 1.5)
 
 
 def checkpoints(length: int, user_starts: list[int], build: int = NEWEST, memory: str = "hybrid") -> list[int]:

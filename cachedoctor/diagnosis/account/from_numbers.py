@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import msgspec
 
-from cachedoctor.knowledge.decision import EVERY
+from cachedoctor.knowledge.decision import EVERY, SIMILAR, extends
 from cachedoctor.model import AccountRow, Judged, Mark, Request, Twins
 from cachedoctor.model.terms import OF_CLIENTS, OF_INPUT
 
@@ -337,12 +337,8 @@ class SameLengths(msgspec.Struct, gc=False):
         ]
 
 
-_STEP, _MOST_STEP = 16, 1024
-"""Tokens by which the next turn of a conversation is longer, at least and at most; a long one grows by half at most."""
 _STEPS = 3
 """Prompts in a row that grow like turns: fewer do so by chance."""
-_SHARED = 0.1
-"""Share of a prompt: less reuse than that is not the beginning of its conversation."""
 
 
 class GrownPrompts(msgspec.Struct, gc=False):
@@ -364,10 +360,10 @@ class GrownPrompts(msgspec.Struct, gc=False):
         """Take a request when it ends."""
         left, prompt, cached = self._left, r.prompt_tokens, r.cached_tokens
         self._left = r.seen.released_tokens
-        if r.outcome != "cold" or not (left and prompt) or cached is None or cached >= _SHARED * prompt:
-            self._steps = self._waiting = 0
-            return
-        if not _STEP <= prompt - left <= max(_MOST_STEP, left / 2):
+        if (
+            r.outcome != "cold" or not left or prompt is None or cached is None
+            or cached >= SIMILAR * prompt or not extends(prompt, left)
+        ):  # fmt: skip
             self._steps = self._waiting = 0
             return
         self._steps += 1

@@ -13,7 +13,7 @@ from operator import itemgetter
 
 from cachedoctor.doctor.analysis.prompt_text import PromptText
 from cachedoctor.inputs.envelope import Documents, NewestFirst, Unwrapper
-from cachedoctor.inputs.envelope.shapes import are_broken, is_written
+from cachedoctor.inputs.envelope.shapes import are_broken, is_written, width_of
 from cachedoctor.model import InputInfo, Segment
 
 MAX_LINE = 1 << 20
@@ -209,12 +209,8 @@ def _full_widths(rows: list[_Row]) -> dict[str | None, int]:
     widths: dict[str | None, Counter[int]] = {}
     for (number, origin, row), (after, bare, rest) in itertools.pairwise(rows):
         if bare is None and after == number + 1 and not is_written(rest):
-            widths.setdefault(origin, Counter())[_width(row)] += 1
+            widths.setdefault(origin, Counter())[width_of(row)] += 1
     return {origin: found.most_common(1)[0][0] for origin, found in widths.items()}
-
-
-def _width(row: bytes) -> int:
-    return len(row.decode("utf-8", "replace"))
 
 
 def _owners(rows: list[_Row], widest: dict[str | None, int]) -> list[str | None]:
@@ -224,7 +220,7 @@ def _owners(rows: list[_Row], widest: dict[str | None, int]) -> list[str | None]
     """Number of the row before, if that is full and some server's."""
     for number, origin, row in rows:
         owner = owners[-1] if origin is None and before == number - 1 and not is_written(row) else origin
-        full = owner is not None and origin in widest and _width(row) >= widest[origin]
+        full = owner is not None and origin in widest and width_of(row) >= widest[origin]
         before = number if full else -1
         owners.append(owner)
     return owners

@@ -16,6 +16,7 @@ from cachedoctor.inputs.metrics.responses import claim_of
 from cachedoctor.knowledge.texts import common_prefix, pieces
 from cachedoctor.model import CacheDoctorError, ClaimedRequest, ClientName, PromptDiff, Request, SentBodies, Session
 from cachedoctor.prompts import client_habits, compare_prompts, conversations, inputs, run_diff
+from cachedoctor.prompts.align.align import common_suffix
 from cachedoctor.prompts.confined.child import FailedError
 from cachedoctor.prompts.conversations import LOOK_BACK, Outline, outline, shared_with
 from cachedoctor.prompts.model_files import ModelFiles
@@ -507,7 +508,7 @@ def _is_the_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
         return True
     first, second = str(one.get("content")), str(other.get("content"))
     kept = common_prefix(first, second)
-    kept += min(common_prefix(first[::-1], second[::-1]), min(len(first), len(second)) - kept)
+    kept += common_suffix(first, second, min(len(first), len(second)) - kept)
     return one.get("role") == other.get("role") and kept >= SAME * max(len(first), len(second))
 
 

@@ -146,17 +146,23 @@ _GO_ON = 20
 
 def are_broken(rows: list[bytes]) -> bool:
     """Whether a terminal broke lines into these rows: many begin no line, and their first word had no room before."""
-    widths = [len(row.decode("utf-8", "replace")) for row in rows]
+    widths = list(map(width_of, rows))
     widest, written = columns(widths), [is_written(row) for row in rows]
     if not widest or widest > _WIDEST or sum(written) * _GO_ON < len(rows):
         return False
     after = zip(rows[1:], written[1:], widths, strict=False)
-    return sum(not begins and _no_room(width, row, widest) for row, begins, width in after) * _GO_ON >= len(rows)
+    return sum(not begins and has_no_room(width, row, widest) for row, begins, width in after) * _GO_ON >= len(rows)
 
 
-def _no_room(width: int, row: bytes, widest: int) -> bool:
+def width_of(row: bytes) -> int:
+    """Characters of a row."""
+    return len(row.decode("utf-8", "replace"))
+
+
+def has_no_room(width: int, row: bytes, widest: int) -> bool:
+    """Whether the first word of a row did not fit into the one before, which is so wide."""
     words = row.split(None, 1)
-    return bool(words) and width <= widest < width + 1 + len(words[0].decode("utf-8", "replace"))
+    return bool(words) and width <= widest < width + 1 + width_of(words[0])
 
 
 def columns(widths: list[int]) -> int:

@@ -9,7 +9,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from operator import methodcaller
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -39,7 +38,8 @@ NONE = 0.05
 CLOSE = 0.02
 """Share of what was measured by which a prediction may be off."""
 TURNS = 3
-_IF_CLAUDE = methodcaller("startswith", "With Claude Code,")
+_IF_CLAUDE = "With Claude Code,"
+"""Begins what is advised in case that the client is it."""
 LOOKS = 2
 """How often an advice that only shows more is followed before the day counts as one that only looks."""
 _CODES = {rule.name: rule.code for rule in registry.load()[0]}
@@ -111,7 +111,8 @@ def first(report: Report, *, is_claude: bool = True) -> Advice | None:
     """The first advice of a report, as its last row says it; what only users of Claude Code try, they alone follow."""
     if not is_claude:
         kept = [
-            replace_in(one, remedies=[r for r in one.remedies if not _IF_CLAUDE(r.text)]) for one in report.findings
+            replace_in(one, remedies=[r for r in one.remedies if not r.text.startswith(_IF_CLAUDE)])
+            for one in report.findings
         ]
         report = replace_in(report, findings=kept)
     one = ReportView(report).first_to_do

@@ -73,9 +73,7 @@ def _perhaps_separate(s: kit.RuleContext) -> bool:
     r = s.request
     listed = r.ram_refused and r.reference_lcp is not None and s.own_slot is not True
     elsewhere = any(one.thread == r.thread and one.length == r.reference_tokens for one in r.seen.choice.others)
-    if _returned_alone(s):
-        return True
-    if _others_share(s):
+    if _returned_alone(s) or _others_share(s):
         return True
     if not (listed or elsewhere or kit.passed_over(s.request)):
         return False

@@ -7,16 +7,11 @@ from itertools import pairwise
 
 import msgspec
 
-from cachedoctor.knowledge.decision import FRAME
+from cachedoctor.knowledge.decision import FRAME, extends
 from cachedoctor.model import Request
 
 KEPT = 64
 """Tokens: a request that lacks no more than this of the slot's content continues it."""
-MAX_TURN = 1024
-"""Tokens that a turn may add to a short conversation; a long one may grow by half. More is taken for a new one."""
-MIN_TURN = 16
-"""Tokens that a turn adds at least: the end of the reply, a message, the opening of the next reply. Prompts of nearly
-the same length are more likely requests that have nothing to do with each other."""
 RETURNS = 2
 """Times that a prompt must extend an earlier one than the slot held, once with no other reading."""
 _SAME_PLACE = 24
@@ -29,16 +24,6 @@ class InterleavedTurn(msgspec.Struct, gc=False):
     request: Request
     total: int
     """Tokens in the slot when it ended."""
-
-
-def extends(prompt: int, total: int) -> bool:
-    """Whether a prompt of this length can be the next turn of a conversation of ``total`` tokens."""
-    return shortest(prompt) <= total <= prompt - MIN_TURN
-
-
-def shortest(prompt: int) -> float:
-    """Tokens that a conversation must have at least for a prompt of this length to be its next turn."""
-    return min(prompt - MAX_TURN, prompt / 1.5)
 
 
 class TurnReading(msgspec.Struct):

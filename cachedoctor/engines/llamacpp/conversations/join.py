@@ -15,13 +15,11 @@ from msgspec.structs import replace
 from cachedoctor.engines.llamacpp.conversations import interleaved
 from cachedoctor.engines.llamacpp.conversations.interleaved import (
     KEPT,
-    MIN_TURN,
     CommonHeads,
     InterleavedTurn,
     OneShot,
-    shortest,
 )
-from cachedoctor.knowledge.decision import FRAME, SIMILAR
+from cachedoctor.knowledge.decision import FRAME, MIN_TURN, SIMILAR, shortest
 from cachedoctor.model import Mark, Request
 
 MAX_THREADS = 64
