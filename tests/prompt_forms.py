@@ -2,7 +2,7 @@
 
 import pytest
 
-from cachedoctor.prompts.conversations import common_prefix
+from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.prompts.difference_advice import recognise
 from cachedoctor.prompts.prompt import Prompt
 from cachedoctor.prompts.request_bodies import kind_of, prompts_of

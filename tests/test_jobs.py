@@ -19,6 +19,7 @@ import pytest
 from command import FIRST, HEAD, PATIENCE, PYTHON, SECOND, SIMILARITY, TURN, one_line, run, wait_for
 from conftest import CASES, content_of
 
+from cachedoctor.doctor import processes
 from cachedoctor.doctor.analysis import intake, parallel
 from cachedoctor.doctor.analysis import parallel as cuts
 from cachedoctor.doctor.analysis import run as driving
@@ -184,7 +185,7 @@ def test_several_logs(seen: list[tuple[int, int]], tmp_path: Path) -> None:
 
 
 def test_as_many_processes_as_cores_have_a_part_to_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    monkeypatch.setattr(processes, "cores", lambda: 3)
     monkeypatch.setattr(driving, "PART", 100)
     logs = [tmp_path / "a.log", tmp_path / "b.log"]
     for log in logs:

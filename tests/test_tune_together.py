@@ -45,7 +45,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> list[ServerSettings]:
 def tuned(monkeypatch: pytest.MonkeyPatch, cores: int, least: int = 1) -> Tuning:
     """Three conversations in turn on one slot, with a RAM cache that holds one of them."""
     monkeypatch.setattr(processes, "LARGE", least)
-    monkeypatch.setattr(processes, "_cores", lambda: cores)
+    monkeypatch.setattr(processes, "cores", lambda: cores)
     settings = replace(ONE, cache_ram_mib=512, token_bytes=MIB)
     return tuning.tune(evidence(in_turn(3, 4), settings), ["made"])
 
@@ -142,7 +142,7 @@ def test_the_costliest_finding_is_judged_beside(monkeypatch: pytest.MonkeyPatch,
     assert alone is not None
     assert alone.code == "CD301"
     monkeypatch.setattr(processes, "LARGE", 1)
-    monkeypatch.setattr(processes, "_cores", lambda: 2)
+    monkeypatch.setattr(processes, "cores", lambda: 2)
 
     def failing(analyzer: Analyzer) -> Report:
         if os.getpid() == own:

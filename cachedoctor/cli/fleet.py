@@ -204,12 +204,13 @@ def _folder(
     """Analyze each log into a folder of tables and pages; returns the exit status."""
     from cachedoctor.doctor.fleet.fleet import Fleet
     from cachedoctor.doctor.fleet.result_folder import ResultFolder
+    from cachedoctor.doctor.processes import cores
 
     with ResultFolder(output).opened() as folder:
         found = Fleet(paths, folder, build, max_unpacked, reports=reports)
         index = _Index(found, folder)
         try:
-            interrupted = _read(found, engine, jobs or os.cpu_count() or 1, address, quiet, index.refresh)
+            interrupted = _read(found, engine, jobs or cores(), address, quiet, index.refresh)
         finally:  # a cluster that goes away takes nothing of what is done
             page = index.write()
     if not quiet:

@@ -34,11 +34,12 @@ def cores_for(requests: int) -> int:
 
     They share it by fork, which is safe on Linux alone.
     """
-    return _cores() if requests >= LARGE else 1
+    return cores() if requests >= LARGE and sys.platform == "linux" else 1
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
+def cores() -> int:
+    """Cores that this process may use: a container or a batch system often gives it fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 class Killed(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from cachedoctor.knowledge.late_patterns import late
+from cachedoctor.knowledge.texts import common_prefix
 from cachedoctor.model import PromptDiff
 from cachedoctor.prompts import client_habits
 from cachedoctor.prompts.difference_advice import advise
@@ -61,7 +62,6 @@ COMPACTED = 3
 _TURN = late(
     r"<\|[A-Za-z0-9_]{1,40}\|>|<｜[^｜\n]{1,40}｜>|</?start_of_turn>|<end_of_turn>|\[/?INST\]|\[/?SYSTEM_PROMPT\]"
 )
-_CHUNK = 1 << 16
 
 
 class Outline(msgspec.Struct):
@@ -100,21 +100,6 @@ def before(outlines: list[Outline], current: Outline) -> int | None:
         if score is not None and (best is None or (*score, index) >= best):
             best = (*score, index)
     return None if best is None else best[3]
-
-
-def common_prefix(a: str, b: str) -> int:
-    """Length of the longest common prefix, in code points."""
-    start, limit = 0, min(len(a), len(b))
-    while start < limit and a[start : start + _CHUNK] == b[start : start + _CHUNK]:
-        start += _CHUNK
-    low, high = min(start, limit), min(start + _CHUNK, limit)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def shared_with(a: Outline, b: Outline) -> tuple[int, int, bool] | None:

@@ -11,10 +11,9 @@ import msgspec
 from cachedoctor.inputs.captures import recognise
 from cachedoctor.inputs.captures.captured import MAX_DEPTH, Capture, Captured, depth_of, encoded, too_deep, values_of
 from cachedoctor.knowledge.late_patterns import late
-from cachedoctor.knowledge.texts import sound
+from cachedoctor.knowledge.texts import common_prefix, sound
 from cachedoctor.model import CacheDoctorError
 from cachedoctor.prompts import request_bodies
-from cachedoctor.prompts.conversations import common_prefix
 from cachedoctor.prompts.prompt import Prompt, RecordedFields
 from cachedoctor.prompts.regular_files import MIB, read_all, read_file
 from cachedoctor.prompts.request_bodies import Builder

@@ -151,7 +151,12 @@ def stored_bytes(paths: Iterable[str]) -> int:
 
 def processes_for(paths: Iterable[str]) -> int:
     """As many processes as there are cores, if each of them has a part to read."""
-    return min(os.cpu_count() or 1, stored_bytes(paths) // PART)
+    parts = stored_bytes(paths) // PART
+    if parts > 1:
+        from cachedoctor.doctor.processes import cores  # its library is not imported for a small log
+
+        parts = min(cores(), parts)
+    return parts
 
 
 def feed_all(
