@@ -404,11 +404,18 @@ def test_the_command_explains_a_line() -> None:
 
 @pytest.mark.sweep
 def test_the_command_reads_lines_from_a_pipe() -> None:
-    """Unknown ones are named by their number; one known line is enough for status 0."""
+    """Unknown ones are counted; one known line is enough for status 0."""
     done = run("--line", "-", stdin=f"{CHOICE}\nwhat is this\nsrv update_slots: all slots are idle\n".encode())
     assert done.returncode == 0
     assert re.findall(rb"its id is (\w+)$", done.stdout, re.MULTILINE) == [b"slot_select_lcp", b"idle"]
-    assert re.fullmatch(rb"cachedoctor: warning: line 2: no known message [^\n]*\n", done.stderr)
+    assert re.fullmatch(
+        rb"cachedoctor: warning: no known message [^\n]* in 1 of 3 lines; the first is line 2 [^\n]*\n", done.stderr
+    )
+    nothing = run("--line", "-", stdin=b"what is this\nand that\n")
+    assert (nothing.returncode, nothing.stdout) == (3, b"")
+    assert nothing.stderr.startswith(
+        b"cachedoctor: error: no known message of llama-server, vLLM or SGLang in 2 of 2 lines; "
+    )
     objects = run("--line", "-", "-f", "json", stdin=f"{CHOICE}\nwhat is this\n".encode()).stdout.splitlines()
     assert [len(json.loads(o)["readings"]) for o in objects] == [1, 0]
 

@@ -229,21 +229,22 @@ def _lines(line: str, format: Format, look: Appearance) -> None:
     from cachedoctor.cli.sink import Sink
     from cachedoctor.doctor.explain.explain import explain as explained
 
-    known = seen = 0
+    seen = 0
+    unknown: list[Line] = []
     with Sink(None) as sink, sink.writing() as out:
         for answer in explained(_given(line)):
-            if answer.explanations and known and format == "text":
+            if answer.explanations and seen > len(unknown) and format == "text":
                 out.write(b"\n")
             seen += 1
-            known += bool(answer.explanations)
             if answer.explanations or format == "json":
                 _write(answer, out, format, look)
             if not answer.explanations:
-                out.flush()
-                terminal.complain(*_unknown(answer), kind="error" if answer.number == 1 else "warning")
+                unknown.append(answer)
     if not seen:
         terminal.complain("the line is empty", "give one line of a log, in quotes")
-    if not known:
+    elif unknown:
+        terminal.complain(*_unknown(unknown, seen), kind="error" if seen == len(unknown) else "warning")
+    if seen == len(unknown):
         raise typer.Exit(_UNKNOWN)
 
 
@@ -258,12 +259,16 @@ def _given(line: str) -> bytes:
     return data[:_STDIN_MAX]
 
 
-def _unknown(line: Line) -> tuple[str, str]:
-    """Error and hint for a line that is not a known message."""
-    where = f"line {line.number}: " if line.number > 1 else ""
-    none = f"{where}no known message of {SERVERS}"
-    if line.nearest:
-        return none, f'the nearest message begins with "{line.nearest}"'
+def _unknown(unknown: list[Line], seen: int) -> tuple[str, str]:
+    """Error and hint for lines without a known message: one for a whole paste, as most lines of it may be others."""
+    if seen > 1:
+        counted = (
+            f"no known message of {SERVERS} in {len(unknown)} of {seen} lines; the first is line {unknown[0].number}"
+        )
+        return counted, "explain such a line alone to see the nearest message"
+    none = f"no known message of {SERVERS}"
+    if unknown[0].nearest:
+        return none, f'the nearest message begins with "{unknown[0].nearest}"'
     return f"{none}, and it is not similar to one", "give a whole line, in quotes"
 
 
