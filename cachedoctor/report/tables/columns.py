@@ -61,7 +61,7 @@ parent | integer | | task number of the request whose n > 1 choices include this
 thread | integer | | conversation number within the session
 turn | integer | | turn number within the conversation, from 0
 first_line | integer | line | the request's first line in the file `path`, from 1
-last_line | integer | line | the request's last line; counted on if the request ends in the next rotation
+last_line | integer | line | the request's last line; line numbers continue if the request ends in the next rotation
 time | text | ISO 8601 | start time, from the first line's wrapper; --MM-DDTHH:MM:SS without a year
 uptime_ms | number | ms | start time, counted from the server start
 client | text | | client address, if the log shows it unambiguously
@@ -76,20 +76,20 @@ selected_by | text | | how the slot was chosen: lcp, lru or id
 similarity | number | share | part of the new prompt that the slot already held, rounded as in the log
 f_keep | number | share | part of the slot's content that the new prompt kept, rounded as in the log
 common_prefix_tokens | integer | tokens | longest common prefix of prompt and slot content at the start
-reference_tokens | integer | tokens | length of the previous prompt and reply; if unknown, of the slot's content
+reference_tokens | integer | tokens | length of the previous prompt and reply; length of the slot's content if unknown
 held_tokens | integer | tokens | length of the slot's content when the request took the slot
 expected_cached | integer | tokens | tokens that the server build should have reused; only if tokens were lost
-replay_missing | names | | numbers missing from the log that expected_cached needs
-lost_tokens | integer | tokens | previous prompt and reply tokens not reused; can exceed a shorter new prompt
+replay_missing | names | | numbers that expected_cached needs and the log lacks
+lost_tokens | integer | tokens | tokens of the previous prompt and reply that were not reused; can exceed a shorter new prompt
 client_lost_tokens | integer | tokens | lost tokens that the client changed
 server_lost_tokens | integer | tokens | lost tokens that the server did not reuse; null if the slot held another text
-avoidable_tokens | integer | tokens | tokens that the fixes would have saved, each counted once; 0 if no rule fired
-avoidable_ms | number | ms | time that these fixes would have saved
+avoidable_tokens | integer | tokens | tokens that the fixes would have saved, each token counted once; 0 if no rule fired
+avoidable_ms | number | ms | prompt time that the fixes would have saved
 outcome | text | | result: cold, reused, partial, reprocessed, failed, cancelled or unknown
 partial | flag | | the log begins or ends inside the request
 codes | names | | rules that fired on the request
 restored_from_ram | flag | | the prompt was restored from the RAM prompt cache
-saved_to_ram | flag | | the slot's old content was saved to the RAM prompt cache first
+saved_to_ram | flag | | the slot's old content was first saved to the RAM prompt cache
 checkpoints_tried | integer | | context checkpoints checked
 checkpoints_restored | integer | | checkpoints restored
 checkpoints_created | integer | | checkpoints created
@@ -110,7 +110,7 @@ EVENTS = ColumnTable(
 path | text | | input file, as given
 line | integer | line | line number, from 1
 origin | text | | router port or compose service, if a wrapper shows it
-time | text | ISO 8601 | time from the wrapper or, without one, the line; --MM-DDTHH:MM:SS without a year
+time | text | ISO 8601 | time from the wrapper, else from the line; --MM-DDTHH:MM:SS without a year
 uptime_ms | number | ms | time of the line, counted from the server start
 level | text | | log level I, W, E, D or T, if the line has one
 slot | integer | | slot number in the line
@@ -147,7 +147,7 @@ running | integer | requests | running requests
 waiting | integer | requests | waiting requests
 deferred | integer | requests | deferred requests
 kv_usage | number | share | part of the KV cache held by running requests; unused cached blocks count as free
-hit_rate | number | share | reused part of the tokens that the last 1,000 requests looked up, since the start or a reset
+hit_rate | number | share | share of looked-up tokens that were reused, over the last 1,000 requests since the start or a reset
 external_hit_rate | number | share | hit rate of an external cache, counted like hit_rate
 mm_hit_rate | number | share | hit rate of the cache for images and other media, counted in items, not tokens
 preemptions | integer | | preemptions in the line
@@ -214,7 +214,7 @@ severity | text | | error, warning or note
 confidence | text | | high, medium or low
 requests | integer | | affected requests
 tokens | integer | tokens | tokens that the fix would have saved
-ms | number | ms | time that this fix would have saved
+ms | number | ms | prompt time that the fix would have saved
 line | integer | line | line that proves the finding
 claim | text | | what happened, with its numbers
 why | text | | why the cache could not be used
@@ -265,11 +265,11 @@ FILES = ColumnTable(
     "files",
     "cachedoctor.files/1",
     _columns("""
-path | text | | path of the file; if a folder or pattern matched no file, the folder or pattern itself
+path | text | | path of the file, or the folder or pattern that matched no file
 log | text | | name of the log, without rotation suffixes; all its rotations have one name
 part | text | | name of this log's files in the other folders, without file extension
 status | text | | read, cut (read in part), failed (nothing was read) or no log (not a server log)
-reason | text | | why the file was not read or is not a server log, or that it changed during the read
+reason | text | | why the file was not read or is not a server log; or a note that the file changed during the read
 size | integer | bytes | size as stored
 stamp | text | | time of the last change in ns, or the object store's id for this content
 bytes | integer | bytes | size after decompression

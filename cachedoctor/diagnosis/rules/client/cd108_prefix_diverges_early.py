@@ -433,7 +433,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
 
 RULE = kit.rule(
     __name__,
-    "The prompt changed near its start; the log shows where, not what",
+    "The prompt changed near its start; the log shows the place, not the text",
     decide,
     prove,
     say,

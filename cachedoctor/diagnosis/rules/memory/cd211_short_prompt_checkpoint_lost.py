@@ -66,7 +66,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 RULE = kit.rule(
     __name__,
-    "A short prompt's checkpoint was dropped because it was too close to another",
+    "A short prompt's checkpoint was dropped because another checkpoint was too close",
     decide,
     prove,
     say,

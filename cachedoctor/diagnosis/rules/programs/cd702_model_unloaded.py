@@ -31,6 +31,6 @@ def _parallel() -> kit.Remedy:
 
 
 RULE = kit.session_rule(
-    __name__, "A model was unloaded to make room for another", inspect, severity="warning", engine="ollama",
+    __name__, "A model was unloaded to make room for another model", inspect, severity="warning", engine="ollama",
     on=("unloaded",),
 )  # fmt: skip

@@ -58,5 +58,5 @@ def _note(session: kit.Session, period: kit.BatchPeriod) -> kit.SessionFinding:
 
 
 RULE = kit.session_rule(
-    __name__, "Requests with one beginning were admitted at once, before it was in the cache", inspect
+    __name__, "Requests with the same beginning were admitted at once, before it was cached", inspect
 )

@@ -65,7 +65,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
 
 RULE = kit.rule(
     __name__,
-    "A conversation with the same beginning took the RAM copy of another one",
+    "A conversation with the same beginning took another conversation's RAM copy",
     decide,
     PROOF,
     say,

@@ -143,7 +143,7 @@ def _needs(session: kit.Session) -> tuple[str, str] | None:
 
 RULE = kit.session_rule(
     __name__,
-    "More was computed than the KV cache holds, and little was reused",
+    "More tokens were computed than the KV cache holds, and few were reused",
     inspect,
     needs=_needs,
     severity="warning",
