@@ -202,7 +202,7 @@ def test_checkpoints_switched_off_by_the_command_line_alone() -> None:
     assert {f["code"] for f in without["findings"]} == {"CD901", "CD105"}
     (found,) = (f for f in told["findings"] if f["code"] == "CD202")
     assert (found["count"], found["confidence"]) == (2, "medium")
-    assert "The command line switches them off." in found["why"]
+    assert "The command line switches checkpoints off." in found["why"]
     assert "CD901" not in {f["code"] for f in told["findings"]}
     for line in ("llama-server --ctx-checkpoints 8", "llama-server --cache-ram 0"):
         assert "CD202" not in {f["code"] for f in report_of(log, given=parse(line))["findings"]}
@@ -345,4 +345,4 @@ def test_marks_of_a_note_are_lines() -> None:
     """A note without a line has no evidence, and one with a line quotes it."""
     session = server("llama-server --swa-full", memory="hybrid", settings={"swa_full": False})
     (note,) = cd407_option_without_effect.inspect(session)
-    assert note.evidence == [(Mark(7, b"the line"), "the server switches it off")]
+    assert note.evidence == [(Mark(7, b"the line"), "the server switches the option off")]

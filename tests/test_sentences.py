@@ -155,6 +155,7 @@ def test_a_kill_while_a_prompt_is_saved_names_both_sizes(tmp_path: Path) -> None
     )
     found = next(one for one in analyze(log).findings if one.code == "CD409")
     assert found.why.startswith(
-        "It ended while a state of 5.2 GiB was being copied to the RAM prompt cache, which held 7.9 GiB (limit 8,192 "
-        "MiB). Both together needed at least 13.1 GiB."
+        "The process ended while a state of 5.2 GiB was being copied to the RAM prompt cache, which held 7.9 GiB "
+        "(limit 8,192 "
+        "MiB). Cache and copy together needed at least 13.1 GiB."
     )

@@ -165,7 +165,7 @@ def advise(
 
 def advice_of(habit: clients.Habit) -> Advice:
     """What stops a habit of a client, and the version that no longer has it."""
-    fixed = f" Version {habit.fixed} no longer does it." if habit.fixed is not None else ""
+    fixed = f" Version {habit.fixed} no longer causes this change." if habit.fixed is not None else ""
     return Advice(f"{habit.stop}{fixed}", habit.commands)
 
 

@@ -23,8 +23,8 @@ def experiment(first: Candidate, second: Candidate, session: Session) -> list[Re
 
 def _one_alone(_: Session) -> Remedy:
     return Remedy(
-        f"R{ALONE}. No restart is needed. If they are reused, the server had too little "
-        "room for all conversations; if not, the client changes its prompts or sends cache_prompt false.",
+        f"R{ALONE}. No restart is needed. If these turns are reused, the server had too little room for all "
+        "conversations; if not, the client changes its prompts or sends cache_prompt false.",
         purpose="look",
     )
 
@@ -51,7 +51,8 @@ def _more_room(session: Session) -> Remedy:
         return _one_alone(session)
     return Remedy(
         "If slots were taken, this experiment is also the fix: start the server with a larger RAM prompt cache. If "
-        "prompts are then reused, keep it; if reuse stays low, a client changes the head of its prompts.",
+        "prompts are then reused, keep the larger cache; if reuse stays low, a client changes the head of its "
+        "prompts.",
         options=known.options,
         purpose="look",
     )
@@ -64,7 +65,7 @@ def _texts(session: Session) -> Remedy:
 def _second_turn(_: Session) -> Remedy:
     return Remedy(
         "Send one of these requests again with its answer and a new question. "
-        "If it is reused, the conversations were new and nothing is wrong; if not, another session took the "
+        "If the prompt is reused, the conversations were new and nothing is wrong; if not, another session took the "
         "slot in between.",
         purpose="look",
     )
@@ -83,7 +84,7 @@ def _forcing_line(session: Session) -> Remedy:
     if "accounting" in session.shows or not changes:
         return _cache_asked(session)
     return Remedy(
-        f"To see which one it is: {words}. A line about forcing full prompt re-processing means that the model's "
+        f"To see which cause applies: {words}. A line about forcing full prompt re-processing means that the model's "
         "memory is the cause; without such a line, the client is.",
         options=changes,
         purpose="look",

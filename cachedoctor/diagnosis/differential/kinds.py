@@ -108,12 +108,12 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "another in its slot",
-        "the slot of its previous turn held another prompt",
+        "the slot of the previous turn held another prompt",
         {"head": 0.4, "slots": 0.3, "none": 0.5},
     ),
     Kind(
         "RAM kept others",
-        "the RAM cache restored other prompts, but not this one",
+        "the RAM cache restored other prompts, but not this prompt",
         {"head": 2.8, "slots": 1.8, "steal": 0.3, "none": 5.7},
     ),
     Kind(
@@ -121,7 +121,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "its own slot",
-        "its slot held its previous turn, but did not count as similar",
+        "the slot held the previous turn, but did not count as similar",
         {"head": 15.4, "slots": 0.1, "nocache": 0.6, "checkpoint": 0.4, "none": 1.7},
     ),
     Kind("empty slot", "an empty slot was taken", {"none": 12.1}),

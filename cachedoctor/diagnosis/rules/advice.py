@@ -55,11 +55,11 @@ def option(
     name = name_for(known, low, high, off=off)
     if name is None and session.program is None and lacking(known, low, high, off=off):
         return Remedy(
-            f"{what} This build does not have the option: {by_build(known, off=off)}. Use a build that has it."
+            f"{what} This build does not have the option: {by_build(known, off=off)}. Use a build that has the option."
         )
     changes = [OptionChange(name or names[0].text, value or None), *also]
     if session.program is not None:
-        what = f"{what} {session.program} has its own options; see its --help for this one."
+        what = f"{what} {session.program} has its own options; its --help shows the name of this option."
     elif name is None:
         what = f"{what} The name depends on the build: {by_build(known, off=off)}."
     return Remedy(what, options=changes)
@@ -127,7 +127,7 @@ def more_slots(session: Session, wanted: int = 0) -> Remedy:
             session,
             server_options.SIMILARITY,
             "0.5",
-            f"{has} slots are enough for the {seen} conversations here, but one conversation got the slot of another that starts the same way. "
+            f"{has} slots are enough for the {seen} conversations here, but one conversation got the slot of another conversation that starts the same way. "
             "A prompt whose match is below this share then takes the least recently used slot.",
         )
     count = max(seen, has + 1) if seen else max(4, has + 1)
@@ -153,17 +153,21 @@ def slot_options(session: Session, count: int) -> tuple[list[OptionChange], str]
         # A number of slots ends the sharing that the server chooses where none is given.
         keep = name_for(server_options.KV_UNIFIED, *span(session)) or "--kv-unified"
         changes = [*as_typed(f"--parallel {count}"), OptionChange(keep)]
-        return changes, "The slots share the context (unified KV), so raise --ctx-size if it gets full."
+        return changes, "The slots share the context (unified KV), so raise --ctx-size if the context gets full."
     if session.launcher in cmdline.FIXED_LOG:
         name, size = cmdline.FIXED_LOG[session.launcher], cmdline.LM_STUDIO["ctx_size"]
         changes = as_typed(f"--parallel {count}")
-        return changes, f"{name} does not show whether the slots divide its {size}; raise it if prompts no longer fit."
+        return (
+            changes,
+            f"{name} does not show whether the slots divide its {size}; raise this size if prompts no longer fit.",
+        )
     if each:
-        cost = f"The slots divide --ctx-size, so raise it to {count} x {each:,} tokens. This costs KV memory."
+        cost = (
+            f"The slots divide --ctx-size, so raise it to {count} x {each:,} tokens. A larger context costs KV memory."
+        )
         return as_typed(f"--parallel {count} --ctx-size {count * each}"), cost
     return [], (
-        f"Set --parallel {count}, and --ctx-size to {count} times the size that one conversation needs: without --kv-unified the "
-        "slots divide it. This costs KV memory."
+        f"Set --parallel {count}, and --ctx-size to {count} times the size that one conversation needs: without --kv-unified the slots divide the context. A larger context costs KV memory."
     )
 
 
@@ -217,7 +221,7 @@ def _ollama_context(needed: int | None) -> Remedy:
         size *= 2
     return Remedy(
         f"Set num_ctx to {size} in the request options or in the Modelfile, or set OLLAMA_CONTEXT_LENGTH={size} for the server. "
-        "It costs KV memory."
+        "A larger context costs KV memory."
     )
 
 
@@ -316,7 +320,7 @@ def needs_cmdline(session: Session) -> tuple[str, str] | None:
     missing = "no server command line was given"
     if session.launcher in cmdline.FIXED_LOG:
         name = cmdline.FIXED_LOG[session.launcher]
-        return missing, f"{name} does not show it; see the llama.cpp parameters in its load parameters"
+        return missing, f"{name} does not show the command line; see the llama.cpp parameters in the load parameters"
     return (
         missing,
         "pass it as well\ncachedoctor analyze server.log --cmdline 'llama-server -m model.gguf -c 32768'",
@@ -330,7 +334,7 @@ def show_text(session: Session, *, compared: bool = True) -> Remedy:
         compared: whether the prompts themselves were; where prompts were given, but not these, they are the shortest way.
     """
     if session.setting("prompts_given") and not compared:
-        words = "To see the text that changed, add the bodies of these requests; they are missing."
+        words = "To see the text that changed, add the missing bodies of these requests."
         return Remedy(words, purpose="look")
     if "text" in session.shows and session.at_least(10809) is False:
         return Remedy("The log has the text that changed: see the old: and new: lines of these requests.")
@@ -340,7 +344,7 @@ def show_text(session: Session, *, compared: bool = True) -> Remedy:
     return Remedy(f"To see the text that changed: {words}", options=changes, purpose="look")
 
 
-_PROMPTS_SHOWN = "LM Studio prints every prompt as the model receives it; compare two consecutive ones."
+_PROMPTS_SHOWN = "LM Studio prints every prompt as the model receives it; compare two consecutive prompts."
 
 
 def _show_text(session: Session) -> tuple[str, list[OptionChange]]:

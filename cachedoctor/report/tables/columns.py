@@ -80,10 +80,10 @@ reference_tokens | integer | tokens | length of the previous prompt and reply; l
 held_tokens | integer | tokens | length of the slot's content when the request took the slot
 expected_cached | integer | tokens | tokens that the server build should have reused; only if tokens were lost
 replay_missing | names | | numbers that expected_cached needs and the log lacks
-lost_tokens | integer | tokens | tokens of the previous prompt and reply that were not reused; can exceed a shorter new prompt
+lost_tokens | integer | tokens | tokens of the previous prompt and reply not reused; can exceed a shorter new prompt
 client_lost_tokens | integer | tokens | lost tokens that the client changed
 server_lost_tokens | integer | tokens | lost tokens that the server did not reuse; null if the slot held another text
-avoidable_tokens | integer | tokens | tokens that the fixes would have saved, each token counted once; 0 if no rule fired
+avoidable_tokens | integer | tokens | tokens that the fixes would have saved, each counted once; 0 if no rule fired
 avoidable_ms | number | ms | prompt time that the fixes would have saved
 outcome | text | | result: cold, reused, partial, reprocessed, failed, cancelled or unknown
 partial | flag | | the log begins or ends inside the request
@@ -147,7 +147,7 @@ running | integer | requests | running requests
 waiting | integer | requests | waiting requests
 deferred | integer | requests | deferred requests
 kv_usage | number | share | part of the KV cache held by running requests; unused cached blocks count as free
-hit_rate | number | share | share of looked-up tokens that were reused, over the last 1,000 requests since the start or a reset
+hit_rate | number | share | reused share of looked-up tokens, over the last 1,000 requests since the start or a reset
 external_hit_rate | number | share | hit rate of an external cache, counted like hit_rate
 mm_hit_rate | number | share | hit rate of the cache for images and other media, counted in items, not tokens
 preemptions | integer | | preemptions in the line

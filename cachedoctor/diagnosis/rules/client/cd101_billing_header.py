@@ -57,10 +57,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     return texts_prove(s, field=match.found)
 
 
-_WHY = (
-    "Claude Code puts x-anthropic-billing-header at the top of the system prompt; its value changes with every request or "
-    "conversation, so nothing after it can be reused."
-)
+_WHY = "Claude Code puts x-anthropic-billing-header at the top of the system prompt; the value of this header changes with every request or conversation, so nothing after the header can be reused."
 _WHY_HERE = f"{_WHY} From b8929 on, llama-server replaces only cch=, and only on /v1/messages."
 _SEE = ["https://github.com/ggml-org/llama.cpp/pull/21793", "https://code.claude.com/docs/en/llm-gateway-protocol"]
 
@@ -149,7 +146,7 @@ def _logged(session: kit.Session) -> list[kit.SessionFinding]:
         return []
     why, remedies, references = billing_header.of(session)
     proven = found.confidence == "high"
-    unsure = "" if proven else " Another client may use the endpoint as well; a request body would show it."
+    unsure = "" if proven else " Another client may use the endpoint as well; a request body would show the client."
     claim = (
         f"prompts begin with Claude Code's billing header, which changes between requests ({found.said})"
         if proven

@@ -78,21 +78,20 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         remedies.append(
             kit.Remedy(
                 "This build keeps reasoning by default if the chat template supports it: remove --no-reasoning-preserve if it is set, and "
-                "check chat_template_caps.supports_preserve_reasoning in /props. It uses context."
+                "check chat_template_caps.supports_preserve_reasoning in /props. Kept reasoning uses context."
             )
         )
     elif name_for(server_options.REASONING, low, high):
         remedies.append(
             kit.Remedy(
-                "Let the template keep reasoning. It uses context: the reasoning stays in every later prompt.",
+                "Let the template keep reasoning. Kept reasoning uses context, because it stays in every later prompt.",
                 options=kit.as_typed("--reasoning-preserve"),
             )
         )
     else:
         remedies.append(
             kit.Remedy(
-                'With a template that has the switch (Qwen3.5 and newer; GLM: {"clear_thinking":false}), keep reasoning. It uses '
-                "context.",
+                'With a template that has the switch (Qwen3.5 and newer; GLM: {"clear_thinking":false}), keep reasoning. Kept reasoning uses context.',
                 options=[kit.OptionChange("--chat-template-kwargs", '{"preserve_thinking":true}')],
                 purpose="depends",
             )
@@ -100,7 +99,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     return kit.FindingText(
         f"the history changed where an earlier reply begins ({kit.token(f['lcp'])}), and {kit.n(f['changed'])} tokens of old turns are gone: "
         f"{kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
-        f"Earlier turns reused everything; then the prefix ends right at the start of an earlier reply. This is typical of dropped reasoning: the template or the client removes it once a new user message follows.{why_before(g)}{why_client(g)}",
+        f"Earlier turns reused everything; then the prefix ends right at the start of an earlier reply. This is typical of dropped reasoning: the template or the client removes reasoning once a new user message follows.{why_before(g)}{why_client(g)}",
         with_client(g, remedies),
         [
             kit.RuledOut(
@@ -108,7 +107,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             ),
             kit.RuledOut(
                 "history-rewritten",
-                "not excluded by lengths alone: an edited reply looks the same; only the text can show which",
+                "not excluded by lengths alone: an edited reply looks the same; only the text can show the difference",
             ),
         ],
         [

@@ -22,17 +22,14 @@ from cachedoctor.knowledge.decision import FRAME
 _APPEND = kit.Remedy(
     "Keep the history append-only in the client: no reminders or file contents moved to the newest message, no edits of old turns."
 )
-_BY_HAND = kit.Remedy("A manual edit or a compaction causes this only once, and is fine.")
+_BY_HAND = kit.Remedy("A manual edit or a compaction changes the history only once, which is fine.")
 _KINDS = ("message-edited", "message-removed", "message-inserted", "message-moved", "compacted")
 _WRITTEN_ANEW = ("json-spacing", "json-key-order", "whitespace", "other")
 """Differences of a message that says the same, or of a part of it: a client read it and wrote it again."""
 _HISTORY = ("messages[", "input[")
 _UNNAMED = ("other", "whitespace", "retokenised", "special-token", "template", "json-spacing", "json-key-order")
 """Differences whose kind does not show where they are."""
-_WHY = (
-    "The beginning of the conversation matches, but a later part does not: a message was edited, removed, moved or rendered "
-    "differently. Reuse ends there."
-)
+_WHY = "The beginning of the conversation matches, but a later part does not: a message was edited, removed, moved or rendered differently. Reuse ends at that message."
 _OPENING = ("messages[0]", "messages[1]", "input[0]", "input[1]")
 """Places in a request of the first message of a user."""
 SAME_PLACE = 16
@@ -254,7 +251,7 @@ def _between(g: kit.MatchGroup) -> kit.FindingText:
     return kit.FindingText(
         f"the history changed between tokens {kit.n(low)} and {kit.n(high)} of at least {kit.n(r.reference_tokens)}: at least "
         f"{kit.n(f['changed'])} tokens dropped, {kit.times(g.count)}",
-        f"The server went back to its checkpoint of {kit.n(low)} tokens and erased the next one, of {kit.n(high + 1)}: the prompt diverges from the slot's content somewhere between the two. A message was edited, removed, moved or rendered differently there.",
+        f"The server went back to its checkpoint of {kit.n(low)} tokens and erased the next one, of {kit.n(high + 1)}: the prompt diverges from the slot's content somewhere between the two. A message was edited, removed, moved or rendered differently at that place.",
         [_APPEND, _BY_HAND, advice.show_text(g.session)],
         [_TWO_SESSIONS],
     )
@@ -266,7 +263,7 @@ def _of_request(g: kit.MatchGroup) -> kit.FindingText:
     return kit.FindingText(
         f"the request for a summary of the conversation starts differently from the conversation: {kit.n(g.tokens)} tokens recomputed "
         f"in {kit.times(g.count)}",
-        f"It has another system prompt or other tools, so it shares no prefix with the conversation it summarises.{why_client(g)}",
+        f"The summary request has another system prompt or other tools, so it shares no prefix with the conversation.{why_client(g)}",
         by_difference(g, []),
         [kit.RuledOut("slot-held-other-prompt", f"the two prompts themselves diverge at {kit.token(f['lcp'])}")],
         references(g),
@@ -292,7 +289,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         ),
         _WHY
         + (
-            " The place is the same in at least three growing requests: something there changes each time (a date, a counter, a reminder)."
+            " The change is at the same place in at least three growing requests: something at that place changes each time (a date, a counter, a reminder)."
             if f.get("fixed")
             else ""
         )
@@ -352,7 +349,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     words = kit.FindingText(
         f"the prompt diverges from what {session.program} held at token {kit.n(n['place'])} of {kit.n(n['held'])}{reason}{worst}: {kit.n(n['tokens'])} tokens "
         f"after it differ, {kit.times(said.count)}; either a changed history or another conversation",
-        f"Up to that place the prompt matches the prompt that {session.program} held, and nothing after a difference can be reused. A client causes this if it moves a system message, drops reasoning or old tool results, or summarizes.",
+        f"Up to that place the prompt matches the prompt that {session.program} held, and nothing after a difference can be reused. A client causes such a difference if it moves a system message, drops reasoning or old tool results, or summarizes.",
         [own_settings.compare(), *own_settings.room(session), _APPEND],
         [
             kit.RuledOut(

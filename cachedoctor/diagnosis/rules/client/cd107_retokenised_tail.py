@@ -50,7 +50,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             g,
             [
                 kit.Remedy(
-                    "In most clients there is nothing to fix. Newer builds keep a checkpoint before the last user message, so it costs little."
+                    "In most clients there is nothing to fix. Newer builds keep a checkpoint before the last user message, so the change costs little."
                 )
             ],
         ),

@@ -254,7 +254,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         ("n_past", "common prefix with the slot's content"),
         ("select", _FEW_MATCH if r.seen.choice.selected_by == "lcp" else "low similarity with every idle slot"),
         ("slot_copy", "common prefix with another slot, whose length matches this conversation's last prompt"),
-        ("ram_copy", "a prompt with the length of this conversation's last one went into the RAM cache"),
+        ("ram_copy", "a prompt as long as this conversation's last prompt was saved to the RAM cache"),
         ("ram_candidate", "common prefix with a prompt in RAM"),
         kit.REUSED,
         kit.RECOMPUTED,
@@ -285,9 +285,9 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 
 
 _WHOSE = {
-    "slot": "An idle slot still held a prompt with the length of this conversation's last one, but too little of it matches to be chosen. ",
-    "ram": "The RAM cache held a prompt with the length of this conversation's last one, but it did not match. ",
-    True: "The requests on this slot grow one after the other: the start of the prompt changed. If this happened only once, it may be a new conversation with the same beginning. ",
+    "slot": "An idle slot still held a prompt as long as this conversation's last prompt, but too little of that prompt matches. ",
+    "ram": "The RAM cache held a prompt as long as this conversation's last prompt, but that prompt did not match. ",
+    True: "The requests on this slot grow one after the other: the start of the prompt changed. A single change of this kind may be a new conversation with the same beginning. ",
     False: "Another conversation had taken the slot, and the RAM copy of this conversation did not match either. ",
     None: "Either the start of this conversation's prompt changed, or another conversation held the slot. ",
 }
@@ -301,7 +301,8 @@ _ERASED = kit.RuledOut(
 )
 
 _NEW = kit.RuledOut(
-    "new-conversation", "not excluded: this log may start after its earlier turns; then there is nothing to fix"
+    "new-conversation",
+    "not excluded: this log may start after the conversation's earlier turns; then there is nothing to fix",
 )
 
 
@@ -400,7 +401,7 @@ def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | No
     head = f"the prompt differs from the previous one after {kit.n(difference.common_prefix_tokens)} tokens{at}"
     why = "Reuse ends at the first differing token, even if the rest is the same."
     see = kit.Remedy(
-        "Put what changes after what stays the same. To see the place with the text around it:",
+        "Put changing text after constant text. To see where the prompts diverge:",
         ["cachedoctor diff request1.json request2.json"],
     )
     return changes.of_bodies(difference, head, why, [see])
@@ -424,7 +425,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     words = kit.FindingText(
         f"the prompt differs from the prompt that {session.program} held after {kit.n(n['place'])} of {kit.n(n['held'])} tokens{reason}{worst}: "
         f"{kit.n(n['prompt'] - n['cached'])} of {kit.n(n['prompt'])} tokens computed, {kit.times(said.count)}",
-        "Either the client changes the beginning of its prompts (a billing header, a clock, an id, the order of its tools), or another conversation used the server. The log does not show which.",
+        "Either the client changes the beginning of its prompts (a billing header, a clock, an id, the order of its tools), or another conversation used the server. The log does not show which of these happened.",
         [own_settings.compare(), *own_settings.room(session)],
         left,
     )

@@ -63,7 +63,7 @@ PROOF = kit.lines(
 )
 
 
-_HIDDEN = "not excluded: a model that can only go back to saved states reuses nothing without a saved state; this log level hides both"
+_HIDDEN = "not excluded: a model that can only go back to saved states reuses nothing without a saved state; this log level hides the memory and the states"
 _ON_THE_SERVER = "On the server: remove --no-cache-prompt (and LLAMA_ARG_CACHE_PROMPT=0)"
 
 
@@ -100,7 +100,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         out.append(
             kit.RuledOut(
                 "lora-changed",
-                "not excluded: a request with other LoRA adapters or scales reuses nothing either, and this log level hides that",
+                "not excluded: a request with other LoRA adapters or scales reuses nothing either, and this log level hides the adapters",
             )
         )
     if f["visible"]:
@@ -111,7 +111,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         out.append(kit.RuledOut("checkpoints-disabled", _HIDDEN))
     return kit.FindingText(
         f"nothing was reused although the slot held {100 * similarity:.1f} % of the prompt: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
-        "The setting cache_prompt=false does this: the server starts at token 0 and ignores its cached tokens."
+        "The setting cache_prompt=false has this effect: the server starts at token 0 and ignores its cached tokens."
         + ("" if f["told"] else " At this log level other causes look the same."),
         [
             _IN_THE_CLIENT,

@@ -6,7 +6,7 @@ from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.client import changes
 from cachedoctor.diagnosis.rules.client.changes import from_prompts, prompts_prove, seen_in_prompts
 
-_WHY = "The server compares images by a hash of their bytes. The same picture is a different image if it was scaled, re-encoded or stripped of metadata. Nothing after it can be reused."
+_WHY = "The server compares images by a hash of their bytes. The same picture is a different image if it was scaled, re-encoded or stripped of metadata. Nothing after a changed image can be reused."
 _KEEP = [
     kit.Remedy(
         "In the client: keep the encoded bytes of an image and send the same bytes in every turn. Do not scale, convert or re-compress the image again."

@@ -12,7 +12,7 @@ _FOR_EACH = 0.8
 """Salts for each body that has one, from which on it is one for each request, and not one for each user."""
 _WHY = (
     "The salt is part of the hash of every block: requests with different salts share nothing, so one tenant cannot infer from "
-    "response times what another one sent."
+    "response times what another tenant sent."
 )
 _ONE = kit.Remedy(
     "Send one salt for all requests that may share a cache, such as all requests of one user or team, not a new salt for each request."

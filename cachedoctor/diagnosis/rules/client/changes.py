@@ -86,7 +86,7 @@ def why_client(g: MatchGroup) -> str:
     found = client_of(g)
     if found is None:
         return ""
-    fixed = f" Version {found.habit.fixed} no longer does it." if found.habit.fixed else ""
+    fixed = f" Version {found.habit.fixed} no longer causes this change." if found.habit.fixed else ""
     return f" {found.client.title} {found.habit.writes} ({found.habit.versions}).{fixed}"
 
 

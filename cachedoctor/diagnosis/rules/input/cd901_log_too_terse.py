@@ -85,7 +85,7 @@ def _what_is_known(g: kit.MatchGroup) -> str:
     """Say what the lines of the worst request show."""
     r, known = g.worst_request, g.numbers["known"]
     size = f"A prompt of {kit.n(r.prompt_tokens)} tokens reused {kit.n(r.cached_tokens or 0)} of {kit.n(g.numbers['whole'])} that could have been reused. "
-    place = "" if known is None else f"{kit.n(known)} of them are known to match. "
+    place = "" if known is None else f"{kit.n(known)} of these tokens are known to match. "
     named = ", ".join(other.name for other in g.numbers["candidates"] if other.is_open)
     return f"{size}{place}Not excluded: {named}."
 
@@ -185,7 +185,7 @@ def _symptom(g: kit.MatchGroup) -> kit.FindingText:
     if at_hand is not None:
         return kit.FindingText(
             f"at least {kit.n(at_hand[0])} tokens matched but none was reused, although a checkpoint of {kit.n(at_hand[1])} tokens was available",
-            "The server erased the checkpoint without checking it. Either the request had cache_prompt false, a restore failed, or the checkpoint was rejected; these lines do not show which.",
+            "The server erased the checkpoint without checking it. Either the request had cache_prompt false, a restore failed, or the checkpoint was rejected; these lines do not show the reason.",
             [kit.Remedy("Check whether the client sends cache_prompt: false."), _turns(session)],
             [
                 kit.RuledOut(
@@ -213,7 +213,7 @@ def _seen(g: kit.MatchGroup) -> str:
 def _meaning(g: kit.MatchGroup) -> str:
     r, erased = g.worst_request, g.numbers["erased"]
     words = (
-        "Either the client changed the prompt, or another conversation held the slot, or the prompt was the same but the model's memory could not go back to it."
+        "There are three possible causes: the client changed the prompt, another conversation held the slot, or the model's memory could not go back to an unchanged prompt."
         if r.seen.forced or r.seen.kept == 0
         else "The least recently used slot was chosen: a new conversation, a changed start of the prompt, or a slot that another conversation had taken."
     )
@@ -230,8 +230,8 @@ def _deciding(session: kit.Session) -> str:
     if session.at_least(8352) is not False:
         lines.append('"Checking checkpoint with [a, b] against N" (b8352 and newer; from b9873 on with -lv 4)')
     if not lines:
-        return 'The line "n_past = N, cache_tokens.size() = ..." shows which.'
-    return f"{' or '.join(lines)} shows which: with a small N it was the client or another conversation, with an N near the slot's length the server."
+        return 'The line "n_past = N, cache_tokens.size() = ..." shows the cause.'
+    return f"{' or '.join(lines)} shows the cause: a small N means the client or another conversation, an N near the slot's length means the server."
 
 
 def _turns(session: kit.Session) -> kit.Remedy:

@@ -17,14 +17,14 @@ def _left_of_it(r: kit.Request) -> str:
     """What an excerpt around ``forcing full prompt re-processing`` tells without the length of the prompt."""
     if not r.seen.forced or not r.lcp_exact or r.prompt_tokens is not None or r.held_tokens is None:
         return ""
-    return f" The slot held {kit.n(r.held_tokens)} tokens, and the new prompt begins with {kit.n(r.common_prefix_tokens)} of them: no server could reuse more. The line with n_ctx_slot shows the prompt's length and with it the loss."
+    return f" The slot held {kit.n(r.held_tokens)} tokens, and the new prompt begins with {kit.n(r.common_prefix_tokens)} of them: no server could reuse more. The line with n_ctx_slot shows the prompt's length, from which the loss follows."
 
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what follows from the cut."""
     return kit.FindingText(
         f"the log lacks the beginning or the end of {kit.times(g.count)}",
-        "Lines before or after are missing: the file was truncated, rotated or filtered, or the server stopped. The numbers in those lines are unknown."
+        "Lines before or after this part are missing: the file was truncated, rotated or filtered, or the server stopped. The numbers in those lines are unknown."
         + _left_of_it(g.worst_request),
         [
             kit.Remedy(

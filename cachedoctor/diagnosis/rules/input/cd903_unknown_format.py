@@ -12,13 +12,15 @@ def say(looks: str | None, give: str | None) -> kit.FindingText:
     if give is not None:
         why = f"{rest[:1].upper()}{rest[1:]}. " if rest else ""
         why += "No line of this input shows how much of a prompt was reused, so nothing was checked."
-        return kit.FindingText(f"nothing was checked: it looks like {head}", why, [kit.Remedy(give, purpose="look")])
+        return kit.FindingText(
+            f"nothing was checked: the input looks like {head}", why, [kit.Remedy(give, purpose="look")]
+        )
     if head:
         claim += f"; it looks like {head}"
     return kit.FindingText(
         claim,
         "Lines of llama-server look like: slot update_slots: id  0 | task 9 | new prompt, ... and go to standard error. Lines of vLLM: INFO 11-20 23:44:58 [loggers.py:335] Engine 000: Avg prompt throughput: ... "
-        "Those of SGLang: [2026-07-04 04:31:24] Prefill batch, #new-seq: 1, ...",
+        "Lines of SGLang: [2026-07-04 04:31:24] Prefill batch, #new-seq: 1, ...",
         [
             kit.Remedy(
                 "Give the complete output of the server.",

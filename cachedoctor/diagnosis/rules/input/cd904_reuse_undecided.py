@@ -67,8 +67,7 @@ def _alike(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     words = kit.FindingText(
         f"{kit.n(found.alike)} prompt tokens in {found.alike_requests:,} requests were new, changed by the client or lost by the server: this log "
         "cannot show which",
-        "These prompts begin like the slot's content and are as long, but continue differently. The client may have changed or dropped text "
-        "there. New conversations with the same beginning look the same and are fine.",
+        "These prompts begin like the slot's content and are as long, but continue differently. The client may have changed or dropped text at that place. New conversations with the same beginning look the same and are fine.",
         _deciding(session),
         [
             kit.RuledOut(
@@ -133,7 +132,7 @@ def _in_turn(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     """Say that two conversations in turn may be one whose tools, or whose system prompt, change to and fro."""
     words = kit.FindingText(
         f"{kit.n(found.anew)} prompt tokens may have been sent earlier with a different beginning: this log cannot show it",
-        f"A first prompt began like the conversation that its slot held, was longer, and continued differently. Since then the RAM cache has restored one or the other {found.returns:,} times. A client that plans with some tools and builds with others sends its whole history again at each change. Conversations with the same system prompt look the same and are fine.",
+        f"A first prompt began like the conversation that its slot held, was longer, and continued differently. Since then the RAM cache has restored one conversation or the other {found.returns:,} times. A client that plans with some tools and builds with others sends its whole history again at each change. Conversations with the same system prompt look the same and are fine.",
         _deciding(session)[:1],
         [
             kit.RuledOut(
@@ -181,8 +180,7 @@ def _grown(session: kit.Session, found: kit.Undecided) -> kit.SessionFinding:
     words = kit.FindingText(
         f"{kit.n(found.cached_tokens)} of {kit.n(found.prompt_tokens)} prompt tokens were reused, and this log cannot show why: "
         f"{found.grown_requests:,} prompts in a row are somewhat longer than the previous one, and share nothing with it",
-        "The turns of one conversation grow like this. If its client changes the start of every prompt, no slot has the beginning of the next "
-        "one. Separate prompts that grow by chance look the same, and are fine.",
+        "The turns of one conversation grow like this. If the client changes the start of every prompt, no slot has the beginning of the next prompt. Separate prompts that grow by chance look the same, and are fine.",
         [advice.billing_header(), *_deciding(session)[:1]],
         [
             kit.RuledOut("prefix-diverges-early", "not excluded: the client changes the start of every prompt"),
@@ -210,8 +208,7 @@ def _deciding(session: kit.Session) -> list[kit.Remedy]:
             ["cachedoctor analyze server.log --requests bodies.jsonl"],
         ),
         kit.Remedy(
-            "Or run three turns of a single conversation with nothing else on the server. If they are reused, the server had too little room for all conversations; "
-            "if not, the client changes its prompts."
+            "Or run three turns of a single conversation with nothing else on the server. If these turns are reused, the server had too little room for all conversations; if not, the client changes its prompts."
         ),
     ]
     if session.setting("cache_ram_mib") == 0:

@@ -14,10 +14,10 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     return [
         kit.finding(
             f"{lines} not known to cachedoctor",
-            "No rule reads it, so its effect on the cache is unknown. A request that failed because of it may look like a request with missing lines.",
+            "No rule reads this error line, so its effect on the cache is unknown. A request that failed because of this error may look like a request with missing lines.",
             [
                 kit.Remedy(
-                    "Read the line; it may name the problem. If it is about the cache, report it with the lines around it.",
+                    "Read the error line, which may name the problem. If the error concerns the cache, report the line with the lines around it.",
                     purpose="look",
                 )
             ],

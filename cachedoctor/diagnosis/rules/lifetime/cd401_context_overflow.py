@@ -28,7 +28,7 @@ def needs(session: kit.Session) -> tuple[str, str] | None:
     if session.at_least(6752) is True and session.at_least(7079) is False:
         return (
             "this build prints nothing when it rejects a prompt that does not fit",
-            'search the client\'s log for "exceeds the available context size", or use b7079 or newer, which print it',
+            'search the client\'s log for "exceeds the available context size", or use b7079 or newer, which log the rejection',
         )
     return None
 
@@ -71,9 +71,12 @@ def _cut(session: kit.Session) -> list[kit.SessionFinding]:
         "The model never sees the removed part, and after that place nothing matches the cache: every later turn is recomputed.",
         [
             advice.more_context(
-                session, "Raise the context above the longest prompt. This costs KV memory.", tokens, writer=said.field
+                session,
+                "Raise the context above the longest prompt. A larger context costs KV memory.",
+                tokens,
+                writer=said.field,
             ),
-            kit.Remedy("Or set this limit in the client, so it compacts its history in time."),
+            kit.Remedy("Or set this limit in the client, so the client compacts its history in time."),
         ],
     )
     return [kit.SessionFinding(words, "cut", [(said.mark, "the prompt is shortened")], "warning")]
@@ -91,14 +94,16 @@ def _text(f: dict[str, Any], session: kit.Session, what: str, writer: str = "") 
         f"{size} did not fit into {context}: {what}",
         f"{f'{program} rejects such prompts' if program else 'llama-server no longer truncates prompts'}; the client has to stay below the limit.{split}",
         [
-            advice.more_context(session, "Raise the context. This costs KV memory.", f["tokens"], writer=writer)
+            advice.more_context(
+                session, "Raise the context. A larger context costs KV memory.", f["tokens"], writer=writer
+            )
             if whole
             else advice.more_context(
                 session,
-                "Raise the context, or use fewer slots (--parallel) so each gets more. This costs KV memory.",
+                "Raise the context, or use fewer slots (--parallel) so each gets more. A larger context costs KV memory.",
                 f["tokens"] and slots and f["tokens"] * slots,
             ),
-            kit.Remedy("Or set this limit in the client, so it compacts its history in time."),
+            kit.Remedy("Or set this limit in the client, so the client compacts its history in time."),
         ],
         references=["https://github.com/ggml-org/llama.cpp/issues/17284"],
     )

@@ -48,7 +48,7 @@ def _stopped(g: kit.MatchGroup) -> kit.FindingText:
     size = g.numbers["full"]
     return kit.FindingText(
         f"the answer stopped at a full context of {kit.n(size)} tokens: {kit.times(g.count)}",
-        "The server prints truncated = 1 for this, and also for a context shift, which has its own line. The slot keeps its content.",
+        "The server prints truncated = 1 for a full context, and also for a context shift, which has its own line. The slot keeps its content.",
         [
             advice.more_context(
                 g.session,
@@ -83,7 +83,7 @@ def _text(
     ]
     return kit.FindingText(
         f"the context{size} was full and was shifted: {what}",
-        "A context shift keeps the start and drops the older half of the rest. The next prompt still contains that half, so it no longer matches.",
+        "A context shift keeps the start and drops the older half of the rest. The next prompt still contains the dropped half, so it no longer matches.",
         [
             advice.more_context(
                 session, "Raise the context, or let the client compact its history before the limit.", writer=writer

@@ -76,11 +76,11 @@ def _right_name(written: str, value: object, env: bool, low: int | None, high: i
     if not names:
         return kit.Remedy("Remove it.", options=kit.left_out(written))
     if lacking(option, low, high, off=off):
-        said = f"Remove it, or use a build that has it: {names[0].text} ({names[0].when})."
+        said = f"Remove the option, or use a build that has it: {names[0].text} ({names[0].when})."
         return kit.Remedy(said, options=kit.left_out(written))
     later = f" From b9538 on {server_options.INSTEAD[option.key]}." if option.key in server_options.INSTEAD else ""
     also = f"; {unlike}" if unlike else ""
-    said = f"Remove it, or use the option of your build: {by_build(option, off=off)}{also}.{later}"
+    said = f"Remove the option, or use the option of your build: {by_build(option, off=off)}{also}.{later}"
     return kit.Remedy(said, options=kit.left_out(written))
 
 
@@ -113,7 +113,9 @@ def _refused(session: kit.Session, written: str, line: kit.Mark) -> kit.SessionF
     remedy = (
         _right_name(written, None, False, low, high)
         if known
-        else kit.Remedy("Remove it, or search for it in llama-server --help.", options=_refused_option(written))
+        else kit.Remedy(
+            "Remove the option, or look for its new name in llama-server --help.", options=_refused_option(written)
+        )
     )
     said = kit.FindingText(
         f"the server did not start: it does not know {written}",

@@ -52,7 +52,7 @@ def _swa_full(session: kit.Session) -> Iterator[kit.SessionFinding]:
             "memory.",
             [kit.Remedy("Remove it.", options=kit.left_out(name))],
             key="swa_full",
-            evidence=_line(session, "swa_full", False, "the server switches it off"),
+            evidence=_line(session, "swa_full", False, "the server switches the option off"),
             of_cmdline=True,
         )
 
@@ -78,7 +78,7 @@ def _cache_reuse(session: kit.Session) -> Iterator[kit.SessionFinding]:
         "not depend on it.",
         [kit.Remedy("Remove it.", options=kit.left_out(given.written))],
         key="cache_reuse",
-        evidence=_line(session, "cache_reuse_supported", False, "the server switches it off"),
+        evidence=_line(session, "cache_reuse_supported", False, "the server switches the option off"),
         unless=("CD210",),
         of_cmdline=True,
     )
@@ -101,7 +101,7 @@ def _checkpoints(session: kit.Session) -> Iterator[kit.SessionFinding]:
         "Checkpoints are saved states of memory that cannot be rewound: recurrent, hybrid, sliding-window.",
         [
             kit.Remedy(
-                "Remove it. If this model recomputes its prompts, the cause is different.",
+                "Remove the option. If this model recomputes its prompts, the cause is different.",
                 options=kit.left_out(given.written),
             )
         ],
@@ -122,10 +122,10 @@ def _idle_slots(session: kit.Session) -> Iterator[kit.SessionFinding]:
         return
     yield kit.finding(
         f"{given.written} has no effect: it needs {need}",
-        "It saves the prompts of idle slots into the RAM prompt cache.",
-        [kit.Remedy("Remove it, or set the option that it needs.", options=kit.left_out(given.written))],
+        "The option saves the prompts of idle slots into the RAM prompt cache.",
+        [kit.Remedy("Remove the option, or set the option that it needs.", options=kit.left_out(given.written))],
         key="idle_slots",
-        evidence=_line(session, "cache_idle_slots", False, "the server switches it off"),
+        evidence=_line(session, "cache_idle_slots", False, "the server switches the option off"),
         of_cmdline=True,
     )
 
@@ -144,7 +144,7 @@ def _divided(session: kit.Session) -> Iterator[kit.SessionFinding]:
         "Without unified KV memory every slot gets an equal share of the context.",
         [
             kit.Remedy(
-                "If one conversation needs more, let the slots share the context, or raise it.",
+                "If one conversation needs more, let the slots share the context, or raise the context.",
                 options=kit.as_typed(f"--parallel {slots.value} --ctx-size {context.value * slots.value}"),
                 purpose="depends",
             )

@@ -22,10 +22,10 @@ _FAULTS = (
         "bad-batch",
         (b"ret = -1",),
         "a batch was not valid",
-        "The library rejected the batch itself (ret = -1): it has an invalid token or position. The lines above name it. This does not prove a full context, because some forks report one for every failure.",
+        "The library rejected the batch itself (ret = -1): it has an invalid token or position. The lines above name the problem. This does not prove a full context, because some forks report one for every failure.",
         (
             kit.Remedy(
-                "Read the lines above it: invalid token or inconsistent positions. Update, and report it if the build is new."
+                "Read the lines above the error, which name an invalid token or inconsistent positions. Update the server, and report the error if the build is new."
             ),
         ),
     ),
@@ -40,7 +40,7 @@ _FAULTS = (
         "compute",
         (b"Compute error", b"failed to decode"),
         "the model could not compute a batch",
-        "The backend failed. Its message is above this line. Often the device has run out of memory.",
+        "The backend failed. The backend's message is above this line. Often the device has run out of memory.",
         (
             kit.Remedy("Read the backend's message in the lines above."),
             kit.Remedy(
@@ -65,7 +65,7 @@ _FAULTS = (
         "image",
         (b"failed to process image", b"mtmd chunk", b"mtmd batch"),
         "an image or audio clip could not be processed",
-        "The multimodal library failed to process it; the rest of the prompt is not computed.",
+        "The multimodal library failed to process the clip; the rest of the prompt is not computed.",
         (kit.Remedy("Try the clip alone, and check that the projector file belongs to the model."),),
     ),
 )
@@ -83,7 +83,7 @@ _RETRIED = _Fault(
     (),
     "the KV memory had no room for a batch",
     "The server empties an idle slot, if there is one, or uses smaller batches, down to single tokens; if even these find no free cells, the requests "
-    "fail. These lines do not show whether they did.",
+    "fail. These lines do not show whether requests failed.",
     (kit.Remedy("Or run fewer requests at once: a smaller --parallel."),),
 )
 

@@ -39,8 +39,8 @@ def _held(session: kit.Session) -> str:
     if sizes.saving is not None:
         held = sizes.ram or 0.0
         return (
-            f"It ended while a state of {advice.memory_size(sizes.saving)} was being copied to the RAM prompt cache, which held "
-            f"{advice.memory_size(held)}{within}. Both together needed at least {advice.memory_size(held + sizes.saving)}. "
+            f"The process ended while a state of {advice.memory_size(sizes.saving)} was being copied to the RAM prompt cache, which held "
+            f"{advice.memory_size(held)}{within}. Cache and copy together needed at least {advice.memory_size(held + sizes.saving)}. "
         )
     if not sizes.ram_most:
         return ""

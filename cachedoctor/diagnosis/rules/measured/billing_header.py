@@ -27,14 +27,14 @@ def of(session: Session) -> tuple[str, list[Remedy], list[str]]:
     """Return what this server does to the header as a sentence, what helps in it, and where that stands."""
     if session.engine == "vllm":
         newer = (
-            "Or use vLLM 0.18 or newer, which removes it on /v1/messages."
+            "Or use vLLM 0.18 or newer, which removes the header on /v1/messages."
             if session.since(_STRIPPED) is False
-            else "Or use vLLM 0.32 or newer, which removes it on all chat endpoints."
+            else "Or use vLLM 0.32 or newer, which removes the header on all chat endpoints."
         )
         remedies = [] if session.since(_STRIPPED_EVERYWHERE) is True else [Remedy(newer)]
-        return " vLLM removes it from 0.18 on.", remedies, ["https://github.com/vllm-project/vllm/pull/36829"]
+        return " vLLM removes the header from 0.18 on.", remedies, ["https://github.com/vllm-project/vllm/pull/36829"]
     if session.engine == "sglang":
-        why = " SGLang passes it to the model unchanged (no version up to 0.5.23 removes it)."
+        why = " SGLang passes the header to the model unchanged (no version up to 0.5.23 removes it)."
         return why, [], ["https://github.com/sgl-project/sglang/pull/21064"]
     return "", [], []
 

@@ -8,12 +8,12 @@ _ROOM = {
     "omlx": "If earlier conversations continue, give oMLX more cache: --hot-cache-max-size in memory, or --paged-ssd-cache-dir and --paged-ssd-cache-max-size on disk.",
     "ds4": "ds4-server keeps one conversation in memory, and any other conversation replaces it. --kv-disk-dir FOLDER saves the replaced conversation, up to --kv-disk-space-mb.",
     "vllm-mlx": "If earlier conversations continue, give the cache more memory: --cache-memory-mb.",
-    "koboldcpp": "KoboldCpp keeps one conversation. In newer versions --smartcache N keeps N more in memory and restores them. --noshift and "
+    "koboldcpp": "KoboldCpp keeps one conversation. In newer versions --smartcache N keeps N more conversations in memory and restores them. --noshift and "
     "--nofastforward disable reuse.",
     "ollama": "An ollama runner keeps OLLAMA_NUM_PARALLEL conversations (1 by default), each with its own context. More conversations need more memory.",
-    "lmstudio": "LM Studio has no setting for the number of conversations that this engine keeps in memory. Newer versions of its llama.cpp engine keep more.",
+    "lmstudio": "LM Studio has no setting for the number of conversations that this engine keeps in memory. Newer versions of its llama.cpp engine keep more conversations.",
     "lmstudio-mlx": "LM Studio has no setting for the cache of its MLX engine.",
-    "llama-cpp-python": "llama-cpp-python keeps one conversation. Its server keeps more with --cache true and --cache_size BYTES; a program with llm.set_cache(LlamaRAMCache(capacity_bytes=...)).",
+    "llama-cpp-python": "llama-cpp-python keeps one conversation. Its server keeps more conversations with --cache true and --cache_size BYTES; a program with llm.set_cache(LlamaRAMCache(capacity_bytes=...)).",
     "tabbyapi": "TabbyAPI shares one cache among all conversations. Raise cache_size in config.yml, in tokens: a multiple of 256, at least max_seq_len.",
     "ik_llama.cpp": "With --cache-ram N (MiB), ik_llama.cpp saves conversations that lose their slot in main memory.",
     "mlx-vlm": "Prefix reuse is off unless APC_ENABLED=1 is set in the server's environment. APC_NUM_BLOCKS sets the cache size (default 2048 blocks of 16 tokens).",
@@ -21,24 +21,24 @@ _ROOM = {
 BACK = {
     "omlx": (
         "oMLX stores a prompt in blocks (2,048 tokens if the model has recurrent or sliding-window layers) and resumes at the end of a block for which all layers are stored.",
-        "oMLX has no setting for this; it chooses the block size by the model. Try a newer version.",
+        "oMLX has no setting for the block size, which depends on the model. Try a newer version.",
     ),
     "ds4": (
-        "ds4-server continues the conversation in memory only if the prompt begins with all of it. Otherwise it uses the longest matching checkpoint on disk. Without one it computes the whole prompt.",
+        "ds4-server continues the conversation in memory only if the prompt begins with all of that conversation. Otherwise ds4-server uses the longest matching checkpoint on disk. Without a matching checkpoint it computes the whole prompt.",
         "Keep checkpoints with --kv-disk-dir FOLDER. --kv-cache-continued-interval-tokens sets their distance (default 10000), and --kv-cache-cold-max-tokens the longest first prompt to save (default 30000).",
     ),
     "ollama": (
-        "The MLX runner goes back to the last snapshot before the place where the new prompt diverges from the old one; the tokens in between are recomputed.",
-        "ollama has no setting for this; try a newer version.",
+        "The MLX runner goes back to the last snapshot before the place where the new prompt diverges from the old prompt; the tokens in between are recomputed.",
+        "ollama has no setting for the distance of snapshots; try a newer version.",
     ),
     "koboldcpp": (
         "The model has sliding-window layers, which keep only the end of a text. If the prompt diverges further back, the context cannot be used.",
-        "Without --useswa everything is kept, which takes more memory. A larger SWA padding lets the context go back further.",
+        "Without --useswa the whole context is kept, which takes more memory. A larger SWA padding lets the context go back further.",
     ),
     "vllm-mlx": (
         "The stored entry is longer than the common prefix, and this model's memory cannot be truncated to it: recurrent and sliding-window layers hold only "
         "the end of a text.",
-        "Rapid-MLX keeps entries of such models for prompts that continue them with --hybrid-cache-entries (none by default). vllm-mlx has no such setting; use a model with full attention in all layers.",
+        "Rapid-MLX keeps entries of such models with --hybrid-cache-entries (none by default), for prompts that continue an entry. vllm-mlx has no such setting; use a model with full attention in all layers.",
     ),
 }
 
@@ -51,7 +51,7 @@ def reason(said: kit.Incident) -> str:
 def compare() -> kit.Remedy:
     """Say that the bodies of two requests show what changed."""
     return kit.Remedy(
-        "Compare the bodies of two requests of one conversation: they show what the client changed.",
+        "Compare the bodies of two requests of one conversation: the bodies show what the client changed.",
         ["cachedoctor diff first.json second.json"],
     )
 

@@ -238,15 +238,15 @@ def more_room(session: Session) -> list[Remedy]:
     if session.settings.get("blocks_override") is not None:
         return [
             Remedy(
-                "Remove --num-gpu-blocks-override, or raise it: it sets the cache size regardless of the free memory.",
+                "Remove or raise --num-gpu-blocks-override, which sets the cache size regardless of the free memory.",
                 options=left_out("--num-gpu-blocks-override"),
             )
         ]
     if session.setting("device") == "cpu":
-        return [Remedy("Give it more memory: VLLM_CPU_KVCACHE_SPACE, in GiB.")]
+        return [Remedy("Give the cache more memory: VLLM_CPU_KVCACHE_SPACE, in GiB.")]
     return [
         Remedy(
-            "Give it more memory, or use less memory per token.",
+            "Give the cache more memory, or use less memory per token.",
             options=as_typed("--gpu-memory-utilization 0.95 --kv-cache-dtype fp8"),
         )
     ]
@@ -265,7 +265,7 @@ def experiment() -> list[Remedy]:
             purpose="look",
         ),
         Remedy(
-            "Save the request bodies in order. They show whether prompts are unrelated or changed.",
+            "Save the request bodies in order. The bodies show whether prompts are unrelated or changed.",
             [
                 "cachedoctor analyze vllm.log --requests bodies.jsonl",
                 "cachedoctor diff request1.json request2.json",

@@ -96,7 +96,7 @@ def _logged(session: Session) -> SharedVerdict | None:
 
 _NOTHING = "Different documents share nothing, so no cache can help, and there is nothing to fix."
 _SEE = Remedy(
-    "The log contains the prompts: see where two of them diverge, and move changing text after constant text. The prompts may contain secrets; cachedoctor shows none of their text.",
+    "The log contains the prompts: see where two prompts diverge, and move changing text after constant text. The prompts may contain secrets; cachedoctor shows none of their text.",
     ["cachedoctor diff prompt1.txt prompt2.txt"],
 )
 
@@ -128,7 +128,7 @@ def unseen(sessions: Sequence[Session]) -> tuple[str, str]:
     logged = dict.fromkeys(command for session in sessions for command in _commands(session))
     engines = {session.engine for session in sessions}
     log = f"{engines.pop()}.log" if len(engines) == 1 else "server.log"
-    words = "pass the request bodies, or diff two that should share a prefix"
+    words = "pass the request bodies, or compare two prompts that should share a prefix with diff"
     if logged:
         words += ". Or log the prompts (in plain text)"
     return reason, "\n".join([words, f"cachedoctor analyze {log} --requests bodies.jsonl", _DIFF, *logged])

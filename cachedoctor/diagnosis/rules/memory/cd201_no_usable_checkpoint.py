@@ -154,7 +154,7 @@ def _say_far(g: kit.MatchGroup) -> kit.FindingText:
     spread = "from b9873 on a checkpoint is made at every user message (b9538: at the last one)."
     known = session.at_least(9873) is True
     more = advice.more_checkpoints(session, f["held_before"])
-    closer = "Place checkpoints closer together; each costs main memory."
+    closer = "Place checkpoints closer together; each checkpoint costs main memory."
     return kit.FindingText(
         f"{kit.n(r.common_prefix_tokens)} tokens matched, but the nearest earlier checkpoint covers {kit.n(f['restored'])}: "
         f"{kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",

@@ -79,9 +79,9 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     usual = server_options.CTX_CHECKPOINTS.default_at(*advice.span(g.session))
     default = usual if isinstance(usual, int) else 32
     known = (
-        f"Line {f['line']} shows that they are disabled."
+        f"Line {f['line']} shows that checkpoints are disabled."
         if f["line"]
-        else "The command line switches them off."
+        else "The command line switches checkpoints off."
         if g.session.setting("ctx_checkpoints") == 0
         else "This build logs every checkpoint it creates, and this log has no such line."
     )

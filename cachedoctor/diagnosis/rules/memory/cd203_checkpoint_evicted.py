@@ -95,9 +95,9 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         )
     )
     reason = (
-        "too close to an earlier one, in a list that had to be shortened"
+        "too close to an earlier checkpoint, in a list that had to be shortened"
         if f["crowded"]
-        else "the oldest in a full list"
+        else "the oldest checkpoint in a full list"
     )
     return kit.FindingText(
         f"a checkpoint of {kit.n(f['tokens'])} tokens inside the common prefix of {kit.n(f['lcp'])} had been dropped: "

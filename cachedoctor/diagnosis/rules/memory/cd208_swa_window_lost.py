@@ -32,7 +32,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     window = f" of {kit.n(f['window'])} tokens" if f["window"] else ""
     return kit.FindingText(
         f"the sliding window{window} had moved past the common prefix of {kit.n(r.common_prefix_tokens)} tokens: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
-        "Sliding-window layers keep only the last tokens. To go back further they need a checkpoint, and the slot had none.",
+        "Sliding-window layers keep only the last tokens. To go back further, these layers need a checkpoint, and the slot had no checkpoint.",
         [
             advice.option(
                 g.session,
@@ -44,7 +44,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
                 g.session,
                 server_options.SWA_FULL,
                 "",
-                "Or keep the whole cache of the sliding-window layers: reuse is then exact everywhere, but it needs as much memory as a full-attention model.",
+                "Or keep the whole cache of the sliding-window layers: reuse is then exact everywhere, but the cache needs as much memory as a full-attention model.",
             ),
         ],
         [

@@ -21,7 +21,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
 
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say that the flag does nothing, and that this is not a loss by itself."""
-    return _text(g.numbers["why"], f"{kit.times(g.count)} changed the history and could not use it")
+    return _text(g.numbers["why"], f"{kit.times(g.count)} changed the history, but the option could not help")
 
 
 def alone(session: kit.Session) -> list[kit.SessionFinding]:
@@ -44,10 +44,10 @@ def _text(why: str, what: str) -> kit.FindingText:
     )
     return kit.FindingText(
         f"--cache-reuse has no effect here: {what}",
-        f"The server switched it off because {because}. Reuse of the common prefix continues as before.",
+        f"The server switched the option off because {because}. Reuse of the common prefix continues as before.",
         [
             kit.Remedy(
-                "Remove --cache-reuse. It needs one position per token and full attention, or --swa-full, and no --mmproj.",
+                "Remove --cache-reuse. The option needs one position per token and full attention, or --swa-full, and no --mmproj.",
                 options=kit.left_out("--cache-reuse", "LLAMA_ARG_CACHE_REUSE"),
             )
         ],

@@ -49,7 +49,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
                 g.session,
                 server_options.CHECKPOINT_MIN_STEP,
                 "0",
-                "Turn the minimum distance off. The server then keeps up to --ctx-checkpoints checkpoints; each costs main memory.",
+                "Turn the minimum distance off. The server then keeps up to --ctx-checkpoints checkpoints; each checkpoint costs main memory.",
             ),
             advice.update(g.session, "b11063 and newer shorten the list only when it is nearly full (PR #28302)."),
         ],

@@ -60,10 +60,10 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
     return [
         *shared,
         kit.Remedy(
-            f"Update {session.program or 'llama.cpp'}, and if it happens again, report it with the size in this line."
+            f"Update {session.program or 'llama.cpp'}, and if a restore fails again, report the failure with the size in this line."
         ),
         kit.Remedy(
-            "If you use a draft model or a quantised KV cache, try without it: such states are saved and restored differently."
+            "If you use a draft model or a quantised KV cache, try without these: such states are saved and restored differently."
         ),
     ]
 
@@ -75,7 +75,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         _WHY,
         _remedies(g.session),
         [
-            kit.RuledOut("swa-threshold-misfire", "it passed the comparison; restoring it failed"),
+            kit.RuledOut("swa-threshold-misfire", "the checkpoint passed the comparison, but could not be restored"),
             kit.RuledOut("no-usable-checkpoint", "a usable checkpoint was found"),
         ],
         _SEE,

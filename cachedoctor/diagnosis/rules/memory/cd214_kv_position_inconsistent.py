@@ -29,9 +29,7 @@ PROOF = kit.lines(
 
 _REMEDIES = (
     kit.Remedy("A restart fixes the state: all slots are then empty."),
-    kit.Remedy(
-        "If it happens again, report it with the lines before it: they show the slot's history before the mismatch."
-    ),
+    kit.Remedy("If the mismatch happens again, report it with the lines before it, which show the slot's history."),
 )
 
 
@@ -39,7 +37,7 @@ def _text(f: dict[str, Any], session: kit.Session, what: str, whose: str = "a sl
     places = "" if f["stored"] is None else f": it ends at position {kit.n(f['stored'])}"
     if places and f["batch"] is not None:
         places += f", and the batch begins at {kit.n(f['batch'])}"
-    why = "The server counts a slot's tokens, and the memory keeps their positions. Here the two differ, for example because a restore or truncation did less than it reported. A batch that does not continue the memory is rejected."
+    why = "The server counts a slot's tokens, and the memory keeps their positions. Here count and positions differ, for example because a restore or truncation did less than it reported. A batch that does not continue the memory is rejected."
     return kit.FindingText(
         f"the memory of {whose} does not match the server's count{places}: {what}",
         why,

@@ -68,7 +68,7 @@ def _needs(session: kit.Session) -> tuple[str, str] | None:
         return None
     return (
         "this runner does not print how much of a prompt matched",
-        "the MLX runner of newer ollama versions prints it",
+        "the MLX runner of newer ollama versions prints the match",
     )
 
 

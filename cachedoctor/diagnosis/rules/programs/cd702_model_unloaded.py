@@ -26,7 +26,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 
 def _parallel() -> kit.Remedy:
     return kit.Remedy(
-        "OLLAMA_NUM_PARALLEL=1 needs less memory for each model; OLLAMA_KEEP_ALIVE does not prevent this."
+        "OLLAMA_NUM_PARALLEL=1 needs less memory for each model; OLLAMA_KEEP_ALIVE does not prevent unloading."
     )
 
 

@@ -158,7 +158,7 @@ def _why(cause: str, off: kit.Setting) -> str:
     if _ASKED.search(off.text):
         return "The server was started with --disable-radix-cache. Every prompt is computed from its first token."
     return (
-        "The log does not show why; usually --disable-radix-cache is on the command line. Every prompt is computed from its first "
+        "The log does not show why the cache is off; usually --disable-radix-cache is on the command line. Every prompt is computed from its first "
         "token."
     )
 

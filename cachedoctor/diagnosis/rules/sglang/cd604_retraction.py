@@ -9,10 +9,7 @@ RARE = 0.01
 """Share of the requests: the server admits more than it has room for if all answers were long, and bets on short ones. A
 bet that is lost now and then costs less than the caution that would avoid it."""
 
-_WHY = (
-    "The server admits requests before it knows how long their answers will be. When the pool is full, the last ones lose their "
-    "memory and wait again; their partial answers are not cached and are recomputed."
-)
+_WHY = "The server admits requests before it knows how long their answers will be. When the pool is full, the last requests lose their memory and wait again; their partial answers are not cached and are recomputed."
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:

@@ -10,7 +10,7 @@ LATER = 4
 
 _WHY = (
     "A prefix enters the cache when the prefill of its request is done. Requests admitted in the same batch cannot "
-    "reuse each other's beginning, so each computes it. Later requests find it in the cache."
+    "reuse each other's beginning, so each request computes the beginning. Later requests find the beginning in the cache."
 )
 
 
@@ -36,7 +36,9 @@ def _note(session: kit.Session, period: kit.BatchPeriod) -> kit.SessionFinding:
     later = period.after_burst_cached // period.after_burst_seqs
     bursts = "1 batch" if period.bursts == 1 else f"{period.bursts:,} batches"
     remedies = [
-        kit.Remedy("Send one request with the shared beginning first, and the others once it has begun to answer."),
+        kit.Remedy(
+            "Send one request with the shared beginning first, and the other requests once the server has begun to answer."
+        ),
     ]
     if session.setting("schedule_policy") not in ("lpm", "dfs-weight"):
         remedies.append(

@@ -106,7 +106,7 @@ def _parted(session: kit.Session, claim: str) -> kit.FindingText:
     return kit.FindingText(
         f"{claim}; {differ(session):,} logged prompts share fewer than {EARLY:,} characters with any earlier one",
         "The prompts diverge near their beginning, so there is nothing to reuse: either unrelated texts, which is fine, or a start that "
-        "changes in every request (a date, an id, tools in a different order). The request bodies show whether text repeats after it.",
+        "changes in every request (a date, an id, tools in a different order). The request bodies show whether text repeats after the difference.",
         [compare_bodies()],
     )
 
@@ -125,7 +125,7 @@ def _reused(session: kit.Session, requests: WholeRequests) -> str:
 
 
 def _why(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests) -> str:
-    at = f" They would diverge after token {kit.n(requests.most)}." if requests.most else ""
+    at = f" The prompts would diverge after token {kit.n(requests.most)}." if requests.most else ""
     return f"Perhaps the prompts do not share their beginning: a date, an id or a header changes, or the texts are unrelated.{at} Perhaps {_traceless(session, period, requests)}"
 
 
@@ -155,7 +155,7 @@ def _room(session: kit.Session) -> str:
 
 
 def _ruled_out(session: kit.Session, period: kit.BatchPeriod, requests: WholeRequests) -> list[kit.RuledOut]:
-    out = [kit.RuledOut("radix-cache-off", "the log shows that it is on, or that something was reused")]
+    out = [kit.RuledOut("radix-cache-off", "the log shows that the radix cache is on, or that tokens were reused")]
     usage = "" if period.token_usage is None else f", and at most {100 * period.token_usage:.0f} % was in use"
     if evicts(session, period) is False:
         out.append(kit.RuledOut("kv-pressure", f"{_room(session)}{usage}"))

@@ -29,7 +29,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
                     "If this was not intended, find what calls /flush_cache. Benchmarks call it between runs (sglang.bench_serving --flush-cache), trainers at every weight update."
                 )
             ],
-            evidence=marks(found[0], ("begin", "the cache was emptied"), ("first", "the first batch after it")),
+            evidence=marks(found[0], ("begin", "the cache was emptied"), ("first", "the first batch after the flush")),
         )
     ]
 

@@ -22,16 +22,15 @@ def extra_buffer(session: Session) -> Remedy:
         "backend that supports pages of 64 tokens."
     )
     if session.since("0.5.7") is False:
-        return Remedy(f"Use 0.5.14 or newer. {what} 0.5.7 is the first version that supports it (PR 14792); from 0.5.14 on it is "
-                      "the default of Qwen3-Next, Qwen3.5 and most other hybrid models.")  # fmt: skip
+        return Remedy(f"Use 0.5.14 or newer. {what} 0.5.7 is the first version that supports this strategy (PR 14792), which is the default from 0.5.14 on of Qwen3-Next, Qwen3.5 and most other hybrid models.")  # fmt: skip
     if session.since("0.5.14"):
         return Remedy(
-            f"{what} On AMD it needs 0.5.16 or newer (PR 30359).",
+            f"{what} On AMD this strategy needs 0.5.16 or newer (PR 30359).",
             options=as_typed("--mamba-radix-cache-strategy extra_buffer --page-size 64"),
         )
     if session.since("0.5.14") is False:
         return Remedy(
-            f"{what} It needs CUDA, MUSA or an NPU in this version; with speculative decoding it also needs SGLANG_ENABLE_SPEC_V2=1 "
+            f"{what} This strategy needs CUDA, MUSA or an NPU in this version; with speculative decoding it also needs SGLANG_ENABLE_SPEC_V2=1 "
             "(0.5.10 to 0.5.13). From 0.5.14 on it is the default of most hybrid models.",
             options=as_typed("--mamba-scheduler-strategy extra_buffer --page-size 64"),
         )
@@ -80,7 +79,7 @@ LOG_REQUESTS = "--log-requests --log-requests-level 2"
 def log_requests() -> Remedy:
     """Advise the option that writes each request's reuse and prompt into the log."""
     return Remedy(
-        "To see it in the next log: make the server log the reused tokens and the beginning of the prompt for each request. The log then contains prompt text.",
+        "To see the cause in the next log: make the server log the reused tokens and the beginning of the prompt for each request. The log then contains prompt text.",
         options=as_typed(LOG_REQUESTS),
         purpose="look",
     )

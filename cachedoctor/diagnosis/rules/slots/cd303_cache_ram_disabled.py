@@ -36,7 +36,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     how = (
         f"Line {f['line']} shows that the prompt cache is disabled."
         if f["line"]
-        else "The command line switches it off."
+        else "The command line switches the cache off."
         if g.session.setting("cache_ram_mib") == 0
         else "This build announces the cache but does not use it while a multimodal projector is loaded."
         if g.session.setting("mmproj") is True and g.session.at_least(7965) is False
@@ -44,7 +44,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     )
     return kit.FindingText(
         f"the RAM prompt cache is off and slot {r.slot} had been taken by another conversation: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
-        f"The slot held {kit.n(r.held_tokens)} tokens of another conversation; without the RAM cache the {kit.n(r.reference_tokens)} tokens of this one were lost. {how}",
+        f"The slot held {kit.n(r.held_tokens)} tokens of another conversation; without the RAM cache the {kit.n(r.reference_tokens)} tokens of this conversation were lost. {how}",
         [advice.cache_ram(g.session), advice.more_slots(g.session)],
         [ALTERNATE],
         ["https://github.com/ggml-org/llama.cpp/pull/16391"],

@@ -79,7 +79,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
         claim = f"{what} was evicted from {within} to make room{fit}"
     words = kit.FindingText(
         claim,
-        "This costs time only if the conversation continues: neither slot nor RAM then has the prompt, and it is computed from the start. This log does not show whether it continued.",
+        "This costs time only if the conversation continues: neither slot nor RAM then has the prompt, which is computed from the start. This log does not show whether the conversation continued.",
         [advice.cache_ram(session), advice.more_slots(session)],
         [
             kit.RuledOut("cache-ram-disabled", "the cache is on: it evicts prompts"),

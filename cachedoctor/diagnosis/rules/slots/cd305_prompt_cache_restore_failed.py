@@ -35,9 +35,9 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     words.ruled_out = [
         kit.RuledOut(
             "checkpoint-restore-failed",
-            "not excluded: the line does not show whether it was a prompt in RAM or a checkpoint",
+            "not excluded: the line does not show whether a prompt in RAM or a checkpoint could not be restored",
         ),
-        kit.RuledOut("slot-restored-without-checkpoints", "not excluded: it may also be a slot file"),
+        kit.RuledOut("slot-restored-without-checkpoints", "not excluded: the saved state may also be a slot file"),
     ]
     evidence = [(library.mark, "the restore that failed")]
     return [kit.SessionFinding(words, "", evidence, "error", "medium", unless=("CD213",))]

@@ -73,7 +73,7 @@ def _apart(g: kit.MatchGroup) -> list[kit.Remedy]:
     if own - foreign < 0.1:
         name = (
             "Let the client choose its slot: send id_slot with each request, one number per session. A higher -sps cannot separate "
-            f"the sessions here: another session's prompt matches {foreign:.0%} and its own {own:.0%}."
+            f"the sessions here: another session's prompt matches {foreign:.0%} and the session's own prompt {own:.0%}."
         )
         return [advice.slots(g.session, slots, f"{name} This needs {slots} slots.") if new else kit.Remedy(name)]
     value = f"{(foreign + own) / 2:.2f}"

@@ -24,7 +24,7 @@ PROOF = kit.lines(
     ("ram", "the search in the RAM cache"),
     kit.REUSED,
     kit.RECOMPUTED,
-    first=("ram_taken", "another conversation took the copy of this one"),
+    first=("ram_taken", "another conversation took this conversation's copy"),
     most=3,
     numbers=lambda s: {
         "threads": s.threads,
@@ -39,7 +39,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     count = max(2, f["threads"], session.n_slots or 1)
     name = f"by id_slot in its requests (0 to {count - 1})"
     return kit.FindingText(
-        "a conversation with the same beginning took the RAM copy of another one: "
+        "a conversation with the same beginning took the RAM copy of another conversation: "
         f"{kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         f"The {kit.n(r.reference_tokens)} tokens of this conversation were saved in main memory. The cache gives a copy to any prompt that keeps a quarter "
         f"of it, and then deletes it. When this conversation continued, {kit.n(r.cached_tokens)} tokens were left.",

@@ -14,7 +14,7 @@ NOTABLE = 1000
 """Tokens that a report does not pass over, whatever else is in it."""
 _BODIES = ["cachedoctor analyze server.log --requests bodies.jsonl"]
 _ONE_FIRST = kit.Remedy(
-    "Send the first request alone and the next ones after its answer: each then finds the beginning in the slot. More slots or a larger RAM cache "
+    "Send the first request alone and the next requests after its answer: each request then finds the beginning in the slot. More slots or a larger RAM cache "
     "do not help."
 )
 _WAIT = kit.Remedy(
@@ -84,7 +84,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         return _twice(g)
     return kit.FindingText(
         f"requests with the same beginning ran at once, and each computed the beginning: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
-        f"The first {shared} tokens of this prompt match a request that was still running when this one came. A slot reuses only its own content or the RAM cache, not tokens that another slot is computing.",
+        f"The first {shared} tokens of this prompt match a request that was still running when this request came. A slot reuses only its own content or the RAM cache, not tokens that another slot is computing.",
         [_ONE_FIRST],
         [_CONTENTION],
     )
@@ -94,7 +94,7 @@ def _twice(g: kit.MatchGroup) -> kit.FindingText:
     """Advise to wait: the prompts are known to be the same."""
     return kit.FindingText(
         f"a prompt was sent again while it was being computed, and was computed twice: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
-        f"This prompt of {kit.n(g.worst_request.prompt_tokens)} tokens has the same text as a request that was still running when this one came. It got its own slot and cannot use tokens that another slot is computing.",
+        f"This prompt of {kit.n(g.worst_request.prompt_tokens)} tokens has the same text as a request that was still running when this request came. The second request got its own slot and cannot use tokens that another slot is computing.",
         [_WAIT],
         [_CONTENTION],
     )
@@ -133,7 +133,7 @@ def sent_twice(session: kit.Session) -> list[kit.SessionFinding]:
     words = kit.FindingText(
         f"{kit.times(requests)} came while another request of exactly the same length was running ({kit.n(len(found))} different lengths): up to {kit.n(tokens)} "
         "tokens computed twice",
-        "A request may be sent again before the first answer: after a timeout, in two attempts at once, or by two instances of a program. It gets another slot and is recomputed, because a slot cannot use tokens that another slot is computing. The log does not show that these prompts are the same, but different prompts rarely have the same length again and again.",
+        "A request may be sent again before the first answer: after a timeout, in two attempts at once, or by two instances of a program. The second request gets another slot and is recomputed, because a slot cannot use tokens that another slot is computing. The log does not show that these prompts are the same, but different prompts rarely have the same length again and again.",
         [
             kit.Remedy("The request bodies show whether the prompts are the same.", _BODIES),
             kit.Remedy(f"If they are: {_WAIT.text[0].lower()}{_WAIT.text[1:]}"),

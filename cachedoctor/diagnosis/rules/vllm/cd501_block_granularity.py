@@ -68,7 +68,7 @@ def _note(session: kit.Session, stretch: TrafficStretch, prompt: float, size: in
     if hybrid:
         why += " A hybrid model has large blocks: each must be as large as a saved state of the other layers."
     if not short:
-        why += " The log cannot show whether the prompts diverge for another reason; with less than a block in common it makes no difference."
+        why += " The log cannot show whether the prompts diverge for another reason; with less than a block in common, another reason makes no difference."
     line = kit.said_by(rolling.block_line(session), f"a block has {kit.n(size)} tokens")
     return kit.finding(
         f"{what}: nothing could be reused ({stretch.said})",

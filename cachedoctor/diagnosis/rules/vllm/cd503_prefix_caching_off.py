@@ -34,11 +34,11 @@ def _configured(session: kit.Session) -> kit.SessionFinding:
     why = (
         "After resolving all arguments, vLLM prints enable_prefix_caching=False."
         if logged
-        else "The /metrics dumps show it: with caching on, prompts would be looked up."
+        else "The /metrics dumps show that no prompt is looked up; with caching on, prompts would be looked up."
     )
     return kit.finding(
         f"prefix caching is off, {cause}: every prompt is computed in full{_spent(session)}",
-        why + (" This is normal for a model that makes embeddings or scores." if pooling else ""),
+        why + (" Caching is normally off for a model that makes embeddings or scores." if pooling else ""),
         _remedies(by_flag, because is not None, pooling),
         ruled_out=[kit.RuledOut("prefix-not-shared", "with caching off, shared beginnings make no difference")],
         key="configured",
@@ -51,7 +51,7 @@ def _remedies(by_flag: bool, because: bool, pooling: bool) -> list[kit.Remedy]:
     if because:
         return [
             kit.Remedy(
-                "The line shows what prevents prefix caching. It works without that option or with another backend."
+                "The line shows what prevents prefix caching. Caching works without that option or with another backend."
             )
         ]
     if pooling:

@@ -40,7 +40,7 @@ def _proven(session: kit.Session, sent: kit.SentBodies, size: kit.Setting) -> ki
         f"prompts were evicted before they were needed again: a KV cache of {kit.n(size.value)} tokens could still hold {rolling.percent(kept)} of all prompt text in the {kit.n(sent.bodies)} given request bodies, a larger cache {rolling.percent(endless)}"
         + (f" ({found[0].said})" if found else ""),
         "The bodies were replayed in order through a simulation of this cache: unused blocks stay until room is needed, and the oldest are evicted first. "
-        "The usage in the log counts running requests only, so a low value does not contradict this.",
+        "The usage in the log counts running requests only, so a low value does not exclude evictions.",
         [*_remedies(session), *_watch(session)],
         evidence=[
             *kit.said_by(size, f"the cache holds {kit.n(size.value)} tokens"),
@@ -72,12 +72,12 @@ def _note(session: kit.Session, flow: KvFlow, size: kit.Setting, shared: bool) -
         f"about {kit.n(flow.written)} tokens went through a KV cache of {kit.n(size.value)}, {flow.written / size.value:.1f} times its size, and "
         f"{flow.share}: {cause}",
         "Unused blocks stay in the cache until room is needed, and the oldest are evicted first. The usage in the log counts running "
-        "requests only, so a low value does not contradict this."
+        "requests only, so a low value does not exclude evictions."
         + seen
         + (
             ""
             if shared
-            else " Prompts that share nothing (unrelated, or changed at the beginning) fill it in the same way."
+            else " Prompts that share nothing (unrelated, or changed at the beginning) fill the cache in the same way."
         ),
         [
             *([] if shared else [_DECIDE, *_watch(session)]),

@@ -22,10 +22,8 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
             "this hybrid model keeps states only at the ends of prompts and chunks: a beginning that different prompts share is reused "
             f"late or not at all{seen}"
             if dropped
-            else "this hybrid model reuses a beginning that different prompts share from its third use on: the first two with it are "
-            f"computed in full{seen}",
-            "Its states are saved at the ends of prompts and chunks. Where two prompts diverge, a state is saved only once the second "
-            "one has been computed"
+            else f"this hybrid model reuses a beginning that different prompts share from its third use on: the first two prompts with it are computed in full{seen}",
+            "A hybrid model's states are saved at the ends of prompts and chunks. Where two prompts diverge, a state is saved only once the second prompt has been computed"
             + (f", and only at multiples of {kit.n(size)} tokens" if size else "")
             + ". A prompt that repeats in full is reused at once. A test of the cache needs at least four requests.",
             _remedies(dropped),
@@ -61,7 +59,7 @@ def _remedies(dropped: bool) -> list[kit.Remedy]:
         ]
     return [
         kit.Remedy(
-            "Up to 0.28 states are kept only at the ends of chunks and prompts: smaller chunks keep more of them but cost speed.",
+            "Up to 0.28 states are kept only at the ends of chunks and prompts: smaller chunks keep more states but cost speed.",
             options=kit.as_typed("--max-num-batched-tokens 2048"),
         ),
         kit.Remedy("From 0.29 on, states where prompts diverge are kept as well."),

@@ -37,7 +37,7 @@ def _retried(session: kit.Session) -> list[kit.SessionFinding]:
         words = kit.FindingText(
             f"{kit.n(asked)} tokens were looked up but the prompts had {kit.n(prompts)}: waiting requests count at every attempt, so hit rates are unreliable "
             f"({counted.path})",
-            "Up to 0.26 a look-up counts at every attempt to schedule a waiting request; later versions count it once, when the request is admitted. Running requests are only in the first number.",
+            "Up to 0.26 a look-up counts at every attempt to schedule a waiting request; later versions count one look-up per request, when the request is admitted. Running requests are only in the number of looked-up tokens.",
             [_TRUTH],
             [],
             _REFERENCES["retries"],
@@ -69,7 +69,7 @@ def _faults(session: kit.Session, rated: list[kit.SamplePeriod]) -> Iterator[tup
         yield (
             "preempted",
             f"the hit rate of this version may be too high: up to {kit.n(waiting)} requests waited, and a preempted request finds its own prompt again",
-            "Up to 0.11.0 such a second look-up counts as reuse.",
+            "Up to 0.11.0 the second look-up of a preempted request counts as reuse.",
         )
     if session.since("0.27") is False:
         yield (

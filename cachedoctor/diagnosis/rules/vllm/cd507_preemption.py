@@ -21,7 +21,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
     return [
         kit.finding(
             f"{kit.n(count)} {'preemption' if count == 1 else 'preemptions'}{where}: running requests lost their memory, and their prompts and partial answers were recomputed",
-            "The KV cache was full while all of them were running. Freed blocks may be reused if they are not overwritten first.",
+            "The KV cache was full while all these requests were running. Freed blocks may be reused if they are not overwritten first.",
             [
                 kit.Remedy("Run fewer requests at once: a smaller --max-num-seqs."),
                 *rolling.more_room(session),

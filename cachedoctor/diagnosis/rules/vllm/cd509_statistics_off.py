@@ -31,7 +31,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
 
 
 _METRICS = kit.Remedy(
-    "The counters exist anyway: fetch them before and after some traffic.",
+    "The counters of /metrics exist anyway: fetch /metrics before and after some traffic.",
     [
         "curl -s http://localhost:8000/metrics > before.txt",
         "cachedoctor analyze vllm.log --metrics before.txt --metrics after.txt",
@@ -54,7 +54,7 @@ def _several(session: kit.Session) -> kit.SessionFinding:
 def _note(key: str, why: str, lines: rolling.Shown, fixes: list[kit.Remedy]) -> kit.SessionFinding:
     return kit.finding(
         "this log has no cache statistics: it shows nothing about reuse",
-        f"The lines with the hit rate are missing because {why}. This does not mean a rate of 0.",
+        f"The lines with the hit rate are missing because {why}. Missing lines do not mean a rate of 0.",
         fixes,
         references=["https://github.com/vllm-project/vllm/pull/22227"] if key == "several" else [],
         key=key,

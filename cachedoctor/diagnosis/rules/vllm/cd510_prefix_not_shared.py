@@ -155,7 +155,7 @@ def _note(session: kit.Session, stretch: TrafficStretch, size: int | None) -> ki
     words = kit.FindingText(
         f"{length} reused {little}{', although prefix caching is on' if on else ''}: {', or '.join(causes)}; the log cannot show which ({stretch.said})",
         "Unrelated prompts share nothing; then there is nothing to fix. A client that changes the beginning of every prompt (a time, a counter, a "
-        "new tool list) looks the same. So do a cache salt, a LoRA adapter, another image, and a router that spreads requests; the log shows none of these."
+        "new tool list) looks the same. A cache salt, a LoRA adapter, another image, and a router that spreads requests look the same as well; the log shows none of these."
         + _more(session, stretch, size, fits),
         rolling.experiment(),
         _ruled_out(session, stretch, size),
@@ -169,13 +169,13 @@ def _more(session: kit.Session, stretch: TrafficStretch, size: int | None, fits:
     """What else cannot be told apart."""
     found = ""
     if stretch.prompt is None:
-        found += " So do prompts shorter than a block; the log does not show their length."
+        found += " Prompts shorter than a block look the same as well; the log does not show the length of prompts."
     if session.memory == "hybrid" and size:
         found += f" On this hybrid model a shared beginning of less than a block of {kit.n(size)} tokens looks the same, and so does a beginning that only two prompts share."
     if fits is None:
-        found += " So does a KV cache that is too small for all prompts; the log does not show its size."
+        found += " A KV cache that is too small for all prompts looks the same as well; the log does not show the size of the cache."
     elif not fits:
-        found += " So does a KV cache that is too small for all prompts; more tokens were computed than it holds."
+        found += " A KV cache that is too small for all prompts looks the same as well; more tokens were computed than the cache holds."
     return found
 
 

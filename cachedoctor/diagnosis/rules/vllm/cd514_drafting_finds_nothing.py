@@ -29,7 +29,7 @@ def inspect(session: kit.Session) -> list[kit.SessionFinding]:
             [
                 kit.Remedy("Update to 0.23 or newer.", ["pip install -U vllm"]),
                 kit.Remedy(
-                    "Until then, start without --speculative-config (the draft model).",
+                    "Until you update, start without --speculative-config (the draft model).",
                     options=kit.left_out("--speculative-config"),
                 ),
             ],
