@@ -102,7 +102,7 @@ def test_times_are_those_of_the_wrapper(stamp: str, since: str | None, until: st
 def test_a_day_that_no_calendar_has_is_not_a_fault() -> None:
     """Its requests have no time that another zone could be compared with."""
     whole = report_of(wrapped(content_of(CASE), "2026-02-30T10:{}Z "))
-    with pytest.raises(CacheDoctorError, match="no request in the log is from 10:00Z on"):
+    with pytest.raises(CacheDoctorError, match="no request in the log matches --since 10:00Z"):
         filtered(whole, RequestFilter(since="10:00Z"))
 
 
@@ -120,8 +120,8 @@ def test_times_since_the_start_of_the_server() -> None:
     [
         (RequestFilter(since="2026-05-01T10:00"), "no clock with a date"),
         (RequestFilter(until="10:00"), "no clock with a date"),
-        (RequestFilter(tasks=(99999,)), "no request in the log is task 99999"),
-        (RequestFilter(since="+9h"), "from +9h on"),
+        (RequestFilter(tasks=(99999,)), "no request in the log matches --task 99999"),
+        (RequestFilter(since="+9h"), "matches --since +9h"),
         (RequestFilter(since="yesterday"), "is not a time"),
         (RequestFilter(since="2026-13-01"), "is not a time"),
         (RequestFilter(until="+"), "is not a time"),
@@ -187,4 +187,4 @@ def test_the_command_line_of_logs_and_stored_reports(tmp_path: Path) -> None:
     one_line(run("analyze", log, "-f", "jsonl", "--task", "1"), "cannot be filtered")
     nothing = run("analyze", log, "--task", "4711", "-q")
     assert (nothing.returncode, nothing.stdout) == (3, b"")
-    one_line(nothing, "no request in the log is task 4711")
+    one_line(nothing, "no request in the log matches --task 4711")

@@ -38,10 +38,10 @@ COMMANDS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("explain", "Explain a rule, a word, a log line or the settings.",
          "--line --format"),
     ),
-    "Around it: a running server, many logs (* needs an extra)": (
-        ("probe", "Test whether a running server reuses what it should.",
+    "For running servers and many logs (* needs an extra)": (
+        ("probe", "Test whether a running server reuses its cache.",
          "--model --api-key-env --save --against --log --format --output"),
-        ("proxy", "Forward requests to a server, and show what each reused. *",
+        ("proxy", "Forward requests to a server, and show their reuse. *",
          "--upstream --listen --record --keep-text --fix --dry-run --metrics-listen"),
         ("tune", "Rank settings by their savings, or replay settings you choose.",
          "--set --memory --requests --tokenizer --cmdline --format --output"),

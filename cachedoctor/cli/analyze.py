@@ -149,9 +149,9 @@ def analyze(
 ) -> None:
     """Show why prompts were recomputed, and how to fix it.
 
-    With -o requests.csv (.parquet, .ndjson) it writes a table with one row per request, measurement or line.
+    With -o requests.csv (.parquet, .ndjson), analyze writes a table with one row per request, measurement or line.
     docs/tables.md describes the columns; parquet needs the extra tables (polars). Given a JSON report instead of
-    logs, it writes the report in another format.
+    logs, analyze writes the report in another format.
 
     Exit status: 0 the analysis ran; 1 --fail-on was reached; 2 wrong usage, an unreadable input or an internal
     error; 3 nothing could be checked; 130 interrupted (the report covers the part read; no table is written).
@@ -328,7 +328,9 @@ def _expanded(paths: list[str], quiet: bool) -> list[str]:
         found += inside or [path]  # whoever reads it says that it is a folder
         if inside and others and not quiet:
             terminal.complain(
-                f"{path}: no server log lines, not read: {named(others)}", "give their names to read them", "note"
+                f"{path}: no server log lines, not read: {named(others)}",
+                "give the names of these files to read them",
+                "note",
             )
     return found
 

@@ -55,7 +55,7 @@ def refuse_addresses(metrics: Sequence[str]) -> None:
         if is_address(path):
             from cachedoctor.model import CacheDoctorError
 
-            hint = "save it with curl before and after the requests and give both files, or use --prometheus URL"
+            hint = "save the page with curl before and after the requests and give both files, or use --prometheus URL"
             raise CacheDoctorError(f"--metrics {path}: is an address, not a file", hint)
 
 

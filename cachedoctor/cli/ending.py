@@ -181,8 +181,8 @@ def named(names: Sequence[str]) -> str:
 def no_requests(paths: Sequence[str]) -> tuple[str, str]:
     """Say that these logs have measurements instead of requests, and what shows them: a message and a hint."""
     has = "has" if len(paths) == 1 else "have"
-    what = f"{named(paths)}: {has} measurements of the whole server but no requests, which this command needs"
-    return what, f"cachedoctor analyze shows them; --table {_MEASURED} -o samples.csv writes them"
+    what = f"{named(paths)}: {has} measurements of the whole server but no requests, and this command needs requests"
+    return what, f"cachedoctor analyze shows these measurements; --table {_MEASURED} -o samples.csv writes them"
 
 
 def conclude(
@@ -216,7 +216,7 @@ def complain(errors: Iterable[CacheDoctorError], analyzer: Analyzer) -> None:
         terminal.complain(error.message, error.hint)
     if analyzer.crashed:
         terminal.complain(
-            "a rule or a log reader failed; the report names it",
+            "a rule or a log reader failed; the report shows which one failed",
             "this is a bug: please report it",
             "internal error",
         )

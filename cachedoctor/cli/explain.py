@@ -69,7 +69,9 @@ def explain(
     elif topic.lower() == SETTINGS:
         _show_settings(ctx, format, look)
     elif format != "text":
-        raise typer.BadParameter("it works only with --line, settings or the list of rules", param_hint="--format")
+        raise typer.BadParameter(
+            "a format works only with --line, settings or the list of rules", param_hint="--format"
+        )
     else:
         _topic(topic, look, example)
 
@@ -265,11 +267,11 @@ def _unknown(unknown: list[Line], seen: int) -> tuple[str, str]:
         counted = (
             f"no known message of {SERVERS} in {len(unknown)} of {seen} lines; the first is line {unknown[0].number}"
         )
-        return counted, "explain such a line alone to see the nearest message"
+        return counted, "explain one unknown line alone to see the nearest message"
     none = f"no known message of {SERVERS}"
     if unknown[0].nearest:
         return none, f'the nearest message begins with "{unknown[0].nearest}"'
-    return f"{none}, and it is not similar to one", "give a whole line, in quotes"
+    return f"{none}, and the line is not similar to a known message", "give a whole line, in quotes"
 
 
 def _write(line: Line, out: IO[bytes], format: Format, look: Appearance) -> None:

@@ -60,8 +60,8 @@ def exporter(
 ) -> None:
     """Serve Prometheus counters: prompt tokens by outcome, cause and client, until Ctrl-C or SIGTERM.
 
-    It needs the extra exporter (prometheus-client). An unreadable log is reported once and retried; the other logs
-    continue.
+    The command needs the extra exporter (prometheus-client). An unreadable log is reported once and retried; the
+    other logs continue.
 
     Exit status: 0 stopped; 2 wrong usage, an unusable address, or a state file that is invalid or belongs to
     another exporter; 130 interrupted again during shutdown (the state may be up to 15 seconds old).

@@ -102,9 +102,9 @@ def fleet(
     """Sum requests over many logs, or with -o DIR write tables and a page that links to each log.
 
     Each log belongs to one server and is read with its rotations. Sums show reuse, recomputed and lost tokens, time
-    and speed. With -o DIR, unchanged logs are not read again. It needs the extra tables (polars).
+    and speed. With -o DIR, unchanged logs are not read again. The command needs the extra tables (polars).
 
-    Exit status: 0 all were read; 2 wrong usage, or a file could not be read (all others are done); 3 none was
+    Exit status: 0 all logs were read; 2 wrong usage, or a file could not be read (all others are done); 3 no log was
     recognised or shows reuse; 130 interrupted (with -o DIR, run it again to continue).
     """
     from cachedoctor.inputs.sources.unpack import MAX_BYTES

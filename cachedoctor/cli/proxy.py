@@ -61,10 +61,10 @@ def proxy(
         str | None, option("--metrics-listen", "Serve /metrics for Prometheus at this address.", "HOST:PORT")
     ] = None,
 ) -> None:
-    """Forward requests to a server unchanged, and show what each reused, what changed, and the cost.
+    """Forward requests to a server unchanged, and show what each request reused, what changed, and the cost.
 
-    It needs the extra proxy (aiohttp). Clients use http://127.0.0.1:8090 as their server. Ctrl-C lets running
-    requests finish; a second Ctrl-C stops them.
+    The command needs the extra proxy (aiohttp). Clients use http://127.0.0.1:8090 as their server. Ctrl-C lets running
+    requests finish; a second Ctrl-C stops these requests.
 
     Exit status: 0 stopped; 2 wrong usage or unusable address; 130 interrupted again during shutdown.
     """

@@ -166,11 +166,11 @@ def _table(path: Path, text: str) -> dict[str, Any] | None:
     import tomllib
 
     if any(line.partition("=")[0].count(".") > _DOTS for line in text.split("\n")):  # takes its square to read
-        raise CacheDoctorError(f"{path}: a key has more than {_DOTS} dots", "fix it, or use --no-config")
+        raise CacheDoctorError(f"{path}: a key has more than {_DOTS} dots", "fix the file, or use --no-config")
     try:
         content: Any = tomllib.loads(text.encode("utf-8", "surrogateescape").decode("utf-8"))
     except (ValueError, RecursionError) as error:  # tomllib's own, bytes that are not text, numbers without end
-        raise CacheDoctorError(f"{path}: is not valid TOML: {error}", "fix it, or use --no-config") from error
+        raise CacheDoctorError(f"{path}: is not valid TOML: {error}", "fix the file, or use --no-config") from error
     if path.name != PROJECT:
         return dict(content)
     tools = content.get("tool")
@@ -247,7 +247,7 @@ class CommandSettings(msgspec.Struct, frozen=True):
             codes = sorted(self.silenced)
             shown = ", ".join(codes[:_NAMED]) + (f" and {len(codes) - _NAMED} more" if len(codes) > _NAMED else "")
             what = f"{self.file}: these rules are not reported: {shown}"
-            complain(what, "--no-config ignores this file; cachedoctor explain settings shows it", "note")
+            complain(what, "--no-config ignores this file; cachedoctor explain settings shows its content", "note")
 
 
 def resolve(ctx: typer.Context, gate: Gate, *, but: tuple[str, ...] = ()) -> CommandSettings:
@@ -297,7 +297,7 @@ def gather(ctx: typer.Context, config: str | None, no_config: bool, *, but: tupl
 def _file(config: str | None, no_config: bool) -> Path | None:
 
     if config is not None and no_config:
-        raise typer.BadParameter("it contradicts --no-config", param_hint="--config")
+        raise typer.BadParameter("--config contradicts --no-config", param_hint="--config")
     if no_config or (config is None and os.environ.get("CACHEDOCTOR_NO_CONFIG")):
         return None
     given = _given(config)
@@ -355,7 +355,7 @@ def _name_successors(values: dict[str, FileValue]) -> None:
         place = _place(values[key], key)
         for word in dict.fromkeys(values[key].value):
             for gone in names.former(word):
-                hint = f"it has no effect; to ignore the whole rule, use {' and '.join(gone.now)}"
+                hint = f"the code has no effect here; to ignore the whole rule, use {' and '.join(gone.now)}"
                 terminal.complain(f"{place}: {gone}", hint if key == "ignore" else "", kind="note")
 
 

@@ -72,11 +72,11 @@ def tune(
 ) -> None:
     """Rank server settings by the prompt tokens and seconds that they would have saved, and merge the best.
 
-    It lists single changes first, with the extra memory each needs if the log shows sizes, and then the merged set
-    as command-line options. Only certain gains are listed: above the replay's own error and above 1 %.
+    The output lists single changes first, with the extra memory each change needs if the log shows sizes, and then
+    the merged set as command-line options. Only certain gains are listed: above the replay's own error and above 1 %.
 
-    With --set it replays the log twice: with the recorded settings, which shows the replay's own error, and with
-    the given settings or build, which shows the reuse they would give. Without a log, the build's defaults count
+    With --set, tune replays the log twice: with the recorded settings, which shows the replay's own error, and with
+    the given settings or build, which shows the reuse these would give. Without a log, the build's defaults count
     as recorded; memory=swa (or hybrid, recurrent) and window=N then describe the model. Logs of vLLM and SGLang
     need --requests and --tokenizer; --responses or the log's own sums show the reuse.
 

@@ -63,15 +63,15 @@ def watch(
 ) -> None:
     """Show live how a server uses its cache: slots, reuse, findings.
 
-    The log is read from its beginning, also across rotation and truncation, until q or Ctrl-C. Then the report is
-    printed. Arrow keys select a finding; ? explains the view. Without a terminal, it prints a line for each finding
-    and for each request that lost tokens.
+    The log is read from its beginning, also across rotation and truncation, until q or Ctrl-C. At the end, watch
+    prints the report. Arrow keys select a finding; ? explains the view. Without a terminal, watch prints a line for
+    each finding and for each request that lost tokens.
 
-    For output of cachedoctor proxy (--record FILE, or -f jsonl) it shows a row per conversation: the change and its
-    cost.
+    For output of cachedoctor proxy (--record FILE, or -f jsonl), watch shows a row per conversation with the change
+    and its cost.
 
-    With --kv-events it reads no log. It records KV events until Ctrl-C, as hashes without tokens or text, for
-    analyze --kv-events. It needs the extra kv (pyzmq) and a server started with --kv-events-config.
+    With --kv-events, watch reads no log. It records KV events until Ctrl-C, as hashes without tokens or text, for
+    analyze --kv-events. Recording needs the extra kv (pyzmq) and a server started with --kv-events-config.
 
     Exit status: as analyze; 130 after Ctrl-C. With --kv-events: 0 recorded; 2 wrong usage, or the endpoint sends
     something else; 3 no event.

@@ -59,7 +59,7 @@ def head_of(folder: str) -> Head:
         raise CacheDoctorError(f"{path}: cannot be read ({error})", "give a folder written by fleet -o") from error
     if found.schema != SCHEMA:
         what = f"{folder}: is a result with another schema, {found.schema[:40]}; this version reads {SCHEMA}"
-        raise CacheDoctorError(what, "use the cachedoctor version that wrote it, or write it again")
+        raise CacheDoctorError(what, "use the cachedoctor version that wrote the folder, or write the folder again")
     return found
 
 

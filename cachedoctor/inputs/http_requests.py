@@ -115,8 +115,8 @@ MAX_PAGE = 64 * 1024 * 1024
 """Bytes; /metrics of vLLM has about 50 KB for each engine."""
 _HINTS = {
     400: f"the server does not understand the query; write labels as in --match {LABELS_EXAMPLE}",
-    401: "it needs credentials: http://USER:PASSWORD@HOST",
-    403: "it needs credentials: http://USER:PASSWORD@HOST",
+    401: "the address needs credentials: http://USER:PASSWORD@HOST",
+    403: "the address needs credentials: http://USER:PASSWORD@HOST",
     404: "check that /metrics or Prometheus is at this address",
     503: "the server is starting or busy; try again",
 }
@@ -143,7 +143,7 @@ def get(url: str, seconds: float = ANSWER_SECONDS) -> bytes:
         parts = urlsplit(url)
         opened = connection(parts, seconds)
     except FAULTS:
-        raise SourceError(f"{name}: is not an address", "write it as http://HOST:PORT/metrics") from None
+        raise SourceError(f"{name}: is not an address", "write the address as http://HOST:PORT/metrics") from None
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     headers = {"Accept": "*/*", "User-Agent": "cachedoctor", **_credentials(parts)}
     try:

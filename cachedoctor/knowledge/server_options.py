@@ -276,7 +276,7 @@ def entry(written: str) -> tuple[Option, Name, bool]:
 NEVER = {
     "--checkpoint-every-nb": (
         CHECKPOINT_EVERY,
-        "its value is a number of tokens (default 8192), not of batches as in the draft",
+        "its value is a number of tokens (default 8192), not a number of batches as in the draft",
     )
 }
 """Names that no build ever had, passed on from drafts of pull requests, what was meant (PR #20087), and what else

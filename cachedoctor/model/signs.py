@@ -54,7 +54,7 @@ SIGNS: dict[SignName, Sign] = {
     "slot_erased": Sign("the slot was emptied over the API", of_loss=True, is_mark=True),
     "symptom": Sign("nothing was reused, or a long prompt is under way, and the lines with the reason are missing"),
     "error": Sign("the request failed"),
-    "shift": Sign("the context was shifted, in this request or the one before"),
+    "shift": Sign("the context was shifted, in this request or the previous request"),
     "partial": Sign("the beginning or the end of the request is missing"),
     "restarted": Sign("the session follows another one of the same server"),
     "together": Sign("the texts show that another request computed the same beginning at the same time"),

@@ -24,8 +24,8 @@ _OTHER_FIELD = Advice("No llama-server build rewrites this field, so only turnin
 _FREEZE = Advice("Freeze the value for the whole conversation, or move it to the end of the last user message.")
 _KEEP_REASONING = [
     Advice(
-        "From b9873 on, llama-server can keep reasoning if the template supports it; from b10809 on it does so "
-        "by default. It uses context.",
+        "From b9873 on, llama-server can keep reasoning if the template supports it; from b10809 on it does so by "
+        "default. Kept reasoning uses context.",
         ["--reasoning-preserve"],
     ),
     Advice(
@@ -98,8 +98,9 @@ _GENERIC: dict[str, list[Advice]] = {
     "whitespace": [Advice("Send every message back byte for byte: do not trim, wrap or convert line endings.")],
     "retokenised": [
         Advice(
-            "The generated tokens differ from the tokens of their own text; no client can change that. It costs "
-            "little with full attention; hybrid and recurrent models need a checkpoint before the change."
+            "The generated tokens differ from the tokens of their own text; no client can change that. The "
+            "difference costs little with full attention; hybrid and recurrent models need a checkpoint before the "
+            "change."
         )
     ],
     "image": [Advice("Send the same bytes of an image in every request: do not scale or re-encode it.")],
@@ -116,7 +117,7 @@ _GENERIC: dict[str, list[Advice]] = {
     "system-hoisted": [
         Advice(
             "Send such text inside a user message. Or leave system messages where they are, because servers, "
-            "gateways and templates that accept them only at the start move each new one there."
+            "gateways and templates that accept system messages only at the start move each new one there."
         )
     ],
     "mode-switched": [

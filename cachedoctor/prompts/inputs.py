@@ -40,7 +40,7 @@ def prompts_of(slots: list[dict[str, Any]], path: str, slot: int | None = None, 
         slots = [item for item in slots if item["id"] == slot]
         if not slots:
             known = ", ".join(str(number) for number in ids[:20])
-            raise CacheDoctorError(f"{path}: no slot {slot} in this dump", f"it has {known}")
+            raise CacheDoctorError(f"{path}: no slot {slot} in this dump", f"the dump has {known}")
     prompts = [
         _prompt(item, f"{path}#{item['id']}" if many else path, reply)
         for item in slots
@@ -265,7 +265,7 @@ def _directory(folder: Path) -> list[Prompt]:
     if not prompts:
         raise CacheDoctorError(
             f"{folder}: contains no prompts written by --log-prompts-dir",
-            "its files are named after milliseconds (000123456789.txt); give other files one by one",
+            "files of --log-prompts-dir are named after milliseconds (000123456789.txt); give other files one by one",
         )
     return prompts
 

@@ -13,14 +13,14 @@ from cachedoctor.model import CacheDoctorError, RequestSetting
 from cachedoctor.prompts.chat import marker, media
 from cachedoctor.prompts.prompt import Kind, PlacedSpan, Prompt, digest
 
-_SALT = "vLLM and SGLang share no block between requests with different values; llama-server ignores it"
+_SALT = "vLLM and SGLang share no block between requests with different values; llama-server ignores these values"
 _ADAPTER = "tokens computed with one adapter cannot be used with another, so nothing is shared"
 WORDS = {
     "cache_salt": _SALT,
     "extra_key": "SGLang shares nothing between requests with different values",
     "lora": _ADAPTER,
     "lora_path": _ADAPTER,
-    "model": "the requests name different models; if this selects an adapter, nothing is shared",
+    "model": "the requests name different models; if the name selects an adapter, nothing is shared",
 }
 SECRET = ("cache_salt", "extra_key")
 """Values that are never shown: who knows a salt can tell what others asked."""
@@ -43,7 +43,7 @@ def differences(a: Prompt, b: Prompt) -> list[RequestSetting]:
     found += [
         RequestSetting(
             f"images[{i}]", f"sha256:{a.images[i][:16]}", f"sha256:{b.images[i][:16]}",
-            "different bytes: nothing after it is shared",
+            "different bytes: nothing after the image is shared",
         )
         for i in other
     ]  # fmt: skip

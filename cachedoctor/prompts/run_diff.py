@@ -127,7 +127,7 @@ def _with_claim(found: PromptDiff, b: Prompt) -> PromptDiff:
     if b.is_whole or first is None or first.kind != "appended":
         return msgspec.structs.replace(found, settings=settings)
     explanation = (
-        f"the messages continue where the previous ones end; {claim.by} reports {claim.reason}, "
+        f"the messages continue where the previous messages end; {claim.by} reports {claim.reason}, "
         "which the messages do not show"
     )
     first = msgspec.structs.replace(first, kind="other")

@@ -335,7 +335,7 @@ class ReportView:
             of = f", of {count(each, 'cause')}" if each < len(report.findings) else ""
             return f"{severities(report.findings)}{of}{left}."
         if report.filtered is not None:
-            return f"No findings in what is shown{left}."
+            return f"No findings in the part that is shown{left}."
         if self.undecided:
             return self.undecided
         return (

@@ -81,7 +81,7 @@ def filtered(report: Report, wanted: RequestFilter) -> Report:
     for row in report.requests:
         found.take(row, choice.has(row))
     if not found.shown:
-        raise CacheDoctorError(f"no request in the log is {choice.words()}", found.hint(), _NOTHING)
+        raise CacheDoctorError(f"no request in the log matches {choice.words()}", found.hint(), _NOTHING)
     findings = [found.renumbered(f) for f in report.findings if f.identity in found.hit]
     about = Filtered(
         list(wanted.tasks), list(wanted.slots), wanted.since, wanted.until,
@@ -135,7 +135,7 @@ class _Found:
     def hint(self) -> str:
         """Say which tasks and slots there are."""
         slots = ", ".join(map(str, sorted(self._slots)[:_NAMED])) + (" ..." if len(self._slots) > _NAMED else "")
-        where = f"its tasks are {self._tasks[0]} to {self._tasks[-1]}, its slots {slots}"
+        where = f"the log's tasks are {self._tasks[0]} to {self._tasks[-1]}, its slots {slots}"
         return f"{where}; cachedoctor analyze LOG -o requests.csv lists all requests with their times"
 
 
@@ -160,13 +160,13 @@ class _Choice:
         return (not slots or row.slot in slots) and all(limit(row) for limit in self._limits)
 
     def words(self) -> str:
-        """Say what is wanted."""
+        """Write the wanted options, as on the command line."""
         wanted = self._wanted
-        parts = [f"task {' or '.join(map(str, wanted.tasks))}"] if wanted.tasks else []
-        parts += [f"on slot {' or '.join(map(str, wanted.slots))}"] if wanted.slots else []
-        parts += [f"from {wanted.since} on"] if wanted.since else []
-        parts += [f"until {wanted.until}"] if wanted.until else []
-        return ", ".join(parts)
+        parts = [f"--task {task}" for task in wanted.tasks]
+        parts += [f"--slot {slot}" for slot in wanted.slots]
+        parts += [f"--since {wanted.since}"] if wanted.since else []
+        parts += [f"--until {wanted.until}"] if wanted.until else []
+        return " ".join(parts)
 
 
 class _Clock:
@@ -201,7 +201,7 @@ class _Clock:
             return self._after_start(option, text)
         if self._untimed == self._all:
             since_start = self._unclocked < self._all
-            hint = "its clock counts from the server start: +90s, +1h30m" if since_start else "select by --task"
+            hint = "the log's clock counts from the server start: +90s, +1h30m" if since_start else "select by --task"
             raise CacheDoctorError(f"{option}: the log has no clock with a date", hint)
         given = _GIVEN.fullmatch(text)
         if given is None:

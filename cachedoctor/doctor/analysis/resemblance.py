@@ -52,18 +52,20 @@ _GIVE = {
     _OWN: "Give the log itself, or a JSON report: cachedoctor analyze report.json.",
     _OLD: 'Update llama.cpp, or look for "kv cache rm [N, end)" in the log: N prompt tokens were reused.',
     _OLD_FORM: 'Give the whole log of a request, from start to end: "kv cache rm [N, end)" shows N reused tokens.',
-    _OLLAMA: "Also give the lines of its runner: `loading cache slot`, `cache hit`, or lines that begin with `slot`. "
-    "They need OLLAMA_DEBUG=1 in the server's environment.",
+    _OLLAMA: (
+        "Also give the lines of ollama's runner: `loading cache slot`, `cache hit`, or lines that begin with "
+        "`slot`. These lines need OLLAMA_DEBUG=1 in the server's environment."
+    ),
     _KOBOLD: "Give the lines with CtxLimit: after each reply. "
     'In "Processing Prompt (a / b tokens)" b counts the computed tokens, not the prompt length.',
     _MLX: 'Give the developer log with its lines "Prompt cache restore: cached_tokens=".',
-    _OMLX: 'Give its lines "prefix cache: request ... re-prefills N of N tokens (reused N)", which show where '
+    _OMLX: 'Give the oMLX lines "prefix cache: request ... re-prefills N of N tokens (reused N)", which show where '
     "a prompt diverges.",
-    _DS4: 'Give its lines "kv cache miss live=N prompt=N common=N reason=..." '
+    _DS4: 'Give the ds4-server lines "kv cache miss live=N prompt=N common=N reason=..." '
     'and "chat ctx=CACHED..PROMPT:NEW prompt start".',
-    _RAPID: 'Give its lines "[cache_fetch] request=ID HIT" or "MISS", with prompt_tokens and cached.',
-    _MLX_LM: "It does not print reused tokens; pass responses with usage (--responses).",
-    _MLX_VLM: 'Give its lines "Prefill completed: request=... prompt_tokens=N cached_tokens=N elapsed=Ns".',
+    _RAPID: 'Give the lines "[cache_fetch] request=ID HIT" or "MISS", with prompt_tokens and cached.',
+    _MLX_LM: "mlx_lm.server does not print reused tokens; pass responses with usage (--responses).",
+    _MLX_VLM: 'Give the mlx-vlm lines "Prefill completed: request=... prompt_tokens=N cached_tokens=N elapsed=Ns".',
     _BOX: "llama-box does not print reused tokens; pass responses with usage (--responses).",
 }
 """What to give of a program's log."""

@@ -286,7 +286,7 @@ def _change(code: _Code, before: _VisibleSide, after: _VisibleSide) -> FindingCh
     if unseen is not None:
         change: Change = "hidden" if old is not None else "revealed"
         return FindingChange(
-            change, *code, old, new, False, f"{other} could not show it: {unseen.reason}", unseen.enable
+            change, *code, old, new, False, f"{other} could not show this finding: {unseen.reason}", unseen.enable
         )
     note = _chance(seen, missing.requests, other)
     return FindingChange("went" if old is not None else "came", *code, old, new, not note, note, "")
@@ -318,5 +318,5 @@ def _chance(seen: FindingSide | None, requests: int, other: str) -> str:
     if (1 - rate) ** requests <= _CHANCE:
         return ""
     noun = "request" if requests == 1 else "requests"
-    hit = f"it hit {min(seen.count, seen.requests):,} of {seen.requests:,} requests"
+    hit = f"the finding hit {min(seen.count, seen.requests):,} of {seen.requests:,} requests"
     return f"may be chance: {hit}, and the {requests:,} {noun} of {other} may have missed it"

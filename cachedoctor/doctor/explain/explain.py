@@ -40,7 +40,7 @@ def field_reading(row: Message, name: str, raw: bytes | None, known: Field | Non
 def paired(name: str, value: str, known: Field | None) -> Reading:
     """Put a pair that the line itself names into words; newer versions print pairs that are not known."""
     if known is None:
-        return Reading(name, name, value, "", "unknown: no checked version prints it")
+        return Reading(name, name, value, "", "unknown: no checked version prints this line")
     return Reading(name, name, value, known.unit, known.meaning, _here(known, value))
 
 
@@ -219,7 +219,7 @@ def _certain(row: sentences.Sentence, found: re.Match[str], origin: str | None, 
         ],
         first=1,
         last=1,
-        builds="it has the same meaning in every version that prints it",
+        builds="the line has the same meaning in every version that prints it",
         levels=[Level(1, 1, "unknown level", "as printed by the program or the system")],
         analyzed=row.incident is not None,
         sample=row.sample,

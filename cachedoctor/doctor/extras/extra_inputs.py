@@ -133,7 +133,7 @@ def _refuse(path: str, head: bytes, option: str) -> None:
         raise CacheDoctorError(f"{path}: is binary", "give the server's text responses")
     other = _option(head)
     if other not in (None, option):
-        raise CacheDoctorError(f"{path}: holds {_WHAT[str(other)]}", f"give it with --{other}")
+        raise CacheDoctorError(f"{path}: contains {_WHAT[str(other)]}", f"give it with --{other}")
 
 
 def _option(head: bytes) -> str | None:
@@ -148,10 +148,10 @@ def _option(head: bytes) -> str | None:
 def hint(path: str) -> str | None:
     """Say how a file that was given as a log is to be given, when it is a dump or holds requests or responses."""
     if is_recording(path):
-        return f"it holds recorded requests: cachedoctor lint {path}, or analyze LOG --requests {path}"
+        return f"the file contains recorded requests: cachedoctor lint {path}, or analyze LOG --requests {path}"
     head = _begin(path, _HEAD).lstrip()
     option = None if _LLAMA.match(head) else _option(head)  # llama-server does not count what was reused
-    return None if option is None else f"it holds {_WHAT[option]}: cachedoctor analyze --{option} {path}"
+    return None if option is None else f"the file contains {_WHAT[option]}: cachedoctor analyze --{option} {path}"
 
 
 def is_recording(path: str) -> bool:

@@ -191,7 +191,7 @@ def _take(
         return None
     return (
         f"{by.code} {by.name} suggests {_said(change)}, {owner.code} {owner.name} suggests "
-        f"{_said(old)}. The second one is used, because its finding costs more"
+        f"{_said(old)}. The second value is used, because its finding costs more"
     )
 
 
@@ -244,7 +244,9 @@ _ASIDE: frozenset[Launcher] = frozenset({"docker", "compose", "systemd", "kubern
 """Launchers that hold options as variables."""
 _UNSHOWN: frozenset[Launcher | None] = frozenset({"compose", "kubernetes", "llama-swap"})
 """Launchers whose form holds options alone, not the whole command line."""
-_FIRST = "a variable has no effect if the server's command has the option; then change the option there"
+_FIRST = (
+    "a variable has no effect if the server's command has the option; in that case, change the option in the command"
+)
 _Server = tuple[str | None, str | None]
 """Its input, and what the wrapper names."""
 _REPLICA = late(r"[-_]\d{1,4}$")

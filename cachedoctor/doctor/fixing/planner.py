@@ -231,7 +231,7 @@ def _why_not(remedy: Remedy, trial: Trial, claimed: int) -> str:
     option = " ".join(word for change in remedy.options for word in change.words)
     loses = f", and a conversation would reuse {trial.worst:,} tokens less" if trial.worst else ""
     claim = f"{max(trial.saved, 0):,} of {claimed:,} tokens"
-    return f"{option} does not help here: in a replay of this log it saves {claim}{loses}."
+    return f"{option} does not help here: in a replay of this log the option saves {claim}{loses}."
 
 
 def _cheapest_first(remedies: Sequence[Remedy]) -> list[Remedy]:

@@ -29,7 +29,7 @@ def hint_of(a: Prompt, b: Prompt, found: PromptDiff, cost: int) -> LintHint | No
     if _is_reply_opening(a, b, first.char):
         words = (
             f"the chat template starts a reply with {about}{cost:,} tokens that it later renders differently, "
-            "so they and the reply are recomputed"
+            "so these tokens and the reply are recomputed"
         )
         advice = [_DEPENDS, Advice("cachedoctor lint --template shows other changes by the template.")]
         return LintHint("reply-opening", b.path, None, words, first.a, advice)

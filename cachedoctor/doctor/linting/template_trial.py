@@ -47,7 +47,8 @@ _YEAR = "2026"
 _DAY_WORDS = (
     "the template writes today's date at the start, so every conversation is recomputed once a day",
     "the template writes no date",
-    "for a request without a system prompt, the template writes one with today's date, which changes once a day",
+    "for a request without a system prompt, the template writes a system prompt with today's date, which changes "
+    "once a day",
 )
 
 
@@ -79,7 +80,7 @@ SCRIPTS = (
         "Are plain turns only appended?",
         [_SYSTEM, _ASKED], [_SYSTEM, _ASKED, _REPLY, _AGAIN],
         "plain turns are only appended",
-        "later turns render a reply differently from its start, so it is recomputed in every turn",
+        "later turns render a reply differently from its start, so the reply is recomputed in every turn",
     ),
     Script(
         "tools",
@@ -161,7 +162,7 @@ def _answer(script: Script, files: ModelFiles) -> TrialAnswer:
             raise
         return TrialAnswer(script.name, script.question, "refused", f"the template rejects it: {_said(error, script)}")
     if script.shows and script.shows not in a.text:
-        words = "the template does not render such text, so it cannot change"
+        words = "the template does not render such text, so such text cannot change"
         return TrialAnswer(script.name, script.question, "unknown", words)
     lost = [text for text in _texts(script.later) if text not in b.text and text != _REASONING]
     if b.text.startswith(a.text) and not lost:
@@ -188,7 +189,7 @@ def _dropped(files: ModelFiles) -> TrialAnswer:
             raise
         return TrialAnswer(name, question, "refused", f"the template rejects it: {_said(error, kept)}")
     if a.text == b.text:
-        words = "this makes no difference, because the template never renders reasoning of earlier turns"
+        words = "dropped reasoning makes no difference, because the template never renders reasoning of earlier turns"
         return TrialAnswer(name, question, "yes", words)
     return _parted(
         name, question, "a client that drops reasoning changes the first reply that had reasoning", (a, b), files
@@ -241,7 +242,7 @@ def _day(files: ModelFiles) -> TrialAnswer:
                 raise
     dated = next(((words, text) for words, text in texts if _YEAR in text), None)
     if dated is None:
-        words = _DAY_WORDS[1] if texts else "the template renders none of the test conversations for this"
+        words = _DAY_WORDS[1] if texts else "the template renders none of the test conversations for this question"
         return TrialAnswer("day", question, "yes" if texts else "unknown", words)
     at = dated[1].find(_YEAR)
     shown = dated[1][max(0, at - _SHOWN // 2) : at + len(_YEAR)]

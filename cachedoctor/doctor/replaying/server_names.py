@@ -73,14 +73,14 @@ def _pair(word: str) -> tuple[str, str | None]:
 def _build(value: str | None) -> int:
     number = builds.number(value or "")
     if number is None:
-        what = "its build is unknown" if builds.is_release(value or "") else "not a build of llama.cpp"
-        raise CacheDoctorError(f"build={value or ''}: {what}", "give its number: build=9713")
+        what = "the build of that release is unknown" if builds.is_release(value or "") else "not a build of llama.cpp"
+        raise CacheDoctorError(f"build={value or ''}: {what}", "give the build's number: build=9713")
     return number
 
 
 def _model(name: str, value: str | None, is_open: bool) -> tuple[str, Any]:
     if not is_open:
-        raise CacheDoctorError(f"{name}: the log shows it, and it depends on the model", "remove it")
+        raise CacheDoctorError(f"{name}: the log shows this value, which depends on the model", "remove it")
     if name == "memory":
         if value not in _MEMORIES:
             raise CacheDoctorError(f"memory={value or ''}: not a kind of memory", f"one of {', '.join(_MEMORIES)}")
@@ -97,10 +97,10 @@ def _option(name: str, value: str | None, build: int) -> tuple[str, Any]:
         raise CacheDoctorError(f"{name}: not a known option of llama-server", f"known options are build, {known}")
     option, spelt, on = server_options.BY_NAME[written]
     if option.key not in FIELDS:
-        raise CacheDoctorError(f"{name}: the replay does not support it", "remove it")
+        raise CacheDoctorError(f"{name}: the replay does not support this option", "remove it")
     if spelt.exists(build, build) is False:
         other = None if lacking(option, build, build) else name_for(option, build, build)
-        hint = f"it is named {other} in that build" if other else f"there is {by_build(option)}"
+        hint = f"that build names the option {other}" if other else f"there is {by_build(option)}"
         raise CacheDoctorError(f"{name}: b{build} has no {written}", hint)
     read = _value(option, value, on)
     if read is None:

@@ -261,7 +261,7 @@ def _refuse_several(asking: Asking, hearing: _Hearing) -> None:
 def _refuse_nothing(path: str, requests: int) -> None:
     if not requests:
         what = f"{path}: contains no llama-server request that can be replayed"
-        raise CacheDoctorError(what, "cachedoctor analyze shows its content", 3)
+        raise CacheDoctorError(what, "cachedoctor analyze shows the content of the log", 3)
 
 
 # ---- a log

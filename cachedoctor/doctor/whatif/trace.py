@@ -68,7 +68,7 @@ def write(evidence: ServerTraffic | BlockTraffic, out: IO[bytes]) -> list[str]:
     if evidence.placed.bodies is None:
         notes.append("hash_ids are invented: they keep the lengths and common prefixes shown in the log, but no text")
     elif not evidence.placed.exact:
-        notes.append("lengths count words and punctuation; --tokenizer makes them exact")
+        notes.append("lengths count words and punctuation; --tokenizer makes lengths exact")
     stamps = _timestamps(evidence.times)
     if stamps is None:
         notes.append(f"request times are unknown; timestamps follow the order of requests, {_APART} ms apart")

@@ -41,7 +41,7 @@ def values_of(text: str, path: str) -> list[Any] | None:
         # "[INST] ...", "[1] ..." and "{{user}}: ..." are prompts; what begins with a key was meant as JSON.
         if not _JSON_START.match(text[:4096]):
             return None
-        hint = "it may be incomplete" if error.pos >= end - 1 else "save the server's or proxy's JSON unchanged"
+        hint = "the file may be incomplete" if error.pos >= end - 1 else "save the server's or proxy's JSON unchanged"
         message = f"{path}: broken JSON at line {error.lineno}, column {error.colno}: {error.msg}"
         raise CacheDoctorError(message, hint) from error
     except RecursionError as error:

@@ -36,7 +36,7 @@ def servers(chunks: Iterable[bytes], path: str) -> list[Dump]:
         return found
     if any(sample.name.startswith(METRICS_OF_LLAMA) for sample in exposition.samples):
         what = f"{path}: /metrics of llama-server, which does not count reused tokens"
-        raise CacheDoctorError(what, "its log shows more: cachedoctor analyze server.log")
+        raise CacheDoctorError(what, "the server's log shows more: cachedoctor analyze server.log")
     raise CacheDoctorError(f"{path}: a dump of /metrics without the counters of {EITHER}", _CURL)
 
 

@@ -50,7 +50,7 @@ def values(chunks: Iterable[bytes], path: str) -> Iterator[PlacedObject]:
     for number, line in enumerate(whole_lines(chunks, lambda size: _refuse_large(size, path)), 1):
         text = line.strip()
         if held and _is_next(line, held, path):
-            raise CacheDoctorError(f"{path}: the JSON in line {first} is incomplete", "remove it")
+            raise CacheDoctorError(f"{path}: the JSON in line {first} is incomplete", "remove that line")
         if held or _spans_lines(text, path):
             first = first or number
             held += line
@@ -261,7 +261,9 @@ _AGENTS = frozenset({"Claude Code", "Copilot"})
 """Whose recordings hold a reason of their own."""
 _SILENT = frozenset({"unavailable", "previous_message_not_found"})
 """Reasons that tell nothing of the prompt (Anthropic, cache diagnostics)."""
-_RESPONSES_HINT = 'a response has usage; a stream has usage with stream_options {"include_usage": true}'
+_RESPONSES_HINT = (
+    'each response needs usage; a stream has usage if the request has stream_options {"include_usage": true}'
+)
 
 
 class ResponseFile(NamedTuple):

@@ -100,8 +100,8 @@ def _other_slot(server: ProbedServer, asked: Asked) -> ProbeCause | None:
         return None
     share = (turn.expected_tokens or 0) / turn.prompt_tokens if turn.prompt_tokens else 0.0
     says = (
-        f"the next turn went to slot {turn.slot}, which did not hold it: {share:.0%} of the prompt is the "
-        "same, below the server's threshold"
+        f"the next turn went to slot {turn.slot}, which did not hold the conversation: {share:.0%} of the prompt is "
+        "the same, below the server's threshold"
     )
     fix = "--slot-prompt-similarity at its default (0.1), and --cache-ram 8192, which restores such turns"
     return ProbeCause("turn", ["CD301", "CD303"], says, fix)
@@ -174,7 +174,7 @@ def _sometimes(server: ProbedServer, asked: Asked) -> ProbeCause:
         )
     used = {q.slot for q in asked.values() if q.slot is not None}
     if server.slots is not None and server.slots > 1 and len(used) != 1:
-        says = f"the same prompt went to a different one of the {server.slots} slots, which did not hold it"
+        says = f"the same prompt went to a different one of the {server.slots} slots, which did not hold the prompt"
         return ProbeCause("again", ["CD301"], says, "--slot-prompt-similarity at its default (0.1); 0 switches it off")
     if server.engine != "llama.cpp" or asked["again"].reused_tokens is None:
         says = "a prompt is reused for some requests but not for others: several servers or slots handle them"
@@ -246,7 +246,8 @@ def _never(server: ProbedServer, asked: Asked, rendered: Mapping[str, int]) -> P
         return ProbeCause("again", ["CD102", "CD101"], says, fix)
     if server.engine == "llama.cpp":
         says = (
-            "nothing is reused, even if the request turns the cache on: the server or something on the way disables it"
+            "nothing is reused, even if the request turns the cache on: the server or something on the way "
+            "disables reuse"
         )
         fix = f"start without --no-cache-prompt; no cache_prompt=false in a gateway's defaults; {_BETWEEN}"
         return ProbeCause("again", ["CD109"] if "first" in rendered else ["CD109", "CD102"], says, fix)

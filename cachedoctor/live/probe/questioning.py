@@ -115,7 +115,9 @@ class _ProbeRun:
         told = measure != "none" or refused or self.server.prefix_caching is False
         found = self._causes() if told else []
         if measure != "count" and self.server.engine in _COUNTING:
-            self.notes.append(f"the server counts with {_COUNTING[self.server.engine]}, which makes this exact")
+            self.notes.append(
+                f"the server counts with {_COUNTING[self.server.engine]}, which makes expected counts exact"
+            )
         if found and not seen:
             self.notes.append("other users of the server during the probe cannot be detected: probe again to be sure")
         if not found and judging.one_slot(self.server, self.asked):

@@ -19,7 +19,7 @@ class ProxyMetrics:
         self._prompt = self._counter("prompt_tokens", "Prompt tokens of responses with usage.")
         self._cached = self._counter("cached_tokens", "Reused prompt tokens of responses with usage.")
         self._again = self._counter("recomputed_tokens", "Tokens of previous prompts that were recomputed.", "change")
-        self._changes = self._counter("changes", "Prompts by what changed since the previous one.", "change")
+        self._changes = self._counter("changes", "Prompts by what changed since the previous prompt.", "change")
 
     def count(self, seen: PassedRequest) -> None:
         """Add a request."""

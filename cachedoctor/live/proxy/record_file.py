@@ -220,7 +220,7 @@ class RecordFile:
             return
         with open(aside, "rb") as file:
             if file.read(len(MARK)) not in (MARK, b""):
-                raise CacheDoctorError(f"{aside}: contains something else and would be replaced", _NEW)
+                raise CacheDoctorError(f"{aside}: contains no proxy records and would be replaced", _NEW)
 
     def _mend(self) -> None:
         """Refuse a file that is not a record; drop half a line at the end of one, as a crash leaves it."""

@@ -225,7 +225,7 @@ class _Passage:
         if status not in _REFUSALS and self._fixed.known is not None:
             self._fixed.known.is_off = True
         names = ", ".join(edit.partition(":")[0] for edit in self._fixed.edits)
-        self._unfixed = f"rejected with {names} ({refusal}), so the request was sent again without"
+        self._unfixed = f"rejected with {names} ({refusal}), so the request was sent again without edits"
         self._fixed = None
 
     async def _arriving(self) -> AsyncIterator[bytes]:

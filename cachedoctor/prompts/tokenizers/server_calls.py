@@ -33,7 +33,7 @@ def post(url: str, value: Any) -> Any:
         parts = urlsplit(url)
         opened = connection(parts, TIMEOUT_SECONDS)
     except FAULTS as error:
-        raise CacheDoctorError(f"{url} is not an address: {error}", "give it as http://host:port") from None
+        raise CacheDoctorError(f"{url} is not an address: {error}", "give the address as http://host:port") from None
     body, headers = json.dumps(value).encode(), {"Content-Type": "application/json"}
     try:
         answer = ask(opened, "POST", parts.path or "/", body, headers, seconds=DEADLINE_SECONDS, most_bytes=MAX_ANSWER)

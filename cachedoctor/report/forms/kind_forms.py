@@ -28,7 +28,7 @@ def kinds(found: Sequence[RequestKind]) -> list[str]:
         time = "" if row.ms is None else f", {duration(row.ms)}"
         words = f"{row.kind}: {percent(part, of)} of the prompt time ({count(row.requests, 'request')}{time})"
         if row.displaced_tokens:
-            words += f"; without them the other requests would reuse {count(row.displaced_tokens, 'token')} more"
+            words += f"; without these requests the others would reuse {count(row.displaced_tokens, 'token')} more"
         step = _step(row.kind)
         lines.append(f"{words}; {step}" if step else words)
     return lines
@@ -36,5 +36,8 @@ def kinds(found: Sequence[RequestKind]) -> list[str]:
 
 def _step(kind: KindName) -> str:
     if kind == "title":
-        return f"send them to a separate small model, or switch them off ({clients.ways_to_stop('side-requests')})"
+        return (
+            "send these requests to a separate small model, or switch them off "
+            f"({clients.ways_to_stop('side-requests')})"
+        )
     return _ADVICE.get(kind, "")

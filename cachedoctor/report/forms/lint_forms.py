@@ -174,7 +174,7 @@ def write_sarif(shown: Lint, out: IO[bytes]) -> None:
 
 
 def _rule(kind: str) -> dict[str, Any]:
-    text = {"text": f"A request does not, or may not, extend the previous one: {kind}."}
+    text = {"text": f"A request does not, or may not, extend the previous request: {kind}."}
     return {"id": kind, "name": kind, "shortDescription": text, "help": {"text": "cachedoctor lint --help"}}
 
 

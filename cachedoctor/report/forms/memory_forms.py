@@ -57,7 +57,9 @@ def _peak(found: MemoryBill) -> list[str]:
 
 
 def _enough(found: MemoryBill) -> list[str]:
-    killed = ["the system killed a server of this log because memory ran out, so nothing that needs more is advised"]
+    killed = [
+        "the system killed a server of this log because memory ran out, so no change that needs more memory is advised"
+    ]
     lines = killed if found.killed else []
     if found.least is None or found.least.memory_mib is None or found.least.memory_mib >= 0:
         return lines
@@ -73,9 +75,9 @@ def agents(found: AgentsFit, settings: Sequence[ReplaySetting]) -> str:
         return f"{words} all {found.conversations:,}"
     words += f" {found.kept:,} of {found.conversations:,}"
     if not found.keep_all:
-        return f"{words}; none of the larger settings tried keeps all"
+        return f"{words}; none of the larger settings tried keeps all conversations"
     ways = " or ".join(f"{one.options} ({_more(one)})" for one in found.keep_all)
-    return f"{words}. {ways} would have kept all{_saves(found)}"
+    return f"{words}. {ways} would have kept all conversations{_saves(found)}"
 
 
 def _sessions(found: CacheSessions | None) -> str:

@@ -45,7 +45,8 @@ def write_probe(form: Form, shown: Probe, out: IO[bytes], look: Appearance) -> N
     page = TextPage(text, look.width, look.color, look.ascii_only)
     if shown.other_server:
         said = (
-            f"The saved probe is not comparable: {'; '.join(shown.other_server)}. It proves nothing about this server."
+            f"The saved probe is not comparable: {'; '.join(shown.other_server)}. The saved probe proves nothing "
+            "about this server."
         )
         page.prose([], said, 2, "bold")
     page.prose([], verdict(shown), 2, "bold")

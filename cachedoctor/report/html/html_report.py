@@ -82,7 +82,7 @@ def _title(view: ReportView) -> tuple[str, str]:
             "“Not checked” below lists the inputs that would show it.",
         )
     if report.filtered is not None and not report.findings:
-        return "No findings in what is shown", filtered(report)
+        return "No findings in the part that is shown", filtered(report)
     if t.avoidable_tokens:
         return f"{count(t.avoidable_tokens, 'prompt token')} {_again(view)} unnecessarily", _saved(t)
     reused = percent(t.cached_tokens, t.prompt_tokens)

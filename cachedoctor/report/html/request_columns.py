@@ -106,7 +106,7 @@ KINDS: dict[str, str] = {
     "reused": "reused from the cache",
     "recomputed": "recomputed",
     "new": "new: computed for the first time",
-    "unsure": "not reused; the log does not show whether it was new",
+    "unsure": "not reused; the log does not show whether these tokens were new",
 }
 """Words for a legend."""
 

@@ -78,11 +78,11 @@ def _check(command: str) -> None:
     """Refuse a command that continues where this does not look."""
     _check_ends(command)
     if _OTHER_SHELL.search(command):
-        raise CacheDoctorError("--file: is a cmd or PowerShell script", "change it by hand, without --file")
+        raise CacheDoctorError("--file: is a cmd or PowerShell script", "change the command by hand, without --file")
     try:
         shlex.split(command, comments=True)
     except ValueError:
-        hint = "change it by hand, without --file"
+        hint = "change the command by hand, without --file"
         raise CacheDoctorError("--file: a quote in the command continues over the end of its line", hint) from None
 
 
@@ -150,7 +150,7 @@ def unit_parts(text: str) -> tuple[str, str, str]:
             break
         end = newline + 1
         if text[end : end + 1] in ("#", ";"):
-            raise CacheDoctorError("--file: there is a comment inside ExecStart=", "remove it first")
+            raise CacheDoctorError("--file: there is a comment inside ExecStart=", "remove the comment first")
     command = text[begin:end]
     _check_ends(command)
     if program_at(words(command)) is None:

@@ -201,7 +201,9 @@ def _the_one(places: list[YamlServer], name: str | None) -> YamlServer:
             "--file: contains no service, container or model", "give the file that starts the server"
         )
     names = ", ".join(place.name for place in places[:8])
-    raise CacheDoctorError(f"--file: it is not clear which of these is the server: {names}", "name it with --service")
+    raise CacheDoctorError(
+        f"--file: it is not clear which of these is the server: {names}", "name the server with --service"
+    )
 
 
 def _begin(node: Any) -> str:
@@ -228,7 +230,7 @@ def _cuts(text: str, place: YamlServer, launcher: Launcher, asked: LaunchRequest
     nodes = [node for key in commands if (node := _child(place.node, key)) is not None]
     for node in (*nodes, _child(place.node, environment)):
         if node is not None and not _inside(node, place.node):
-            hint = "change it at its anchor"
+            hint = "change the alias at its anchor"
             raise CacheDoctorError("--file: the server's command or environment is an alias", hint)
     standing = [c for c in asked.changes if not c.variable and any(_has(node, c) for node in nodes)]
     fresh = [c for c in asked.changes if c not in standing and not (c.remove and not c.variable)]
@@ -274,7 +276,7 @@ def _at(documents: list[Any], place: YamlServer) -> dict[str, Any]:
     except (KeyError, IndexError, TypeError):
         found = None
     if not isinstance(found, dict):
-        raise CacheDoctorError("--file: cannot be changed safely", "change it by hand, without --file")
+        raise CacheDoctorError("--file: cannot be changed safely", "change the command by hand, without --file")
     return found
 
 
@@ -499,7 +501,7 @@ def _prove(old: str, new: str, place: YamlServer, launcher: Launcher) -> None:
         for key in (*commands, environment):
             found.pop(key, None)
     if not _same(*sides):
-        raise CacheDoctorError("--file: cannot be changed safely", "change it by hand, without --file")
+        raise CacheDoctorError("--file: cannot be changed safely", "change the command by hand, without --file")
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -199,7 +199,7 @@ def _steps(row: RequestRow) -> list[str]:
     steps = ["Start this llama-server version with a model of this kind and the settings above."]
     before = row.reference_tokens if row.turn and row.reference_tokens != row.held_tokens else None
     if before:
-        steps.append(f"Send the earlier turns of a conversation: {count(before, 'token')} with the last reply.")
+        steps.append(f"Send the earlier turns of a conversation: {count(before, 'token')}, including the last reply.")
     if row.held_tokens:
         other = "other prompts" if before else "prompts"
         steps.append(f"Send {other} until slot {row.slot} holds {count(row.held_tokens, 'token')}.")

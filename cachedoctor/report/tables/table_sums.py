@@ -79,7 +79,7 @@ def check(path: str) -> None:
         beyond = _beyond(pl.scan_parquet(path, glob=False), have)
     except pl.exceptions.PolarsError as error:
         raise CacheDoctorError(
-            f"{path}: cannot be read to the end", "write it again: cachedoctor analyze LOG -o requests.parquet"
+            f"{path}: cannot be read to the end", "write the table again: cachedoctor analyze LOG -o requests.parquet"
         ) from error
     if beyond is not None:
         what = f"{path}: column {beyond} contains an impossible number"

@@ -125,7 +125,8 @@ def _rest(found: LeastChange) -> str:
         "Nothing else matters" if not found.rest else f"{count(found.rest, 'more change')} would restore less than 1 %"
     )
     return (
-        f"{more}. Each row includes those above it. Counts are common prefix tokens; the effect on answers is unknown."
+        f"{more}. Each row includes the rows above it. Counts are common prefix tokens; the effect on answers is "
+        "unknown."
     )
 
 

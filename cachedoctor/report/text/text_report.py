@@ -305,7 +305,7 @@ def _to_be_sure(view: ReportView) -> str:
     requests = view.report.totals.requests
     if not requests and any(session.answers for session in view.report.sessions):
         return "Cannot tell. Do now: pass the responses with usage (--responses)."
-    what = "the last two turns" if requests else "some minutes with traffic"
+    what = "the last two turns" if requests else "a few minutes of log with traffic"
     if only_short(view.report):
-        what = "a long prompt and the previous one"
+        what = "a long prompt and the previous prompt"
     return f"Cannot tell. Do now: give {what}, or better the whole log."

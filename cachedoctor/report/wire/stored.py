@@ -121,7 +121,7 @@ def read(data: bytes, name: str) -> Report:
         schema = msgspec.json.decode(data, type=_Head).schema
         if schema != SCHEMA and schema.startswith(_FAMILY):
             what = f"{name}: is a report with another schema, {schema[:40]}; this version reads {SCHEMA}"
-            raise CacheDoctorError(what, "use the cachedoctor version that wrote it, or analyze the log again")
+            raise CacheDoctorError(what, "use the cachedoctor version that wrote the report, or analyze the log again")
         rest: Any = msgspec.json.decode(data, type=document())
         requests = StoredRequests([bytes(raw) for raw in rest.requests])
         counts = Counter(request.session for request in requests)

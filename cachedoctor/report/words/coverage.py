@@ -69,7 +69,7 @@ def cannot_tell(report: Report) -> CannotTell | None:
             why = f"{count(requests, 'request')}, cold: the slot was empty, so nothing could be reused"
             return CannotTell(why, _NEXT, [], "", alone=False)
         missing = (
-            "the previous one is missing"
+            "the previous request is missing"
             if requests == 1
             else ("no request has both its predecessor and its result in the log")
         )
@@ -78,7 +78,7 @@ def cannot_tell(report: Report) -> CannotTell | None:
     if report.findings or left_open < _LEFT_OPEN * requests:
         return None
     why = f"{number(left_open)} of {count(requests, 'request')}: the previous request is not in this log"
-    return CannotTell(why, _GIVE, _missing(report), f"{checked(report)} and found nothing in the others.", True)
+    return CannotTell(why, _GIVE, _missing(report), f"{checked(report)} and found nothing in the other requests.", True)
 
 
 def nothing_checked(report: Report) -> bool:
@@ -138,7 +138,7 @@ def _nothing_reused(report: Report) -> CannotTell | None:
     many = sum(period.seqs for period in periods) >= _MANY and computed >= _MUCH
     if not many or reused > _LITTLE * (computed + reused):
         return None
-    little = f"{number(reused)} more reused" if reused else "none of them reused"
+    little = f"{number(reused)} more reused" if reused else "none of these were reused"
     return CannotTell(
         f"{looked_at(report.sessions)}, {number(computed)} tokens{' computed' if reused else ''}, {little}",
         "To be sure, give the log from the server start, which shows whether the cache is on, and the request "
@@ -164,7 +164,7 @@ def _incomparable(report: Report) -> CannotTell:
         "" if looked.startswith("No rule") else f"The available lines were checked: {looked} and found nothing{left}."
     )
     if any(a.told for s in report.sessions for a in s.answers):
-        return CannotTell(f"{what}; the previous one is missing", _BEFORE, [], others)
+        return CannotTell(f"{what}; the previous request is missing", _BEFORE, [], others)
     if any(s.answers for s in report.sessions):
         return CannotTell(f"{what}, but no line shows how much was reused", _USAGE, [], others, alone=False)
     if _no_rates(report):
@@ -174,7 +174,7 @@ def _incomparable(report: Report) -> CannotTell:
     if not any(_amount(period) for s in report.sessions for period in s.periods):
         what = "no prompt was computed in these lines, so nothing could be reused"
         return CannotTell(what, _TRAFFIC, [], others, alone=False)
-    return CannotTell(f"{what}, but there is nothing to compare it with", _TRAFFIC, [], others)
+    return CannotTell(f"{what}, but there is nothing to compare these with", _TRAFFIC, [], others)
 
 
 def _missing(report: Report) -> list[str]:
@@ -217,17 +217,17 @@ _LEFT_OPEN = 0.1
 """Share of the requests of which nothing can be told: with more of them the rest says little about the server."""
 _BEFORE = "To be sure, give the log from the previous request on, or better the whole log."
 _TRAFFIC = (
-    "To be sure, give some minutes of the log with traffic, or better the whole log, or dumps of /metrics "
-    "before and after."
+    "To be sure, give a few minutes of log with traffic, or better the whole log, or dumps of /metrics from before "
+    "and after the traffic."
 )
 _NEXT = "To be sure, also give the lines of the next turn of the same conversation."
-_REQUESTS = "To be sure, give the lines of some requests, or better the whole log."
+_REQUESTS = "To be sure, give the log lines of some requests, or better the whole log."
 _LONGER = (
     "To be sure, give the lines of a long prompt and of the previous prompt. Prompts shorter than "
     "min-prompt-tokens are "
     "not checked."
 )
-_USAGE = "To be sure, give lines that show it, or pass the responses with usage (--responses)."
+_USAGE = "To be sure, give log lines that show the reuse, or pass the responses with usage (--responses)."
 _GIVE = (
     'To be sure, give the last two turns, from the line "selected slot" before the previous answer to the end, '
     "or better the whole log."

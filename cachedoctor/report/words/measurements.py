@@ -194,7 +194,9 @@ def _of_batches(periods: list[BatchPeriod]) -> Said:
     if wholes:
         most = f", the longest has {count(max(longest), 'token')}" if longest else ""
         cold = sum(p.cold for p in periods)
-        nothing = f"; {number(cold)} of them reused nothing" if cold else "; all of them reused something"
+        nothing = (
+            f"; {number(cold)} of these requests reused nothing" if cold else "; all of these requests reused something"
+        )
         found.append(("prompts", f"known for {count(wholes, 'request')} that ran alone{most}{nothing}"))
     memory = _memory(periods)
     return [*found, ("memory", memory)] if memory else found
