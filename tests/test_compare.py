@@ -213,10 +213,10 @@ def test_what_cannot_be_seen_any_more_is_not_gone() -> None:
     blind, seeing = report(rows, left=[hidden]), report(rows, [finding(count=40)])
     (gone,) = both(seeing, blind).findings
     assert (gone.change, gone.sure, gone.enable) == ("hidden", False, "llama-server ... -lv 4")
-    assert gone.note == "AFTER could not show it: this build hides it"
+    assert gone.note == "AFTER could not show this finding: this build hides it"
     (new,) = both(blind, seeing).findings
     assert (new.change, new.sure) == ("revealed", False)
-    assert new.note.startswith("BEFORE could not show it")
+    assert new.note.startswith("BEFORE could not show this finding")
 
 
 def test_a_rule_that_the_other_version_did_not_have_and_a_log_without_requests() -> None:
@@ -239,7 +239,7 @@ def test_a_rule_that_was_switched_off_is_neither_gone_nor_new(tmp_path: Path) ->
         assert (changes["CD101"]["change"], changes["CD101"]["sure"]) == (kind, False)
         assert (
             changes["CD101"]["note"]
-            == f"{side} could not show it: the rule was switched off when the report was written"
+            == f"{side} could not show this finding: the rule was switched off when the report was written"
         )
 
 
@@ -248,7 +248,7 @@ def test_a_rare_finding_may_be_missed_by_chance() -> None:
     rare = report(turns(30, 500), [finding(count=3)])
     seen, sure, note = change(rare, report(turns(2, 500)))
     assert (seen, sure) == ("went", False)
-    assert note == "may be chance: it hit 3 of 90 requests, and the 6 requests of AFTER may have missed it"
+    assert note == "may be chance: the finding hit 3 of 90 requests, and the 6 requests of AFTER may have missed it"
     assert change(rare, report(turns(100, 500))) == ("went", True, "")
 
 

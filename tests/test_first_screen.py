@@ -64,7 +64,7 @@ def test_a_log_that_cannot_tell_says_what_to_give() -> None:
     assert cold[0].startswith("cannot tell   1 request, cold: the slot was empty, so nothing could be reused")
     assert any(row.startswith("to be sure    also give the lines of the next turn") for row in cold)
     shown = rows("excerpts/slot-fits.log")
-    assert shown[0].startswith("cannot tell   1 request; the previous one is missing")
+    assert shown[0].startswith("cannot tell   1 request; the previous request is missing")
     assert any("the slot matches: nearly the whole prompt can be reused" in row for row in shown)
     assert any(row.startswith("to be sure    give the last two turns") for row in shown)
     assert shown[-1] == "Cannot tell. Do now: give the last two turns, or better the whole log."

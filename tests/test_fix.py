@@ -522,11 +522,11 @@ def test_a_maintainer_is_not_asked_for_a_command_line_that_is_there() -> None:
     report = issue_with("llama-server -np 2 --api-key sk-abcdefghijklmnopqrstuvwxyz123456")
     assert report.fix[0].steps[0].commands == ["--cache-ram 8192"]
     text = written("markdown", report).decode()
-    assert "command line. The log does not show them" not in text
+    assert "command line. The log does not show these details" not in text
     assert "- Command line: `llama-server -np 2 --api-key " in text
     assert "sk-abcdef" not in text
     bare = answered.report_of(log_of(FIXTURES / "cases" / "slot-contention-dense-b8672").read_bytes())
-    assert "command line. The log does not show them" in written("markdown", bare).decode()
+    assert "command line. The log does not show these details" in written("markdown", bare).decode()
 
 
 @pytest.mark.sweep

@@ -67,7 +67,7 @@ def test_an_option_of_another_build_and_its_name_here(build: int, option: str, f
         assert commands == ([fix] if fix else [])
     assert option.split()[0] in note.words.claim
     if fix is None:
-        assert "Remove it" in note.words.remedies[0].text
+        assert "Remove the option" in note.words.remedies[0].text
 
 
 @pytest.mark.parametrize("build", [9294, None])

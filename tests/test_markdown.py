@@ -237,7 +237,7 @@ def test_the_steps_name_the_conversation_that_lost_its_slot() -> None:
     """By construction two slots serve four conversations: task 42 took the 1,917 tokens that task 56 continues."""
     shown = written("markdown", report_of_case(case_named("slot-contention-dense-b8672"))).decode()
     for step in (
-        "2. Send the earlier turns of a conversation: 1,917 tokens with the last reply.",
+        "2. Send the earlier turns of a conversation: 1,917 tokens, including the last reply.",
         "3. Send other prompts until slot 1 holds 1,666 tokens.",
         "4. Send the next turn of that conversation, a prompt of 1,984 tokens, of which the first 9 match the slot",
         "5. The log shows: 9 reused, 1,975 computed.",

@@ -65,7 +65,7 @@ def test_batches_of_sglang_are_neither_requests_nor_prompts() -> None:
     )
     assert found["batches"] == "12 prefill batches: 49.1 % reused (9,344 tokens), 9,702 computed"
     assert found["prompts"] == (
-        "known for 5 requests that ran alone, the longest has 4,096 tokens; 1 of them reused nothing"
+        "known for 5 requests that ran alone, the longest has 4,096 tokens; 1 of these requests reused nothing"
     )
     assert found["memory"] == "KV pool up to 94.0 % in use, Mamba pool up to 21.0 % in use, 2 requests retracted"
     assert "traffic" not in found
@@ -94,7 +94,7 @@ def test_batches_of_sglang_are_neither_requests_nor_prompts() -> None:
         (vllm(answers=[Answers("u.log", "log", 5, 0)]), "requests",
          "5 requests; reuse unknown: the lines of the log do not show it"),
         (sglang(periods=[batches(cold=0)]), "prompts",
-         "known for 5 requests that ran alone, the longest has 4,096 tokens; all of them reused something"),
+         "known for 5 requests that ran alone, the longest has 4,096 tokens; all of these requests reused something"),
         (vllm(answers=[Answers("u.json", "responses", 5, 0)]), "responses",
          "5 requests; reuse unknown: the responses do not show it"),
         (vllm(answers=[Answers("u.json", "log", 5, 3, 100, 50)]), "requests",

@@ -150,7 +150,7 @@ def test_after_a_kill_nothing_that_takes_more_memory_is_advised() -> None:
     assert (found.best, found.memory_limit_mib) == (None, 0.0)
     assert found.over_limit
     assert found.bill is not None
-    assert any("nothing that needs more is advised" in line for line in memory_forms.bill(found.bill))
+    assert any("no change that needs more memory is advised" in line for line in memory_forms.bill(found.bill))
 
 
 def test_the_replay_holds_what_the_log_prints() -> None:

@@ -64,7 +64,7 @@ def test_a_stored_sequence_that_was_whole_and_not_restored_is_the_servers_part_a
     causes = found(restored(B, 2048, 100) + parted(A, 9880, 0, 8192, 8192))
     assert list(causes) == ["CD705"]
     assert "8,192 cached tokens recomputed in 1 request: 0 of 8,192 common tokens reused" in causes["CD705"].claim
-    assert "oMLX has no setting for this" in causes["CD705"].remedies[0].text
+    assert "oMLX has no setting for the block size" in causes["CD705"].remedies[0].text
 
 
 def test_omlx_says_itself_why_it_went_back() -> None:

@@ -32,7 +32,7 @@ def test_a_ram_cache_that_takes_no_embeddings_is_not_advice() -> None:
     assert not any("--cache-ram" in command for command in commands(found))
     assert commands(found)[0].startswith("--parallel 2")
     assert found.remedies[-1].text == (
-        "--cache-ram 8192 does not help here: in a replay of this log it saves 0 of 13,310 tokens."
+        "--cache-ram 8192 does not help here: in a replay of this log the option saves 0 of 13,310 tokens."
     )
     assert (found.remedies[-1].options, found.remedies[-1].purpose) == ([], "depends")
 

@@ -540,7 +540,7 @@ def test_half_a_line_of_a_crash_goes_and_strangers_files_stay(tmp_path: Path) ->
     with pytest.raises(CacheDoctorError, match="cannot be written"):
         RecordFile(str(tmp_path), 1000)
     (tmp_path / "new.jsonl.1").write_bytes(b"my notes\n")
-    with pytest.raises(CacheDoctorError, match=r"new\.jsonl\.1: contains something else"):
+    with pytest.raises(CacheDoctorError, match=r"new\.jsonl\.1: contains no proxy records"):
         RecordFile(str(tmp_path / "new.jsonl"), 1000)
 
 

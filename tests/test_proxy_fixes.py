@@ -461,7 +461,7 @@ def test_what_the_server_refuses_is_sent_again_as_it_was() -> None:
     assert [one.edits for one in seen] == [()] * 4
     assert [one.unfixed for one in seen] == [
         "",
-        "rejected with freeze-clock (400), so the request was sent again without",
+        "rejected with freeze-clock (400), so the request was sent again without edits",
         "",
         "",
     ]

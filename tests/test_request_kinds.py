@@ -80,8 +80,8 @@ def test_kinds_read_as_sentences() -> None:
     first, second, third = kind_forms.kinds(found)
     assert first == "main turn: 60.0 % of the prompt time (10 requests, 6.0 s)"
     assert second.startswith(
-        "title: 20.0 % of the prompt time (5 requests, 2.0 s); without them the other requests would "
+        "title: 20.0 % of the prompt time (5 requests, 2.0 s); without these requests the others would "
         "reuse 9,000 tokens more; "
-        "send them to a separate small model, or switch them off (Claude Code: ANTHROPIC_DEFAULT_HAIKU_MODEL"
+        "send these requests to a separate small model, or switch them off (Claude Code: ANTHROPIC_DEFAULT_HAIKU_MODEL"
     )
     assert third.endswith("and compact rarely")

@@ -119,9 +119,9 @@ def test_batches_that_reused_nothing_are_not_all_clear(name: str) -> None:
     log = "".join(SGLANG.format(18 + at, 1) for at in range(4))
     said = shown(report_of(log), name)
     assert "no findings" not in said.lower()
-    assert "16,384 tokens, none of them reused" in said
+    assert "16,384 tokens, none of these were reused" in said
     one_reused = log + SGLANG.format(30, 1).replace("#cached-token: 0", "#cached-token: 1024")
-    assert "none of them reused" not in shown(report_of(one_reused), name)
+    assert "none of these were reused" not in shown(report_of(one_reused), name)
 
 
 def test_a_finding_is_said_all_the_same() -> None:
@@ -179,7 +179,7 @@ def test_one_response_that_reused_nothing_has_nothing_to_compare() -> None:
         "id=0 cache={0} prompt=6800 used={0} remaining=68\n"
     )
     first, second = line.format(0), line.format(6732)
-    assert "1 response; the previous one is missing" in shown(report_of(first), "text")
+    assert "1 response; the previous request is missing" in shown(report_of(first), "text")
     assert status(report_of(first), False) == NOTHING
     for log in (second, first + second, first + first):
         assert "cannot tell" not in shown(report_of(log), "text").lower()

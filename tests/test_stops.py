@@ -103,9 +103,9 @@ def test_restores_that_did_not_work_come_first() -> None:
         ServerRestore(20, "RAM cache", 1, None, 1900, 0, False, "the state could not be restored"),
     ]
     assert stop_forms.restores(found, 3) == [
-        "line 20, slot 1: the RAM cache returned an unknown number of tokens, the next request reused 0: it did not "
-        "work, the state could not be restored",
-        "line 10, slot 0: a slot file returned 2,336 tokens, the next request reused 2,336: it worked",
+        "line 20, slot 1: the RAM cache returned an unknown number of tokens, the next request reused 0: the "
+        "restore had no effect, the state could not be restored",
+        "line 10, slot 0: a slot file returned 2,336 tokens, the next request reused 2,336: the restore worked",
         "of 3 restores from the RAM cache 2 worked",
     ]
     assert stop_forms.restores([], 3) == []

@@ -188,7 +188,7 @@ def test_the_same_place_is_within_sixteen_tokens(places: tuple[int, ...], same: 
     assert [request["common_prefix_tokens"] for request in report["requests"][1:]] == list(places)
     (finding,) = report["findings"]
     assert (finding["code"], finding["count"]) == ("CD105", 3)
-    assert ("The place is the same in at least three growing requests" in finding["why"]) is same
+    assert ("The change is at the same place in at least three growing requests" in finding["why"]) is same
 
 
 @pytest.mark.parametrize(
