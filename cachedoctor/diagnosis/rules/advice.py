@@ -210,8 +210,8 @@ def more_context(
         shared = session.setting("kv_unified") is True and not pool
         value = min(value, trained * (1 if shared else session.n_slots or 1))
     if value <= max(has, needed or 0):
-        return Remedy(f"{what} It is {has:,} tokens now, and the model was trained with at most {trained:,}.")
-    return Remedy(f"{what} It is {has:,} tokens now.", options=as_typed(f"--ctx-size {value}"))
+        return Remedy(f"{what} The context has {has:,} tokens now, and the model was trained with at most {trained:,}.")
+    return Remedy(f"{what} The context has {has:,} tokens now.", options=as_typed(f"--ctx-size {value}"))
 
 
 def _ollama_context(needed: int | None) -> Remedy:
@@ -255,7 +255,7 @@ def _needed_mib(session: Session) -> tuple[int, str]:
     if not largest or not count:
         mib = max(default, 2 * has if full else has)
         why = "the default" if mib == default else "twice the current limit" if full else "the current limit"
-        return mib, f"That is {why}; this log does not show the size of a prompt."
+        return mib, f"This limit is {why}; this log does not show the size of a prompt."
     printed = sorted(sizes.conversations.values(), reverse=True)[:count]
     total = sum(printed) + largest * (count - len(printed))  # for those whose size was not printed
     mib = max(_rounded(total), _rounded(has + largest) if full else has)

@@ -110,7 +110,7 @@ def _again(view: ReportView) -> str:
 
 
 def _saved(t: Totals) -> str:
-    share = f"That is {percent(t.avoidable_tokens, t.prompt_tokens)} of all prompt tokens"
+    share = f"The avoidable tokens are {percent(t.avoidable_tokens, t.prompt_tokens)} of all prompt tokens"
     if not t.avoidable_ms:
         return f"{share}."
     of = f", {percent(min(t.avoidable_ms, t.prompt_ms), t.prompt_ms)} of all prompt time" if t.prompt_ms else ""

@@ -55,7 +55,7 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
         if session.engine == "ollama"
         else "--cache-ram"
     )
-    has = f" It is {kit.n(limit)} MiB now." if isinstance(limit, int) and limit > 0 else ""
+    has = f" The limit is {kit.n(limit)} MiB now." if isinstance(limit, int) and limit > 0 else ""
     own = session.engine in ("llama.cpp", "ollama")
     ram = f"Lower the RAM prompt cache ({name}; 8,192 MiB by default): saving a prompt needs memory for a second copy.{has}"
     return [
