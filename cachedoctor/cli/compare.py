@@ -27,7 +27,7 @@ def compare(
     before: Annotated[
         str, typer.Argument(metavar="BEFORE", help="Log, analyze JSON report, or fleet folder from before the change.")
     ],
-    after: Annotated[str, typer.Argument(metavar="AFTER", help="The same kind of input from after the change.")],
+    after: Annotated[str, typer.Argument(metavar="AFTER", help="Log, report or folder from after the change.")],
     format: Annotated[Literal["text", "json", "markdown"], option("--format -f", "Format of the comparison.")] = "text",
     output: Output = None,
     fail_on: Annotated[

@@ -58,7 +58,7 @@ def lint(
     ] = "text",
     output: Output = None,
 ) -> None:
-    """Check that each request extends the previous one of its conversation, so a cache can serve it.
+    """Check that each request extends the previous request of its conversation, so a cache can serve it.
 
     Bodies can be OpenAI chat, completions or responses, or Anthropic messages. Conversations are told apart
     automatically. An error shows the place, its cost in tokens, and the fix; hints show places that are likely to

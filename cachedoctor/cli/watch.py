@@ -70,8 +70,8 @@ def watch(
     For output of cachedoctor proxy (--record FILE, or -f jsonl), watch shows a row per conversation with the change
     and its cost.
 
-    With --kv-events, watch reads no log. It records KV events until Ctrl-C, as hashes without tokens or text, for
-    analyze --kv-events. Recording needs the extra kv (pyzmq) and a server started with --kv-events-config.
+    With --kv-events, watch reads no log. watch then records KV events until Ctrl-C, as hashes without tokens or text,
+    for analyze --kv-events. Recording needs the extra kv (pyzmq) and a server started with --kv-events-config.
 
     Exit status: as analyze; 130 after Ctrl-C. With --kv-events: 0 recorded; 2 wrong usage, or the endpoint sends
     something else; 3 no event.

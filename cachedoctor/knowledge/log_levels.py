@@ -75,7 +75,7 @@ _LAST_OPEN = 9093
 _TEXT = 6900
 """First build that prints old: / new: lines when LLAMA_SERVER_SLOTS_DEBUG=1 is set."""
 
-_WARN = "This writes prompt text into the log."
+_WARN = "The log will then contain prompt text."
 
 
 class LevelRestart(msgspec.Struct):
@@ -117,7 +117,7 @@ def show_text(low: int | None, high: int | None) -> tuple[str, list[OptionChange
         )
     if low is not None and low >= _TEXT and len(variables) == 1:
         return f"set the variable and restart llama-server. {_WARN}", variables
-    words = "set the variables and restart llama-server (b6900 or newer; the second needs b10809)"
+    words = "set the variables and restart llama-server (b6900 or newer; the second variable needs b10809)"
     return f"{words}. {_WARN}", variables
 
 
@@ -157,9 +157,9 @@ def restart(wants: set[Want], low: int | None, high: int | None) -> LevelRestart
             said.append(f"Builds from b{_TEXT} on can show the text that changed.")
     if has_files and wants & {"text", "prompts"}:
         options.append(_FILES)
-        said += ["This writes prompt text to the folder.", _FOLDER]
+        said += ["The folder will then contain prompt text.", _FOLDER]
     elif variables:
-        said.insert(0, "This writes prompt text to the log.")
+        said.insert(0, "The log will then contain prompt text.")
     if "prompts" in wants and has_files:
         shows.append("prompts")
     elif "prompts" in wants:

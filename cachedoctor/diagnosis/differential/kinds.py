@@ -103,7 +103,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     Kind(
         "in turn, RAM cache on",
-        "two chats alternate in one slot, and the RAM cache restored neither",
+        "two chats alternate in one slot, and the RAM cache restored neither chat",
         {"slots": 0.8, "none": 0.4},
     ),
     Kind(

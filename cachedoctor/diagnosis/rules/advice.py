@@ -323,7 +323,7 @@ def needs_cmdline(session: Session) -> tuple[str, str] | None:
         return missing, f"{name} does not show the command line; see the llama.cpp parameters in the load parameters"
     return (
         missing,
-        "pass it as well\ncachedoctor analyze server.log --cmdline 'llama-server -m model.gguf -c 32768'",
+        "pass the command line as well\ncachedoctor analyze server.log --cmdline 'llama-server -m model.gguf -c 32768'",
     )
 
 

@@ -134,7 +134,7 @@ def _unknown(base: BlockSetup, name: str) -> CacheDoctorError:
             f"{name}: the log does not show how many tokens fit into this size", f"give the number: {size}=N"
         )
     return CacheDoctorError(
-        f"{name}: not an option of {title(base.engine)} that the replay supports", f"it supports {known}"
+        f"{name}: not an option of {title(base.engine)} that the replay supports", f"the replay supports {known}"
     )
 
 

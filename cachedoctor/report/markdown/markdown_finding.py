@@ -207,7 +207,7 @@ def _steps(row: RequestRow) -> list[str]:
     if row.common_prefix_tokens is not None:
         about = "about the first " if "common_prefix_tokens" in row.bounds else "the first "
         same = f", of which {about}{row.common_prefix_tokens:,} match the slot"
-    turn = "the next turn of that conversation, " if before else ""
+    turn = "the next turn of the earlier conversation, " if before else ""
     steps.append(f"Send {turn}a prompt of {count(prompt, 'token')}{same}.")
     if row.expected_cached is not None and row.expected_cached != cached:
         steps.append(f"Expected with this version: {count(row.expected_cached, 'token')} reused.")

@@ -10,7 +10,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     return kit.Match(0, "high") if s.request.partial else None
 
 
-PROOF = kit.lines(("start", "its first line in the log"))
+PROOF = kit.lines(("start", "the request's first line in the log"))
 
 
 def _left_of_it(r: kit.Request) -> str:

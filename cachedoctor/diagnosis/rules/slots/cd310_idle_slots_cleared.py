@@ -30,7 +30,7 @@ def prove(s: kit.RuleContext, _: kit.Match) -> kit.Proof:
         r,
         ("idle_saved", "the slot's copy goes to the RAM cache"),
         ("ram", "the search in the RAM cache"),
-        ("select", "an empty slot, or another conversation's"),
+        ("select", "an empty slot, or a slot of another conversation"),
         kit.RECOMPUTED,
         first=(r.marks["idle_cleared"], "the slot of this conversation was cleared while idle"),
         most=4,
@@ -48,15 +48,14 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     return kit.FindingText(
         f"an idle slot was cleared and the RAM prompt cache{limit} did not keep its {kit.n(r.reference_tokens)} tokens: {kit.recomputed(g)} "
         f"in {kit.times(g.count)}",
-        "From b8664 on, if all slots share the KV cache, every launch saves the idle slots to RAM and clears them. This costs nothing while "
-        f"the RAM cache has room. This cache evicts its oldest prompts or does not save large ones (first at line {f['line']}), and the copy of this conversation was gone when the conversation continued.",
+        "From b8664 on, if all slots share the KV cache, every launch saves the idle slots to RAM and clears them. Clearing slots costs nothing while the RAM cache has room. This RAM cache evicts its oldest prompts or does not save large ones (first at line {f['line']}), and the copy of this conversation was gone when the conversation continued.",
         [
             advice.cache_ram(session),
             advice.option(
                 session,
                 server_options.CACHE_IDLE_SLOTS,
                 "",
-                "Or do not clear idle slots. They then share the context with the busy slots.",
+                "Or do not clear idle slots. Idle slots then share the context with the busy slots.",
                 off=True,
             ),
         ],

@@ -16,7 +16,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 
 
 PROOF = kit.lines(
-    ("select", "an empty slot, or another conversation's"),
+    ("select", "an empty slot, or a slot of another conversation"),
     kit.REUSED,
     kit.RECOMPUTED,
     first=("slot_erased", "the slot is emptied without being saved"),
