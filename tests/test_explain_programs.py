@@ -45,5 +45,5 @@ def test_several_pasted_lines_are_explained_one_by_one() -> None:
         "LM Studio's llama.cpp engine of 2025",
     ):
         assert words in text
-    assert "line 3: no known message" in " ".join(done.stderr.decode().split())
+    assert "1 of 4 lines; the first is line 3" in " ".join(done.stderr.decode().split())
     assert done.returncode == 0

@@ -174,7 +174,7 @@ def _incomparable(report: Report) -> CannotTell:
     if not any(_amount(period) for s in report.sessions for period in s.periods):
         what = "no prompt was computed in these lines, so nothing could be reused"
         return CannotTell(what, _TRAFFIC, [], others, alone=False)
-    return CannotTell(f"{what}, but there is nothing to compare these with", _TRAFFIC, [], others)
+    return CannotTell(f"{what}, but there is no earlier traffic to compare with", _TRAFFIC, [], others)
 
 
 def _missing(report: Report) -> list[str]:

@@ -71,10 +71,10 @@ def _right_name(written: str, value: object, env: bool, low: int | None, high: i
         )
     last = option.names[0].last if option.names else None
     if option.key in server_options.INSTEAD and last is not None and low is not None and low > last:
-        return kit.Remedy(f"Remove it: {server_options.INSTEAD[option.key]}.", options=kit.left_out(written))
+        return kit.Remedy(f"Remove the option: {server_options.INSTEAD[option.key]}.", options=kit.left_out(written))
     names = option.off if off else option.names
     if not names:
-        return kit.Remedy("Remove it.", options=kit.left_out(written))
+        return kit.Remedy("Remove the option.", options=kit.left_out(written))
     if lacking(option, low, high, off=off):
         said = f"Remove the option, or use a build that has it: {names[0].text} ({names[0].when})."
         return kit.Remedy(said, options=kit.left_out(written))

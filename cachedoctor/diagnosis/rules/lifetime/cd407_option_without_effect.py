@@ -50,7 +50,7 @@ def _swa_full(session: kit.Session) -> Iterator[kit.SessionFinding]:
             f"{name} has no effect: the model has no sliding window",
             "The option keeps all tokens of sliding-window layers, and this model has no such layers. It does not help recurrent "
             "memory.",
-            [kit.Remedy("Remove it.", options=kit.left_out(name))],
+            [kit.Remedy("Remove the option.", options=kit.left_out(name))],
             key="swa_full",
             evidence=_line(session, "swa_full", False, "the server switches the option off"),
             of_cmdline=True,
@@ -76,7 +76,7 @@ def _cache_reuse(session: kit.Session) -> Iterator[kit.SessionFinding]:
         f"{given.written} {kit.n(given.value)} has no effect: {why}",
         "The option moves the text after a removed part of the history to its new place. Reuse of the common prefix does "
         "not depend on it.",
-        [kit.Remedy("Remove it.", options=kit.left_out(given.written))],
+        [kit.Remedy("Remove the option.", options=kit.left_out(given.written))],
         key="cache_reuse",
         evidence=_line(session, "cache_reuse_supported", False, "the server switches the option off"),
         unless=("CD210",),
