@@ -99,7 +99,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     return kit.FindingText(
         f"the history changed where an earlier reply begins ({kit.token(f['lcp'])}), and {kit.n(f['changed'])} tokens of old turns are gone: "
         f"{kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
-        f"Earlier turns reused everything; then the prefix ends right at the start of an earlier reply. This is typical of dropped reasoning: the template or the client removes reasoning once a new user message follows.{why_before(g)}{why_client(g)}",
+        f"Earlier turns reused everything; then the prefix ends right at the start of an earlier reply. Such a prefix is typical of dropped reasoning: the template or the client removes reasoning once a new user message follows.{why_before(g)}{why_client(g)}",
         with_client(g, remedies),
         [
             kit.RuledOut(

@@ -251,7 +251,7 @@ def _between(g: kit.MatchGroup) -> kit.FindingText:
     return kit.FindingText(
         f"the history changed between tokens {kit.n(low)} and {kit.n(high)} of at least {kit.n(r.reference_tokens)}: at least "
         f"{kit.n(f['changed'])} tokens dropped, {kit.times(g.count)}",
-        f"The server went back to its checkpoint of {kit.n(low)} tokens and erased the next one, of {kit.n(high + 1)}: the prompt diverges from the slot's content somewhere between the two. A message was edited, removed, moved or rendered differently at that place.",
+        f"The server went back to its checkpoint of {kit.n(low)} tokens and erased the next checkpoint, of {kit.n(high + 1)}: the prompt diverges from the slot's content somewhere between the two. A message was edited, removed, moved or rendered differently at that place.",
         [_APPEND, _BY_HAND, advice.show_text(g.session)],
         [_TWO_SESSIONS],
     )
@@ -345,11 +345,11 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     if said is None:
         return []
     n, reason = said.numbers, own_settings.reason(said)
-    worst = ", in the worst one" if said.count > 1 else ""
+    worst = ", in the worst request" if said.count > 1 else ""
     words = kit.FindingText(
         f"the prompt diverges from what {session.program} held at token {kit.n(n['place'])} of {kit.n(n['held'])}{reason}{worst}: {kit.n(n['tokens'])} tokens "
         f"after it differ, {kit.times(said.count)}; either a changed history or another conversation",
-        f"Up to that place the prompt matches the prompt that {session.program} held, and nothing after a difference can be reused. A client causes such a difference if it moves a system message, drops reasoning or old tool results, or summarizes.",
+        f"Up to the difference the prompt matches the prompt that {session.program} held, and nothing after a difference can be reused. A client causes such a difference if it moves a system message, drops reasoning or old tool results, or summarizes.",
         [own_settings.compare(), *own_settings.room(session), _APPEND],
         [
             kit.RuledOut(

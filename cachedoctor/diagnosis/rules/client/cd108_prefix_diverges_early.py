@@ -368,7 +368,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
             f"{kit.length(r, 'prompt_tokens')} tokens matched: the start of the prompt changed, or a program erased the slot (possible with --slot-save-path). "
         )
     return kit.FindingText(
-        f"the prompt differs from the previous one {where}: {kit.recomputed(g)} in {kit.times(g.count)}",
+        f"the prompt differs from the previous prompt {where}: {kit.recomputed(g)} in {kit.times(g.count)}",
         shared
         + _WHOSE[f["own"]]
         + "Candidates: a billing header (billing-header), a date or id in the system prompt (volatile-prefix), a changed tool list "
@@ -398,7 +398,7 @@ def of_bodies(_: kit.Session, difference: kit.PromptDiff) -> kit.ChangeText | No
     if first is None or first.kind not in _UNNAMED or not is_early(difference):
         return None
     at = "" if first.place is None else f", in {first.place}"
-    head = f"the prompt differs from the previous one after {kit.n(difference.common_prefix_tokens)} tokens{at}"
+    head = f"the prompt differs from the previous prompt after {kit.n(difference.common_prefix_tokens)} tokens{at}"
     why = "Reuse ends at the first differing token, even if the rest is the same."
     see = kit.Remedy(
         "Put changing text after constant text. To see where the prompts diverge:",

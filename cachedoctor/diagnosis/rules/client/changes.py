@@ -102,8 +102,8 @@ def why_before(g: MatchGroup) -> str:
     end = r.seen.restored_at
     why = "" if end is None else f", because the restored checkpoint ends at token {n(end[1] + 1)}"
     return (
-        f" {n(before)} of the tokens recomputed in the worst request were unchanged and before that place: the server could not restore them{why}. "
-        "An unchanged prompt would have saved them as well."
+        f" {n(before)} of the tokens recomputed in the worst request were unchanged and before the change: the server could not restore these tokens{why}. "
+        "An unchanged prompt would have saved these tokens as well."
     )
 
 

@@ -13,7 +13,7 @@ _ROOM = {
     "ollama": "An ollama runner keeps OLLAMA_NUM_PARALLEL conversations (1 by default), each with its own context. More conversations need more memory.",
     "lmstudio": "LM Studio has no setting for the number of conversations that this engine keeps in memory. Newer versions of its llama.cpp engine keep more conversations.",
     "lmstudio-mlx": "LM Studio has no setting for the cache of its MLX engine.",
-    "llama-cpp-python": "llama-cpp-python keeps one conversation. Its server keeps more conversations with --cache true and --cache_size BYTES; a program with llm.set_cache(LlamaRAMCache(capacity_bytes=...)).",
+    "llama-cpp-python": "llama-cpp-python keeps one conversation. The llama-cpp-python server keeps more with --cache true and --cache_size BYTES, a program with llm.set_cache(LlamaRAMCache(capacity_bytes=...)).",
     "tabbyapi": "TabbyAPI shares one cache among all conversations. Raise cache_size in config.yml, in tokens: a multiple of 256, at least max_seq_len.",
     "ik_llama.cpp": "With --cache-ram N (MiB), ik_llama.cpp saves conversations that lose their slot in main memory.",
     "mlx-vlm": "Prefix reuse is off unless APC_ENABLED=1 is set in the server's environment. APC_NUM_BLOCKS sets the cache size (default 2048 blocks of 16 tokens).",
@@ -24,8 +24,8 @@ BACK = {
         "oMLX has no setting for the block size, which depends on the model. Try a newer version.",
     ),
     "ds4": (
-        "ds4-server continues the conversation in memory only if the prompt begins with all of that conversation. Otherwise ds4-server uses the longest matching checkpoint on disk. Without a matching checkpoint it computes the whole prompt.",
-        "Keep checkpoints with --kv-disk-dir FOLDER. --kv-cache-continued-interval-tokens sets their distance (default 10000), and --kv-cache-cold-max-tokens the longest first prompt to save (default 30000).",
+        "ds4-server continues the conversation in memory only if the prompt begins with all of that conversation. Otherwise ds4-server uses the longest matching checkpoint on disk. Without a matching checkpoint ds4-server computes the whole prompt.",
+        "Keep checkpoints with --kv-disk-dir FOLDER. --kv-cache-continued-interval-tokens sets the distance of checkpoints (default 10000), and --kv-cache-cold-max-tokens the longest first prompt to save (default 30000).",
     ),
     "ollama": (
         "The MLX runner goes back to the last snapshot before the place where the new prompt diverges from the old prompt; the tokens in between are recomputed.",

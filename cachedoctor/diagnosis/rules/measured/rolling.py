@@ -256,7 +256,7 @@ def experiment() -> list[Remedy]:
     """How to find out what the log does not show."""
     return [
         Remedy(
-            "Send one long request twice, and read cached_tokens in the second response. If the value is nearly the prompt length, the server reuses identical text, so your prompts differ. If the value is 0, something on the server prevents reuse.",
+            "Send one long request twice, and read cached_tokens in the second response. If cached_tokens is nearly the prompt length, the server reuses identical text, so your prompts differ. If cached_tokens is 0, something on the server prevents reuse.",
             [
                 "--enable-prompt-tokens-details",
                 "curl -s http://localhost:8000/v1/chat/completions -H 'Content-Type: application/json' -d @request.json",

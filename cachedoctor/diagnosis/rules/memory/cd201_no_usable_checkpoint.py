@@ -71,7 +71,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
         r,
         ("n_past", "common prefix, and the slot's content"),
         ("forced", "the symptom"),
-        ("restored", "the nearest checkpoint inside it"),
+        ("restored", "the nearest checkpoint inside the common prefix"),
         ("check", "a checkpoint that was checked" if match.found else "a checkpoint after the common prefix"),
         ("select", "how much matched"),
         kit.REUSED,
@@ -151,7 +151,7 @@ _SOURCES = ["https://github.com/ggml-org/llama.cpp/pull/15293", "https://github.
 def _say_far(g: kit.MatchGroup) -> kit.FindingText:
     """Say how far below the nearest checkpoint lay, and what makes more."""
     f, r, session = g.numbers, g.worst_request, g.session
-    spread = "from b9873 on a checkpoint is made at every user message (b9538: at the last one)."
+    spread = "from b9873 on a checkpoint is made at every user message (b9538: at the last user message)."
     known = session.at_least(9873) is True
     more = advice.more_checkpoints(session, f["held_before"])
     closer = "Place checkpoints closer together; each checkpoint costs main memory."
@@ -190,7 +190,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
         remedies.append(
             advice.update(
                 session,
-                "from b9873 on a checkpoint is made at every user message (b9538: at the last one), so an edited history finds a checkpoint.",
+                "from b9873 on a checkpoint is made at every user message (b9538: at the last user message), so an edited history finds a checkpoint.",
             )
         )
     more = advice.more_checkpoints(session, f["held"]) if f["checks"] or f["made"] else _are_they_on(session)

@@ -59,13 +59,13 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 
 
 def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
-    """Show the newest of them, and where the prefix ends."""
+    """Show the newest checkpoint, and where the prefix ends."""
     r = s.request
     count, lowest, widest = match.found
     held = r.held_tokens or r.reference_tokens
     return kit.proof(
         r,
-        ("check", "the newest of them"),
+        ("check", "the newest checkpoint"),
         ("forced", "the symptom"),
         ("n_past", "common prefix, and the slot's content"),
         ("select", "how much matched"),
@@ -94,7 +94,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     return kit.FindingText(
         f"all {f['count']} checkpoints are between token {kit.n(f['lowest'])} and the end, and none is at or below the common prefix of "
         f"{kit.n(r.common_prefix_tokens)}: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
-        f"Each checkpoint is at most {kit.n(f['widest'])} tokens after the previous one, and the first {kit.n(f['lowest'])} of {kit.n(f['held'])} tokens have no checkpoint: this build saves states only near the end of a prompt. After an earlier change there is no checkpoint to go back to.",
+        f"Each checkpoint is at most {kit.n(f['widest'])} tokens after the previous checkpoint, and the first {kit.n(f['lowest'])} of {kit.n(f['held'])} tokens have no checkpoint: this build saves states only near the end of a prompt. After an earlier change there is no checkpoint to go back to.",
         remedies,
         [
             same_prefix(r.common_prefix_tokens),

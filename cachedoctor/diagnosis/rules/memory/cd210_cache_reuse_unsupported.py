@@ -30,7 +30,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     if off is None or off.value is not False or off.line is None or not kit.unfinished(session):
         return []
     why = "multimodal" if session.setting("mmproj") else "memory"
-    words = _text(why, "the server switched it off at start")
+    words = _text(why, "the server switched the option off at start")
     return [
         kit.SessionFinding(words, "", [(kit.Mark(off.line, off.text), "the server switches the option off at start")])
     ]

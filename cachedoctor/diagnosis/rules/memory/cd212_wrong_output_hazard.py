@@ -60,7 +60,7 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     remedies = [advice.update(g.session, update)]
     if f["kind"] == "file":
         remedies.append(
-            kit.Remedy("Until then: before restoring a file, erase the slot and let it answer a short prompt.")
+            kit.Remedy("Until you update: before restoring a file, erase the slot and let it answer a short prompt.")
         )
     alike = kit.RuledOut(
         "prompts-alike", f"not excluded: both prompts are the same up to token {kit.n(f['to'])}; then nothing is wrong"

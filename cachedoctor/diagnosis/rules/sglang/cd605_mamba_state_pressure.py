@@ -6,7 +6,7 @@ from cachedoctor.diagnosis.rules import kit
 from cachedoctor.diagnosis.rules.measured.batch_periods import caching, marks, periods, pressed, reuse
 from cachedoctor.diagnosis.rules.sglang.option_advice import log_requests
 
-_WHY = "A hybrid model can only continue from a position whose state was kept, and states have their own pool. Each running request uses one to three states; the rest of the pool holds cached states, and the oldest are evicted without a log line. The KV cache of such a prefix remains but cannot be used."
+_WHY = "A hybrid model can only continue from a position whose state was kept, and states have their own pool. Each running request uses one to three states; the rest of the pool holds cached states, and the oldest states are evicted without a log line. The KV cache of such a prefix remains but cannot be used."
 
 
 def inspect(session: kit.Session) -> list[kit.SessionFinding]:
@@ -71,7 +71,7 @@ def _remedies(session: kit.Session) -> list[kit.Remedy]:
     out = [
         _more_states(session),
         kit.Remedy(
-            "Or make each state smaller: bfloat16 halves the size if the model does not use it already.",
+            "Or make each state smaller: bfloat16 halves the size if the model does not use bfloat16 already.",
             options=kit.as_typed("--mamba-ssm-dtype bfloat16"),
         ),
     ]

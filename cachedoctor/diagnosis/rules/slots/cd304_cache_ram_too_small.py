@@ -79,7 +79,7 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
         claim = f"{what} was evicted from {within} to make room{fit}"
     words = kit.FindingText(
         claim,
-        "This costs time only if the conversation continues: neither slot nor RAM then has the prompt, which is computed from the start. This log does not show whether the conversation continued.",
+        "An evicted prompt costs time only if its conversation continues: neither slot nor RAM then has the prompt, which is computed from the start. This log does not show whether the conversation continued.",
         [advice.cache_ram(session), advice.more_slots(session)],
         [
             kit.RuledOut("cache-ram-disabled", "the cache is on: it evicts prompts"),

@@ -43,7 +43,7 @@ def prove(s: kit.RuleContext, match: kit.Match) -> kit.Proof:
     r = s.request
     return kit.proof(
         r,
-        ("select", "slot chosen because its prompt and the new one start the same way"),
+        ("select", "slot chosen because its prompt and the new prompt start the same way"),
         ("n_past", "common prefix with the slot's content"),
         kit.REUSED,
         kit.RECOMPUTED,

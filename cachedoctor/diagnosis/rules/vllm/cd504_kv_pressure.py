@@ -65,13 +65,13 @@ def _note(session: kit.Session, flow: KvFlow, size: kit.Setting, shared: bool) -
     cause = (
         "prompts were probably evicted before they were needed again"
         if shared
-        else "prompts were evicted before they were needed again, or share nothing more; the log cannot show which"
+        else "prompts were evicted before they were needed again, or have no more text in common; the log cannot show which"
     )
     seen = " /metrics counts evicted blocks, but not whether they were needed again." if evicted else ""
     return kit.finding(
         f"about {kit.n(flow.written)} tokens went through a KV cache of {kit.n(size.value)}, {flow.written / size.value:.1f} times its size, and "
         f"{flow.share}: {cause}",
-        "Unused blocks stay in the cache until room is needed, and the oldest are evicted first. The usage in the log counts running "
+        "Unused blocks stay in the cache until room is needed, and the oldest blocks are evicted first. The usage in the log counts running "
         "requests only, so a low value does not exclude evictions."
         + seen
         + (
@@ -86,7 +86,9 @@ def _note(session: kit.Session, flow: KvFlow, size: kit.Setting, shared: bool) -
         ],
         ruled_out=[]
         if shared
-        else [kit.RuledOut("prefix-not-shared", f"not excluded: prompts that share nothing more; {flow.share}")],
+        else [
+            kit.RuledOut("prefix-not-shared", f"not excluded: prompts that have no more text in common; {flow.share}")
+        ],
         evidence=[*kit.said_by(size, f"the cache holds {kit.n(size.value)} tokens"), *flow.evidence],
         severity="warning" if shared else "note",
         confidence="high" if shared and evicted else "medium" if shared or evicted else "low",

@@ -82,7 +82,7 @@ def _average(session: kit.Session, stretch: TrafficStretch, computed: int, reque
     words = kit.FindingText(
         f"{rolling.percent(1 - stretch.share)} of the prompt tokens were computed, about {kit.n(computed / requests)} of {kit.n(stretch.prompt)} per "
         f"request, although all of them fit into the cache; the log cannot show whether they were new text ({stretch.said})",
-        "The hit rate is an average: a client that reuses all its prompts hides a client that changes the beginning of each. First requests of conversations and new texts look the same and are fine.",
+        "The hit rate is an average: a client that reuses all its prompts hides a client that changes the beginning of each prompt. First requests of conversations and new texts look the same and are fine.",
         [*([] if session.counters else [_HISTOGRAMS]), *rolling.experiment()[1:]],
         [
             *_ruled_out(session, stretch, rolling.block(session)),
