@@ -584,7 +584,7 @@ def test_the_commands_read_a_recording() -> None:
     done = run("tune", FOLDER / "transcript.jsonl", "--set", "cache-ram=0")
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
     done = run("analyze", FOLDER / "traffic.har")
-    assert b"it holds recorded requests: cachedoctor lint" in done.stderr
+    assert b"the file contains recorded requests: cachedoctor lint" in done.stderr
 
 
 def test_notes_keep_the_contract() -> None:

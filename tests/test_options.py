@@ -135,7 +135,7 @@ def test_advice_exists_in_the_build() -> None:
     assert option_rows(show_text(8672, 8672)[1]) == ["export LLAMA_SERVER_SLOTS_DEBUG=1"]
     assert option_rows(show_text(9713, 9713)[1]) == option_rows(show_text(11549, 11549)[1])
     assert option_rows(show_text(11549, 11549)[1]) == ["--log-prompts-dir prompts"], "whole prompts, before variables"
-    assert "This writes prompt text into the log." in show_text(8672, 8672)[0]
+    assert "The log will then contain prompt text." in show_text(8672, 8672)[0]
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,8 @@ def test_one_restart_shows_the_most(low: int | None, high: int | None, command: 
 def test_a_restart_says_what_it_costs_and_what_it_cannot() -> None:
     """Prompts in the log are a warning; what the build cannot show is named with the build that can."""
     both = restart({"text", "prompts"}, 11549, 11549).text
-    assert both.startswith("This writes prompt text to the folder.")
-    assert restart({"text"}, 8672, 8672).text.startswith("This writes prompt text to the log.")
+    assert both.startswith("The folder will then contain prompt text.")
+    assert restart({"text"}, 8672, 8672).text.startswith("The log will then contain prompt text.")
     assert restart({"accounting"}, 9294, 9294).text == ""
     assert "b6900" in restart({"text"}, 6301, 6301).text
     assert "b9713" in restart({"prompts"}, 8672, 8672).text

@@ -94,7 +94,7 @@ LABELS = {
     "the RAM cache restores nearly all of this prompt": r"f_keep = (1|0\.9)",
     "how much matched": r"similarity|f_sim|sim_best",
     "low similarity with every idle slot": r"LRU|lru",
-    "slot chosen because its prompt and the new one start the same way": r"LCP|lcp|lcs|similarity",
+    "slot chosen because its prompt and the new prompt start the same way": r"LCP|lcp|lcs|similarity",
     "the slot holds the beginning of this prompt": r"LCP|lcp|lcs|similarity",
     "most of the new prompt matches, but less of the old prompt is kept": r"LCP|lcp|lcs|similarity",
     "a slot not used since": r"LRU|lru",

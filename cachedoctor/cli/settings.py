@@ -297,7 +297,7 @@ def gather(ctx: typer.Context, config: str | None, no_config: bool, *, but: tupl
 def _file(config: str | None, no_config: bool) -> Path | None:
 
     if config is not None and no_config:
-        raise typer.BadParameter("--config contradicts --no-config", param_hint="--config")
+        raise typer.BadParameter("this option contradicts --no-config", param_hint="--config")
     if no_config or (config is None and os.environ.get("CACHEDOCTOR_NO_CONFIG")):
         return None
     given = _given(config)
