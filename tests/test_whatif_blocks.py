@@ -301,7 +301,7 @@ def test_blocks_that_were_asked_for_by_their_number_hold_what_their_size_is() ->
     ("base", "word", "said", "hint"),
     [
         (GPU, "gpu-memory-utilization=0.95", "how many tokens", "num-gpu-blocks-override=N"),
-        (GPU, "cache-ram=1", "not an option of vLLM", "it supports block-size"),
+        (GPU, "cache-ram=1", "not an option of vLLM", "the replay supports block-size"),
         (GPU, "block-size=0", "not a number above 0", "block-size=4096"),
         (GPU, "block-size=٣", "not a number above 0", "e.g."),
         (GPU, "enable-prefix-caching=maybe", "not on or off", "e.g."),
