@@ -97,7 +97,7 @@ def findings(log: str) -> list[dict[str, Any]]:
         ),
         (
             "srv    load_model: cache_reuse is not supported by this context, it will be disabled\n",
-            "CD210", "note", "high", 1, "switched it off at start",
+            "CD210", "note", "high", 1, "switched the option off at start",
         ),
         (
             POSITIONS + "srv  update_slots: Invalid input batch. i = 0, n_batch = 2048, ret = -1\n",
