@@ -239,7 +239,7 @@ def test_the_steps_name_the_conversation_that_lost_its_slot() -> None:
     for step in (
         "2. Send the earlier turns of a conversation: 1,917 tokens, including the last reply.",
         "3. Send other prompts until slot 1 holds 1,666 tokens.",
-        "4. Send the next turn of the earlier conversation, a prompt of 1,984 tokens, of which the first 9 match the slot",
+        "4. Send the next turn of the earlier conversation, a prompt of 1,984 tokens, of which the first 9 match",
         "5. The log shows: 9 reused, 1,975 computed.",
     ):
         assert step in shown

@@ -31,9 +31,7 @@ def _of_slots(r: Request, ruled_out: list[RuledOut]) -> list[RuledOut]:
     if r.text_lcp is not None:
         return ruled_out
     opened = [
-        RuledOut(other.name, f"{_ONLY_TEXT}; evidence against this cause: {other.why}")
-        if other.name in _CHANGED
-        else other
+        RuledOut(other.name, f"{_ONLY_TEXT}; against this cause: {other.why}") if other.name in _CHANGED else other
         for other in ruled_out
     ]
     if any(other.is_open for other in opened):

@@ -72,7 +72,7 @@ def _from_gguf(source: str) -> ChatTemplate:
     data = read_metadata(source)
     text = gguf_template(data, source)
     if text is None:
-        raise CacheDoctorError(f"{source}: this GGUF has no chat template", "give one with --template")
+        raise CacheDoctorError(f"{source}: this GGUF has no chat template", "give a chat template with --template")
     tokens = data.get("tokenizer.ggml.tokens")
 
     def token(name: str) -> str:
