@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 import pytest
 from conftest import ROOT
@@ -19,7 +20,8 @@ from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.listener import Listener
 from cachedoctor.doctor.analysis.run import feed_all
 from cachedoctor.doctor.whatif import tuning
-from cachedoctor.doctor.whatif.evidence import Asking, ServerTraffic, gather
+from cachedoctor.doctor.whatif.evidence import Asking, ServerTraffic, gather, gather_any, judging
+from cachedoctor.doctor.whatif.simulation import simulate
 from cachedoctor.model import Finding, Judged, Report, Request, Session
 from cachedoctor.model.whatif import ReplayAccount, Tuning
 
@@ -138,7 +140,7 @@ def test_requests_judged_late_are_judged_alike() -> None:
 
 @pytest.mark.parametrize("fails", ["", "killed", "raises"])
 def test_the_costliest_finding_is_judged_beside(monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
-    alone, own, snapshot, here = gather(Asking([TAKEN])).cause, os.getpid(), Analyzer.snapshot, list[int]()
+    alone, own, snapshot, here = gather(Asking([TAKEN])).cause(), os.getpid(), Analyzer.snapshot, list[int]()
     assert alone is not None
     assert alone.code == "CD301"
     monkeypatch.setattr(processes, "LARGE", 1)
@@ -154,5 +156,20 @@ def test_the_costliest_finding_is_judged_beside(monkeypatch: pytest.MonkeyPatch,
         return snapshot(analyzer)
 
     monkeypatch.setattr(Analyzer, "snapshot", failing)
-    assert gather(Asking([TAKEN])).cause == alone
+    with judging() as judge:
+        found = gather_any(Asking([TAKEN]), judge=judge)
+        assert isinstance(found, ServerTraffic)
+        assert here == []
+        assert found.cause() == alone
     assert len(here) == bool(fails)
+
+
+def test_nothing_is_judged_that_nobody_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unwanted(_: Analyzer) -> NoReturn:
+        raise AssertionError
+
+    monkeypatch.setattr(Analyzer, "snapshot", unwanted)
+    found = gather(Asking([TAKEN]))
+    assert simulate(found, ["parallel=2"], [TAKEN]).changed.requests == 6
+    with pytest.raises(AssertionError):
+        found.cause()

@@ -100,13 +100,13 @@ def tune(
             raise typer.BadParameter("--memory limits a search, but --set is a replay")
         _answer(
             asking, output, quiet, lambda found: simulate(found, changes, paths, ran or []),
-            partial(whatif_forms.write_simulation, form),
+            partial(whatif_forms.write_simulation, form), judges=False,
         )  # fmt: skip
     else:
         limit_mib = None if memory is None else memory / (1 << 20)
         _answer(
             asking, output, quiet, lambda found: search(found, paths, limit_mib, ran or []),
-            partial(whatif_forms.write_tuning, form),
+            partial(whatif_forms.write_tuning, form), judges=True,
         )  # fmt: skip
 
 
@@ -116,22 +116,25 @@ def _answer(
     quiet: bool,
     answer: Callable[[ServerTraffic | BlockEvidence], _Answer],
     write: Callable[[_Answer, IO[bytes], Appearance], None],
+    *,
+    judges: bool,
 ) -> None:
-    """Read everything, work out the answer and write it.
+    """Read everything, work out the answer and write it; ``judges``: it names the costliest finding.
 
     Raises:
         CacheDoctorError: something cannot be read, replayed or written.
         typer.Exit: the user interrupted.
     """
-    from cachedoctor.doctor.whatif.evidence import gather_any
+    from cachedoctor.doctor.whatif.evidence import gather_any, judge_when_asked, judging
 
     spare_inputs(output, [*asking.paths, *asking.prompts, *asking.responses, asking.tokenizer, asking.template])
     progress = ReadProgress(asking.paths, quiet)
     try:
         with Interrupts(), Sink(output) as sink:
-            found = gather_any(asking, progress.read)
-            progress.close()
-            answered = answer(found)
+            with judging() as judge:
+                found = gather_any(asking, progress.read, judge if judges else judge_when_asked)
+                progress.close()
+                answered = answer(found)
             with sink.writing() as out:
                 write(answered, out, terminal.look(sink.path is not None))
     except KeyboardInterrupt:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import msgspec
@@ -49,6 +50,15 @@ _HEAD = 1 << 26
 """Bytes of the first line that is checked: a body of one long conversation has a megabyte or two."""
 
 _Blocks = TypeVar("_Blocks")
+Cause = Callable[[], Finding | None]
+"""Gives the costliest finding."""
+Judge = Callable[[Cause, int], Cause]
+"""Takes what judges so many requests, and gives what waits for its answer."""
+
+
+def judge_when_asked(cause: Cause, requests: int) -> Cause:
+    """Judge requests when somebody asks for the answer."""
+    return cause
 
 
 class Asking(NamedTuple):
@@ -85,8 +95,8 @@ class ServerTraffic(msgspec.Struct):
     placed: Placed
     speed: PromptSpeed
     from_log: bool
-    cause: Finding | None = None
-    """The finding of the log that cost most tokens."""
+    cause: Cause = lambda: None
+    """Gives the finding of the log that cost most tokens; the requests are judged when it is asked for."""
     sizes: Sizes = msgspec.field(default_factory=Sizes)
     """What the log shows of the memory of saved states."""
     requests: list[Request | None] = []
@@ -133,13 +143,18 @@ def gather(asking: Asking, told: Told = unheard) -> ServerTraffic:
     return _gather(asking, told, _no_blocks)
 
 
-def gather_any(asking: Asking, told: Told = unheard) -> ServerTraffic | BlockEvidence:
+def gather_any(asking: Asking, told: Told = unheard, judge: Judge = judge_when_asked) -> ServerTraffic | BlockEvidence:
     """Read what was given for a what-if, of vLLM and SGLang as well.
+
+    Args:
+        asking: what was given.
+        told: hears of bytes that were read.
+        judge: starts to judge the requests of a log.
 
     Raises:
         CacheDoctorError: it cannot be read, holds no requests, is of several servers, or of one that is not replayed.
     """
-    return _gather(asking, told, from_sessions)
+    return _gather(asking, told, from_sessions, judge)
 
 
 def gather_trace(asking: Asking, told: Told = unheard) -> ServerTraffic | BlockTraffic:
@@ -152,7 +167,10 @@ def gather_trace(asking: Asking, told: Told = unheard) -> ServerTraffic | BlockT
 
 
 def _gather(
-    asking: Asking, told: Told, of_blocks: Callable[[BlockAsking, Sequence[Session]], _Blocks]
+    asking: Asking,
+    told: Told,
+    of_blocks: Callable[[BlockAsking, Sequence[Session]], _Blocks],
+    judge: Judge = judge_when_asked,
 ) -> ServerTraffic | _Blocks:
     """Read what was given; ``of_blocks`` takes the sessions of vLLM and SGLang."""
     bodies = [path for path in asking.paths if is_bodies(path)]
@@ -174,40 +192,44 @@ def _gather(
         return of_blocks(_beside(asking), lives)
     _refuse_several(asking, hearing)
     session = hearing.sessions[max(one.session for one in hearing.requests)]
-    with _judging(analyzer, len(hearing.requests)) as cause:
-        found = _from_log(asking, hearing.requests, session)
-        found.cause = cause()
+    cause = judge(partial(_costliest, analyzer), len(hearing.requests))
+    found = _from_log(asking, hearing.requests, session)
+    found.cause = cause
     found.sizes, found.lives = session.sizes, {one.index: one for one in lives}
     found.killed = any({"killed", "memory_short"} & one.incidents.keys() for one in lives)
     return found
 
 
+def _costliest(analyzer: Analyzer) -> Finding | None:
+    return next((one for one in analyzer.snapshot().findings if one.cost.tokens), None)
+
+
 @contextlib.contextmanager
-def _judging(analyzer: Analyzer, requests: int) -> Iterator[Callable[[], Finding | None]]:
-    """Judge the requests, beside other work where there are many; gives what waits for the costliest finding."""
+def judging() -> Iterator[Judge]:
+    """Judge requests beside other work of the block where there are many."""
+    with contextlib.ExitStack() as started:
 
-    def cause() -> Finding | None:
-        return next((one for one in analyzer.snapshot().findings if one.cost.tokens), None)
+        def judge(cause: Cause, requests: int) -> Cause:
+            if processes.cores_for(requests) < 2:
+                return cause
 
-    if processes.cores_for(requests) < 2:
-        yield cause
-        return
+            def run(_: None) -> Finding | None:
+                return cause()
 
-    def run(_: None) -> Finding | None:
-        return cause()
+            pool = started.enter_context(processes.running(run, 1, "fork"))
 
-    with processes.running(run, 1, "fork") as pool:
+            def waited() -> Finding | None:
+                with contextlib.suppress(Exception):
+                    for _, found in pool.wait() if pool.busy else ():
+                        if not isinstance(found, Killed):
+                            return found
+                return cause()
 
-        def waited() -> Finding | None:
-            with contextlib.suppress(Exception):
-                for _, found in pool.wait() if pool.busy else ():
-                    if not isinstance(found, Killed):
-                        return found
-            return cause()
+            with contextlib.suppress(OSError):
+                pool.submit(None)
+            return waited
 
-        with contextlib.suppress(OSError):
-            pool.submit(None)
-        yield waited
+        yield judge
 
 
 def _beside(asking: Asking) -> BlockAsking:

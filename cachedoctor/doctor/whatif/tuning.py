@@ -194,7 +194,7 @@ def tune(
         [search.candidate(one).options for one in over],
         [search.candidate(one) for one in helped],
         None if best is None else search.candidate(best),
-        evidence.cause,
+        evidence.cause(),
         bill,
         agents_fit(evidence, search.served, search.base),
         stops(evidence, search.served),
