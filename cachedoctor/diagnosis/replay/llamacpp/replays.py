@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from cachedoctor.diagnosis.replay.llamacpp.content import Served
+from cachedoctor.diagnosis.replay.llamacpp.content import Cause, Served
 from cachedoctor.diagnosis.replay.llamacpp.memory_use import MeasuredReplay, MemoryUse
 from cachedoctor.diagnosis.replay.llamacpp.ram_entries import RamPeak
 from cachedoctor.diagnosis.replay.llamacpp.server import ReplayedServer
@@ -62,6 +62,19 @@ def _without_limits(settings: ServerSettings) -> ServerSettings:
     return replace(settings, slot_prompt_similarity=None, context=0, cache_ram_mib=None)
 
 
+class _UnexplainedReplay(ReplayedServer):
+    """A replayed server that does not say why tokens were lost: no decision needs that, and it takes a sixth."""
+
+    def _cause(self, *_: object) -> Cause:
+        return ""
+
+    def _lose(self, *_: object) -> None:
+        pass
+
+    def _replaced(self, *_: object) -> None:
+        pass
+
+
 class Replays:
     """One traffic, and the settings that it was replayed under."""
 
@@ -70,8 +83,8 @@ class Replays:
         self._done: list[Replayed] = []
 
     def served(self, settings: ServerSettings) -> list[Served]:
-        """Give what ``serve`` gives."""
-        server = ReplayedServer(self._traffic, settings.resolved())
+        """Give what ``serve`` gives, without a cause."""
+        server = _UnexplainedReplay(self._traffic, settings.resolved())
         served = server.run()
         self._note(settings, server)
         return served
