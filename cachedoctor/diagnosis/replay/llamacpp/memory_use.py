@@ -56,10 +56,11 @@ class MeasuredReplay(ReplayedServer):
         return served
 
     def _start(self, index: int) -> bool:
-        use, ram = self.use, self.ram
-        held = sum(len(slot.content.saved) for slot in self.slots) * self.settings.checkpoint_bytes
+        use, ram, held = self.use, self.ram, 0.0
         if ram is not None:
             ram.most = ram.bytes
+            if self.settings.checkpoint_bytes:
+                held = sum(len(slot.content.saved) for slot in self.slots) * self.settings.checkpoint_bytes
         started = super()._start(index)
         if ram is not None:
             use.saving_bytes = max(use.saving_bytes, ram.most)
@@ -78,9 +79,11 @@ class MeasuredReplay(ReplayedServer):
         for slot in self.slots:
             tokens += slot.content.tokens
             checkpoints += len(slot.content.saved)
-        use.slot_tokens = max(use.slot_tokens, tokens)
-        use.checkpoints = max(use.checkpoints, checkpoints)
-        use.most_bytes = max(use.most_bytes, checkpoints * self.settings.checkpoint_bytes)
+        if tokens > use.slot_tokens:
+            use.slot_tokens = tokens
+        if checkpoints > use.checkpoints:
+            use.checkpoints = checkpoints
+            use.most_bytes = max(use.most_bytes, checkpoints * self.settings.checkpoint_bytes)
 
 
 def measured(traffic: Traffic, settings: ServerSettings) -> tuple[list[Served], MemoryUse]:
