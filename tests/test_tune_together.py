@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from typing import NoReturn
 
 import pytest
@@ -13,8 +12,9 @@ from msgspec.structs import replace
 from test_whatif import ONE, evidence, in_turn
 
 from cachedoctor.diagnosis.replay.llamacpp.content import Served
-from cachedoctor.diagnosis.replay.llamacpp.replays import Replays
+from cachedoctor.diagnosis.replay.llamacpp.replays import Hope, Replays
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
+from cachedoctor.diagnosis.replay.traffic import Traffic
 from cachedoctor.doctor import processes
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.analysis.listener import Listener
@@ -23,7 +23,7 @@ from cachedoctor.doctor.whatif import tuning
 from cachedoctor.doctor.whatif.evidence import Asking, ServerTraffic, gather, gather_any, judging
 from cachedoctor.doctor.whatif.simulation import simulate
 from cachedoctor.model import Finding, Judged, Report, Request, Session
-from cachedoctor.model.whatif import ReplayAccount, Tuning
+from cachedoctor.model.whatif import Tuning
 
 MIB = float(1 << 20)
 
@@ -35,10 +35,10 @@ def here(monkeypatch: pytest.MonkeyPatch) -> list[ServerSettings]:
     """Settings that this process replays."""
     found, own, served = list[ServerSettings](), os.getpid(), Replays.served
 
-    def counted(replays: Replays, settings: ServerSettings) -> list[Served]:
+    def counted(replays: Replays, settings: ServerSettings, hope: Hope | None) -> list[Served] | None:
         if os.getpid() == own:
             found.append(settings)
-        return served(replays, settings)
+        return served(replays, settings, hope)
 
     monkeypatch.setattr(Replays, "served", counted)
     return found
@@ -79,16 +79,16 @@ def test_what_a_process_fails_at_is_replayed_here(
     alone = tuned(monkeypatch, 1)
     replayed = list(here)
     here.clear()
-    own, account = os.getpid(), tuning.account
+    own, most = os.getpid(), tuning.is_ideal_most
 
-    def failing(given: ServerTraffic, served: Sequence[Served], settings: ServerSettings) -> ReplayAccount:
+    def failing(traffic: Traffic, settings: ServerSettings) -> bool:
         if os.getpid() != own:
             if is_killed:
                 os._exit(9)
             raise MemoryError
-        return account(given, served, settings)
+        return most(traffic, settings)
 
-    monkeypatch.setattr(tuning, "account", failing)
+    monkeypatch.setattr(tuning, "is_ideal_most", failing)
     assert tuned(monkeypatch, 2) == alone
     assert here == replayed
 

@@ -88,6 +88,20 @@ class Traffic:
         return sorted([*ended, *happened, *started])
 
     @cached_property
+    def at_once(self) -> int:
+        """Requests that ran at the same time at most."""
+        running = most = 0
+        for _, kind, _ in self.moments:
+            running += (kind == 2) - (kind == 0)
+            most = max(most, running)
+        return most
+
+    @cached_property
+    def is_free(self) -> bool:
+        """No request asks for a slot, or takes more than one."""
+        return all(one.id_slot is None and one.choices == 1 for one in self.asked)
+
+    @cached_property
     def lengths(self) -> list[int]:
         """Tokens of every prompt."""
         length = self.tree.length

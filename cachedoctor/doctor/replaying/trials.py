@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cachedoctor.diagnosis.replay.llamacpp.content import Served
+from cachedoctor.diagnosis.replay.llamacpp.replays import Hope
 
 SIMILARITIES = (0.05, 0.1, 0.25, 0.5, 0.8)
 """Values of --slot-prompt-similarity that are tried."""
@@ -21,6 +22,14 @@ class Trial(NamedTuple):
     """Tokens that are reused more, of all conversations together."""
     worst: int
     """Tokens that the conversation which loses most reuses less; 0 where none loses more than the ends of prefixes."""
+
+
+def hope(conversations: Sequence[int | None], before: Sequence[Served], most: Sequence[int]) -> Hope:
+    """What a replay may miss of ``most`` and still reuse anything, with no conversation that is worse off."""
+    free, turns = Counter[int | None](), Counter(conversations)
+    for conversation, old, tokens in zip(conversations, before, most, strict=True):
+        free[conversation] += tokens - old.reused
+    return Hope(most, conversations, sum(most), {one: left + SAME * turns[one] for one, left in free.items()})
 
 
 def compare(conversations: Sequence[int | None], before: Sequence[Served], after: Sequence[Served]) -> Trial:

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 import cachedoctor
+from cachedoctor.diagnosis.replay.llamacpp.content import Served
 from cachedoctor.diagnosis.replay.llamacpp.memory_use import ENOUGH
-from cachedoctor.diagnosis.replay.llamacpp.replays import Replayed, Replays
+from cachedoctor.diagnosis.replay.llamacpp.replays import Hope, Replayed, Replays, is_ideal_most
 from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.doctor import processes
 from cachedoctor.doctor.processes import Killed
+from cachedoctor.doctor.replaying import trials
 from cachedoctor.doctor.replaying.server_names import FIELDS
 from cachedoctor.doctor.replaying.trials import SIMILARITIES, compare
 from cachedoctor.doctor.scratch import printable
@@ -55,7 +57,8 @@ class _Replay(NamedTuple):
     """What a process found."""
 
     saved: _Saved | None
-    replayed: Replayed
+    replayed: Replayed | None
+    """None where it was given up."""
 
 
 class _Tried(NamedTuple):
@@ -78,35 +81,47 @@ class _Search:
         self.base: ReplayAccount = account(evidence, self.served, evidence.settings)
         wrong = 0 if base.fit is None else base.fit.wrong_tokens
         self.least = max(wrong, int(LEAST_SHARE * self.base.computed_tokens)) + 1
+        """Tokens to save with a change that is worth it."""
+        self.enough = -(1 - ENOUGH) * self.base.reused_tokens
+        """The same of a smaller limit, which may cost some."""
         self._longest = max(evidence.traffic.lengths)
-        self._known: dict[ServerSettings, _Saved | None] = {}
+        self._known: dict[ServerSettings, _Saved | None] = {
+            evidence.settings: _Saved(0, saved_ms(self.base, self.base))
+        }
+        self._given_up: dict[ServerSettings, float] = {}
+        """Settings whose replay was stopped, and what it would not have saved."""
+        self._hopes: dict[bool, Hope] = {}
 
-    def tried(self, changes: dict[str, Any]) -> _Tried | None:
-        """Replay with changes; None where prompts do not fit any more, or a conversation is worse off."""
-        base = self.evidence.settings
+    def tried(self, changes: dict[str, Any], least: float | None = None) -> _Tried | None:
+        """Replay with changes; None where prompts do not fit any more, or a conversation is worse off.
+
+        ``least``: tokens without which nobody asks for it, ``self.least`` where nothing is said.
+        """
+        base, least = self.evidence.settings, self.least if least is None else least
         settings = replace(base, **changes)
         same = self._same(settings)
-        if same not in self._known:
-            self._known[same] = self._saved(same)
-        found = self._known[same]
+        if same not in self._known and self._given_up.get(same, float("inf")) > least:
+            self._note(same, least, self._replayed((same, least)))
+        found = self._known.get(same)
         return None if found is None else _Tried(changes, settings, *found, more_memory(base, settings))
 
-    def try_together(self, changes: Sequence[dict[str, Any]]) -> None:
-        """Replay many changes on all cores where that is faster; what fails there is left for ``tried``."""
+    def try_together(self, changes: Sequence[tuple[dict[str, Any], float]]) -> None:
+        """Replay many changes on all cores where that is faster, as ``tried`` would; what fails is left for it."""
         cores = processes.cores_for(len(self.evidence.traffic.asked))
         if cores < 2:
             return
-        waiting = deque(dict.fromkeys(replace(self.evidence.settings, **one) for one in changes))
+        waiting = deque({replace(self.evidence.settings, **one): least for one, least in changes}.items())
         with contextlib.suppress(Exception), processes.running(self._replayed, cores, "fork") as pool:
             while waiting or pool.busy:
                 while waiting and pool.busy < pool.width:
-                    settings = waiting.popleft()
+                    settings, least = waiting.popleft()
                     if self._same(settings) == settings and settings not in self._known:
-                        pool.submit(settings)
-                for settings, done in pool.wait() if pool.busy else ():
+                        pool.submit((settings, least))
+                for (settings, least), done in pool.wait() if pool.busy else ():
                     if not isinstance(done, Killed):
-                        self._known[settings] = done.saved
-                        self._replays.take(done.replayed)
+                        self._note(settings, least, done)
+                        if done.replayed is not None:
+                            self._replays.take(done.replayed)
 
     def _same(self, settings: ServerSettings) -> ServerSettings:
         """Settings that were replayed, or are recorded, and come to the same; else these."""
@@ -114,11 +129,26 @@ class _Search:
         # It is also counted which prompts fit.
         return same if room(settings) > self._longest < room(same) else settings
 
-    def _replayed(self, settings: ServerSettings) -> _Replay:
-        return _Replay(self._saved(settings), self._replays.last)
+    def _note(self, settings: ServerSettings, least: float, done: _Replay) -> None:
+        if done.replayed is None:
+            self._given_up[settings] = least
+        else:
+            self._known[settings] = done.saved
 
-    def _saved(self, settings: ServerSettings) -> _Saved | None:
-        served = self.served if settings == self.evidence.settings else self._replays.served(settings)
+    def _replayed(self, task: tuple[ServerSettings, float]) -> _Replay:
+        settings, least = task
+        hope = self._hope(settings)
+        served = self._replays.served(settings, hope._replace(tokens=hope.tokens - self.base.reused_tokens - least))
+        return _Replay(None, None) if served is None else _Replay(self._saved(served, settings), self._replays.last)
+
+    def _hope(self, settings: ServerSettings) -> Hope:
+        traffic, ideal = self.evidence.traffic, is_ideal_most(self.evidence.traffic, settings)
+        if ideal not in self._hopes:
+            most = [one.tokens for one in traffic.ideal] if ideal else traffic.lengths
+            self._hopes[ideal] = trials.hope(self.evidence.conversations, self.served, most)
+        return self._hopes[ideal]
+
+    def _saved(self, served: Sequence[Served], settings: ServerSettings) -> _Saved | None:
         found = account(self.evidence, served, settings)
         if found.too_long > self.base.too_long or found.requests != self.base.requests:
             return None
@@ -163,7 +193,8 @@ def tune(
     search = _Search(evidence, limit_mib)
     bill, changes = memory_bill(evidence, search.served, search.use)
     families = list(_families(evidence))
-    search.try_together([one for family in (changes, *families) for one in family])
+    bigger = [(one, search.least) for family in families for one in family]
+    search.try_together([*((one, search.enough) for one in changes), *bigger])
     least = _smaller(search, changes)
     bill.least = None if least is None else search.candidate(least)
     # Not a smaller context: prompts that grow would not fit any more.
@@ -206,10 +237,10 @@ def tune(
 
 def _smaller(search: _Search, changes: Sequence[dict[str, int]]) -> _Tried | None:
     """All smaller values together, without those that cost reuse beside the others."""
-    least, merged, best = -(1 - ENOUGH) * search.base.reused_tokens, dict[str, Any](), None
+    merged, best = dict[str, Any](), None
     for one in changes:
-        found = search.tried({**merged, **one})
-        if found is not None and found.saved >= least:
+        found = search.tried({**merged, **one}, search.enough)
+        if found is not None and found.saved >= search.enough:
             merged, best = {**merged, **one}, found
     return best
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -62,8 +63,41 @@ def _without_limits(settings: ServerSettings) -> ServerSettings:
     return replace(settings, slot_prompt_similarity=None, context=0, cache_ram_mib=None)
 
 
+class Hope(NamedTuple):
+    """What a replay may still reach; it stops where that is too little."""
+
+    most: Sequence[int]
+    """Tokens that each request can reuse at most."""
+    conversations: Sequence[int | None]
+    """Of each request."""
+    tokens: float
+    """By which all requests together may reuse less than ``most``."""
+    of_each: Mapping[int | None, int]
+    """By which the requests of each conversation may."""
+
+
+class _HopelessError(Exception):
+    """It cannot reach what is asked for."""
+
+
 class _UnexplainedReplay(ReplayedServer):
     """A replayed server that does not say why tokens were lost: no decision needs that, and it takes a sixth."""
+
+    def __init__(self, traffic: Traffic, settings: ServerSettings, hope: Hope | None) -> None:
+        super().__init__(traffic, settings)
+        self._hope, self._tokens, self._of_each = hope, 0.0, dict[int | None, int]()
+        if hope is not None:
+            self._tokens, self._of_each = hope.tokens, dict(hope.of_each)
+
+    def _start(self, index: int) -> bool:
+        started, hope = super()._start(index), self._hope
+        if started and hope is not None and (short := hope.most[index] - self.served[index].reused):
+            whose, of_each = hope.conversations[index], self._of_each
+            self._tokens -= short
+            of_each[whose] -= short
+            if self._tokens < 0 or of_each[whose] < 0:
+                raise _HopelessError
+        return started
 
     def _cause(self, *_: object) -> Cause:
         return ""
@@ -75,6 +109,16 @@ class _UnexplainedReplay(ReplayedServer):
         pass
 
 
+def is_ideal_most(traffic: Traffic, settings: ServerSettings) -> bool:
+    """Whether no request reuses more than the best that had been sent when it came.
+
+    One that waits may find what was sent since, moved pieces are no prefix, and of a slot file nobody knows when its
+    text was sent.
+    """
+    known = settings.cache_reuse == 0 and all(event.content is None for event in traffic.happened)
+    return known and traffic.is_free and traffic.at_once <= (settings.slots or 1)
+
+
 class Replays:
     """One traffic, and the settings that it was replayed under."""
 
@@ -82,10 +126,16 @@ class Replays:
         self._traffic = traffic
         self._done: list[Replayed] = []
 
-    def served(self, settings: ServerSettings) -> list[Served]:
-        """Give what ``serve`` gives, without a cause."""
-        server = _UnexplainedReplay(self._traffic, settings.resolved())
-        served = server.run()
+    def served(self, settings: ServerSettings, hope: Hope | None = None) -> list[Served] | None:
+        """Give what ``serve`` gives, without a cause; None where there is no hope any more."""
+        if hope is not None and hope.tokens < 0:
+            return None
+        server = _UnexplainedReplay(self._traffic, settings.resolved(), hope)
+        try:
+            served = server.run()
+        except _HopelessError:
+            server.ram = None  # it knows the server
+            return None
         self._note(settings, server)
         return served
 
