@@ -6,8 +6,8 @@ usage: tune_speed.py [--requests 50000] [--least 16] [--log FILE]
 The log is what a llama-server of b11549 with ``-lv 4`` would have written of the generated traffic of
 ``replay_speed.py``, one request after the other: a replay under 4 slots and 4 GiB of RAM cache says which slot took a
 request, what was saved and what came back. Prints the CPU seconds of both commands and all their processes, their
-ratio, the seconds that ``tune`` took by the clock, the settings it looked at and replayed, and the largest memory of a
-process. Exit status 1 where it looked at fewer than ``--least``: then the ratio is of less work than it says.
+ratio, the seconds that ``tune`` took by the clock, the settings it looked at, those replayed to their end, and the
+largest memory of a process. Exit status 1 where it looked at fewer than ``--least``: then the ratio is of less work than it says.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ try:
 finally:
     print(len(looked), sum(map(len, made)), file=sys.stderr)
 """
-"""Runs the command, and counts the settings that it looked at, and those of them and the recorded ones it replayed."""
+"""Runs the command, and counts the settings that it looked at, and those of them and the recorded ones that it replayed to
+their end."""
 
 
 class _WritingServer(ReplayedServer):
@@ -188,7 +189,7 @@ def main() -> int:
         size = log.stat().st_size / 1e6
     print(
         f"{a.requests:,} requests, {size:.0f} MB: analyze {read.cpu:.2f} s, tune {tuned.cpu:.2f} s of CPU and "
-        f"{tuned.clock:.2f} s by the clock for {tuned.looked} settings, {tuned.made} replayed; "
+        f"{tuned.clock:.2f} s by the clock for {tuned.looked} settings, {tuned.made} replayed to their end; "
         f"ratio {tuned.cpu / read.cpu:.2f}; {tuned.most / 1024:.0f} MiB"
     )
     return 0 if tuned.looked >= a.least else 1
