@@ -112,8 +112,8 @@ class _UnexplainedReplay(ReplayedServer):
 def is_ideal_most(traffic: Traffic, settings: ServerSettings) -> bool:
     """Whether no request reuses more than the best that had been sent when it came.
 
-    One that waits may find what was sent since, moved pieces are more than a prefix, and of a slot file nobody knows when its
-    text was sent.
+    One that waits may find what was sent since, moved pieces are more than a prefix, and of a slot file nobody knows
+    when its text was sent.
     """
     known = settings.cache_reuse == 0 and all(event.content is None for event in traffic.happened)
     return known and traffic.is_free and traffic.at_once <= (settings.slots or 1)
