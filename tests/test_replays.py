@@ -14,11 +14,12 @@ from cachedoctor.diagnosis.replay.llamacpp.server_settings import ServerSettings
 from cachedoctor.diagnosis.replay.traffic import Traffic
 from cachedoctor.doctor.replaying import trials
 
+DRAWN = settings().max_examples
 ONE = ServerSettings(slots=1, cache_ram_mib=1000, context=4096, token_bytes=float(MIB), cache_idle_slots=False)
 
 
 @given(any_traffic(), ANY_SETTINGS, st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=6 * DRAWN, deadline=None)
 def test_what_comes_to_the_same_does(traffic: Traffic, chosen: ServerSettings, data: st.DataObject) -> None:
     replays = Replays(traffic)
     served = replays.served(chosen)
@@ -34,7 +35,7 @@ def test_what_comes_to_the_same_does(traffic: Traffic, chosen: ServerSettings, d
 
 
 @given(any_traffic(), ANY_SETTINGS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=2 * DRAWN, deadline=None)
 def test_only_the_causes_are_left_out(traffic: Traffic, chosen: ServerSettings) -> None:
     explained = serve(traffic, chosen)
     if any(one.cause for one in explained):
@@ -43,7 +44,7 @@ def test_only_the_causes_are_left_out(traffic: Traffic, chosen: ServerSettings) 
 
 
 @given(any_traffic(), ANY_SETTINGS, ANY_SETTINGS, st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=4 * DRAWN, deadline=None)
 def test_what_is_given_up_would_not_have_helped(
     traffic: Traffic, chosen: ServerSettings, other: ServerSettings, data: st.DataObject
 ) -> None:
