@@ -36,10 +36,16 @@ def texts(engine: str) -> str:
 
 @cache
 def printed() -> str:
-    """All strings of the code except docstrings, and the pages of the rules."""
-    found = [path.read_text("utf-8") for path in (ROOT / "cachedoctor").rglob("*.md")]
-    for path in (ROOT / "cachedoctor").rglob("*.py"):
-        tree = ast.parse(path.read_text("utf-8"))
+    """All strings of the code except docstrings, and the pages of the rules, of files that name an option of Ollama."""
+    found, options = list[str](), [*KNOWN["ollama"], "OLLAMA_"]
+    for path in (ROOT / "cachedoctor").rglob("*.*"):
+        text = path.read_text("utf-8") if path.suffix in (".py", ".md") else ""
+        if not any(option in text for option in options):
+            continue
+        if path.suffix == ".md":
+            found.append(text)
+            continue
+        tree = ast.parse(text)
         alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         found += [
             node.value
@@ -60,6 +66,7 @@ def test_each_variable_of_ollama_has_its_source_wherever_it_is_named() -> None:
     named = set(OF_OLLAMA.findall(printed()))
     assert {"OLLAMA_KEEP_ALIVE", "OLLAMA_DEBUG", "num_ctx"} <= named
     assert named <= KNOWN["ollama"].keys()
+    assert "num_ctx" in KNOWN["ollama"]  # so that no file which names it is left out
 
 
 def test_a_program_that_is_judged_has_a_setting_or_says_that_there_is_none() -> None:
