@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -87,29 +87,35 @@ def prose(page: str) -> str:
     return re.sub(r"^ *(```+|~~~+).*?^ *\1|`[^`\n]*`", "", page, flags=re.MULTILINE | re.DOTALL)
 
 
-def texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def texts(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """Line and text of every string with a space in it, docstrings among them."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield node.lineno, node.value
 
 
-def shown(tree: ast.Module, meanings: bool) -> Iterator[tuple[int, str]]:
+def shown(nodes: Sequence[ast.AST], meanings: bool) -> Iterator[tuple[int, str]]:
     """The same without docstrings; ``meanings``: only what explains a message, beside the words of servers."""
-    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    inside = [
-        node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "meaning"
-    ] if meanings else [tree]  # fmt: skip
-    for part in inside:
-        for node in ast.walk(part):
-            is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs
-            if is_text and " " in node.value:
-                yield node.lineno, node.value
+    docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    explained = [node.value for node in nodes if isinstance(node, ast.keyword) and node.arg == "meaning"]
+    for node in [part for value in explained for part in ast.walk(value)] if meanings else nodes:
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in docs
+            and " " in node.value
+        ):
+            yield node.lineno, node.value
 
 
-def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def nodes_of(path: Path) -> list[ast.AST]:
+    """All nodes of a module; to go through them takes longer than to parse it."""
+    return list(ast.walk(ast.parse(path.read_text("utf-8"))))
+
+
+def docstrings(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """Line and text of the docstrings, and of the names of tests in words."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             yield 1, ast.get_docstring(node) or ""
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
@@ -154,9 +160,9 @@ def test_texts_and_docstrings_of_the_package_are_plain() -> None:
     """And what it shows for users: reports, help, errors, explanations of lines."""
     both, rows = PHRASES | SHOWN_PHRASES, list[str]()
     for path in CODE:
-        tree, is_server = ast.parse(path.read_text("utf-8")), is_server_text(path)
-        rows += found(path, docstrings(tree) if is_server else texts(tree))
-        rows += found(path, shown(tree, is_server), both)
+        nodes, is_server = nodes_of(path), is_server_text(path)
+        rows += found(path, docstrings(nodes) if is_server else texts(nodes))
+        rows += found(path, shown(nodes, is_server), both)
     assert rows == []
 
 
@@ -171,7 +177,7 @@ def test_templates_and_the_glossary_are_plain() -> None:
 
 @pytest.mark.sweep
 def test_docstrings_and_names_of_tests_are_plain() -> None:
-    assert [row for path in TESTS for row in found(path, docstrings(ast.parse(path.read_text("utf-8"))))] == []
+    assert [row for path in TESTS for row in found(path, docstrings(nodes_of(path)))] == []
 
 
 @pytest.mark.parametrize(

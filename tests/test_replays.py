@@ -19,7 +19,7 @@ ONE = ServerSettings(slots=1, cache_ram_mib=1000, context=4096, token_bytes=floa
 
 
 @given(any_traffic(), ANY_SETTINGS, st.data())
-@settings(max_examples=6 * DRAWN, deadline=None)
+@settings(max_examples=4 * DRAWN, deadline=None)
 def test_what_comes_to_the_same_does(traffic: Traffic, chosen: ServerSettings, data: st.DataObject) -> None:
     replays = Replays(traffic)
     served = replays.served(chosen)
@@ -44,7 +44,7 @@ def test_only_the_causes_are_left_out(traffic: Traffic, chosen: ServerSettings) 
 
 
 @given(any_traffic(), ANY_SETTINGS, ANY_SETTINGS, st.data())
-@settings(max_examples=4 * DRAWN, deadline=None)
+@settings(max_examples=3 * DRAWN, deadline=None)
 def test_what_is_given_up_would_not_have_helped(
     traffic: Traffic, chosen: ServerSettings, other: ServerSettings, data: st.DataObject
 ) -> None:
