@@ -34,6 +34,10 @@ LATER = ("jinja2", "tomllib")
 that stays with the commands that need it."""
 
 
+READ = ("cases/separate-prompts-b11549/server.log", "measured/sglang-busy.log", "vllm/vllm032_dense_short.log")
+"""Logs that are read before any command: what finds their lines is compiled then, and not in every child."""
+
+
 def warm() -> None:
     """Import all modules (none starts a thread, which a fork would lose) and compile what most logs need."""
     sys.path.insert(0, os.getcwd())  # as -m does; -P kept the folder of this file away, whose modules have any name
@@ -54,6 +58,12 @@ def warm() -> None:
         secrets.place(context)
     for credential in secrets.CREDENTIALS:
         secrets.shape(credential)
+    from cachedoctor.report.base import Appearance, write
+
+    for log in READ:
+        report = cachedoctor.analyze(f"fixtures/{log}")
+        write("text", report, io.BytesIO(), Appearance())
+    write("html", report, io.BytesIO(), Appearance())
     gc.collect()
     gc.freeze()  # a collection in a child would copy every page
 
