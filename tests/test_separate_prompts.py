@@ -9,10 +9,11 @@ import pytest
 
 from cachedoctor.diagnosis.rules.client import cd108_prefix_diverges_early as cd108
 from cachedoctor.diagnosis.rules.input import cd901_log_too_terse as cd901
-from cachedoctor.diagnosis.rules.kit import RuleContext
+from cachedoctor.diagnosis.rules.kit import Match, RuleContext
 from cachedoctor.diagnosis.rules.replaying import Setup
 from cachedoctor.diagnosis.rules.slots import cd308_shared_prefix_steal as cd308
 from cachedoctor.diagnosis.rules.slots import taken
+from cachedoctor.doctor.findings import groups
 from cachedoctor.model import Facts, Judged, Request, Setting, Verdict
 
 INSTRUCTION = 276
@@ -92,6 +93,24 @@ def test_sessions_that_never_continued_may_be_separate_prompts(
     match = cd308.decide(context(request, turn(0, outcome=outcome), threads=threads))
     assert match is not None
     assert match.severity == severity
+
+
+@pytest.mark.parametrize(
+    ("times", "known", "few"),
+    [(2, {}, True), (3, {}, False), (0, {"new_text": "Now it is 10:14"}, False), (0, {"text_lcp": 300}, False)],
+)
+def test_prompts_that_grew_few_times_may_have_grown_by_chance(times: int, known: dict[str, Any], few: bool) -> None:
+    """Of any five prompts in turn each is longer than the last in one of 120 cases; of any four in one of 24."""
+    request = turn(times + 1, reference_tokens=1505, common_prefix_tokens=300, cached_tokens=300, **known)
+    said = [Judged(turn(0), Verdict(())), *(Judged(turn(at + 1), Verdict(("CD108",))) for at in range(times))]
+    context = RuleContext(request, Setup(Facts(0, "log", build=11549, settings=RAM_ON)), said, None, 1, 1)
+    assert cd108._few(context) is few
+
+
+def test_what_is_more_than_a_note_stands_for_its_group() -> None:
+    """One dear request that may be chance does not hide what happened again and again."""
+    perhaps, again = Match(3000, "low", severity="note"), Match(900, "low")
+    assert max([perhaps, again], key=groups._rank) is again
 
 
 @pytest.mark.parametrize(("processed", "chance"), [(900, True), (None, False)])

@@ -294,7 +294,8 @@ def _worst(requests: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return sorted(requests, key=lambda request: -request[0])[:WORST]
 
 
-def _rank(match: Match) -> tuple[int, int]:
-    """The dearer the higher; each step of confidence counts as much as twice the cost."""
+def _rank(match: Match) -> tuple[bool, int, int]:
+    """What is more than a note comes before notes, then what is dearer; each step of confidence counts as much as twice
+    the cost."""
     sure = CONFIDENCE_ORDER[match.confidence]
-    return match.tokens << sure, sure
+    return match.severity != "note", match.tokens << sure, sure

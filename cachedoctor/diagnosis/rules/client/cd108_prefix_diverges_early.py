@@ -99,6 +99,13 @@ def _perhaps_new(s: kit.RuleContext) -> bool:
     )
 
 
+def _few(s: kit.RuleContext) -> bool:
+    """Whether only lengths that grow make it one conversation, and too few of them: of any five prompts in turn, four grow
+    by chance in one of 120 cases, of any three, two in one of six."""
+    r = s.request
+    return not (s.known or r.seen.new_text or r.text_lcp is not None) and sum(s.said_before("CD108")) + 1 < OFTEN
+
+
 def _grows(s: kit.RuleContext) -> bool:
     """Whether this happened so often in a row that lengths which grow are taken for those of one conversation."""
     known = s.request.reference_lcp is not None and not _frame_alone(s)
@@ -179,7 +186,7 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
         return kit.Match(_cost(s), "low", severity="note", undecided=True, key=_OPEN)
     if not _perhaps_separate(s):
         sure = _confidence(s)
-        if sure == "low" and _perhaps_new(s):
+        if (sure == "low" and _perhaps_new(s)) or _few(s):
             return kit.Match(_cost(s), sure, severity="note")
         return kit.Match(_cost(s), sure)
     if _grows(s):  # likely; but what came before stays open, so that no token of these is avoidable for certain
