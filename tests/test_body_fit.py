@@ -112,6 +112,22 @@ def test_what_was_reused_must_be_shared() -> None:
     assert fits([*found, other]) is False
 
 
+@pytest.mark.parametrize(("kind", "theirs"), [("llama-infill", True), ("openai-chat", False)])
+def test_a_server_may_cut_what_is_before_a_cursor(kind: Any, theirs: bool) -> None:
+    """It takes what fits into a batch, so that what is left begins with other words each time."""
+    before = [HEAD + "and a line more. " * at for at in range(4)]
+    found = []
+    for at, text in enumerate(before):
+        request = made.request(
+            index=at, slot=0, prompt_tokens=512, cached_tokens=1 if at else 0, held_tokens=517 if at else None,
+            released_tokens=517, prefix_between=(0, 1) if at else None, last_line=100 * at + 5,
+        )  # fmt: skip
+        request.marks["start"] = Mark(100 * at, b"start")
+        prompt = Prompt("bodies.jsonl", kind, text, body={})
+        found.append(Joined(request, prompt, "order", prompt))
+    assert body_fit.judge(found, 4, 4, ended=True).is_theirs is theirs
+
+
 def test_characters_per_token_are_about_constant() -> None:
     *found, last = talk(5)
     turn = len(last.prompt.text) - len(found[-1].prompt.text)

@@ -195,6 +195,17 @@ def test_completion_bodies():
     assert one({"prompt": {"prompt_string": "p", "multimodal_data": []}}).text == "p"
 
 
+def test_an_infill_body_is_what_is_before_the_cursor_and_after_it():
+    other = {"filename": "util.py", "text": "one = 1"}
+    prompt = one({"input_extra": [other], "input_prefix": "def f():", "prompt": " ret", "input_suffix": "\nf()"})
+    assert (prompt.kind, prompt.text) == ("llama-infill", "util.py\none = 1\ndef f(): ret\nf()")
+    assert [prompt.place_at(at) for at in (0, 8, 16, 25, 28)] == [
+        "input_extra[0].filename", "input_extra[0].text", "input_prefix", "prompt", "input_suffix",
+    ]  # fmt: skip
+    wrapped = inputs.parse(b'{"endpoint": "/infill", "body": {"input_prefix": "a", "input_suffix": ""}}', "f")
+    assert [(p.kind, p.text) for p in wrapped] == [("llama-infill", "a")]
+
+
 def test_key_order_and_numbers_of_schemas_are_visible():
     def text(schema: dict[str, object]) -> str:
         return one({"messages": [], "tools": [{"function": {"name": "n", "parameters": schema}}]}).text

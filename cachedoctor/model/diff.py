@@ -12,7 +12,8 @@ Op = Literal["equal", "replace", "insert", "delete", "move"]
 
 
 _INPUTS = [
-    "text", "slots", "openai-chat", "openai-completion", "openai-responses", "anthropic-messages", "prompt-dump",
+    "text", "slots", "openai-chat", "openai-completion", "openai-responses", "anthropic-messages", "llama-infill",
+    "prompt-dump",
 ]  # fmt: skip
 DIFFERENCES = [
     "billing-header", "timestamp", "uuid", "random-id", "counter", "path", "git-state", "json-key-order",

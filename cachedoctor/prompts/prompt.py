@@ -20,7 +20,14 @@ def short(text: str) -> str:
 
 
 Kind = Literal[
-    "text", "slots", "openai-chat", "openai-completion", "openai-responses", "anthropic-messages", "prompt-dump"
+    "text",
+    "slots",
+    "openai-chat",
+    "openai-completion",
+    "openai-responses",
+    "anthropic-messages",
+    "llama-infill",
+    "prompt-dump",
 ]
 
 CHAT = ("openai-chat", "anthropic-messages", "openai-responses")

@@ -1,4 +1,4 @@
-"""Request bodies of four APIs as text in template order, and settings that decide about reuse."""
+"""Request bodies of five APIs as text in template order, and settings that decide about reuse."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ ENDPOINTS: tuple[tuple[str, Kind], ...] = (
     ("/responses", "openai-responses"),
     ("/completion", "openai-completion"),
 )
-NOT_PROMPTS = ("/embedding", "/rerank", "/slots", "/tokenize", "/detokenize", "/infill")
+NOT_PROMPTS = ("/embedding", "/rerank", "/slots", "/tokenize", "/detokenize")
+_INFILL = ("input_prefix", "input_suffix")
+"""Code before the cursor and after it: fields that only llama-server's /infill has."""
 
 
 class Builder:
@@ -133,6 +135,8 @@ def kind_of(body: dict[str, Any], endpoint: str = "") -> Kind | None:
         if named in ("openai-chat", "anthropic-messages"):
             return named
         return "anthropic-messages" if _is_anthropic(body) else "openai-chat"
+    if any(isinstance(body.get(name), str) for name in _INFILL):
+        return "llama-infill"
     if "prompt" in body and isinstance(body["prompt"], str | list | dict):
         return "openai-completion"
     if isinstance(body.get("input"), str | list) or isinstance(body.get("instructions"), str):
@@ -145,6 +149,8 @@ def prompts_of(body: dict[str, Any], kind: Kind, path: str) -> list[Prompt]:
     if kind == "openai-completion":
         return _completions(body, path)
     builder = Builder()
+    if kind == "llama-infill":
+        return [_infill(builder, body, path)]
     for name in ("chat_template_kwargs", "reasoning_effort"):
         builder.line(name, body.get(name))
     _tools(builder, body.get("tools"))
@@ -281,6 +287,20 @@ def _completion(body: dict[str, Any], place: str, value: Any, path: str) -> Prom
     else:
         builder.json(place, value)
     return builder.prompt(path, "openai-completion", body, rendered=isinstance(value, str))
+
+
+def _infill(builder: Builder, body: dict[str, Any], path: str) -> Prompt:
+    """Other files, then what is before the cursor, then what is after it: llama-server's order."""
+    extra = body.get("input_extra")
+    for index, file in enumerate(extra if isinstance(extra, list) else []):
+        if isinstance(file, dict):
+            for name in ("filename", "text"):
+                builder.line(f"input_extra[{index}].{name}", file.get(name))
+    for name in ("input_prefix", "prompt", "input_suffix"):
+        value = body.get(name)
+        if isinstance(value, str):
+            builder.add(name, value)
+    return builder.prompt(path, "llama-infill", body)
 
 
 def _is_anthropic(body: dict[str, Any]) -> bool:

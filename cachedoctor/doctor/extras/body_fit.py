@@ -190,7 +190,7 @@ def _checked(found: Sequence[Joined], at: int, usual: float) -> _Checked:
         return _Checked(None, None, 0, 0, is_impossible=False, is_wild=None, close=False)
     before = _before(found, at)
     told = _shares(found[:at], before, one)
-    uneven = request.prompt_tokens >= _LONG and abs(_each(one) / usual - 1) > _UNEVEN
+    uneven = _has_length(one) and request.prompt_tokens >= _LONG and abs(_each(one) / usual - 1) > _UNEVEN
     grew = _growth(found[:at], one, usual)
     unsteady = grew is not None and abs(grew / usual - 1) > _UNSTEADY
     close = grew is not None and abs(grew / usual - 1) <= _STEADY
@@ -238,7 +238,7 @@ def _shares(earlier: Sequence[Joined], before: Joined | None, one: Joined) -> bo
     if request.seen.reused_chunks:
         return None
     reused = (request.cached_tokens or 0) / tokens
-    most = None if before is None else _most_shared(request)
+    most = None if before is None or _may_be_cut(one) else _most_shared(request)
     held = [] if before is None else _common(before, one)
     if max(reused, most or 0, *held) < _TELLING:
         return None
@@ -288,7 +288,7 @@ def _growth(earlier: Sequence[Joined], one: Joined, usual: float) -> float | Non
     """Characters per token of what it has more than the one before that it is most like; None where neither grew."""
     own, length = one.request, len(one.prompt.text)
     known = [other for other in earlier if other.request.session == own.session and _has_length(other)]
-    if not known or one.prompt.images:
+    if not known or one.prompt.images or _may_be_cut(one):
         return None
     before = max(known, key=lambda other: max(_common(other, one)))
     tokens = (own.prompt_tokens or 0) - (before.request.prompt_tokens or 0)
@@ -307,7 +307,12 @@ def _has_length(one: Joined) -> bool:
     """Whether its tokens are those of its text."""
     request = one.request
     is_cut = request.shifted or request.seen.truncated or request.seen.cut_prompt
-    return bool(request.prompt_tokens) and not is_cut and not one.prompt.images
+    return bool(request.prompt_tokens) and not is_cut and not one.prompt.images and not _may_be_cut(one)
+
+
+def _may_be_cut(one: Joined) -> bool:
+    """Whether a server takes no more of its text than fits into a batch: what is nearest to the cursor."""
+    return one.prompt.kind == "llama-infill"
 
 
 def _quoted(one: Joined) -> bool | None:

@@ -35,7 +35,7 @@ class SentBody(msgspec.Struct):
     """A body that was sent, with what came back."""
 
     prompt: Prompt | None
-    """None of a body that no prompt can be made of: an infill, an embedding."""
+    """None of a body that no prompt can be made of: an embedding."""
     reply: str = ""
     """Text of the answer as it came."""
     generated: int | None = None

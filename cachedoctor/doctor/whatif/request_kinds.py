@@ -63,7 +63,7 @@ def request_kinds(evidence: ServerTraffic, served: Sequence[Served]) -> list[Req
 
 def _kind(body: Prompt | None, conversation: int | None, *, completion: bool) -> KindName | None:
     """What a request is for; None where no body says it."""
-    if not completion or (body is not None and body.kind == "openai-completion"):
+    if not completion or (body is not None and body.kind in ("openai-completion", "llama-infill")):
         return "autocomplete"
     if body is None or body.kind not in CHAT:
         return None
