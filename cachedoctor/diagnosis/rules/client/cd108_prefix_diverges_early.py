@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from cachedoctor.diagnosis.rules import advice, kit, ram
@@ -10,6 +11,7 @@ from cachedoctor.diagnosis.rules.client import changes
 from cachedoctor.diagnosis.rules.client.changes import is_early
 from cachedoctor.diagnosis.rules.measured import own_settings
 from cachedoctor.knowledge.decision import FRAME
+from cachedoctor.model import Request
 
 LEAST_TURN = 8
 """Tokens that any turn adds: what a template writes around two messages."""
@@ -19,6 +21,10 @@ TWICE = 2
 """Times before, where other conversations come back out of the RAM cache, as this one would have."""
 OFTEN = 4
 """Times in a row, before lengths that grow are taken for those of one conversation."""
+STEADY = 3
+"""Turns in a row that add little, by which lengths alone show one conversation."""
+LITTLE = 0.1
+"""Share of a prompt that a turn adds where it adds little."""
 APART = 8
 """Tokens by which common prefixes differ that do not end in the same words."""
 SMALL_RAM = 1024
@@ -101,9 +107,18 @@ def _perhaps_new(s: kit.RuleContext) -> bool:
 
 def _few(s: kit.RuleContext) -> bool:
     """Whether only lengths that grow make it one conversation, and too few of them: of any five prompts in turn, four grow
-    by chance in one of 120 cases, of any three, two in one of six."""
+    by chance in one of 120 cases, of any four, three in one of 24; but seldom by as little as a turn adds."""
     r = s.request
-    return not (s.known or r.seen.new_text or r.text_lcp is not None) and sum(s.said_before("CD108")) + 1 < OFTEN
+    if s.known or r.seen.new_text or r.text_lcp is not None or sum(s.said_before("CD108")) + 1 >= OFTEN:
+        return False
+    turns = [*s.history, r][-STEADY - 1 :]
+    return len(turns) <= STEADY or not all(_adds_little(before, turn) for before, turn in pairwise(turns))
+
+
+def _adds_little(before: Request, turn: Request) -> bool:
+    left = before.prompt_tokens if before.seen.released_tokens is None else before.seen.released_tokens
+    longer = (turn.prompt_tokens or 0) - (left or 0)
+    return 0 < longer <= LITTLE * (turn.prompt_tokens or 0)
 
 
 def _grows(s: kit.RuleContext) -> bool:
