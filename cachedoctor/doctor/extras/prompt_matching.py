@@ -260,7 +260,9 @@ class GivenPrompts:
         current = outline(_sent(prompt))
         began = request.marks["start"].line
         answered = [told for told in texts.recent if told.ended <= began]  # nobody continues what is still at work
-        before = _before(prompt, current, answered) or _repeated(prompt, answered)
+        before = None
+        if prompt.kind != "llama-infill":  # each is of another place in a text, and continues none
+            before = _before(prompt, current, answered) or _repeated(prompt, answered)
         ended, together = request.last_line, 0
         uncached = (prompt.body or {}).get("cache_prompt") is False
         if len(answered) < len(texts.recent):
