@@ -95,6 +95,16 @@ def test_sessions_that_never_continued_may_be_separate_prompts(
     assert match.severity == severity
 
 
+@pytest.mark.parametrize(("shared", "held", "another"), [(8, 1505, True), (700, 1505, False), (8, 1367, False)])
+def test_what_shares_less_than_the_slot_kept_of_a_conversation_is_another(
+    shared: int, held: int, another: bool
+) -> None:
+    """Two begin alike, and the second kept that much of the first: who goes on with the first shares it as well."""
+    thief = turn(1, thread=1, thread_turn=0, held_thread=0, held_tokens=held, common_prefix_tokens=700)
+    request = turn(2, reference_tokens=1505, held_thread=1, common_prefix_tokens=shared)
+    assert taken._shares_less(context(request, turn(0), before=thief)) is another
+
+
 @pytest.mark.parametrize(
     ("times", "known", "few"),
     [(2, {}, True), (3, {}, False), (0, {"new_text": "Now it is 10:14"}, False), (0, {"text_lcp": 300}, False)],

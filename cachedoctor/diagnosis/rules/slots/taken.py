@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cachedoctor.diagnosis.rules.kit import SHORT, RuleContext
 from cachedoctor.diagnosis.rules.ram import UNSEARCHED
+from cachedoctor.knowledge.decision import FRAME
 from cachedoctor.model import Request, RuledOut
 
 CHANGED_HEAD = ("CD101", "CD102", "CD108")
@@ -14,7 +15,19 @@ ALTERNATE = RuledOut("prefix-diverges-early", "the lengths alternate between con
 
 def other_held(s: RuleContext) -> bool:
     """The slot had been taken; whether a change of the prompt explains the loss, other rules say."""
-    return s.slot_taken and s.request.seen.choice.t_last != -1 and not _by_chance(s)
+    return s.slot_taken and s.request.seen.choice.t_last != -1 and not (_by_chance(s) or _shares_less(s))
+
+
+def _shares_less(s: RuleContext) -> bool:
+    """Whether the slot still holds more of this conversation's beginning than is in the prompt: it continues another one.
+
+    Who took the slot kept what both begin with.
+    """
+    thief, most = s.slot_before, s.lcp_at_most
+    if thief is None or most is None or thief.held_thread != s.request.thread or s.known:
+        return False
+    kept = thief.common_prefix_tokens if thief.held_tokens == s.request.reference_tokens else None
+    return kept is not None and most < kept - FRAME
 
 
 def _by_chance(s: RuleContext) -> bool:
