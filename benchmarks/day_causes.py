@@ -91,6 +91,8 @@ RIGHT: dict[str, set[str]] = {
     "newest_first": {"history-rewritten", "prefix-diverges-early"},
     # the age stands before each message, behind a system prompt of 1,300 tokens
     "ages_rewritten": {"history-rewritten", "volatile-prefix"},
+    # branch, commit and changed files, behind tools and 260 tokens of rules
+    "git_state_in_system": {"volatile-prefix"},
 }
 """Answers after which the day is fixed, by cause."""
 
@@ -126,6 +128,7 @@ NEAR: dict[str, set[str]] = {
     "first_message_stamped": _CHANGED_HEAD,
     "log_in_system": _CHANGED_HEAD,
     "ages_rewritten": _CHANGED_HEAD,
+    "git_state_in_system": {"prefix-diverges-early", "history-rewritten"},
 }
 """Answers that say as much as a log without text can show, and how to see more."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from e2e.days import assistants, habits, offices, pipelines, services, studios, traffic
+from e2e.days import assistants, habits, offices, pipelines, services, studios, traffic, workshops
 from e2e.days.traffic import Traffic
 
 ALL_KINDS = ("dense", "swa", "hybrid", "recurrent")
@@ -123,6 +123,12 @@ ALL = [
     Situation("newsroom", studios.newsroom, slots(2, *RAM_OFF), "slots_taken_ram_off", slots(2)),
     Situation("parts_and_whole", studios.parts_and_whole, slots(1, *RAM_OFF), "side_requests_ram_off", slots(1)),
     Situation("long_runs", studios.long_runs, slots(1, "--cache-ram", "1"), "slots_taken_ram_small", slots(1)),
+    Situation(
+        "parallel_helpers", workshops.parallel_helpers, slots(2, *RAM_OFF), "slots_taken_ram_off", slots(4),
+    ),
+    Situation("game_master", workshops.game_master, slots(1, "--cache-ram", "1"), "slots_taken_ram_small", slots(1)),
+    Situation("pauses_at_work", workshops.pauses_at_work, slots(2, "--sleep-idle-seconds", "1"), "slept", slots(2)),
+    Situation("review_and_fix", workshops.review_and_fix, slots(3), "slot_shared_by_branches"),
     # ---- the client loses
     Situation("clock_beside", traffic.clock_beside, slots(2), "clock"),
     Situation("clock_beside_four", traffic.clock_beside, slots(4), "clock"),
@@ -184,9 +190,17 @@ ALL = [
     Situation("attachments_removed", studios.attachments_removed, slots(2), "results_pruned"),
     Situation("memories_first", studios.memories_first, slots(1), "entries_in_system"),
     Situation("ages_rewritten", studios.ages_rewritten, slots(1), "ages_rewritten"),
+    Situation("pinned_by_name", workshops.pinned_by_name, slots(4, *RAM_OFF), "slot_pinned"),
+    Situation("tool_server_drops", workshops.tool_server_drops, slots(1), "tools_come_and_go"),
+    Situation("branch_in_prompt", workshops.branch_in_prompt, slots(1), "git_state_in_system"),
+    Situation("files_refreshed", workshops.files_refreshed, slots(1), "results_pruned"),
+    Situation("last_seen", workshops.last_seen, slots(2), "clock"),
+    Situation("quota_line", workshops.quota_line, slots(2), "status_in_system"),
+    Situation("core_memory", workshops.core_memory, slots(1), "memory_grows"),
     # ---- together
     Situation("cold_burst", traffic.cold_burst, ("-np", "4", "-kvu", "-c", "32768"), "together"),
     Situation("batch_at_once", studios.batch_at_once, slots(4), "together"),
+    Situation("drafts_at_once", workshops.drafts_at_once, slots(4), "together"),
     # ---- nothing to fix
     Situation("new_chats_one", traffic.new_chats, slots(1)),
     Situation("new_chats_four", traffic.new_chats, slots(4)),
@@ -231,4 +245,16 @@ ALL = [
     Situation("titles_beside", studios.titles_beside, slots(3)),
     Situation("ensemble", studios.ensemble, slots(4)),
     Situation("minutes_at_end", studios.minutes_at_end, slots(1)),
+    Situation("subtitles", workshops.subtitles, slots(2)),
+    Situation("endings_scored", workshops.endings_scored, slots(1), going_back=True),
+    Situation("thoughts", workshops.thoughts, slots(1), going_back=True),
+    Situation("forms_with_errors", workshops.forms_with_errors, slots(2)),
+    Situation("meeting_notes", workshops.meeting_notes, slots(2), going_back=True),
+    Situation("pasted_documents", workshops.pasted_documents, slots(2)),
+    Situation("tickets", workshops.tickets, slots(1), going_back=True),
+    Situation("hourly_figures", workshops.hourly_figures, slots(3)),
+    Situation("small_talk", workshops.small_talk, slots(1)),
+    Situation("pieces_refined", workshops.pieces_refined, slots(2)),
+    Situation("parallel_team", workshops.parallel_team, slots(4)),
+    Situation("long_agent_compacts", workshops.long_agent_compacts, slots(1), going_back=True),
 ]  # fmt: skip
