@@ -14,7 +14,7 @@ from cachedoctor.diagnosis.rules.replaying import Setup
 from cachedoctor.diagnosis.rules.slots import cd308_shared_prefix_steal as cd308
 from cachedoctor.diagnosis.rules.slots import taken
 from cachedoctor.doctor.findings import groups
-from cachedoctor.model import Facts, Judged, Request, Setting, Verdict
+from cachedoctor.model import Facts, Judged, PromptDiff, Request, Setting, Side, Verdict
 
 INSTRUCTION = 276
 RAM_ON = {"cache_ram_mib": Setting(8192, 1)}
@@ -103,6 +103,52 @@ def test_what_shares_less_than_the_slot_kept_of_a_conversation_is_another(
     thief = turn(1, thread=1, thread_turn=0, held_thread=0, held_tokens=held, common_prefix_tokens=700)
     request = turn(2, reference_tokens=1505, held_thread=1, common_prefix_tokens=shared)
     assert taken._shares_less(context(request, turn(0), before=thief)) is another
+
+
+class AtWork:
+    """What other slots served, by the number of the request that was at work meanwhile."""
+
+    returns = False
+
+    def __init__(self, **beside: Request) -> None:
+        self._beside = beside
+
+    def beside(self, request: Request) -> list[Request]:
+        found = self._beside.get(f"at{request.index}")
+        return [] if found is None else [found]
+
+    def ended_at(self, length: int, slack: int, before: int) -> bool:
+        return False
+
+
+def remembering(remembered: AtWork, request: Request, *history: Request, **more: Any) -> RuleContext:
+    judged = [Judged(one, Verdict(())) for one in history]
+    return RuleContext(request, Setup(Facts(0, "log", build=11549, settings=RAM_ON)), judged, None, 3, 1, **more,
+                       remembered=remembered)  # fmt: skip
+
+
+@pytest.mark.parametrize(("at", "length", "drafts"), [(1, 1700, True), (0, 1500, True), (1, 1699, False)])
+def test_prompts_of_one_length_at_once_are_drafts(at: int, length: int, drafts: bool) -> None:
+    """The one that ends first is not known to have any beside it; the one before it had."""
+    other = turn(5, thread=1, prompt_tokens=length)
+    request = turn(1, common_prefix_tokens=316, reference_tokens=1505)
+    assert cd108._drafts(remembering(AtWork(**{f"at{at}": other}), request, turn(0))) is drafts
+
+
+@pytest.mark.parametrize(("other", "parallel"), [(0, True), (1, False)])
+def test_a_conversation_whose_other_request_is_at_work_lost_no_slot(other: int, parallel: bool) -> None:
+    request = turn(1, common_prefix_tokens=316, reference_tokens=1505, held_thread=4)
+    side = Side("bodies.jsonl#1", "openai-chat", 1500, 1500)
+    same = PromptDiff(True, side, side, "exact", True, None, "the same", True, 1500, 0, {}, None, None, None)
+    context = remembering(AtWork(at1=turn(2, thread=other)), request, turn(0), difference=same)
+    assert taken._in_parallel(context) is parallel
+
+
+@pytest.mark.parametrize(("length", "separate"), [(1600, False), (1400, True)])
+def test_a_session_whose_prompt_is_shorter_than_the_one_before_is_none(length: int, separate: bool) -> None:
+    first, second = turn(0, released_tokens=1505), turn(1, prompt_tokens=length, released_tokens=length + 5)
+    request = turn(2, reference_tokens=length + 5)
+    assert cd308._shrank(context(request, first, second)) is separate
 
 
 @pytest.mark.parametrize(

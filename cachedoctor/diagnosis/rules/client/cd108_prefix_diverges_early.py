@@ -105,6 +105,19 @@ def _perhaps_new(s: kit.RuleContext) -> bool:
     )
 
 
+def _drafts(s: kit.RuleContext) -> bool:
+    """Whether it, or the prompt before it, was at work with others of just its length: several drafts of one new prompt,
+    each in a slot that held a draft of the last one."""
+    if s.known or s.request.text_lcp is not None:
+        return False
+    turns = [*s.history[-1:], s.request]
+    return any(
+        one.prompt_tokens == turn.prompt_tokens and one.thread != turn.thread
+        for turn in turns
+        for one in s.beside(turn)
+    )
+
+
 def _few(s: kit.RuleContext) -> bool:
     """Whether only lengths that grow make it one conversation, and too few of them: of any five prompts in turn, four grow
     by chance in one of 120 cases, of any four, three in one of 24; but seldom by as little as a turn adds."""
@@ -180,8 +193,8 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the common prefix is short and the slot held, or may have held, this thread's previous turn."""
     if not s.lost or not s.early or (s.own_slot is False and not ram.copy_refused(s)):
         return None
-    if s.changed("appended"):
-        return None  # the client only added to its prompt
+    if s.changed("appended") or _drafts(s):
+        return None  # the client only added to its prompt, or several new ones of one text came at once
     most = s.lcp_at_most
     if s.lcp is None and "slot_files" in s.facts.shows:
         return None  # slots are saved, erased and restored from outside, which prints nothing

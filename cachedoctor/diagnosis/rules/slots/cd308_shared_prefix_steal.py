@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.slots.taken import CHANGED_HEAD, other_held
 from cachedoctor.knowledge import server_options
@@ -21,6 +23,15 @@ def _grew(s: kit.RuleContext) -> bool:
     return shared >= s.lcp + kit.MIN_LOST
 
 
+def _shrank(s: kit.RuleContext) -> bool:
+    """Whether a prompt of this session was shorter than what the one before it had left: sessions only grow."""
+    turns = [*s.history, s.request]
+    return any(
+        (turn.prompt_tokens or 0) < (before.seen.released_tokens or 0) - kit.MIN_LOST
+        for before, turn in pairwise(turns)
+    )
+
+
 def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when a slot of another conversation was chosen for its common head, and what this one had is gone."""
     r = s.request
@@ -32,7 +43,8 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     ram_would_help = s.facts.at_least(6751) is not False and (r.f_keep or 0) < KEEP
     if ram_would_help or (r.reference_tokens or 0) - s.lcp < kit.MIN_LOST:
         return None
-    if not given and len(s.history) < s.threads and not any(turn.outcome == "reused" for turn in s.history):
+    few = len(s.history) < s.threads and not any(turn.outcome == "reused" for turn in s.history)
+    if not given and (few or _shrank(s)):
         # only lengths make a session of it, of few turns: separate prompts behind one instruction look the same
         return kit.Match(s.lost, "low", severity="note", found=False)
     return kit.Match(s.lost, "high" if given else "medium" if s.steals >= 1 else "low", found=given)

@@ -15,7 +15,15 @@ ALTERNATE = RuledOut("prefix-diverges-early", "the lengths alternate between con
 
 def other_held(s: RuleContext) -> bool:
     """The slot had been taken; whether a change of the prompt explains the loss, other rules say."""
-    return s.slot_taken and s.request.seen.choice.t_last != -1 and not (_by_chance(s) or _shares_less(s))
+    if not s.slot_taken or s.request.seen.choice.t_last == -1:
+        return False
+    return not (_by_chance(s) or _shares_less(s) or _in_parallel(s))
+
+
+def _in_parallel(s: RuleContext) -> bool:
+    """Whether another request of this conversation was at work at the same time: a slot serves one, and the others take
+    what is left."""
+    return s.known and any(one.thread == s.request.thread for one in s.beside(s.request))
 
 
 def _shares_less(s: RuleContext) -> bool:
