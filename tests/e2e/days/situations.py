@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from e2e.days import assistants, habits, offices, pipelines, services, studios, traffic, workshops
+from e2e.days import agencies, assistants, habits, offices, pipelines, services, studios, traffic, workshops
 from e2e.days.traffic import Traffic
 
 ALL_KINDS = ("dense", "swa", "hybrid", "recurrent")
@@ -128,6 +128,8 @@ ALL = [
     ),
     Situation("game_master", workshops.game_master, slots(1, "--cache-ram", "1"), "slots_taken_ram_small", slots(1)),
     Situation("pauses_at_work", workshops.pauses_at_work, slots(2, "--sleep-idle-seconds", "1"), "slept", slots(2)),
+    Situation("two_teams", agencies.two_teams, slots(3, *RAM_OFF), "slots_taken_ram_off", slots(3)),
+    Situation("long_files", agencies.long_files, slots(2, "--cache-ram", "1"), "slots_taken_ram_small", slots(2)),
     Situation("review_and_fix", workshops.review_and_fix, slots(3), "slot_shared_by_branches"),
     # ---- the client loses
     Situation("clock_beside", traffic.clock_beside, slots(2), "clock"),
@@ -196,6 +198,10 @@ ALL = [
     Situation("files_refreshed", workshops.files_refreshed, slots(1), "results_pruned"),
     Situation("last_seen", workshops.last_seen, slots(2), "clock"),
     Situation("quota_line", workshops.quota_line, slots(2), "status_in_system"),
+    Situation("weather_line", agencies.weather_line, slots(2), "session_in_system"),
+    Situation("instruction_last", agencies.instruction_last, slots(1), "reminder_moves"),
+    Situation("replies_corrected", agencies.replies_corrected, slots(1), "answers_rewritten"),
+    Situation("uncached_steps", agencies.uncached_steps, slots(2), "cache_prompt_false"),
     Situation("core_memory", workshops.core_memory, slots(1), "memory_grows"),
     # ---- together
     Situation("cold_burst", traffic.cold_burst, ("-np", "4", "-kvu", "-c", "32768"), "together"),
@@ -256,5 +262,11 @@ ALL = [
     Situation("small_talk", workshops.small_talk, slots(1)),
     Situation("pieces_refined", workshops.pieces_refined, slots(2)),
     Situation("parallel_team", workshops.parallel_team, slots(4)),
+    Situation("offers_in_pairs", agencies.offers_in_pairs, slots(3)),
+    Situation("lessons", agencies.lessons, slots(1), going_back=True),
+    Situation("search_and_answer", agencies.search_and_answer, slots(2)),
+    Situation("tests_repaired", agencies.tests_repaired, slots(2), going_back=True),
+    Situation("morning_digest", agencies.morning_digest, slots(1)),
+    Situation("moderated_group", agencies.moderated_group, slots(2)),
     Situation("long_agent_compacts", workshops.long_agent_compacts, slots(1), going_back=True),
 ]  # fmt: skip
