@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 from cachedoctor.diagnosis.rules import advice, kit, ram
@@ -21,10 +22,8 @@ TWICE = 2
 """Times before, where other conversations come back out of the RAM cache, as this one would have."""
 OFTEN = 4
 """Times in a row, before lengths that grow are taken for those of one conversation."""
-STEADY = 3
-"""Turns in a row that add little, by which lengths alone show one conversation."""
-LITTLE = 0.1
-"""Share of a prompt that a turn adds where it adds little."""
+BY_CHANCE = 1e-4
+"""How likely lengths may be among separate prompts that are taken for turns of one conversation."""
 APART = 8
 """Tokens by which common prefixes differ that do not end in the same words."""
 SMALL_RAM = 1024
@@ -120,18 +119,18 @@ def _drafts(s: kit.RuleContext) -> bool:
 
 def _few(s: kit.RuleContext) -> bool:
     """Whether only lengths that grow make it one conversation, and too few of them: of any five prompts in turn, four grow
-    by chance in one of 120 cases, of any four, three in one of 24; but seldom by as little as a turn adds."""
+    by chance in one of 120 cases, of any four, three in one of 24; but seldom each by as little as a turn adds."""
     r = s.request
     if s.known or r.seen.new_text or r.text_lcp is not None or sum(s.said_before("CD108")) + 1 >= OFTEN:
         return False
-    turns = [*s.history, r][-STEADY - 1 :]
-    return len(turns) <= STEADY or not all(_adds_little(before, turn) for before, turn in pairwise(turns))
+    return prod(_added(before, turn) for before, turn in pairwise([*s.history, r])) > BY_CHANCE
 
 
-def _adds_little(before: Request, turn: Request) -> bool:
+def _added(before: Request, turn: Request) -> float:
+    """Share of a prompt that it adds to what the turn before left: another prompt that is longer seldom adds little."""
     left = before.prompt_tokens if before.seen.released_tokens is None else before.seen.released_tokens
-    longer = (turn.prompt_tokens or 0) - (left or 0)
-    return 0 < longer <= LITTLE * (turn.prompt_tokens or 0)
+    prompt = turn.prompt_tokens or 1
+    return (prompt - (left or 0)) / prompt if 0 < prompt - (left or 0) else 1.0
 
 
 def _grows(s: kit.RuleContext) -> bool:
