@@ -202,6 +202,14 @@ def test_texts_decide() -> None:
     assert rows(changed, "CD102", avoidable_tokens=1992) == {"reused": 8, "new": 300, "client": 1992}
 
 
+def test_a_reply_that_was_sent_in_other_words_is_new() -> None:
+    """The bodies only grew; they do not have what the server wrote. Its slot shows that 240 tokens are gone: how many
+    of them were sent again, nothing says."""
+    edited = turn(cached_tokens=1760, common_prefix_tokens=1760, lost_tokens=240, outcome="partial", text_lcp=2000)
+    assert rows(edited, "CD105") == {"reused": 1760, "new": 540}
+    assert rows(edited) == {"reused": 1760, "new": 300, "server": 240}
+
+
 def test_a_first_prompt_like_what_the_slot_held() -> None:
     """It may be a new conversation with the same head, or the same one of which the client dropped the oldest part."""
     alike: dict[str, Any] = {

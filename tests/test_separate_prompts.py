@@ -7,6 +7,7 @@ from typing import Any
 import made
 import pytest
 
+from cachedoctor.diagnosis.rules.client import cd105_history_rewritten as cd105
 from cachedoctor.diagnosis.rules.client import cd108_prefix_diverges_early as cd108
 from cachedoctor.diagnosis.rules.input import cd901_log_too_terse as cd901
 from cachedoctor.diagnosis.rules.kit import Match, RuleContext
@@ -14,7 +15,7 @@ from cachedoctor.diagnosis.rules.replaying import Setup
 from cachedoctor.diagnosis.rules.slots import cd308_shared_prefix_steal as cd308
 from cachedoctor.diagnosis.rules.slots import taken
 from cachedoctor.doctor.findings import groups
-from cachedoctor.model import Facts, Judged, PromptDiff, Request, Setting, Side, Verdict
+from cachedoctor.model import Facts, First, Judged, PromptDiff, Request, Setting, Side, Verdict
 
 INSTRUCTION = 276
 RAM_ON = {"cache_ram_mib": Setting(8192, 1)}
@@ -142,6 +143,20 @@ def test_a_conversation_whose_other_request_is_at_work_lost_no_slot(other: int, 
     same = PromptDiff(True, side, side, "exact", True, None, "the same", True, 1500, 0, {}, None, None, None)
     context = remembering(AtWork(at1=turn(2, thread=other)), request, turn(0), difference=same)
     assert taken._in_parallel(context) is parallel
+
+
+@pytest.mark.parametrize(("shared", "changed"), [(1500, True), (1300, False)])
+def test_a_reply_that_no_body_has_may_have_been_changed(shared: int, changed: bool) -> None:
+    """The bodies only grew; the log shows that the last prompt was kept, and not the reply to it."""
+    side = Side("bodies.jsonl#1", "openai-chat", 1500, 1500)
+    first = First(1500, 1500, 1, 1, "messages[2].content", "appended", None, "", "Well.", [])
+    grew = PromptDiff(False, side, side, "exact", True, first, "more", True, 1500, 0, {}, None, None, None)
+    request = turn(
+        1, prompt_tokens=2000, reference_tokens=1760, common_prefix_tokens=shared, cached_tokens=shared, lcp_exact=True,
+        lost_tokens=1760 - shared, lost_client=1760 - shared, outcome="partial",
+    )  # fmt: skip
+    found = cd105.decide(remembering(AtWork(), request, turn(0), difference=grew))
+    assert (found is not None) is changed
 
 
 @pytest.mark.parametrize(("length", "separate"), [(1600, False), (1400, True)])

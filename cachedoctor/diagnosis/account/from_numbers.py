@@ -139,7 +139,7 @@ def _split(judged: Judged, prompt: int, cached: int) -> _Split:
     if text is not None and reference is not None:
         reach = min(reference, prompt)
         # prompts hold no replies: what the client, or its template, made of those only the log's prefix tells
-        own = r.held_thread == r.thread and (_changed(judged) or r.lcp_exact) and common is not None
+        own = r.held_thread == r.thread and _first(judged.verdict.codes, True) is not None and common is not None
         known = min(text, common or 0) if own else text
         kept = max(min(known, prompt), cached)
         wanted = _first(judged.verdict.codes, True) is not None and not _changed(judged)

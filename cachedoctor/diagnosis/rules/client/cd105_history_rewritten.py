@@ -67,7 +67,14 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     r = s.request
     if s.lcp is None and r.seen.parted and r.prefix_between is not None:
         return kit.Match(0, "low", key="span") if s.client_lost >= SPAN_LEAST else None
-    if (s.known and not _reply_changed(s)) or s.client_lost < kit.MIN_LOST or s.own_slot is False or s.lcp is None or r.shifted or s.forked:
+    if (
+        (s.known and not _reply_changed(s))
+        or s.client_lost < kit.MIN_LOST
+        or s.own_slot is False
+        or s.lcp is None
+        or r.shifted
+        or s.forked
+    ):
         return None
     earlier = s.said_before("CD105")
     again = not _wanted(s) and (sum(earlier) >= 2 or earlier[-1:] == [True])
@@ -108,7 +115,8 @@ def _drops(s: kit.RuleContext) -> bool:
 def _reply_changed(s: kit.RuleContext) -> bool:
     """Whether the bodies only grew, and the log shows that the reply was not sent as the server wrote it: no body has
     what it wrote."""
-    return s.changed("appended") is not None and s.own_slot is True and s.request.lcp_exact and _in_last_reply(s)
+    known = s.pinned or s.lcp == s.request.cached_tokens
+    return known and s.changed("appended") is not None and s.own_slot is True and _in_last_reply(s)
 
 
 def _in_last_reply(s: kit.RuleContext) -> bool:

@@ -130,7 +130,7 @@ def _added(before: Request, turn: Request) -> float:
     """Share of a prompt that it adds to what the turn before left: another prompt that is longer seldom adds little."""
     left = before.prompt_tokens if before.seen.released_tokens is None else before.seen.released_tokens
     prompt = turn.prompt_tokens or 1
-    return (prompt - (left or 0)) / prompt if 0 < prompt - (left or 0) else 1.0
+    return (prompt - (left or 0)) / prompt if prompt - (left or 0) > 0 else 1.0
 
 
 def _grows(s: kit.RuleContext) -> bool:
