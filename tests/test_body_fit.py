@@ -196,6 +196,12 @@ def test_exact_lengths_need_no_more() -> None:
     assert not fits([*found[:1], *by_order[1:]])
 
 
+@pytest.mark.parametrize(("exact", "requests", "theirs"), [(1, 14, False), (2, 3, True), (3, 14, True)])
+def test_a_length_that_two_texts_have_by_chance_joins_no_log(exact: int, requests: int, theirs: bool) -> None:
+    found = [one._replace(by="exact") for one in talk(exact)]
+    assert body_fit.judge(found, requests, 16, ended=True).is_theirs is theirs
+
+
 def test_bodies_of_two_clients_in_another_order() -> None:
     """The log has the shorter prompt first; slots differ, so that the order of the bodies proves nothing."""
     short, long = "A" * 3000, "B" * 6000

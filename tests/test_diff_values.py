@@ -170,6 +170,19 @@ def test_numbers_in_an_edited_sentence(form):
     assert between(form(SYSTEM, U1, A1, at), form(SYSTEM, U1, A1, later)).kind == "message-edited"
 
 
+@each(
+    ("a", "b", "after"),
+    [("-3", "18", " degrees outside."), ("81", "79", " % charged."), ("4.5", "12.25", "kW from the roof.")],
+)
+def test_what_a_program_measures_is_a_value_before_what_is_said(a, b, after):
+    """A person may write another number with a unit into a question."""
+    old, new = (f"Be brief.\nNow: {value}{after}" + REST for value in (a, b))
+    found = between(openai(("system", old), U1), openai(("system", new), U1))
+    assert (found.kind, found.a, found.b, found.field) == ("counter", a, b, "Now")
+    later = between(openai(SYSTEM, U1, A1, ("user", old)), openai(SYSTEM, U1, A1, ("user", new)))
+    assert later.kind == "message-edited"
+
+
 def test_two_values_in_a_line():
     a, b = (
         f"Time {x}, tokens used: {n}, id {i}" + REST for x, n, i in (("10:00", 12, "a1b2c3"), ("10:05", 99, "99ff00"))

@@ -35,6 +35,8 @@ _STEADY = 0.15
 """The same, where more bodies were given than requests were logged, so that their order does not join them."""
 _CLOSE = 2
 """Turns that must have grown so there."""
+_BY_CHANCE = 2
+"""Bodies that have the length of a request by chance, among all those that could be joined."""
 _EVEN = 0.02
 """The same of whole bodies, where more were given than requests were logged and what they share is as the log shows."""
 _FEW_WRONG = 4
@@ -100,7 +102,7 @@ def judge(found: Sequence[Joined], requests: int, bodies: int, *, ended: bool) -
     of = min(requests, bodies) if ended else len(found)
     lengths = [one for one in found if one.by != "order"]
     if lengths and 2 * len(lengths) > min(of, known):
-        return _fit(len(lengths), of, is_theirs=True)
+        return _fit(len(lengths), of, is_theirs=len(lengths) > _BY_CHANCE or 2 * len(lengths) > min(requests, bodies))
     if not known:
         return _fit(0, of, is_theirs=False)
     looked, of = [one._replace(texts=_texts(one.prompt)) for one in found[:_LOOKED]], min(of, _LOOKED)

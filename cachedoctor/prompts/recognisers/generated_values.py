@@ -109,6 +109,14 @@ _CLOCK_WORD_BEFORE = late(r"\b(?:hour|minute|second|weekday|day|week|month|year)
 _COUNT_WORD_AFTER = late(r"\s(?:tokens?|turns?|messages?|steps?|requests?|calls?)\s(?:so far|used|left|remaining)\b")
 _SHRINKS = late(r"remaining|left|budget", re.I)
 
+_MEASURED = late(
+    r"(?<![\w.,-])[-+]?\d{1,6}(?:[.,]\d{1,3})?"
+    r"(?=\s?[%°]|\s?(?:degrees?|percent|km/h|mph|m/s|hPa|mbar|lux|ppm|k?Wh?|[KMG]i?B|ms|dB|V|A|mm|cm|km|kg|l)(?![\w/]))"
+)
+"""A number with a unit behind it, as states of a house, a car or a machine have."""
+_HEAD = ("system", "instructions", "messages[0]", "input[0]", "tools")
+"""Places of what a program writes before what is said."""
+
 _PATH = late(r"(?<![\w:/<.~\\])(?:[A-Za-z]:[\\/]|~[\\/]|\.{0,2}/|file:///|\\\\)[^\s\"'`<>|*?;,()\[\]{}]{0,300}")
 _CWD_LABEL = late(
     r"\b(?:cwd|pwd|working director(?:y|ies)|work ?dir(?:ectory)?|current directory|root|workspace)\b", re.I
@@ -181,6 +189,17 @@ def counter(d: FirstDifference) -> Recognition | None:
     return Recognition("counter", a, b, f"a counter changed from {a} to {b}", name)
 
 
+def measured(d: FirstDifference) -> Recognition | None:
+    """What a program measures and writes before what is said: a temperature, a charge, a speed."""
+    if not d.places or not all(place.startswith(_HEAD) for place in d.places):
+        return None
+    found = covering(d, _MEASURED)
+    if found is None:
+        return None
+    a, b = (m.group() for m in found)
+    return Recognition("counter", a, b, f"a value changed from {a} to {b}", label(d, value_start(d, a, b)))
+
+
 def path(d: FirstDifference) -> Recognition | None:
     """The path of a file or a folder."""
     found = covering(d, _PATH)
@@ -211,7 +230,7 @@ def git_state(d: FirstDifference) -> Recognition | None:
     return None
 
 
-VALUES = (git_state, timestamp, uuid, random_id, counter, path)
+VALUES = (git_state, timestamp, uuid, random_id, counter, measured, path)
 """In order of how telling they are: a commit hash is also a random id, a date also a counter."""
 
 
