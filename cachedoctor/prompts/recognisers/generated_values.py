@@ -113,7 +113,7 @@ _MEASURED = late(
     r"(?<![\w.,-])[-+]?\d{1,6}(?:[.,]\d{1,3})?"
     r"(?=\s?[%°]|\s?(?:degrees?|percent|km/h|mph|m/s|hPa|mbar|lux|ppm|k?Wh?|[KMG]i?B|ms|dB|V|A|mm|cm|km|kg|l)(?![\w/]))"
 )
-"""A number with a unit behind it, as states of a house, a car or a machine have."""
+"""A number with a unit after it, as states of a house, a car or a machine have."""
 _HEAD = ("system", "instructions", "messages[0]", "input[0]", "tools")
 """Places of what a program writes before what is said."""
 
