@@ -178,6 +178,32 @@ def test_prompts_that_grew_few_times_may_have_grown_by_chance(times: int, known:
     assert cd108._few(context) is few
 
 
+@pytest.mark.parametrize(("lengths", "few"), [((1900, 1966, 2035, 2104), False), ((1900, 1966, 2035, 2600), True)])
+def test_turns_that_add_little_are_seldom_chance(lengths: tuple[int, ...], few: bool) -> None:
+    *said, request = (turn(at, prompt_tokens=n, released_tokens=n + 5) for at, n in enumerate(lengths))
+    assert cd108._few(context(request, *said)) is few
+
+
+@pytest.mark.parametrize(
+    ("taken_by", "shows", "infill"),
+    [
+        ({"selected_by": "lru"}, True, True),
+        ({"selected_by": "lcp", "f_keep": 0.3}, True, True),
+        ({"selected_by": "lcp", "f_keep": 0.7}, True, False),
+        ({"selected_by": "lru", "ram_saved": True}, True, False),
+        ({"selected_by": "lru"}, False, False),
+        ({"selected_by": "id"}, True, False),
+    ],
+)
+def test_what_takes_a_slot_and_saves_nothing_completes_code(
+    taken_by: dict[str, Any], shows: bool, infill: bool
+) -> None:
+    """Every other prompt has what the slot held saved first, unless it names the slot or keeps half of it."""
+    request = turn(1, held_tokens=1505, held_thread=1, processed_tokens=900, **taken_by)
+    facts = Facts(0, "log", build=11549, settings=RAM_ON, shows=frozenset({"ram_saves"} if shows else ()))
+    assert RuleContext(request, Setup(facts), [], None, 2, 1).is_infill is infill
+
+
 def test_what_is_more_than_a_note_stands_for_its_group() -> None:
     """One dear request that may be chance does not hide what happened again and again."""
     perhaps, again = Match(3000, "low", severity="note"), Match(900, "low")

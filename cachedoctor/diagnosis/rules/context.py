@@ -18,6 +18,8 @@ RAM_LEAST = 0.25
 """Share of a prompt in the RAM cache that must be kept for it to be given back (b6751 and newer)."""
 RETURNED = 0.5
 """Share of a prompt: a slot that was chosen by its age holds less of it, whatever similarity is asked for."""
+SAVED = 0.5
+"""Share of a slot's content: who keeps less of it has it saved to the RAM cache first (b6751 and newer)."""
 SHORT = 0.25
 """Share of a conversation's length that a side request has at most."""
 EARLY = 0.5
@@ -143,6 +145,15 @@ class RuleContext:
     def returns(self) -> bool:
         """Whether the RAM cache brought back a conversation that had lost its slot."""
         return self._remembered is not None and self._remembered.returns
+
+    @property
+    def is_infill(self) -> bool:
+        """Whether it, or one that its lengths make a turn before it, took a slot as completions of code do: what the slot
+        held did not go into RAM, where it does for any other prompt. Nothing of these is a turn of another one."""
+        if self.known or self.request.text_lcp is not None or not self.setup.ram_keeps_all:
+            return False
+        turns = [*self.history, self.request]
+        return "ram_saves" in self.facts.shows and any(_leaves_no_copy(turn) for turn in turns)
 
     @property
     def forked(self) -> bool:
@@ -300,3 +311,10 @@ def _lcp_at_most(r: Request) -> int | None:
     if r.reference_lcp is not None:
         return r.reference_lcp
     return int((r.reference_tokens or 0) * RAM_LEAST) if (r.f_keep or 0) < RAM_LEAST else None
+
+
+def _leaves_no_copy(r: Request) -> bool:
+    """Whether it took a slot of which most was overwritten, and nothing of that was saved."""
+    if r.ram_saved or r.slot_named or not r.held_tokens or r.processed_tokens is None:
+        return False
+    return r.seen.choice.selected_by == "lru" or (r.f_keep is not None and r.f_keep < SAVED)

@@ -76,6 +76,8 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
         or s.forked
     ):
         return None
+    if s.is_infill:
+        return None
     earlier = s.said_before("CD105")
     again = not _wanted(s) and (sum(earlier) >= 2 or earlier[-1:] == [True])
     # A single edit or compaction was wanted: no fix would have saved it. Nor is a changed reply sent again as a whole.

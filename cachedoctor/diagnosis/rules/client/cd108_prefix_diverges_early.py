@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from math import prod
 from typing import Any
 
 from cachedoctor.diagnosis.rules import advice, kit, ram
@@ -12,7 +11,6 @@ from cachedoctor.diagnosis.rules.client import changes
 from cachedoctor.diagnosis.rules.client.changes import is_early
 from cachedoctor.diagnosis.rules.measured import own_settings
 from cachedoctor.knowledge.decision import FRAME
-from cachedoctor.model import Request
 
 LEAST_TURN = 8
 """Tokens that any turn adds: what a template writes around two messages."""
@@ -22,8 +20,10 @@ TWICE = 2
 """Times before, where other conversations come back out of the RAM cache, as this one would have."""
 OFTEN = 4
 """Times in a row, before lengths that grow are taken for those of one conversation."""
-BY_CHANCE = 1e-4
-"""How likely lengths may be among separate prompts that are taken for turns of one conversation."""
+STEADY = 3
+"""Turns in a row, by whose lengths alone they are taken for those of one conversation at the least."""
+LITTLE = 0.1
+"""Share of a prompt that such a turn adds at most."""
 APART = 8
 """Tokens by which common prefixes differ that do not end in the same words."""
 SMALL_RAM = 1024
@@ -123,10 +123,11 @@ def _few(s: kit.RuleContext) -> bool:
     r = s.request
     if s.known or r.seen.new_text or r.text_lcp is not None or sum(s.said_before("CD108")) + 1 >= OFTEN:
         return False
-    return prod(_added(before, turn) for before, turn in pairwise([*s.history, r])) > BY_CHANCE
+    added = [_added(before, turn) for before, turn in pairwise([*s.history, r])][-STEADY:]
+    return len(added) < STEADY or max(added) > LITTLE
 
 
-def _added(before: Request, turn: Request) -> float:
+def _added(before: kit.Request, turn: kit.Request) -> float:
     """Share of a prompt that it adds to what the turn before left: another prompt that is longer seldom adds little."""
     left = before.prompt_tokens if before.seen.released_tokens is None else before.seen.released_tokens
     prompt = turn.prompt_tokens or 1
@@ -192,8 +193,10 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
     """Fire when the common prefix is short and the slot held, or may have held, this thread's previous turn."""
     if not s.lost or not s.early or (s.own_slot is False and not ram.copy_refused(s)):
         return None
-    if s.changed("appended") or _drafts(s):
-        return None  # the client only added to its prompt, or several new ones of one text came at once
+    if s.changed("appended") or _drafts(s) or s.is_infill:
+        return (
+            None  # the client only added to its prompt, several new ones of one text came at once, or code is completed
+        )
     most = s.lcp_at_most
     if s.lcp is None and "slot_files" in s.facts.shows:
         return None  # slots are saved, erased and restored from outside, which prints nothing

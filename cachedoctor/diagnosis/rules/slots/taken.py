@@ -15,7 +15,7 @@ ALTERNATE = RuledOut("prefix-diverges-early", "the lengths alternate between con
 
 def other_held(s: RuleContext) -> bool:
     """The slot had been taken; whether a change of the prompt explains the loss, other rules say."""
-    if not s.slot_taken or s.request.seen.choice.t_last == -1:
+    if not s.slot_taken or s.request.seen.choice.t_last == -1 or s.is_infill:
         return False
     return not (_by_chance(s) or _shares_less(s) or _in_parallel(s))
 
