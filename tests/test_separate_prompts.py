@@ -159,6 +159,16 @@ def test_a_reply_that_no_body_has_may_have_been_changed(shared: int, changed: bo
     assert (found is not None) is changed
 
 
+@pytest.mark.parametrize(
+    ("lengths", "separate"),
+    [((1300, 1430, 1310), True), ((1430, 1310, 1480), True), ((1300, 1390, 1480), False), ((1480, 1390, 1300), False)],
+)
+def test_prompts_of_one_instruction_that_grow_and_shrink_are_separate(lengths: tuple[int, ...], separate: bool) -> None:
+    """A conversation grows, and a client that drops more and more of it sends less each time."""
+    *before, last = (turn(at, prompt_tokens=n, common_prefix_tokens=640) for at, n in enumerate(lengths))
+    assert cd105._one_form(context(last, *before)) is separate
+
+
 @pytest.mark.parametrize(("length", "separate"), [(1600, False), (1400, True)])
 def test_a_session_whose_prompt_is_shorter_than_the_one_before_is_none(length: int, separate: bool) -> None:
     first, second = turn(0, released_tokens=1505), turn(1, prompt_tokens=length, released_tokens=length + 5)

@@ -234,15 +234,16 @@ def _others(s: kit.RuleContext) -> bool:
 
 
 def _one_form(s: kit.RuleContext) -> bool:
-    """Whether all prompts part at one place in the first, and have one length, or do not grow beside another conversation:
-    texts of one form after one instruction.
+    """Whether all prompts part at one place in the first, and have one length, or grow and shrink, or do not grow beside
+    another conversation: texts of one form after one instruction.
 
-    A client that drops old messages leaves prompts of different lengths.
+    A client that drops old messages leaves prompts of different lengths, or each shorter than the last.
     """
     if not s.history or not _in_first_prompt(s):
         return False
     lengths = _lengths(s)
-    shrinks = s.threads > 1 and any(after < before - SAME_PLACE for before, after in pairwise(lengths))
+    shrinks = any(after < before - SAME_PLACE for before, after in pairwise(lengths))
+    shrinks = shrinks and (s.threads > 1 or any(after > before + SAME_PLACE for before, after in pairwise(lengths)))
     return (shrinks or max(lengths) - min(lengths) <= SAME_LENGTH) and all(
         abs((turn.common_prefix_tokens or 0) - (s.lcp or 0)) <= SAME_PLACE for turn in s.history[1:]
     )
