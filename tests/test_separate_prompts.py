@@ -100,7 +100,7 @@ def test_sessions_that_never_continued_may_be_separate_prompts(
 def test_what_shares_less_than_the_slot_kept_of_a_conversation_is_another(
     shared: int, held: int, another: bool
 ) -> None:
-    """Two begin alike, and the second kept that much of the first: who goes on with the first shares it as well."""
+    """Two begin alike, and the second kept that much of the first: who continues the first shares it as well."""
     thief = turn(1, thread=1, thread_turn=0, held_thread=0, held_tokens=held, common_prefix_tokens=700)
     request = turn(2, reference_tokens=1505, held_thread=1, common_prefix_tokens=shared)
     assert taken._shares_less(context(request, turn(0), before=thief)) is another

@@ -148,8 +148,10 @@ class RuleContext:
 
     @property
     def is_infill(self) -> bool:
-        """Whether it, or one that its lengths make a turn before it, took a slot as completions of code do: what the slot
-        held did not go into RAM, where it does for any other prompt. Nothing of these is a turn of another one."""
+        """Whether it, or one that its lengths make a turn before it, took a slot as completions of code do.
+
+        What the slot held did not go into RAM, where it does for any other prompt. None of these continues another one.
+        """
         if self.known or self.request.text_lcp is not None or not self.setup.ram_keeps_all:
             return False
         turns = [*self.history, self.request]

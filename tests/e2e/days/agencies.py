@@ -46,7 +46,7 @@ def long_files(day: Recorder, faulty: bool) -> None:
 
 
 def weather_line(day: Recorder, faulty: bool) -> None:
-    """Two chats of a travel agency whose system prompt has the weather after 500 tokens, and 1,000 behind it."""
+    """Two chats of a travel agency whose system prompt has the weather after 500 tokens, and 1,000 after that."""
     chance, chats = random.Random(303), [Talk(day, f"traveller{i + 1}", "", "agency") for i in range(2)]
     for _ in range(7):
         for i, chat in enumerate(chats):
@@ -70,7 +70,7 @@ def instruction_last(day: Recorder, faulty: bool) -> None:
 
 
 def replies_corrected(day: Recorder, faulty: bool) -> None:
-    """A person who corrects the first words of each long reply in the editor, and goes on with the corrected one."""
+    """A person who corrects the first words of each long reply in the editor, and continues from the corrected one."""
     chat, chance = Talk(day, "writer", prose(1071, 900)), random.Random(305)
     for _ in range(8):
         reply = chat.ask(chance.randrange(100, 300), tokens=260)

@@ -210,7 +210,7 @@ def forms_with_errors(day: Recorder, faulty: bool) -> None:
 
 
 def meeting_notes(day: Recorder, faulty: bool) -> None:
-    """A meeting whose transcript grows; every few lines notes are asked for behind it. A chat beside it."""
+    """A meeting whose transcript grows; every few lines notes are asked for at its end. A chat beside it."""
     chance, transcript, chat = random.Random(224), "", Talk(day, "chat", prose(881, 1100))
     for part in range(10):
         transcript += f"\n[{part}] {prose(4600 + part, chance.randrange(150, 450))}"
@@ -288,7 +288,7 @@ def parallel_team(day: Recorder, faulty: bool) -> None:
 
 
 def long_agent_compacts(day: Recorder, faulty: bool) -> None:
-    """An agent that asks for a summary when its history is long, and goes on behind it, twice."""
+    """An agent that asks for a summary when its history is long, and continues after that, twice."""
     agent, chance = Talk(day, "agent", prose(940, 1200), tools=tools(2, 6)), random.Random(231)
     for part in range(3):
         agent.ask(200)
