@@ -74,9 +74,8 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
         or s.lcp is None
         or r.shifted
         or s.forked
+        or s.is_infill
     ):
-        return None
-    if s.is_infill:
         return None
     earlier = s.said_before("CD105")
     again = not _wanted(s) and (sum(earlier) >= 2 or earlier[-1:] == [True])
