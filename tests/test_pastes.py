@@ -89,6 +89,14 @@ def test_a_wrapped_request_counts_as_a_whole_one(columns: int, indent: str, more
     assert counted(request) == COUNTED
 
 
+@pytest.mark.parametrize("columns", [80, 98, 99, 100, 101, 116, 120, 140])
+def test_wrapped_rows_may_all_be_indented(columns: int) -> None:
+    """As in a quote or below an item of a list: the rows that begin a record lose their indentation, the others not."""
+    lines = ["  " + part for line in LINES for part in wrap(line, columns, "", 0)]
+    (request,) = requests(*lines)
+    assert counted(request) == COUNTED
+
+
 @pytest.mark.parametrize("indent", ["", " ", "    "])
 def test_digits_continue_in_a_line_that_is_shorter_than_others(indent: str) -> None:
     """The continued lines of the first record are wider than any that begins one."""

@@ -270,7 +270,7 @@ class ExcerptReader:
     def _record(self, lines: list[bytes], at: int, number: int, widest: int, *, sure: bool) -> ExcerptRecord:
         """The record that begins with a line; ``sure``: the scanner reads it to its end."""
         line = lines[at]
-        full = len(line) >= widest
+        full = _width(line) >= widest
         if (sure and not full) or not self._has_head(line):
             return ExcerptRecord(at, 1, line, None)
         text, used = self._joined(lines[at : at + _WRAPS], full=full)
@@ -304,9 +304,9 @@ class ExcerptReader:
         return None if found is None or self._whole(text) else found
 
     def _columns(self, lines: list[bytes], known: set[int]) -> int:
-        """Bytes of the longest lines that begin a record: a continued one may be longer by its indentation."""
-        begun = [len(line) for at, line in enumerate(lines) if at in known or PREFIXED.match(line)]
-        return columns(begun or [len(line) for line in lines])
+        """Bytes of the longest lines that begin a record: others may be longer by their indentation."""
+        begun = [_width(line) for line in lines if PREFIXED.match(line)]
+        return columns(begun or [len(lines[at]) for at in known] or [len(line) for line in lines])
 
     def _has_head(self, line: bytes) -> bool:
         text = b" ".join(line[:LINE_MAX].split())
@@ -336,14 +336,15 @@ class ExcerptReader:
         if (message := self._message_alone(plain)) is not None:
             return message, 1
         bare = full and not PREFIXED.match(plain)
-        ways = [plain, plain, plain + b" "]
+        ways = [plain, plain, plain, plain + b" "]
         for used, more in enumerate(lines[1:], 2):
             if not more.strip() or len(more) > LINE_MAX or PREFIXED.match(more) or self._whole(more):
                 break
             if bare and self._has_head(more):
                 break
-            ways = [ways[0] + more, ways[1].rstrip() + more.strip(), ways[2] + more.strip() + b" "]
-            if len(ways[0]) > LINE_MAX:
+            text = more.strip()
+            ways = [ways[0] + more.lstrip(b" \t"), ways[1] + more, ways[2].rstrip() + text, ways[3] + text + b" "]
+            if len(ways[1]) > LINE_MAX:
                 break
             for way in ways:
                 if self._whole(way.rstrip(), bare=bare) and not self._whole_and_apart(plain, more, bare=bare):
@@ -408,6 +409,11 @@ class ExcerptReader:
         known = any(len(head) >= MIN_HEAD for head in row.heads) or "id" in reading.prefix or not reading.cut
         said = bool(_DIGITS.search(behind)) or not row.names or any(_begins(h.encode(), behind) for h in row.heads)
         return row if known and said and len(behind) >= MIN_HEAD else None
+
+
+def _width(line: bytes) -> int:
+    """Bytes of a line, without the indentation of one that begins a record: who took a wrapper off left it in some."""
+    return len(line.lstrip(b" \t")) if PREFIXED.match(line) else len(line)
 
 
 def _parted(segment: Segment, lines: list[bytes], several: dict[int, list[bytes]]) -> Segment:
