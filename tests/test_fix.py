@@ -387,6 +387,7 @@ def test_ollama_is_told_by_its_own_lines() -> None:
     line = b'time=2026-09-05T11:40:02.065+02:00 level=INFO source=llama_server.go:1274 msg="starting llama-server"\n'
     assert delivered_by(line) == "ollama"
     assert delivered_by(b"Sep 11 00:03:06 host ollama[77]: " + line) == "ollama"
+    assert delivered_by(b"Sep 11 00:03:06 host ollama[77]: srv  update_slots: all slots are idle\n") == "ollama"
     assert delivered_by(line.replace(b"llama_server", b"proxy")) is None
 
 

@@ -201,6 +201,8 @@ def more_context(
     if "llama-cpp-python" in (session.engine, writer):
         return Remedy(f"{what} Set n_ctx in Llama(...), or --n_ctx of the llama-cpp-python server.")
     has, trained = context_size(session), session.setting("n_ctx_train")
+    if has is None and session.launcher == "ollama":
+        return _ollama_context(needed)
     if has is None:
         return Remedy(f"{what} The option is --ctx-size, in tokens; this log does not show its current value.")
     value = 2 * has

@@ -131,8 +131,13 @@ _COLLECTED = late(
 )
 """What collectors add to the record of a pod: Fluent Bit, Filebeat, Vector, OpenTelemetry, stern, Google Cloud."""
 _SWAP = late(rb"(?:\S+ )?\[(?:INFO|DEBUG)\] <[^>]{1,200}> Executing start command: ")
-_OLLAMA = late(rb"(?:^|: )time=\S+ level=[A-Z]+ source=(?:llama_server|routes|runner|sched|server|types)\.go:\d+ msg=")
-"""Its own lines, between those of the llama-server that it starts; it may run in a unit or a container itself."""
+_OLLAMA = late(
+    rb"(?:^|: )time=\S+ level=[A-Z]+ source=(?:llama_server|routes|runner|sched|server|types)\.go:\d+ msg="
+    rb"|(?:^|: )\[GIN\] [^\n\"]{20,120}\"/api/(?:chat|generate|embed|embeddings|show|tags|ps)\""
+    rb"|^[A-Z][a-z]{2} {1,2}\d{1,2} [\d:]{8} \S{0,64} {1,2}ollama\[\d*\]: "
+)
+"""Its own lines, between those of the llama-server that it starts, or its name in the journal; it may run in a unit or a
+container itself."""
 
 
 def delivered_by(head: bytes) -> Launcher | None:

@@ -84,9 +84,12 @@ def _cut(session: kit.Session) -> list[kit.SessionFinding]:
 
 def _text(f: dict[str, Any], session: kit.Session, what: str, writer: str = "") -> kit.FindingText:
     slots, program = session.n_slots, session.program if session.engine != "llama.cpp" else None
-    whole = (
-        program is not None or slots == 1 or session.setting("kv_unified") is True
-    )  # one slot may use all of the context
+    whole = (  # one slot may use all of the context, or its size is given for each, as in ollama
+        program is not None
+        or slots == 1
+        or session.setting("kv_unified") is True
+        or (slots is None and session.launcher == "ollama")
+    )
     split = f" The context is divided among {slots} slots." if slots and not whole else ""
     context = f"a context of {kit.n(f['limit'])} tokens" if f["limit"] else "the context"
     size = f"a prompt of {kit.n(f['tokens'])} tokens" if f["tokens"] else "a prompt"

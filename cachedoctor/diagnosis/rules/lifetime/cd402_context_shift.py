@@ -64,15 +64,21 @@ def alone(session: kit.Session) -> list[kit.SessionFinding]:
     said = kit.stated(session, "shifted")
     if said is None:
         return []
-    words = _text(
-        session, said.numbers.get("limit"), "once" if said.count == 1 else f"{kit.n(said.count)} times", said.field
-    )
+    times = "once" if said.count == 1 else f"{kit.n(said.count)} times"
+    words = _text(session, said.numbers.get("limit"), times, said.field, is_old=True)
     return [kit.SessionFinding(words, "", [(said.mark, "the shift")])]
 
 
 def _text(
-    session: kit.Session, limit: float | None, what: str, writer: str = "", alike: list[kit.RuledOut] | None = None
+    session: kit.Session,
+    limit: float | None,
+    what: str,
+    writer: str = "",
+    alike: list[kit.RuledOut] | None = None,
+    *,
+    is_old: bool = False,
 ) -> kit.FindingText:
+    """``is_old``: words of programs and builds that cannot switch it off."""
     size = f" of {kit.n(limit)} tokens" if limit else ""
     off = [
         kit.Remedy(
@@ -88,7 +94,7 @@ def _text(
             advice.more_context(
                 session, "Raise the context, or let the client compact its history before the limit.", writer=writer
             ),
-            *(off if session.engine == "llama.cpp" and writer != "ollama" else []),
+            *(off if session.engine == "llama.cpp" and not is_old and session.launcher != "ollama" else []),
         ],
         alike or [],
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from cachedoctor.diagnosis.rules import advice, kit
 from cachedoctor.diagnosis.rules.checkpoints import CLEARED, same_prefix, server_could_not, serves
 from cachedoctor.knowledge.server_options import CHECKPOINT_MIN_STEP
@@ -185,22 +187,24 @@ def say(g: kit.MatchGroup) -> kit.FindingText:
     f, r, session = g.numbers, g.worst_request, g.session
     if f["restored"]:
         return _say_far(g)
-    remedies = []
-    if session.at_least(9873) is not True:
-        remedies.append(
-            advice.update(
-                session,
-                "from b9873 on a checkpoint is made at every user message (b9538: at the last user message), so an edited history finds a checkpoint.",
-            )
-        )
+    newer = advice.update(
+        session,
+        "from b9873 on a checkpoint is made at every user message (b9538: at the last user message), so an edited history finds a checkpoint.",
+    )
     more = advice.more_checkpoints(session, f["held"]) if f["checks"] or f["made"] else _are_they_on(session)
-    if more is not None:
-        remedies.append(more)
-    remedies.append(
+    known = session.at_least(9873)
+    longer = [] if more is None else [more]
+    # of checks in an excerpt there may have been more; those that it has did not fill the list
+    guessed = not f["listed"] and advice.more_checkpoints(session, f["checks"] or None) is None
+    remedies = [
+        *([newer] if known is False else []),
+        *([] if guessed else longer),
         kit.Remedy(
             "In the client: keep the history append-only; with such models, truncate rarely and in large pieces."
-        )
-    )
+        ),
+        *([msgspec.structs.replace(one, purpose="depends") for one in longer] if guessed else []),
+        *([newer] if known is None else []),  # this build may be new enough
+    ]
     return kit.FindingText(
         f"{kit.n(r.common_prefix_tokens)} tokens matched, but the model's memory could not go back to them: {kit.n(g.tokens)} tokens recomputed in {kit.times(g.count)}",
         "Recurrent and sliding-window memory cannot be rewound; it needs a saved state (context checkpoint) inside the common prefix. "
