@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from test_vllm_tracker import report_of
 
 V0 = (
@@ -171,3 +172,43 @@ def test_a_batch_that_lost_its_middle_is_not_a_batch() -> None:
     whole += "token usage: 0.00, #running-req: 0, #queue-req: 28"
     (period,) = session_of(whole, whole.replace("oken: 64, token usage: 0.00, #r", "o"))["periods"]
     assert (period["batches"], period["new_tokens"], period["cached_tokens"]) == (1, 896, 64)
+
+
+DYNAMO = (
+    "{}2025-12-30T15:52:38.206058Z{} {} INFO{} Prefill batch, #new-seq: 5, #new-token: 40960, #cached-token: 0, token "
+    "usage: 0.78, #running-req: 5, #queue-req: 0, #prealloc-req: 0, #inflight-req: 0, input throughput (token/s): 5000.5"
+)
+
+
+@pytest.mark.parametrize("escape", ["\x1b[{}m", "[{}m", ""])
+def test_dynamo_writes_lines_of_sglang_after_its_own_time(escape: str) -> None:
+    """In colours, which may have lost their first byte on a page of the web."""
+    line = DYNAMO.format(*(escape.format(colour) for colour in ("2", "0", "32", "0")))
+    session = session_of(line, line.replace("15:52:38", "15:52:39"))
+    assert session["engine"] == "sglang"
+    (period,) = session["periods"]
+    assert (period["batches"], period["new_tokens"]) == (2, 81_920)
+
+
+def test_a_colour_without_its_escape_in_json_is_a_colour() -> None:
+    line = "\\u001b[0m" + DYNAMO.format("", "", "", "")
+    session = session_of(
+        *(f'{{"log":"{line}\\n","stream":"stderr","time":"2026-11-01T10:00:0{at}Z"}}' for at in (1, 2))
+    )
+    assert session["engine"] == "sglang"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["Prompt cache restore: cached_tokens=0 uncached_tokens=80128"],
+        [
+            "    [coordinator][INFO]: Prompt cache restore: cached_tokens=0 uncached_tokens=80128",
+            "   lifetime_efficiency=9.58%",
+        ],
+    ],
+)
+def test_lm_studio_in_a_cut_or_broken_row(lines: list[str]) -> None:
+    """The last token of the prompt is always computed, and not in the numbers."""
+    (answers,) = session_of(*lines)["answers"]
+    assert (answers["prompt_tokens"], answers["cached_tokens"]) == (80_129, 0)

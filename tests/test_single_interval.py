@@ -161,6 +161,7 @@ LMCACHE = (
         (IDLE * 3, "no prompt was computed in these lines"),
         (DECODE * 3, "no prompt was computed in these lines"),
         (V0.format(37, 871.4) + V0.format(42, 883.5), "no line shows a hit rate"),
+        ("INFO 04-14 05:42:59 metrics.py:471] Prefix cache hit rate: GPU: 83.33%, CPU: 0.00%\n" * 3, "hit rates alone"),
         (KOBOLD * 3, "no line shows how much was reused"),
         (LMCACHE.format("1a", 3335, 0, 0), "no line shows how much was reused"),
     ],

@@ -13,9 +13,12 @@ from cachedoctor.engines.engine_record import Literals
 ROWS: list[R] = [
     R("restore", "lmstudio", 0, 0, "D0", "Prompt cache restore: cached_tokens={cached:count} uncached_tokens={left:d} lifetime_efficiency={lifetime:f}%",
       "[coordinator][INFO]: Prompt cache restore: cached_tokens=256 uncached_tokens=101 lifetime_efficiency=66.83%"),
+    # in a post that is cut, or broken into rows, before the share
+    R("restore", "lmstudio", 0, 0, "D0", "Prompt cache restore: cached_tokens={cached:count} uncached_tokens={left:d}",
+      "[coordinator][INFO]: Prompt cache restore: cached_tokens=256 uncached_tokens=101"),
 ]  # fmt: skip
 
-PREFIX = rb"(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d )?+(?:\[[^\]\n]{1,200}+\]:? ?){1,6}+"
+PREFIX = rb"[ \t]{0,16}+(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d )?+(?:\[[^\]\n]{1,200}+\]:? ?){0,6}+"
 """``[coordinator][INFO]: ``, after LM Studio's own date, level and model where these are on the same line."""
 
 

@@ -77,6 +77,8 @@ _NEXT_CANDIDATE = late(rb"\n(?!" + OWN + rb")(?=" + _CANDIDATE + rb")")
 _PLAIN, _STRANGE = late(OWN), late(rb"\n(?!" + OWN + rb"|\Z)")
 
 _ESCAPES = late(rb"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b\n]*+(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[=>78cDEHMNOZ])")
+_COLOURS = late(rb"(?<!u001[bB])(?<!x1[bB])(?<!033)\[(?:0|1|2|3\d|9\d|0;\d{1,2}|1;\d{1,2})?m")
+"""Colours that lost their ESC byte on a page of the web; in a record of JSON it is only written in another way."""
 _PROGRESS = late(rb"^(?!" + HEAD + rb")[^\n]*\r(?=" + HEAD + rb")", re.MULTILINE)
 
 
@@ -113,6 +115,8 @@ def strip_controls(text: bytes) -> bytes:
         text = text.replace(b"\0", b"")
     if b"\x1b" in text:
         text = _ESCAPES.sub(b"", text)
+    elif b"[0m" in text:
+        text = _COLOURS.sub(b"", text)
     if b"\r" in text:
         text = text.replace(b"\r\n", b"\n")
     return text

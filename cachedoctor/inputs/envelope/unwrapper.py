@@ -136,8 +136,7 @@ _OLLAMA = late(
     rb"|(?:^|: )\[GIN\] [^\n\"]{20,120}\"/api/(?:chat|generate|embed|embeddings|show|tags|ps)\""
     rb"|^[A-Z][a-z]{2} {1,2}\d{1,2} [\d:]{8} \S{0,64} {1,2}ollama\[\d*\]: "
 )
-"""Its own lines, between those of the llama-server that it starts, or its name in the journal; it may run in a unit or a
-container itself."""
+"""Its own lines, between those of the llama-server that it starts, or its name in the journal."""
 
 
 def delivered_by(head: bytes) -> Launcher | None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from cachedoctor.knowledge.decision import Wanted, deciding
 from cachedoctor.knowledge.engines import ENGINES
 from cachedoctor.model import BatchPeriod, Period, Report, RequestRow, SamplePeriod, Totals
-from cachedoctor.report.words.measurements import looked_at
+from cachedoctor.report.words.measurements import RATES_ALONE, has_rates_alone, looked_at
 from cachedoctor.report.words.numbers import count, number, percent
 from cachedoctor.report.words.traffic_words import LLAMA, account_parts, program, rules_of, whole
 
@@ -171,6 +171,8 @@ def _incomparable(report: Report) -> CannotTell:
         hints = "".join(f"; {hint}" for name in engines if name in ENGINES and (hint := ENGINES[name].rates_hint))
         why = f"{what}, but no line shows a hit rate{hints}"
         return CannotTell(why, _TRAFFIC, [], others, alone=False)
+    if any(map(has_rates_alone, report.sessions)):
+        return CannotTell(RATES_ALONE, _THROUGHPUT, [], others, alone=False)
     if not any(_amount(period) for s in report.sessions for period in s.periods):
         what = "no prompt was computed in these lines, so nothing could be reused"
         return CannotTell(what, _TRAFFIC, [], others, alone=False)
@@ -220,6 +222,7 @@ _TRAFFIC = (
     "To be sure, give a few minutes of log with traffic, or better the whole log, or dumps of /metrics from before "
     "and after the traffic."
 )
+_THROUGHPUT = 'To be sure, also give the rows "Avg prompt throughput: ...", which stand above those of the hit rate.'
 _NEXT = "To be sure, also give the lines of the next turn of the same conversation."
 _REQUESTS = "To be sure, give the log lines of some requests, or better the whole log."
 _LONGER = (

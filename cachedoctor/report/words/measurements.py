@@ -28,6 +28,15 @@ def measures(session: Session) -> bool:
     return session.engine != LLAMA or bool(session.periods or session.counters or session.answers or session.kv_events)
 
 
+RATES_ALONE = "hit rates alone, without the lines that show what was computed"
+
+
+def has_rates_alone(session: Session) -> bool:
+    """Whether somebody took the hit rates out of a log of vLLM V0, which prints them on rows of their own."""
+    samples = [period for period in session.periods if isinstance(period, SamplePeriod)]
+    return bool(samples) and not any(period.samples for period in samples)
+
+
 def said(session: Session) -> Said:
     """Say what was measured; what differs by engine or period is in ``grid``."""
     s = sanitize.mask(session)
@@ -38,7 +47,7 @@ def said(session: Session) -> Said:
     if batches:
         found += _of_batches(batches)
     if not intervals and not batches and has_log(session) and session.engine in ENGINES:
-        found.append(("log", ENGINES[s.engine].unmeasured))
+        found.append(("log", RATES_ALONE if has_rates_alone(session) else ENGINES[s.engine].unmeasured))
     found += _most([("metrics", _counted(counters)) for counters in session.counters])
     found += _most([("events", _published(events)) for events in session.kv_events])
     return found + _most([("requests" if a.source == "log" else "responses", _answered(a)) for a in session.answers])
