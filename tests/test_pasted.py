@@ -176,7 +176,8 @@ def test_a_batch_that_lost_its_middle_is_not_a_batch() -> None:
 
 DYNAMO = (
     "{}2025-12-30T15:52:38.206058Z{} {} INFO{} Prefill batch, #new-seq: 5, #new-token: 40960, #cached-token: 0, token "
-    "usage: 0.78, #running-req: 5, #queue-req: 0, #prealloc-req: 0, #inflight-req: 0, input throughput (token/s): 5000.5"
+    "usage: 0.78, #running-req: 5, #queue-req: 0, #prealloc-req: 0, #inflight-req: 0, input throughput (token/s): "
+    "5000.5"
 )
 
 

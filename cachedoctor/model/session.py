@@ -283,6 +283,8 @@ class Session(Facts, frozen=False, gc=False):  # type: ignore[misc]  # msgspec a
     """Lines that state something by themselves; of each kind the first."""
     n_whole: Count = 0
     """Requests that are in the log from their start to their end."""
+    mixed: bool = False
+    """Lines of several servers are mixed, without a name in front of them: no finding is sure."""
     parted: list[PromptDiff] = msgspec.field(default_factory=list)
     """Request bodies given beside the log of a server without requests: each, in their order, against the earlier one
     that it shares most with; at most 256."""

@@ -331,19 +331,20 @@ def _finding(
     rule: RequestRule, words: FindingText, group: MatchGroup, proof: Proof, key: Key, warn_tokens: int
 ) -> Finding:
     _, cause, path, origin = key
+    confidence = "low" if group.session.mixed else group.worst.confidence
     worst = [number for _, number in group.top if number not in group.first]
     return Finding(
         code=rule.code,
         name=rule.name,
         severity=_severity(rule, group, warn_tokens),
-        confidence=group.worst.confidence,
+        confidence=confidence,
         claim=words.claim + _changed(words.claim, proof.difference, group.count) + _overlap(group),
         requests=group.first + worst,
         count=group.count,
         evidence=_evidence([proof.primary, *proof.related], group.session),
         cost=_cost(group),
         why=words.why,
-        ruled_out=words.ruled_out if group.worst.confidence == "high" else left_open(rule.code, group, words.ruled_out),
+        ruled_out=words.ruled_out if confidence == "high" else left_open(rule.code, group, words.ruled_out),
         diff=None if proof.difference is None else short(proof.difference),
         remedies=words.remedies,
         references=words.references,

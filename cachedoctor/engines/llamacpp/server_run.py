@@ -15,6 +15,7 @@ from cachedoctor.engines.catalogue.base import Message
 from cachedoctor.engines.catalogue.scanner import Scanner
 from cachedoctor.engines.llamacpp.client_lines import Clients
 from cachedoctor.engines.llamacpp.conversations.join import SPAN
+from cachedoctor.engines.llamacpp.mixed import MixedLines
 from cachedoctor.engines.llamacpp.settle import ConversationMemory, Effects, settle, settle_unsearched
 from cachedoctor.engines.llamacpp.slot import IdleSave, RunMemory, Slot
 from cachedoctor.engines.llamacpp.startup import Startup, StartupLine
@@ -53,6 +54,7 @@ class ServerRun:
         ended: Callable[[Request], None],
         clients: Clients | None,
         scanner: Scanner,
+        mixed: MixedLines,
     ) -> None:
         """Begin before the first line.
 
@@ -63,6 +65,7 @@ class ServerRun:
             ended: takes finished requests, and again those that turned out to belong to another conversation.
             clients: knows who asked; None where no request is listed.
             scanner: of its lines; of some it gives only the first of each task.
+            mixed: sees requests that go on after the next one on their slot.
         """
         self.session = session
         self.facts = Facts(
@@ -88,6 +91,8 @@ class ServerRun:
         self.started: set[str] = set()
         """Start-up messages that were printed."""
         self.clients = clients
+        self._mixed = mixed
+        mixed.opened(session)
         self.first = scanner.first
         self._forget = scanner.forget
         self.past = ConversationMemory()
@@ -492,6 +497,7 @@ class ServerRun:
         if task < 0 and self.facts.lenient and slot.choice is not None and "select" in slot.choice.marks:
             partial = False  # its line "processing task" has no number, and is too short to be told from prose
         asked = NOBODY if self.clients is None else self.clients.launched(mark.line, child=child)
+        self._mixed.began(slot.id, task, partial=partial)
         self._newest = self._number()
         return slot.launch(self._newest, task, mark, asked, self._before, partial=partial)
 
@@ -579,6 +585,8 @@ class ServerRun:
         """The request of a slot is over: settle it. ``lost``: its end is not in the log."""
         if slot.open is None:
             return
+        if lost:
+            self._mixed.closed(slot.id, slot.open.task)
         facts, session = self.facts, self.session
         seen = slot.end(slot.open, lost=lost or (facts.lenient and slot.open.untimed))
         shown = "checkpoint_counts" in facts.shows

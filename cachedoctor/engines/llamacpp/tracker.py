@@ -17,6 +17,7 @@ from cachedoctor.engines.llamacpp import fused as blocks
 from cachedoctor.engines.llamacpp.client_lines import ANSWERED, Clients
 from cachedoctor.engines.llamacpp.fused import Block
 from cachedoctor.engines.llamacpp.messages import ROWS
+from cachedoctor.engines.llamacpp.mixed import MixedLines
 from cachedoctor.engines.llamacpp.server_run import ServerRun
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS, STARTUP
@@ -80,6 +81,7 @@ class Tracker:
         self._new_session = new_session
         self._build = build
         self._time_of = time_of
+        self._mixed = MixedLines()
         self._fork: tuple[str, Fork] | None = None
         self._late: tuple[int, str | None] | None = None
         """A line that is told of later than it came, and its wall clock."""
@@ -91,7 +93,9 @@ class Tracker:
         session.files = self._files
         session.first_line = session.last_line = line
         clients = None if self._time_of is None else Clients(self._when)
-        self.run = ServerRun(session, self._build, self._number, self.finished.append, clients, self._scanner)
+        self.run = ServerRun(
+            session, self._build, self._number, self.finished.append, clients, self._scanner, self._mixed
+        )
         if self._fork is not None:
             self.run.is_of(self._fork[0])
 

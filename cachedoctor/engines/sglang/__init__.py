@@ -12,7 +12,8 @@ ENGINE = package(
             b"new fill batch",
             sure=late(
                 rb"(?m:^[ \t]{0,16}(?:(?:\[gpu(?:_id)?=\d{1,3}\] |"
-                rb"(?:\d{4}-\d\d-\d\dT[\d:.]{8,18}Z {0,3})?(?:INFO|DEBUG) {1,2}(?:[\w.]{1,120}: )?+)?Prefill batch[.,] #new-seq: \d"
+                rb"(?:\d{4}-\d\d-\d\dT[\d:.]{8,18}Z {0,3})?(?:INFO|DEBUG) {1,2}(?:[\w.]{1,120}: )?+)?"
+                rb"Prefill batch[.,] #new-seq: \d"
                 rb"|new fill batch\. #seq: \d))"
             ),
         ),

@@ -13,6 +13,9 @@ def decide(s: kit.RuleContext) -> kit.Match | None:
 PROOF = kit.lines(("start", "the request's first line in the log"))
 
 
+_MIXED = " Requests go on after the next one has begun on their slot, which only another server does: no finding is sure here. Give the log of each server alone."
+
+
 def _left_of_it(r: kit.Request) -> str:
     """What an excerpt around ``forcing full prompt re-processing`` tells without the length of the prompt."""
     if not r.seen.forced or not r.lcp_exact or r.prompt_tokens is not None or r.held_tokens is None:
@@ -23,9 +26,10 @@ def _left_of_it(r: kit.Request) -> str:
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what follows from the cut."""
     return kit.FindingText(
-        f"the log lacks the beginning or the end of {kit.times(g.count)}",
+        f"{'lines of several servers are mixed: ' if g.session.mixed else ''}the log lacks the beginning or the end of {kit.times(g.count)}",
         "Lines before or after this part are missing: the file was truncated, rotated or filtered, or the server stopped. The numbers in those lines are unknown."
-        + _left_of_it(g.worst_request),
+        + _left_of_it(g.worst_request)
+        + (_MIXED if g.session.mixed else ""),
         [
             kit.Remedy(
                 "Give the whole log, including its start-up lines; several files of one server can be given together.",
