@@ -32,7 +32,7 @@ class MixedLines(msgspec.Struct):
 
     @property
     def is_sure(self) -> bool:
-        """Whether it is no accident."""
+        """Whether it is more than an accident."""
         return self.resumed >= _FEW and self.resumed * _SHARE >= self.begun
 
     def opened(self, session: Session) -> None:

@@ -26,7 +26,9 @@ def _left_of_it(r: kit.Request) -> str:
 def say(g: kit.MatchGroup) -> kit.FindingText:
     """Say what follows from the cut."""
     return kit.FindingText(
-        f"{'lines of several servers are mixed: ' if g.session.mixed else ''}the log lacks the beginning or the end of {kit.times(g.count)}",
+        f"lines of several servers are mixed: {kit.times(g.count)} incomplete"
+        if g.session.mixed
+        else f"the log lacks the beginning or the end of {kit.times(g.count)}",
         "Lines before or after this part are missing: the file was truncated, rotated or filtered, or the server stopped. The numbers in those lines are unknown."
         + _left_of_it(g.worst_request)
         + (_MIXED if g.session.mixed else ""),
