@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import textwrap
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from test_vllm_tracker import report_of
 from cachedoctor.doctor.analysis.analyzer import Analyzer
 from cachedoctor.doctor.redact.redact import Redactor
 from cachedoctor.engines.llamacpp.pasted_issue import read_issue
+from cachedoctor.report.base import Appearance, write
 
 LINES = """\
 slot get_availabl: id  0 | task -1 | selected slot by LRU, t_last = 3983212900
@@ -492,3 +495,28 @@ def test_a_diff_stays_when_it_is_redacted() -> None:
         (finding,) = report(*out.split("\n"))["findings"]
         assert (finding["code"], finding["confidence"]) == ("CD102", "medium")
         assert f"a {kind} in line 13 of" in finding["claim"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda text: text.replace(" ", "\u00a0"),
+        lambda text: re.sub(" {2,}", "\t", text),
+        lambda text: text.replace(" ", "\u00a0").replace("\n", "\r\n"),
+    ],
+    ids=["no-break", "tabs", "both ends"],
+)
+def test_blanks_that_a_page_or_a_table_changed(changed: Callable[[str], str]) -> None:
+    (request,) = requests(*changed("\n".join(LINES)).split("\n"))
+    assert counted(request) == COUNTED
+
+
+@pytest.mark.parametrize("between", [b" ", b"\r"])
+def test_lost_line_breaks_are_named(between: bytes) -> None:
+    """Text of one row is not taken apart: a prompt may hold lines of a log."""
+    log = (FIXTURES / "cases" / "checkpoints-beyond-prefix-11k" / "server.log").read_bytes().replace(b"\n", between)
+    analyzer, out = Analyzer(), io.BytesIO()
+    analyzer.open("log")
+    analyzer.feed(log)
+    write("text", analyzer.finish(), out, Appearance())
+    assert "its line breaks are lost" in " ".join(out.getvalue().decode().split())

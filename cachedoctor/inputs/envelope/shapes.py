@@ -79,6 +79,7 @@ _PLAIN, _STRANGE = late(OWN), late(rb"\n(?!" + OWN + rb"|\Z)")
 _ESCAPES = late(rb"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b\n]*+(?:\x07|\x1b\\)|[()*+][0-9A-Za-z]|[=>78cDEHMNOZ])")
 _COLOURS = late(rb"(?<!u001[bB])(?<!x1[bB])(?<!033)\[(?:0|1|2|3\d|9\d|0;\d{1,2}|1;\d{1,2})?m")
 """Colours that lost their ESC byte on a page of the web; in a record of JSON it is only written in another way."""
+_NO_BREAK = late(rb"(?:[:|]|\btask|\bid)\xc2\xa0")
 _PROGRESS = late(rb"^(?!" + HEAD + rb")[^\n]*\r(?=" + HEAD + rb")", re.MULTILINE)
 
 
@@ -110,7 +111,10 @@ def first_written(lines: bytes) -> bytes | None:
 
 
 def strip_controls(text: bytes) -> bytes:
-    """Remove NUL bytes, terminal escape sequences, and the carriage return of a line end."""
+    """Remove NUL bytes, terminal escape sequences, and the carriage return of a line end.
+
+    Blanks that a page or a table made of those of the server's own words are blanks again.
+    """
     if b"\0" in text:
         text = text.replace(b"\0", b"")
     if b"\x1b" in text:
@@ -119,6 +123,10 @@ def strip_controls(text: bytes) -> bytes:
         text = _COLOURS.sub(b"", text)
     if b"\r" in text:
         text = text.replace(b"\r\n", b"\n")
+    if b"\xc2\xa0" in text and _NO_BREAK.search(text):
+        text = text.replace(b"\xc2\xa0", b" ")
+    if b": id\t" in text:
+        text = text.replace(b"\t", b" ")
     return text
 
 

@@ -59,6 +59,9 @@ def cannot_tell(report: Report) -> CannotTell | None:
     if not requests and not report.findings and not _has_measurements(report):
         words = checked(report)
         others = f"{words} and found nothing." if words else ""
+        if any(info.bytes > _LONGEST_ROW * max(info.lines, 1) for info in report.inputs):
+            lost = "the input is one long row, so nothing was checked: its line breaks are lost"
+            return CannotTell(lost, _BREAKS, [], others, alone=False)
         return CannotTell("no requests in the input, so nothing was checked", _REQUESTS, [], others, alone=False)
     if not requests or judged is None:
         return None
@@ -224,6 +227,9 @@ _TRAFFIC = (
 )
 _THROUGHPUT = 'To be sure, also give the rows "Avg prompt throughput: ...", which stand above those of the hit rate.'
 _NEXT = "To be sure, also give the lines of the next turn of the same conversation."
+_LONGEST_ROW = 2_000
+"""Bytes of a row on average that no server writes."""
+_BREAKS = "To be sure, give the log with its line breaks: the file itself, or a copy from the terminal."
 _REQUESTS = "To be sure, give the log lines of some requests, or better the whole log."
 _LONGER = (
     "To be sure, give the lines of a long prompt and of the previous prompt. Prompts shorter than "
