@@ -45,6 +45,16 @@ def test_two_lines_of_one_request_of_omlx_are_one_answer() -> None:
     assert [answer.prefix for answer in answers.each] == [119464, None]
 
 
+def test_omlx_at_the_level_of_debugging_prints_a_hit_once_or_twice() -> None:
+    hit = (
+        f"{CLOCK}omlx.scheduler - DEBUG - [-] - Request {A}: paged cache hit, 5120 tokens in 5 blocks, 30952 tokens "
+        "remaining, cache reconstructed\n"
+    )
+    for log in (hit, hit + restored(A, 5120, 30952), restored(A, 5120, 30952) + hit):
+        [session] = sessions_of(log)
+        assert [(prompt, cached) for prompt, cached, _ in numbers(session)] == [(36072, 5120)]
+
+
 def test_omlx_says_what_the_client_changed_and_what_the_server_could_not_restore() -> None:
     """417,792 - 119,464 = 298,328 tokens come after the place; 119,464 - 118,784 = 680 were common and not reused."""
     causes = found(parted(A, 420173, 118784, 119464, 417792))

@@ -200,3 +200,15 @@ def test_the_first_token_of_every_prompt_is_not_reuse() -> None:
     assert "cannot tell" in said
     assert "16,384 tokens computed, 48 more reused" in said
     assert "cannot tell" not in shown(report_of("".join(batch.format(18 + at, 9, 215) for at in range(4))), "text")
+
+
+@pytest.mark.parametrize(("cached", "is_clear"), [(5_120, False), (150_000, False), (160_000, True)])
+def test_a_single_prompt_of_which_most_was_computed_is_not_all_clear(cached: int, is_clear: bool) -> None:
+    """Of 306,509 tokens: without the prompt before nobody knows whether more could have been reused."""
+    log = (
+        "2026-09-20 22:21:09,739 - omlx.scheduler - INFO - [-] - Prefix cache restore for 3bc2f293: source=paged "
+        f"cached={cached} suffix={306_509 - cached} blocks=29 lookup=6.651ms reconstruct=256.608ms promote=True\n"
+    )
+    said = shown(report_of(log), "text")
+    assert ("no findings" in said.lower()) is is_clear
+    assert ("the previous one is missing" in said) is not is_clear

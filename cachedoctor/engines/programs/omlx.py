@@ -14,6 +14,9 @@ from cachedoctor.engines.engine_record import Literals
 ROWS: list[R] = [
     R("restored", "omlx", 0, 0, "I0", "Prefix cache restore for {id:word}: source={source:word} cached={cached:count} suffix={left:count} blocks={blocks:count} lookup={lookup_ms:ms}ms reconstruct={rebuild_ms:ms}ms promote={promoted:word}",
       "2026-09-20 22:21:09,739 - omlx.scheduler - INFO - [-] - Prefix cache restore for 3bc2f293-3ee1-4182-8f82-ba62a7ec4fd2: source=paged cached=118784 suffix=301389 blocks=29 lookup=6.651ms reconstruct=256.608ms promote=True"),
+    # the same at the level of debugging, in older ones alone (issue 1945)
+    R("restored", "omlx", 0, 0, "D0", "Request {id:word}: paged cache hit, {cached:count} tokens in {blocks:count} blocks, {left:count} tokens remaining, cache reconstructed",
+      "2026-07-05 07:30:09,798 - omlx.scheduler - DEBUG - [-] - Request 0a725b85-76ec-4f6d-9592-cf14272ce0ee: paged cache hit, 5120 tokens in 5 blocks, 30952 tokens remaining, cache reconstructed"),
     # while a prompt is looked up: blocks of which some layer stored no state that can be cut
     R("walked_back", "omlx", 0, 0, "I0", "Walk-back truncation: dropped {dropped:count} trailing block(s) with placeholder non-sliceable state, keeping {kept:count} block(s) ({cached:count} tokens)",
       "2026-08-19 10:02:11,318 - omlx.cache.prefix_cache - INFO - [-] - Walk-back truncation: dropped 1 trailing block(s) with placeholder non-sliceable state, keeping 3 block(s) (6144 tokens)"),
@@ -47,6 +50,8 @@ class Tracker(JudgedTracker):
             return
         why, self._why = self._why, ""
         if event.message == "restored":
+            if fields["id"] in self._open:
+                return  # at the level of debugging both lines of it are there
             told = self.answered(event.line, fields["cached"] + fields["left"], fields["cached"])
             keep_open(self._open, fields["id"], (told, why))
             self.weigh(event, told)
@@ -62,7 +67,12 @@ class Tracker(JudgedTracker):
 
 PROGRAM = Program(
     Tracker,
-    Literals(b"Prefix cache restore for ", b"prefix cache: request ", b"Walk-back truncation: dropped "),
+    Literals(
+        b"Prefix cache restore for ",
+        b": paged cache hit, ",
+        b"prefix cache: request ",
+        b"Walk-back truncation: dropped ",
+    ),
     ROWS,
     PREFIX,
 )

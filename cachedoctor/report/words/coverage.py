@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from cachedoctor.knowledge.decision import Wanted, deciding
 from cachedoctor.knowledge.engines import ENGINES
-from cachedoctor.model import BatchPeriod, Period, Report, RequestRow, SamplePeriod, Totals
+from cachedoctor.model import Answers, BatchPeriod, Period, Report, RequestRow, SamplePeriod, Totals
 from cachedoctor.report.words.measurements import RATES_ALONE, has_rates_alone, looked_at
 from cachedoctor.report.words.numbers import count, number, percent
 from cachedoctor.report.words.traffic_words import LLAMA, account_parts, program, rules_of, whole
@@ -111,19 +111,24 @@ def _too_short(report: Report) -> CannotTell:
 
 def too_little(report: Report) -> bool:
     """Whether nothing was measured that tells of reuse: one interval or batch, which is nothing to compare, or none
-    with traffic; or only requests with unknown reuse, or a single one that reused nothing."""
+    with traffic; or only requests with unknown reuse, or a single one that reused little."""
     if report.totals.requests or not report.sessions:
         return False
     if any(s.engine == LLAMA or s.counters or s.kv_events for s in report.sessions):
         return False
     answers = [a for s in report.sessions for a in s.answers]
     if answers:
-        first = sum(a.requests for a in answers) == 1 and not any(a.cached_tokens for a in answers)
+        first = sum(a.requests for a in answers) == 1 and all(_is_mostly_computed(a) for a in answers)
         return (first or not any(a.told for a in answers)) and not any(s.periods for s in report.sessions)
     periods = [period for s in report.sessions for period in s.periods]
     if not periods:
         return False
     return max(map(_amount, periods)) <= 1 or _no_rates(report)
+
+
+def _is_mostly_computed(answers: Answers) -> bool:
+    """Whether more was computed than reused, which the prompt before may explain, or not."""
+    return 2 * (answers.cached_tokens or 0) < (answers.prompt_tokens or 0) or not answers.cached_tokens
 
 
 def _no_rates(report: Report) -> bool:
