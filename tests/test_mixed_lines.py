@@ -45,3 +45,13 @@ def test_a_filtered_log_is_not_mixed() -> None:
     for word in (" release: ", " launch_slot_: "):
         log = "".join(line for line in lines_of("volatile-prefix-hybrid") if word not in line)
         assert "low" not in confidences(log).values()
+
+
+def test_lines_without_numbers_of_requests_are_not_mixed() -> None:
+    """As in a post that leaves out slot and task: each of these seems to be a part of a request."""
+    messages = (
+        "new prompt, n_ctx_slot = 16384, n_keep = 0, task.n_tokens = 1500",
+        "n_tokens = 0, memory_seq_rm [0, end)",
+    )
+    report: dict[str, Any] = report_of("".join(f"{message}\n" for message in messages * 6).encode())
+    assert not any("are mixed" in finding["claim"].lower() for finding in report["findings"])

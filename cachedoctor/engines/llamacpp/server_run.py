@@ -6,6 +6,7 @@ concerns one slot alone.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -15,7 +16,6 @@ from cachedoctor.engines.catalogue.base import Message
 from cachedoctor.engines.catalogue.scanner import Scanner
 from cachedoctor.engines.llamacpp.client_lines import Clients
 from cachedoctor.engines.llamacpp.conversations.join import SPAN
-from cachedoctor.engines.llamacpp.mixed import MixedLines
 from cachedoctor.engines.llamacpp.settle import ConversationMemory, Effects, settle, settle_unsearched
 from cachedoctor.engines.llamacpp.slot import IdleSave, RunMemory, Slot
 from cachedoctor.engines.llamacpp.startup import Startup, StartupLine
@@ -41,6 +41,57 @@ class SavedPrompt(msgspec.Struct, gc=False, frozen=True):
     """Tokens."""
     before: Mark | None
     """The line that saved an entry of this length earlier; None without one."""
+
+
+_CUT = 256
+"""Requests without an end that are remembered."""
+_SESSIONS = 16
+"""Runs that may be of one of the servers: each line of another one seems to be of a new run."""
+_FEW = 2
+_SHARE = 10
+"""One request in so many went on: one or two alone may come from a log that was put together."""
+
+
+class MixedLines(msgspec.Struct):
+    """What one origin has shown so far.
+
+    A slot has one request at a time. One that goes on after the next has begun on its slot is of another server with
+    such a slot.
+    """
+
+    cut: dict[tuple[int, int], None] = msgspec.field(default_factory=dict)
+    """Slot and task of requests whose end was not there when another began."""
+    begun: int = 0
+    resumed: int = 0
+    sessions: deque[Session] = msgspec.field(default_factory=lambda: deque(maxlen=_SESSIONS))
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it is more than an accident."""
+        return self.resumed >= _FEW and self.resumed * _SHARE >= self.begun
+
+    def opened(self, session: Session) -> None:
+        """A run begins."""
+        session.mixed = self.is_sure
+        self.sessions.append(session)
+
+    def closed(self, slot: int, task: int) -> None:
+        """A request is over without its end; one without a number cannot be told when it goes on."""
+        if task < 0:
+            return
+        self.cut[slot, task] = None
+        if len(self.cut) > _CUT:
+            del self.cut[next(iter(self.cut))]
+
+    def began(self, slot: int, task: int, *, partial: bool) -> None:
+        """A request begins; ``partial``: with a line that is not its first."""
+        self.begun += 1
+        if (slot, task) in self.cut:
+            del self.cut[slot, task]
+            self.resumed += partial
+            if self.is_sure:
+                for session in self.sessions:
+                    session.mixed = True
 
 
 class ServerRun:

@@ -17,8 +17,7 @@ from cachedoctor.engines.llamacpp import fused as blocks
 from cachedoctor.engines.llamacpp.client_lines import ANSWERED, Clients
 from cachedoctor.engines.llamacpp.fused import Block
 from cachedoctor.engines.llamacpp.messages import ROWS
-from cachedoctor.engines.llamacpp.mixed import MixedLines
-from cachedoctor.engines.llamacpp.server_run import ServerRun
+from cachedoctor.engines.llamacpp.server_run import MixedLines, ServerRun
 from cachedoctor.engines.llamacpp.slot import Slot
 from cachedoctor.engines.llamacpp.startup import RESTART_MARKS, STARTUP
 from cachedoctor.model import Request, Session
