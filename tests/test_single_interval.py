@@ -211,4 +211,4 @@ def test_a_single_prompt_of_which_most_was_computed_is_not_all_clear(cached: int
     )
     said = shown(report_of(log), "text")
     assert ("no findings" in said.lower()) is is_clear
-    assert ("the previous one is missing" in said) is not is_clear
+    assert ("the previous request is missing" in said) is not is_clear
