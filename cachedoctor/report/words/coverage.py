@@ -128,7 +128,7 @@ def too_little(report: Report) -> bool:
 
 def _is_mostly_computed(answers: Answers) -> bool:
     """Whether more was computed than reused, which the prompt before may explain, or not."""
-    return 2 * (answers.cached_tokens or 0) < (answers.prompt_tokens or 0) or not answers.cached_tokens
+    return 2 * answers.cached_tokens < answers.prompt_tokens or not answers.cached_tokens
 
 
 def _no_rates(report: Report) -> bool:
