@@ -44,11 +44,11 @@ class BothWays:
             self.odd += 1
         else:
             self.plain += 1
-            numbers, more = settle.concluded(seen, facts, past, slot, slots, shown=shown)
-            assert numbers == found
-            assert list(numbers[4]) == list(found[4]), "what was derived, in its order"
+            owner, numbers, more = settle.concluded(seen, facts, past, slot, slots, shown=shown)
+            assert (owner, numbers) == found
+            assert list(numbers[4]) == list(found[1][4]), "what was derived, in its order"
             assert more.marks == seen.marks
-            assert replace(more, marks=None, turn=0, resumed=None) == NOTHING_MORE
+            assert replace(more, marks=None, resumed=None) == NOTHING_MORE
         return settle.settle(seen, facts, past, file, slot, slots, shown=shown)
 
 

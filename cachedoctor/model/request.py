@@ -38,63 +38,68 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     """Lines of the log in the rotations before the file in which it begins; its lines are counted on from these."""
     parent: int | None = None
     """Task of which this is one of the ``n > 1`` choices."""
+    generated_tokens: int | None = None
+    prompt_ms: float | None = None
+    partial: bool = False
+    checkpoints_shown: bool = False
+    """Lines about checkpoints would be in this log: that none was printed means that there was none."""
+
+    # what is concluded of every request
     thread: int | None = None
     """Conversation, numbered in the session."""
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     processed_tokens: int | None = None
-    generated_tokens: int | None = None
     derived: dict[str, str] = {}
     """Names of the fields that were computed from other numbers, and how."""
-    prompt_ms: float | None = None
     similarity: float | None = None
     """Share of the new prompt that the slot already held."""
     f_keep: float | None = None
-    """Share of the slot's content that the new prompt kept."""
+    """Share of what the slot held that the new prompt kept."""
     common_prefix_tokens: int | None = None
     """Longest common prefix with what the slot held when processing began."""
     lcp_exact: bool = False
     """The common prefix was printed, or follows from a printed threshold; it is not estimated from rounded shares."""
     prefix_between: tuple[int, int] | None = None
     """Bounds of the common prefix as the log gives them, before reuse has a say; equal where it is exact."""
-    restored_from_ram: bool | None = None
-    lost_tokens: int | None = None
-    lost_client: int | None = None
-    """Reference - LCP: what the client changed."""
-    lost_server: int | None = None
-    """LCP - cached: what the server could not reuse."""
     reference_tokens: int | None = None
     """Prompt + reply of the thread's previous request, else what the slot held."""
     held_tokens: int | None = None
     """Length of the slot's content when the request took it (before a swap from RAM)."""
     held_thread: int | None = None
-    held_before: int | None = None
-    """Thread whose text the slot held until a slot file was restored into it."""
+    outcome: Outcome = "unknown"
+    lost_tokens: int | None = None
+    lost_client: int | None = None
+    """Reference - LCP: what the client changed."""
+    lost_server: int | None = None
+    """LCP - cached: what the server could not reuse."""
     thread_turn: int = 0
     """0 for the first request of its thread."""
+    restored_from_ram: bool | None = None
+
+    # what is concluded of few
+    held_before: int | None = None
+    """Thread whose text the slot held until a slot file was restored into it."""
     other_candidates: int = 0
     """Threads beside its own that this prompt could have extended."""
-    outcome: Outcome = "unknown"
-    partial: bool = False
     shifted: bool = False
     """The context was shifted."""
-    checkpoints_shown: bool = False
-    """Lines about checkpoints would be in this log: that none was printed means that there was none."""
-    dropped: Dropped | None = None
-    """The dropped checkpoint that would have given back more of the common prefix than was reused."""
     ram_refused: bool = False
     """The RAM prompt cache held what this conversation had before, was searched, and did not give it back."""
     reference_lcp: int | None = None
     """Longest common prefix with the reference itself, where the RAM cache lists it or another slot was compared that
     held it; the slot held something else."""
+    between: Mapping[str, Between] = {}
+    """Bounds of the lengths that no line prints, by field: ``prompt_tokens``, ``held_tokens``."""
+
+    dropped: Dropped | None = None
+    """The dropped checkpoint that would have given back more of the common prefix than was reused."""
     text_lcp: int | None = None
     """Longest common prefix with the conversation's previous prompt, by the texts given; 0 for its first."""
     together_tokens: int = 0
     """Tokens of its beginning that another request computed at the same time, by the texts given beside the log."""
     uncached: bool = False
     """Its body, given beside the log, asks for no cache: ``"cache_prompt": false``."""
-    between: Mapping[str, Between] = {}
-    """Bounds of the lengths that no line prints, by field: ``prompt_tokens``, ``held_tokens``."""
     revision: int = 0
     """How often it has been judged again since it was first given: it belongs to another conversation."""
 

@@ -234,9 +234,9 @@ class RuleContext:
         """An excerpt shows that nothing was reused of a request that is below the threshold: it is what people ask about."""
         r = self.request
         return (
-            self._small
+            r.seen.forced
             and not (self.lost or self.facts.starts_cold or r.seen.error or r.parent is not None)
-            and r.seen.forced
+            and self._small
         )
 
     @property

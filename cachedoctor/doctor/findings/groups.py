@@ -60,6 +60,8 @@ class _Costs(msgspec.Struct, gc=False):
     lost: int
     """Tokens that it could have reused and computed; 0 where that is not known."""
     costs: list[_Cost] = msgspec.field(default_factory=list)
+    whole: tuple[int, int, str | None] | None = None
+    """Tokens and nanoseconds of all causes, and code of the costliest, once all rules have been asked."""
 
 
 class FindingGroups:
@@ -151,7 +153,8 @@ class FindingGroups:
             match = cost.match
             undecided = undecided and (match.undecided or cost.rule.code.startswith(OF_INPUT))
             guessed = guessed and match.confidence == "low"
-        return *self._whole(said), undecided, guessed
+        said.whole = self._whole(said)
+        return *said.whole, undecided, guessed
 
     def merge(self, later: FindingGroups) -> None:
         """Count what was said of the requests of a later part of the same logs, which is finished."""
@@ -183,23 +186,23 @@ class FindingGroups:
             entry = cost.entry
             entry.waiting -= 1
             entry.group = self._counted(entry.group, cost, said)
-        tokens, ns, _ = self._whole(said)
+        tokens, ns, _ = said.whole or self._whole(said)
         self._tokens += tokens
         self._ns += ns
+
+    def _counts(self, cost: _Cost) -> bool:
+        """Whether it is a cause that is reported: a rule that leaves it open names none."""
+        code = cost.rule.code
+        return not (cost.match.undecided or code.startswith(OF_INPUT) or code in self._ignored)
 
     def _parts(self, said: _Costs) -> list[tuple[_Cost, int]]:
         """The causes that are reported, the costliest first, each with the tokens that no cause before it has.
 
         What the server did not restore ends where the prompts diverge, what the client changed begins there: two causes
-        of one side have their tokens in common, two of different sides those by which they exceed what was lost. A rule
-        that leaves it open is not a cause.
+        of one side have their tokens in common, two of different sides those by which they exceed what was lost.
         """
-        counted = [
-            c
-            for c in said.costs
-            if not (c.match.undecided or c.rule.code.startswith(OF_INPUT) or c.rule.code in self._ignored)
-        ]
-        if len(counted) < 2:  # as nearly always
+        counted = [c for c in said.costs if self._counts(c)]
+        if len(counted) < 2:
             return [(c, c.match.tokens) for c in counted]
         counted.sort(key=lambda c: -c.match.tokens)
         lost = max([said.lost, *(c.match.tokens for c in counted)])
@@ -213,6 +216,10 @@ class FindingGroups:
 
     def _whole(self, said: _Costs) -> tuple[int, int, str | None]:
         """Tokens and nanoseconds of all causes, and code of the costliest."""
+        if len(said.costs) == 1:  # as nearly always
+            only = said.costs[0]
+            tokens = only.match.tokens
+            return (tokens, only.ns if tokens else 0, only.rule.code) if self._counts(only) else (0, 0, None)
         parts = self._parts(said)
         if not parts:
             return 0, 0, None

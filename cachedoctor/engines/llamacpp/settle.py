@@ -38,7 +38,7 @@ from cachedoctor.engines.llamacpp.conversations.join import (
     keeps_all,
 )
 from cachedoctor.engines.llamacpp.slot import IdleSave, RamCache, Slot, SlotStretch
-from cachedoctor.model import Between, Facts, Mark, MarkName, Request
+from cachedoctor.model import Between, Facts, Mark, MarkName, Outcome, Request
 from cachedoctor.model.log_lines import LogFile
 from cachedoctor.model.observed import Choice, Dropped, KnownLength, Observed
 
@@ -177,29 +177,22 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
     """Earlier requests that are judged again, and the conversations of slots that this changes."""
 
 
+Numbers = tuple[
+    int | None, int | None, int | None, int | None, dict[str, str], float | None, float | None, int | None, bool,
+    tuple[int, int] | None, int | None, int | None, int | None, Outcome, int | None, int | None, int | None,
+    int, bool | None,
+]  # fmt: skip
+"""What is concluded of every request, as ``Request`` has it, from its conversation on."""
+Rest = tuple[int | None, int, bool, bool, int | None, Mapping[str, Between]]
+"""What is concluded of few requests, as ``Request`` has it after that."""
+
+
 class More(msgspec.Struct, frozen=True, gc=False):
     """What is concluded of a request beside its numbers: nothing of most."""
 
     marks: Marks | None = None
     """Those of its lines and those that follow; None: those of its lines."""
-    swapped: bool = False
-    """A prompt came back from the RAM cache."""
-    returned: bool = False
-    """The RAM cache gave back a part of it, in a log that hides that."""
-    refused: bool = False
-    """The RAM cache had its previous prompt and did not give it back."""
-    reference_lcp: int | None = None
-    """Common prefix with that."""
-    held_before: int | None = None
-    """Conversation whose text a file replaced."""
-    turn: int = 0
-    """Of its conversation, where what it left is none."""
-    others: int = 0
-    """Further conversations that the prompt could have extended."""
-    shifted: bool = False
-    """The context was shifted."""
-    between: Mapping[str, Between] = {}
-    """Bounds of lengths that no line prints."""
+    rest: Rest = (None, 0, False, False, None, _UNBOUNDED)
     moved: tuple[list[Request], dict[int, int]] | None = None
     """Earlier requests that are judged again, and the conversations of slots that this changes."""
     left_ram: tuple[int | None, ...] = ()
@@ -253,22 +246,15 @@ def settle(
         shown: lines about checkpoints would be in this log.
     """
     talk = past.conversations
-    numbers = None if seen.odd or past.eventful else plain(seen, facts, talk, shown=shown)
-    more = NOTHING_MORE
-    if numbers is None:
-        numbers, more = concluded(seen, facts, past, slot, slots, shown=shown)
-    owner, prompt, cached, processed, derived, similarity, keep, lcp, exact, between, reference, held, whose, lost = (
-        numbers
-    )
-    outcome, tokens, client, server = lost
+    found = None if seen.odd or past.eventful else plain(seen, facts, talk, shown=shown)
+    if found is None:
+        owner, numbers, more = concluded(seen, facts, past, slot, slots, shown=shown)
+    else:
+        (owner, numbers), more = found, NOTHING_MORE
     request = Request(
         seen.index, facts.index, file.path, seen.slot, seen.task, seen.first_line, seen.last_line, seen, facts,
-        more.marks or seen.marks, file.before, seen.parent, None if owner is None else owner.id,
-        prompt, cached, processed, seen.generated_tokens, derived, seen.prompt_ms, similarity, keep, lcp, exact,
-        between, more.swapped if seen.shows_ram else more.returned or None, tokens, client, server, reference, held,
-        whose, more.held_before,
-        more.turn if owner is None else owner.turns, more.others, outcome, seen.partial, more.shifted, shown, None,
-        more.refused, more.reference_lcp, between=more.between,
+        more.marks or seen.marks, file.before, seen.parent, seen.generated_tokens, seen.prompt_ms, seen.partial, shown,
+        *numbers, *more.rest,
     )  # fmt: skip
     if owner is not None:
         talk.record(request, owner, seen.released_tokens or 0)
@@ -277,16 +263,7 @@ def settle(
     return _effects(request, more, owner, facts, past, slot, slots)
 
 
-Numbers = tuple[
-    Thread | None, int | None, int | None, int | None, dict[str, str], float | None, float | None, int | None, bool,
-    tuple[int, int] | None, int | None, int | None, int | None, Loss,
-]  # fmt: skip
-"""What is concluded of a request: the conversation that it is a turn of; prompt, reused and computed tokens, and how
-they were derived; both shares; common prefix, whether it is exact, its bounds; what could have been reused; what the
-slot held, and whose text; outcome and loss."""
-
-
-def plain(seen: Observed, facts: Facts, talk: Conversations, *, shown: bool) -> Numbers | None:
+def plain(seen: Observed, facts: Facts, talk: Conversations, *, shown: bool) -> tuple[Thread, Numbers] | None:
     """Conclude a request that continues what its slot holds, as most do, from its numbers alone.
 
     None where that does not follow from them at once; what follows is what ``concluded`` finds step by step.
@@ -332,9 +309,9 @@ def plain(seen: Observed, facts: Facts, talk: Conversations, *, shown: bool) -> 
     derived["common_prefix_tokens"] = BY_SHARES
     lost = reference - cached if reference > cached else 0
     client = reference - lcp if reference > lcp else 0
-    return (
-        thread, prompt, cached, processed, derived, similarity, keep, lcp, False, (least, most), reference, held, whose,
-        ("reused", lost, client, lcp - cached),
+    return thread, (
+        whose, prompt, cached, processed, derived, similarity, keep, lcp, False, (least, most), reference, held, whose,
+        "reused", lost, client, lcp - cached, thread.turns, False if seen.shows_ram else None,
     )  # fmt: skip
 
 
@@ -346,8 +323,11 @@ def concluded(
     slots: Mapping[int, Slot],
     *,
     shown: bool,
-) -> tuple[Numbers, More]:
-    """Conclude any request: what its slot held, whose turn it is, what was lost and what had happened before."""
+) -> tuple[Thread | None, Numbers, More]:
+    """Conclude any request: what its slot held, whose turn it is, what was lost and what had happened before.
+
+    Returns the conversation that it is a turn of with what is concluded.
+    """
     talk = past.conversations
     shifted = seen.shifted or (seen.truncated and not _full(seen, facts))
     found = content(seen, facts, past, shifted=shifted, shown=shown)
@@ -361,16 +341,17 @@ def concluded(
     if seen.held_thread is not None and not (thread is not None and thread.id == seen.held_thread):
         _note_unsaved(seen, facts, past, seen.held_thread)
     owner = (thread or talk.open(seen.slot)) if _is_turn(seen, numbers, shifted=shifted) else None
-    lost = loss(seen, found, place)
     more = More(
-        marks, found.swapped, place.returned, refused, reference_lcp, found.held_before,
-        0 if thread is None else thread.turns, place.others, shifted, found.between, place.moved, found.left_ram,
-        None if thread is None else thread.id,
+        marks, (found.held_before, place.others, shifted, refused, reference_lcp, found.between),
+        place.moved, found.left_ram, None if thread is None else thread.id,
         (prefix.exact or own) and not found.swapped and not found.filled and "slot_file" not in marks,
     )  # fmt: skip
-    return (
-        owner, numbers.prompt, numbers.cached, numbers.processed, numbers.derived, held.similarity, held.f_keep,
-        prefix.tokens, prefix.exact, prefix.between, place.reference, held.tokens, held.thread, lost,
+    concerned = owner or thread
+    return owner, (
+        None if owner is None else owner.id, numbers.prompt, numbers.cached, numbers.processed, numbers.derived,
+        held.similarity, held.f_keep, prefix.tokens, prefix.exact, prefix.between, place.reference, held.tokens,
+        held.thread, *loss(seen, found, place), 0 if concerned is None else concerned.turns,
+        found.swapped if seen.shows_ram else place.returned or None,
     ), more  # fmt: skip
 
 

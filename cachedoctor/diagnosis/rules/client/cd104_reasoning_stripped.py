@@ -27,8 +27,11 @@ def reply_start(s: kit.RuleContext) -> int | None:
     lcp = s.lcp
     if lcp is None:
         return None
-    ends = [h.prompt_tokens for h in s.history if h.prompt_tokens is not None]
-    return next((end for end in reversed(ends) if -_SLACK_BEFORE <= lcp - end <= _SLACK_AFTER), None)
+    for turn in reversed(s.history):
+        end = turn.prompt_tokens
+        if end is not None and -_SLACK_BEFORE <= lcp - end <= _SLACK_AFTER:
+            return end
+    return None
 
 
 def decide(s: kit.RuleContext) -> kit.Match | None:

@@ -45,6 +45,18 @@ class TurnReading(msgspec.Struct):
         return certain and (self.longest >= 1 or self.returns >= len(self.parties))
 
 
+def part_apart(first: list[InterleavedTurn], second: list[InterleavedTurn]) -> bool:
+    """Whether two turns, each with the one before it, part at two places from that: those of one head part at one."""
+    one, other = _place(*first), _place(*second)
+    return one is not None and other is not None and abs(one - other) > 2 * _SAME_PLACE
+
+
+def _place(before: InterleavedTurn, turn: InterleavedTurn) -> int | None:
+    """Where a turn parts from what the one before it left; None where it goes on, or no line shows it."""
+    lcp = turn.request.common_prefix_tokens
+    return None if lcp is None or lcp >= before.total - KEPT else lcp
+
+
 def read(turns: list[InterleavedTurn]) -> TurnReading | None:
     """Read turns as several conversations with one head; None when they are not."""
     reading = TurnReading([[turns[0]]], 0, 0)

@@ -140,9 +140,12 @@ def _ends_at_a_reply(lcp: int, exact: bool, thread: Thread) -> bool:
     Reasoning that is dropped from the history makes a prompt so much shorter that it looks like another conversation's;
     but another one parts in the first message of its user, not after it.
     """
-    after = 3 if exact else 8
-    ends = (turn.request.prompt_tokens for turn in thread.recent)
-    return any(end is not None and -12 <= lcp - end <= after for end in ends)
+    least, most = lcp - (3 if exact else 8), lcp + 12
+    for turn in thread.recent:
+        end = turn.request.prompt_tokens
+        if end is not None and least <= end <= most:
+            return True
+    return False
 
 
 def _parts_at(thread: Thread, lcp: int) -> bool:
@@ -383,8 +386,10 @@ class Conversations:
         if not self._contested(last, thread.id):
             return [], 0
         turns = [t for t in thread.recent if last.index - t.request.index < SPAN]
-        earlier = (at for at in range(len(turns) - 2, 0, -1) if self._contested(turns[at].request, thread.id))
-        for start in range(next(earlier, 0)):
+        before = next((at for at in range(len(turns) - 2, 0, -1) if self._contested(turns[at].request, thread.id)), 0)
+        if not before or interleaved.part_apart(turns[before - 1 : before + 1], turns[-2:]):
+            return [], 0
+        for start in range(before):
             reading = interleaved.read(turns[start:])
             if reading is not None:
                 if reading.holds:
