@@ -358,14 +358,16 @@ class GrownPrompts(msgspec.Struct, gc=False):
 
     def add(self, r: Request) -> None:
         """Take a request when it ends."""
-        left, prompt, cached = self._left, r.prompt_tokens, r.cached_tokens
-        self._left = r.seen.released_tokens
-        if (
-            r.outcome != "cold" or not left or prompt is None or cached is None
-            or cached >= SIMILAR * prompt or not extends(prompt, left)
-        ):  # fmt: skip
-            self._steps = self._waiting = 0
+        left, self._left = self._left, r.seen.released_tokens
+        if r.outcome != "cold":
+            self._steps = 0
             return
+        prompt, cached = r.prompt_tokens, r.cached_tokens
+        if not left or prompt is None or cached is None or cached >= SIMILAR * prompt or not extends(prompt, left):
+            self._steps = 0
+            return
+        if not self._steps:
+            self._waiting = 0
         self._steps += 1
         self._waiting += left - cached
         if self._steps >= _STEPS:

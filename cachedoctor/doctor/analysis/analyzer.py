@@ -387,10 +387,12 @@ class Analyzer:
         return self._asked_by(self._diagnosis.revise(_by_text(request, turn), session, text))
 
     def _ask(self, request: Request) -> Judged:
-        session, turn = self._sessions[request.session], None
-        if self._prompts is not None and request.parent is None:
-            turn = self._turn(request, session, self._prompts)
-            request = _by_text(request, turn)
+        session = self._sessions[request.session]
+        if self._prompts is None:
+            self._returns.note(request, session)
+            return self._diagnosis.examine(request, session)
+        turn = self._turn(request, session, self._prompts) if request.parent is None else None
+        request = _by_text(request, turn)
         self._returns.note(request, session)
         judged = self._diagnosis.examine(request, session, None if turn is None else turn.difference)
         return self._asked_by(judged)

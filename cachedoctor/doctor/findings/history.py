@@ -93,19 +93,18 @@ class FindingHistory(msgspec.Struct, gc=False):
     def remember(self, judged: Judged) -> None:
         """Take a request; the rules have been asked about it."""
         request = judged.request
-        number, thread, served = request.index, request.thread, self.slots.get(request.slot)
-        came_back = request.restored_from_ram or request.held_thread not in (None, thread)
-        if came_back and request.thread_turn > 0 and request.outcome == "reused":
-            self.returns = True
-        if served is None:
-            served = self.slots[request.slot] = deque(maxlen=_FINAL)
-        late = bool(served) and served[-1].request.index >= number
-        served.append(judged)
-        if late:
-            _order(served)
-        final = number - _FINAL
-        while len(served) > 1 and served[1].request.index < final:
-            served.popleft()
+        number, thread, held, served = request.index, request.thread, request.held_thread, self.slots.get(request.slot)
+        if (request.restored_from_ram or (held != thread and held is not None)) and request.outcome == "reused":
+            self.returns = self.returns or request.thread_turn > 0
+        if not served:
+            self.slots[request.slot] = deque((judged,), maxlen=_FINAL)
+        else:
+            late, final = served[-1].request.index >= number, number - _FINAL
+            served.append(judged)
+            if late:
+                _order(served)
+            while served[1].request.index < final:  # the last one is not
+                served.popleft()
         if thread is not None:
             turns = self.threads[thread] if thread == self.latest else self._use(thread)
             turns.append(judged)

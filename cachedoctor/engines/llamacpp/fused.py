@@ -227,10 +227,12 @@ def _end(run: ServerRun, slot: Slot, request: Observed, block: Block, end: Seque
     lines, numbers, spent, replied = block.lines, block.numbers, float(ms), float(reply_ms)
     if header:
         run.timing = slot
-    request.record_timing(spent if spent <= _MOST_MS else None, int(processed), Mark(numbers[at], lines[at]))
-    request.record_reply(replied if replied <= _MOST_MS else None, int(generated), numbers[at])
-    if slot.release(int(released), truncated == b"1", Mark(numbers[-1], lines[-1])):
-        run.close(slot)
+    slot.finish(
+        request, Mark(numbers[at], lines[at]), spent if spent <= _MOST_MS else None, int(processed),
+        replied if replied <= _MOST_MS else None, int(generated), Mark(numbers[-1], lines[-1]), int(released),
+        truncated == b"1",
+    )  # fmt: skip
+    run.close(slot)
 
 
 def _batches(run: ServerRun, slot: Slot, block: Block, cached: bytes, rest: bytes, at: int, behind: int) -> None:

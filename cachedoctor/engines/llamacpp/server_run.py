@@ -290,9 +290,22 @@ class ServerRun:
         """Whether a launch is of a new run: its clock (``now``) or its task number fell back."""
         before = self._stamp
         if task and now >= before and len(now) == len(before):
-            return False  # as nearly always
+            return False
         reset = task == 0 and (self._zero_seen or self._last_task > 16)
         return (reset or self._clock_fell(now)) and self.worked
+
+    def goes_on(self, task: int, now: bytes) -> bool:
+        """Whether a launch is of this run, which remembers it then."""
+        before = self._stamp
+        if task and now >= before and len(now) == len(before):  # as nearly always
+            self._stamp = now
+            if task > self._last_task:
+                self._last_task = task
+            return True
+        if self.restarts(task, now):
+            return False
+        self.launched(task, now)
+        return True
 
     def launched(self, task: int, now: bytes) -> None:
         """Remember clock and number of a launch of this run."""

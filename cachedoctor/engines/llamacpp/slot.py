@@ -373,6 +373,28 @@ class Slot(msgspec.Struct, gc=False):
         self.released = True
         return seen.generated_tokens is not None or seen.cancelled or seen.error is not None
 
+    def finish(
+        self,
+        request: Observed,
+        timing: Mark,
+        prompt_ms: float | None,
+        processed: int,
+        reply_ms: float | None,
+        generated: int,
+        release: Mark,
+        tokens: int,
+        truncated: bool,
+    ) -> None:
+        """The timing lines of its request and the release, which were read together."""
+        request.prompt_ms, request.processed_tokens = prompt_ms, processed
+        request.reply_ms, request.generated_tokens = reply_ms, generated
+        request.last_line, request.released_tokens = release.line, tokens
+        if truncated:
+            request.truncated = request.odd = True
+        request.marks["timing"] = timing
+        request.marks["release"] = release
+        self.released = True
+
     def end(self, seen: Observed, *, lost: bool) -> Observed:
         """Give its open request away. ``lost``: its end is not in the log."""
         if self.released and self._refused(seen):

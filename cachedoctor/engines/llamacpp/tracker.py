@@ -182,11 +182,9 @@ class Tracker:
                 blocks.read(self.run, block)
             return
         stamp = stamp_of(block.lines[launched])
-        restarts = run.restarts(block.task, stamp)
-        if known and not restarts:
-            run.launched(block.task, stamp)
+        if known and run.goes_on(block.task, stamp):
             blocks.read(run, block)
-        elif self._first_met(event, block, shape, restarts=restarts):
+        elif self._first_met(event, block, shape, restarts=run.restarts(block.task, stamp)):
             self.run.launched(block.task, stamp)
             blocks.read(self.run, block)
 
